@@ -1,0 +1,123 @@
+//! `--exemplar "x1,y1,x2,y2[:no][@class]"`.
+
+use std::str::FromStr;
+
+use ocelli::{BoundingBox, Error, ErrorKind, Prompt, Prompts};
+
+/// An example box from the command line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExemplarArg {
+    bbox: BoundingBox,
+    wanted: bool,
+    class: Option<String>,
+}
+
+impl FromStr for ExemplarArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}`: expected x1,y1,x2,y2 in pixels, then :no for what is not wanted, then @class");
+        let (rest, class) = match text.split_once('@') {
+            Some((_, "")) => return Err(wrong()),
+            Some((rest, class)) => (rest, Some(class.to_owned())),
+            None => (text, None),
+        };
+        let (numbers, wanted) = match rest.split_once(':') {
+            Some((numbers, "no")) => (numbers, false),
+            Some((numbers, "yes")) => (numbers, true),
+            Some(_) => return Err(wrong()),
+            None => (rest, true),
+        };
+        let edges: Vec<f32> = numbers
+            .split(',')
+            .map(|n| n.trim().parse::<f32>().ok().filter(|n| n.is_finite()))
+            .collect::<Option<_>>()
+            .ok_or_else(wrong)?;
+        let [x1, y1, x2, y2] = edges.try_into().map_err(|_| wrong())?;
+        if x1 >= x2 || y1 >= y2 {
+            return Err(format!("`{text}`: the box has no area; x1 has to be less than x2 and y1 less than y2"));
+        }
+        Ok(Self { bbox: BoundingBox::new(x1, y1, x2, y2), wanted, class })
+    }
+}
+
+/// Classes and example boxes → prompts. A box belongs to the class it names, else to the only class, else, where no
+/// class is named at all, to one that is known by its examples alone.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] where a box names no class of several, or one that was not asked for.
+pub fn prompts(classes: &[String], exemplars: &[ExemplarArg]) -> ocelli::Result<Prompts> {
+    let mut prompts: Vec<Prompt> = classes.iter().map(|class| Prompt::phrase(class.as_str())).collect();
+    for exemplar in exemplars {
+        let class = match &exemplar.class {
+            Some(name) if name == ocelli::VISUAL || classes.is_empty() => {
+                let known = prompts.iter().position(|p| &**p.label() == name);
+                known.unwrap_or_else(|| {
+                    prompts.push(Prompt::visual(name.as_str()));
+                    prompts.len() - 1
+                })
+            }
+            Some(name) => classes.iter().position(|class| class == name).ok_or_else(|| {
+                let message = format!("--exemplar names class \"{name}\", which is not among --classes");
+                Error::new(ErrorKind::InvalidArgument, message)
+            })?,
+            None if prompts.is_empty() => {
+                prompts.push(Prompt::visual(ocelli::VISUAL));
+                0
+            }
+            None if prompts.len() == 1 => 0,
+            None => {
+                let message = "--exemplar names no class although there are several: end it with @class";
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+        };
+        prompts[class] = prompts[class].clone().with_exemplar(exemplar.bbox, exemplar.wanted);
+    }
+    Prompts::new(prompts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parsing() {
+        let good = [
+            ("1,2,3,4", true, None),
+            ("1, 2, 3.5, 4:no", false, None),
+            ("1,2,3,4:yes@red apple", true, Some("red apple")),
+            ("-1,2,3,4@a:b", true, Some("a:b")),
+        ];
+        for (text, wanted, class) in good {
+            let parsed = text.parse::<ExemplarArg>();
+            let found = parsed.as_ref().map(|e| (e.wanted, e.class.as_deref()));
+            assert_eq!(found, Ok((wanted, class)), "{text}");
+        }
+        for text in ["", "1,2,3", "1,2,3,4,5", "a,b,c,d", "3,2,1,4", "1,2,3,4:maybe", "1,2,3,4@", "1,2,nan,4", "1,2,1,4"] {
+            assert!(text.parse::<ExemplarArg>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn which_class_a_box_belongs_to() {
+        let classes = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let boxes = |texts: &[&str]| texts.iter().filter_map(|t| t.parse().ok()).collect::<Vec<ExemplarArg>>();
+        let cases: [(&[&str], &[&str], Result<&[usize], &str>); 6] = [
+            (&["dog"], &["1,2,3,4"], Ok(&[1])),
+            (&["dog", "cat"], &["1,2,3,4@cat", "1,2,3,4:no@cat"], Ok(&[0, 2])),
+            (&[], &["1,2,3,4", "1,2,3,4:no"], Ok(&[2])),
+            (&[], &["1,2,3,4@this", "1,2,3,4@that"], Ok(&[1, 1])),
+            (&["dog", "cat"], &["1,2,3,4"], Err("no class")),
+            (&["dog"], &["1,2,3,4@cow"], Err("\"cow\"")),
+        ];
+        for (names, texts, expected) in cases {
+            let found = prompts(&classes(names), &boxes(texts))
+                .map(|p| p.iter().map(|prompt| prompt.exemplars().len()).collect::<Vec<_>>());
+            match (found, expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{names:?} {texts:?}"),
+                (Err(e), Err(word)) => assert!(e.to_string().contains(word), "{names:?} {texts:?}: {e}"),
+                (found, expected) => panic!("{names:?} {texts:?}: {found:?}, expected {expected:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! What the demonstration programs are made of, besides the `ocelli` library.
+
+#![forbid(unsafe_code)]
+
+pub mod exemplar;
+pub mod outputs;

@@ -1,0 +1,102 @@
+//! The suite that every engine passes.
+//!
+//! An engine is asked to run one small network in whatever form it takes networks, and [`check`] tries on it what the
+//! rest of the house relies on. The network ([`spec`], [`WEIGHTS`]; all standard ONNX operators):
+//!
+//! | output | is | shape |
+//! |---|---|---|
+//! | `sum` f32 | `Add(a, b)` | `[rows, 3]`, follows from the inputs |
+//! | `product` f32 | `MatMul(a, WEIGHTS)` | `[rows, 4]`, follows from the inputs |
+//! | `doubled` i64 | `Add(ids, ids)` | `[rows, tokens]`, follows from the inputs |
+//! | `positions` i64 | `NonZero(ids)` | `[2, found]`, depends on the data |
+//!
+//! of the inputs `a` and `b`, f32 `[rows, 3]`, and `ids`, i64 `[rows, tokens]`.
+
+mod cases;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::spec::{Dim, EngineSpec, TensorSpec};
+use crate::tensor::ElementType;
+use std::fmt;
+
+/// The right-hand side of the network's matrix product, `[3, 4]`.
+pub const WEIGHTS: [[f32; 4]; 3] = [[0.5, -1.25, 2.0, 0.1], [1.5, 0.75, -0.3, 4.0], [-2.5, 0.2, 1.0, -0.6]];
+
+/// The specification an engine for the network must state.
+pub fn spec() -> EngineSpec {
+    let rows = || Dim::named("rows");
+    EngineSpec {
+        inputs: vec![
+            TensorSpec::new("a", ElementType::F32, [rows(), Dim::Fixed(3)]),
+            TensorSpec::new("b", ElementType::F32, [rows(), Dim::Fixed(3)]),
+            TensorSpec::new("ids", ElementType::I64, [rows(), Dim::named("tokens")]),
+        ],
+        outputs: vec![
+            TensorSpec::new("sum", ElementType::F32, [rows(), Dim::Fixed(3)]),
+            TensorSpec::new("product", ElementType::F32, [rows(), Dim::Fixed(4)]),
+            TensorSpec::new("doubled", ElementType::I64, [rows(), Dim::named("tokens")]),
+            TensorSpec::new("positions", ElementType::I64, [Dim::Fixed(2), Dim::named("found")]),
+        ],
+    }
+}
+
+/// How far an engine's `f32` results may be from exact ones: `absolute + relative · |exact|`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tolerance {
+    /// Allowed whatever the value.
+    pub absolute: f32,
+    /// Allowed for each unit of the value.
+    pub relative: f32,
+}
+
+impl Tolerance {
+    /// For engines that compute in `f32`: the rounding of a few operations.
+    pub const F32: Self = Self { absolute: 1e-6, relative: 1e-6 };
+
+    /// For engines that compute in 16 bits.
+    pub const F16: Self = Self { absolute: 1e-2, relative: 2e-3 };
+
+    fn allows(self, expected: f32, actual: f32) -> bool {
+        if expected.is_nan() || actual.is_nan() {
+            return expected.is_nan() && actual.is_nan();
+        }
+        expected == actual || (expected - actual).abs() <= self.absolute + self.relative * expected.abs()
+    }
+}
+
+/// Everything in which an engine fell short of the suite.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failures(Vec<String>);
+
+impl Failures {
+    /// One line for each failing case.
+    pub fn lines(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cases failed:\n{}", self.0.len(), self.0.join("\n"))
+    }
+}
+
+impl std::error::Error for Failures {}
+
+/// Tries an engine, made anew for each group of cases, and reports every case that fails.
+///
+/// The cases: the specification; right values for changing sizes, zero included; every misuse an error of
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) that names the tensor, leaves the outputs untouched and the
+/// engine usable; any subset of outputs in any order; buffers of any earlier type and shape, filled in place without
+/// being allocated again; the same bits from the same inputs, whatever ran in between; NaN and infinity kept.
+///
+/// # Errors
+/// The failing cases.
+pub fn check<E: Engine>(make: impl FnMut() -> Result<E>, tolerance: Tolerance) -> Result<(), Failures> {
+    let failures = cases::run_all(make, tolerance);
+    if failures.is_empty() { Ok(()) } else { Err(Failures(failures)) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! The cases of the suite, in groups that share an engine.
+
+use super::{Tolerance, WEIGHTS, spec};
+use crate::engine::Engine;
+use crate::error::{ErrorKind, Result};
+use crate::tensor::Tensor;
+
+/// Runs every group and returns a line for each case that failed.
+pub(super) fn run_all<E: Engine>(mut make: impl FnMut() -> Result<E>, tolerance: Tolerance) -> Vec<String> {
+    let mut suite = Suite { tolerance, failures: Vec::new() };
+    type Group = fn(&mut Suite, &mut dyn Engine);
+    let groups: [(&str, Group); 7] = [
+        ("specification", Suite::specification),
+        ("values", Suite::values),
+        ("misuse", Suite::misuse),
+        ("subsets", Suite::subsets),
+        ("buffers", Suite::buffers),
+        ("repetition", Suite::repetition),
+        ("special values", Suite::special_values),
+    ];
+    for (name, group) in groups {
+        let before = suite.failures.len();
+        match make() {
+            Ok(mut engine) => group(&mut suite, &mut engine),
+            Err(error) => suite.failures.push(format!("the engine cannot be made: {error}")),
+        }
+        for failure in &mut suite.failures[before..] {
+            *failure = format!("{name}: {failure}");
+        }
+    }
+    suite.failures
+}
+
+struct Suite {
+    tolerance: Tolerance,
+    failures: Vec<String>,
+}
+
+/// The inputs of one run.
+struct Inputs {
+    a: Tensor,
+    b: Tensor,
+    ids: Tensor,
+}
+
+impl Inputs {
+    /// Values that differ in every element; a third of `ids` is zero.
+    fn of_size(rows: usize, tokens: usize) -> Self {
+        let floats = |offset: f32| {
+            let values =
+                (0..rows * 3).map(|index| offset + 0.37 * index as f32 * (1.0 - 2.0 * (index % 2) as f32));
+            Tensor::f32(&[rows, 3], values.collect()).expect("rows × 3 values")
+        };
+        let ids = (0..rows * tokens).map(|index| (index as i64 % 3) * (index as i64 + 1_000_000_007));
+        let ids = Tensor::i64(&[rows, tokens], ids.collect()).expect("rows × tokens values");
+        Self { a: floats(1.0), b: floats(-0.5), ids }
+    }
+
+    fn list(&self) -> [(&str, &Tensor); 3] {
+        [("a", &self.a), ("b", &self.b), ("ids", &self.ids)]
+    }
+
+    /// What the network makes of them.
+    fn expected(&self, output: &str) -> Tensor {
+        let a = self.a.as_f32().expect("a is f32");
+        let b = self.b.as_f32().expect("b is f32");
+        let ids = self.ids.as_i64().expect("ids are i64");
+        let (rows, tokens) = (self.ids.shape()[0], self.ids.shape()[1]);
+        let tensor = match output {
+            "sum" => Tensor::f32(&[rows, 3], a.iter().zip(b).map(|(a, b)| a + b).collect()),
+            "product" => {
+                let cell = |row: &[f32], column: usize| (0..3).map(|k| row[k] * WEIGHTS[k][column]).sum();
+                let values = a.chunks(3).flat_map(|row| (0..4).map(move |column| cell(row, column)));
+                Tensor::f32(&[rows, 4], values.collect())
+            }
+            "doubled" => Tensor::i64(&[rows, tokens], ids.iter().map(|id| id * 2).collect()),
+            _ => {
+                let found: Vec<_> = (0..ids.len()).filter(|&index| ids[index] != 0).collect();
+                let in_rows = found.iter().map(|index| (index / tokens) as i64);
+                let in_tokens = found.iter().map(|index| (index % tokens) as i64);
+                Tensor::i64(&[2, found.len()], in_rows.chain(in_tokens).collect())
+            }
+        };
+        tensor.expect("as many values as the shape has")
+    }
+}
+
+impl Suite {
+    fn fail(&mut self, message: impl Into<String>) {
+        self.failures.push(message.into());
+    }
+
+    /// Runs and compares all outputs that are named.
+    fn compare(
+        &mut self,
+        case: &str,
+        engine: &mut dyn Engine,
+        inputs: &Inputs,
+        names: &[&str],
+        into: &mut [Tensor],
+    ) {
+        let mut outputs: Vec<_> = names.iter().copied().zip(into.iter_mut()).collect();
+        if let Err(error) = engine.run(&inputs.list(), &mut outputs) {
+            return self.fail(format!("{case}: {error}"));
+        }
+        for (name, actual) in names.iter().zip(into.iter()) {
+            let expected = inputs.expected(name);
+            if actual.shape() != expected.shape() || actual.element_type() != expected.element_type() {
+                self.fail(format!("{case}: `{name}` is {actual:?}, expected {expected:?}"));
+            } else if let (Ok(expected), Ok(actual)) = (expected.as_f32(), actual.as_f32()) {
+                let wrong = expected.iter().zip(actual).position(|(e, a)| !self.tolerance.allows(*e, *a));
+                if let Some(index) = wrong {
+                    let (expected, actual) = (expected[index], actual[index]);
+                    self.fail(format!(
+                        "{case}: `{name}`, element {index}: expected {expected}, got {actual}"
+                    ));
+                }
+            } else if *actual != expected {
+                self.fail(format!("{case}: `{name}` has other numbers"));
+            }
+        }
+    }
+
+    fn specification(&mut self, engine: &mut dyn Engine) {
+        if *engine.spec() != spec() {
+            self.fail(format!("expected {:?}, got {:?}", spec(), engine.spec()));
+        }
+        let description = engine.description();
+        if description.trim().is_empty() || description.lines().count() != 1 {
+            self.fail(format!("the description should be one line: {description:?}"));
+        }
+    }
+
+    fn values(&mut self, engine: &mut dyn Engine) {
+        let mut tensors = empties(ALL.len());
+        for (rows, tokens) in [(2, 3), (1, 1), (7, 5), (2, 3), (0, 3), (4, 0), (0, 0), (64, 32), (1, 9)] {
+            let inputs = Inputs::of_size(rows, tokens);
+            self.compare(&format!("{rows} rows, {tokens} tokens"), engine, &inputs, &ALL, &mut tensors);
+        }
+    }
+
+    fn misuse(&mut self, engine: &mut dyn Engine) {
+        let inputs = Inputs::of_size(2, 3);
+        let [a, b, ids] = inputs.list();
+        let longer = Tensor::zeros_f32(&[3, 3]);
+        let wider = Tensor::zeros_f32(&[2, 4]);
+        let flat = Tensor::zeros_f32(&[6]);
+        let deeper = Tensor::zeros_f32(&[2, 3, 1]);
+        type Case<'c> = (&'c str, Vec<(&'c str, &'c Tensor)>, &'c [&'c str], &'c str);
+        let cases: [Case<'_>; 13] = [
+            ("an unknown input", vec![a, b, ids, ("c", b.1)], &["sum"], "`c`"),
+            ("a misspelt input", vec![a, b, ("IDS", ids.1)], &["sum"], "`IDS`"),
+            ("a missing input", vec![a, ids], &["sum"], "`b`"),
+            ("no input", vec![], &["sum"], "`a`"),
+            ("an input twice", vec![a, b, ids, b], &["sum"], "`b`"),
+            ("an input of another type", vec![a, ("b", ids.1), ids], &["sum"], "`b`"),
+            ("a named dimension with two sizes", vec![a, ("b", &longer), ids], &["sum"], "`rows`"),
+            ("a fixed dimension of another size", vec![a, ("b", &wider), ids], &["sum"], "`b`"),
+            ("a dimension too few", vec![a, ("b", &flat), ids], &["sum"], "`b`"),
+            ("a dimension too many", vec![a, ("b", &deeper), ids], &["sum"], "`b`"),
+            ("an unknown output", vec![a, b, ids], &["sum", "difference"], "`difference`"),
+            ("an output twice", vec![a, b, ids], &["sum", "doubled", "sum"], "`sum`"),
+            ("no output", vec![a, b, ids], &[], "output"),
+        ];
+        for (case, inputs, names, told) in cases {
+            let before = Tensor::f32(&[2], vec![4.0, 2.0]).expect("two values");
+            let mut tensors = vec![before.clone(); names.len()];
+            let mut outputs: Vec<_> = names.iter().copied().zip(&mut tensors).collect();
+            match engine.run(&inputs, &mut outputs) {
+                Ok(()) => self.fail(format!("{case}: it ran")),
+                Err(error) => {
+                    let text = error.to_string();
+                    if error.kind() != ErrorKind::InvalidArgument
+                        || !text.contains(told)
+                        || text.lines().count() != 1
+                    {
+                        self.fail(format!("{case}: expected one line that names {told}, got {error:?}"));
+                    }
+                }
+            }
+            if tensors.iter().any(|tensor| *tensor != before) {
+                self.fail(format!("{case}: an output was changed"));
+            }
+        }
+        self.compare("after misuse", engine, &inputs, &ALL, &mut empties(ALL.len()));
+    }
+
+    fn subsets(&mut self, engine: &mut dyn Engine) {
+        let inputs = Inputs::of_size(3, 4);
+        // Each bit of the number is an output; the second order is the reverse of the specification's.
+        for subset in 1_usize..1 << ALL.len() {
+            let mut names: Vec<_> =
+                (0..ALL.len()).filter(|bit| subset >> bit & 1 == 1).map(|bit| ALL[bit]).collect();
+            for _ in 0..2 {
+                let mut tensors = empties(names.len());
+                self.compare(&format!("{names:?}"), engine, &inputs, &names, &mut tensors);
+                names.reverse();
+            }
+        }
+        let mut reversed = inputs.list();
+        reversed.reverse();
+        let mut sum = Tensor::empty();
+        match engine.run(&reversed, &mut [("sum", &mut sum)]) {
+            Ok(()) if sum.shape() == [3, 3] => {}
+            other => self.fail(format!("inputs in another order: {other:?}, {sum:?}")),
+        }
+    }
+
+    fn buffers(&mut self, engine: &mut dyn Engine) {
+        let mut tensors = vec![
+            Tensor::zeros::<i64>(&[500]),
+            Tensor::zeros::<u8>(&[]),
+            Tensor::zeros_f32(&[9, 9, 9]),
+            Tensor::zeros_f32(&[0]),
+        ];
+        self.compare("buffers of other types", engine, &Inputs::of_size(8, 6), &ALL, &mut tensors);
+        let homes: Vec<_> = tensors.iter().map(home).collect();
+        for (rows, tokens) in [(8, 6), (2, 3), (0, 0), (8, 6)] {
+            let case = format!("buffers that go round, {rows} rows, {tokens} tokens");
+            self.compare(&case, engine, &Inputs::of_size(rows, tokens), &ALL, &mut tensors);
+            for ((name, tensor), expected) in ALL.iter().zip(&tensors).zip(&homes) {
+                if home(tensor) != *expected {
+                    self.fail(format!("{case}: `{name}` was allocated again"));
+                }
+            }
+        }
+    }
+
+    fn repetition(&mut self, engine: &mut dyn Engine) {
+        let inputs = Inputs::of_size(33, 7);
+        let other = Inputs::of_size(5, 2);
+        let mut first = empties(ALL.len());
+        self.compare("the first run", engine, &inputs, &ALL, &mut first);
+        for run in 2..=10 {
+            if run % 3 == 0 {
+                self.compare("a run in between", engine, &other, &ALL, &mut empties(ALL.len()));
+            }
+            let mut again = empties(ALL.len());
+            self.compare(&format!("run {run}"), engine, &inputs, &ALL, &mut again);
+            for ((name, first), again) in ALL.iter().zip(&first).zip(&again) {
+                if bits(first) != bits(again) {
+                    self.fail(format!("run {run}: `{name}` has other bits than the first"));
+                }
+            }
+        }
+    }
+
+    fn special_values(&mut self, engine: &mut dyn Engine) {
+        let mut inputs = Inputs::of_size(2, 2);
+        let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 1e30, -1e30];
+        inputs.a.as_f32_mut().expect("a is f32").copy_from_slice(&special);
+        // Engines that compute in 16 bits turn 1e30 into infinity, so only what is special in every width is looked at.
+        let mut sum = Tensor::empty();
+        if let Err(error) = engine.run(&inputs.list(), &mut [("sum", &mut sum)]) {
+            return self.fail(error.to_string());
+        }
+        match sum.as_f32() {
+            Ok([nan, infinity, negative, ..]) if nan.is_nan() && *infinity == f32::INFINITY => {
+                if *negative != f32::NEG_INFINITY {
+                    self.fail(format!("negative infinity became {negative}"));
+                }
+            }
+            other => self.fail(format!("NaN and infinity became {other:?}")),
+        }
+    }
+}
+
+const ALL: [&str; 4] = ["sum", "product", "doubled", "positions"];
+
+fn empties(count: usize) -> Vec<Tensor> {
+    (0..count).map(|_| Tensor::empty()).collect()
+}
+
+/// Where a tensor's elements lie and how many fit.
+fn home(tensor: &Tensor) -> (usize, usize) {
+    let address = match (tensor.as_f32(), tensor.as_i64()) {
+        (Ok(data), _) => data.as_ptr() as usize,
+        (_, Ok(data)) => data.as_ptr() as usize,
+        _ => 0,
+    };
+    (address, tensor.capacity())
+}
+
+/// The elements as bits, in which NaN equals itself and −0 is not 0.
+fn bits(tensor: &Tensor) -> Vec<u64> {
+    match (tensor.as_f32(), tensor.as_i64()) {
+        (Ok(data), _) => data.iter().map(|value| u64::from(value.to_bits())).collect(),
+        (_, Ok(data)) => data.iter().map(|value| value.cast_unsigned()).collect(),
+        _ => Vec::new(),
+    }
+}

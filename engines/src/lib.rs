@@ -1,0 +1,54 @@
+//! One trait for everything that runs a neural network, and ONNX Runtime behind it.
+//!
+//! The nouns, and how they meet:
+//!
+//! - an [`Engine`] runs one network: named [`Tensor`]s in, named tensors out, into buffers that the caller keeps;
+//! - its [`EngineSpec`] says which: names, [`ElementType`]s and shapes, in which a [`Dim`] is fixed or has a name, and
+//!   the same name means the same size within a run;
+//! - [`onnxruntime`] finds and loads ONNX Runtime while the program runs and makes engines of ONNX files;
+//! - [`fake`] makes engines of closures, for tests;
+//! - [`conformance`] is the suite that every engine passes; [`spec`] has the checks that every engine shares.
+//!
+//! Nothing here knows what a detector is. Whoever takes a `dyn Engine` works with all of them:
+//!
+//! ```
+//! use ocelli_engines::fake::FakeEngine;
+//! use ocelli_engines::{Dim, ElementType, Engine, EngineSpec, Tensor, TensorSpec};
+//!
+//! /// Embeds phrases of token numbers, whatever it is that runs the text encoder.
+//! fn embed(encoder: &mut dyn Engine, ids: &Tensor, features: &mut Tensor) -> ocelli_engines::Result<()> {
+//!     encoder.run(&[("input_ids", ids)], &mut [("text_features", features)])
+//! }
+//!
+//! # fn main() -> ocelli_engines::Result<()> {
+//! let spec = EngineSpec {
+//!     inputs: vec![TensorSpec::new("input_ids", ElementType::I64, [Dim::named("classes"), Dim::Fixed(32)])],
+//!     outputs: vec![TensorSpec::new("text_features", ElementType::F32, [Dim::named("classes"), Dim::Fixed(256)])],
+//! };
+//! let mut encoder = FakeEngine::zeros(spec);
+//!
+//! let mut features = Tensor::empty();
+//! embed(&mut encoder, &Tensor::zeros::<i64>(&[3, 32]), &mut features)?;
+//! assert_eq!(features.shape(), [3, 256]); // [class, channel]
+//!
+//! let error = embed(&mut encoder, &Tensor::zeros::<i64>(&[3, 77]), &mut features).unwrap_err();
+//! assert_eq!(error.to_string(), "input `input_ids`: expected shape [classes, 32], got [3, 77]");
+//! # Ok(())
+//! # }
+//! ```
+
+// Not `forbid`: two files call C and say so below.
+#![deny(unsafe_code)]
+
+pub mod conformance;
+mod engine;
+mod error;
+pub mod fake;
+pub mod onnxruntime;
+pub mod spec;
+mod tensor;
+
+pub use engine::Engine;
+pub use error::{Error, ErrorKind, Result};
+pub use spec::{Dim, EngineSpec, TensorSpec};
+pub use tensor::{Element, ElementType, Tensor};

@@ -1,0 +1,264 @@
+//! What an engine takes and gives, and the checks that follow from it.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::tensor::{ElementType, Tensor};
+use std::fmt;
+
+/// The size of one dimension.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Dim {
+    /// Always this many.
+    Fixed(usize),
+    /// Any number; every dimension of this name has the same number in one run (ONNX's `dim_param`).
+    Named(String),
+}
+
+impl Dim {
+    /// A dynamic dimension of this name.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self::Named(name.into())
+    }
+}
+
+impl From<usize> for Dim {
+    fn from(size: usize) -> Self {
+        Self::Fixed(size)
+    }
+}
+
+impl From<&str> for Dim {
+    fn from(name: &str) -> Self {
+        Self::named(name)
+    }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(size) => write!(f, "{size}"),
+            Self::Named(name) => f.write_str(name),
+        }
+    }
+}
+
+/// One input or output: its name, what it holds, its shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorSpec {
+    /// The name that [`Engine::run`](crate::Engine::run) knows it by.
+    pub name: String,
+    /// What the elements are.
+    pub element_type: ElementType,
+    /// The dimensions, outermost first.
+    pub shape: Vec<Dim>,
+}
+
+impl TensorSpec {
+    /// Describes a tensor.
+    pub fn new(
+        name: impl Into<String>,
+        element_type: ElementType,
+        shape: impl IntoIterator<Item = Dim>,
+    ) -> Self {
+        Self { name: name.into(), element_type, shape: shape.into_iter().collect() }
+    }
+}
+
+impl fmt::Display for TensorSpec {
+    /// `name: f32[classes, 32, 256]`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}{}", self.name, self.element_type, Shape(&self.shape))
+    }
+}
+
+/// All inputs and outputs of an engine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EngineSpec {
+    /// What every run takes.
+    pub inputs: Vec<TensorSpec>,
+    /// What a run can give.
+    pub outputs: Vec<TensorSpec>,
+}
+
+impl EngineSpec {
+    /// The input of this name.
+    pub fn input(&self, name: &str) -> Option<&TensorSpec> {
+        self.inputs.iter().find(|spec| spec.name == name)
+    }
+
+    /// The output of this name.
+    pub fn output(&self, name: &str) -> Option<&TensorSpec> {
+        self.outputs.iter().find(|spec| spec.name == name)
+    }
+}
+
+/// The sizes that the inputs of one run give to the named dimensions.
+#[derive(Debug, Clone, Default)]
+pub struct Bindings<'s> {
+    sizes: Vec<Binding<'s>>,
+}
+
+#[derive(Debug, Clone)]
+struct Binding<'s> {
+    dim: &'s str,
+    size: usize,
+    /// The input that said so first, for the message when another contradicts.
+    input: &'s str,
+}
+
+impl<'s> Bindings<'s> {
+    /// The size of a named dimension, if an input has it.
+    pub fn size(&self, dim: &str) -> Option<usize> {
+        self.sizes.iter().find(|binding| binding.dim == dim).map(|binding| binding.size)
+    }
+
+    /// The shape a tensor has in this run, if every dynamic dimension of it is one of an input.
+    pub fn shape_of(&self, spec: &TensorSpec) -> Option<Vec<usize>> {
+        let size = |dim: &Dim| match dim {
+            Dim::Fixed(size) => Some(*size),
+            Dim::Named(name) => self.size(name),
+        };
+        spec.shape.iter().map(size).collect()
+    }
+
+    /// Takes the sizes of one input's named dimensions, which must agree with what is known.
+    fn bind(&mut self, spec: &'s TensorSpec, shape: &[usize]) -> Result<()> {
+        for (axis, (dim, &size)) in spec.shape.iter().zip(shape).enumerate() {
+            let Dim::Named(dim) = dim else { continue };
+            match self.sizes.iter().find(|binding| binding.dim == dim) {
+                Some(known) if known.size != size => {
+                    return Err(misuse(format!(
+                        "input `{}`, dimension {axis}: `{dim}` is {} in `{}`, got {size} (shape {shape:?})",
+                        spec.name, known.size, known.input
+                    )));
+                }
+                Some(_) => {}
+                None => self.sizes.push(Binding { dim, size, input: &spec.name }),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks everything a caller can get wrong about a run, and returns what its named dimensions are.
+///
+/// To be called first in [`Engine::run`](crate::Engine::run).
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] if an input is unknown, missing or named twice, has another element type, rank or
+/// size than the specification, if two inputs differ in a dimension of the same name, if an output is unknown or
+/// named twice, or if none is asked for. The message names the tensor, what was expected and what came.
+pub fn check_run<'s>(
+    spec: &'s EngineSpec,
+    inputs: &[(&str, &Tensor)],
+    outputs: &[(&str, &mut Tensor)],
+) -> Result<Bindings<'s>> {
+    let bindings = check_inputs(spec, inputs)?;
+    if outputs.is_empty() {
+        return Err(misuse(format!("no output is asked for: name one or more of {}", names(&spec.outputs))));
+    }
+    for (position, (name, _)) in outputs.iter().enumerate() {
+        if spec.output(name).is_none() {
+            return Err(misuse(format!(
+                "output `{name}` does not exist: there are {}",
+                names(&spec.outputs)
+            )));
+        }
+        if outputs[..position].iter().any(|(earlier, _)| earlier == name) {
+            return Err(misuse(format!("output `{name}` is named twice: each can be filled once")));
+        }
+    }
+    Ok(bindings)
+}
+
+/// The part of [`check_run`] that looks at the inputs.
+///
+/// # Errors
+/// As [`check_run`].
+pub fn check_inputs<'s>(spec: &'s EngineSpec, inputs: &[(&str, &Tensor)]) -> Result<Bindings<'s>> {
+    for (position, (name, _)) in inputs.iter().enumerate() {
+        if spec.input(name).is_none() {
+            return Err(misuse(format!("input `{name}` does not exist: there are {}", names(&spec.inputs))));
+        }
+        if inputs[..position].iter().any(|(earlier, _)| earlier == name) {
+            return Err(misuse(format!("input `{name}` is named twice: each can be given once")));
+        }
+    }
+    let mut bindings = Bindings::default();
+    for expected in &spec.inputs {
+        let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == expected.name) else {
+            return Err(misuse(format!("input `{}` is missing: expected {expected}", expected.name)));
+        };
+        check_tensor("input", expected, tensor, ErrorKind::InvalidArgument)?;
+        bindings.bind(expected, tensor.shape())?;
+    }
+    Ok(bindings)
+}
+
+/// Checks what an engine filled in against its own specification, for engines whose results can be wrong in shape.
+///
+/// # Errors
+/// [`ErrorKind::Execution`] if an output has another element type, rank or size than the specification and the
+/// inputs say.
+pub fn check_outputs(
+    spec: &EngineSpec,
+    bindings: &Bindings<'_>,
+    outputs: &[(&str, &mut Tensor)],
+) -> Result<()> {
+    for (name, tensor) in outputs {
+        let Some(expected) = spec.output(name) else { continue };
+        check_tensor("output", expected, tensor, ErrorKind::Execution)?;
+        for (axis, (dim, &size)) in expected.shape.iter().zip(tensor.shape()).enumerate() {
+            if let Dim::Named(dim) = dim
+                && let Some(bound) = bindings.size(dim)
+                && bound != size
+            {
+                let message = format!(
+                    "output `{name}`, dimension {axis}: `{dim}` is {bound} in the inputs, got {size}"
+                );
+                return Err(Error::new(ErrorKind::Execution, message));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_tensor(side: &str, expected: &TensorSpec, tensor: &Tensor, kind: ErrorKind) -> Result<()> {
+    let name = &expected.name;
+    if tensor.element_type() != expected.element_type {
+        let message =
+            format!("{side} `{name}`: expected {}, got {}", expected.element_type, tensor.element_type());
+        return Err(Error::new(kind, message));
+    }
+    let fits = |(dim, &size): (&Dim, &usize)| !matches!(dim, Dim::Fixed(fixed) if *fixed != size);
+    if tensor.shape().len() != expected.shape.len() || !expected.shape.iter().zip(tensor.shape()).all(fits) {
+        let message =
+            format!("{side} `{name}`: expected shape {}, got {:?}", Shape(&expected.shape), tensor.shape());
+        return Err(Error::new(kind, message));
+    }
+    Ok(())
+}
+
+fn misuse(message: String) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message)
+}
+
+fn names(specs: &[TensorSpec]) -> String {
+    let names: Vec<_> = specs.iter().map(|spec| format!("`{}`", spec.name)).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+struct Shape<'a>(&'a [Dim]);
+
+impl fmt::Display for Shape<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (axis, dim) in self.0.iter().enumerate() {
+            let separator = if axis == 0 { "" } else { ", " };
+            write!(f, "{separator}{dim}")?;
+        }
+        f.write_str("]")
+    }
+}
+
+#[cfg(test)]
+mod tests;

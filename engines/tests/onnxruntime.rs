@@ -1,0 +1,419 @@
+//! ONNX Runtime: the conformance suite, its options, models it cannot load, libraries that are none.
+//!
+//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+
+#[path = "onnxruntime/models.rs"]
+mod models;
+
+use half::f16;
+use models::{BOOL, F16, F32, I32, I64, Model, STRING, U8};
+use ocelli_engines::conformance::{self, Tolerance};
+use ocelli_engines::onnxruntime::{
+    Finding, LibrarySearch, LogLevel, OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine, OptimizationLevel,
+};
+use ocelli_engines::{Dim, ElementType, Engine, ErrorKind, Result, Tensor, TensorSpec};
+use std::fs;
+use std::path::Path;
+
+fn runtime() -> OnnxRuntime {
+    // The message says what to do where the library is missing.
+    OnnxRuntime::load(&LibrarySearch::new()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn builder() -> OnnxRuntimeBuilder {
+    OnnxRuntimeEngine::builder(&runtime())
+}
+
+#[test]
+fn passes_the_conformance_suite() {
+    let outcome = conformance::check(|| builder().build_from_memory(&models::conformance()), Tolerance::F32);
+    outcome.unwrap_or_else(|failures| panic!("{failures}"));
+}
+
+#[test]
+fn passes_the_conformance_suite_with_every_option() {
+    type Change = fn(OnnxRuntimeBuilder) -> OnnxRuntimeBuilder;
+    let changes: [(&str, Change); 10] = [
+        ("one thread", |builder| builder.with_threads(1)),
+        ("three threads", |builder| builder.with_threads(3)),
+        ("spinning", |builder| builder.with_spinning(true)),
+        ("no optimisation", |builder| builder.with_optimization(OptimizationLevel::Disabled)),
+        ("basic optimisation", |builder| builder.with_optimization(OptimizationLevel::Basic)),
+        ("extended optimisation", |builder| builder.with_optimization(OptimizationLevel::Extended)),
+        ("no arena", |builder| builder.with_memory_arena(false)),
+        ("an arena that shrinks", |builder| builder.with_arena_shrinkage(true)),
+        ("no memory pattern", |builder| builder.with_memory_pattern(false)),
+        ("no prepacking", |builder| builder.with_prepacking(false)),
+    ];
+    let model = models::conformance();
+    let mut wrong = Vec::new();
+    for (name, change) in changes {
+        let make = || change(builder()).build_from_memory(&model);
+        if let Err(failures) = conformance::check(make, Tolerance::F32) {
+            wrong.push(format!("{name}: {failures}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn says_what_it_is() {
+    let runtime = runtime();
+    let engine = builder().with_threads(2).build_from_memory(&models::conformance()).expect("it loads");
+    assert_eq!(engine.description(), format!("ONNX Runtime {}, CPU, 2 threads", runtime.version()));
+    let chosen =
+        LibrarySearch::new().candidates().into_iter().find(|found| found.finding != Finding::Missing);
+    let chosen = chosen.expect("one was loaded");
+    assert_eq!(
+        (chosen.path.as_path(), chosen.finding),
+        (runtime.path(), Finding::Usable { version: runtime.version().to_owned() })
+    );
+}
+
+#[test]
+fn a_second_library_in_one_process_is_refused() {
+    let loaded = runtime();
+    let again = OnnxRuntime::load(&LibrarySearch::new().with_path(loaded.path())).expect("the same file");
+    assert_eq!(again.path(), loaded.path());
+
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let copy = folder.path().join("libonnxruntime.so");
+    fs::copy(loaded.path(), &copy).expect("a copy");
+    let error = OnnxRuntime::load(&LibrarySearch::new().with_path(&copy)).expect_err("another file");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let expected = format!(
+        "cannot load ONNX Runtime, {}: this process already runs {}, and can run only one",
+        copy.display(),
+        loaded.path().display()
+    );
+    assert_eq!(error.to_string(), expected);
+}
+
+/// Compiles a shared library from C.
+#[cfg(unix)]
+fn compile(folder: &Path, name: &str, source: &str) -> std::path::PathBuf {
+    let (code, library) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
+    fs::write(&code, source).expect("a file");
+    let status =
+        std::process::Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&code).status();
+    assert!(status.expect("a C compiler").success());
+    library
+}
+
+#[cfg(unix)]
+#[test]
+fn libraries_that_cannot_be_used_are_named_with_the_reason() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let base = |version: &str, api: &str| {
+        format!(
+            "struct base {{ const void *(*api)(unsigned); const char *(*version)(void); }};
+             static const void *api(unsigned version) {{ return {api}; }}
+             static const char *version(void) {{ return {version}; }}
+             static const struct base it = {{ api, version }};
+             const struct base *OrtGetApiBase(void) {{ return &it; }}"
+        )
+    };
+    let compile = |name: &str, source: &str| compile(folder.path(), name, source);
+    let text = folder.path().join("text.so");
+    fs::write(&text, "not a library").expect("a file");
+    let cut = folder.path().join("cut.so");
+    fs::write(&cut, &fs::read(runtime().path()).expect("the library")[..100_000]).expect("a file");
+
+    let cases = [
+        (
+            "too old",
+            compile("old", &base("\"1.10.0\"", "0")),
+            "it is version 1.10.0, 1.31 or newer is needed",
+        ),
+        (
+            "old, and yet with an API",
+            compile("odd", &base("\"1.30.9\"", "\"api\"")),
+            "it is version 1.30.9, 1.31 or newer is needed",
+        ),
+        (
+            "no API",
+            compile("none", &base("\"1.99.0\"", "0")),
+            "it is version 1.99.0, 1.31 or newer is needed",
+        ),
+        (
+            "no number",
+            compile("word", &base("\"next\"", "\"api\"")),
+            "it is version next, 1.31 or newer is needed",
+        ),
+        ("no version", compile("mute", &base("0", "0")), "it states no version"),
+        ("nothing", compile("null", "const void *OrtGetApiBase(void) { return 0; }"), "returned nothing"),
+        (
+            "another library",
+            compile("other", "int answer(void) { return 42; }"),
+            "it is a library, but not ONNX Runtime: `OrtGetApiBase` is missing",
+        ),
+        ("a text", text, "cannot use ONNX Runtime"),
+        ("a part of one", cut, "the file is cut off: it has 100000 bytes of at least "),
+    ];
+    let mut wrong = Vec::new();
+    for (name, path, expected) in cases {
+        match OnnxRuntime::load(&LibrarySearch::new().with_path(&path)) {
+            Err(error)
+                if error.kind() == ErrorKind::Unavailable
+                    && error.to_string().contains(expected)
+                    && error.to_string().contains(&path.display().to_string())
+                    && error.to_string().ends_with("; name another file, or none to search for one") => {}
+            other => wrong.push(format!("{name}: expected {expected:?}, got {other:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn models_that_cannot_be_loaded_are_named_with_the_reason() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str, content: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, content).expect("a file");
+        path
+    };
+    let good = models::conformance();
+    let with = |op: &str, element_type: i32| {
+        let (nodes, x, y) = ([(op, &["x"][..], "y")], ("x", element_type, "n"), ("y", element_type, "n"));
+        Model { nodes: &nodes, inputs: &[x], outputs: &[y] }.encode()
+    };
+    let cases = [
+        ("missing", folder.path().join("missing.onnx"), "no such file"),
+        ("a folder", folder.path().to_path_buf(), "it is not a file"),
+        ("empty", file("empty.onnx", b""), "No graph was found"),
+        ("a text", file("text.onnx", b"not a model, but a text of some length"), "Protobuf parsing failed"),
+        ("cut off", file("cut.onnx", &good[..good.len() / 2]), "Protobuf parsing failed"),
+        ("an unknown operator", file("operator.onnx", &with("Frobnicate", F32)), "Frobnicate"),
+        (
+            "strings",
+            file("strings.onnx", &with("Identity", STRING)),
+            "input `x` holds String, expected f32, f16, i64, i32, u8 or bool",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (name, path, expected) in cases {
+        match builder().build_from_file(&path) {
+            Err(error)
+                if error.kind() == ErrorKind::InvalidModel
+                    && error.to_string().contains(expected)
+                    && error.to_string().contains(&path.display().to_string())
+                    && error.to_string().lines().count() == 1 => {}
+            other => wrong.push(format!("{name}: expected {expected:?}, got {other:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_element_type_goes_in_and_comes_out() {
+    let nodes: &[(&str, &[&str], &str)] = &[
+        ("Identity", &["floats"], "same_floats"),
+        ("Identity", &["halves"], "same_halves"),
+        ("Identity", &["longs"], "same_longs"),
+        ("Identity", &["ints"], "same_ints"),
+        ("Identity", &["bytes"], "same_bytes"),
+        ("Not", &["flags"], "other_flags"),
+    ];
+    let inputs = [
+        ("floats", F32, "n"),
+        ("halves", F16, "n"),
+        ("longs", I64, "n"),
+        ("ints", I32, "n"),
+        ("bytes", U8, "n"),
+        ("flags", BOOL, "n"),
+    ];
+    let outputs = [
+        ("same_floats", F32, "n"),
+        ("same_halves", F16, "n"),
+        ("same_longs", I64, "n"),
+        ("same_ints", I32, "n"),
+        ("same_bytes", U8, "n"),
+        ("other_flags", BOOL, "n"),
+    ];
+    let model = Model { nodes, inputs: &inputs, outputs: &outputs }.encode();
+    let mut engine = builder().build_from_memory(&model).expect("it loads");
+    for count in [3_usize, 0] {
+        let take = |values: [f32; 3]| values[..count].to_vec();
+        let floats = Tensor::f32(&[count], take([1.5, -0.0, 3e30])).expect("fits");
+        let halves = Tensor::new(&[count], take([1.5, 2.5, -4.0]).into_iter().map(f16::from_f32).collect())
+            .expect("fits");
+        let longs = Tensor::i64(&[count], vec![i64::MIN, 7, i64::MAX][..count].to_vec()).expect("fits");
+        let ints = Tensor::new(&[count], vec![i32::MIN, 7, i32::MAX][..count].to_vec()).expect("fits");
+        let bytes = Tensor::new(&[count], vec![0_u8, 7, 255][..count].to_vec()).expect("fits");
+        let flags = Tensor::new(&[count], vec![true, false, true][..count].to_vec()).expect("fits");
+        let inverse = Tensor::new(&[count], vec![false, true, false][..count].to_vec()).expect("fits");
+        let mut results = vec![Tensor::empty(); 6];
+        let names = outputs.map(|(name, ..)| name);
+        let mut filled: Vec<_> = names.into_iter().zip(&mut results).collect();
+        let given = [&floats, &halves, &longs, &ints, &bytes, &flags];
+        let given: Vec<_> = inputs.iter().map(|(name, ..)| *name).zip(given).collect();
+        engine.run(&given, &mut filled).expect("it runs");
+        let expected = [floats, halves, longs, ints, bytes, inverse];
+        let wrong: Vec<_> =
+            names.iter().zip(results).zip(expected).filter(|((_, got), want)| got != want).collect();
+        assert!(wrong.is_empty(), "{count} elements: {wrong:?}");
+    }
+}
+
+#[test]
+fn scalars_and_nameless_dimensions_work() {
+    let model = Model {
+        nodes: &[("Mul", &["x", "factor"], "y"), ("Shape", &["x"], "size")],
+        inputs: &[("x", F32, "? ?"), ("factor", F32, "")],
+        outputs: &[("y", F32, "? ?"), ("size", I64, "2")],
+    };
+    let mut engine = builder().build_from_memory(&model.encode()).expect("it loads");
+    let x = |side: &str| {
+        TensorSpec::new(side, ElementType::F32, [0, 1].map(|axis| Dim::Named(format!("{side}.{axis}"))))
+    };
+    assert_eq!(engine.spec().inputs[0], x("x"));
+    assert_eq!(engine.spec().outputs[0], x("y"));
+
+    let factor = Tensor::f32(&[], vec![2.0]).expect("a scalar");
+    let (mut y, mut size) = (Tensor::empty(), Tensor::empty());
+    for shape in [[2, 3], [0, 4], [1, 1]] {
+        let x = Tensor::f32(&shape, vec![1.5; shape[0] * shape[1]]).expect("fits");
+        engine
+            .run(&[("x", &x), ("factor", &factor)], &mut [("y", &mut y), ("size", &mut size)])
+            .expect("it runs");
+        assert_eq!(y, Tensor::f32(&shape, vec![3.0; shape[0] * shape[1]]).expect("fits"));
+        assert_eq!(size.as_i64().expect("i64"), shape.map(|size| size as i64));
+    }
+}
+
+#[test]
+fn a_constant_or_an_input_can_be_an_output() {
+    let model = Model {
+        nodes: &[("Identity", &["weights"], "constant"), ("Identity", &["x"], "same")],
+        inputs: &[("x", F32, "n")],
+        outputs: &[("constant", F32, "3 4"), ("same", F32, "n")],
+    };
+    let mut engine = builder().build_from_memory(&model.encode()).expect("it loads");
+    let x = Tensor::f32(&[2], vec![1.0, 2.0]).expect("fits");
+    let (mut constant, mut same) = (Tensor::empty(), Tensor::empty());
+    for _ in 0..3 {
+        constant.reset_f32(&[1]).fill(9.0);
+        same.reset_f32(&[1]).fill(9.0);
+        engine.run(&[("x", &x)], &mut [("same", &mut same), ("constant", &mut constant)]).expect("it runs");
+        assert_eq!(constant.as_f32().expect("f32"), conformance::WEIGHTS.as_flattened());
+        assert_eq!(same, x);
+    }
+}
+
+#[test]
+fn a_run_that_fails_names_the_model_and_leaves_the_engine_usable() {
+    let model = Model {
+        nodes: &[("Reshape", &["x", "shape"], "y")],
+        inputs: &[("x", F32, "n"), ("shape", I64, "2")],
+        outputs: &[("y", F32, "? ?")],
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("reshape.onnx");
+    fs::write(&path, model.encode()).expect("a file");
+    let mut engine = builder().build_from_file(&path).expect("it loads");
+    let x = Tensor::zeros_f32(&[6]);
+    let mut y = Tensor::empty();
+    let mut run = |rows: i64, columns: i64| -> Result<Vec<usize>> {
+        let shape = Tensor::i64(&[2], vec![rows, columns])?;
+        engine.run(&[("x", &x), ("shape", &shape)], &mut [("y", &mut y)])?;
+        Ok(y.shape().to_vec())
+    };
+    assert_eq!(run(2, 3).expect("six"), [2, 3]);
+    let error = run(4, 4).expect_err("six are not sixteen");
+    assert_eq!(error.kind(), ErrorKind::Execution);
+    let text = error.to_string();
+    assert!(text.starts_with(&format!("cannot run the model, {}: ", path.display())), "{text}");
+    assert!(text.contains("Reshape") && text.lines().count() == 1, "{text}");
+    assert_eq!(run(3, 2).expect("six"), [3, 2]);
+}
+
+#[test]
+fn an_output_that_is_not_what_the_model_declares_is_an_error() {
+    // The model says that the output has as many elements as the input, and it has twice as many.
+    let model = Model {
+        nodes: &[("NonZero", &["x"], "found")],
+        inputs: &[("x", I64, "n")],
+        outputs: &[("found", I64, "1 n")],
+    };
+    let mut engine = builder().build_from_memory(&model.encode()).expect("it loads");
+    let mut found = Tensor::empty();
+    let x = Tensor::i64(&[3], vec![1, 1, 1]).expect("fits");
+    engine.run(&[("x", &x)], &mut [("found", &mut found)]).expect("three of three");
+    let x = Tensor::i64(&[3], vec![0, 1, 0]).expect("fits");
+    let error = engine.run(&[("x", &x)], &mut [("found", &mut found)]).expect_err("one of three");
+    assert_eq!(error.kind(), ErrorKind::Execution);
+}
+
+#[test]
+fn two_engines_run_in_two_threads() {
+    let model = models::conformance();
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let run = || conformance::check(|| builder().build_from_memory(&model), Tolerance::F32);
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(run)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    assert_eq!(outcomes, [Ok(()), Ok(())]);
+}
+
+#[test]
+fn an_engine_can_move_to_another_thread() {
+    let mut engine: Box<dyn Engine> =
+        Box::new(builder().build_from_memory(&models::conformance()).expect("it loads"));
+    let run = move || {
+        let (a, ids) = (Tensor::zeros_f32(&[1, 3]), Tensor::zeros::<i64>(&[1, 2]));
+        let mut sum = Tensor::empty();
+        engine.run(&[("a", &a), ("b", &a), ("ids", &ids)], &mut [("sum", &mut sum)]).map(|()| sum)
+    };
+    let sum = std::thread::spawn(run).join().expect("no panic").expect("it runs");
+    assert_eq!(sum, Tensor::zeros_f32(&[1, 3]));
+}
+
+#[test]
+fn the_optimised_model_is_kept_and_computes_the_same_bits() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (model, cache) = (folder.path().join("network.onnx"), folder.path().join("cache"));
+    fs::write(&model, models::conformance()).expect("a file");
+    let make = || builder().with_optimized_model_cache(&cache).build_from_file(&model);
+    let entries = || -> Vec<_> {
+        let entries = fs::read_dir(&cache).expect("the cache").map(|entry| entry.expect("an entry").path());
+        entries.collect()
+    };
+    let bits = |engine: &mut OnnxRuntimeEngine| -> Vec<u32> {
+        let a = Tensor::f32(&[4, 3], (0..12).map(|index| index as f32 * 0.37 - 2.0).collect()).expect("fits");
+        let (ids, mut product) = (Tensor::zeros::<i64>(&[4, 1]), Tensor::empty());
+        engine
+            .run(&[("a", &a), ("b", &a), ("ids", &ids)], &mut [("product", &mut product)])
+            .expect("it runs");
+        product.as_f32().expect("f32").iter().map(|value| value.to_bits()).collect()
+    };
+
+    let first = bits(&mut make().expect("it loads"));
+    let made = entries();
+    assert_eq!(made.len(), 1, "{made:?}");
+    let graph = made[0].join("model.onnx");
+    let written = fs::metadata(&graph).and_then(|data| data.modified()).expect("the graph");
+    assert_eq!(bits(&mut make().expect("it loads")), first);
+    assert_eq!(fs::metadata(&graph).and_then(|data| data.modified()).expect("the graph"), written);
+    assert_eq!(entries(), made);
+    conformance::check(make, Tolerance::F32).unwrap_or_else(|failures| panic!("{failures}"));
+
+    fs::write(&graph, "damaged").expect("a file");
+    let error = make().expect_err("it is damaged").to_string();
+    assert!(error.contains(&format!("delete {}, it is made again", made[0].display())), "{error}");
+
+    let blocked = builder()
+        .with_optimized_model_cache(&model)
+        .build_from_file(&model)
+        .expect_err("a file is in the way");
+    assert!(blocked.to_string().starts_with("cannot store the optimised model, "), "{blocked}");
+}
+
+#[test]
+fn the_log_level_can_be_set() {
+    // What is told at which level is ONNX Runtime's; that the call is taken, and the next engine made, is ours.
+    let runtime = runtime();
+    for level in [LogLevel::Verbose, LogLevel::Error] {
+        runtime.set_log_level(level);
+        builder().build_from_memory(&models::conformance()).expect("it loads");
+    }
+}

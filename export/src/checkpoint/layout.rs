@@ -1,0 +1,183 @@
+//! Which tensors a detector of a given configuration has, by name and shape.
+
+use std::collections::BTreeMap;
+
+use crate::config::{ModelConfig, Stack};
+
+/// Every tensor of the detector, those that no graph uses included.
+pub(crate) fn expected_tensors(config: &ModelConfig) -> BTreeMap<String, Vec<usize>> {
+    let mut list = Layout(BTreeMap::new());
+    list.vision(config);
+    list.text(config);
+    list.geometry(config);
+    list.fusion_encoder(config);
+    list.decoder(config);
+    list.mask_decoder(config);
+    list.scoring(config);
+    list.0
+}
+
+struct Layout(BTreeMap<String, Vec<usize>>);
+
+impl Layout {
+    fn tensor(&mut self, name: String, shape: &[usize]) {
+        self.0.insert(name, shape.to_vec());
+    }
+
+    /// `weight` and `bias`.
+    fn affine(&mut self, name: &str, weight: &[usize], bias: usize) {
+        self.tensor(format!("{name}.weight"), weight);
+        self.tensor(format!("{name}.bias"), &[bias]);
+    }
+
+    fn linear(&mut self, name: &str, input: usize, output: usize) {
+        self.affine(name, &[output, input], output);
+    }
+
+    fn norm(&mut self, name: &str, width: usize) {
+        self.affine(name, &[width], width);
+    }
+
+    fn attention(&mut self, name: &str, width: usize, output: &str) {
+        for projection in ["q_proj", "k_proj", "v_proj", output] {
+            self.linear(&format!("{name}.{projection}"), width, width);
+        }
+    }
+
+    fn feed_forward(&mut self, name: &str, width: usize, stack: &Stack) {
+        self.linear(&format!("{name}.fc1"), width, stack.intermediate);
+        self.linear(&format!("{name}.fc2"), stack.intermediate, width);
+    }
+
+    /// `layer1 … layerN`, ReLU between them.
+    fn perceptron(&mut self, name: &str, widths: &[usize]) {
+        for (i, pair) in widths.windows(2).enumerate() {
+            self.linear(&format!("{name}.layer{}", i + 1), pair[0], pair[1]);
+        }
+    }
+
+    fn vision(&mut self, config: &ModelConfig) {
+        let v = &config.vision;
+        let (hidden, width) = (v.hidden, config.width);
+        let table = v.pretrain_image_size / v.patch_size;
+        let vit = "vision_encoder.backbone";
+        let patch = [hidden, 3, v.patch_size, v.patch_size];
+        self.tensor(format!("{vit}.embeddings.patch_embeddings.projection.weight"), &patch);
+        self.tensor(format!("{vit}.embeddings.position_embeddings"), &[1, table * table, hidden]);
+        self.norm(&format!("{vit}.layer_norm"), hidden);
+        for i in 0..v.stack.layers {
+            let block = format!("{vit}.layers.{i}");
+            self.norm(&format!("{block}.layer_norm1"), hidden);
+            self.norm(&format!("{block}.layer_norm2"), hidden);
+            self.attention(&format!("{block}.attention"), hidden, "o_proj");
+            self.feed_forward(&format!("{block}.mlp"), hidden, &v.stack);
+        }
+        let neck = "vision_encoder.neck.fpn_layers";
+        let (half, quarter) = (hidden / 2, hidden / 4);
+        self.affine(&format!("{neck}.0.scale_layers.0"), &[hidden, half, 2, 2], half);
+        self.affine(&format!("{neck}.0.scale_layers.2"), &[half, quarter, 2, 2], quarter);
+        self.affine(&format!("{neck}.1.scale_layers.0"), &[hidden, half, 2, 2], half);
+        for (level, channels) in [quarter, half, hidden, hidden].into_iter().enumerate() {
+            self.affine(&format!("{neck}.{level}.proj1"), &[width, channels, 1, 1], width);
+            self.affine(&format!("{neck}.{level}.proj2"), &[width, width, 3, 3], width);
+        }
+    }
+
+    fn text(&mut self, config: &ModelConfig) {
+        let t = &config.text;
+        let clip = "text_encoder.text_model";
+        self.tensor(format!("{clip}.embeddings.token_embedding.weight"), &[t.vocab_size, t.hidden]);
+        self.tensor(format!("{clip}.embeddings.position_embedding.weight"), &[t.context_length, t.hidden]);
+        for i in 0..t.stack.layers {
+            let layer = format!("{clip}.encoder.layers.{i}");
+            self.norm(&format!("{layer}.layer_norm1"), t.hidden);
+            self.norm(&format!("{layer}.layer_norm2"), t.hidden);
+            self.attention(&format!("{layer}.self_attn"), t.hidden, "out_proj");
+            self.feed_forward(&format!("{layer}.mlp"), t.hidden, &t.stack);
+        }
+        self.norm(&format!("{clip}.final_layer_norm"), t.hidden);
+        self.tensor("text_encoder.text_projection.weight".into(), &[t.projection, t.hidden]);
+        self.linear("text_projection", t.hidden, config.width);
+    }
+
+    fn geometry(&mut self, config: &ModelConfig) {
+        let (width, roi) = (config.width, config.roi_size);
+        let root = "geometry_encoder";
+        self.tensor(format!("{root}.label_embed.weight"), &[2, width]);
+        self.tensor(format!("{root}.cls_embed.weight"), &[1, width]);
+        self.linear(&format!("{root}.boxes_direct_project"), 4, width);
+        self.affine(&format!("{root}.boxes_pool_project"), &[width, width, roi, roi], width);
+        self.linear(&format!("{root}.boxes_pos_enc_project"), width + 2, width);
+        self.norm(&format!("{root}.vision_layer_norm"), width);
+        self.linear(&format!("{root}.final_proj"), width, width);
+        self.norm(&format!("{root}.prompt_layer_norm"), width);
+        for i in 0..config.geometry.layers {
+            self.pre_norm_layer(&format!("{root}.layers.{i}"), width, &config.geometry);
+        }
+        self.norm(&format!("{root}.output_layer_norm"), width);
+    }
+
+    fn fusion_encoder(&mut self, config: &ModelConfig) {
+        for i in 0..config.encoder.layers {
+            self.pre_norm_layer(&format!("detr_encoder.layers.{i}"), config.width, &config.encoder);
+        }
+    }
+
+    fn pre_norm_layer(&mut self, layer: &str, width: usize, stack: &Stack) {
+        for norm in 1..=3 {
+            self.norm(&format!("{layer}.layer_norm{norm}"), width);
+        }
+        self.attention(&format!("{layer}.self_attn"), width, "o_proj");
+        self.attention(&format!("{layer}.cross_attn"), width, "o_proj");
+        self.feed_forward(&format!("{layer}.mlp"), width, stack);
+    }
+
+    fn decoder(&mut self, config: &ModelConfig) {
+        let width = config.width;
+        let root = "detr_decoder";
+        for i in 0..config.decoder.layers {
+            let layer = format!("{root}.layers.{i}");
+            for attention in ["self_attn", "text_cross_attn", "vision_cross_attn"] {
+                self.attention(&format!("{layer}.{attention}"), width, "o_proj");
+                self.norm(&format!("{layer}.{attention}_layer_norm"), width);
+            }
+            self.feed_forward(&format!("{layer}.mlp"), width, &config.decoder);
+            self.norm(&format!("{layer}.mlp_layer_norm"), width);
+        }
+        self.norm(&format!("{root}.output_layer_norm"), width);
+        self.norm(&format!("{root}.presence_layer_norm"), width);
+        self.perceptron(&format!("{root}.box_head"), &[width, width, width, 4]);
+        self.perceptron(&format!("{root}.presence_head"), &[width, width, width, 1]);
+        self.perceptron(&format!("{root}.ref_point_head"), &[2 * width, width, width]);
+        self.perceptron(&format!("{root}.box_rpb_embed_x"), &[2, width, config.decoder.heads]);
+        self.perceptron(&format!("{root}.box_rpb_embed_y"), &[2, width, config.decoder.heads]);
+        self.tensor(format!("{root}.query_embed.weight"), &[config.num_queries, width]);
+        self.tensor(format!("{root}.reference_points.weight"), &[config.num_queries, 4]);
+        self.tensor(format!("{root}.presence_token.weight"), &[1, width]);
+    }
+
+    fn mask_decoder(&mut self, config: &ModelConfig) {
+        let width = config.width;
+        let root = "mask_decoder";
+        for i in 0..config.mask_stages {
+            self.affine(&format!("{root}.pixel_decoder.conv_layers.{i}"), &[width, width, 3, 3], width);
+            self.norm(&format!("{root}.pixel_decoder.norms.{i}"), width);
+        }
+        for i in 0..3 {
+            self.linear(&format!("{root}.mask_embedder.layers.{i}"), width, width);
+        }
+        self.affine(&format!("{root}.instance_projection"), &[width, width, 1, 1], width);
+        self.affine(&format!("{root}.semantic_projection"), &[1, width, 1, 1], 1);
+        self.attention(&format!("{root}.prompt_cross_attn"), width, "o_proj");
+        self.norm(&format!("{root}.prompt_cross_attn_norm"), width);
+    }
+
+    fn scoring(&mut self, config: &ModelConfig) {
+        let width = config.width;
+        let root = "dot_product_scoring";
+        self.perceptron(&format!("{root}.text_mlp"), &[width, config.decoder.intermediate, width]);
+        self.norm(&format!("{root}.text_mlp_out_norm"), width);
+        self.linear(&format!("{root}.text_proj"), width, width);
+        self.linear(&format!("{root}.query_proj"), width, width);
+    }
+}

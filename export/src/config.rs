@@ -1,0 +1,414 @@
+//! The checkpoint's `config.json`: every size the graphs are built from.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A non-linearity, named as `transformers` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// Exact GELU, with the error function.
+    Gelu,
+    /// GELU by its tanh approximation.
+    GeluTanh,
+    /// x · sigmoid(1.702 x).
+    QuickGelu,
+    /// max(x, 0).
+    Relu,
+    /// x · sigmoid(x).
+    Silu,
+}
+
+/// Sizes of one stack of transformer layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// Number of layers.
+    pub layers: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Width inside the feed-forward network.
+    pub intermediate: usize,
+    /// Its non-linearity.
+    pub activation: Activation,
+}
+
+/// The vision transformer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VisionConfig {
+    /// Width of a token.
+    pub hidden: usize,
+    /// Blocks, heads, feed-forward width.
+    pub stack: Stack,
+    /// Pixels of the square input's side that the checkpoint was made for.
+    pub image_size: usize,
+    /// Pixels of a patch's side.
+    pub patch_size: usize,
+    /// Tokens of a window's side.
+    pub window_size: usize,
+    /// Blocks that attend to the whole grid.
+    pub global_blocks: Vec<usize>,
+    /// Pixels of the image side that the position table covers.
+    pub pretrain_image_size: usize,
+    /// Layer norm's epsilon.
+    pub layer_norm_eps: f32,
+    /// Base of the rotary frequencies.
+    pub rope_theta: f64,
+}
+
+/// The text encoder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextConfig {
+    /// Width of a token.
+    pub hidden: usize,
+    /// Layers, heads, feed-forward width.
+    pub stack: Stack,
+    /// Number of tokens of a prompt.
+    pub context_length: usize,
+    /// Number of known tokens.
+    pub vocab_size: usize,
+    /// Output width of CLIP's own projection, which the detector does not use.
+    pub projection: usize,
+    /// Layer norm's epsilon.
+    pub layer_norm_eps: f32,
+    /// Token that begins a phrase.
+    pub bos: i64,
+    /// Token that ends a phrase.
+    pub eos: i64,
+}
+
+/// A SAM3 detector's configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfig {
+    /// The vision transformer.
+    pub vision: VisionConfig,
+    /// The text encoder.
+    pub text: TextConfig,
+    /// Width of the detector, D.
+    pub width: usize,
+    /// The encoder of exemplar boxes.
+    pub geometry: Stack,
+    /// Bins of a pooled exemplar's side.
+    pub roi_size: usize,
+    /// The fusion encoder.
+    pub encoder: Stack,
+    /// The decoder.
+    pub decoder: Stack,
+    /// Number of queries, Q.
+    pub num_queries: usize,
+    /// Heads of the mask head's cross-attention.
+    pub mask_heads: usize,
+    /// Convolutions in the checkpoint's pixel decoder; the first two are used.
+    pub mask_stages: usize,
+}
+
+impl ModelConfig {
+    /// Reads `config.json`, in the layout of the released checkpoint (`sam3_video`, the detector nested under
+    /// `detector_config`) or of a detector saved on its own.
+    ///
+    /// A key that is absent has the value that `transformers` gives it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] when the file cannot be read, [`ErrorKind::InvalidConfig`] when a key has another type, or two
+    /// keys contradict each other; the message names the key.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::io("cannot read the configuration", path, e))?;
+        Self::parse(&text).map_err(|e| e.at(path))
+    }
+
+    /// As [`read`](Self::read), from text.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn parse(text: &str) -> Result<Self> {
+        let root: Value = serde_json::from_str(text).map_err(|e| invalid(format!("not JSON: {e}")))?;
+        if !root.is_object() {
+            return Err(invalid("expected a JSON object".into()));
+        }
+        let nested = root.get("detector_config").filter(|v| v.is_object());
+        let detector = Node { value: nested, path: if nested.is_some() { "detector_config." } else { "" }.into() };
+        let detector = if nested.is_some() { detector } else { Node { value: Some(&root), path: String::new() } };
+        if let Some(kind) = detector.value.and_then(|v| v.get("model_type")).and_then(Value::as_str)
+            && kind != "sam3"
+        {
+            return Err(invalid(format!(
+                "`{}model_type` is \"{kind}\": expected \"sam3\", or \"sam3_video\" with a `detector_config`",
+                detector.path
+            )));
+        }
+        if detector.child("vision_config").value.is_none() {
+            return Err(invalid(format!("`{}vision_config` is missing: this is no SAM3 detector", detector.path)));
+        }
+        let config = Self::from_node(&detector)?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    fn from_node(detector: &Node<'_>) -> Result<Self> {
+        let neck = detector.child("vision_config");
+        let vit = neck.child("backbone_config");
+        let text = detector.child("text_config");
+        let geometry = detector.child("geometry_encoder_config");
+        let encoder = detector.child("detr_encoder_config");
+        let decoder = detector.child("detr_decoder_config");
+        let masks = detector.child("mask_decoder_config");
+
+        let width = neck.usize("fpn_hidden_size", 256)?;
+        for (node, key) in [
+            (&geometry, "geometry_encoder_config"),
+            (&encoder, "detr_encoder_config"),
+            (&decoder, "detr_decoder_config"),
+            (&masks, "mask_decoder_config"),
+        ] {
+            let found = node.usize("hidden_size", 256)?;
+            if found != width {
+                return Err(invalid(format!(
+                    "`{key}.hidden_size` is {found} but `vision_config.fpn_hidden_size` is {width}: they must be equal"
+                )));
+            }
+        }
+        let scales = neck.numbers("scale_factors", &[4.0, 2.0, 1.0, 0.5])?;
+        if scales != [4.0, 2.0, 1.0, 0.5] {
+            return Err(invalid(format!(
+                "`vision_config.scale_factors` is {scales:?}: expected [4.0, 2.0, 1.0, 0.5], the pyramid of SAM3"
+            )));
+        }
+        let image_size = vit.side("image_size", 1008)?;
+        Ok(Self {
+            vision: VisionConfig {
+                hidden: vit.usize("hidden_size", 1024)?,
+                stack: vit.stack(["num_hidden_layers", "num_attention_heads", "intermediate_size"], [32, 16, 4736], "gelu")?,
+                image_size,
+                patch_size: vit.side("patch_size", 14)?,
+                window_size: vit.usize("window_size", 24)?,
+                global_blocks: vit
+                    .numbers("global_attn_indexes", &[7.0, 15.0, 23.0, 31.0])?
+                    .into_iter()
+                    .map(|n| n as usize)
+                    .collect(),
+                pretrain_image_size: vit.side("pretrain_image_size", 336)?,
+                layer_norm_eps: vit.float("layer_norm_eps", 1e-6)? as f32,
+                rope_theta: match vit.child("rope_parameters").value {
+                    Some(_) => vit.child("rope_parameters").float("rope_theta", 10000.0)?,
+                    None => vit.float("rope_theta", 10000.0)?,
+                },
+            },
+            text: TextConfig {
+                hidden: text.usize("hidden_size", 1024)?,
+                stack: text.stack(["num_hidden_layers", "num_attention_heads", "intermediate_size"], [24, 16, 4096], "gelu")?,
+                context_length: text.usize("max_position_embeddings", 32)?,
+                vocab_size: text.usize("vocab_size", 49408)?,
+                projection: text.usize("projection_dim", 512)?,
+                layer_norm_eps: text.float("layer_norm_eps", 1e-5)? as f32,
+                bos: text.usize("bos_token_id", 49406)? as i64,
+                eos: text.usize("eos_token_id", 49407)? as i64,
+            },
+            width,
+            geometry: geometry.stack(["num_layers", "num_attention_heads", "intermediate_size"], [3, 8, 2048], "relu")?,
+            roi_size: geometry.usize("roi_size", 7)?,
+            encoder: encoder.stack(["num_layers", "num_attention_heads", "intermediate_size"], [6, 8, 2048], "relu")?,
+            decoder: decoder.stack(["num_layers", "num_attention_heads", "intermediate_size"], [6, 8, 2048], "relu")?,
+            num_queries: decoder.usize("num_queries", 200)?,
+            mask_heads: masks.usize("num_attention_heads", 8)?,
+            mask_stages: masks.usize("num_upsampling_stages", 3)?,
+        })
+    }
+
+    /// Finds the contradictions that would otherwise surface as nonsense in a graph.
+    fn validate(&self) -> Result<()> {
+        let v = &self.vision;
+        let heads = [
+            ("vision_config.backbone_config", v.hidden, v.stack.heads, 4),
+            ("text_config", self.text.hidden, self.text.stack.heads, 1),
+            ("geometry_encoder_config", self.width, self.geometry.heads, 1),
+            ("detr_encoder_config", self.width, self.encoder.heads, 1),
+            ("detr_decoder_config", self.width, self.decoder.heads, 1),
+            ("mask_decoder_config", self.width, self.mask_heads, 1),
+        ];
+        for (key, hidden, heads, multiple) in heads {
+            if hidden % heads != 0 || (hidden / heads) % multiple != 0 {
+                return Err(invalid(format!(
+                    "`{key}.num_attention_heads` is {heads}, which does not divide `hidden_size` {hidden} into heads of \
+                     a multiple of {multiple}"
+                )));
+            }
+        }
+        if self.width % 8 != 0 {
+            return Err(invalid(format!(
+                "`vision_config.fpn_hidden_size` is {}: expected a multiple of 8, the groups of the mask head's norms",
+                self.width
+            )));
+        }
+        if v.hidden % 4 != 0 {
+            let message = format!("`vision_config.backbone_config.hidden_size` is {}: expected a multiple of 4", v.hidden);
+            return Err(invalid(message));
+        }
+        for (key, size) in [("image_size", v.image_size), ("pretrain_image_size", v.pretrain_image_size)] {
+            if size % v.patch_size != 0 {
+                return Err(invalid(format!(
+                    "`vision_config.backbone_config.{key}` is {size}: expected a multiple of `patch_size` {}",
+                    v.patch_size
+                )));
+            }
+        }
+        if let Some(block) = v.global_blocks.iter().find(|&&block| block >= v.stack.layers) {
+            return Err(invalid(format!(
+                "`vision_config.backbone_config.global_attn_indexes` names block {block}, but `num_hidden_layers` is {}",
+                v.stack.layers
+            )));
+        }
+        if self.mask_stages < 2 {
+            return Err(invalid(format!(
+                "`mask_decoder_config.num_upsampling_stages` is {}: expected at least 2",
+                self.mask_stages
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::InvalidConfig, message)
+}
+
+/// A JSON object, or the absence of one, and where it is.
+struct Node<'a> {
+    value: Option<&'a Value>,
+    path: String,
+}
+
+impl<'a> Node<'a> {
+    fn child(&self, key: &str) -> Node<'a> {
+        let value = self.value.and_then(|v| v.get(key)).filter(|v| v.is_object());
+        Node { value, path: format!("{}{key}.", self.path) }
+    }
+
+    fn key(&self, key: &str) -> Option<&'a Value> {
+        self.value.and_then(|v| v.get(key)).filter(|v| !v.is_null())
+    }
+
+    fn wrong(&self, key: &str, expected: &str, found: &Value) -> Error {
+        invalid(format!("`{}{key}` is {found}: expected {expected}", self.path))
+    }
+
+    fn usize(&self, key: &str, default: usize) -> Result<usize> {
+        match self.key(key) {
+            None => Ok(default),
+            Some(v) => match v.as_u64() {
+                Some(n) if n <= 1 << 24 && (n > 0 || key.ends_with("_id")) => Ok(n as usize),
+                _ => Err(self.wrong(key, "a positive whole number", v)),
+            },
+        }
+    }
+
+    fn float(&self, key: &str, default: f64) -> Result<f64> {
+        match self.key(key) {
+            None => Ok(default),
+            Some(v) => v
+                .as_f64()
+                .filter(|n| n.is_finite() && *n > 0.0)
+                .ok_or_else(|| self.wrong(key, "a positive number", v)),
+        }
+    }
+
+    fn numbers(&self, key: &str, default: &[f64]) -> Result<Vec<f64>> {
+        let Some(v) = self.key(key) else { return Ok(default.to_vec()) };
+        let numbers = v.as_array().and_then(|list| {
+            list.iter().map(|n| n.as_f64().filter(|n| n.is_finite() && *n >= 0.0)).collect::<Option<Vec<_>>>()
+        });
+        numbers.ok_or_else(|| self.wrong(key, "a list of numbers", v))
+    }
+
+    /// A square's side, given as one number or as two equal ones.
+    fn side(&self, key: &str, default: usize) -> Result<usize> {
+        match self.key(key) {
+            Some(v @ Value::Array(list)) => match list.as_slice() {
+                [a, b] if a == b && a.as_u64().is_some_and(|n| n > 0 && n <= 1 << 24) => {
+                    Ok(a.as_u64().map_or(default, |n| n as usize))
+                }
+                _ => Err(self.wrong(key, "one number or two equal ones", v)),
+            },
+            _ => self.usize(key, default),
+        }
+    }
+
+    fn stack(&self, keys: [&str; 3], defaults: [usize; 3], activation: &str) -> Result<Stack> {
+        Ok(Stack {
+            layers: self.usize(keys[0], defaults[0])?,
+            heads: self.usize(keys[1], defaults[1])?,
+            intermediate: self.usize(keys[2], defaults[2])?,
+            activation: self.activation(activation)?,
+        })
+    }
+
+    fn activation(&self, default: &str) -> Result<Activation> {
+        let name = match self.key("hidden_act") {
+            None => default,
+            Some(v) => v.as_str().ok_or_else(|| self.wrong("hidden_act", "the name of an activation", v))?,
+        };
+        Ok(match name {
+            "gelu" => Activation::Gelu,
+            "gelu_new" | "gelu_pytorch_tanh" => Activation::GeluTanh,
+            "quick_gelu" => Activation::QuickGelu,
+            "relu" => Activation::Relu,
+            "silu" | "swish" => Activation::Silu,
+            other => {
+                let known = "expected gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, relu or silu";
+                return Err(invalid(format!("`{}hidden_act` is \"{other}\": {known}", self.path)));
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BARE: &str = r#"{"model_type":"sam3","vision_config":{"backbone_config":{}}}"#;
+
+    #[test]
+    fn absent_keys_have_the_released_sizes() {
+        let config = ModelConfig::parse(BARE).expect("defaults are consistent");
+        assert_eq!((config.vision.hidden, config.vision.stack.layers, config.width), (1024, 32, 256));
+        assert_eq!((config.text.context_length, config.num_queries, config.vision.image_size), (32, 200, 1008));
+    }
+
+    #[test]
+    fn the_two_spellings_of_the_rotary_base() {
+        for (json, expected) in [
+            (r#"{"vision_config":{"backbone_config":{"rope_theta":500.0}}}"#, 500.0),
+            (r#"{"vision_config":{"backbone_config":{"rope_parameters":{"rope_theta":700.0}}}}"#, 700.0),
+            (r#"{"detector_config":{"vision_config":{"backbone_config":{"rope_theta":900}}}}"#, 900.0),
+        ] {
+            assert_eq!(ModelConfig::parse(json).map(|c| c.vision.rope_theta).ok(), Some(expected), "{json}");
+        }
+    }
+
+    #[test]
+    fn contradictions_name_the_key() {
+        let cases = [
+            ("[]", "JSON object"),
+            ("{", "not JSON"),
+            ("{}", "vision_config"),
+            (r#"{"model_type":"llama"}"#, "model_type"),
+            (r#"{"vision_config":{"fpn_hidden_size":128}}"#, "hidden_size"),
+            (r#"{"vision_config":{"fpn_hidden_size":"x"}}"#, "fpn_hidden_size"),
+            (r#"{"vision_config":{"scale_factors":[2.0]}}"#, "scale_factors"),
+            (r#"{"vision_config":{"backbone_config":{"num_attention_heads":7}}}"#, "num_attention_heads"),
+            (r#"{"vision_config":{"backbone_config":{"num_attention_heads":0}}}"#, "num_attention_heads"),
+            (r#"{"vision_config":{"backbone_config":{"image_size":1000}}}"#, "image_size"),
+            (r#"{"vision_config":{"backbone_config":{"image_size":[1008,504]}}}"#, "image_size"),
+            (r#"{"vision_config":{"backbone_config":{"global_attn_indexes":[32]}}}"#, "global_attn_indexes"),
+            (r#"{"vision_config":{"backbone_config":{"hidden_act":"mish"}}}"#, "hidden_act"),
+            (r#"{"vision_config":{"backbone_config":{"layer_norm_eps":-1}}}"#, "layer_norm_eps"),
+            (r#"{"vision_config":{},"mask_decoder_config":{"num_upsampling_stages":1}}"#, "num_upsampling_stages"),
+        ];
+        for (json, key) in cases {
+            match ModelConfig::parse(json) {
+                Ok(_) => panic!("accepted {json}"),
+                Err(e) => assert!(e.to_string().contains(key), "{json}: {e}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The names and shapes on which exporter and runtime meet: the one file both read.
+//!
+//! An exported model is a folder with the files below and a [`Manifest`]. Shapes are given in `S` = imgsz,
+//! `P` = S / patch, `D` = model width, `C` = classes, `L` = context, `T` = prompt tokens, `Q` = queries,
+//! `N` = exemplar boxes, `K` = masks asked for.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The format of [`Manifest`] that this version writes and reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// File names inside an exported folder.
+pub mod file {
+    /// The [`Manifest`](super::Manifest).
+    pub const MANIFEST: &str = "model.json";
+    /// [`PIXEL_VALUES`](super::tensor::PIXEL_VALUES) → [`FPN`](super::tensor::FPN) and
+    /// [`IMAGE_PROMPT`](super::tensor::IMAGE_PROMPT).
+    pub const BACKBONE: &str = "backbone.onnx";
+    /// With a split backbone, the blocks before the split: pixels → [`TOKENS`](super::tensor::TOKENS).
+    pub const BACKBONE_FIRST: &str = "backbone_first.onnx";
+    /// With a split backbone, the blocks from the split on: [`TOKENS`](super::tensor::TOKENS) → features.
+    pub const BACKBONE_SECOND: &str = "backbone_second.onnx";
+    /// Words → [`TEXT_FEATURES`](super::tensor::TEXT_FEATURES).
+    pub const TEXT_ENCODER: &str = "text_encoder.onnx";
+    /// Boxes → [`EXEMPLAR_FEATURES`](super::tensor::EXEMPLAR_FEATURES).
+    pub const EXEMPLAR_ENCODER: &str = "exemplar_encoder.onnx";
+    /// Features and prompts → boxes and scores.
+    pub const ENCODER_DECODER: &str = "encoder_decoder.onnx";
+    /// Queries that were kept → masks.
+    pub const MASK_HEAD: &str = "mask_head.onnx";
+    /// The tokeniser as the checkpoint ships it.
+    pub const TOKENIZER: &str = "tokenizer.json";
+}
+
+/// Tensor names.
+pub mod tensor {
+    /// f32 `[1, 3, S, S]`, normalised.
+    pub const PIXEL_VALUES: &str = "pixel_values";
+    /// f32, fine to coarse: `[1, D, 4P, 4P]`, `[1, D, 2P, 2P]`, `[1, D, P, P]`.
+    pub const FPN: [&str; 3] = ["fpn_0", "fpn_1", "fpn_2"];
+    /// f32 `[1, 1, D]`, the CLS token of a prompt without boxes.
+    pub const IMAGE_PROMPT: &str = "image_prompt";
+    /// f32 `[P·P, hidden]`, the tokens between the halves of a split backbone, in the exporter's token order.
+    pub const TOKENS: &str = "tokens";
+    /// i64 `[C, L]`.
+    pub const INPUT_IDS: &str = "input_ids";
+    /// i64 `[C, L]`, 1 = token.
+    pub const ATTENTION_MASK: &str = "attention_mask";
+    /// f32 `[C, L, D]`.
+    pub const TEXT_FEATURES: &str = "text_features";
+    /// f32: of the exemplar encoder `[1, N, 4]` cxcywh in 0..1; of the encoder-decoder `[C, Q, 4]` xyxy, 1 = the
+    /// image's side, not clipped.
+    pub const BOXES: &str = "boxes";
+    /// i64 `[1, N]`, 1 = wanted, 0 = unwanted.
+    pub const BOX_LABELS: &str = "box_labels";
+    /// f32 `[1, N + 1, D]`, the CLS token last.
+    pub const EXEMPLAR_FEATURES: &str = "exemplar_features";
+    /// f32 `[C, T, D]`.
+    pub const PROMPT_FEATURES: &str = "prompt_features";
+    /// i64 `[C, T]`, 1 = token.
+    pub const PROMPT_MASK: &str = "prompt_mask";
+    /// f32 `[C, Q]`.
+    pub const LOGITS: &str = "logits";
+    /// f32 `[C, 1]`.
+    pub const PRESENCE: &str = "presence";
+    /// f32 `[C, Q, D]`; of the mask head `[1, K, D]`.
+    pub const QUERIES: &str = "queries";
+    /// f32 `[C, P·P, D]`; of the mask head `[1, P·P, D]`.
+    pub const ENCODED: &str = "encoded";
+    /// f32 `[1, K, 4P, 4P]`, logits.
+    pub const MASKS: &str = "masks";
+    /// f32 `[1, 1, 4P, 4P]`, logits.
+    pub const SEMANTIC: &str = "semantic";
+}
+
+/// Names of the dimensions that are free in the ONNX files.
+pub mod dim {
+    /// C, how many prompts are decoded at once.
+    pub const CLASSES: &str = "classes";
+    /// T, tokens of a prompt.
+    pub const PROMPT_TOKENS: &str = "prompt_tokens";
+    /// N, exemplar boxes.
+    pub const EXEMPLARS: &str = "exemplars";
+    /// N + 1.
+    pub const EXEMPLAR_TOKENS: &str = "exemplar_tokens";
+    /// K, masks asked for.
+    pub const MASKS: &str = "kept";
+}
+
+/// What attention is written as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// ONNX Runtime's fused operators, which never hold the whole score matrix.
+    #[default]
+    OnnxRuntime,
+    /// Standard operators only: Q·Kᵀ·scale → softmax → ·V, real-valued RoPE.
+    TensorRt,
+}
+
+/// What a text prompt consists of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Prompting {
+    /// The words and an image-conditioned CLS token, as Meta's detector runs.
+    #[default]
+    Official,
+    /// The words alone, as `transformers` and DART run a prompt without boxes.
+    Text,
+}
+
+/// Number format of the weights inside the graphs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// 32-bit floating point.
+    #[default]
+    Fp32,
+}
+
+/// How pixels become [`tensor::PIXEL_VALUES`]: squash to the square, no letterbox.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Preprocessing {
+    /// The filter's name; `bilinear-antialias` is the only one there is.
+    pub resize: String,
+    /// Subtracted for each channel after scaling to 0..1.
+    pub mean: [f32; 3],
+    /// Divided by for each channel.
+    pub std: [f32; 3],
+}
+
+/// What scores and overlaps a program uses unless told otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// Detections above this score are kept.
+    pub confidence: f32,
+    /// Boxes of one class that overlap more than this are suppressed.
+    pub nms: f32,
+}
+
+/// One file of the folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEntry {
+    /// SHA-256, lower-case hex.
+    pub sha256: String,
+    /// Size.
+    pub bytes: u64,
+}
+
+/// `model.json`: everything the runtime needs to know of an exported model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`FORMAT_VERSION`] of the writer.
+    pub format_version: u32,
+    /// `ocelli` and its version.
+    pub exporter: String,
+    /// SHA-256 over the checkpoint's weight files, lower-case hex: the identity of the model.
+    pub weights_sha256: String,
+    /// S, pixels of the square input's side.
+    pub imgsz: usize,
+    /// Pixels of a patch's side.
+    pub patch_size: usize,
+    /// D.
+    pub model_width: usize,
+    /// Q.
+    pub num_queries: usize,
+    /// L.
+    pub context_length: usize,
+    /// Token ids that begin, end and pad a phrase.
+    pub special_tokens: SpecialTokens,
+    /// How pixels are prepared.
+    pub preprocessing: Preprocessing,
+    /// Thresholds to use unless told otherwise.
+    pub thresholds: Thresholds,
+    /// What a text prompt consists of.
+    pub prompting: Prompting,
+    /// What attention is written as.
+    pub target: Target,
+    /// Number format of the weights.
+    pub precision: Precision,
+    /// Whether what masks need was left out.
+    pub detection_only: bool,
+    /// ViT blocks that were dropped.
+    pub skip_blocks: Vec<usize>,
+    /// Branches that were dropped, as `25:attn`.
+    pub mask_blocks: Vec<String>,
+    /// Where the backbone is cut in two, if it is.
+    pub split_block: Option<usize>,
+    /// Every other file of the folder.
+    pub files: BTreeMap<String, FileEntry>,
+}
+
+/// Token ids that begin, end and pad a phrase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpecialTokens {
+    /// `<|startoftext|>`.
+    pub bos: i64,
+    /// `<|endoftext|>`.
+    pub eos: i64,
+    /// What fills the rest of the context.
+    pub pad: i64,
+}
+
+impl Manifest {
+    /// Reads `model.json` of an exported folder.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] when the file cannot be read, [`ErrorKind::InvalidData`] when it is no manifest or one of a
+    /// later format.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(file::MANIFEST);
+        let text = std::fs::read_to_string(&path).map_err(|e| Error::io("cannot read the manifest", &path, e))?;
+        let manifest: Self = serde_json::from_str(&text).map_err(|e| {
+            let message = format!("not an exported model, {}: {e}; export it again", path.display());
+            Error::new(ErrorKind::InvalidData, message)
+        })?;
+        if manifest.format_version != FORMAT_VERSION {
+            let message = format!(
+                "cannot read the manifest, {}: its format is version {}, this program reads version {FORMAT_VERSION}; \
+                 export the checkpoint again",
+                path.display(),
+                manifest.format_version
+            );
+            return Err(Error::new(ErrorKind::InvalidData, message));
+        }
+        Ok(manifest)
+    }
+
+    /// P, patches of the image's side.
+    pub fn grid(&self) -> usize {
+        self.imgsz / self.patch_size
+    }
+
+    /// The files that together make the backbone, in the order they run.
+    pub fn backbone_files(&self) -> Vec<&'static str> {
+        match self.split_block {
+            Some(_) => vec![file::BACKBONE_FIRST, file::BACKBONE_SECOND],
+            None => vec![file::BACKBONE],
+        }
+    }
+}

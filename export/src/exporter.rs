@@ -1,0 +1,298 @@
+//! Checkpoint → exported folder.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::checkpoint::Checkpoint;
+use crate::contract::{
+    FORMAT_VERSION, Manifest, Precision, Preprocessing, Prompting, SpecialTokens, Target, Thresholds, file,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::graph::{Graph, HashedFile, WrittenFile};
+use crate::model::{Plan, Section};
+use crate::prune::{MaskedBranch, Pruning};
+
+/// How to export; [`Default`] is the checkpoint as it is, for ONNX Runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportOptions {
+    imgsz: Option<usize>,
+    target: Target,
+    precision: Precision,
+    prompting: Prompting,
+    detection_only: bool,
+    pruning: Pruning,
+    force: bool,
+}
+
+impl ExportOptions {
+    /// Pixels of the input's side, a multiple of the patch size; the checkpoint's own by default.
+    #[must_use]
+    pub fn with_imgsz(mut self, imgsz: usize) -> Self {
+        self.imgsz = Some(imgsz);
+        self
+    }
+
+    /// What attention is written as.
+    #[must_use]
+    pub fn with_target(mut self, target: Target) -> Self {
+        self.target = target;
+        self
+    }
+
+    /// Number format of the weights inside the graphs.
+    #[must_use]
+    pub fn with_precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        self
+    }
+
+    /// Whether the CLS token belongs to a text prompt.
+    #[must_use]
+    pub fn with_prompting(mut self, prompting: Prompting) -> Self {
+        self.prompting = prompting;
+        self
+    }
+
+    /// Leaves out what boxes alone never use: the finer feature maps, the mask head.
+    #[must_use]
+    pub fn with_detection_only(mut self, detection_only: bool) -> Self {
+        self.detection_only = detection_only;
+        self
+    }
+
+    /// Drops these ViT blocks whole.
+    #[must_use]
+    pub fn with_skip_blocks(mut self, blocks: impl IntoIterator<Item = usize>) -> Self {
+        self.pruning.skip_blocks = blocks.into_iter().collect();
+        self
+    }
+
+    /// Makes these branches of ViT blocks the identity.
+    #[must_use]
+    pub fn with_mask_blocks(mut self, branches: impl IntoIterator<Item = MaskedBranch>) -> Self {
+        self.pruning.mask_blocks = branches.into_iter().collect();
+        self
+    }
+
+    /// Cuts the backbone in two before this block.
+    #[must_use]
+    pub fn with_split_block(mut self, block: Option<usize>) -> Self {
+        self.pruning.split_block = block;
+        self
+    }
+
+    /// Replaces an exported folder that is there already.
+    #[must_use]
+    pub fn with_force(mut self, force: bool) -> Self {
+        self.force = force;
+        self
+    }
+
+    /// A short text that differs wherever the exported graphs would.
+    pub fn fingerprint(&self, checkpoint: &Checkpoint) -> String {
+        let list = |blocks: Vec<String>| blocks.join(",");
+        format!(
+            "v{FORMAT_VERSION};{};imgsz={};{:?};{:?};{:?};detection_only={};skip={};mask={};split={:?}",
+            env!("CARGO_PKG_VERSION"),
+            self.imgsz.unwrap_or(checkpoint.config().vision.image_size),
+            self.target,
+            self.precision,
+            self.prompting,
+            self.detection_only,
+            list(self.pruning.skip_blocks.iter().map(ToString::to_string).collect()),
+            list(self.pruning.mask_blocks.iter().map(ToString::to_string).collect()),
+            self.pruning.split_block,
+        )
+    }
+
+    fn check(&self, checkpoint: &Checkpoint) -> Result<usize> {
+        let vision = &checkpoint.config().vision;
+        let imgsz = self.imgsz.unwrap_or(vision.image_size);
+        if imgsz == 0 || !imgsz.is_multiple_of(vision.patch_size) || imgsz > 1 << 14 {
+            let below = (imgsz / vision.patch_size).max(1) * vision.patch_size;
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!(
+                    "--imgsz is {imgsz}: expected a multiple of the patch size {}, such as {below} or {}",
+                    vision.patch_size,
+                    below + vision.patch_size
+                ),
+            ));
+        }
+        self.pruning.check(checkpoint.config())?;
+        Ok(imgsz)
+    }
+}
+
+/// One step of an export, for a progress bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExportProgress {
+    /// The file being written.
+    pub file: &'static str,
+    /// Files written so far.
+    pub done: usize,
+    /// Files in all.
+    pub total: usize,
+}
+
+/// Writes `checkpoint` as the folder `output` and returns its manifest.
+///
+/// The folder appears whole or not at all: it is written under another name beside and renamed.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] for options that make no sense for this checkpoint or an `output` that exists,
+/// [`ErrorKind::InvalidCheckpoint`] for a value that is not finite, [`ErrorKind::Io`] when writing fails.
+pub fn export(
+    checkpoint: &Checkpoint,
+    options: &ExportOptions,
+    output: &Path,
+    mut progress: impl FnMut(ExportProgress),
+) -> Result<Manifest> {
+    let imgsz = options.check(checkpoint)?;
+    check_output(output, options.force)?;
+    let plan = Plan {
+        checkpoint,
+        imgsz,
+        target: options.target,
+        prompting: options.prompting,
+        detection_only: options.detection_only,
+        pruning: options.pruning.clone(),
+    };
+    let parent = parent_of(output);
+    std::fs::create_dir_all(&parent).map_err(|e| Error::io("cannot create the folder", &parent, e))?;
+    let staging = tempfile::Builder::new()
+        .prefix(".ocelli-export-")
+        .tempdir_in(&parent)
+        .map_err(|e| Error::io("cannot write into", &parent, e))?;
+
+    let parts = parts(&plan);
+    let (written, weights_sha256) = std::thread::scope(|scope| {
+        // Hashing reads the whole checkpoint, which warms the page cache for the writer as well.
+        let hash = scope.spawn(|| checkpoint.weights_sha256());
+        let mut written = Vec::new();
+        for (done, part) in parts.iter().enumerate() {
+            progress(ExportProgress { file: part.file, done, total: parts.len() });
+            written.extend((part.build)(&plan).finish(staging.path(), part.file)?);
+        }
+        written.push(copy_tokenizer(checkpoint, staging.path())?);
+        let hash = hash.join().expect("hashing does not panic");
+        Ok::<_, Error>((written, hash))
+    })?;
+
+    let manifest = manifest(&plan, options, weights_sha256, written);
+    let text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
+    let mut file = HashedFile::create(&staging.path().join(file::MANIFEST))?;
+    file.append(text.as_bytes())?;
+    file.append(b"\n")?;
+    file.close()?;
+    install(staging, output)?;
+    progress(ExportProgress { file: file::MANIFEST, done: parts.len(), total: parts.len() });
+    Ok(manifest)
+}
+
+struct Part {
+    file: &'static str,
+    build: for<'p, 'w> fn(&'p Plan<'w>) -> Graph<'w>,
+}
+
+fn parts(plan: &Plan<'_>) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut part = |file, build| parts.push(Part { file, build });
+    if plan.pruning.split_block.is_some() {
+        part(file::BACKBONE_FIRST, |plan| plan.backbone(Section::First));
+        part(file::BACKBONE_SECOND, |plan| plan.backbone(Section::Second));
+    } else {
+        part(file::BACKBONE, |plan| plan.backbone(Section::Whole));
+    }
+    part(file::TEXT_ENCODER, |plan| plan.text_encoder());
+    part(file::EXEMPLAR_ENCODER, |plan| plan.exemplar_encoder());
+    part(file::ENCODER_DECODER, |plan| plan.encoder_decoder());
+    if !plan.detection_only {
+        part(file::MASK_HEAD, |plan| plan.mask_head());
+    }
+    parts
+}
+
+fn manifest(plan: &Plan<'_>, options: &ExportOptions, weights_sha256: String, written: Vec<WrittenFile>) -> Manifest {
+    let config = plan.checkpoint.config();
+    let files: BTreeMap<_, _> = written.into_iter().map(|file| (file.name, file.entry)).collect();
+    Manifest {
+        format_version: FORMAT_VERSION,
+        exporter: format!("ocelli {}", env!("CARGO_PKG_VERSION")),
+        weights_sha256,
+        imgsz: plan.imgsz,
+        patch_size: config.vision.patch_size,
+        model_width: config.width,
+        num_queries: config.num_queries,
+        context_length: config.text.context_length,
+        special_tokens: SpecialTokens { bos: config.text.bos, eos: config.text.eos, pad: config.text.eos },
+        preprocessing: Preprocessing { resize: "bilinear-antialias".into(), mean: [0.5; 3], std: [0.5; 3] },
+        thresholds: Thresholds { confidence: 0.3, nms: 0.7 },
+        prompting: plan.prompting,
+        target: plan.target,
+        precision: options.precision,
+        detection_only: plan.detection_only,
+        skip_blocks: plan.pruning.skip_blocks.iter().copied().collect(),
+        mask_blocks: plan.pruning.mask_blocks.iter().collect::<BTreeSet<_>>().iter().map(ToString::to_string).collect(),
+        split_block: plan.pruning.split_block,
+        files,
+    }
+}
+
+fn copy_tokenizer(checkpoint: &Checkpoint, folder: &Path) -> Result<WrittenFile> {
+    let source = checkpoint.tokenizer_path();
+    let data = std::fs::read(&source).map_err(|e| Error::io("cannot read", &source, e))?;
+    let mut file = HashedFile::create(&folder.join(file::TOKENIZER))?;
+    file.append(&data)?;
+    Ok(WrittenFile { name: file::TOKENIZER.to_owned(), entry: file.close()? })
+}
+
+fn parent_of(output: &Path) -> PathBuf {
+    match output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Refuses to replace anything but an exported folder, and that only by `--force`.
+fn check_output(output: &Path, force: bool) -> Result<()> {
+    let refuse = |why: &str| {
+        let message = format!("cannot export, {}: {why}", output.display());
+        Err(Error::new(ErrorKind::InvalidArgument, message))
+    };
+    if output.file_name().is_none() {
+        return refuse("it is no name for a folder");
+    }
+    if !output.exists() {
+        return Ok(());
+    }
+    if !output.is_dir() {
+        return refuse("it is a file; name a folder");
+    }
+    let empty = std::fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_none());
+    match (empty, output.join(file::MANIFEST).is_file(), force) {
+        (true, _, _) | (_, true, true) => Ok(()),
+        (_, true, false) => refuse("it holds an exported model already; --force replaces it"),
+        _ => refuse("the folder is not empty and holds no exported model; name another"),
+    }
+}
+
+/// Puts the finished folder in its place; what was there leaves only once the new one is complete.
+fn install(staging: tempfile::TempDir, output: &Path) -> Result<()> {
+    let staged = staging.keep();
+    let finish = || {
+        if output.exists() {
+            let old = staged.with_extension("old");
+            std::fs::rename(output, &old)?;
+            std::fs::rename(&staged, output)?;
+            std::fs::remove_dir_all(&old)
+        } else {
+            std::fs::rename(&staged, output)
+        }
+    };
+    finish().map_err(|e| {
+        // The rename's failure is what the caller hears of; a leftover folder is all that a second failure could add.
+        drop(std::fs::remove_dir_all(&staged));
+        Error::io("cannot put the exported folder in place", output, e)
+    })
+}

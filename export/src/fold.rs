@@ -1,0 +1,80 @@
+//! Arithmetic done once, at export: what depends on the checkpoint alone.
+//!
+//! In f64, so that a folded constant is nearer to the exact value than what a runtime would compute.
+
+use ndarray::{Array1, Array2, Axis, concatenate, s};
+
+use crate::checkpoint::Weights;
+use crate::error::Result;
+
+/// Rows of f64.
+pub(crate) type Matrix = Array2<f64>;
+
+/// Layer norm's epsilon outside the encoders that configure it.
+pub(crate) const NORM_EPS: f64 = 1e-5;
+
+/// A tensor as a matrix of `columns`.
+pub(crate) fn matrix(weights: &Weights, name: &str, columns: usize) -> Result<Matrix> {
+    let values: Vec<f64> = weights.read(name)?.into_iter().map(f64::from).collect();
+    let rows = values.len() / columns;
+    Ok(Array2::from_shape_vec((rows, columns), values).expect("shapes were checked against the configuration"))
+}
+
+fn vector(weights: &Weights, name: &str) -> Result<Array1<f64>> {
+    Ok(weights.read(name)?.into_iter().map(f64::from).collect())
+}
+
+/// x · Wᵀ + b.
+pub(crate) fn linear(weights: &Weights, name: &str, x: &Matrix) -> Result<Matrix> {
+    let weight = matrix(weights, &format!("{name}.weight"), x.ncols())?;
+    Ok(x.dot(&weight.t()) + &vector(weights, &format!("{name}.bias"))?)
+}
+
+/// Layer norm of every row.
+pub(crate) fn layer_norm(weights: &Weights, name: &str, x: &Matrix) -> Result<Matrix> {
+    let (scale, bias) = (vector(weights, &format!("{name}.weight"))?, vector(weights, &format!("{name}.bias"))?);
+    let mut out = x.clone();
+    for mut row in out.rows_mut() {
+        let mean = row.sum() / row.len() as f64;
+        let variance = row.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / row.len() as f64;
+        row.mapv_inplace(|v| (v - mean) / (variance + NORM_EPS).sqrt());
+    }
+    Ok(out * &scale + &bias)
+}
+
+/// Two linear layers with a ReLU between them.
+pub(crate) fn perceptron2(weights: &Weights, name: &str, x: &Matrix) -> Result<Matrix> {
+    let hidden = linear(weights, &format!("{name}.layer1"), x)?.mapv_into(|v| v.max(0.0));
+    linear(weights, &format!("{name}.layer2"), &hidden)
+}
+
+/// Multi-head attention of `name` without a mask.
+pub(crate) fn attention(weights: &Weights, name: &str, heads: usize, query_key: &Matrix, value: &Matrix) -> Result<Matrix> {
+    let q = linear(weights, &format!("{name}.q_proj"), query_key)?;
+    let k = linear(weights, &format!("{name}.k_proj"), query_key)?;
+    let v = linear(weights, &format!("{name}.v_proj"), value)?;
+    let size = q.ncols() / heads;
+    let mut joined = Matrix::zeros(q.raw_dim());
+    for head in 0..heads {
+        let columns = s![.., head * size..(head + 1) * size];
+        let mut scores = q.slice(columns).dot(&k.slice(columns).t()) / (size as f64).sqrt();
+        for mut row in scores.rows_mut() {
+            let most = row.fold(f64::NEG_INFINITY, |a, &b| a.max(b));
+            row.mapv_inplace(|v| (v - most).exp());
+            let sum = row.sum();
+            row.mapv_inplace(|v| v / sum);
+        }
+        joined.slice_mut(columns).assign(&scores.dot(&v.slice(columns)));
+    }
+    linear(weights, &format!("{name}.o_proj"), &joined)
+}
+
+/// `top` over `bottom`.
+pub(crate) fn stack(top: &Matrix, bottom: &Matrix) -> Matrix {
+    concatenate(Axis(0), &[top.view(), bottom.view()]).expect("both have the model's width")
+}
+
+/// The values as f32, row by row.
+pub(crate) fn to_f32(x: &Matrix) -> Vec<f32> {
+    x.iter().map(|&v| v as f32).collect()
+}

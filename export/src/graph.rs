@@ -1,0 +1,259 @@
+//! A small typed builder of ONNX graphs.
+//!
+//! Every [`Value`] carries its element type and shape, and every operator checks them as it is added, so that a mistake
+//! is an error that names the node and not a file that some runtime refuses. Dimensions are fixed or named; a named one
+//! is free in the file. The first fault is kept and reported by [`Graph::finish`], which spares every operator a `?`.
+//!
+//! Weights are not held: an initialiser remembers how to read itself and is materialised when the file is written.
+
+mod ops;
+mod shape;
+mod write;
+
+use std::collections::HashMap;
+
+use crate::checkpoint::Weights;
+use crate::error::{Error, ErrorKind, Result};
+use crate::onnx::{AttributeProto, NodeProto, attribute_type, data_type};
+
+pub(crate) use shape::Dim;
+pub(crate) use write::{HashedFile, WrittenFile};
+
+/// Opset of the standard operators: the first with `Gelu`, and one that TensorRT 10 and 11 parse.
+pub(crate) const OPSET: i64 = 20;
+
+/// Element type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Element {
+    F32,
+    I64,
+}
+
+impl Element {
+    pub(crate) fn data_type(self) -> i32 {
+        match self {
+            Self::F32 => data_type::FLOAT,
+            Self::I64 => data_type::INT64,
+        }
+    }
+
+    fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::I64 => 8,
+        }
+    }
+}
+
+/// A tensor inside a graph: a name, an element type, a shape.
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    pub(crate) name: String,
+    pub(crate) element: Element,
+    pub(crate) dims: Vec<Dim>,
+}
+
+/// Reads an initialiser's values when they are needed.
+type Read<'w> = Box<dyn Fn(&Weights) -> Result<Vec<f32>> + 'w>;
+
+enum Source<'w> {
+    Bytes(Vec<u8>),
+    Weights(Read<'w>),
+}
+
+struct Initializer<'w> {
+    value: Value,
+    source: Source<'w>,
+}
+
+/// A graph under construction.
+pub(crate) struct Graph<'w> {
+    name: String,
+    weights: &'w Weights,
+    nodes: Vec<NodeProto>,
+    initializers: Vec<Initializer<'w>>,
+    inputs: Vec<Value>,
+    outputs: Vec<Value>,
+    scope: String,
+    /// How often an operator or a weight has been named, so that names stay unique.
+    names: HashMap<String, usize>,
+    /// Small constants by type, shape and bytes: each stands in the file once.
+    constants: HashMap<(i32, Vec<usize>, Vec<u8>), Value>,
+    fault: Option<Error>,
+}
+
+impl<'w> Graph<'w> {
+    pub(crate) fn new(name: &str, weights: &'w Weights) -> Self {
+        Self {
+            name: name.to_owned(),
+            weights,
+            nodes: Vec::new(),
+            initializers: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            scope: String::new(),
+            names: HashMap::new(),
+            constants: HashMap::new(),
+            fault: None,
+        }
+    }
+
+    /// Names of the nodes that follow begin with this, as the checkpoint names the module.
+    pub(crate) fn scope(&mut self, scope: impl Into<String>) {
+        self.scope = scope.into();
+    }
+
+    pub(crate) fn input(&mut self, name: &str, element: Element, dims: &[Dim]) -> Value {
+        let value = Value { name: name.to_owned(), element, dims: dims.to_vec() };
+        self.names.insert(name.to_owned(), 1);
+        self.inputs.push(value.clone());
+        value
+    }
+
+    /// Makes `value` an output called `name`; its shape must be `dims`.
+    pub(crate) fn output(&mut self, name: &str, value: &Value, dims: &[Dim]) {
+        if value.dims != dims {
+            self.fail(format!("output {name} has shape {:?}: the contract says {dims:?}", value.dims));
+        }
+        let out = Value { name: name.to_owned(), ..value.clone() };
+        self.nodes.push(NodeProto {
+            input: vec![value.name.clone()],
+            output: vec![name.to_owned()],
+            name: format!("output/{name}"),
+            op_type: "Identity".into(),
+            ..NodeProto::default()
+        });
+        self.outputs.push(out);
+    }
+
+    /// The checkpoint's tensor of this name, as it is.
+    pub(crate) fn weight(&mut self, name: &str) -> Value {
+        let dims = self.weights.shape(name).to_vec();
+        let key = name.to_owned();
+        self.derived(name, &dims, move |weights| weights.read(&key))
+    }
+
+    /// The shape of a tensor of the checkpoint.
+    pub(crate) fn weight_dims(&self, name: &str) -> Vec<usize> {
+        self.weights.shape(name).to_vec()
+    }
+
+    /// An f32 initialiser computed from the checkpoint when the file is written.
+    pub(crate) fn derived(
+        &mut self,
+        name: &str,
+        dims: &[usize],
+        read: impl Fn(&Weights) -> Result<Vec<f32>> + 'w,
+    ) -> Value {
+        let value = Value { name: self.unique(name), element: Element::F32, dims: shape::fixed(dims) };
+        self.initializers.push(Initializer { value: value.clone(), source: Source::Weights(Box::new(read)) });
+        value
+    }
+
+    /// An f32 constant.
+    pub(crate) fn constant(&mut self, name: &str, dims: &[usize], data: &[f32]) -> Value {
+        let bytes = data.iter().flat_map(|v| v.to_le_bytes()).collect();
+        self.bytes(name, Element::F32, dims, bytes)
+    }
+
+    /// A scalar f32 constant.
+    pub(crate) fn scalar(&mut self, value: f32) -> Value {
+        self.constant("scalar", &[], &[value])
+    }
+
+    /// A one-dimensional i64 constant.
+    pub(crate) fn integers(&mut self, name: &str, data: &[i64]) -> Value {
+        let bytes = data.iter().flat_map(|v| v.to_le_bytes()).collect();
+        self.bytes(name, Element::I64, &[data.len()], bytes)
+    }
+
+    fn bytes(&mut self, name: &str, element: Element, dims: &[usize], bytes: Vec<u8>) -> Value {
+        let count: usize = dims.iter().product();
+        if bytes.len() != count * element.bytes() {
+            self.fail(format!("constant {name} has {} bytes for shape {dims:?}", bytes.len()));
+        }
+        let key = (element.data_type(), dims.to_vec(), bytes);
+        if let Some(known) = self.constants.get(&key) {
+            return known.clone();
+        }
+        let value = Value { name: self.unique(name), element, dims: shape::fixed(dims) };
+        self.initializers.push(Initializer { value: value.clone(), source: Source::Bytes(key.2.clone()) });
+        if key.2.len() <= 1024 {
+            self.constants.insert(key, value.clone());
+        }
+        value
+    }
+
+    /// Adds a node with one output.
+    fn node(&mut self, op: &str, inputs: &[&Value], attributes: Vec<AttributeProto>, element: Element, dims: Vec<Dim>) -> Value {
+        let inputs: Vec<String> = inputs.iter().map(|value| value.name.clone()).collect();
+        let name = self.push(op, "", inputs, attributes, 1);
+        Value { name: format!("{name}:0"), element, dims }
+    }
+
+    /// Adds a node; its outputs are called `name:0`, `name:1`, …
+    fn push(
+        &mut self,
+        op: &str,
+        domain: &str,
+        input: Vec<String>,
+        attribute: Vec<AttributeProto>,
+        outputs: usize,
+    ) -> String {
+        let name = if self.scope.is_empty() { op.to_owned() } else { format!("{}/{op}", self.scope) };
+        let name = self.unique(&name);
+        self.nodes.push(NodeProto {
+            input,
+            output: (0..outputs).map(|i| format!("{name}:{i}")).collect(),
+            name: name.clone(),
+            op_type: op.to_owned(),
+            attribute,
+            domain: domain.to_owned(),
+        });
+        name
+    }
+
+    fn unique(&mut self, name: &str) -> String {
+        let count = self.names.entry(name.to_owned()).or_insert(0);
+        *count += 1;
+        if *count == 1 { name.to_owned() } else { format!("{name}#{count}") }
+    }
+
+    /// Remembers the first fault.
+    fn fail(&mut self, message: String) {
+        let place = if self.scope.is_empty() { &self.name } else { &self.scope };
+        let message = format!("cannot build graph {}, {place}: {message}", self.name);
+        self.fault.get_or_insert_with(|| Error::new(ErrorKind::Graph, message));
+    }
+
+    /// The names of the operators in the graph, with the domain before those that are not standard, sorted.
+    #[cfg(test)]
+    pub(crate) fn operators(&self) -> std::collections::BTreeSet<String> {
+        let name = |n: &NodeProto| match n.domain.as_str() {
+            "" => n.op_type.clone(),
+            domain => format!("{domain}.{}", n.op_type),
+        };
+        self.nodes.iter().map(name).collect()
+    }
+}
+
+fn int(name: &str, i: i64) -> AttributeProto {
+    AttributeProto { name: name.into(), i, r#type: attribute_type::INT, ..AttributeProto::default() }
+}
+
+fn ints(name: &str, ints: &[i64]) -> AttributeProto {
+    AttributeProto {
+        name: name.into(),
+        ints: ints.to_vec(),
+        r#type: attribute_type::INTS,
+        ..AttributeProto::default()
+    }
+}
+
+fn float(name: &str, f: f32) -> AttributeProto {
+    AttributeProto { name: name.into(), f, r#type: attribute_type::FLOAT, ..AttributeProto::default() }
+}
+
+fn string(name: &str, s: &str) -> AttributeProto {
+    AttributeProto { name: name.into(), s: s.into(), r#type: attribute_type::STRING, ..AttributeProto::default() }
+}

@@ -1,0 +1,323 @@
+//! The operators that the model is made of, each with its shape rule.
+
+use super::{Dim, Element, Graph, Value, float, int, ints, shape, string};
+
+impl Graph<'_> {
+    /// A two-operand operator with broadcasting.
+    fn elementwise(&mut self, op: &str, a: &Value, b: &Value) -> Value {
+        let dims = shape::broadcast(&a.dims, &b.dims).unwrap_or_else(|| {
+            self.fail(format!("{op}: shapes {:?} and {:?} do not broadcast", a.dims, b.dims));
+            a.dims.clone()
+        });
+        if a.element != b.element {
+            self.fail(format!("{op}: element types {:?} and {:?} differ", a.element, b.element));
+        }
+        self.node(op, &[a, b], vec![], a.element, dims)
+    }
+
+    pub(crate) fn add(&mut self, a: &Value, b: &Value) -> Value {
+        self.elementwise("Add", a, b)
+    }
+
+    pub(crate) fn sub(&mut self, a: &Value, b: &Value) -> Value {
+        self.elementwise("Sub", a, b)
+    }
+
+    pub(crate) fn mul(&mut self, a: &Value, b: &Value) -> Value {
+        self.elementwise("Mul", a, b)
+    }
+
+    pub(crate) fn div(&mut self, a: &Value, b: &Value) -> Value {
+        self.elementwise("Div", a, b)
+    }
+
+    pub(crate) fn scale(&mut self, a: &Value, factor: f32) -> Value {
+        let factor = self.scalar(factor);
+        self.mul(a, &factor)
+    }
+
+    /// A one-operand operator that keeps the shape: `Relu`, `Sigmoid`, `Log`, `Sin`, `Abs`, …
+    pub(crate) fn unary(&mut self, op: &str, x: &Value) -> Value {
+        self.node(op, &[x], vec![], x.element, x.dims.clone())
+    }
+
+    /// Exact GELU, or its tanh approximation.
+    pub(crate) fn gelu(&mut self, x: &Value, approximate: bool) -> Value {
+        let attributes = if approximate { vec![string("approximate", "tanh")] } else { vec![] };
+        self.node("Gelu", &[x], attributes, x.element, x.dims.clone())
+    }
+
+    pub(crate) fn clip(&mut self, x: &Value, low: Option<f32>, high: Option<f32>) -> Value {
+        let low = low.map(|v| self.scalar(v).name).unwrap_or_default();
+        let high = high.map(|v| self.scalar(v).name).unwrap_or_default();
+        let mut inputs = vec![x.name.clone(), low, high];
+        if inputs[2].is_empty() {
+            inputs.pop();
+        }
+        let name = self.push("Clip", "", inputs, vec![], 1);
+        Value { name: format!("{name}:0"), ..x.clone() }
+    }
+
+    pub(crate) fn cast(&mut self, x: &Value, to: Element) -> Value {
+        self.node("Cast", &[x], vec![int("to", i64::from(to.data_type()))], to, x.dims.clone())
+    }
+
+    /// a · b over the last two axes, the others broadcast; a rank-2 `b` serves every matrix of `a`.
+    pub(crate) fn matmul(&mut self, a: &Value, b: &Value) -> Value {
+        let (ra, rb) = (a.dims.len(), b.dims.len());
+        if ra < 2 || rb < 2 || a.dims[ra - 1] != b.dims[rb - 2] {
+            self.fail(format!("MatMul: shapes {:?} and {:?} do not multiply", a.dims, b.dims));
+            return a.clone();
+        }
+        let mut dims = shape::broadcast(&a.dims[..ra - 2], &b.dims[..rb - 2]).unwrap_or_else(|| {
+            self.fail(format!("MatMul: batches of {:?} and {:?} do not broadcast", a.dims, b.dims));
+            vec![]
+        });
+        dims.extend([a.dims[ra - 2], b.dims[rb - 1]]);
+        self.node("MatMul", &[a, b], vec![], a.element, dims)
+    }
+
+    /// Normalises the last axis.
+    pub(crate) fn layer_norm(&mut self, x: &Value, scale: &Value, bias: &Value, eps: f32) -> Value {
+        let last = x.dims.len() - 1;
+        if scale.dims != x.dims[last..] || bias.dims != scale.dims {
+            self.fail(format!("LayerNormalization: scale {:?} on {:?}", scale.dims, x.dims));
+        }
+        let attributes = vec![int("axis", -1), float("epsilon", eps)];
+        self.node("LayerNormalization", &[x, scale, bias], attributes, x.element, x.dims.clone())
+    }
+
+    pub(crate) fn softmax(&mut self, x: &Value) -> Value {
+        self.node("Softmax", &[x], vec![int("axis", -1)], x.element, x.dims.clone())
+    }
+
+    pub(crate) fn reshape(&mut self, x: &Value, dims: &[Dim]) -> Value {
+        let target = shape::reshape_target(&x.dims, dims).unwrap_or_else(|| {
+            self.fail(format!("Reshape: {:?} does not become {dims:?}", x.dims));
+            vec![]
+        });
+        let target = self.integers("shape", &target);
+        self.node("Reshape", &[x, &target], vec![], x.element, dims.to_vec())
+    }
+
+    pub(crate) fn transpose(&mut self, x: &Value, order: &[usize]) -> Value {
+        if order.len() != x.dims.len() {
+            self.fail(format!("Transpose: order {order:?} for shape {:?}", x.dims));
+            return x.clone();
+        }
+        let dims = order.iter().map(|&axis| x.dims[axis]).collect();
+        let perm: Vec<i64> = order.iter().map(|&axis| axis as i64).collect();
+        self.node("Transpose", &[x], vec![ints("perm", &perm)], x.element, dims)
+    }
+
+    /// Joins along `axis`; the result's size there is `size`, which the caller knows also where it is named.
+    pub(crate) fn concat(&mut self, values: &[&Value], axis: usize, size: impl Into<Dim>) -> Value {
+        let mut dims = values[0].dims.clone();
+        for value in values {
+            let fits = value.dims.len() == dims.len()
+                && (0..dims.len()).all(|i| i == axis || value.dims[i] == dims[i]);
+            if !fits {
+                self.fail(format!("Concat: shapes {:?} and {:?} on axis {axis}", values[0].dims, value.dims));
+            }
+        }
+        dims[axis] = size.into();
+        self.node("Concat", values, vec![int("axis", axis as i64)], values[0].element, dims)
+    }
+
+    /// Cuts the last axis in two equal halves.
+    pub(crate) fn halves(&mut self, x: &Value) -> (Value, Value) {
+        let mut dims = x.dims.clone();
+        match dims.last_mut() {
+            Some(Dim::Fixed(n)) if *n % 2 == 0 => *n /= 2,
+            _ => self.fail(format!("Split: {:?} has no halves", x.dims)),
+        }
+        let attributes = vec![int("axis", -1), int("num_outputs", 2)];
+        let name = self.push("Split", "", vec![x.name.clone()], attributes, 2);
+        let half = |i: usize| Value { name: format!("{name}:{i}"), element: x.element, dims: dims.clone() };
+        (half(0), half(1))
+    }
+
+    /// `from..to` of one axis.
+    pub(crate) fn slice(&mut self, x: &Value, axis: usize, from: usize, to: usize) -> Value {
+        let mut dims = x.dims.clone();
+        match dims[axis] {
+            Dim::Fixed(n) if from < to && to <= n => dims[axis] = Dim::Fixed(to - from),
+            _ => self.fail(format!("Slice: {from}..{to} of axis {axis} of {:?}", x.dims)),
+        }
+        let [from, to, axis] = [from, to, axis].map(|n| self.integers("slice", &[n as i64]));
+        self.node("Slice", &[x, &from, &to, &axis], vec![], x.element, dims)
+    }
+
+    /// Rows of a table: `table` [n, w…] by `indices` (any shape) → indices' shape followed by w….
+    pub(crate) fn gather_rows(&mut self, table: &Value, indices: &Value) -> Value {
+        let dims = indices.dims.iter().chain(&table.dims[1..]).copied().collect();
+        self.node("Gather", &[table, indices], vec![int("axis", 0)], table.element, dims)
+    }
+
+    /// Positions of one axis, in the order given.
+    pub(crate) fn select(&mut self, x: &Value, axis: usize, positions: &[usize]) -> Value {
+        let positions: Vec<i64> = positions.iter().map(|&n| n as i64).collect();
+        let index = self.integers("positions", &positions);
+        let mut dims = x.dims.clone();
+        dims[axis] = Dim::Fixed(positions.len());
+        self.node("Gather", &[x, &index], vec![int("axis", axis as i64)], x.element, dims)
+    }
+
+    /// Zeros behind the given axes: `amounts` says how many for each.
+    pub(crate) fn pad_end(&mut self, x: &Value, amounts: &[usize]) -> Value {
+        let mut dims = x.dims.clone();
+        for (dim, amount) in dims.iter_mut().zip(amounts) {
+            if let Dim::Fixed(n) = dim {
+                *n += amount;
+            }
+        }
+        let pads: Vec<i64> = amounts.iter().map(|_| 0).chain(amounts.iter().map(|&n| n as i64)).collect();
+        let pads = self.integers("pads", &pads);
+        self.node("Pad", &[x, &pads], vec![], x.element, dims)
+    }
+
+    /// One row of zeros before the others of `axis`.
+    pub(crate) fn pad_start(&mut self, x: &Value, axis: usize) -> Value {
+        let mut dims = x.dims.clone();
+        match &mut dims[axis] {
+            Dim::Fixed(n) => *n += 1,
+            Dim::Named(_) => self.fail(format!("Pad: axis {axis} of {:?} is free", x.dims)),
+        }
+        let mut pads = vec![0; 2 * dims.len()];
+        pads[axis] = 1;
+        let pads = self.integers("pads", &pads);
+        self.node("Pad", &[x, &pads], vec![], x.element, dims)
+    }
+
+    pub(crate) fn sum(&mut self, x: &Value, axis: usize) -> Value {
+        let mut dims = x.dims.clone();
+        dims[axis] = Dim::Fixed(1);
+        let axes = self.integers("axes", &[axis as i64]);
+        self.node("ReduceSum", &[x, &axes], vec![int("keepdims", 1)], x.element, dims)
+    }
+
+    /// Convolution over `[1, channels, h, w]`, stride and zero padding equal on all sides.
+    pub(crate) fn conv(&mut self, x: &Value, weight: &Value, bias: Option<&Value>, stride: usize, pad: usize) -> Value {
+        let (Some([n, channels, h, w]), Some([out, fan_in, kh, kw])) = (dims4(x), dims4(weight)) else {
+            self.fail(format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
+            return x.clone();
+        };
+        if channels != fan_in {
+            self.fail(format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
+        }
+        let size = |side: usize, kernel: usize| (side + 2 * pad - kernel) / stride + 1;
+        let dims = shape::fixed(&[n, out, size(h, kh), size(w, kw)]);
+        let (stride, pad) = (stride as i64, pad as i64);
+        let attributes = vec![
+            ints("kernel_shape", &[kh as i64, kw as i64]),
+            ints("strides", &[stride, stride]),
+            ints("pads", &[pad; 4]),
+        ];
+        let inputs: Vec<&Value> = [x, weight].into_iter().chain(bias).collect();
+        self.node("Conv", &inputs, attributes, x.element, dims)
+    }
+
+    /// Doubles the sides of `[1, channels, h, w]` with a 2×2 transposed convolution; `weight` [in, out, 2, 2].
+    pub(crate) fn conv_transpose2(&mut self, x: &Value, weight: &Value, bias: &Value) -> Value {
+        let (Some([n, channels, h, w]), Some([fan_in, out, 2, 2])) = (dims4(x), dims4(weight)) else {
+            self.fail(format!("ConvTranspose: {:?} with kernel {:?}", x.dims, weight.dims));
+            return x.clone();
+        };
+        if channels != fan_in {
+            self.fail(format!("ConvTranspose: {:?} with kernel {:?}", x.dims, weight.dims));
+        }
+        let attributes = vec![ints("kernel_shape", &[2, 2]), ints("strides", &[2, 2])];
+        let dims = shape::fixed(&[n, out, 2 * h, 2 * w]);
+        self.node("ConvTranspose", &[x, weight, bias], attributes, x.element, dims)
+    }
+
+    /// Doubles the sides of `[1, channels, h, w]` by repeating pixels.
+    pub(crate) fn upsample2(&mut self, x: &Value) -> Value {
+        let Some([n, c, h, w]) = dims4(x) else {
+            self.fail(format!("Resize: {:?}", x.dims));
+            return x.clone();
+        };
+        let scales = self.constant("scales", &[4], &[1.0, 1.0, 2.0, 2.0]);
+        let attributes = vec![
+            string("mode", "nearest"),
+            string("coordinate_transformation_mode", "asymmetric"),
+            string("nearest_mode", "floor"),
+        ];
+        let name = self.push("Resize", "", vec![x.name.clone(), String::new(), scales.name], attributes, 1);
+        Value { name: format!("{name}:0"), element: x.element, dims: shape::fixed(&[n, c, 2 * h, 2 * w]) }
+    }
+
+    /// Group normalisation of `[1, channels, h, w]`, written as instance normalisation over `[1, groups, …]`,
+    /// which every runtime has.
+    pub(crate) fn group_norm(&mut self, x: &Value, groups: usize, scale: &Value, bias: &Value, eps: f32) -> Value {
+        let Some([1, c, h, w]) = dims4(x) else {
+            self.fail(format!("group norm: {:?}", x.dims));
+            return x.clone();
+        };
+        let flat = self.reshape(x, &shape::fixed(&[1, groups, c / groups * h * w]));
+        let ones = self.constant("ones", &[groups], &vec![1.0; groups]);
+        let zeros = self.constant("zeros", &[groups], &vec![0.0; groups]);
+        let attributes = vec![float("epsilon", eps)];
+        let dims = flat.dims.clone();
+        let normed = self.node("InstanceNormalization", &[&flat, &ones, &zeros], attributes, x.element, dims);
+        let normed = self.reshape(&normed, &x.dims);
+        let [scale, bias] = [scale, bias].map(|v| self.reshape(v, &shape::fixed(&[1, c, 1, 1])));
+        let scaled = self.mul(&normed, &scale);
+        self.add(&scaled, &bias)
+    }
+
+    /// Average-pools boxes of `[1, channels, h, w]` to `bins` × `bins`, sampling density by the box's size and
+    /// no half-pixel shift, as torchvision's `roi_align(aligned=False)` does. `boxes` [n, 4] xyxy in pixels of `x`,
+    /// `batch` i64 [n], all zero.
+    pub(crate) fn roi_align(&mut self, x: &Value, boxes: &Value, batch: &Value, bins: usize) -> Value {
+        let side = bins as i64;
+        let attributes = vec![
+            int("output_height", side),
+            int("output_width", side),
+            int("sampling_ratio", 0),
+            float("spatial_scale", 1.0),
+            string("mode", "avg"),
+            string("coordinate_transformation_mode", "output_half_pixel"),
+        ];
+        let dims = vec![boxes.dims[0], x.dims[1], Dim::Fixed(bins), Dim::Fixed(bins)];
+        self.node("RoiAlign", &[x, boxes, batch], attributes, x.element, dims)
+    }
+
+    /// ONNX Runtime's fused attention over `[batch, tokens, heads · head]`; `bias` [1 or batch, heads, queries, keys] is
+    /// added to the scores.
+    pub(crate) fn fused_attention(
+        &mut self,
+        q: &Value,
+        k: &Value,
+        v: &Value,
+        heads: usize,
+        scale: f32,
+        bias: Option<&Value>,
+    ) -> Value {
+        if q.dims.len() != 3 || k.dims != v.dims || q.dims[0] != k.dims[0] || q.dims[2] != k.dims[2] {
+            self.fail(format!("MultiHeadAttention: {:?}, {:?}, {:?}", q.dims, k.dims, v.dims));
+        }
+        let mut inputs = vec![q.name.clone(), k.name.clone(), v.name.clone()];
+        if let Some(bias) = bias {
+            inputs.extend([String::new(), String::new(), bias.name.clone()]);
+        }
+        let attributes = vec![int("num_heads", heads as i64), float("scale", scale)];
+        let name = self.push("MultiHeadAttention", "com.microsoft", inputs, attributes, 1);
+        Value { name: format!("{name}:0"), ..q.clone() }
+    }
+
+    /// ONNX Runtime's fused rotary embedding over `[batch, tokens, heads · head]`, the halves of a head rotated
+    /// against each other; `cos`, `sin` [tokens, head / 2].
+    pub(crate) fn fused_rotary(&mut self, x: &Value, cos: &Value, sin: &Value) -> Value {
+        let start = self.integers("position", &[0]);
+        let inputs = [x, &start, cos, sin].iter().map(|v| v.name.clone()).collect();
+        let name = self.push("RotaryEmbedding", "com.microsoft", inputs, vec![int("interleaved", 0)], 1);
+        Value { name: format!("{name}:0"), ..x.clone() }
+    }
+}
+
+fn dims4(x: &Value) -> Option<[usize; 4]> {
+    let dims: Vec<usize> =
+        x.dims.iter().filter_map(|d| if let Dim::Fixed(n) = d { Some(*n) } else { None }).collect();
+    dims.try_into().ok()
+}

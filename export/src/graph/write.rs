@@ -1,0 +1,168 @@
+//! Graph → ONNX file, large weights streamed to a file beside it.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use prost::Message;
+use sha2::{Digest, Sha256};
+
+use super::{Dim, Graph, OPSET, Source, Value};
+use crate::checkpoint::hex;
+use crate::contract::FileEntry;
+use crate::error::{Error, Result};
+use crate::onnx::{
+    DimensionProto, DimensionValue, GraphProto, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
+    TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+};
+
+/// IR version of opset 20's time, which old runtimes read as well.
+const IR_VERSION: i64 = 9;
+/// A graph with more bytes of weights than this keeps them in a file beside it: protobuf ends at 2 GB, and a runtime
+/// maps such a file instead of copying it.
+const MAX_INLINE_BYTES: usize = 256 << 20;
+/// Tensors below this stay in the graph, where shape inference can see them.
+const MIN_EXTERNAL_BYTES: usize = 1 << 10;
+/// Tensors begin at multiples of this, so that they can be mapped.
+const ALIGNMENT: u64 = 4096;
+
+/// A file that was written.
+pub(crate) struct WrittenFile {
+    pub(crate) name: String,
+    pub(crate) entry: FileEntry,
+}
+
+impl Graph<'_> {
+    /// Writes the graph as `folder/name`, and its weights to `folder/name.data` when they are large.
+    ///
+    /// # Errors
+    /// The first fault of the building, a damaged weight, or the file system's refusal.
+    pub(crate) fn finish(self, folder: &Path, name: &str) -> Result<Vec<WrittenFile>> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let bytes = |v: &Value| v.element.bytes() * v.dims.iter().map(known).product::<usize>();
+        let total: usize = self.initializers.iter().map(|i| bytes(&i.value)).sum();
+        let external_name = format!("{name}.data");
+        let mut external = match total > MAX_INLINE_BYTES {
+            true => Some(HashedFile::create(&folder.join(&external_name))?),
+            false => None,
+        };
+        let mut initializer = Vec::with_capacity(self.initializers.len());
+        for source in &self.initializers {
+            let data = match &source.source {
+                Source::Bytes(bytes) => bytes.clone(),
+                Source::Weights(read) => {
+                    let values = read(self.weights)?;
+                    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+                }
+            };
+            let mut tensor = TensorProto {
+                dims: source.value.dims.iter().map(|d| known(d) as i64).collect(),
+                data_type: source.value.element.data_type(),
+                name: source.value.name.clone(),
+                ..TensorProto::default()
+            };
+            match &mut external {
+                Some(file) if data.len() >= MIN_EXTERNAL_BYTES => {
+                    let offset = file.append_aligned(&data)?;
+                    let entry = |key: &str, value: String| StringStringEntryProto { key: key.into(), value };
+                    tensor.data_location = 1;
+                    tensor.external_data = vec![
+                        entry("location", external_name.clone()),
+                        entry("offset", offset.to_string()),
+                        entry("length", data.len().to_string()),
+                    ];
+                }
+                _ => tensor.raw_data = Some(data),
+            }
+            initializer.push(tensor);
+        }
+        let uses_contrib = self.nodes.iter().any(|node| !node.domain.is_empty());
+        let mut opset_import = vec![OperatorSetIdProto { domain: String::new(), version: OPSET }];
+        if uses_contrib {
+            opset_import.push(OperatorSetIdProto { domain: "com.microsoft".into(), version: 1 });
+        }
+        let model = ModelProto {
+            ir_version: IR_VERSION,
+            producer_name: "ocelli".into(),
+            producer_version: env!("CARGO_PKG_VERSION").into(),
+            graph: Some(GraphProto {
+                node: self.nodes,
+                name: self.name,
+                initializer,
+                input: self.inputs.iter().map(value_info).collect(),
+                output: self.outputs.iter().map(value_info).collect(),
+            }),
+            opset_import,
+            metadata_props: vec![],
+        };
+        let mut file = HashedFile::create(&folder.join(name))?;
+        file.append(&model.encode_to_vec())?;
+        let mut written = vec![WrittenFile { name: name.to_owned(), entry: file.close()? }];
+        if let Some(file) = external {
+            written.push(WrittenFile { name: external_name, entry: file.close()? });
+        }
+        Ok(written)
+    }
+}
+
+fn known(dim: &Dim) -> usize {
+    match dim {
+        Dim::Fixed(n) => *n,
+        Dim::Named(_) => 0,
+    }
+}
+
+fn value_info(value: &Value) -> ValueInfoProto {
+    let dim = value
+        .dims
+        .iter()
+        .map(|dim| DimensionProto {
+            value: Some(match dim {
+                Dim::Fixed(n) => DimensionValue::DimValue(*n as i64),
+                Dim::Named(name) => DimensionValue::DimParam((*name).to_owned()),
+            }),
+        })
+        .collect();
+    let tensor_type =
+        Some(TensorTypeProto { elem_type: value.element.data_type(), shape: Some(TensorShapeProto { dim }) });
+    ValueInfoProto { name: value.name.clone(), r#type: Some(TypeProto { tensor_type }) }
+}
+
+/// A file under construction and the hash of what went into it.
+pub(crate) struct HashedFile {
+    path: std::path::PathBuf,
+    writer: BufWriter<File>,
+    hash: Sha256,
+    bytes: u64,
+}
+
+impl HashedFile {
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let file = File::create(path).map_err(|e| Error::io("cannot write", path, e))?;
+        let writer = BufWriter::with_capacity(1 << 20, file);
+        Ok(Self { path: path.to_owned(), writer, hash: Sha256::new(), bytes: 0 })
+    }
+
+    pub(crate) fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.writer.write_all(data).map_err(|e| Error::io("cannot write", &self.path, e))?;
+        self.hash.update(data);
+        self.bytes += data.len() as u64;
+        Ok(())
+    }
+
+    /// Appends at the next aligned place and says where that is.
+    fn append_aligned(&mut self, data: &[u8]) -> Result<u64> {
+        let gap = self.bytes.next_multiple_of(ALIGNMENT) - self.bytes;
+        self.append(&vec![0; gap as usize])?;
+        let offset = self.bytes;
+        self.append(data)?;
+        Ok(offset)
+    }
+
+    pub(crate) fn close(mut self) -> Result<FileEntry> {
+        self.writer.flush().map_err(|e| Error::io("cannot write", &self.path, e))?;
+        Ok(FileEntry { sha256: hex(&self.hash.finalize()), bytes: self.bytes })
+    }
+}

@@ -1,0 +1,44 @@
+//! SAM3, part by part, as ONNX graphs.
+//!
+//! The parts follow `transformers` 5.23 `models/sam3` to the number; a file here has the name of the module it writes.
+//! What depends on the checkpoint alone is folded, what depends on the image alone is computed once for all classes.
+
+mod backbone;
+mod decoder;
+mod encoder_decoder;
+mod fusion;
+mod geometry;
+mod layers;
+mod masks;
+mod position;
+mod scoring;
+mod text;
+
+use crate::checkpoint::Checkpoint;
+use crate::config::ModelConfig;
+use crate::contract::{Prompting, Target};
+use crate::prune::Pruning;
+
+/// What the graphs are written for.
+pub(crate) struct Plan<'w> {
+    pub(crate) checkpoint: &'w Checkpoint,
+    /// S.
+    pub(crate) imgsz: usize,
+    pub(crate) target: Target,
+    pub(crate) prompting: Prompting,
+    pub(crate) detection_only: bool,
+    pub(crate) pruning: Pruning,
+}
+
+impl<'w> Plan<'w> {
+    fn config(&self) -> &'w ModelConfig {
+        self.checkpoint.config()
+    }
+
+    /// P.
+    pub(crate) fn grid(&self) -> usize {
+        self.imgsz / self.config().vision.patch_size
+    }
+}
+
+pub(crate) use backbone::Section;

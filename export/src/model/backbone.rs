@@ -1,0 +1,276 @@
+//! `backbone.onnx`: the vision transformer, the neck, and the CLS token of a prompt without boxes.
+
+use super::Plan;
+use super::layers::transpose;
+use super::position::{TokenOrder, rotary_row, rotary_tables};
+use crate::contract::{Prompting, Target, tensor};
+use crate::graph::{Dim, Element, Graph, Value};
+use crate::prune::Branch;
+
+/// Which blocks of the backbone a graph holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    /// All of it.
+    Whole,
+    /// The blocks before the split.
+    First,
+    /// The blocks from the split on.
+    Second,
+}
+
+const VIT: &str = "vision_encoder.backbone";
+const NECK: &str = "vision_encoder.neck.fpn_layers";
+
+impl<'w> Plan<'w> {
+    /// The backbone, or half of it.
+    pub(crate) fn backbone(&self, section: Section) -> Graph<'w> {
+        let mut graph = Graph::new("backbone", self.checkpoint.weights());
+        let g = &mut graph;
+        let v = &self.config().vision;
+        let order = TokenOrder { grid: self.grid(), window: v.window_size };
+        let tokens = order.grid * order.grid;
+        let split = self.pruning.split_block.unwrap_or(0);
+
+        let mut x = if section == Section::Second {
+            g.input(tensor::TOKENS, Element::F32, &[tokens.into(), v.hidden.into()])
+        } else {
+            self.patch_tokens(g, order)
+        };
+        let tables = RotaryTables::new(g, self, order);
+        let blocks = match section {
+            Section::Whole => 0..v.stack.layers,
+            Section::First => 0..split,
+            Section::Second => split..v.stack.layers,
+        };
+        for block in blocks.filter(|block| !self.pruning.skip_blocks.contains(block)) {
+            x = self.block(g, &x, block, order, &tables);
+        }
+        if section == Section::First {
+            g.output(tensor::TOKENS, &x, &[tokens.into(), v.hidden.into()]);
+        } else {
+            self.neck(g, &x, order);
+        }
+        graph
+    }
+
+    /// Pixels → patches, with positions, in token order: `[P·P, hidden]`.
+    fn patch_tokens(&self, g: &mut Graph<'w>, order: TokenOrder) -> Value {
+        let v = &self.config().vision;
+        let (grid, hidden) = (order.grid, v.hidden);
+        let side: Dim = self.imgsz.into();
+        let pixels = g.input(tensor::PIXEL_VALUES, Element::F32, &[1.into(), 3.into(), side, side]);
+        g.scope(format!("{VIT}.embeddings"));
+        let kernel = g.weight(&format!("{VIT}.embeddings.patch_embeddings.projection.weight"));
+        let patches = g.conv(&pixels, &kernel, None, v.patch_size, 0);
+        let tokens = if order.by_window() {
+            let (n, w) = (grid / order.window, order.window);
+            let windows = g.reshape(&patches, &[hidden, n, w, n, w].map(Dim::from));
+            g.transpose(&windows, &[1, 3, 2, 4, 0])
+        } else {
+            let raster = g.reshape(&patches, &[hidden, grid * grid].map(Dim::from));
+            g.transpose(&raster, &[1, 0])
+        };
+        let tokens = g.reshape(&tokens, &[grid * grid, hidden].map(Dim::from));
+
+        let table_side = v.pretrain_image_size / v.patch_size;
+        let name = format!("{VIT}.embeddings.position_embeddings");
+        let key = name.clone();
+        let positions = g.derived(&format!("{name}.tiled"), &[grid * grid, hidden], move |weights| {
+            let table = weights.read(&key)?;
+            let row = |&(y, x): &(usize, usize)| {
+                let at = (y % table_side * table_side + x % table_side) * hidden;
+                table[at..at + hidden].iter().copied()
+            };
+            Ok(order.places().iter().flat_map(row).collect())
+        });
+        let x = g.add(&tokens, &positions);
+        g.scope(VIT);
+        g.norm_with(&x, &format!("{VIT}.layer_norm"), v.layer_norm_eps)
+    }
+
+    fn block(&self, g: &mut Graph<'w>, x: &Value, block: usize, order: TokenOrder, tables: &RotaryTables) -> Value {
+        let v = &self.config().vision;
+        let name = format!("{VIT}.layers.{block}");
+        let mut x = x.clone();
+        if self.pruning.keeps(block, Branch::Attention) {
+            g.scope(format!("{name}.attention"));
+            let normed = g.norm_with(&x, &format!("{name}.layer_norm1"), v.layer_norm_eps);
+            let global = v.global_blocks.contains(&block);
+            let mixed = self.block_attention(g, &normed, &format!("{name}.attention"), global, order, tables);
+            x = g.add(&x, &mixed);
+        }
+        if self.pruning.keeps(block, Branch::Mlp) {
+            g.scope(format!("{name}.mlp"));
+            let normed = g.norm_with(&x, &format!("{name}.layer_norm2"), v.layer_norm_eps);
+            let out = g.feed_forward(&normed, &format!("{name}.mlp"), &v.stack);
+            x = g.add(&x, &out);
+        }
+        x
+    }
+
+    /// Attention inside windows or over the whole grid; x `[P·P, hidden]` in token order.
+    fn block_attention(
+        &self,
+        g: &mut Graph<'w>,
+        x: &Value,
+        name: &str,
+        global: bool,
+        order: TokenOrder,
+        tables: &RotaryTables,
+    ) -> Value {
+        let v = &self.config().vision;
+        let hidden = v.hidden;
+        let windowed_by_copy = !global && !order.by_window();
+        let x = if windowed_by_copy { partition(g, x, order, hidden) } else { x.clone() };
+        let [q, k] = ["q_proj", "k_proj"].map(|p| self.rotary_projection(g, &x, &format!("{name}.{p}")));
+        let value = g.linear(&x, &format!("{name}.v_proj"));
+
+        let (batch, length) = match (global, order.window) {
+            (true, _) => (1, order.grid * order.grid),
+            (false, w) => ((order.padded() / w) * (order.padded() / w), w * w),
+        };
+        let grouped = [batch, length, hidden].map(Dim::from);
+        let [q, k, value] = [&q, &k, &value].map(|t| g.reshape(t, &grouped));
+        let table = if global { &tables.global } else { &tables.window };
+        let mixed = match self.target {
+            Target::OnnxRuntime => {
+                let [q, k] = [&q, &k].map(|t| g.fused_rotary(t, &table[0], &table[1]));
+                g.attend(&q, &k, &value, v.stack.heads, None, self.target)
+            }
+            Target::TensorRt => {
+                let [q, k, value] = [&q, &k, &value].map(|t| g.split_heads(t, v.stack.heads));
+                let [q, k] = [&q, &k].map(|t| rotate(g, t, table));
+                g.explicit_attention(&q, &k, &value, None)
+            }
+        };
+        let mixed = if windowed_by_copy {
+            unpartition(g, &mixed, order, hidden)
+        } else {
+            g.reshape(&mixed, &[order.grid * order.grid, hidden].map(Dim::from))
+        };
+        g.linear(&mixed, &format!("{name}.o_proj"))
+    }
+
+    /// A query or key projection whose channels stand as [`rotary_row`] says.
+    fn rotary_projection(&self, g: &mut Graph<'w>, x: &Value, name: &str) -> Value {
+        let v = &self.config().vision;
+        let (hidden, head) = (v.hidden, v.hidden / v.stack.heads);
+        let key = format!("{name}.weight");
+        let weight = g.derived(&format!("{key}.T.rotary"), &[hidden, hidden], move |weights| {
+            let data = weights.read(&key)?;
+            let rows = (0..hidden).map(|row| rotary_row(row, head) * hidden);
+            let reordered: Vec<f32> = rows.flat_map(|at| data[at..at + hidden].iter().copied()).collect();
+            Ok(transpose(&reordered, hidden, hidden))
+        });
+        let key = format!("{name}.bias");
+        let bias = g.derived(&format!("{key}.rotary"), &[hidden], move |weights| {
+            let data = weights.read(&key)?;
+            Ok((0..hidden).map(|row| data[rotary_row(row, head)]).collect())
+        });
+        let product = g.matmul(x, &weight);
+        g.add(&product, &bias)
+    }
+
+    /// Tokens → the feature pyramid and the CLS token.
+    fn neck(&self, g: &mut Graph<'w>, x: &Value, order: TokenOrder) {
+        let hidden = self.config().vision.hidden;
+        let (grid, width) = (order.grid, self.config().width);
+        g.scope("vision_encoder.neck");
+        let map = if order.by_window() {
+            let (n, w) = (grid / order.window, order.window);
+            let windows = g.reshape(x, &[n, n, w, w, hidden].map(Dim::from));
+            g.transpose(&windows, &[4, 0, 2, 1, 3])
+        } else {
+            g.transpose(x, &[1, 0])
+        };
+        let map = g.reshape(&map, &[1, hidden, grid, grid].map(Dim::from));
+        if !self.detection_only {
+            let fine = self.upscale(g, &map, "0.scale_layers.0");
+            let fine = g.gelu(&fine, false);
+            let fine = self.upscale(g, &fine, "0.scale_layers.2");
+            let fine = self.project(g, &fine, 0);
+            g.output(tensor::FPN[0], &fine, &[1, width, 4 * grid, 4 * grid].map(Dim::from));
+            let middle = self.upscale(g, &map, "1.scale_layers.0");
+            let middle = self.project(g, &middle, 1);
+            g.output(tensor::FPN[1], &middle, &[1, width, 2 * grid, 2 * grid].map(Dim::from));
+        }
+        let coarse = self.project(g, &map, 2);
+        g.output(tensor::FPN[2], &coarse, &[1, width, grid, grid].map(Dim::from));
+        if self.prompting == Prompting::Official {
+            let cls = self.image_prompt(g, &coarse);
+            g.output(tensor::IMAGE_PROMPT, &cls, &[1, 1, width].map(Dim::from));
+        }
+    }
+
+    fn upscale(&self, g: &mut Graph<'w>, x: &Value, name: &str) -> Value {
+        let weight = g.weight(&format!("{NECK}.{name}.weight"));
+        let bias = g.weight(&format!("{NECK}.{name}.bias"));
+        g.conv_transpose2(x, &weight, &bias)
+    }
+
+    fn project(&self, g: &mut Graph<'w>, x: &Value, level: usize) -> Value {
+        let mut x = x.clone();
+        for (layer, pad) in [("proj1", 0), ("proj2", 1)] {
+            let weight = g.weight(&format!("{NECK}.{level}.{layer}.weight"));
+            let bias = g.weight(&format!("{NECK}.{level}.{layer}.bias"));
+            x = g.conv(&x, &weight, Some(&bias), 1, pad);
+        }
+        x
+    }
+}
+
+/// Cosines and sines for window blocks and for whole-grid blocks.
+struct RotaryTables {
+    window: [Value; 2],
+    global: [Value; 2],
+}
+
+impl RotaryTables {
+    fn new<'w>(g: &mut Graph<'w>, plan: &Plan<'w>, order: TokenOrder) -> Self {
+        let v = &plan.config().vision;
+        let head = v.hidden / v.stack.heads;
+        g.scope("rotary");
+        let mut tables = |name: &str, places: &[(usize, usize)], scale: f64| {
+            let [cos, sin] = rotary_tables(places, scale, head, v.rope_theta);
+            let dims = [places.len(), head / 2];
+            [g.constant(&format!("rotary.{name}.cos"), &dims, &cos), g.constant(&format!("rotary.{name}.sin"), &dims, &sin)]
+        };
+        let window = TokenOrder { grid: order.window, window: order.window };
+        Self {
+            window: tables("window", &window.places(), 1.0),
+            global: tables("global", &order.places(), order.window as f64 / order.grid as f64),
+        }
+    }
+}
+
+/// Rotary embedding in real arithmetic; x `[batch, heads, tokens, head]`.
+fn rotate(g: &mut Graph<'_>, x: &Value, [cos, sin]: &[Value; 2]) -> Value {
+    let (a, b) = g.halves(x);
+    let [a_cos, b_sin, b_cos, a_sin] = [(&a, cos), (&b, sin), (&b, cos), (&a, sin)].map(|(x, t)| g.mul(x, t));
+    let first = g.sub(&a_cos, &b_sin);
+    let second = g.add(&b_cos, &a_sin);
+    g.concat(&[&first, &second], 3, x.dims[3])
+}
+
+/// Raster tokens → windows, the grid padded with zeros. The zeros take part in the attention, as in the reference.
+fn partition(g: &mut Graph<'_>, x: &Value, order: TokenOrder, hidden: usize) -> Value {
+    let (grid, w, padded) = (order.grid, order.window, order.padded());
+    let n = padded / w;
+    let x = g.reshape(x, &[grid, grid, hidden].map(Dim::from));
+    let x = g.pad_end(&x, &[padded - grid, padded - grid, 0]);
+    let x = g.reshape(&x, &[n, w, n, w, hidden].map(Dim::from));
+    let x = g.transpose(&x, &[0, 2, 1, 3, 4]);
+    g.reshape(&x, &[padded * padded, hidden].map(Dim::from))
+}
+
+/// Windows → raster tokens, the padding cut off.
+fn unpartition(g: &mut Graph<'_>, x: &Value, order: TokenOrder, hidden: usize) -> Value {
+    let (grid, w, padded) = (order.grid, order.window, order.padded());
+    let n = padded / w;
+    let x = g.reshape(x, &[n, n, w, w, hidden].map(Dim::from));
+    let x = g.transpose(&x, &[0, 2, 1, 3, 4]);
+    let x = g.reshape(&x, &[padded, padded, hidden].map(Dim::from));
+    let x = g.slice(&x, 0, 0, grid);
+    let x = g.slice(&x, 1, 0, grid);
+    g.reshape(&x, &[grid * grid, hidden].map(Dim::from))
+}

@@ -1,0 +1,32 @@
+//! `encoder_decoder.onnx`: image features and prompts → boxes and scores.
+
+use super::Plan;
+use crate::contract::{dim, tensor};
+use crate::graph::{Dim, Element, Graph};
+
+impl<'w> Plan<'w> {
+    /// Fusion encoder, decoder and scoring for C classes at once.
+    pub(crate) fn encoder_decoder(&self) -> Graph<'w> {
+        let mut graph = Graph::new("encoder_decoder", self.checkpoint.weights());
+        let g = &mut graph;
+        let (grid, width, queries) = (self.grid(), self.config().width, self.config().num_queries);
+        let classes = Dim::Named(dim::CLASSES);
+        let features = g.input(tensor::FPN[2], Element::F32, &[1, width, grid, grid].map(Dim::from));
+        let tokens = Dim::Named(dim::PROMPT_TOKENS);
+        let prompt = g.prompt_input(tensor::PROMPT_FEATURES, tensor::PROMPT_MASK, classes, tokens, width);
+        let image = self.flatten_image(g, &features);
+        let positions = g.image_positions(self);
+        let encoded = self.fusion_encoder(g, &image, &positions, &prompt);
+        let decoded = self.decode(g, &encoded, &positions, &prompt);
+        let logits = self.score(g, &decoded.queries, &prompt);
+
+        g.output(tensor::LOGITS, &logits, &[classes, queries.into()]);
+        g.output(tensor::BOXES, &decoded.boxes, &[classes, queries.into(), 4.into()]);
+        g.output(tensor::PRESENCE, &decoded.presence, &[classes, 1.into()]);
+        if !self.detection_only {
+            g.output(tensor::QUERIES, &decoded.queries, &[classes, queries.into(), width.into()]);
+            g.output(tensor::ENCODED, &encoded, &[classes, (grid * grid).into(), width.into()]);
+        }
+        graph
+    }
+}

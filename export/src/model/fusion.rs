@@ -1,0 +1,31 @@
+//! The fusion encoder: image tokens take in the prompt.
+
+use super::Plan;
+use super::layers::Prompt;
+use crate::graph::{Graph, Value};
+
+impl<'w> Plan<'w> {
+    /// Image tokens `[1, P·P, D]` and prompts of C classes → `[C, P·P, D]`.
+    ///
+    /// The image stays one until the first attention to the prompt, so that the first layer's self-attention and the
+    /// projections before it are computed once for all classes.
+    pub(super) fn fusion_encoder(&self, g: &mut Graph<'w>, image: &Value, positions: &Value, prompt: &Prompt) -> Value {
+        let stack = &self.config().encoder;
+        let mut x = image.clone();
+        for i in 0..stack.layers {
+            let layer = format!("detr_encoder.layers.{i}");
+            g.scope(layer.as_str());
+            let normed = g.norm(&x, &format!("{layer}.layer_norm1"));
+            let placed = g.add(&normed, positions);
+            let mixed = g.attention(&format!("{layer}.self_attn"), &placed, &placed, &normed, stack.heads, self.target);
+            x = g.add(&x, &mixed);
+            let normed = g.norm(&x, &format!("{layer}.layer_norm2"));
+            let mixed = g.prompt_attention(&format!("{layer}.cross_attn"), &normed, prompt, stack.heads);
+            x = g.add(&x, &mixed);
+            let normed = g.norm(&x, &format!("{layer}.layer_norm3"));
+            let out = g.feed_forward(&normed, &format!("{layer}.mlp"), stack);
+            x = g.add(&x, &out);
+        }
+        x
+    }
+}

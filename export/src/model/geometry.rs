@@ -1,0 +1,173 @@
+//! `exemplar_encoder.onnx`, and the CLS token that the same encoder gives for a prompt without boxes.
+
+use std::f64::consts::TAU;
+
+use super::Plan;
+use super::position::sine_frequencies;
+use crate::contract::{dim, tensor};
+use crate::fold;
+use crate::graph::{Dim, Element, Graph, Value};
+
+const ROOT: &str = "geometry_encoder";
+
+/// The image as the cross-attention sees it, both `[1, P·P, D]`.
+struct ImageTokens {
+    keys: Value,
+    values: Value,
+}
+
+impl<'w> Plan<'w> {
+    /// Boxes → prompt features.
+    pub(crate) fn exemplar_encoder(&self) -> Graph<'w> {
+        let mut graph = Graph::new("exemplar_encoder", self.checkpoint.weights());
+        let g = &mut graph;
+        let (grid, width) = (self.grid(), self.config().width);
+        let boxes_dim = Dim::Named(dim::EXEMPLARS);
+        let tokens_dim = Dim::Named(dim::EXEMPLAR_TOKENS);
+        let features = g.input(tensor::FPN[2], Element::F32, &[1, width, grid, grid].map(Dim::from));
+        let boxes = g.input(tensor::BOXES, Element::F32, &[1.into(), boxes_dim, 4.into()]);
+        let labels = g.input(tensor::BOX_LABELS, Element::I64, &[1.into(), boxes_dim]);
+
+        g.scope(ROOT);
+        let boxes = g.reshape(&boxes, &[boxes_dim, 4.into()]);
+        let labels = g.reshape(&labels, &[boxes_dim]);
+        let direct = g.linear(&boxes, &format!("{ROOT}.boxes_direct_project"));
+        let pooled = self.pooled_boxes(g, &features, &boxes, &labels);
+        let placed = self.placed_boxes(g, &boxes);
+        let table = g.weight(&format!("{ROOT}.label_embed.weight"));
+        let label = g.gather_rows(&table, &labels);
+        let sum = g.add(&direct, &pooled);
+        let sum = g.add(&sum, &placed);
+        let embedded = g.add(&sum, &label);
+
+        let cls = g.weight(&format!("{ROOT}.cls_embed.weight"));
+        let prompt = g.concat(&[&embedded, &cls], 0, tokens_dim);
+        let prompt = g.linear(&prompt, &format!("{ROOT}.final_proj"));
+        let prompt = g.norm(&prompt, &format!("{ROOT}.prompt_layer_norm"));
+        let mut x = g.reshape(&prompt, &[1.into(), tokens_dim, width.into()]);
+        let image = self.image_tokens(g, &features);
+        for i in 0..self.config().geometry.layers {
+            let layer = format!("{ROOT}.layers.{i}");
+            g.scope(layer.as_str());
+            let normed = g.norm(&x, &format!("{layer}.layer_norm1"));
+            let heads = self.config().geometry.heads;
+            let mixed = g.attention(&format!("{layer}.self_attn"), &normed, &normed, &normed, heads, self.target);
+            x = g.add(&x, &mixed);
+            x = self.geometry_image_attention(g, &x, &layer, &image);
+        }
+        let out = g.norm(&x, &format!("{ROOT}.output_layer_norm"));
+        g.output(tensor::EXEMPLAR_FEATURES, &out, &[1.into(), tokens_dim, width.into()]);
+        graph
+    }
+
+    /// The CLS token without boxes, `[1, 1, D]`. One token attends to itself with weight 1, so self-attention is its
+    /// value and output projections; in the first layer it is a constant.
+    pub(super) fn image_prompt(&self, g: &mut Graph<'w>, features: &Value) -> Value {
+        let width = self.config().width;
+        let layers = self.config().geometry.layers;
+        g.scope(ROOT);
+        let mut x = g.derived(&format!("{ROOT}.cls_embed.folded"), &[1, 1, width], move |weights| {
+            let cls = fold::matrix(weights, &format!("{ROOT}.cls_embed.weight"), width)?;
+            let x = fold::linear(weights, &format!("{ROOT}.final_proj"), &cls)?;
+            let x = fold::layer_norm(weights, &format!("{ROOT}.prompt_layer_norm"), &x)?;
+            let first = format!("{ROOT}.layers.0");
+            let normed = fold::layer_norm(weights, &format!("{first}.layer_norm1"), &x)?;
+            let mixed = fold::linear(weights, &format!("{first}.self_attn.v_proj"), &normed)?;
+            let mixed = fold::linear(weights, &format!("{first}.self_attn.o_proj"), &mixed)?;
+            Ok(fold::to_f32(&(x + mixed)))
+        });
+        let image = self.image_tokens(g, features);
+        for i in 0..layers {
+            let layer = format!("{ROOT}.layers.{i}");
+            g.scope(layer.as_str());
+            if i > 0 {
+                let normed = g.norm(&x, &format!("{layer}.layer_norm1"));
+                let mixed = g.linear(&normed, &format!("{layer}.self_attn.v_proj"));
+                let mixed = g.linear(&mixed, &format!("{layer}.self_attn.o_proj"));
+                x = g.add(&x, &mixed);
+            }
+            x = self.geometry_image_attention(g, &x, &layer, &image);
+        }
+        g.norm(&x, &format!("{ROOT}.output_layer_norm"))
+    }
+
+    fn image_tokens(&self, g: &mut Graph<'w>, features: &Value) -> ImageTokens {
+        let values = self.flatten_image(g, features);
+        let positions = g.image_positions(self);
+        ImageTokens { keys: g.add(&values, &positions), values }
+    }
+
+    /// `[1, D, P, P]` → `[1, P·P, D]`.
+    pub(super) fn flatten_image(&self, g: &mut Graph<'w>, features: &Value) -> Value {
+        let (tokens, width) = (self.grid() * self.grid(), self.config().width);
+        let flat = g.reshape(features, &[1, width, tokens].map(Dim::from));
+        g.transpose(&flat, &[0, 2, 1])
+    }
+
+    /// The rest of a layer after its self-attention: attention to the image, feed-forward.
+    fn geometry_image_attention(&self, g: &mut Graph<'w>, x: &Value, layer: &str, image: &ImageTokens) -> Value {
+        let stack = &self.config().geometry;
+        let normed = g.norm(x, &format!("{layer}.layer_norm2"));
+        let name = format!("{layer}.cross_attn");
+        let mixed = g.attention(&name, &normed, &image.keys, &image.values, stack.heads, self.target);
+        let x = g.add(x, &mixed);
+        let normed = g.norm(&x, &format!("{layer}.layer_norm3"));
+        let out = g.feed_forward(&normed, &format!("{layer}.mlp"), stack);
+        g.add(&x, &out)
+    }
+
+    /// What lies under the boxes, pooled and projected: `[N, D]`.
+    fn pooled_boxes(&self, g: &mut Graph<'w>, features: &Value, boxes: &Value, labels: &Value) -> Value {
+        let (grid, width, roi) = (self.grid(), self.config().width, self.config().roi_size);
+        let normed = g.transpose(features, &[0, 2, 3, 1]);
+        let normed = g.norm(&normed, &format!("{ROOT}.vision_layer_norm"));
+        let normed = g.transpose(&normed, &[0, 3, 1, 2]);
+        let corners = {
+            let side = grid as f32;
+            let half = side / 2.0;
+            #[rustfmt::skip]
+            let matrix = [
+                side, 0.0,  side, 0.0,
+                0.0,  side, 0.0,  side,
+                -half, 0.0, half, 0.0,
+                0.0, -half, 0.0,  half,
+            ];
+            let matrix = g.constant("cxcywh_to_xyxy", &[4, 4], &matrix);
+            g.matmul(boxes, &matrix)
+        };
+        let batch = g.sub(labels, labels);
+        let pooled = g.roi_align(&normed, &corners, &batch, roi);
+        let flat = g.reshape(&pooled, &[boxes.dims[0], (width * roi * roi).into()]);
+        // A convolution as large as its input is a matrix product.
+        g.linear(&flat, &format!("{ROOT}.boxes_pool_project"))
+    }
+
+    /// Where the boxes are: sine encodings of y and x, then height and width as they are, projected: `[N, D]`.
+    fn placed_boxes(&self, g: &mut Graph<'w>, boxes: &Value) -> Value {
+        let width = self.config().width;
+        let count = boxes.dims[0];
+        let frequencies = sine_frequencies(width / 2);
+        let radians: Vec<f32> = frequencies.iter().map(|f| (TAU * f) as f32).collect();
+        let radians = g.constant("box_frequencies", &[1, 1, width / 4], &radians);
+        let centres = g.select(boxes, 1, &[1, 0]);
+        let encoded = encode_sine(g, &centres, &radians, &[count, 2.into()], width / 4);
+        let encoded = g.reshape(&encoded, &[count, width.into()]);
+        let sides = g.select(boxes, 1, &[3, 2]);
+        let joined = g.concat(&[&encoded, &sides], 1, width + 2);
+        g.linear(&joined, &format!("{ROOT}.boxes_pos_enc_project"))
+    }
+}
+
+/// Sines and cosines of every number of `x` (shape `dims`) at every frequency, interleaved:
+/// `[dims…, frequencies, 2]`. `radians` broadcasts against `[dims…, 1]`.
+pub(super) fn encode_sine(g: &mut Graph<'_>, x: &Value, radians: &Value, dims: &[Dim], frequencies: usize) -> Value {
+    let column: Vec<Dim> = dims.iter().copied().chain([1.into()]).collect();
+    let x = g.reshape(x, &column);
+    let angles = g.mul(&x, radians);
+    let stacked: Vec<Dim> = dims.iter().copied().chain([frequencies.into(), 1.into()]).collect();
+    let [sin, cos] = ["Sin", "Cos"].map(|op| {
+        let values = g.unary(op, &angles);
+        g.reshape(&values, &stacked)
+    });
+    g.concat(&[&sin, &cos], dims.len() + 1, 2)
+}

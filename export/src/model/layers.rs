@@ -1,0 +1,204 @@
+//! The layers that every part is made of.
+
+use crate::config::{Activation, Stack};
+use crate::contract::Target;
+use crate::fold::NORM_EPS;
+use crate::graph::{Dim, Element, Graph, Value};
+
+impl Graph<'_> {
+    /// x · Wᵀ + b over the last axis; the weight is transposed in the file.
+    pub(crate) fn linear(&mut self, x: &Value, name: &str) -> Value {
+        let product = self.linear_without_bias(x, name);
+        let bias = self.weight(&format!("{name}.bias"));
+        self.add(&product, &bias)
+    }
+
+    /// x · Wᵀ over the last axis.
+    pub(crate) fn linear_without_bias(&mut self, x: &Value, name: &str) -> Value {
+        let weight = self.transposed(&format!("{name}.weight"));
+        self.matmul(x, &weight)
+    }
+
+    /// A matrix of the checkpoint, rows and columns exchanged.
+    pub(crate) fn transposed(&mut self, name: &str) -> Value {
+        let dims = self.weight_dims(name);
+        let (rows, columns) = (dims[0], dims[1..].iter().product());
+        let key = name.to_owned();
+        self.derived(&format!("{name}.T"), &[columns, rows], move |weights| {
+            Ok(transpose(&weights.read(&key)?, rows, columns))
+        })
+    }
+
+    /// Layer norm with the checkpoint's scale and bias.
+    pub(crate) fn norm(&mut self, x: &Value, name: &str) -> Value {
+        self.norm_with(x, name, NORM_EPS as f32)
+    }
+
+    /// As [`norm`](Self::norm), with a configured epsilon.
+    pub(crate) fn norm_with(&mut self, x: &Value, name: &str, eps: f32) -> Value {
+        let scale = self.weight(&format!("{name}.weight"));
+        let bias = self.weight(&format!("{name}.bias"));
+        self.layer_norm(x, &scale, &bias, eps)
+    }
+
+    /// The non-linearity of a feed-forward network.
+    pub(crate) fn activation(&mut self, x: &Value, activation: Activation) -> Value {
+        match activation {
+            Activation::Gelu => self.gelu(x, false),
+            Activation::GeluTanh => self.gelu(x, true),
+            Activation::Relu => self.unary("Relu", x),
+            Activation::QuickGelu => {
+                let scaled = self.scale(x, 1.702);
+                let gate = self.unary("Sigmoid", &scaled);
+                self.mul(x, &gate)
+            }
+            Activation::Silu => {
+                let gate = self.unary("Sigmoid", x);
+                self.mul(x, &gate)
+            }
+        }
+    }
+
+    /// `fc1` → activation → `fc2`.
+    pub(crate) fn feed_forward(&mut self, x: &Value, name: &str, stack: &Stack) -> Value {
+        let hidden = self.linear(x, &format!("{name}.fc1"));
+        let hidden = self.activation(&hidden, stack.activation);
+        self.linear(&hidden, &format!("{name}.fc2"))
+    }
+
+    /// `layer1 … layerN` with ReLU between them.
+    pub(crate) fn perceptron(&mut self, x: &Value, name: &str, layers: usize) -> Value {
+        let mut x = x.clone();
+        for i in 1..=layers {
+            x = self.linear(&x, &format!("{name}.layer{i}"));
+            if i < layers {
+                x = self.unary("Relu", &x);
+            }
+        }
+        x
+    }
+
+    /// `[batch, tokens, heads · head]` → `[batch, heads, tokens, head]`.
+    pub(crate) fn split_heads(&mut self, x: &Value, heads: usize) -> Value {
+        let Dim::Fixed(width) = x.dims[2] else { return x.clone() };
+        let split = self.reshape(x, &[x.dims[0], x.dims[1], heads.into(), (width / heads).into()]);
+        self.transpose(&split, &[0, 2, 1, 3])
+    }
+
+    /// Q·Kᵀ·scale + bias → softmax → ·V over heads that are split already; batches broadcast.
+    pub(crate) fn explicit_attention(&mut self, q: &Value, k: &Value, v: &Value, bias: Option<&Value>) -> Value {
+        let Dim::Fixed(head) = q.dims[3] else { return q.clone() };
+        let keys = self.transpose(k, &[0, 1, 3, 2]);
+        let scores = self.matmul(q, &keys);
+        let mut scores = self.scale(&scores, scale_of(head));
+        if let Some(bias) = bias {
+            scores = self.add(&scores, bias);
+        }
+        let attention = self.softmax(&scores);
+        let mixed = self.matmul(&attention, v);
+        let joined = self.transpose(&mixed, &[0, 2, 1, 3]);
+        let [batch, tokens, heads, head] = [0, 1, 2, 3].map(|i| joined.dims[i]);
+        let (Dim::Fixed(heads), Dim::Fixed(head)) = (heads, head) else { return joined };
+        self.reshape(&joined, &[batch, tokens, (heads * head).into()])
+    }
+
+    /// Attention over projected `[batch, tokens, width]`, fused where the target has an operator for it.
+    pub(crate) fn attend(&mut self, q: &Value, k: &Value, v: &Value, heads: usize, bias: Option<&Value>, target: Target) -> Value {
+        match (target, q.dims[2]) {
+            (Target::OnnxRuntime, Dim::Fixed(width)) => {
+                self.fused_attention(q, k, v, heads, scale_of(width / heads), bias)
+            }
+            _ => {
+                let [q, k, v] = [q, k, v].map(|x| self.split_heads(x, heads));
+                self.explicit_attention(&q, &k, &v, bias)
+            }
+        }
+    }
+
+    /// A module's attention with its four projections.
+    pub(crate) fn attention(&mut self, name: &str, q: &Value, k: &Value, v: &Value, heads: usize, target: Target) -> Value {
+        let q = self.linear(q, &format!("{name}.q_proj"));
+        let k = self.linear(k, &format!("{name}.k_proj"));
+        let v = self.linear(v, &format!("{name}.v_proj"));
+        let mixed = self.attend(&q, &k, &v, heads, None, target);
+        self.linear(&mixed, &format!("{name}.o_proj"))
+    }
+
+    /// Attention of queries to a class's prompt. The prompt is short, so the scores are written out; queries that all
+    /// classes share, `[1, tokens, width]`, stay shared.
+    pub(crate) fn prompt_attention(&mut self, name: &str, q: &Value, prompt: &Prompt, heads: usize) -> Value {
+        let q = self.linear(q, &format!("{name}.q_proj"));
+        let q = self.split_heads(&q, heads);
+        self.prompt_attention_of(name, &q, prompt, heads)
+    }
+
+    /// As [`prompt_attention`](Self::prompt_attention), from queries that are projected and split already.
+    pub(crate) fn prompt_attention_of(&mut self, name: &str, q: &Value, prompt: &Prompt, heads: usize) -> Value {
+        let k = self.linear(&prompt.features, &format!("{name}.k_proj"));
+        let v = self.linear(&prompt.features, &format!("{name}.v_proj"));
+        let [k, v] = [k, v].map(|x| self.split_heads(&x, heads));
+        let mixed = self.explicit_attention(q, &k, &v, Some(&prompt.bias));
+        self.linear(&mixed, &format!("{name}.o_proj"))
+    }
+
+    /// The inputs `prompt_features` and `prompt_mask`, and what is added to scores to leave padding out.
+    pub(crate) fn prompt_input(&mut self, features: &str, mask: &str, batch: Dim, tokens: Dim, width: usize) -> Prompt {
+        let features = self.input(features, Element::F32, &[batch, tokens, width.into()]);
+        let mask = self.input(mask, Element::I64, &[batch, tokens]);
+        let valid = self.cast(&mask, Element::F32);
+        let bias = self.padding_bias(&valid);
+        let bias = self.reshape(&bias, &[batch, 1.into(), 1.into(), tokens]);
+        Prompt { features, valid, bias }
+    }
+
+    /// 0 where `valid` is 1 and a large negative number where it is 0. exp(−10⁴) is zero in every number format in use,
+    /// and the number itself is finite in all of them.
+    pub(crate) fn padding_bias(&mut self, valid: &Value) -> Value {
+        let one = self.scalar(1.0);
+        let absent = self.sub(valid, &one);
+        self.scale(&absent, 1e4)
+    }
+}
+
+/// A prompt inside a graph.
+pub(crate) struct Prompt {
+    /// f32 `[C, T, D]`.
+    pub(crate) features: Value,
+    /// f32 `[C, T]`, 1 = token.
+    pub(crate) valid: Value,
+    /// f32 `[C, 1, 1, T]`, added to attention scores.
+    pub(crate) bias: Value,
+}
+
+fn scale_of(head: usize) -> f32 {
+    1.0 / (head as f32).sqrt()
+}
+
+/// Rows and columns exchanged, in tiles that fit the cache.
+pub(crate) fn transpose(data: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+    const TILE: usize = 32;
+    let mut out = vec![0.0; data.len()];
+    for r0 in (0..rows).step_by(TILE) {
+        for c0 in (0..columns).step_by(TILE) {
+            for r in r0..(r0 + TILE).min(rows) {
+                for c in c0..(c0 + TILE).min(columns) {
+                    out[c * rows + r] = data[r * columns + c];
+                }
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn transposing() {
+        for (rows, columns) in [(1, 1), (2, 3), (33, 65), (64, 1)] {
+            let data: Vec<f32> = (0..rows * columns).map(|n| n as f32).collect();
+            let out = super::transpose(&data, rows, columns);
+            let wrong = (0..rows * columns).find(|i| out[(i % columns) * rows + i / columns] != data[*i]);
+            assert_eq!(wrong, None, "{rows}×{columns}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `mask_head.onnx`: the queries that were kept → masks, for one class.
+
+use super::Plan;
+use crate::contract::{dim, tensor};
+use crate::fold::NORM_EPS;
+use crate::graph::{Dim, Element, Graph, Value};
+
+const ROOT: &str = "mask_decoder";
+/// Groups of the pixel decoder's norms.
+const GROUPS: usize = 8;
+
+impl<'w> Plan<'w> {
+    /// Pixel decoder and mask embedding.
+    pub(crate) fn mask_head(&self) -> Graph<'w> {
+        let mut graph = Graph::new("mask_head", self.checkpoint.weights());
+        let g = &mut graph;
+        let (grid, width) = (self.grid(), self.config().width);
+        let kept = Dim::Named(dim::MASKS);
+        let fine = g.input(tensor::FPN[0], Element::F32, &[1, width, 4 * grid, 4 * grid].map(Dim::from));
+        let middle = g.input(tensor::FPN[1], Element::F32, &[1, width, 2 * grid, 2 * grid].map(Dim::from));
+        let encoded = g.input(tensor::ENCODED, Element::F32, &[1, grid * grid, width].map(Dim::from));
+        let tokens = Dim::Named(dim::PROMPT_TOKENS);
+        let prompt = g.prompt_input(tensor::PROMPT_FEATURES, tensor::PROMPT_MASK, 1.into(), tokens, width);
+        let queries = g.input(tensor::QUERIES, Element::F32, &[1.into(), kept, width.into()]);
+
+        g.scope(format!("{ROOT}.prompt_cross_attn"));
+        let normed = g.norm(&encoded, &format!("{ROOT}.prompt_cross_attn_norm"));
+        let heads = self.config().mask_heads;
+        let mixed = g.prompt_attention(&format!("{ROOT}.prompt_cross_attn"), &normed, &prompt, heads);
+        let encoded = g.add(&encoded, &mixed);
+        let coarse = g.transpose(&encoded, &[0, 2, 1]);
+        let mut pixels = g.reshape(&coarse, &[1, width, grid, grid].map(Dim::from));
+        for (stage, level) in [middle, fine].iter().enumerate() {
+            pixels = self.pixel_stage(g, &pixels, level, stage);
+        }
+
+        g.scope(format!("{ROOT}.semantic_projection"));
+        let weight = g.weight(&format!("{ROOT}.semantic_projection.weight"));
+        let bias = g.weight(&format!("{ROOT}.semantic_projection.bias"));
+        let semantic = g.conv(&pixels, &weight, Some(&bias), 1, 0);
+
+        g.scope(format!("{ROOT}.mask_embedder"));
+        let mut embedded = queries;
+        for i in 0..3 {
+            embedded = g.linear(&embedded, &format!("{ROOT}.mask_embedder.layers.{i}"));
+            if i < 2 {
+                embedded = g.unary("Relu", &embedded);
+            }
+        }
+        let masks = self.instance_masks(g, &embedded, &pixels);
+        let side: Dim = (4 * grid).into();
+        g.output(tensor::MASKS, &masks, &[1.into(), kept, side, side]);
+        g.output(tensor::SEMANTIC, &semantic, &[1.into(), 1.into(), side, side]);
+        graph
+    }
+
+    /// Twice the side, plus the next level → convolution → norm → ReLU.
+    fn pixel_stage(&self, g: &mut Graph<'w>, pixels: &Value, level: &Value, stage: usize) -> Value {
+        let root = format!("{ROOT}.pixel_decoder");
+        g.scope(format!("{root}.{stage}"));
+        let x = g.upsample2(pixels);
+        let x = g.add(&x, level);
+        let [weight, bias] = ["weight", "bias"].map(|part| g.weight(&format!("{root}.conv_layers.{stage}.{part}")));
+        let x = g.conv(&x, &weight, Some(&bias), 1, 1);
+        let [scale, shift] = ["weight", "bias"].map(|part| g.weight(&format!("{root}.norms.{stage}.{part}")));
+        let x = g.group_norm(&x, GROUPS, &scale, &shift, NORM_EPS as f32);
+        g.unary("Relu", &x)
+    }
+
+    /// ⟨e, W·p + b⟩ for every query e and pixel p, as ⟨Wᵀe, p⟩ + ⟨e, b⟩: the projection is applied to a few queries
+    /// instead of to every pixel.
+    fn instance_masks(&self, g: &mut Graph<'w>, embedded: &Value, pixels: &Value) -> Value {
+        let (side, width) = (4 * self.grid(), self.config().width);
+        g.scope(format!("{ROOT}.instance_projection"));
+        let weight = g.weight(&format!("{ROOT}.instance_projection.weight"));
+        let weight = g.reshape(&weight, &[width, width].map(Dim::from));
+        let bias = g.weight(&format!("{ROOT}.instance_projection.bias"));
+        let bias = g.reshape(&bias, &[width, 1].map(Dim::from));
+        let projected = g.matmul(embedded, &weight);
+        let offset = g.matmul(embedded, &bias);
+        let flat = g.reshape(pixels, &[1, width, side * side].map(Dim::from));
+        let masks = g.matmul(&projected, &flat);
+        let masks = g.add(&masks, &offset);
+        g.reshape(&masks, &[1.into(), embedded.dims[1], side.into(), side.into()])
+    }
+}

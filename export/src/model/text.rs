@@ -1,0 +1,54 @@
+//! `text_encoder.onnx`: CLIP's text transformer and the detector's projection of all its states.
+
+use super::Plan;
+use crate::contract::{dim, tensor};
+use crate::graph::{Dim, Element, Graph};
+
+const CLIP: &str = "text_encoder.text_model";
+
+impl<'w> Plan<'w> {
+    /// Token ids → text features.
+    pub(crate) fn text_encoder(&self) -> Graph<'w> {
+        let mut graph = Graph::new("text_encoder", self.checkpoint.weights());
+        let g = &mut graph;
+        let t = &self.config().text;
+        let (classes, length) = (Dim::Named(dim::CLASSES), t.context_length);
+        let ids = g.input(tensor::INPUT_IDS, Element::I64, &[classes, length.into()]);
+        let mask = g.input(tensor::ATTENTION_MASK, Element::I64, &[classes, length.into()]);
+
+        g.scope(format!("{CLIP}.embeddings"));
+        let table = g.weight(&format!("{CLIP}.embeddings.token_embedding.weight"));
+        let tokens = g.gather_rows(&table, &ids);
+        let positions = g.weight(&format!("{CLIP}.embeddings.position_embedding.weight"));
+        let mut x = g.add(&tokens, &positions);
+
+        // A token attends to those before it and itself that are no padding.
+        let valid = g.cast(&mask, Element::F32);
+        let padding = g.padding_bias(&valid);
+        let padding = g.reshape(&padding, &[classes, 1.into(), 1.into(), length.into()]);
+        let later: Vec<f32> = (0..length * length).map(|i| if i % length > i / length { -1e4 } else { 0.0 }).collect();
+        let later = g.constant("causal", &[1, 1, length, length], &later);
+        let bias = g.add(&padding, &later);
+
+        for i in 0..t.stack.layers {
+            let layer = format!("{CLIP}.encoder.layers.{i}");
+            g.scope(layer.as_str());
+            let normed = g.norm_with(&x, &format!("{layer}.layer_norm1"), t.layer_norm_eps);
+            let [q, k, v] = ["q_proj", "k_proj", "v_proj"].map(|projection| {
+                let projected = g.linear(&normed, &format!("{layer}.self_attn.{projection}"));
+                g.split_heads(&projected, t.stack.heads)
+            });
+            let mixed = g.explicit_attention(&q, &k, &v, Some(&bias));
+            let mixed = g.linear(&mixed, &format!("{layer}.self_attn.out_proj"));
+            x = g.add(&x, &mixed);
+            let normed = g.norm_with(&x, &format!("{layer}.layer_norm2"), t.layer_norm_eps);
+            let out = g.feed_forward(&normed, &format!("{layer}.mlp"), &t.stack);
+            x = g.add(&x, &out);
+        }
+        g.scope("text_projection");
+        let x = g.norm_with(&x, &format!("{CLIP}.final_layer_norm"), t.layer_norm_eps);
+        let x = g.linear(&x, "text_projection");
+        g.output(tensor::TEXT_FEATURES, &x, &[classes, length.into(), self.config().width.into()]);
+        graph
+    }
+}

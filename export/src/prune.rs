@@ -1,0 +1,143 @@
+//! Which blocks of the vision transformer are left out.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::config::ModelConfig;
+use crate::error::{Error, ErrorKind, Result};
+
+/// One of a block's two branches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Branch {
+    /// `attn`.
+    Attention,
+    /// `mlp`.
+    Mlp,
+}
+
+/// A branch of a block, written `25:attn` or `28:mlp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MaskedBranch {
+    /// The block, from 0.
+    pub block: usize,
+    /// Which of its branches becomes the identity.
+    pub branch: Branch,
+}
+
+impl fmt::Display for MaskedBranch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let branch = match self.branch {
+            Branch::Attention => "attn",
+            Branch::Mlp => "mlp",
+        };
+        write!(f, "{}:{branch}", self.block)
+    }
+}
+
+impl FromStr for MaskedBranch {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || {
+            let message = format!("`{text}` names no branch: expected BLOCK:attn or BLOCK:mlp, as 25:attn");
+            Error::new(ErrorKind::InvalidArgument, message)
+        };
+        let (block, branch) = text.trim().split_once(':').ok_or_else(wrong)?;
+        let branch = match branch {
+            "attn" => Branch::Attention,
+            "mlp" => Branch::Mlp,
+            _ => return Err(wrong()),
+        };
+        Ok(Self { block: block.parse().map_err(|_| wrong())?, branch })
+    }
+}
+
+/// Blocks and branches that vanish from the graph, and where it is cut in two.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pruning {
+    /// Blocks dropped whole.
+    pub skip_blocks: BTreeSet<usize>,
+    /// Branches that become the identity: norm, branch and residual add vanish.
+    pub mask_blocks: BTreeSet<MaskedBranch>,
+    /// The first block of the second half, when the backbone is cut in two.
+    pub split_block: Option<usize>,
+}
+
+impl Pruning {
+    /// Compares the choice with the model: blocks must exist, and blocks that attend to the whole grid must stay.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] naming the block.
+    pub fn check(&self, config: &ModelConfig) -> Result<()> {
+        let invalid = |message| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let layers = config.vision.stack.layers;
+        let named = self.skip_blocks.iter().map(|&block| ("--skip-blocks", block));
+        for (flag, block) in named.chain(self.mask_blocks.iter().map(|m| ("--mask-blocks", m.block))) {
+            if block >= layers {
+                return invalid(format!("{flag} names block {block}: the model has blocks 0 to {}", layers - 1));
+            }
+            if config.vision.global_blocks.contains(&block) {
+                return invalid(format!(
+                    "{flag} names block {block}, which attends to the whole image: the global blocks {:?} must stay",
+                    config.vision.global_blocks
+                ));
+            }
+        }
+        if let Some(masked) = self.mask_blocks.iter().find(|masked| self.skip_blocks.contains(&masked.block)) {
+            return invalid(format!("--mask-blocks names {masked}, but --skip-blocks drops block {} whole", masked.block));
+        }
+        match self.split_block {
+            Some(block) if block == 0 || block >= layers => {
+                invalid(format!("--split-block is {block}: expected 1 to {}, the first block of the second half", layers - 1))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a branch of a block stays.
+    pub(crate) fn keeps(&self, block: usize, branch: Branch) -> bool {
+        !self.mask_blocks.contains(&MaskedBranch { block, branch })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_parse_and_print() {
+        for text in ["0:attn", "28:mlp"] {
+            assert_eq!(text.parse::<MaskedBranch>().map(|m| m.to_string()).ok().as_deref(), Some(text));
+        }
+        for text in ["", "5", "5:", "5:ffn", "x:attn", "-1:mlp", "5:attn:mlp"] {
+            assert!(text.parse::<MaskedBranch>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_block() {
+        let config = ModelConfig::parse(r#"{"vision_config":{"backbone_config":{}}}"#).expect("defaults");
+        let skip = |block| Pruning { skip_blocks: [block].into(), ..Pruning::default() };
+        let mask = |text: &str| Pruning { mask_blocks: text.parse().into_iter().collect(), ..Pruning::default() };
+        let split = |block| Pruning { split_block: Some(block), ..Pruning::default() };
+        let both = Pruning { skip_blocks: [5].into(), ..mask("5:mlp") };
+        for (pruning, word) in [
+            (skip(32), "block 32"),
+            (skip(7), "block 7"),
+            (mask("31:attn"), "block 31"),
+            (mask("99:mlp"), "block 99"),
+            (split(0), "--split-block is 0"),
+            (split(32), "--split-block is 32"),
+            (both, "5:mlp"),
+        ] {
+            match pruning.check(&config) {
+                Ok(()) => panic!("accepted {pruning:?}"),
+                Err(e) => assert!(e.to_string().contains(word), "{pruning:?}: {e}"),
+            }
+        }
+        for pruning in [Pruning::default(), skip(5), mask("25:attn"), split(16)] {
+            assert!(pruning.check(&config).is_ok(), "{pruning:?}");
+        }
+    }
+}

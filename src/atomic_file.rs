@@ -1,0 +1,178 @@
+//! Files that appear whole or not at all.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Writes a file so that nobody sees half of it: beside it first, then renamed over it.
+///
+/// `write` gets a buffered file that is empty; what it returns is handed on. When it fails, or the program dies,
+/// what was at `path` before is still there. A link is followed: the file that it leads to is replaced. Devices
+/// and pipes (`/dev/stdout`) cannot be replaced and are written directly. After a power failure the file may be
+/// the old one.
+///
+/// # Errors
+/// [`ErrorKind::Io`] with the path and the system's reason, where its folder does not exist, it is a folder
+/// itself, or writing fails. An [`Error`] that `write` has wrapped into its [`io::Error`] (`io::Error::other`)
+/// comes back as it was.
+pub fn write_atomically<T>(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>,
+) -> Result<T> {
+    // The empty path and one that ends in `..` name no file.
+    if path.file_name().is_none() {
+        let message = format!("cannot write, \"{}\": this names no file", path.display());
+        return Err(Error::new(ErrorKind::Io, message));
+    }
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() => {
+            let message = format!("cannot write, {}: it is a folder; name a file", path.display());
+            Err(Error::new(ErrorKind::Io, message))
+        }
+        Ok(there) if !there.is_file() => write_directly(path, write).map_err(|error| explain(path, error)),
+        Ok(_) => {
+            let target = fs::canonicalize(path).map_err(|error| explain(path, error))?;
+            write_beside(&target, write).map_err(|error| explain(path, error))
+        }
+        Err(_) => write_beside(path, write).map_err(|error| explain(path, error)),
+    }
+}
+
+fn write_beside<T>(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>) -> io::Result<T> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".ocelli-").suffix(".part");
+    #[cfg(unix)]
+    {
+        // Temporary files are for their owner alone; the result is a file like any other, as umask wants it.
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    // Dropped without `persist` it removes itself.
+    let (file, temporary) = builder.tempfile_in(folder_of(path))?.into_parts();
+    let mut writer = BufWriter::new(file);
+    let value = write(&mut writer)?;
+    writer.flush()?;
+    drop(writer);
+    temporary.persist(path).map_err(|error| error.error)?;
+    Ok(value)
+}
+
+fn write_directly<T>(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut writer = BufWriter::new(File::options().write(true).open(path)?);
+    let value = write(&mut writer)?;
+    writer.flush()?;
+    Ok(value)
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn explain(path: &Path, error: io::Error) -> Error {
+    let error = match error.downcast::<Error>() {
+        Ok(own) => return own,
+        Err(error) => error,
+    };
+    let folder = folder_of(path);
+    if error.kind() == io::ErrorKind::NotFound && !folder.exists() {
+        let (path, folder) = (path.display(), folder.display());
+        let message = format!("cannot write, {path}: the folder {folder} does not exist; create it first");
+        return Error::new(ErrorKind::Io, message).with_source(error);
+    }
+    Error::io("cannot write", path, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::{self, Write};
+
+    use super::write_atomically;
+    use crate::error::{Error, ErrorKind};
+
+    #[test]
+    fn a_file_appears_whole_and_replaces_the_old_one() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("out.txt");
+        for text in ["first", "second, longer"] {
+            let value = write_atomically(&path, |writer| {
+                writer.write_all(text.as_bytes())?;
+                Ok(text.len())
+            });
+            assert_eq!(value.expect("a folder that can be written to"), text.len());
+            assert_eq!(fs::read_to_string(&path).expect("just written"), text);
+        }
+        let failed = write_atomically(&path, |writer| {
+            writer.write_all(b"half")?;
+            Err::<(), _>(io::Error::other("the disk is full"))
+        });
+        let error = failed.expect_err("the closure failed");
+        assert_eq!(error.to_string(), format!("cannot write, {}: the disk is full", path.display()));
+        assert_eq!(fs::read_to_string(&path).expect("still there"), "second, longer");
+        let names: Vec<_> = fs::read_dir(folder.path()).expect("it is there").collect();
+        assert_eq!(names.len(), 1, "something was left behind: {names:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_explained() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        fs::write(folder.path().join("file"), "x").expect("a folder that can be written to");
+        let mut failures = Vec::new();
+        for (name, part) in [
+            ("missing/out.png", "missing does not exist; create it first"),
+            ("", "it is a folder; name a file"),
+            ("..", "names no file"),
+            ("file/out.png", "cannot write"),
+        ] {
+            let path = folder.path().join(name);
+            match write_atomically(&path, |writer| writer.write_all(b"x")) {
+                Err(error) if error.kind() == ErrorKind::Io && error.to_string().contains(part) => {}
+                other => failures.push(format!("{name:?}: expected {part:?}, came {other:?}")),
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+
+    #[test]
+    fn an_error_of_ours_keeps_its_kind() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let own = || Error::new(ErrorKind::Cancelled, "stopped");
+        let failed = write_atomically(&folder.path().join("x"), |_| Err::<(), _>(io::Error::other(own())));
+        let error = failed.expect_err("the closure failed");
+        assert_eq!((error.kind(), error.to_string()), (ErrorKind::Cancelled, "stopped".into()));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_devices_stay_and_anyone_may_read() {
+        use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+        use std::os::unix::net::UnixListener;
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "old").expect("a folder that can be written to");
+        symlink("file", &link).expect("a folder that can be written to");
+        write_atomically(&link, |writer| writer.write_all(b"new")).expect("a link to a file");
+        assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink());
+        assert_eq!(fs::read_to_string(&file).expect("it is there"), "new");
+
+        let like = folder.path().join("like");
+        fs::write(&like, "x").expect("a folder that can be written to");
+        let mode = |path| fs::metadata(path).expect("it is there").permissions().mode();
+        assert_eq!(mode(&file), mode(&like));
+
+        // A socket stands for devices and pipes: it may not be replaced, and refuses to be opened.
+        let socket = folder.path().join("socket");
+        let _listener = UnixListener::bind(&socket).expect("a folder that can be written to");
+        let refused = write_atomically(&socket, |writer| writer.write_all(b"x"));
+        assert_eq!(refused.expect_err("sockets are not opened").kind(), ErrorKind::Io);
+        assert!(fs::metadata(&socket).expect("it is there").file_type().is_socket());
+    }
+}

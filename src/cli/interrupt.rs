@@ -1,0 +1,41 @@
+//! Ctrl-C: what is under way is finished, what was finished stays whole.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// The error of a program that stopped because of Ctrl-C; it ends with exit status 130.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// From now on Ctrl-C asks for an end, and a second Ctrl-C ends at once.
+///
+/// # Errors
+/// Where the system refuses the handler.
+pub fn on_interrupt() -> Result<(), crate::Error> {
+    ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+        let line = b"\nstopping after this step; Ctrl-C again stops at once\n";
+        drop(std::io::Write::write_all(&mut std::io::stderr(), line));
+    })
+    .map_err(|e| crate::Error::new(crate::ErrorKind::Io, format!("cannot handle Ctrl-C: {e}")).with_source(e))
+}
+
+/// Whether Ctrl-C was pressed; asked between steps.
+///
+/// # Errors
+/// [`Interrupted`] where it was.
+pub fn interrupted() -> Result<(), Interrupted> {
+    if INTERRUPTED.load(Ordering::SeqCst) { Err(Interrupted) } else { Ok(()) }
+}

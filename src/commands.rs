@@ -1,0 +1,5 @@
+//! The program's commands.
+
+pub mod doctor;
+pub mod embed;
+pub mod export;

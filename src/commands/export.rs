@@ -1,0 +1,121 @@
+//! `ocelli export`.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use ocelli::cli::{LogArgs, Progress, print};
+use ocelli::export::contract::{self, Prompting, Target};
+use ocelli::export::{Checkpoint, ExportOptions, MaskedBranch, export};
+
+/// `--target`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TargetArg {
+    /// Fused operators of ONNX Runtime
+    Onnxruntime,
+    /// Standard operators only, attention written out
+    Tensorrt,
+}
+
+/// `--prompt`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PromptArg {
+    /// Words and an image-conditioned token, as Meta's detector runs
+    Official,
+    /// Words alone
+    Text,
+}
+
+/// `--precision`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PrecisionArg {
+    /// 32-bit floating point
+    Fp32,
+}
+
+/// Arguments of `ocelli export`.
+#[derive(Args, Debug)]
+pub struct ExportArgs {
+    /// A Hugging Face folder: config.json, model.safetensors or its shards, tokenizer.json
+    #[arg(long, value_name = "PATH")]
+    checkpoint: PathBuf,
+    /// The folder to write; it appears whole or not at all
+    #[arg(long, short, value_name = "DIR")]
+    output: PathBuf,
+    /// Side of the square input in pixels, a multiple of the patch size [default: the checkpoint's]
+    #[arg(long, value_name = "PIXELS")]
+    imgsz: Option<usize>,
+    /// Number format of the weights inside the graphs
+    #[arg(long, value_enum, default_value = "fp32")]
+    precision: PrecisionArg,
+    /// What attention is written as
+    #[arg(long, value_enum, default_value = "onnxruntime")]
+    target: TargetArg,
+    /// What a text prompt consists of
+    #[arg(long, value_enum, default_value = "official")]
+    prompt: PromptArg,
+    /// Leave out what only masks need
+    #[arg(long)]
+    detection_only: bool,
+    /// ViT blocks to drop whole, as 5,10
+    #[arg(long, value_name = "BLOCKS", value_delimiter = ',')]
+    skip_blocks: Vec<usize>,
+    /// Branches of ViT blocks to drop, as 25:attn,28:mlp
+    #[arg(long, value_name = "BRANCHES", value_delimiter = ',')]
+    mask_blocks: Vec<MaskedBranch>,
+    /// Cut the backbone in two before this block
+    #[arg(long, value_name = "BLOCK")]
+    split_block: Option<usize>,
+    /// Replace an exported folder that is there already
+    #[arg(long)]
+    force: bool,
+}
+
+/// Exports a checkpoint.
+pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let mut options = ExportOptions::default()
+        .with_target(match args.target {
+            TargetArg::Onnxruntime => Target::OnnxRuntime,
+            TargetArg::Tensorrt => Target::TensorRt,
+        })
+        .with_prompting(match args.prompt {
+            PromptArg::Official => Prompting::Official,
+            PromptArg::Text => Prompting::Text,
+        })
+        .with_precision(match args.precision {
+            PrecisionArg::Fp32 => contract::Precision::Fp32,
+        })
+        .with_detection_only(args.detection_only)
+        .with_skip_blocks(args.skip_blocks.iter().copied())
+        .with_mask_blocks(args.mask_blocks.iter().copied())
+        .with_split_block(args.split_block)
+        .with_force(args.force);
+    if let Some(imgsz) = args.imgsz {
+        options = options.with_imgsz(imgsz);
+    }
+    let checkpoint = Checkpoint::open(&args.checkpoint)?;
+    let progress = Progress::spinner(log, "reading the checkpoint");
+    let manifest = export(&checkpoint, &options, &args.output, |step| {
+        progress.message(&format!("{} ({} of {})", step.file, step.done + 1, step.total));
+    })?;
+    drop(progress);
+    print(|out| {
+        for (name, entry) in &manifest.files {
+            writeln!(out, "{:<28} {:>10}", name, megabytes(entry.bytes))?;
+        }
+        let total: u64 = manifest.files.values().map(|entry| entry.bytes).sum();
+        writeln!(
+            out,
+            "{} for {} px, {} in {:.1} s",
+            args.output.display(),
+            manifest.imgsz,
+            megabytes(total),
+            start.elapsed().as_secs_f64()
+        )
+    })
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}

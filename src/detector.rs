@@ -1,0 +1,115 @@
+//! From an image and prompts to detections.
+
+mod builder;
+mod decode;
+mod encode;
+mod text;
+
+use std::time::Instant;
+
+use crate::detection::Detection;
+use crate::error::Result;
+use crate::image::ImageView;
+use crate::model::Model;
+use crate::prompt::Prompts;
+
+pub use builder::{DetectorBuilder, TextCacheFile};
+pub use decode::PromptDecoder;
+pub use encode::{ImageEncoder, ImageFeatures};
+pub use text::{EmbeddedPrompts, TextEmbedder};
+
+/// How long the stages of one image took, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct StageTimes {
+    /// Words to text features; near zero when all are cached.
+    pub text: f64,
+    /// Pixels to the backbone's input.
+    pub preprocess: f64,
+    /// The image backbone.
+    pub backbone: f64,
+    /// Encoder-decoder over all classes, with thresholds and suppression.
+    pub decode: f64,
+    /// Masks of what was kept.
+    pub masks: f64,
+    /// All of it.
+    pub total: f64,
+}
+
+/// What was found in one image.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Detections {
+    /// The highest score first.
+    pub items: Vec<Detection>,
+    /// How long it took.
+    pub times: StageTimes,
+}
+
+/// An open-vocabulary detector: a model, its engines, and the buffers that go round between them.
+///
+/// Engines are loaded when they are first needed: the text encoder, the larger half of a full-size model, only where a
+/// phrase is not in the cache, and it is let go before the backbone comes in.
+pub struct Detector {
+    model: Model,
+    text: TextEmbedder,
+    encoder: ImageEncoder,
+    decoder: PromptDecoder,
+    features: ImageFeatures,
+    engine: String,
+}
+
+impl Detector {
+    /// A detector with the built-in model and the defaults of the command line, to be changed step by step.
+    pub fn builder() -> DetectorBuilder {
+        DetectorBuilder::default()
+    }
+
+    /// Finds everything that `prompts` name in an image.
+    ///
+    /// Boxes are in pixels of the image and inside it; detections come in a fixed order, the highest score first.
+    ///
+    /// # Errors
+    /// [`Engine`](crate::ErrorKind::Engine) when a graph fails or returns numbers that are none,
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a phrase without words; on first use also what
+    /// [`prepare`](Self::prepare) finds.
+    pub fn detect<'i>(&mut self, image: impl Into<ImageView<'i>>, prompts: &Prompts) -> Result<Detections> {
+        let image = image.into();
+        let start = Instant::now();
+        let embedded = self.text.embed(prompts)?;
+        let text = milliseconds(start);
+        let mut times = StageTimes { text, ..StageTimes::default() };
+        self.encoder.encode_into(image, &mut self.features, &mut times)?;
+        let items = self.decoder.decode(&self.features, &embedded, &mut times)?;
+        times.total = milliseconds(start);
+        Ok(Detections { items, times })
+    }
+
+    /// Loads what detecting `prompts` needs, so that the first image does not wait for it and errors come early.
+    ///
+    /// # Errors
+    /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Io`](crate::ErrorKind::Io) or
+    /// [`InvalidData`](crate::ErrorKind::InvalidData) where a file or a library is missing or damaged.
+    pub fn prepare(&mut self, prompts: &Prompts) -> Result<()> {
+        self.text.embed(prompts)?;
+        self.encoder.load()?;
+        self.decoder.load()
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// What runs the graphs, for people: `ONNX Runtime 1.31.1, CPU, 2 threads`.
+    pub fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    /// The parts, for a loop that runs them on threads of their own.
+    pub fn into_stages(self) -> (TextEmbedder, ImageEncoder, PromptDecoder) {
+        (self.text, self.encoder, self.decoder)
+    }
+}
+
+fn milliseconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}

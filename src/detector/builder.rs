@@ -1,0 +1,160 @@
+//! Options of a detector.
+
+use std::path::PathBuf;
+
+use ocelli_export::contract::file;
+
+use super::decode::PromptDecoder;
+use super::encode::{ImageEncoder, ImageFeatures};
+use super::text::TextEmbedder;
+use super::Detector;
+use crate::engine::{EngineFactory, EngineKind, EngineOptions};
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::{Model, ModelRequest, ModelSource};
+use crate::postprocess::{PostProcessOptions, PostProcessor};
+
+/// Classes decoded at once unless told otherwise; see the measurements in `benchmarks/README.md`.
+const CLASS_CHUNK: usize = 4;
+
+/// Where text features are kept between runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TextCacheFile {
+    /// A file of the model's in the user's cache folder.
+    #[default]
+    Automatic,
+    /// This file; it is made where it does not exist.
+    File(PathBuf),
+    /// Nowhere.
+    None,
+}
+
+/// Makes a [`Detector`]; from [`Detector::builder`].
+#[derive(Clone, Debug, Default)]
+pub struct DetectorBuilder {
+    request: ModelRequest,
+    model: Option<Model>,
+    engine: EngineOptions,
+    post: PostProcessOptions,
+    class_chunk: Option<usize>,
+    text_cache: TextCacheFile,
+}
+
+impl DetectorBuilder {
+    /// The model: built-in by default.
+    #[must_use]
+    pub fn with_model(mut self, source: ModelSource) -> Self {
+        self.request.source = source;
+        self
+    }
+
+    /// A model that is open already.
+    #[must_use]
+    pub fn with_open_model(mut self, model: Model) -> Self {
+        self.model = Some(model);
+        self
+    }
+
+    /// Pixels of the model's square input; the model's own by default.
+    #[must_use]
+    pub fn with_imgsz(mut self, imgsz: usize) -> Self {
+        self.request.imgsz = Some(imgsz);
+        self
+    }
+
+    /// Whether detections carry masks; off by default, and then nothing is computed for them.
+    #[must_use]
+    pub fn with_masks(mut self, masks: bool) -> Self {
+        self.request.masks = masks;
+        self
+    }
+
+    /// What runs the graphs.
+    #[must_use]
+    pub fn with_engine(mut self, kind: EngineKind) -> Self {
+        self.engine.kind = kind;
+        self
+    }
+
+    /// Threads that work on one operator together; the number of physical cores by default.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.engine.threads = Some(threads);
+        self
+    }
+
+    /// ONNX Runtime's library, where it is not to be searched for.
+    #[must_use]
+    pub fn with_onnxruntime(mut self, path: impl Into<PathBuf>) -> Self {
+        self.engine.onnxruntime = Some(path.into());
+        self
+    }
+
+    /// Thresholds and suppression.
+    #[must_use]
+    pub fn with_post_processing(mut self, options: PostProcessOptions) -> Self {
+        self.post = options;
+        self
+    }
+
+    /// Detections above this score are kept, 0 to 1; 0.3 by default.
+    #[must_use]
+    pub fn with_confidence(mut self, score_threshold: f32) -> Self {
+        self.post.score_threshold = score_threshold;
+        self
+    }
+
+    /// Classes decoded at once, at least 1: more need more memory. The result does not depend on it.
+    #[must_use]
+    pub fn with_class_chunk(mut self, classes: usize) -> Self {
+        self.class_chunk = Some(classes);
+        self
+    }
+
+    /// Where text features are kept between runs.
+    #[must_use]
+    pub fn with_text_cache(mut self, cache: TextCacheFile) -> Self {
+        self.text_cache = cache;
+        self
+    }
+
+    /// Finds the model, exporting it into the cache where that has not been done, and the engine's library.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for options that make no sense, [`ErrorKind::Unavailable`] where the engine's
+    /// library is missing, [`ErrorKind::Mismatch`] for a model that cannot do what is asked or a text cache of another
+    /// model, [`ErrorKind::Io`] and [`ErrorKind::InvalidData`] for files.
+    pub fn build(self) -> Result<Detector> {
+        self.build_reporting(&|_| ())
+    }
+
+    /// As [`build`](Self::build); `report` is told, in words, when something begins that takes long.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn build_reporting(self, report: &dyn Fn(&str)) -> Result<Detector> {
+        let class_chunk = self.class_chunk.unwrap_or(CLASS_CHUNK);
+        if class_chunk == 0 {
+            let message = "--class-chunk is 0: at least one class is decoded at a time";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        if self.engine.threads == Some(0) {
+            return Err(Error::new(ErrorKind::InvalidArgument, "--threads is 0: at least one thread has to work"));
+        }
+        let post = PostProcessor::new(self.post)?;
+        let factory = EngineFactory::start(&self.engine)?;
+        let masks = self.request.masks;
+        let model = match self.model {
+            Some(model) => model,
+            None => Model::resolve(&self.request, report)?,
+        };
+        if masks && !model.file(file::MASK_HEAD).is_file() {
+            let message = format!("masks, {}: this model was exported without them", model.folder().display());
+            return Err(Error::new(ErrorKind::Mismatch, message));
+        }
+        let text = TextEmbedder::new(&model, factory.clone(), &self.text_cache)?;
+        let encoder = ImageEncoder::new(&model, factory.clone(), masks)?;
+        let engine = factory.description();
+        let decoder = PromptDecoder::new(&model, factory, post, class_chunk, masks);
+        Ok(Detector { model, text, encoder, decoder, features: ImageFeatures::default(), engine })
+    }
+}

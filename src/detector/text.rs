@@ -1,0 +1,144 @@
+//! Words → text features, each phrase encoded once.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ocelli_engines::Tensor;
+use ocelli_export::contract::{file, tensor};
+
+use super::builder::TextCacheFile;
+use crate::cache::{cache_folder, create_folder};
+use crate::engine::EngineFactory;
+use crate::error::Result;
+use crate::model::Model;
+use crate::prompt::{Prompt, Prompts};
+use crate::text_cache::{TextCache, TextCacheIdentity};
+use crate::tokenizer::{TokenIds, Tokenizer, TokenizerConfig, collapse_white_space};
+
+/// Phrases encoded at once; the text encoder is quick and a vocabulary may have thousands.
+const PHRASES_AT_ONCE: usize = 16;
+
+/// The text encoder's output for one phrase.
+#[derive(Debug)]
+pub(super) struct TextFeatures {
+    /// `[L, D]`.
+    pub(super) features: Vec<f32>,
+    /// `[L]`, 1 = token.
+    pub(super) mask: Vec<i64>,
+}
+
+/// Prompts whose words are encoded.
+#[derive(Clone, Debug)]
+pub struct EmbeddedPrompts {
+    pub(super) classes: Vec<EmbeddedPrompt>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct EmbeddedPrompt {
+    pub(super) prompt: Prompt,
+    pub(super) text: Arc<TextFeatures>,
+}
+
+/// Tokeniser, text encoder, and what they said before.
+pub struct TextEmbedder {
+    model: Model,
+    factory: EngineFactory,
+    tokenizer: Tokenizer,
+    known: HashMap<String, Arc<TextFeatures>>,
+    disk: Option<(PathBuf, TextCache)>,
+}
+
+impl TextEmbedder {
+    pub(super) fn new(model: &Model, factory: EngineFactory, cache: &TextCacheFile) -> Result<Self> {
+        let manifest = model.manifest();
+        let mut config = TokenizerConfig::new(manifest.context_length);
+        config.start_id = Some(manifest.special_tokens.bos);
+        config.end_id = Some(manifest.special_tokens.eos);
+        let tokenizer = Tokenizer::from_file(model.file(file::TOKENIZER), config)?;
+        let identity = TextCacheIdentity {
+            weights_sha256: manifest.weights_sha256.clone(),
+            context_length: manifest.context_length,
+            width: manifest.model_width,
+        };
+        let path = match cache {
+            TextCacheFile::None => None,
+            TextCacheFile::File(path) => Some(path.clone()),
+            TextCacheFile::Automatic => {
+                let folder = cache_folder()?.join("text");
+                create_folder(&folder)?;
+                let weights = manifest.weights_sha256.get(..24).unwrap_or(&manifest.weights_sha256);
+                Some(folder.join(format!("{weights}.safetensors")))
+            }
+        };
+        let disk = match path {
+            Some(path) => Some((path.clone(), TextCache::open_or_new(&path, identity)?)),
+            None => None,
+        };
+        Ok(Self { model: model.clone(), factory, tokenizer, known: HashMap::new(), disk })
+    }
+
+    /// Encodes the words of prompts. The text encoder is loaded only where a phrase is new, and let go afterwards.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a phrase without words,
+    /// [`Engine`](crate::ErrorKind::Engine) when the graph fails, [`Io`](crate::ErrorKind::Io) where the cache cannot
+    /// be written.
+    pub fn embed(&mut self, prompts: &Prompts) -> Result<EmbeddedPrompts> {
+        let mut new: Vec<(String, TokenIds)> = Vec::new();
+        for prompt in prompts.iter() {
+            let phrase = collapse_white_space(prompt.words());
+            if self.known.contains_key(&*phrase) || new.iter().any(|(known, _)| *known == phrase) {
+                continue;
+            }
+            if let Some(cached) = self.disk.as_ref().and_then(|(_, cache)| cache.get(&phrase)) {
+                let text = TextFeatures { features: cached.features.to_vec(), mask: cached.mask.to_vec() };
+                self.known.insert(phrase.into_owned(), Arc::new(text));
+                continue;
+            }
+            let ids = self.tokenizer.encode(&phrase)?;
+            new.push((phrase.into_owned(), ids));
+        }
+        if !new.is_empty() {
+            self.encode(&new)?;
+        }
+        let classes = prompts
+            .iter()
+            .map(|prompt| {
+                let phrase = collapse_white_space(prompt.words());
+                let text = self.known.get(&*phrase).expect("every phrase was found or encoded above").clone();
+                EmbeddedPrompt { prompt: prompt.clone(), text }
+            })
+            .collect();
+        Ok(EmbeddedPrompts { classes })
+    }
+
+    fn encode(&mut self, phrases: &[(String, TokenIds)]) -> Result<()> {
+        let mut engine = self.factory.load(&self.model.file(file::TEXT_ENCODER))?;
+        let length = self.model.manifest().context_length;
+        let (mut ids, mut mask, mut features) = (Tensor::empty(), Tensor::empty(), Tensor::empty());
+        for chunk in phrases.chunks(PHRASES_AT_ONCE) {
+            let shape = [chunk.len(), length]; // [class, token]
+            let rows = ids.reset_i64(&shape).chunks_exact_mut(length);
+            rows.zip(chunk).for_each(|(row, (_, tokens))| row.copy_from_slice(&tokens.ids));
+            let rows = mask.reset_i64(&shape).chunks_exact_mut(length);
+            rows.zip(chunk).for_each(|(row, (_, tokens))| row.copy_from_slice(&tokens.mask));
+            engine.run(
+                &[(tensor::INPUT_IDS, &ids), (tensor::ATTENTION_MASK, &mask)],
+                &mut [(tensor::TEXT_FEATURES, &mut features)],
+            )?;
+            let rows = features.as_f32()?.chunks_exact(length * self.model.manifest().model_width);
+            for ((phrase, tokens), row) in chunk.iter().zip(rows) {
+                let text = TextFeatures { features: row.to_vec(), mask: tokens.mask.clone() };
+                if let Some((_, cache)) = &mut self.disk {
+                    cache.insert(phrase, &text.features, &text.mask)?;
+                }
+                self.known.insert(phrase.clone(), Arc::new(text));
+            }
+        }
+        match &mut self.disk {
+            Some((path, cache)) => cache.save(path.as_path()),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Detections drawn into a picture: boxes, labels, masks.
+
+mod canvas;
+mod palette;
+mod placement;
+mod text;
+
+use image::RgbImage;
+
+pub use palette::class_color;
+
+use crate::detection::Detection;
+use crate::error::{Error, ErrorKind, Result};
+use canvas::{Canvas, Rect};
+use palette::{DARK, text_color_on};
+use placement::Placement;
+use text::{Line, Typeface};
+
+/// How detections are drawn. Everything that has no size here takes it from the picture's, so that a thumbnail
+/// and an 8K picture, shown equally large, look alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnnotationStyle {
+    /// How thick the boxes' lines are, in pixels; `None` for 1 and 1/420 of the picture's side.
+    pub line_width: Option<f32>,
+    /// How large the labels' letters are, in pixels (em); `None` for 1/52 of the picture's side and at least 10.
+    /// A label that is too wide for the picture gets smaller letters, and then fewer.
+    pub font_size: Option<f32>,
+    /// Whether labels say the score.
+    pub show_scores: bool,
+    /// How much of a mask's colour covers the picture, 0 (only outlines) to 1.
+    pub mask_opacity: f32,
+}
+
+impl Default for AnnotationStyle {
+    fn default() -> Self {
+        Self { line_width: None, font_size: None, show_scores: true, mask_opacity: 0.4 }
+    }
+}
+
+/// Draws detections into pictures.
+///
+/// Each class has its own colour, the same in every picture ([`class_color`]). Labels stand above their boxes or,
+/// where there is no room, inside or below; always inside the picture and beside each other where that is
+/// possible. Letters are DejaVu Sans; what it does not have appears as an empty box.
+#[derive(Debug)]
+pub struct Annotator {
+    style: AnnotationStyle,
+    typeface: Typeface,
+}
+
+impl Default for Annotator {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Annotator {
+    /// An annotator of the default style.
+    pub fn new() -> Self {
+        Self { style: AnnotationStyle::default(), typeface: Typeface::new() }
+    }
+
+    /// The same with another style.
+    #[must_use]
+    pub fn with_style(self, style: AnnotationStyle) -> Self {
+        Self { style, ..self }
+    }
+
+    /// Draws `detections` of `picture` into it, the surest on top.
+    ///
+    /// Boxes are cut at the picture's border; one that lies outside, or has no area, is not drawn.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`] where a mask is not as large as the picture, which is then not touched.
+    pub fn annotate(&self, picture: &mut RgbImage, detections: &[Detection]) -> Result<()> {
+        let (width, height) = picture.dimensions();
+        for detection in detections {
+            if let Some(mask) = detection.mask.as_ref().filter(|m| (m.width(), m.height()) != (width, height))
+            {
+                let (label, of) = (&detection.label, format!("{}×{}", mask.width(), mask.height()));
+                let message =
+                    format!("drawing, mask of \"{label}\": it is {of}, the picture {width}×{height}");
+                return Err(Error::new(ErrorKind::Mismatch, message));
+            }
+        }
+        let mut surest_last: Vec<&Detection> = detections.iter().collect();
+        surest_last.sort_by(|a, b| a.score.total_cmp(&b.score));
+        let sizes = Sizes::of(&self.style, width, height);
+        let mut canvas = Canvas::new(picture);
+
+        for detection in &surest_last {
+            self.draw_mask(&mut canvas, detection, &sizes);
+        }
+        let frames: Vec<Option<Rect>> = surest_last.iter().map(|d| sizes.frame_of(d, &canvas)).collect();
+        for (detection, frame) in surest_last.iter().zip(&frames) {
+            if let Some(frame) = frame {
+                let color = class_color(detection.class_id);
+                canvas.stroke_frame(*frame, sizes.line + 2.0 * sizes.casing, -sizes.casing, DARK, 0.45);
+                canvas.stroke_frame(*frame, sizes.line, 0.0, color, 1.0);
+            }
+        }
+        self.draw_labels(&mut canvas, &surest_last, &frames, &sizes);
+        Ok(())
+    }
+
+    fn draw_mask(&self, canvas: &mut Canvas<'_>, detection: &Detection, sizes: &Sizes) {
+        let Some(mask) = &detection.mask else { return };
+        let color = class_color(detection.class_id);
+        let opacity = self.style.mask_opacity.clamp(0.0, 1.0);
+        for span in mask.spans() {
+            for y in span.top..span.bottom {
+                canvas.blend(span.x as i32, y as i32, color, opacity);
+            }
+        }
+        let outlines: Vec<_> =
+            mask.outlines().iter().map(|outline| outline.simplified(0.5f32.max(0.35 * sizes.line))).collect();
+        let rings: Vec<&[[f32; 2]]> = outlines.iter().map(|outline| outline.points.as_slice()).collect();
+        canvas.stroke_rings(&rings, 1.0f32.max(0.75 * sizes.line), color);
+    }
+
+    /// The surest detections choose their labels' places first, and are drawn last.
+    fn draw_labels(
+        &self,
+        canvas: &mut Canvas<'_>,
+        surest_last: &[&Detection],
+        frames: &[Option<Rect>],
+        sizes: &Sizes,
+    ) {
+        let mut placement = Placement::new(canvas.width(), canvas.height());
+        let mut tags = Vec::new();
+        for (detection, frame) in surest_last.iter().zip(frames).rev() {
+            let Some(frame) = frame else { continue };
+            let score = self.style.show_scores.then(|| format!(" {:.2}", detection.score));
+            let room = (canvas.width(), canvas.height());
+            let line = self.typeface.fit(&detection.label, score.as_deref().unwrap_or(""), sizes.font, room);
+            if let Some(line) = line {
+                let tag = placement.place(*frame, sizes.line, line.tag_size());
+                tags.push((tag, line, class_color(detection.class_id)));
+            }
+        }
+        for (tag, line, color) in tags.iter().rev() {
+            draw_tag(canvas, *tag, line, *color, sizes);
+        }
+    }
+}
+
+fn draw_tag(canvas: &mut Canvas<'_>, tag: Rect, line: &Line<'_>, color: [u8; 3], sizes: &Sizes) {
+    let radius = line.tag_radius();
+    canvas.fill_rounded(tag.grown(sizes.casing), radius + sizes.casing, DARK, 0.35);
+    canvas.fill_rounded(tag, radius, color, 1.0);
+    line.draw(canvas, tag, text_color_on(color));
+}
+
+/// What a style comes to in a picture, in pixels.
+struct Sizes {
+    line: f32,
+    /// The dark rim that sets a line off from a picture of its colour.
+    casing: f32,
+    font: f32,
+}
+
+impl Sizes {
+    fn of(style: &AnnotationStyle, width: u32, height: u32) -> Self {
+        let side = (width as f32 * height as f32).sqrt();
+        let wished = |size: Option<f32>, least: f32| size.filter(|size| size.is_finite() && *size >= least);
+        let line = wished(style.line_width, 1.0).unwrap_or(1.0 + side / 420.0).min(1024.0).round();
+        let font = wished(style.font_size, 1.0).unwrap_or((side / 52.0).max(10.0)).min(2048.0);
+        Self { line, casing: (line / 3.0).clamp(0.5, 8.0), font }
+    }
+
+    /// The outer edge of a detection's frame on whole pixels: the box's edges run through its lines' middle,
+    /// except at the picture's border, where the line moves inside.
+    fn frame_of(&self, detection: &Detection, canvas: &Canvas<'_>) -> Option<Rect> {
+        let (width, height) = (canvas.width(), canvas.height());
+        let visible = detection.bbox.clip_to(width, height);
+        if !visible.has_area() {
+            return None;
+        }
+        let [x1, y1, x2, y2] = visible.to_xyxy();
+        // Halves are rounded inwards on all sides: a line of one pixel is the box's outermost pixel.
+        let out = 0.5 * self.line;
+        let (left, top) = ((x1 - out).round().max(0.0), (y1 - out).round().max(0.0));
+        let right = (x2 + out - 0.5).ceil().clamp(left.min(width - 1.0) + 1.0, width);
+        let bottom = (y2 + out - 0.5).ceil().clamp(top.min(height - 1.0) + 1.0, height);
+        Some(Rect { x1: left.min(right - 1.0), y1: top.min(bottom - 1.0), x2: right, y2: bottom })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! Antialiased shapes on an RGB picture, cut at its border.
+
+use image::RgbImage;
+
+use crate::mask::distance_to_segment;
+
+/// A rectangle by its edges, in pixels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Rect {
+    pub(super) x1: f32,
+    pub(super) y1: f32,
+    pub(super) x2: f32,
+    pub(super) y2: f32,
+}
+
+impl Rect {
+    pub(super) fn width(&self) -> f32 {
+        self.x2 - self.x1
+    }
+
+    pub(super) fn height(&self) -> f32 {
+        self.y2 - self.y1
+    }
+
+    /// Every edge moved outwards.
+    pub(super) fn grown(&self, by: f32) -> Self {
+        Self { x1: self.x1 - by, y1: self.y1 - by, x2: self.x2 + by, y2: self.y2 + by }
+    }
+
+    /// How far a point is from the edge of the rectangle with rounded corners; negative inside.
+    fn distance(&self, x: f32, y: f32, radius: f32) -> f32 {
+        let (half_width, half_height) = (0.5 * self.width(), 0.5 * self.height());
+        let radius = radius.min(half_width).min(half_height);
+        let dx = (x - self.x1 - half_width).abs() - half_width + radius;
+        let dy = (y - self.y1 - half_height).abs() - half_height + radius;
+        dx.max(0.0).hypot(dy.max(0.0)) + dx.max(dy).min(0.0) - radius
+    }
+}
+
+/// A picture being drawn on.
+pub(super) struct Canvas<'a> {
+    picture: &'a mut RgbImage,
+    coverage: Vec<f32>,
+}
+
+impl<'a> Canvas<'a> {
+    pub(super) fn new(picture: &'a mut RgbImage) -> Self {
+        Self { picture, coverage: Vec::new() }
+    }
+
+    pub(super) fn width(&self) -> f32 {
+        self.picture.width() as f32
+    }
+
+    pub(super) fn height(&self) -> f32 {
+        self.picture.height() as f32
+    }
+
+    /// Covers a pixel with `alpha` (0 to 1) of a colour; nothing happens outside the picture.
+    #[inline]
+    pub(super) fn blend(&mut self, x: i32, y: i32, color: [u8; 3], alpha: f32) {
+        if let (Ok(x), Ok(y)) = (u32::try_from(x), u32::try_from(y))
+            && let Some(pixel) = self.picture.get_pixel_mut_checked(x, y)
+        {
+            for (below, above) in pixel.0.iter_mut().zip(color) {
+                let mixed = f32::from(*below) + (f32::from(above) - f32::from(*below)) * alpha;
+                *below = (mixed + 0.5) as u8;
+            }
+        }
+    }
+
+    /// The pixels that touch a rectangle, as ranges of columns and rows inside the picture.
+    fn pixels_of(&self, rect: Rect) -> (std::ops::Range<i32>, std::ops::Range<i32>) {
+        let clip = |from: f32, to: f32, side: f32| from.floor().max(0.0) as i32..to.ceil().min(side) as i32;
+        (clip(rect.x1, rect.x2, self.width()), clip(rect.y1, rect.y2, self.height()))
+    }
+
+    /// Fills a rectangle with rounded corners.
+    pub(super) fn fill_rounded(&mut self, rect: Rect, radius: f32, color: [u8; 3], opacity: f32) {
+        let (columns, rows) = self.pixels_of(rect);
+        for y in rows {
+            for x in columns.clone() {
+                let distance = rect.distance(x as f32 + 0.5, y as f32 + 0.5, radius);
+                self.blend(x, y, color, opacity * (0.5 - distance).clamp(0.0, 1.0));
+            }
+        }
+    }
+
+    /// Draws a line of `width` along the inner side of a rectangle's edge, `inset` further in; corners are a
+    /// little rounded.
+    pub(super) fn stroke_frame(&mut self, rect: Rect, width: f32, inset: f32, color: [u8; 3], opacity: f32) {
+        let outer = rect.grown(-inset);
+        let radius = 1.25 * width;
+        let (columns, rows) = self.pixels_of(outer);
+        // Only the four strips along the edges are looked at: the inside of a large box is most of a picture.
+        let strip = (1.5 * width + 2.0) as i32;
+        for y in rows.clone() {
+            let near_edge = y < rows.start + strip || y >= rows.end - strip;
+            let left_end = if near_edge { columns.end } else { columns.end.min(columns.start + strip) };
+            let right_start = left_end.max(columns.end - strip);
+            for x in (columns.start..left_end).chain(right_start..columns.end) {
+                let distance = outer.distance(x as f32 + 0.5, y as f32 + 0.5, radius);
+                let (outside, inside) = (0.5 - distance, 0.5 + distance + width);
+                self.blend(x, y, color, opacity * outside.clamp(0.0, 1.0) * inside.clamp(0.0, 1.0));
+            }
+        }
+    }
+
+    /// Draws closed lines of `width` through points; where lines meet, nothing is covered twice.
+    pub(super) fn stroke_rings(&mut self, rings: &[&[[f32; 2]]], width: f32, color: [u8; 3]) {
+        let reach = 0.5 * width + 0.5;
+        let points = rings.iter().copied().flatten();
+        let around = points.fold(None, |around: Option<Rect>, &[x, y]| {
+            let rect = around.unwrap_or(Rect { x1: x, y1: y, x2: x, y2: y });
+            Some(Rect { x1: rect.x1.min(x), y1: rect.y1.min(y), x2: rect.x2.max(x), y2: rect.y2.max(y) })
+        });
+        let Some(around) = around else { return };
+        let (columns, rows) = self.pixels_of(around.grown(reach));
+        let mut coverage = std::mem::take(&mut self.coverage);
+        coverage.clear();
+        coverage.resize(columns.len() * rows.len(), 0.0);
+
+        for ring in rings {
+            for (&a, &b) in ring.iter().zip(ring.iter().cycle().skip(1)) {
+                let segment =
+                    Rect { x1: a[0].min(b[0]), y1: a[1].min(b[1]), x2: a[0].max(b[0]), y2: a[1].max(b[1]) };
+                let (segment_columns, segment_rows) = self.pixels_of(segment.grown(reach));
+                for y in segment_rows {
+                    let row = &mut coverage[(y - rows.start) as usize * columns.len()..][..columns.len()];
+                    for x in segment_columns.clone() {
+                        let distance = distance_to_segment([x as f32 + 0.5, y as f32 + 0.5], a, b);
+                        let covered = &mut row[(x - columns.start) as usize];
+                        *covered = covered.max((reach - distance).clamp(0.0, 1.0));
+                    }
+                }
+            }
+        }
+        for (y, row) in rows.zip(coverage.chunks_exact(columns.len().max(1))) {
+            for (x, &covered) in columns.clone().zip(row).filter(|(_, covered)| **covered > 0.0) {
+                self.blend(x, y, color, covered);
+            }
+        }
+        self.coverage = coverage;
+    }
+}

@@ -1,0 +1,124 @@
+//! One line of letters.
+
+use ab_glyph::{Font, FontRef, Glyph, PxScale, ScaleFont, point};
+
+use super::canvas::{Canvas, Rect};
+
+/// Smaller letters are not readable.
+const LEAST_SIZE: f32 = 7.0;
+/// A label's parts as shares of the letters' size.
+const TAG_HEIGHT: f32 = 1.36;
+const TAG_PADDING: f32 = 0.36;
+const TAG_RADIUS: f32 = 0.22;
+/// How high capital letters of DejaVu Sans are.
+const CAPITAL_HEIGHT: f32 = 0.729;
+
+/// DejaVu Sans, ready to be measured and drawn.
+#[derive(Debug)]
+pub(super) struct Typeface {
+    font: FontRef<'static>,
+}
+
+impl Typeface {
+    pub(super) fn new() -> Self {
+        let font = FontRef::try_from_slice(dejavu::sans::regular()).expect("DejaVu Sans is a whole font");
+        Self { font }
+    }
+
+    /// `text` and `ending` as one line that fits into a label no larger than `room` (width, height): in letters
+    /// of `size` pixels, else in smaller ones, else with `text` cut; `None` where not even that fits.
+    pub(super) fn fit(&self, text: &str, ending: &str, size: f32, room: (f32, f32)) -> Option<Line<'_>> {
+        let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let size = size.min(room.1 / TAG_HEIGHT).floor();
+        if size < LEAST_SIZE {
+            return None;
+        }
+        let whole = self.line(&format!("{text}{ending}"), size);
+        if whole.tag_size().0 <= room.0 {
+            return Some(whole);
+        }
+        let smaller = (size * room.0 / whole.tag_size().0).floor();
+        if smaller >= LEAST_SIZE.max(0.6 * size) {
+            let line = self.line(&format!("{text}{ending}"), smaller);
+            if line.tag_size().0 <= room.0 {
+                return Some(line);
+            }
+        }
+        let cut = |ending, size| self.cut(&text, ending, size, room.0);
+        cut(ending, LEAST_SIZE.max((0.6 * size).floor()))
+            .or_else(|| cut(ending, LEAST_SIZE))
+            .or_else(|| cut("", LEAST_SIZE))
+    }
+
+    /// `text` and the ending whole if they fit, else the longest beginning of `text` that fits, `…` and the ending.
+    fn cut(&self, text: &str, ending: &str, size: f32, room: f32) -> Option<Line<'_>> {
+        let whole = self.line(&format!("{text}{ending}"), size);
+        if whole.tag_size().0 <= room {
+            return Some(whole);
+        }
+        let line = |end: usize| self.line(&format!("{}…{ending}", text[..end].trim_end()), size);
+        // Every letter makes it wider, so the longest beginning that fits is found by bisection; none is cut
+        // to nothing, which would leave no word.
+        let ends: Vec<usize> = text.char_indices().map(|(start, letter)| start + letter.len_utf8()).collect();
+        let fitting = ends.partition_point(|&end| line(end).tag_size().0 <= room);
+        Some(line(ends[fitting.checked_sub(1)?]))
+    }
+
+    fn line(&self, text: &str, size: f32) -> Line<'_> {
+        // The crate's scale is the height from the lowest to the highest letter, ours the em.
+        let em = self.font.units_per_em().unwrap_or(2048.0);
+        let scale = PxScale::from(size * self.font.height_unscaled() / em);
+        let scaled = self.font.as_scaled(scale);
+        let mut glyphs: Vec<Glyph> = Vec::with_capacity(text.len());
+        let mut width = 0.0;
+        for letter in text.chars() {
+            let id = scaled.glyph_id(letter);
+            if let Some(last) = glyphs.last() {
+                width += scaled.kern(last.id, id);
+            }
+            glyphs.push(id.with_scale_and_position(scale, point(width, 0.0)));
+            width += scaled.h_advance(id);
+        }
+        Line { font: &self.font, glyphs, width, size }
+    }
+}
+
+/// A line of letters that is laid out.
+pub(super) struct Line<'a> {
+    font: &'a FontRef<'static>,
+    /// From (0, 0) on the base line.
+    glyphs: Vec<Glyph>,
+    width: f32,
+    size: f32,
+}
+
+impl Line<'_> {
+    /// Width and height of the label that holds the line, whole pixels.
+    pub(super) fn tag_size(&self) -> (f32, f32) {
+        let width = (self.width + 2.0 * TAG_PADDING * self.size).ceil();
+        (width, (TAG_HEIGHT * self.size).ceil())
+    }
+
+    /// How round the label's corners are.
+    pub(super) fn tag_radius(&self) -> f32 {
+        TAG_RADIUS * self.size
+    }
+
+    /// Draws the letters into the middle of their label.
+    pub(super) fn draw(&self, canvas: &mut Canvas<'_>, tag: Rect, color: [u8; 3]) {
+        let left = tag.x1 + 0.5 * (tag.width() - self.width);
+        // On whole pixels, which keeps the letters' horizontal lines sharp.
+        let base = (tag.y1 + 0.5 * (tag.height() + CAPITAL_HEIGHT * self.size)).round();
+        for glyph in &self.glyphs {
+            let mut glyph = glyph.clone();
+            glyph.position = point(left + glyph.position.x, base);
+            if let Some(outline) = self.font.outline_glyph(glyph) {
+                let bounds = outline.px_bounds();
+                let (x0, y0) = (bounds.min.x as i32, bounds.min.y as i32);
+                outline.draw(|x, y, covered| {
+                    canvas.blend(x0 + x as i32, y0 + y as i32, color, covered.clamp(0.0, 1.0));
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! From the bytes of a picture file to 8-bit RGB.
+
+use std::fs::File;
+use std::io::{Cursor, Read};
+use std::path::Path;
+
+use ::image::metadata::Orientation;
+use ::image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
+
+use super::{Image, jpeg};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The most pixels a picture file may unpack to: where PIL refuses a "decompression bomb".
+pub const MAX_PIXELS: u64 = 178_956_970;
+
+/// The longest side of a picture file, in pixels: JPEG's own limit.
+pub const MAX_SIDE: u32 = 65_535;
+
+/// The largest picture file, in bytes.
+pub const MAX_FILE_BYTES: u64 = 1 << 30;
+
+/// What a decoder may allocate: the largest picture at 8 bytes a pixel, and as much again to work in.
+const MAX_DECODER_BYTES: u64 = MAX_PIXELS * 8 * 2;
+
+const FORMATS: &str = "PNG, JPEG, WebP, BMP, TIFF, GIF or PNM";
+
+/// Reads and decodes a file.
+pub(super) fn open(path: &Path) -> Result<Image> {
+    let name = path.display().to_string();
+    let failed = |error| Error::io("cannot read the picture", path, error);
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.is_dir() {
+        let message = format!("cannot read the picture, {name}: it is a folder; name a file in it");
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    let mut bytes = Vec::new();
+    // One byte more than allowed tells a file that is too large, endless ones such as /dev/zero included.
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    decode(&bytes, &name)
+}
+
+/// Decodes a file that is in memory; errors call it `name`.
+pub(super) fn decode(bytes: &[u8], name: &str) -> Result<Image> {
+    let format = recognise(bytes).map_err(|why| invalid(name, &why))?;
+    let failed = |error: ImageError| invalid(name, &reason(&error)).with_source(error);
+
+    let mut limits = Limits::no_limits();
+    limits.max_alloc = Some(MAX_DECODER_BYTES);
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+    reader.limits(limits);
+    let mut decoder = reader.into_decoder().map_err(failed)?;
+    let (width, height) = decoder.dimensions();
+    check_size(width, height).map_err(|why| invalid(name, &why))?;
+
+    let orientation = orientation(&mut decoder);
+    let mut picture = DynamicImage::from_decoder(decoder).map_err(failed)?;
+    if format == ImageFormat::Jpeg && !jpeg::is_complete(bytes) {
+        return Err(invalid(name, CUT_SHORT));
+    }
+    picture.apply_orientation(orientation);
+    let (width, height) = (picture.width(), picture.height());
+    Image::from_rgb8(width, height, into_rgb8(picture))
+}
+
+const CUT_SHORT: &str = "the file is cut short; copy or download it again";
+
+/// The format by what the file holds, or why there is none.
+fn recognise(bytes: &[u8]) -> Result<ImageFormat, String> {
+    if bytes.is_empty() {
+        return Err("the file is empty".into());
+    }
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(format!("the file is larger than {} MiB; make it smaller", MAX_FILE_BYTES >> 20));
+    }
+    match ::image::guess_format(bytes) {
+        Ok(format) if format.reading_enabled() => Ok(format),
+        Ok(format) => Err(format!("{format:?} files are not supported; convert it to PNG or JPEG")),
+        // The boxes of ISO base media files: what phones save as .heic and .avif.
+        Err(_) if bytes.get(4..8) == Some(b"ftyp") => {
+            Err("HEIF, AVIF and video files are not supported; convert it to PNG or JPEG".into())
+        }
+        Err(_) => Err(format!("its content is no picture: expected {FORMATS}")),
+    }
+}
+
+/// Refuses sizes that no picture has and sizes that would fill the memory.
+fn check_size(width: u32, height: u32) -> Result<(), String> {
+    if width == 0 || height == 0 {
+        return Err(format!("it has no pixels: {width}x{height}"));
+    }
+    if width > MAX_SIDE || height > MAX_SIDE || u64::from(width) * u64::from(height) > MAX_PIXELS {
+        return Err(format!(
+            "{width}x{height} is too large: at most {MAX_SIDE} pixels a side and {} megapixels; make it smaller",
+            MAX_PIXELS / 1_000_000
+        ));
+    }
+    Ok(())
+}
+
+/// How the camera was held. Damaged metadata is no reason to refuse the picture: it counts as upright.
+fn orientation(decoder: &mut impl ImageDecoder) -> Orientation {
+    match decoder.orientation() {
+        Ok(Orientation::NoTransforms) | Err(_) => {}
+        Ok(orientation) => return orientation,
+    }
+    // JPEG's prefix does not belong into other formats, but some programs write it there.
+    let exif = decoder.exif_metadata().ok().flatten().unwrap_or_default();
+    exif.strip_prefix(b"Exif\0\0").and_then(Orientation::from_exif_chunk).unwrap_or(Orientation::NoTransforms)
+}
+
+/// 8-bit RGB: [height, width, rgb].
+fn into_rgb8(picture: DynamicImage) -> Vec<u8> {
+    fn high(sample: u16) -> u8 {
+        (sample >> 8) as u8
+    }
+    fn unit(sample: f32) -> u8 {
+        // A NaN becomes 0.
+        (sample.clamp(0.0, 1.0) * 255.0).round() as u8
+    }
+    match picture {
+        DynamicImage::ImageRgb8(picture) => picture.into_raw(),
+        DynamicImage::ImageLuma8(picture) => picture.iter().flat_map(|&v| [v; 3]).collect(),
+        DynamicImage::ImageLumaA8(picture) => picture.pixels().flat_map(|p| [p.0[0]; 3]).collect(),
+        DynamicImage::ImageRgba8(picture) => {
+            picture.pixels().flat_map(|p| [p.0[0], p.0[1], p.0[2]]).collect()
+        }
+        DynamicImage::ImageLuma16(picture) => picture.iter().flat_map(|&v| [high(v); 3]).collect(),
+        DynamicImage::ImageLumaA16(picture) => picture.pixels().flat_map(|p| [high(p.0[0]); 3]).collect(),
+        DynamicImage::ImageRgb16(picture) => picture.iter().map(|&v| high(v)).collect(),
+        DynamicImage::ImageRgba16(picture) => {
+            picture.pixels().flat_map(|p| [p.0[0], p.0[1], p.0[2]].map(high)).collect()
+        }
+        DynamicImage::ImageRgb32F(picture) => picture.iter().map(|&v| unit(v)).collect(),
+        DynamicImage::ImageRgba32F(picture) => {
+            picture.pixels().flat_map(|p| [p.0[0], p.0[1], p.0[2]].map(unit)).collect()
+        }
+        // The enum may grow; the crate's own conversion is right for anything unknown.
+        other => other.to_rgb8().into_raw(),
+    }
+}
+
+fn invalid(name: &str, why: &str) -> Error {
+    Error::new(ErrorKind::InvalidData, format!("cannot read the picture, {name}: {why}"))
+}
+
+/// The decoder's reason on one line.
+fn reason(error: &ImageError) -> String {
+    match error {
+        ImageError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => CUT_SHORT.into(),
+        ImageError::Limits(_) => "it needs more memory than a picture of its format should".into(),
+        other => other.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [ImageFormat; 7] = [
+        ImageFormat::Png,
+        ImageFormat::Jpeg,
+        ImageFormat::WebP,
+        ImageFormat::Bmp,
+        ImageFormat::Tiff,
+        ImageFormat::Gif,
+        ImageFormat::Pnm,
+    ];
+
+    fn pattern(width: u32, height: u32) -> DynamicImage {
+        let pixel = |x: u32, y: u32| ::image::Rgb([(x * 5) as u8, (y * 3) as u8, (x * y) as u8]);
+        DynamicImage::ImageRgb8(::image::RgbImage::from_fn(width, height, pixel))
+    }
+
+    fn encode(picture: &DynamicImage, format: ImageFormat) -> Vec<u8> {
+        let mut bytes = Cursor::new(Vec::new());
+        picture
+            .write_to(&mut bytes, format)
+            .expect("the encoder takes 8-bit pictures and memory does not fail");
+        bytes.into_inner()
+    }
+
+    #[test]
+    fn every_format_is_read_and_none_when_cut_short() {
+        let picture = pattern(50, 40);
+        let mut failures = Vec::new();
+        for format in ALL {
+            let bytes = encode(&picture, format);
+            match Image::decode(&bytes, "whole") {
+                Ok(image) if (image.width(), image.height()) == (50, 40) => {}
+                other => failures.push(format!("{format:?} whole: {other:?}")),
+            }
+            for part in [0.2, 0.5, 0.9] {
+                let cut = (bytes.len() as f64 * part) as usize;
+                match Image::decode(&bytes[..cut], "short.bin") {
+                    Err(error)
+                        if error.kind() == ErrorKind::InvalidData
+                            && error.to_string().contains("short.bin: ")
+                            && error.to_string().lines().count() == 1 => {}
+                    other => failures.push(format!("{format:?} cut to {cut} of {}: {other:?}", bytes.len())),
+                }
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+
+    #[test]
+    fn deep_grey_and_transparent_pixels_become_rgb8() {
+        use ::image::{ImageBuffer, LumaA, Rgb, Rgba};
+        let cases: [(&str, DynamicImage, [u8; 3]); 9] = [
+            ("l8", ImageBuffer::from_pixel(2, 2, ::image::Luma([9u8])).into(), [9, 9, 9]),
+            ("la8", ImageBuffer::from_pixel(2, 2, LumaA([9u8, 0])).into(), [9, 9, 9]),
+            ("rgba8", ImageBuffer::from_pixel(2, 2, Rgba([1u8, 2, 3, 0])).into(), [1, 2, 3]),
+            ("l16", ImageBuffer::from_pixel(2, 2, ::image::Luma([0x12FFu16])).into(), [0x12; 3]),
+            ("la16", ImageBuffer::from_pixel(2, 2, LumaA([0xFFFFu16, 5])).into(), [255; 3]),
+            ("rgb16", ImageBuffer::from_pixel(2, 2, Rgb([0x0100u16, 0x02FF, 0xFFFF])).into(), [1, 2, 255]),
+            ("rgba16", ImageBuffer::from_pixel(2, 2, Rgba([0x0100u16, 0x0200, 0, 9])).into(), [1, 2, 0]),
+            ("rgb32f", ImageBuffer::from_pixel(2, 2, Rgb([0.5f32, -1.0, 7.0])).into(), [128, 0, 255]),
+            ("rgba32f", ImageBuffer::from_pixel(2, 2, Rgba([f32::NAN, 1.0, 0.0, 0.0])).into(), [0, 255, 0]),
+        ];
+        let mut failures = Vec::new();
+        for (name, picture, expected) in cases {
+            let rgb = into_rgb8(picture);
+            if rgb != expected.repeat(4) {
+                failures.push(format!("{name}: expected {expected:?}, came {:?}", &rgb[..3]));
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+
+    #[test]
+    fn what_is_no_picture_is_named() {
+        let bomb = b"P6\n60000 60000\n255\n\0\0\0".as_slice();
+        let cases: [(&str, &[u8], &str); 9] = [
+            ("empty.jpg", b"", "empty"),
+            ("text.jpg", b"Dear reader, this is text.\n", "no picture"),
+            ("phone.heic", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "HEIF"),
+            ("icon.ico", b"\0\0\x01\0\x01\0", "Ico"),
+            ("bomb.ppm", bomb, "too large"),
+            ("long.ppm", b"P5\n70000 1\n255\n\0", "too large"),
+            ("none.ppm", b"P6\n0 0\n255\n", ""),
+            ("one.png", b"\x89PNG\r\n\x1a\n", ""),
+            ("one.jpg", &[0xFF, 0xD8, 0xFF], ""),
+        ];
+        let mut failures = Vec::new();
+        for (name, bytes, part) in cases {
+            match Image::decode(bytes, name) {
+                Err(error)
+                    if error.kind() == ErrorKind::InvalidData
+                        && error.to_string().starts_with(&format!("cannot read the picture, {name}: "))
+                        && error.to_string().contains(part)
+                        && error.to_string().lines().count() == 1 => {}
+                other => failures.push(format!("{name}: {other:?}")),
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+
+    #[test]
+    fn paths_that_are_no_files_are_named() {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let missing = folder.path().join("missing.png");
+        let error = Image::open(&missing).expect_err("the file does not exist");
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert!(error.to_string().contains("missing.png"), "{error}");
+
+        let error = Image::open(folder.path()).expect_err("a folder is no picture");
+        assert!(error.to_string().contains(&folder.path().display().to_string()), "{error}");
+
+        let named_wrong = folder.path().join("really_a_png.jpg");
+        std::fs::write(&named_wrong, encode(&pattern(3, 2), ImageFormat::Png))
+            .expect("the folder is writable");
+        assert_eq!(
+            Image::open(&named_wrong).expect("the content decides").as_rgb8(),
+            pattern(3, 2).as_bytes()
+        );
+    }
+}

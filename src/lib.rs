@@ -1,0 +1,62 @@
+//! Open-vocabulary object detection in real time, without Python.
+//!
+//! A [`Detector`] finds in an [`Image`] everything that [`Prompts`] name. It owns a [`Model`] — graphs exported from a
+//! SAM3 checkpoint, or the small one that is built in — and the engines that run them. The image backbone runs once for
+//! an image, the encoder-decoder once for a chunk of classes; words are encoded once and remembered.
+//!
+//! A frame walks one way: image → [`preprocess`] → backbone → encoder-decoder → [`postprocess`] → [`Detections`] →
+//! [`draw`] or [`report`]. [`export`] makes the graphs, [`engines`] runs them, [`tracking`] has the boxes.
+//!
+//! ```no_run
+//! use ocelli::{Detector, Image, Prompts};
+//!
+//! # fn main() -> ocelli::Result<()> {
+//! let prompts = Prompts::new(["person", "red apple"])?;
+//! let mut detector = Detector::builder().with_confidence(0.4).build()?;
+//! let image = Image::open("picture.jpg")?;
+//! for detection in detector.detect(&image, &prompts)?.items {
+//!     println!("{} {:.2} at {:?}", detection.label, detection.score, detection.bbox);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod atomic_file;
+pub mod builtin;
+mod cache;
+#[cfg(feature = "cli")]
+pub mod cli;
+mod detection;
+mod detector;
+pub mod draw;
+mod engine;
+mod error;
+pub mod image;
+mod mask;
+mod model;
+pub mod postprocess;
+pub mod preprocess;
+mod prompt;
+pub mod report;
+pub mod text_cache;
+pub mod tokenizer;
+
+pub use ocelli_engines as engines;
+pub use ocelli_export as export;
+pub use ocelli_tracking as tracking;
+pub use ocelli_tracking::BoundingBox;
+
+pub use cache::cache_folder;
+pub use detection::Detection;
+pub use detector::{
+    Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, StageTimes,
+    TextCacheFile, TextEmbedder,
+};
+pub use engine::{EngineFactory, EngineKind, EngineOptions};
+pub use error::{Error, ErrorKind, Result};
+pub use image::{Image, ImageView};
+pub use mask::{Mask, MaskSpan, Outline};
+pub use model::{Model, ModelRequest, ModelSource};
+pub use prompt::{Exemplar, Prompt, Prompts, VISUAL};

@@ -1,0 +1,41 @@
+//! The `ocelli` program: everything that is not a demonstration.
+
+#![forbid(unsafe_code)]
+
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use ocelli::cli::{self, LogArgs};
+
+/// Open-vocabulary object detection: export checkpoints, embed words, see what works here.
+///
+/// To find things in pictures, use demo-image.
+#[derive(Parser)]
+#[command(name = "ocelli", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Checkpoint → ONNX graphs, without Python
+    Export(commands::export::ExportArgs),
+    /// Words → a text cache, which makes the text encoder unnecessary for them
+    Embed(commands::embed::EmbedArgs),
+    /// What works on this machine, with versions and paths, and what to install for the rest
+    Doctor(commands::doctor::DoctorArgs),
+}
+
+fn main() -> ExitCode {
+    let Arguments { command, log } = Arguments::parse();
+    cli::run(&log, || match command {
+        Command::Export(args) => commands::export::run(&args, &log),
+        Command::Embed(args) => commands::embed::run(&args, &log),
+        Command::Doctor(args) => commands::doctor::run(&args),
+    })
+}

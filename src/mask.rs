@@ -1,0 +1,199 @@
+//! Which pixels a detection covers.
+//!
+//! A [`Mask`] is kept as COCO's compressed run-length code: a few hundred bytes for an object in a 4K picture,
+//! and ready for the files that hold masks. [`MaskResampler`] makes them from the mask head's logits;
+//! [`Outline`]s are their borders as polygons.
+
+mod outline;
+mod resample;
+mod runs;
+
+use std::borrow::Cow;
+
+use hotcoco::mask as codec;
+use hotcoco::types::Rle;
+use ocelli_tracking::BoundingBox;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+pub use outline::Outline;
+pub(crate) use outline::distance_to_segment;
+pub use resample::MaskResampler;
+
+use crate::error::{Error, ErrorKind, Result};
+use runs::RunBuilder;
+
+/// A set of pixels of an image, run-length coded as COCO does: column by column, background first.
+///
+/// Serde formats hold it as COCO's `{"size": [height, width], "counts": "…"}`; what is read is checked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Mask {
+    width: u32,
+    height: u32,
+    /// Decodes without error for this width and height: checked wherever a mask is made.
+    counts: String,
+}
+
+/// Some pixels of one column of a mask, from `top` to before `bottom`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaskSpan {
+    /// The column.
+    pub x: u32,
+    /// The first row.
+    pub top: u32,
+    /// The row after the last.
+    pub bottom: u32,
+}
+
+impl Mask {
+    /// A mask from a picture of it: one byte for each pixel, row by row, anything but 0 being in the mask.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] where `bitmap` is not `width` × `height` long, or that product is 0 or
+    /// beyond `u32`.
+    pub fn from_bitmap(bitmap: &[u8], width: u32, height: u32) -> Result<Self> {
+        let pixels = check_size(width, height)?;
+        if bitmap.len() != pixels as usize {
+            let came = bitmap.len();
+            let message = format!("mask bitmap, {width}×{height}: expected {pixels} bytes, came {came}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        // The runs go down the columns while the bitmap goes along the rows: taking some columns at once reads
+        // each cache line once instead of once for each of its pixels.
+        const COLUMNS: usize = 64;
+        let (width_px, height_px) = (width as usize, height as usize);
+        let mut block = vec![false; COLUMNS * height_px]; // [column, row]
+        let mut runs = RunBuilder::default();
+        for left in (0..width_px).step_by(COLUMNS) {
+            let columns = COLUMNS.min(width_px - left);
+            for (y, row) in bitmap.chunks_exact(width_px).enumerate() {
+                for (column, &pixel) in row[left..left + columns].iter().enumerate() {
+                    block[column * height_px + y] = pixel != 0;
+                }
+            }
+            for &inside in &block[..columns * height_px] {
+                runs.push(inside, 1);
+            }
+        }
+        Ok(Self::from_runs(runs, width, height))
+    }
+
+    /// A mask from COCO's compressed `counts` string.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] where the string is no such code or holds more pixels than the image.
+    pub fn from_counts(counts: impl Into<String>, width: u32, height: u32) -> Result<Self> {
+        check_size(width, height)?;
+        let counts = counts.into();
+        match codec::rle_from_string(&counts, height, width) {
+            Ok(_) => Ok(Self { width, height, counts }),
+            Err(error) => {
+                let message = format!("mask counts, {width}×{height}: {error}");
+                Err(Error::new(ErrorKind::InvalidData, message).with_source(error))
+            }
+        }
+    }
+
+    /// `runs` add up to `width` × `height`.
+    fn from_runs(runs: RunBuilder, width: u32, height: u32) -> Self {
+        let rle = Rle { h: height, w: width, counts: runs.finish() };
+        debug_assert_eq!(rle.counts.iter().map(|&run| u64::from(run)).sum::<u64>(), rle_pixels(&rle));
+        Self { width, height, counts: codec::rle_to_string(&rle) }
+    }
+
+    fn rle(&self) -> Rle {
+        codec::rle_from_string(&self.counts, self.height, self.width)
+            .expect("the counts were checked or encoded here when the mask was made")
+    }
+
+    /// The image's width in pixels.
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// The image's height in pixels.
+    pub fn height(&self) -> u32 {
+        self.height
+    }
+
+    /// COCO's compressed run-length string.
+    pub fn counts(&self) -> &str {
+        &self.counts
+    }
+
+    /// How many pixels are in the mask.
+    pub fn area(&self) -> u64 {
+        codec::area(&self.rle())
+    }
+
+    /// The smallest box around all pixels of the mask, `None` where it has none.
+    pub fn bounding_box(&self) -> Option<BoundingBox> {
+        let [left, top, width, height] = codec::to_bbox(&self.rle()).map(|value| value as f32);
+        let bbox = BoundingBox::from_ltwh([left, top, width, height]);
+        bbox.has_area().then_some(bbox)
+    }
+
+    /// The pixels of the mask, column by column from the left, each column from the top.
+    pub fn spans(&self) -> impl Iterator<Item = MaskSpan> {
+        runs::column_spans(self.rle().counts, self.height)
+    }
+
+    /// The mask as a picture: one byte for each pixel, row by row, 1 in the mask and 0 outside.
+    pub fn to_bitmap(&self) -> Vec<u8> {
+        let width = self.width as usize;
+        let mut bitmap = vec![0; width * self.height as usize];
+        for span in self.spans() {
+            for y in span.top..span.bottom {
+                bitmap[y as usize * width + span.x as usize] = 1;
+            }
+        }
+        bitmap
+    }
+
+    /// The borders of the mask along the pixels' edges: one outline around each connected part and one around
+    /// each hole, from the top row downwards.
+    ///
+    /// Parts that touch at a corner alone are separate. See [`Outline::simplified`] for fewer points.
+    pub fn outlines(&self) -> Vec<Outline> {
+        outline::trace(self)
+    }
+}
+
+fn rle_pixels(rle: &Rle) -> u64 {
+    u64::from(rle.h) * u64::from(rle.w)
+}
+
+/// The number of pixels, which run lengths of 32 bits can hold.
+fn check_size(width: u32, height: u32) -> Result<u32> {
+    match width.checked_mul(height) {
+        Some(pixels) if pixels > 0 => Ok(pixels),
+        _ => {
+            let message = format!("mask size, {width}×{height}: expected 1 to {} pixels", u32::MAX);
+            Err(Error::new(ErrorKind::InvalidArgument, message))
+        }
+    }
+}
+
+/// COCO's spelling.
+#[derive(Serialize, Deserialize)]
+struct MaskRecord<'a> {
+    /// Height, then width.
+    size: [u32; 2],
+    counts: Cow<'a, str>,
+}
+
+impl Serialize for Mask {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let counts = Cow::Borrowed(self.counts.as_str());
+        MaskRecord { size: [self.height, self.width], counts }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Mask {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let MaskRecord { size: [height, width], counts } = MaskRecord::deserialize(deserializer)?;
+        Self::from_counts(counts, width, height).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests;

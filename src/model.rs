@@ -1,0 +1,198 @@
+//! Which model runs: the built-in one, an exported folder, or a checkpoint that is exported once.
+
+use std::path::{Path, PathBuf};
+
+use ocelli_export::contract::{Manifest, file};
+use ocelli_export::{Checkpoint, ExportOptions, export};
+
+use crate::builtin;
+use crate::cache::{Lock, cache_folder, create_folder, remembered_hash, short_hash};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Where a model comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ModelSource {
+    /// The small model inside the program.
+    #[default]
+    Builtin,
+    /// An exported folder (`model.json`), or a checkpoint folder (`config.json`), which is exported into the cache
+    /// when it is first used.
+    Folder(PathBuf),
+}
+
+/// What a model is wanted for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelRequest {
+    /// Where it comes from.
+    pub source: ModelSource,
+    /// Pixels of the input's side; the model's own by default. An exported folder has one that cannot be changed.
+    pub imgsz: Option<usize>,
+    /// Whether masks will be asked for. Without, a checkpoint is exported without what only masks need.
+    pub masks: bool,
+}
+
+/// An exported model on disk.
+#[derive(Clone, Debug)]
+pub struct Model {
+    folder: PathBuf,
+    manifest: Manifest,
+}
+
+impl Model {
+    /// Opens an exported folder and checks that its files are there and as large as the manifest says.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] or [`ErrorKind::InvalidData`], naming the file.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let manifest = Manifest::read(folder)?;
+        for (name, entry) in &manifest.files {
+            let path = folder.join(name);
+            let bytes = path.metadata().map_err(|e| Error::io("a file of the exported model is missing", &path, e))?.len();
+            if bytes != entry.bytes {
+                let message = format!(
+                    "damaged exported model, {}: {bytes} bytes, but model.json says {}; export it again",
+                    path.display(),
+                    entry.bytes
+                );
+                return Err(Error::new(ErrorKind::InvalidData, message));
+            }
+        }
+        Ok(Self { folder: folder.to_owned(), manifest })
+    }
+
+    /// Finds the model, exporting a checkpoint or the built-in model into the cache where that has not been done.
+    /// `report` is told, once, when that begins: it takes a minute for a full-size checkpoint.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a path that is no model, [`ErrorKind::Mismatch`] for an `imgsz` that an
+    /// exported folder does not have, and whatever the export finds wrong with a checkpoint.
+    pub fn resolve(request: &ModelRequest, report: &dyn Fn(&str)) -> Result<Self> {
+        match &request.source {
+            ModelSource::Builtin => builtin_model(request),
+            ModelSource::Folder(folder) if folder.join(file::MANIFEST).is_file() => {
+                let model = Self::open(folder)?;
+                model.check_request(request)?;
+                Ok(model)
+            }
+            ModelSource::Folder(folder) if folder.join("config.json").is_file() => {
+                let checkpoint = Checkpoint::open(folder)?;
+                let identity = remembered_hash(&checkpoint.weight_files(), || checkpoint.weights_sha256())?;
+                let name = folder.file_name().map_or_else(|| "checkpoint".into(), |n| n.to_string_lossy().into_owned());
+                cached_export(&checkpoint, &name, &identity, request, report)
+            }
+            ModelSource::Folder(folder) => {
+                let why = if !folder.exists() {
+                    "it does not exist"
+                } else if folder.is_file() {
+                    "it is a file; give the folder"
+                } else {
+                    "it holds neither model.json (an exported model) nor config.json (a Hugging Face checkpoint)"
+                };
+                let message = format!("no model, {}: {why}", folder.display());
+                Err(Error::new(ErrorKind::InvalidArgument, message))
+            }
+        }
+    }
+
+    fn check_request(&self, request: &ModelRequest) -> Result<()> {
+        match request.imgsz {
+            Some(imgsz) if imgsz != self.manifest.imgsz => Err(Error::new(
+                ErrorKind::Mismatch,
+                format!(
+                    "--imgsz {imgsz}, {}: this model was exported for {} pixels; export the checkpoint again with \
+                     `ocelli export --imgsz {imgsz}`",
+                    self.folder.display(),
+                    self.manifest.imgsz
+                ),
+            )),
+            _ if request.masks && self.manifest.detection_only => Err(Error::new(
+                ErrorKind::Mismatch,
+                format!(
+                    "masks, {}: this model was exported with --detection-only; export the checkpoint without it",
+                    self.folder.display()
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// What `model.json` says.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A file of the folder.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+fn builtin_model(request: &ModelRequest) -> Result<Model> {
+    let options = export_options(request);
+    let folder = cache_folder()?.join("models");
+    let entry = folder.join(entry_name("builtin", &builtin::identity(), &format!("{options:?}")));
+    with_entry(&folder, &entry, |staging| {
+        tracing::info!(folder = %entry.display(), "exporting the built-in model");
+        let checkpoint = staging.join("checkpoint");
+        create_folder(&checkpoint)?;
+        builtin::write_checkpoint(&checkpoint)?;
+        export(&Checkpoint::open(&checkpoint)?, &options, &entry, |_| ())?;
+        Ok(())
+    })
+}
+
+fn cached_export(
+    checkpoint: &Checkpoint,
+    name: &str,
+    identity: &str,
+    request: &ModelRequest,
+    report: &dyn Fn(&str),
+) -> Result<Model> {
+    let options = export_options(request);
+    let folder = cache_folder()?.join("models");
+    let entry = folder.join(entry_name(name, identity, &options.fingerprint(checkpoint)));
+    with_entry(&folder, &entry, |_| {
+        report(&format!("exporting {name} into {} (once)", entry.display()));
+        export(checkpoint, &options, &entry, |step| {
+            tracing::info!(file = step.file, "exporting");
+        })?;
+        Ok(())
+    })
+}
+
+fn export_options(request: &ModelRequest) -> ExportOptions {
+    let options = ExportOptions::default().with_detection_only(!request.masks).with_force(true);
+    match request.imgsz {
+        Some(imgsz) => options.with_imgsz(imgsz),
+        None => options,
+    }
+}
+
+fn entry_name(name: &str, identity: &str, options: &str) -> String {
+    let safe: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+    let short: String = safe.chars().take(40).collect();
+    format!("{short}-{}-{}", identity.get(..12).unwrap_or(identity), short_hash(&format!("{}{options}", env!("CARGO_PKG_VERSION"))))
+}
+
+/// Opens `entry` of the cache, and makes it first where it is missing or damaged. One process makes it, others wait.
+fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<Model> {
+    if let Ok(model) = Model::open(entry) {
+        return Ok(model);
+    }
+    create_folder(folder)?;
+    let _lock = Lock::acquire(&entry.with_extension("lock"))?;
+    match Model::open(entry) {
+        Ok(model) => return Ok(model),
+        Err(e) if entry.exists() => tracing::warn!("making an entry of the cache again: {e}"),
+        Err(_) => {}
+    }
+    let staging = tempfile::Builder::new().prefix(".ocelli-").tempdir_in(folder);
+    let staging = staging.map_err(|e| Error::io("cannot write into", folder, e))?;
+    make(staging.path())?;
+    Model::open(entry)
+}

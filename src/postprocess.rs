@@ -1,0 +1,279 @@
+//! From the encoder-decoder's raw outputs to the boxes worth keeping.
+//!
+//! Every class walks alone through threshold, scaling, clipping and suppression
+//! ([`PostProcessor::push_chunk`]); only what compares classes with each other, class-agnostic suppression, the
+//! limit and the order, waits until all are there ([`PostProcessor::finish_into`]). How many classes a chunk
+//! holds can therefore not show in the result.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ocelli_tracking::BoundingBox;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// What is kept and what is suppressed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PostProcessOptions {
+    /// A query is kept where its score is above this, 0 to 1; equal is not enough. Default 0.3.
+    pub score_threshold: f32,
+    /// Thresholds of single classes by class id, in place of `score_threshold`. Default none.
+    pub class_score_thresholds: BTreeMap<usize, f32>,
+    /// Of two boxes of one class that overlap by more than this IoU, 0 to 1, the lower score goes; `None` keeps
+    /// both. Default 0.7.
+    pub nms_iou: Option<f32>,
+    /// The same between boxes of any classes, after `nms_iou`. Default `None`: one place may be two things.
+    pub class_agnostic_nms_iou: Option<f32>,
+    /// At most this many, the highest scores. Default `None`.
+    pub max_detections: Option<usize>,
+}
+
+impl Default for PostProcessOptions {
+    fn default() -> Self {
+        Self {
+            score_threshold: 0.3,
+            class_score_thresholds: BTreeMap::new(),
+            nms_iou: Some(0.7),
+            class_agnostic_nms_iou: None,
+            max_detections: None,
+        }
+    }
+}
+
+impl PostProcessOptions {
+    fn validate(&self) -> Result<()> {
+        let check = |what: String, value: f32| {
+            if (0.0..=1.0).contains(&value) {
+                return Ok(());
+            }
+            let message = format!("{what}, {value}: it has to be a number from 0 to 1");
+            Err(Error::new(ErrorKind::InvalidArgument, message))
+        };
+        check("score threshold".into(), self.score_threshold)?;
+        for (class_id, &threshold) in &self.class_score_thresholds {
+            check(format!("score threshold of class {class_id}"), threshold)?;
+        }
+        self.nms_iou.map_or(Ok(()), |iou| check("IoU of non-maximum suppression".into(), iou))?;
+        self.class_agnostic_nms_iou
+            .map_or(Ok(()), |iou| check("IoU of class-agnostic non-maximum suppression".into(), iou))
+    }
+
+    fn score_threshold_of(&self, class_id: usize) -> f32 {
+        self.class_score_thresholds.get(&class_id).copied().unwrap_or(self.score_threshold)
+    }
+}
+
+/// What the encoder-decoder returned for some classes of one image, row-major.
+#[derive(Clone, Copy, Debug)]
+pub struct RawOutputs<'a> {
+    /// The class id of the first row.
+    pub first_class_id: usize,
+    /// The label of each row's class; there are as many rows as labels.
+    pub labels: &'a [Arc<str>],
+    /// [class, query], how much a query is what its class names.
+    pub logits: &'a [f32],
+    /// [class, query, xyxy], 1 = the image's side, not clipped.
+    pub boxes: &'a [f32],
+    /// [class], how much the class is in the image at all; `None` for models without that output, whose scores
+    /// are then on another scale.
+    pub presence: Option<&'a [f32]>,
+}
+
+impl RawOutputs<'_> {
+    /// The number of queries, once the lengths are known to belong together.
+    fn queries(&self) -> Result<usize> {
+        let classes = self.labels.len();
+        let queries = self.logits.len().checked_div(classes).unwrap_or(0);
+        let mismatch = |name: &str, expected: usize, came: usize| {
+            let message = format!(
+                "encoder-decoder output, {name}: expected {expected} values for {classes} classes of {queries} \
+                 queries, came {came}; the graph is not of this model, export it again"
+            );
+            Err(Error::new(ErrorKind::Mismatch, message))
+        };
+        if self.logits.len() != classes * queries {
+            return mismatch("logits", classes * queries, self.logits.len());
+        }
+        if self.boxes.len() != classes * queries * 4 {
+            return mismatch("boxes", classes * queries * 4, self.boxes.len());
+        }
+        match self.presence {
+            Some(presence) if presence.len() != classes => mismatch("presence", classes, presence.len()),
+            _ => Ok(queries),
+        }
+    }
+}
+
+/// A query that is worth a detection; its mask can be asked for by `class_id` and `query`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// Which class, from 0.
+    pub class_id: usize,
+    /// Which of the class's queries.
+    pub query: usize,
+    /// sigmoid(logit) · sigmoid(presence), 0 to 1.
+    pub score: f32,
+    /// In pixels of the original image, clipped to it.
+    pub bbox: BoundingBox,
+}
+
+impl Candidate {
+    /// The order of results: the higher score first, then the lower class id, then the lower query.
+    fn order(&self, other: &Self) -> Ordering {
+        let by_score = other.score.total_cmp(&self.score);
+        by_score.then(self.class_id.cmp(&other.class_id)).then(self.query.cmp(&other.query))
+    }
+}
+
+/// Turns raw outputs into candidates; its buffers go round from image to image.
+#[derive(Debug)]
+pub struct PostProcessor {
+    options: PostProcessOptions,
+    image_width: f32,
+    image_height: f32,
+    /// What is left of the classes pushed so far.
+    kept: Vec<Candidate>,
+    /// The class at hand.
+    class: Vec<Candidate>,
+}
+
+impl PostProcessor {
+    /// A processor with these options.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] where a threshold is not a number from 0 to 1.
+    pub fn new(options: PostProcessOptions) -> Result<Self> {
+        options.validate()?;
+        Ok(Self { options, image_width: 0.0, image_height: 0.0, kept: Vec::new(), class: Vec::new() })
+    }
+
+    /// What it was made with.
+    pub fn options(&self) -> &PostProcessOptions {
+        &self.options
+    }
+
+    /// Starts an image of `width` × `height` pixels; what was pushed before is forgotten.
+    pub fn begin(&mut self, width: u32, height: u32) {
+        self.image_width = width as f32;
+        self.image_height = height as f32;
+        self.kept.clear();
+    }
+
+    /// Takes some classes of the image: score, threshold, scale, clip, suppress within each class.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`] where the lengths do not belong together, [`ErrorKind::Engine`] where a score or
+    /// the box of a kept query is no number; nothing of such a chunk is kept.
+    pub fn push_chunk(&mut self, raw: &RawOutputs<'_>) -> Result<()> {
+        let queries = raw.queries()?;
+        let kept_before = self.kept.len();
+        for row in 0..raw.labels.len() {
+            if let Err(error) = self.push_class(raw, row, queries) {
+                self.kept.truncate(kept_before);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many candidates of this image there are so far.
+    pub fn pending(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Finishes the image: class-agnostic suppression, order, limit. `candidates` is emptied first.
+    pub fn finish_into(&mut self, candidates: &mut Vec<Candidate>) {
+        candidates.clear();
+        candidates.append(&mut self.kept);
+        candidates.sort_unstable_by(Candidate::order);
+        if let Some(iou) = self.options.class_agnostic_nms_iou {
+            suppress(candidates, iou);
+        }
+        candidates.truncate(self.options.max_detections.unwrap_or(usize::MAX));
+    }
+
+    /// An image of `width` × `height` pixels whose classes are all in `raw`, in one call.
+    ///
+    /// # Errors
+    /// As [`push_chunk`](Self::push_chunk).
+    pub fn run_into(
+        &mut self,
+        raw: &RawOutputs<'_>,
+        width: u32,
+        height: u32,
+        candidates: &mut Vec<Candidate>,
+    ) -> Result<()> {
+        self.begin(width, height);
+        self.push_chunk(raw)?;
+        self.finish_into(candidates);
+        Ok(())
+    }
+
+    fn push_class(&mut self, raw: &RawOutputs<'_>, row: usize, queries: usize) -> Result<()> {
+        let class_id = raw.first_class_id + row;
+        let not_a_number = |what: &str| {
+            let message = format!(
+                "encoder-decoder output, class {class_id} \"{}\": the engine returned a {what} that is no finite \
+                 number; if the model runs in half precision, export it with --precision fp32",
+                raw.labels[row]
+            );
+            Error::new(ErrorKind::Engine, message)
+        };
+        let presence = raw.presence.map_or(1.0, |presence| sigmoid(presence[row]));
+        if presence.is_nan() {
+            return Err(not_a_number("presence"));
+        }
+        let threshold = self.options.score_threshold_of(class_id);
+        let logits = &raw.logits[row * queries..][..queries]; // [query]
+        let boxes = &raw.boxes[row * queries * 4..][..queries * 4]; // [query, xyxy]
+
+        self.class.clear();
+        for (query, (&logit, edges)) in logits.iter().zip(boxes.chunks_exact(4)).enumerate() {
+            let score = sigmoid(logit) * presence;
+            if score.is_nan() {
+                return Err(not_a_number("logit"));
+            }
+            if score <= threshold {
+                continue;
+            }
+            let whole = BoundingBox::new(edges[0], edges[1], edges[2], edges[3]);
+            if !whole.is_finite() {
+                return Err(not_a_number("box"));
+            }
+            let bbox = whole
+                .scaled(self.image_width, self.image_height)
+                .clip_to(self.image_width, self.image_height);
+            if bbox.has_area() {
+                self.class.push(Candidate { class_id, query, score, bbox });
+            }
+        }
+        self.class.sort_unstable_by(Candidate::order);
+        if let Some(iou) = self.options.nms_iou {
+            suppress(&mut self.class, iou);
+        }
+        self.kept.append(&mut self.class);
+        Ok(())
+    }
+}
+
+fn sigmoid(logit: f32) -> f32 {
+    1.0 / (1.0 + (-logit).exp())
+}
+
+/// Greedy non-maximum suppression of candidates in falling order: each stays unless one that stays before it
+/// overlaps it by more than `max_iou`. The same rule as `torchvision.ops.nms`.
+fn suppress(candidates: &mut Vec<Candidate>, max_iou: f32) {
+    let mut kept = 0;
+    for next in 0..candidates.len() {
+        let candidate = candidates[next];
+        if candidates[..kept].iter().all(|better| better.bbox.iou(&candidate.bbox) <= max_iou) {
+            candidates[kept] = candidate;
+            kept += 1;
+        }
+    }
+    candidates.truncate(kept);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+use serde::Deserialize;
+
+use super::{BoundingBox, Candidate, PostProcessOptions, PostProcessor, RawOutputs, suppress};
+use crate::error::ErrorKind;
+use std::sync::Arc;
+
+const GOLDEN: &str = include_str!("../../tests/golden/postprocess/postprocess.json");
+
+#[derive(Deserialize)]
+struct Golden {
+    nms: Vec<NmsCase>,
+    pipeline: Vec<PipelineCase>,
+}
+
+#[derive(Deserialize)]
+struct NmsCase {
+    iou: f32,
+    boxes: Vec<BoundingBox>,
+    scores: Vec<f32>,
+    keep: Vec<usize>,
+}
+
+#[derive(Deserialize)]
+struct PipelineCase {
+    width: u32,
+    height: u32,
+    threshold: f32,
+    iou: f32,
+    class_agnostic_iou: Option<f32>,
+    logits: Vec<Vec<f32>>,
+    boxes: Vec<Vec<[f32; 4]>>,
+    presence: Option<Vec<f32>>,
+    expected: Vec<Expected>,
+}
+
+#[derive(Deserialize)]
+struct Expected {
+    class_id: usize,
+    query: usize,
+    score: f32,
+    #[serde(rename = "box")]
+    bbox: [f32; 4],
+}
+
+fn golden() -> Golden {
+    serde_json::from_str(GOLDEN).expect("the golden is JSON of this structure")
+}
+
+fn labels(classes: usize) -> Vec<Arc<str>> {
+    (0..classes).map(|class| Arc::from(format!("thing {class}"))).collect()
+}
+
+fn report(failures: &[String]) {
+    assert!(failures.is_empty(), "{} cases failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn suppression_equals_torchvision() {
+    let mut failures = Vec::new();
+    for (index, case) in golden().nms.into_iter().enumerate() {
+        let scored = case.boxes.iter().zip(&case.scores).enumerate();
+        let mut candidates: Vec<Candidate> =
+            scored.map(|(query, (&bbox, &score))| Candidate { class_id: 0, query, score, bbox }).collect();
+        candidates.sort_unstable_by(Candidate::order);
+        suppress(&mut candidates, case.iou);
+        let kept: Vec<usize> = candidates.iter().map(|candidate| candidate.query).collect();
+        if kept != case.keep {
+            failures.push(format!("case {index}, IoU {}: expected {:?}, came {kept:?}", case.iou, case.keep));
+        }
+    }
+    report(&failures);
+}
+
+#[test]
+fn the_whole_way_equals_the_reference_for_every_chunk_size() {
+    let mut failures = Vec::new();
+    for (index, case) in golden().pipeline.into_iter().enumerate() {
+        let options = PostProcessOptions {
+            score_threshold: case.threshold,
+            nms_iou: Some(case.iou),
+            class_agnostic_nms_iou: case.class_agnostic_iou,
+            ..PostProcessOptions::default()
+        };
+        let mut processor = PostProcessor::new(options).expect("the golden's thresholds are valid");
+        let labels = labels(case.logits.len());
+        let mut found = Vec::new();
+        for chunk in 1..=labels.len() {
+            processor.begin(case.width, case.height);
+            for first_class_id in (0..labels.len()).step_by(chunk) {
+                let classes = first_class_id..labels.len().min(first_class_id + chunk);
+                let raw = RawOutputs {
+                    first_class_id,
+                    labels: &labels[classes.clone()],
+                    logits: &case.logits[classes.clone()].concat(),
+                    boxes: &case.boxes[classes.clone()].concat().concat(),
+                    presence: case.presence.as_ref().map(|presence| &presence[classes]),
+                };
+                processor.push_chunk(&raw).expect("the golden's outputs are whole");
+            }
+            processor.finish_into(&mut found);
+            if !same(&found, &case.expected) {
+                failures.push(format!("case {index}, {chunk} classes at once: came {found:#?}"));
+            }
+        }
+    }
+    report(&failures);
+}
+
+fn same(found: &[Candidate], expected: &[Expected]) -> bool {
+    found.len() == expected.len()
+        && found.iter().zip(expected).all(|(found, expected)| {
+            let edges = found.bbox.to_xyxy().into_iter().zip(expected.bbox);
+            (found.class_id, found.query) == (expected.class_id, expected.query)
+                && (found.score - expected.score).abs() < 1e-6
+                && edges.into_iter().all(|(a, b)| (a - b).abs() < 1e-3)
+        })
+}
+
+/// Class 0 has queries of logit 2, 0 and -2; class 1 of 1, 3 and 0, with the boxes of the same places.
+fn run(
+    change: impl Fn(&mut PostProcessOptions),
+    logits: [f32; 6],
+    boxes: [[f32; 4]; 3],
+) -> Vec<(usize, usize)> {
+    let mut options = PostProcessOptions::default();
+    change(&mut options);
+    let mut processor = PostProcessor::new(options).expect("options of this test are valid");
+    let (labels, boxes) = (labels(2), [boxes, boxes].concat().concat());
+    let raw =
+        RawOutputs { first_class_id: 0, labels: &labels, logits: &logits, boxes: &boxes, presence: None };
+    let mut found = vec![Candidate { class_id: 9, query: 9, score: 9.0, bbox: BoundingBox::default() }];
+    processor.run_into(&raw, 100, 50, &mut found).expect("outputs of this test are whole");
+    found.iter().map(|candidate| (candidate.class_id, candidate.query)).collect()
+}
+
+#[test]
+fn options_decide_what_stays() {
+    const LOGITS: [f32; 6] = [2.0, 0.0, -2.0, 1.0, 3.0, 0.0];
+    const APART: [[f32; 4]; 3] = [[0.0, 0.0, 0.2, 0.2], [0.4, 0.4, 0.6, 0.6], [0.7, 0.7, 1.0, 1.0]];
+    const SAME: [[f32; 4]; 3] = [[0.0, 0.0, 0.5, 0.5]; 3];
+    const OUTSIDE: [[f32; 4]; 3] = [[-0.5, 0.1, -0.1, 0.3], [0.9, 0.9, 1.5, 1.5], [0.3, 0.3, 0.3, 0.8]];
+    type Change = fn(&mut PostProcessOptions);
+    type Case = (&'static str, Change, [f32; 6], [[f32; 4]; 3], &'static [(usize, usize)]);
+    let cases: &[Case] = &[
+        ("falling scores, then class", |_| (), LOGITS, APART, &[(1, 1), (0, 0), (1, 0), (0, 1), (1, 2)]),
+        ("equal is not above", |o| o.score_threshold = 0.5, LOGITS, APART, &[(1, 1), (0, 0), (1, 0)]),
+        ("nothing is left", |o| o.score_threshold = 1.0, LOGITS, APART, &[]),
+        (
+            "a class's own threshold",
+            |o| o.class_score_thresholds = [(1, 0.9)].into(),
+            LOGITS,
+            APART,
+            &[(1, 1), (0, 0), (0, 1)],
+        ),
+        ("the best of each class", |_| (), LOGITS, SAME, &[(1, 1), (0, 0)]),
+        ("ties go by query", |_| (), [1.0; 6], SAME, &[(0, 0), (1, 0)]),
+        ("no suppression", |o| o.nms_iou = None, LOGITS, SAME, &[(1, 1), (0, 0), (1, 0), (0, 1), (1, 2)]),
+        (
+            "equal overlap stays",
+            |o| o.nms_iou = Some(1.0),
+            [1.0; 6],
+            SAME,
+            &[(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)],
+        ),
+        ("across classes", |o| o.class_agnostic_nms_iou = Some(0.5), LOGITS, SAME, &[(1, 1)]),
+        ("at most two", |o| o.max_detections = Some(2), LOGITS, APART, &[(1, 1), (0, 0)]),
+        ("at most none", |o| o.max_detections = Some(0), LOGITS, APART, &[]),
+        ("boxes outside or without area", |_| (), LOGITS, OUTSIDE, &[(1, 1), (0, 1)]),
+        (
+            "certain and impossible",
+            |_| (),
+            [f32::INFINITY, f32::NEG_INFINITY, 100.0, -100.0, -1e30, f32::MIN],
+            APART,
+            &[(0, 0), (0, 2)],
+        ),
+    ];
+    let mut failures = Vec::new();
+    for &(name, change, logits, boxes, expected) in cases {
+        let came = run(change, logits, boxes);
+        if came != expected {
+            failures.push(format!("{name}: expected {expected:?}, came {came:?}"));
+        }
+    }
+    report(&failures);
+}
+
+#[test]
+fn what_is_no_number_is_an_error_that_names_the_class() {
+    let good_boxes = [[0.1, 0.1, 0.4, 0.4]; 4].concat();
+    let with_nan = |index: usize, values: &[f32]| {
+        let mut values = values.to_vec();
+        values[index] = f32::NAN;
+        values
+    };
+    let logits = [1.0, 2.0, 1.0, -9.0];
+    type Case<'a> = (&'a str, Vec<f32>, Vec<f32>, Vec<f32>, ErrorKind, &'a str);
+    let cases: &[Case<'_>] = &[
+        (
+            "logit",
+            with_nan(2, &logits),
+            good_boxes.clone(),
+            vec![1.0, 1.0],
+            ErrorKind::Engine,
+            "class 8 \"thing 1\"",
+        ),
+        (
+            "presence",
+            logits.into(),
+            good_boxes.clone(),
+            with_nan(1, &[1.0; 2]),
+            ErrorKind::Engine,
+            "presence",
+        ),
+        (
+            "box",
+            logits.into(),
+            with_nan(0, &good_boxes),
+            vec![1.0, 1.0],
+            ErrorKind::Engine,
+            "class 7 \"thing 0\"",
+        ),
+        ("logits short", vec![1.0; 3], good_boxes.clone(), vec![1.0, 1.0], ErrorKind::Mismatch, "logits"),
+        ("boxes short", logits.into(), vec![0.0; 15], vec![1.0, 1.0], ErrorKind::Mismatch, "expected 16"),
+        ("presence short", logits.into(), good_boxes.clone(), vec![1.0], ErrorKind::Mismatch, "presence"),
+    ];
+    let labels = labels(2);
+    let mut processor = PostProcessor::new(PostProcessOptions::default()).expect("defaults are valid");
+    let mut failures = Vec::new();
+    for (name, logits, boxes, presence, kind, part) in cases {
+        let raw = RawOutputs { first_class_id: 7, labels: &labels, logits, boxes, presence: Some(presence) };
+        processor.begin(10, 10);
+        match processor.push_chunk(&raw) {
+            Err(error) if error.kind() == *kind && error.to_string().contains(part) => {}
+            other => failures.push(format!("{name}: expected {kind:?} with {part:?}, came {other:?}")),
+        }
+        let mut found = Vec::new();
+        processor.finish_into(&mut found);
+        if !found.is_empty() {
+            failures.push(format!("{name}: {} candidates of the failed chunk stayed", found.len()));
+        }
+    }
+    // A box of a query that is not kept does not matter.
+    let raw = RawOutputs {
+        first_class_id: 0,
+        labels: &labels,
+        logits: &logits,
+        boxes: &with_nan(15, &good_boxes),
+        presence: None,
+    };
+    processor.begin(10, 10);
+    if let Err(error) = processor.push_chunk(&raw) {
+        failures.push(format!("box of a dropped query: {error}"));
+    }
+    report(&failures);
+}
+
+#[test]
+fn thresholds_outside_0_to_1_are_refused() {
+    type Change = fn(&mut PostProcessOptions, f32);
+    let changes: &[(&str, Change)] = &[
+        ("score", |o, value| o.score_threshold = value),
+        ("class 3", |o, value| o.class_score_thresholds = [(3, value)].into()),
+        ("suppression", |o, value| o.nms_iou = Some(value)),
+        ("class-agnostic", |o, value| o.class_agnostic_nms_iou = Some(value)),
+    ];
+    let mut failures = Vec::new();
+    for &(name, change) in changes {
+        for value in [-0.1, 1.5, 7.0, f32::NAN, f32::INFINITY] {
+            let mut options = PostProcessOptions::default();
+            change(&mut options, value);
+            match PostProcessor::new(options) {
+                Err(error)
+                    if error.kind() == ErrorKind::InvalidArgument && error.to_string().contains(name) => {}
+                other => failures.push(format!("{name} {value}: came {other:?}")),
+            }
+        }
+    }
+    report(&failures);
+}
+
+#[test]
+fn no_classes_and_no_queries_find_nothing() {
+    let mut processor = PostProcessor::new(PostProcessOptions::default()).expect("defaults are valid");
+    let mut found = Vec::new();
+    for classes in [0, 2] {
+        let labels = labels(classes);
+        let raw = RawOutputs { first_class_id: 0, labels: &labels, logits: &[], boxes: &[], presence: None };
+        processor.run_into(&raw, 10, 10, &mut found).expect("nothing is fine");
+        assert_eq!(found, []);
+    }
+}

@@ -1,0 +1,97 @@
+//! The table on the terminal.
+
+use std::io::{self, Write};
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::ImageReport;
+
+/// The widest a label or a file name gets before it is cut, in terminal columns.
+const WIDEST: usize = 48;
+
+/// How a table is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableOptions {
+    /// At most so many rows for a picture, the surest; a last line says how many more there are. `None` for all.
+    pub max_rows: Option<usize>,
+}
+
+impl Default for TableOptions {
+    /// At most 20 rows.
+    fn default() -> Self {
+        Self { max_rows: Some(20) }
+    }
+}
+
+/// Writes what was found in one picture: a line about it, then a row for each detection.
+///
+/// ```text
+/// street.jpg   1280 × 720   2 detections   412 ms
+///   label      score     x1     y1      x2     y2
+///   person     0.931   12.4   40.0   200.1  310.9
+///   red apple  0.412  301.0  222.7   318.2  240.0
+/// ```
+/// Columns are aligned for wide letters as well; what would steer a terminal (escape codes, line ends) is replaced.
+///
+/// # Errors
+/// Where `writer` fails.
+pub fn write_table(mut writer: impl Write, image: &ImageReport, options: TableOptions) -> io::Result<()> {
+    let count = match image.detections.len() {
+        0 => "nothing found".into(),
+        1 => "1 detection".into(),
+        count => format!("{count} detections"),
+    };
+    let time = image.timing_ms.stage("total").map(|total| format!("   {total:.0} ms")).unwrap_or_default();
+    writeln!(writer, "{}   {} × {}   {count}{time}", printable(&image.file), image.width, image.height)?;
+
+    let shown = image.detections.len().min(options.max_rows.unwrap_or(usize::MAX));
+    if shown == 0 {
+        return more(&mut writer, image.detections.len());
+    }
+    let heading = ["label", "score", "x1", "y1", "x2", "y2"].map(String::from);
+    let rows = image.detections[..shown].iter().map(|detection| {
+        let [x1, y1, x2, y2] = detection.bbox.to_xyxy().map(|edge| format!("{edge:.1}"));
+        [cut(&printable(&detection.label)), format!("{:.3}", detection.score), x1, y1, x2, y2]
+    });
+    let rows: Vec<[String; 6]> = std::iter::once(heading).chain(rows).collect();
+    let mut widths = [0; 6];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.width().max(*width);
+        }
+    }
+    for row in &rows {
+        let mut line = String::from(" ");
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            let padding = " ".repeat(width - cell.width());
+            // Words to the left, numbers to the right.
+            let (before, after) = if column == 0 { ("", padding.as_str()) } else { (padding.as_str(), "") };
+            line.extend([" ", before, cell, after, " "]);
+        }
+        writeln!(writer, "{}", line.trim_end())?;
+    }
+    more(&mut writer, image.detections.len() - shown)
+}
+
+fn more(writer: &mut impl Write, count: usize) -> io::Result<()> {
+    if count == 0 { Ok(()) } else { writeln!(writer, "  … and {count} more") }
+}
+
+fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{FFFD}' } else { letter }).collect()
+}
+
+/// The text, or its beginning and `…`, no wider than a column gets.
+fn cut(text: &str) -> String {
+    if text.width() <= WIDEST {
+        return text.into();
+    }
+    let mut width = 0;
+    let fits = |letter: &char| {
+        width += letter.width().unwrap_or(0);
+        width < WIDEST
+    };
+    let mut beginning: String = text.chars().take_while(fits).collect();
+    beginning.push('…');
+    beginning
+}

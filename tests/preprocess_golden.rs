@@ -1,0 +1,193 @@
+//! Pictures and their tensors against PIL, torchvision and `transformers`: the files are in
+//! `tests/golden/preprocess`, with the script that made them.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use ocelli::image::{Image, ImageView};
+use ocelli::preprocess::{PreprocessConfig, Preprocessor, Rounding};
+use safetensors::{Dtype, SafeTensors};
+use sha2::{Digest, Sha256};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/preprocess")
+}
+
+fn expected_bytes() -> Vec<u8> {
+    std::fs::read(folder().join("expected.safetensors")).expect("the expected values are in the repository")
+}
+
+/// Tensors whose name starts with `prefix`, which is taken off.
+fn tensors<'a>(bytes: &'a [u8], prefix: &str) -> Vec<(String, safetensors::tensor::TensorView<'a>)> {
+    let file = SafeTensors::deserialize(bytes).expect("the script writes safetensors");
+    let all = file.tensors().into_iter();
+    let mut of_prefix: Vec<_> =
+        all.filter_map(|(name, tensor)| Some((name.strip_prefix(prefix)?.to_owned(), tensor))).collect();
+    of_prefix.sort_by(|a, b| a.0.cmp(&b.0));
+    assert!(!of_prefix.is_empty(), "no tensor {prefix}…");
+    of_prefix
+}
+
+fn as_f32(tensor: &safetensors::tensor::TensorView<'_>) -> Vec<f32> {
+    assert_eq!(tensor.dtype(), Dtype::F32);
+    tensor.data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
+
+/// The script's `pattern`: [height, width, rgb].
+fn pattern(name: &str, width: u32, height: u32) -> Vec<u8> {
+    let value = |x: u32, y: u32, c: u32| match name {
+        "ramp" => (x * 7 + y * 13 + c * 29) as u8,
+        "noise" => {
+            let v = x.wrapping_mul(73_856_093) ^ y.wrapping_mul(19_349_663) ^ c.wrapping_mul(83_492_791);
+            ((v ^ (v >> 13)).wrapping_mul(0x5BD1_E995) >> 24) as u8
+        }
+        other => panic!("unknown pattern {other}"),
+    };
+    let mut pixels = Vec::with_capacity(width as usize * height as usize * 3);
+    for y in 0..height {
+        for x in 0..width {
+            pixels.extend([value(x, y, 0), value(x, y, 1), value(x, y, 2)]);
+        }
+    }
+    pixels
+}
+
+/// A case's pattern, resized and normalised so that values are levels, 0..255.
+fn levels(case: &str, rounding: Rounding) -> Vec<f32> {
+    let mut parts = case.split('-');
+    let (Some(name), Some(size), Some(side), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        panic!("case {case} is not PATTERN-WIDTHxHEIGHT-SIDE");
+    };
+    let (width, height) = size.split_once('x').expect("a size has an x");
+    let number = |text: &str| text.parse::<u32>().expect("sizes are numbers");
+    let (width, height) = (number(width), number(height));
+    let pixels = pattern(name, width, height);
+    let config = PreprocessConfig {
+        mean: [0.0; 3],
+        std: [1.0 / 255.0; 3],
+        rounding,
+        ..PreprocessConfig::new(number(side) as usize)
+    };
+    let mut preprocessor = Preprocessor::new(config).expect("the configuration is fine");
+    let mut out = vec![f32::NAN; preprocessor.output_len()];
+    let view = ImageView::new(width, height, &pixels).expect("the pattern has the size");
+    preprocessor.run_into(view, &mut out).expect("the output has the length");
+    out
+}
+
+/// Infinite where a value is no number.
+fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    let differences = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+    differences.map(|d| if d.is_nan() { f32::INFINITY } else { d }).fold(0.0, f32::max)
+}
+
+#[test]
+fn pictures_decode_as_in_pil() {
+    let bytes = expected_bytes();
+    let mut failures = Vec::new();
+    for (name, tensor) in tensors(&bytes, "decoded/") {
+        let image = match Image::open(folder().join("pictures").join(&name)) {
+            Ok(image) => image,
+            Err(error) => {
+                failures.push(error.to_string());
+                continue;
+            }
+        };
+        let size = [image.height() as usize, image.width() as usize, 3];
+        if tensor.shape() != size {
+            failures.push(format!("{name}: expected {:?}, came {size:?}", tensor.shape()));
+            continue;
+        }
+        let differences = image.as_rgb8().iter().zip(tensor.data()).map(|(a, b)| a.abs_diff(*b));
+        let largest = differences.max().expect("a picture has pixels");
+        // Two JPEG decoders may round differently; everything else is exact.
+        let allowed = if name.ends_with(".jpg") { JPEG_LEVELS } else { 0 };
+        if largest > allowed {
+            failures.push(format!("{name}: differs by {largest} levels, allowed are {allowed}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+const JPEG_LEVELS: u8 = 3;
+
+#[test]
+fn pictures_become_what_the_processor_makes_of_them() {
+    let bytes = expected_bytes();
+    let mut preprocessor = Preprocessor::new(PreprocessConfig::new(28)).expect("the configuration is fine");
+    let mut out = vec![f32::NAN; preprocessor.output_len()];
+    let mut failures = Vec::new();
+    // One preprocessor for all, so that what a picture leaves in its buffers would show in the next.
+    for (name, tensor) in tensors(&bytes, "processor/") {
+        let image = Image::open(folder().join("pictures").join(&name)).expect("the picture can be read");
+        preprocessor.run_into(&image, &mut out).expect("the output has the length");
+        let largest = largest_difference(&out, &as_f32(&tensor));
+        let allowed = if name.ends_with(".jpg") { f32::from(JPEG_LEVELS) * 2.001 / 255.0 } else { 0.0 };
+        if largest > allowed {
+            failures.push(format!("{name}: differs by {largest}, allowed is {allowed}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn every_size_is_resized_as_torchvision_does_on_8_bits() {
+    let bytes = expected_bytes();
+    let mut failures = Vec::new();
+    for (case, tensor) in tensors(&bytes, "u8/") {
+        let expected: Vec<f32> = tensor.data().iter().map(|&level| f32::from(level)).collect();
+        let ours: Vec<f32> = levels(&case, Rounding::EachPass).iter().map(|level| level.round()).collect();
+        let differing = ours.iter().zip(&expected).filter(|(a, b)| a != b).count();
+        let largest = largest_difference(&ours, &expected);
+        // At 178 to 1 the weights of the two libraries, 16-bit integers, differ in places by one.
+        let allowed = if case.contains("5000") { 5 } else { 0 };
+        if differing > allowed || largest > 1.0 {
+            failures.push(format!("{case}: {differing} of {} differ, by up to {largest}", ours.len()));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn every_size_is_within_a_level_of_torchvision_in_float() {
+    let bytes = expected_bytes();
+    let mut failures = Vec::new();
+    for (case, tensor) in tensors(&bytes, "float/") {
+        let exact = as_f32(&tensor);
+        let rounded: Vec<f32> = exact.iter().map(|level| level.round()).collect();
+        // Rounding twice adds up to half a level each, and the weights' own rounding.
+        for (rounding, expected, allowed) in [
+            (Rounding::EachPass, &rounded, 1.0001),
+            (Rounding::EachPass, &exact, 1.02),
+            (Rounding::Once, &exact, 0.52),
+        ] {
+            let largest = largest_difference(&levels(&case, rounding), expected);
+            if largest > allowed {
+                failures.push(format!("{case}, {rounding:?}: {largest} levels, allowed are {allowed}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn large_outputs_have_the_expected_hash() {
+    let bytes = expected_bytes();
+    let (_, header) = SafeTensors::read_metadata(&bytes).expect("the script writes safetensors");
+    let hashes: HashMap<String, String> = header.metadata().clone().expect("the script writes hashes");
+    let mut failures = Vec::new();
+    let mut cases = 0;
+    for (case, expected) in hashes.iter().filter_map(|(name, hash)| Some((name.strip_prefix("u8/")?, hash))) {
+        let ours: Vec<u8> =
+            levels(case, Rounding::EachPass).iter().map(|level| level.round() as u8).collect();
+        let hash: String = Sha256::digest(&ours).iter().map(|byte| format!("{byte:02x}")).collect();
+        if hash != *expected {
+            failures.push(format!("{case}: expected {expected}, came {hash}"));
+        }
+        cases += 1;
+    }
+    assert!(cases >= 4, "only {cases} cases");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

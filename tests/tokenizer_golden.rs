@@ -1,0 +1,62 @@
+//! Token ids against `transformers`: the phrases and ids are in `tests/golden/tokenizer`, with their script.
+
+use std::path::{Path, PathBuf};
+
+use ocelli::tokenizer::{TokenIds, Tokenizer, TokenizerConfig, collapse_white_space};
+use serde_json::Value;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn expected() -> Value {
+    let path = root().join("tests/golden/tokenizer/expected.json");
+    let bytes = std::fs::read(&path).expect("the expected ids are in the repository");
+    serde_json::from_slice(&bytes).expect("the script writes JSON")
+}
+
+/// Every phrase's row against the ids under `key`; reports all that differ.
+fn compare(tokenizer: &Tokenizer, key: &str) {
+    let expected = expected();
+    let cases = expected["cases"].as_array().expect("cases are a list");
+    assert!(cases.len() >= 40, "only {} cases", cases.len());
+    let mut failures = Vec::new();
+    for case in cases {
+        let phrase = case["phrase"].as_str().expect("a phrase is text");
+        let tokens =
+            case[key].as_array().expect("ids are a list").iter().map(|id| id.as_i64().expect("an integer"));
+        let mut ids: Vec<i64> = tokens.collect();
+        let mut mask = vec![1; ids.len()];
+        ids.resize(tokenizer.context_length(), *ids.last().expect("a row has an end token"));
+        mask.resize(tokenizer.context_length(), 0);
+        let expected = TokenIds { ids, mask };
+        for phrase in [phrase, &collapse_white_space(phrase)] {
+            match tokenizer.encode(phrase) {
+                Ok(row) if row == expected => {}
+                other => failures.push(format!("{phrase:?}\n  expected {expected:?}\n  came     {other:?}")),
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn the_built_in_tokenizer_equals_transformers() {
+    let context = expected()["builtin_context"].as_u64().expect("a number") as usize;
+    let path = root().join("src/builtin/tokenizer.json");
+    let tokenizer =
+        Tokenizer::from_file(path, TokenizerConfig::new(context)).expect("the built-in file is fine");
+    compare(&tokenizer, "builtin");
+}
+
+#[test]
+#[ignore = "needs the CLIP merges: run tests/golden/tokenizer/make.py --merges-only target/golden/clip"]
+fn clips_tokenizer_equals_transformers() {
+    let path = std::env::var_os("OCELLI_CLIP_TOKENIZER")
+        .map_or_else(|| root().join("target/golden/clip/tokenizer.json"), PathBuf::from);
+    let context = expected()["clip_context"].as_u64().expect("a number") as usize;
+    let tokenizer =
+        Tokenizer::from_file(path, TokenizerConfig::new(context)).expect("make.py has written the file");
+    assert_eq!(tokenizer.largest_id(), 49_407);
+    compare(&tokenizer, "clip");
+}
