@@ -32,9 +32,25 @@ pub fn cache_folder() -> Result<PathBuf> {
     })
 }
 
-/// Makes a folder and those above it.
+/// What to do where the cache folder cannot be used.
+const REMEDY: &str = "set OCELLI_CACHE to a folder that can be written";
+
+/// Makes a folder of the cache, and those above it.
 pub(crate) fn create_folder(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))
+    std::fs::create_dir_all(folder).map_err(|e| cannot("create the cache folder", folder, e))
+}
+
+/// Removes a folder of the cache with all that is in it; one that is not there is no error.
+pub(crate) fn remove_folder(folder: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(cannot("clear the cache folder", folder, e)),
+        _ => Ok(()),
+    }
+}
+
+fn cannot(what: &str, path: &Path, error: std::io::Error) -> Error {
+    let message = format!("cannot {what}, {}: {error}; {REMEDY}", path.display());
+    Error::new(ErrorKind::Io, message).with_source(error)
 }
 
 /// A lock between processes, held while it lives: whoever makes an entry of the cache holds it.
@@ -47,8 +63,8 @@ impl Lock {
     /// Waits until no other process holds the lock `path`.
     pub(crate) fn acquire(path: &Path) -> Result<Self> {
         let file = File::options().create(true).truncate(false).write(true).open(path);
-        let file = file.map_err(|e| Error::io("cannot open the cache's lock", path, e))?;
-        file.lock().map_err(|e| Error::io("cannot lock the cache", path, e))?;
+        let file = file.map_err(|e| cannot("write the cache's lock", path, e))?;
+        file.lock().map_err(|e| cannot("lock the cache", path, e))?;
         Ok(Self { _file: file })
     }
 }
@@ -75,8 +91,11 @@ pub(crate) fn remembered_hash(files: &[PathBuf], compute: impl FnOnce() -> Strin
         return Ok(known);
     }
     let hash = compute();
-    create_folder(&folder)?;
-    write_atomically(&entry, |writer| std::io::Write::write_all(writer, hash.as_bytes()))?;
+    let kept = create_folder(&folder)
+        .and_then(|()| write_atomically(&entry, |writer| std::io::Write::write_all(writer, hash.as_bytes())));
+    if let Err(e) = kept {
+        tracing::warn!("the checkpoint's hash will have to be computed again next time: {e}");
+    }
     Ok(hash)
 }
 

@@ -3,18 +3,26 @@
 //! Only with the feature `cli`.
 
 mod args;
+mod classes;
 mod files;
 mod interrupt;
+mod logging;
 mod progress;
+mod usage;
 
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
-pub use args::{DetectorArgs, LogArgs};
-pub use files::{ImageFiles, expand_images};
+pub use args::{DetectorArgs, ModelArgs};
+pub use classes::class_names;
+pub use files::{ImageFiles, expand_images, is_picture_name};
 pub use interrupt::{Interrupted, interrupted, on_interrupt};
+pub use logging::LogArgs;
 pub use progress::Progress;
+pub use usage::parse;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Runs a program: sets up logging and Ctrl-C, and turns an error into one line on stderr and an exit status:
 /// 0 on success, 1 on a failure, 2 on wrong usage, 130 after Ctrl-C.
@@ -29,14 +37,11 @@ pub fn run(log: &LogArgs, program: impl FnOnce() -> anyhow::Result<()>) -> ExitC
     }
 }
 
-#[allow(clippy::print_stderr, reason = "this is where programs report errors")]
 fn fail(error: &anyhow::Error) -> ExitCode {
     if error.is::<Interrupted>() {
         return ExitCode::from(130);
     }
-    let line = one_line(&format!("{error}"));
-    // A terminal that is gone cannot be told; the exit status still says it.
-    drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("error: {line}\n")));
+    tell(&format!("error: {}", one_line(&error.to_string())));
     let usage = error.downcast_ref::<Error>().is_some_and(|e| e.kind() == ErrorKind::InvalidArgument);
     let usage = usage
         || error
@@ -50,6 +55,11 @@ fn one_line(text: &str) -> String {
     text.split(['\n', '\r']).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
+/// A line on stderr. A terminal that is gone cannot be told; the exit status still says how it ended.
+fn tell(line: &str) {
+    drop(writeln!(std::io::stderr(), "{line}"));
+}
+
 /// An error of usage: exit status 2.
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
     Error::new(ErrorKind::InvalidArgument, message).into()
@@ -59,16 +69,37 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
 ///
 /// # Errors
 /// Where stdout cannot be written.
-pub fn print(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) -> anyhow::Result<()> {
+pub fn print(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyhow::Result<()> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     write(&mut out)
-        .and_then(|()| std::io::Write::flush(&mut out))
+        .and_then(|()| out.flush())
         .map_err(|e| anyhow::anyhow!("cannot write the result, stdout: {e}"))
 }
 
 /// Tells the person at the terminal something on stderr, unless `--quiet`.
 pub fn say(log: &LogArgs, line: &str) {
     if !log.quiet {
-        drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{line}\n")));
+        tell(line);
+    }
+}
+
+/// Finds out before the work begins what would make writing its result fail: a folder in the file's place, or none for
+/// it to be in. `flag` is the argument that names the file.
+///
+/// # Errors
+/// [`ErrorKind::Io`], naming the flag and the path.
+pub fn check_output_file(flag: &str, path: &Path) -> Result<()> {
+    let refuse = |why: String| Err(Error::new(ErrorKind::Io, format!("{flag}, {}: {why}", path.display())));
+    if path.is_dir() {
+        return refuse("it is a folder; name a file".into());
+    }
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.exists() => {
+            refuse(format!("the folder {} does not exist; create it first", folder.display()))
+        }
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            refuse(format!("{} is no folder", folder.display()))
+        }
+        _ => Ok(()),
     }
 }

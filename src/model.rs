@@ -5,8 +5,12 @@ use std::path::{Path, PathBuf};
 use ocelli_export::contract::{Manifest, file};
 use ocelli_export::{Checkpoint, ExportOptions, export};
 
+use ocelli_engines::Engine;
+use sha2::{Digest, Sha256};
+
 use crate::builtin;
-use crate::cache::{Lock, cache_folder, create_folder, remembered_hash, short_hash};
+use crate::cache::{Lock, cache_folder, create_folder, remembered_hash, remove_folder, short_hash};
+use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Where a model comes from.
@@ -47,21 +51,19 @@ impl Model {
         let manifest = Manifest::read(folder)?;
         for (name, entry) in &manifest.files {
             let path = folder.join(name);
-            let bytes = path.metadata().map_err(|e| Error::io("a file of the exported model is missing", &path, e))?.len();
-            if bytes != entry.bytes {
-                let message = format!(
-                    "damaged exported model, {}: {bytes} bytes, but model.json says {}; export it again",
-                    path.display(),
-                    entry.bytes
-                );
-                return Err(Error::new(ErrorKind::InvalidData, message));
+            match path.metadata() {
+                Ok(found) if found.len() == entry.bytes => {}
+                Ok(found) => {
+                    return Err(damaged(&path, &format!("{} bytes, but model.json says {}", found.len(), entry.bytes)));
+                }
+                Err(e) => return Err(damaged(&path, &e.to_string()).with_source(e)),
             }
         }
         Ok(Self { folder: folder.to_owned(), manifest })
     }
 
     /// Finds the model, exporting a checkpoint or the built-in model into the cache where that has not been done.
-    /// `report` is told, once, when that begins: it takes a minute for a full-size checkpoint.
+    /// `report` is told what is being done meanwhile: it takes a minute for a full-size checkpoint.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a path that is no model, [`ErrorKind::Mismatch`] for an `imgsz` that an
@@ -82,11 +84,12 @@ impl Model {
             }
             ModelSource::Folder(folder) => {
                 let why = if !folder.exists() {
-                    "it does not exist"
+                    "no such folder"
                 } else if folder.is_file() {
-                    "it is a file; give the folder"
+                    "it is a file; name the folder it is in"
                 } else {
-                    "it holds neither model.json (an exported model) nor config.json (a Hugging Face checkpoint)"
+                    "it holds neither model.json (an exported model) nor config.json (a Hugging Face checkpoint); name a \
+                     folder that does"
                 };
                 let message = format!("no model, {}: {why}", folder.display());
                 Err(Error::new(ErrorKind::InvalidArgument, message))
@@ -99,8 +102,8 @@ impl Model {
             Some(imgsz) if imgsz != self.manifest.imgsz => Err(Error::new(
                 ErrorKind::Mismatch,
                 format!(
-                    "--imgsz {imgsz}, {}: this model was exported for {} pixels; export the checkpoint again with \
-                     `ocelli export --imgsz {imgsz}`",
+                    "--imgsz {imgsz}, {}: this model was exported for {} pixels; leave --imgsz out, or export the \
+                     checkpoint again with `ocelli export --imgsz {imgsz}`",
                     self.folder.display(),
                     self.manifest.imgsz
                 ),
@@ -126,22 +129,45 @@ impl Model {
         &self.folder
     }
 
+    /// An engine for one of the folder's graphs.
+    pub(crate) fn load_graph(&self, factory: &EngineFactory, name: &str) -> Result<Box<dyn Engine>> {
+        // Hashing all files each time would take as long as loading them; a graph that does not load is looked at.
+        factory.load(&self.file(name)).map_err(|e| self.damage(name).unwrap_or(e))
+    }
+
+    /// What is wrong with a file's content, where it is not what the exporter wrote.
+    fn damage(&self, name: &str) -> Option<Error> {
+        let path = self.file(name);
+        let mut hash = Sha256::new();
+        std::io::copy(&mut std::fs::File::open(&path).ok()?, &mut hash).ok()?;
+        let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let expected = &self.manifest.files.get(name)?.sha256;
+        (found != *expected).then(|| damaged(&path, "its SHA-256 is not the one in model.json"))
+    }
+
     /// A file of the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }
 
+fn damaged(path: &Path, why: &str) -> Error {
+    let in_cache = cache_folder().is_ok_and(|cache| path.starts_with(cache));
+    let remedy = if in_cache { "delete the folder, it is made again" } else { "export it again" };
+    let message = format!("damaged exported model, {}: {why}; {remedy}", path.display());
+    Error::new(ErrorKind::InvalidData, message)
+}
+
 fn builtin_model(request: &ModelRequest) -> Result<Model> {
     let options = export_options(request);
     let folder = cache_folder()?.join("models");
     let entry = folder.join(entry_name("builtin", &builtin::identity(), &format!("{options:?}")));
-    with_entry(&folder, &entry, |staging| {
+    with_entry(&folder, &entry, |work, target| {
         tracing::info!(folder = %entry.display(), "exporting the built-in model");
-        let checkpoint = staging.join("checkpoint");
+        let checkpoint = work.join("checkpoint");
         create_folder(&checkpoint)?;
         builtin::write_checkpoint(&checkpoint)?;
-        export(&Checkpoint::open(&checkpoint)?, &options, &entry, |_| ())?;
+        export(&Checkpoint::open(&checkpoint)?, &options, target, |_| ())?;
         Ok(())
     })
 }
@@ -156,17 +182,19 @@ fn cached_export(
     let options = export_options(request);
     let folder = cache_folder()?.join("models");
     let entry = folder.join(entry_name(name, identity, &options.fingerprint(checkpoint)));
-    with_entry(&folder, &entry, |_| {
-        report(&format!("exporting {name} into {} (once)", entry.display()));
-        export(checkpoint, &options, &entry, |step| {
-            tracing::info!(file = step.file, "exporting");
+    with_entry(&folder, &entry, |_, target| {
+        report(&format!("exporting {name} into the cache, {} (once)", entry.display()));
+        export(checkpoint, &options, target, |step| {
+            if step.done < step.total {
+                report(&format!("exporting {} ({} of {})", step.file, step.done + 1, step.total));
+            }
         })?;
         Ok(())
     })
 }
 
 fn export_options(request: &ModelRequest) -> ExportOptions {
-    let options = ExportOptions::default().with_detection_only(!request.masks).with_force(true);
+    let options = ExportOptions::default().with_detection_only(!request.masks);
     match request.imgsz {
         Some(imgsz) => options.with_imgsz(imgsz),
         None => options,
@@ -176,11 +204,14 @@ fn export_options(request: &ModelRequest) -> ExportOptions {
 fn entry_name(name: &str, identity: &str, options: &str) -> String {
     let safe: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
     let short: String = safe.chars().take(40).collect();
-    format!("{short}-{}-{}", identity.get(..12).unwrap_or(identity), short_hash(&format!("{}{options}", env!("CARGO_PKG_VERSION"))))
+    let key = short_hash(&format!("{}{options}", env!("CARGO_PKG_VERSION")));
+    format!("{short}-{}-{key}", identity.get(..12).unwrap_or(identity))
 }
 
 /// Opens `entry` of the cache, and makes it first where it is missing or damaged. One process makes it, others wait.
-fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<Model> {
+///
+/// `make` gets a folder to work in and the folder to write, which is in it.
+fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<Model> {
     if let Ok(model) = Model::open(entry) {
         return Ok(model);
     }
@@ -188,11 +219,19 @@ fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path) -> Result<()
     let _lock = Lock::acquire(&entry.with_extension("lock"))?;
     match Model::open(entry) {
         Ok(model) => return Ok(model),
-        Err(e) if entry.exists() => tracing::warn!("making an entry of the cache again: {e}"),
+        Err(e) if entry.exists() => tracing::warn!("an entry of the cache is made again: {e}"),
         Err(_) => {}
     }
-    let staging = tempfile::Builder::new().prefix(".ocelli-").tempdir_in(folder);
-    let staging = staging.map_err(|e| Error::io("cannot write into", folder, e))?;
-    make(staging.path())?;
+    // The lock makes this folder ours: what is in it was left by a process that died.
+    let work = entry.with_extension("part");
+    remove_folder(&work)?;
+    create_folder(&work)?;
+    let target = work.join("model");
+    let made = make(&work, &target).and_then(|()| {
+        remove_folder(entry)?;
+        std::fs::rename(&target, entry).map_err(|e| Error::io("cannot put the model in place", entry, e))
+    });
+    let removed = remove_folder(&work);
+    made.and(removed)?;
     Model::open(entry)
 }

@@ -3,8 +3,9 @@
 
     python torch_onnx.py --model DIR --output DIR
 
-Parts: the vision encoder, the text encoder, and fusion encoder + decoder + scoring, traced for one class. Each part runs in a process of its own; a part that the exporter
-cannot do is reported with its error. Prints one line of JSON a part.
+Parts: the vision encoder, the text encoder, and fusion encoder + decoder + scoring, traced for one class. Each part
+runs in a process of its own; a part that the exporter cannot do is reported with its error. Prints one line of JSON
+a part.
 """
 
 from __future__ import annotations
@@ -138,9 +139,9 @@ def main() -> None:
                          "or choose --exporter torchscript")
     if len(arguments.parts) > 1:
         for name in arguments.parts:
-            subprocess.run([sys.executable, __file__, "--model", str(arguments.model), "--output", str(arguments.output),
-                            "--parts", name, "--exporter", arguments.exporter, "--threads", str(arguments.threads)],
-                           check=True)
+            command = [sys.executable, __file__, "--model", str(arguments.model), "--output", str(arguments.output)]
+            command += ["--parts", name, "--exporter", arguments.exporter, "--threads", str(arguments.threads)]
+            subprocess.run(command, check=True)
         return
     output = arguments.output / arguments.parts[0]
     output.mkdir(parents=True, exist_ok=True)

@@ -103,7 +103,8 @@ def landscape(rng: random.Random, width: int, height: int) -> Image.Image:
         pixels[disc] = random_colour(rng, 200, 255)
     level = rng.uniform(0.4, 0.6)
     for _ in range(rng.randint(2, 3)):
-        wave = sum(rng.uniform(0.01, 0.06) * np.sin(x[0] / width * 2 * math.pi * rng.uniform(0.5, 4) + rng.uniform(0, 6))
+        across = x[0] / width * 2 * math.pi
+        wave = sum(rng.uniform(0.01, 0.06) * np.sin(across * rng.uniform(0.5, 4) + rng.uniform(0, 6))
                    for _ in range(3))
         colour = np.array([rng.randint(30, 140), rng.randint(90, 190), rng.randint(20, 120)], float)
         below = y / height > (level + wave)[None]

@@ -94,10 +94,10 @@ COMPOSITIONS: tuple[Composition, ...] = (
         ("couch", 1, 0.36, GROUND), ("potted plant", 1, 0.3, GROUND), ("teddy bear", 1, 0.22, FRONT),
         ("book", 2, 0.18, FRONT), ("tv", 1, 0.26, (0.4, 0.55)),
         ("cat", 1, 0.2, FRONT))),
-    Composition("coast.png", 7, 800, 560, sea, (
+    Composition("coast.png", 58, 800, 560, sea, (
         ("boat", 2, 0.26, (0.5, 0.68)), ("fish", 3, 0.17, (0.75, 0.97)), ("turtle", 1, 0.22, FRONT),
         ("bird", 2, 0.18, SKY))),
-    Composition("night.png", 47, 640, 640, night, (
+    Composition("night.png", 31, 640, 640, night, (
         ("rocket", 1, 0.3, (0.4, 0.9)), ("moon", 1, 0.24, SKY), ("star", 3, 0.14, ANYWHERE),
         ("robot", 1, 0.26, FRONT))),
 )
@@ -168,7 +168,8 @@ def search(count: int) -> None:
             for one in found:
                 one.class_index = NAMES.index(names[one.class_index])
             counts.add(scene, found)
-            lines.append((counts.alarms + 2 * counts.missed, -min((one.score for one in found), default=0), seed, counts))
+            least = min((one.score for one in found), default=0)
+            lines.append((counts.alarms + 2 * counts.missed, -least, seed, counts))
         for _, least, seed, counts in sorted(lines, key=lambda line: line[:3])[:6]:
             print(f"{composition.file} seed {seed}: {counts.hits} hits, {counts.alarms} false alarms, "
                   f"{counts.missed} missed, least score {-least:.2f}", flush=True)

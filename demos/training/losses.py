@@ -95,7 +95,8 @@ def total_loss(outputs: Outputs, targets: Targets) -> tuple[Tensor, dict[str, fl
     layers, rows = outputs.boxes.shape[:2]
     classes, dense = token_loss(outputs, targets)
     present = torch.tensor([float(len(boxes) > 0) for boxes in targets.boxes])
-    presence = sum(F.binary_cross_entropy_with_logits(layer.squeeze(-1), present) for layer in outputs.presence) / layers
+    presence = sum(F.binary_cross_entropy_with_logits(layer.squeeze(-1), present)
+                   for layer in outputs.presence) / layers
     zero = dense.new_zeros(())
     score, distance, overlap, mask = zero, zero, zero, zero
     last_iou = torch.zeros(0)

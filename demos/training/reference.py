@@ -144,8 +144,8 @@ class ReferenceDetector:
             if with_masks and len(kept):
                 masks = self.masks(candidates, class_index, above[kept], height, width)
             for row, index in enumerate(kept.tolist()):
-                box = tuple(clipped[index].tolist())
-                found.append(Found(class_index, float(scores[above[index]]), box, None if masks is None else masks[row]))
+                found.append(Found(class_index, float(scores[above[index]]), tuple(clipped[index].tolist()),
+                                   None if masks is None else masks[row]))
         return sorted(found, key=lambda one: (-one.score, one.class_index))
 
     def detect(self, image: Image.Image, phrases: Sequence[str], threshold: float = 0.3, nms: float = 0.7,

@@ -40,11 +40,12 @@ def training_random(seed: int, stream: int) -> random.Random:
 
 
 def held_out_random(purpose: str, index: int | str) -> random.Random:
-    """The random numbers of one scene for `purpose` ("evaluation", "golden", "demo"); text, so never a training seed."""
+    """The random numbers of one scene for `purpose` ("evaluation", "golden", "demo"): text, never a training seed."""
     return random.Random(f"{purpose}/{index}")
 
 
-def prepare_glyph(rng: random.Random, glyph: Image.Image, size: int, turn: float, turn_share: float) -> Image.Image | None:
+def prepare_glyph(rng: random.Random, glyph: Image.Image, size: int, turn: float,
+                  turn_share: float) -> Image.Image | None:
     """A pictogram scaled to `size`, perhaps mirrored and turned, cropped to what is clearly visible."""
     ratio = size / max(glyph.size)
     scaled = glyph.resize((max(6, int(glyph.size[0] * ratio)), max(6, int(glyph.size[1] * ratio))),

@@ -76,10 +76,12 @@ class Run:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments, self.folder = arguments, arguments.output
-        self.folder.mkdir(parents=True, exist_ok=True)
         self.checkpoint, self.curves = self.folder / "checkpoint.pt", self.folder / "curves.csv"
         if self.checkpoint.exists() and not arguments.resume:
             raise SystemExit(f"error: {self.checkpoint} exists: add --resume to go on, or name another --output")
+        if arguments.resume and not self.checkpoint.exists():
+            raise SystemExit(f"error: nothing to resume: {self.checkpoint} does not exist")
+        self.folder.mkdir(parents=True, exist_ok=True)
         words = self.folder / "tokenizer.json"
         if not words.exists():
             (learn_tokenizer() if arguments.relearn_words else load_tokenizer()).save(str(words))
@@ -93,8 +95,6 @@ class Run:
 
     def load(self) -> None:
         """Takes up a saved run; the scenes go on with other random numbers than the first part saw."""
-        if not self.checkpoint.exists():
-            raise SystemExit(f"error: nothing to resume: {self.checkpoint} does not exist")
         saved = torch.load(self.checkpoint, weights_only=True)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
@@ -143,8 +143,8 @@ class Run:
         """One line on the terminal and one in `curves.csv`."""
         state = self.state
         shown = " ".join(f"{name} {value:.3f}" for name, value in state.smoothed.items())
-        print(f"step {state.step}, {state.seconds / 60:.1f} of {self.arguments.minutes:g} min, rate {rate:.1e}, {shown}",
-              flush=True)
+        minutes = f"{state.seconds / 60:.1f} of {self.arguments.minutes:g} min"
+        print(f"step {state.step}, {minutes}, rate {rate:.1e}, {shown}", flush=True)
         row = {"step": state.step, "seconds": round(state.seconds, 1), "rate": rate} | {
             name: round(value, 5) for name, value in state.smoothed.items()}
         is_new = not self.curves.exists()

@@ -10,49 +10,24 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::ModelSource;
 use crate::postprocess::PostProcessOptions;
 
-/// How much a program says.
-#[derive(Args, Clone, Debug, Default)]
-pub struct LogArgs {
-    /// Say nothing but results and errors
-    #[arg(long, short, global = true, conflicts_with = "verbose")]
-    pub quiet: bool,
-    /// Say what happens inside; twice for every detail
-    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
-    pub verbose: u8,
-}
+use super::check_output_file;
 
-impl LogArgs {
-    pub(super) fn start(&self) {
-        let level = match (self.quiet, self.verbose) {
-            (true, _) => "error",
-            (_, 0) => "warn",
-            (_, 1) => "ocelli=debug,ocelli_engines=debug,info",
-            _ => "trace",
-        };
-        let filter = tracing_subscriber::EnvFilter::try_from_env("OCELLI_LOG")
-            .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-        let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).finish();
-        // A second program in one process (a test) keeps the first one's logging.
-        drop(tracing::subscriber::set_global_default(subscriber));
-    }
-}
-
-/// What every program that detects takes.
+/// Which model, and what runs it.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Model and engine")]
-pub struct DetectorArgs {
+pub struct ModelArgs {
     /// An exported model, or a Hugging Face checkpoint folder, which is exported once into the cache [default: the
-    /// built-in model, which knows drawn pictograms]
-    #[arg(long, value_name = "DIR")]
+    /// built-in model, which knows eighty drawn pictograms]
+    #[arg(long, alias = "weights", value_name = "DIR")]
     pub model: Option<PathBuf>,
-    /// What computes: auto, cpu (a named engine that cannot start is an error)
+    /// What computes: auto or cpu; one that cannot start is an error
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
     pub engine: String,
-    /// The backbone as a TensorRT engine
-    #[arg(long, value_name = "FILE")]
+    /// The backbone as a TensorRT engine; said to be missing by builds without TensorRT.
+    #[arg(long, value_name = "FILE", hide = true)]
     pub trt: Option<PathBuf>,
-    /// The encoder-decoder as a TensorRT engine
-    #[arg(long, value_name = "FILE")]
+    /// The encoder-decoder as a TensorRT engine; said to be missing by builds without TensorRT.
+    #[arg(long, value_name = "FILE", hide = true)]
     pub trt_enc_dec: Option<PathBuf>,
     /// ONNX Runtime's library [default: searched for; `ocelli doctor` says where]
     #[arg(long, value_name = "FILE")]
@@ -60,27 +35,9 @@ pub struct DetectorArgs {
     /// Threads that compute [default: one for each physical core]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Side of the model's square input in pixels [default: the model's own]
-    #[arg(long, value_name = "PIXELS")]
-    pub imgsz: Option<usize>,
-    /// Text features of phrases, made where missing [default: one in the cache for each model]
-    #[arg(long, value_name = "FILE")]
-    pub text_cache: Option<PathBuf>,
-    /// Classes decoded at once: more are quicker and need more memory
-    #[arg(long, value_name = "N")]
-    pub class_chunk: Option<usize>,
-    /// Keep detections that score above this [default: 0.3]
-    #[arg(long, alias = "conf", value_name = "SCORE", help_heading = "Detection")]
-    pub confidence: Option<f32>,
-    /// Of boxes of one class that overlap more than this, keep the best; 1 keeps all [default: 0.7]
-    #[arg(long, alias = "iou", value_name = "IOU", help_heading = "Detection")]
-    pub nms: Option<f32>,
-    /// The same among boxes of all classes [default: off]
-    #[arg(long, value_name = "IOU", help_heading = "Detection")]
-    pub class_agnostic_nms: Option<f32>,
 }
 
-impl DetectorArgs {
+impl ModelArgs {
     /// A detector's options, from the arguments.
     ///
     /// # Errors
@@ -94,7 +51,67 @@ impl DetectorArgs {
             );
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
-        let kind: EngineKind = self.engine.parse()?;
+        let kind: EngineKind = self.engine.to_lowercase().parse()?;
+        let mut builder = Detector::builder().with_engine(kind);
+        if let Some(folder) = &self.model {
+            builder = builder.with_model(ModelSource::Folder(folder.clone()));
+        }
+        if let Some(threads) = self.threads {
+            builder = builder.with_threads(threads);
+        }
+        if let Some(path) = &self.onnxruntime {
+            builder = builder.with_onnxruntime(path);
+        }
+        Ok(builder)
+    }
+}
+
+/// What every program that detects takes.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Detection")]
+pub struct DetectorArgs {
+    /// Which model, and what runs it.
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Side of the model's square input in pixels [default: the model's own]
+    #[arg(long, alias = "img-size", value_name = "PIXELS", help_heading = "Model and engine")]
+    pub imgsz: Option<usize>,
+    /// Where text features of phrases are kept; made where missing [default: a file in the cache for each model]
+    #[arg(long, value_name = "FILE", help_heading = "Model and engine")]
+    pub text_cache: Option<PathBuf>,
+    /// Classes decoded at once: more are quicker and need more memory [default: 4]
+    #[arg(long, value_name = "N", help_heading = "Model and engine")]
+    pub class_chunk: Option<usize>,
+    /// Keep detections that score above this, 0 to 1 [default: 0.3]
+    #[arg(long, alias = "conf", value_name = "SCORE", allow_negative_numbers = true)]
+    pub confidence: Option<f32>,
+    /// Of boxes of one class that overlap more than this, keep the best; 1 keeps all [default: 0.7]
+    #[arg(long, alias = "iou", value_name = "IOU", allow_negative_numbers = true)]
+    pub nms: Option<f32>,
+    /// The same among boxes of all classes [default: off]
+    #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
+    pub class_agnostic_nms: Option<f32>,
+}
+
+impl DetectorArgs {
+    /// A detector's options, from the arguments.
+    ///
+    /// # Errors
+    /// As [`ModelArgs::detector`], and for numbers out of their range.
+    pub fn detector(&self) -> Result<DetectorBuilder> {
+        for (flag, value) in [
+            ("--confidence", self.confidence),
+            ("--nms", self.nms),
+            ("--class-agnostic-nms", self.class_agnostic_nms),
+        ] {
+            if let Some(value) = value.filter(|value| !(0.0..=1.0).contains(value)) {
+                let message = format!("{flag} is {value}: expected a number from 0 to 1");
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+        }
+        if let Some(path) = &self.text_cache {
+            check_output_file("--text-cache", path)?;
+        }
         let defaults = PostProcessOptions::default();
         let post = PostProcessOptions {
             score_threshold: self.confidence.unwrap_or(defaults.score_threshold),
@@ -102,18 +119,9 @@ impl DetectorArgs {
             class_agnostic_nms_iou: self.class_agnostic_nms,
             ..defaults
         };
-        let mut builder = Detector::builder().with_engine(kind).with_post_processing(post);
-        if let Some(folder) = &self.model {
-            builder = builder.with_model(ModelSource::Folder(folder.clone()));
-        }
+        let mut builder = self.model.detector()?.with_post_processing(post);
         if let Some(imgsz) = self.imgsz {
             builder = builder.with_imgsz(imgsz);
-        }
-        if let Some(threads) = self.threads {
-            builder = builder.with_threads(threads);
-        }
-        if let Some(path) = &self.onnxruntime {
-            builder = builder.with_onnxruntime(path);
         }
         if let Some(path) = &self.text_cache {
             builder = builder.with_text_cache(TextCacheFile::File(path.clone()));

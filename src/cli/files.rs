@@ -42,7 +42,8 @@ fn is_pattern(argument: &Path) -> bool {
     argument.to_string_lossy().contains(['*', '?', '['])
 }
 
-fn has_known_ending(path: &Path) -> bool {
+/// Whether a file of this name is read when the folder it is in is named: its ending is that of a picture.
+pub fn is_picture_name(path: &Path) -> bool {
     path.extension().is_some_and(|e| ENDINGS.contains(&e.to_string_lossy().to_lowercase().as_str()))
 }
 
@@ -51,12 +52,12 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.map_err(|e| Error::io("cannot read the folder", folder, e))?.path();
-        if path.is_file() && has_known_ending(&path) {
+        if path.is_file() && is_picture_name(&path) {
             files.push(path);
         }
     }
     if files.is_empty() {
-        return Err(nothing(folder, "the folder holds none"));
+        return Err(nothing(folder, &format!("the folder holds none; for folders in it say '{}/**/*.jpg'", folder.display())));
     }
     files.sort();
     Ok(files)
@@ -68,7 +69,7 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
         let path = path.map_err(|e| Error::io("cannot read", e.path(), std::io::Error::other(e.error().to_string())))?;
-        if path.is_file() && has_known_ending(&path) {
+        if path.is_file() && is_picture_name(&path) {
             files.push(path);
         }
     }

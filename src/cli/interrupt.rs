@@ -1,6 +1,7 @@
 //! Ctrl-C: what is under way is finished, what was finished stays whole.
 
 use std::fmt;
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -26,8 +27,9 @@ pub fn on_interrupt() -> Result<(), crate::Error> {
         if INTERRUPTED.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
         }
-        let line = b"\nstopping after this step; Ctrl-C again stops at once\n";
-        drop(std::io::Write::write_all(&mut std::io::stderr(), line));
+        // A terminal shows ^C where the cursor is.
+        let start = if std::io::stderr().is_terminal() { "\n" } else { "" };
+        super::tell(&format!("{start}stopping after this step; Ctrl-C again stops at once"));
     })
     .map_err(|e| crate::Error::new(crate::ErrorKind::Io, format!("cannot handle Ctrl-C: {e}")).with_source(e))
 }

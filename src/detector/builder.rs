@@ -16,13 +16,17 @@ use crate::postprocess::{PostProcessOptions, PostProcessor};
 /// Classes decoded at once unless told otherwise; see the measurements in `benchmarks/README.md`.
 const CLASS_CHUNK: usize = 4;
 
+/// More threads than any machine has use for; the engine would try to start as many as it is told.
+const MAX_THREADS: usize = 256;
+
 /// Where text features are kept between runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TextCacheFile {
-    /// A file of the model's in the user's cache folder.
+    /// A file of the model's in the user's cache folder. Where it cannot be read or written, that is a warning in the
+    /// log: the result is the same.
     #[default]
     Automatic,
-    /// This file; it is made where it does not exist.
+    /// This file; it is made where it does not exist. Where it cannot be read or written, that is an error.
     File(PathBuf),
     /// Nowhere.
     None,
@@ -137,8 +141,9 @@ impl DetectorBuilder {
             let message = "--class-chunk is 0: at least one class is decoded at a time";
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        if self.engine.threads == Some(0) {
-            return Err(Error::new(ErrorKind::InvalidArgument, "--threads is 0: at least one thread has to work"));
+        if let Some(threads) = self.engine.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
+            let message = format!("--threads is {threads}: expected 1 to {MAX_THREADS}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let post = PostProcessor::new(self.post)?;
         let factory = EngineFactory::start(&self.engine)?;

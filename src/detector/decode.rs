@@ -12,7 +12,7 @@ use super::text::{EmbeddedPrompt, EmbeddedPrompts};
 use super::{StageTimes, milliseconds};
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::mask::MaskResampler;
 use crate::model::Model;
 use crate::postprocess::{Candidate, PostProcessor, RawOutputs};
@@ -98,10 +98,10 @@ impl PromptDecoder {
     /// As [`EngineFactory::load`].
     pub fn load(&mut self) -> Result<()> {
         if self.encoder_decoder.is_none() {
-            self.encoder_decoder = Some(self.factory.load(&self.model.file(file::ENCODER_DECODER))?);
+            self.encoder_decoder = Some(self.model.load_graph(&self.factory, file::ENCODER_DECODER)?);
         }
         if self.masks && self.mask_head.is_none() {
-            self.mask_head = Some(self.factory.load(&self.model.file(file::MASK_HEAD))?);
+            self.mask_head = Some(self.model.load_graph(&self.factory, file::MASK_HEAD)?);
         }
         Ok(())
     }
@@ -109,7 +109,8 @@ impl PromptDecoder {
     /// Features and prompts → detections, the highest score first; the times of the stages are added to `times`.
     ///
     /// # Errors
-    /// [`ErrorKind::Engine`](crate::ErrorKind::Engine) when a graph fails or returns numbers that are none.
+    /// [`ErrorKind::Engine`] when a graph fails or returns numbers that are none, [`ErrorKind::InvalidArgument`] for an
+    /// example outside the image.
     pub fn decode(
         &mut self,
         features: &ImageFeatures,
@@ -184,14 +185,22 @@ impl PromptDecoder {
     fn encode_exemplars(&mut self, features: &ImageFeatures, embedded: &EmbeddedPrompt) -> Result<()> {
         let engine = match &mut self.exemplar_encoder {
             Some(engine) => engine,
-            none => none.insert(self.factory.load(&self.model.file(file::EXEMPLAR_ENCODER))?),
+            none => none.insert(self.model.load_graph(&self.factory, file::EXEMPLAR_ENCODER)?),
         };
         let exemplars = embedded.prompt.exemplars();
         let (width, height) = (features.size.0 as f32, features.size.1 as f32);
         let boxes = self.buffers.exemplar_boxes.reset_f32(&[1, exemplars.len(), 4]);
         for (target, exemplar) in boxes.chunks_exact_mut(4).zip(exemplars) {
-            let scaled = exemplar.bbox.clip_to(width, height).scaled(1.0 / width, 1.0 / height);
-            target.copy_from_slice(&scaled.to_cxcywh());
+            let inside = exemplar.bbox.clip_to(width, height);
+            if !inside.has_area() {
+                let (b, label) = (exemplar.bbox, embedded.prompt.label());
+                let message = format!(
+                    "example of \"{label}\", {},{},{},{}: it lies outside the image of {width} × {height} pixels",
+                    b.x1, b.y1, b.x2, b.y2
+                );
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            target.copy_from_slice(&inside.scaled(1.0 / width, 1.0 / height).to_cxcywh());
         }
         let labels = self.buffers.exemplar_labels.reset_i64(&[1, exemplars.len()]);
         labels.iter_mut().zip(exemplars).for_each(|(label, exemplar)| *label = i64::from(exemplar.wanted));

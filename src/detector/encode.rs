@@ -66,7 +66,8 @@ impl ImageEncoder {
     pub fn load(&mut self) -> Result<()> {
         if self.engines.is_empty() {
             let files = self.model.manifest().backbone_files();
-            self.engines = files.into_iter().map(|name| self.factory.load(&self.model.file(name))).collect::<Result<_>>()?;
+            let load = |name| self.model.load_graph(&self.factory, name);
+            self.engines = files.into_iter().map(load).collect::<Result<_>>()?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Words → text features, each phrase encoded once.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ocelli_engines::Tensor;
@@ -10,7 +10,7 @@ use ocelli_export::contract::{file, tensor};
 use super::builder::TextCacheFile;
 use crate::cache::{cache_folder, create_folder};
 use crate::engine::EngineFactory;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
 use crate::prompt::{Prompt, Prompts};
 use crate::text_cache::{TextCache, TextCacheIdentity};
@@ -46,7 +46,50 @@ pub struct TextEmbedder {
     factory: EngineFactory,
     tokenizer: Tokenizer,
     known: HashMap<String, Arc<TextFeatures>>,
-    disk: Option<(PathBuf, TextCache)>,
+    disk: Option<Disk>,
+}
+
+/// The text cache in a file.
+struct Disk {
+    path: PathBuf,
+    cache: TextCache,
+    /// Whether nobody named it: then it is a convenience, and what is wrong with it spoils nothing.
+    automatic: bool,
+}
+
+impl Disk {
+    /// The file that somebody named; it has to be right.
+    fn named(path: &Path, identity: TextCacheIdentity) -> Result<Self> {
+        Ok(Self { path: path.to_owned(), cache: TextCache::open_or_new(path, identity)?, automatic: false })
+    }
+
+    /// The model's own file in the cache folder: where it is damaged it is begun anew, where it cannot be read or
+    /// written there is none.
+    fn automatic(identity: TextCacheIdentity) -> Result<Self> {
+        let folder = cache_folder()?.join("text");
+        create_folder(&folder)?;
+        let weights = identity.weights_sha256.get(..24).unwrap_or(&identity.weights_sha256);
+        let path = folder.join(format!("{weights}.safetensors"));
+        let cache = match TextCache::open_or_new(&path, identity.clone()) {
+            Err(e) if e.kind() != ErrorKind::Io => {
+                tracing::warn!("the text cache is made again: {e}");
+                std::fs::remove_file(&path).map_err(|e| Error::io("cannot remove", &path, e))?;
+                TextCache::new(identity)
+            }
+            cache => cache?,
+        };
+        Ok(Self { path, cache, automatic: true })
+    }
+
+    fn save(&mut self) -> Result<()> {
+        match self.cache.save(&self.path) {
+            Err(e) if self.automatic => {
+                tracing::warn!("words will have to be encoded again next time: {e}");
+                Ok(())
+            }
+            saved => saved,
+        }
+    }
 }
 
 impl TextEmbedder {
@@ -61,19 +104,12 @@ impl TextEmbedder {
             context_length: manifest.context_length,
             width: manifest.model_width,
         };
-        let path = match cache {
+        let disk = match cache {
             TextCacheFile::None => None,
-            TextCacheFile::File(path) => Some(path.clone()),
-            TextCacheFile::Automatic => {
-                let folder = cache_folder()?.join("text");
-                create_folder(&folder)?;
-                let weights = manifest.weights_sha256.get(..24).unwrap_or(&manifest.weights_sha256);
-                Some(folder.join(format!("{weights}.safetensors")))
-            }
-        };
-        let disk = match path {
-            Some(path) => Some((path.clone(), TextCache::open_or_new(&path, identity)?)),
-            None => None,
+            TextCacheFile::File(path) => Some(Disk::named(path, identity)?),
+            TextCacheFile::Automatic => Disk::automatic(identity)
+                .inspect_err(|e| tracing::warn!("words will have to be encoded again next time: {e}"))
+                .ok(),
         };
         Ok(Self { model: model.clone(), factory, tokenizer, known: HashMap::new(), disk })
     }
@@ -81,9 +117,8 @@ impl TextEmbedder {
     /// Encodes the words of prompts. The text encoder is loaded only where a phrase is new, and let go afterwards.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a phrase without words,
-    /// [`Engine`](crate::ErrorKind::Engine) when the graph fails, [`Io`](crate::ErrorKind::Io) where the cache cannot
-    /// be written.
+    /// [`ErrorKind::InvalidArgument`] for a phrase without words, [`ErrorKind::Engine`] when the graph fails,
+    /// [`ErrorKind::Io`] where a cache that was named cannot be written.
     pub fn embed(&mut self, prompts: &Prompts) -> Result<EmbeddedPrompts> {
         let mut new: Vec<(String, TokenIds)> = Vec::new();
         for prompt in prompts.iter() {
@@ -91,7 +126,7 @@ impl TextEmbedder {
             if self.known.contains_key(&*phrase) || new.iter().any(|(known, _)| *known == phrase) {
                 continue;
             }
-            if let Some(cached) = self.disk.as_ref().and_then(|(_, cache)| cache.get(&phrase)) {
+            if let Some(cached) = self.disk.as_ref().and_then(|disk| disk.cache.get(&phrase)) {
                 let text = TextFeatures { features: cached.features.to_vec(), mask: cached.mask.to_vec() };
                 self.known.insert(phrase.into_owned(), Arc::new(text));
                 continue;
@@ -114,7 +149,7 @@ impl TextEmbedder {
     }
 
     fn encode(&mut self, phrases: &[(String, TokenIds)]) -> Result<()> {
-        let mut engine = self.factory.load(&self.model.file(file::TEXT_ENCODER))?;
+        let mut engine = self.model.load_graph(&self.factory, file::TEXT_ENCODER)?;
         let length = self.model.manifest().context_length;
         let (mut ids, mut mask, mut features) = (Tensor::empty(), Tensor::empty(), Tensor::empty());
         for chunk in phrases.chunks(PHRASES_AT_ONCE) {
@@ -130,14 +165,14 @@ impl TextEmbedder {
             let rows = features.as_f32()?.chunks_exact(length * self.model.manifest().model_width);
             for ((phrase, tokens), row) in chunk.iter().zip(rows) {
                 let text = TextFeatures { features: row.to_vec(), mask: tokens.mask.clone() };
-                if let Some((_, cache)) = &mut self.disk {
-                    cache.insert(phrase, &text.features, &text.mask)?;
+                if let Some(disk) = &mut self.disk {
+                    disk.cache.insert(phrase, &text.features, &text.mask)?;
                 }
                 self.known.insert(phrase.clone(), Arc::new(text));
             }
         }
         match &mut self.disk {
-            Some((path, cache)) => cache.save(path.as_path()),
+            Some(disk) => disk.save(),
             None => Ok(()),
         }
     }

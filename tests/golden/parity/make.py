@@ -117,7 +117,8 @@ OUTPUT_SCALES: list[tuple[str, float]] = [
 ]
 # Norms whose output runs on as a residual: small, for the same reason.
 RESIDUAL_NORMS = ("backbone.layer_norm", "prompt_layer_norm", "geometry_encoder.output_layer_norm",
-                  "self_attn_layer_norm", "text_cross_attn_layer_norm", "vision_cross_attn_layer_norm", "mlp_layer_norm")
+                  "self_attn_layer_norm", "text_cross_attn_layer_norm", "vision_cross_attn_layer_norm",
+                  "mlp_layer_norm")
 
 
 def configuration(model: dict) -> Sam3Config:
@@ -220,7 +221,8 @@ def draw_inputs(model: dict, generator: torch.Generator) -> dict[str, Tensor]:
     ids = torch.ones(17, context, dtype=torch.long)
     mask = torch.zeros(17, context, dtype=torch.long)
     for row in range(17):
-        length = {0: min(5, context), 1: context, 2: 2}.get(row, 2 + int(torch.randint(context - 1, (1,), generator=generator)))
+        drawn = 2 + int(torch.randint(context - 1, (1,), generator=generator))
+        length = {0: min(5, context), 1: context, 2: 2}.get(row, drawn)
         ids[row, 0] = 0
         ids[row, 1:length - 1] = torch.randint(3, VOCABULARY_SIZE, (length - 2,), generator=generator)
         mask[row, :length] = 1
@@ -292,13 +294,15 @@ def randomise(model: Sam3Model, inputs: dict[str, Tensor], generator: torch.Gene
     assert all(any(part in name for part in known) for name in unused), f"never called: {sorted(unused)}"
 
 
-def evaluate(reference: Reference, inputs: dict[str, Tensor], counts: tuple[int, ...] = CLASS_COUNTS) -> dict[str, Tensor]:
+def evaluate(reference: Reference, inputs: dict[str, Tensor],
+             counts: tuple[int, ...] = CLASS_COUNTS) -> dict[str, Tensor]:
     """Every golden output, by the name it is stored under."""
     out: dict[str, Tensor] = {}
     image = reference.backbone(inputs["pixel_values"])
     for name in ("fpn_0", "fpn_1", "fpn_2", "image_prompt", "trunk"):
         out[f"backbone.{name}"] = image[name]
-    text, text_mask = reference.text(inputs["text.input_ids"], inputs["text.attention_mask"]), inputs["text.attention_mask"]
+    text_mask = inputs["text.attention_mask"]
+    text = reference.text(inputs["text.input_ids"], text_mask)
     out["text.text_features"] = text
     for count in (1, 3):
         out[f"exemplar.{count}.features"] = reference.exemplar(
@@ -351,10 +355,12 @@ def check(model: Sam3Model, inputs: dict[str, Tensor], golden: dict[str, Tensor]
         "text": model(**whole),
         # One box labelled -10 is masked: what is left of the geometry prompt is its CLS token.
         "official": model(**whole, input_boxes=torch.full((1, 1, 4), 0.5), input_boxes_labels=torch.tensor([[-10]])),
-        "exemplar": model(**whole, input_boxes=inputs["exemplar.3.boxes"], input_boxes_labels=inputs["exemplar.3.labels"]),
+        "exemplar": model(**whole, input_boxes=inputs["exemplar.3.boxes"],
+                          input_boxes_labels=inputs["exemplar.3.labels"]),
     }
     for kind, forward in forwards.items():
-        for name, value in (("logits", forward.pred_logits), ("boxes", forward.pred_boxes), ("presence", forward.presence_logits)):
+        for name, value in (("logits", forward.pred_logits), ("boxes", forward.pred_boxes),
+                            ("presence", forward.presence_logits)):
             error = distance(golden[f"encdec.{kind}.1.{name}"], value)
             assert error < 1e-5, f"{kind} {name}: the pieces differ from Sam3Model.forward by {error:.1e}"
     logits = torch.cat([golden[f"encdec.{kind}.17.logits"].flatten() for kind in KINDS])

@@ -1,0 +1,41 @@
+# `make demo` and `make test` do everything on a fresh machine; `make help` lists the rest.
+
+.PHONY: help demo test setup bench bench-full lint doc
+
+help:
+	@echo "make demo        find things in drawn scenes with the built-in model: a picture and a table"
+	@echo "make test        all tests"
+	@echo "make setup       fetch ONNX Runtime's library into ~/.local/share/ocelli"
+	@echo "make bench       measure the built-in model"
+	@echo "make bench-full  measure a full-size model with random weights beside transformers (needs 12 GB of disk)"
+	@echo "make lint        formatting and lints, warnings are errors"
+
+setup:
+	@bash engines/fetch-onnxruntime.sh
+
+demo: setup
+	cargo build --release --bin ocelli --bin demo-image
+	target/release/demo-image --image demos/scenes/ \
+	  --classes person dog cat car bus bicycle boat bird kite umbrella tree house cup apple banana pizza cake \
+	            couch tv clock book "teddy bear" "potted plant" rocket star moon robot butterfly turtle fish \
+	  -o target/demo/ --sheet target/demo.png
+	@echo "look at target/demo.png"
+
+test: setup
+	cargo test --workspace
+
+bench: setup
+	cargo build --release --workspace
+	target/release/bench-detect --output benchmarks/runs
+
+bench-full: setup
+	cargo build --release --workspace
+	bash benchmarks/full_size/run.sh
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets --no-default-features -- -D warnings
+
+doc:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps

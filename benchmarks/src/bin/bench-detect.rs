@@ -1,0 +1,144 @@
+//! `bench-detect`: how long detection takes, stage by stage, for growing numbers of classes.
+
+#![forbid(unsafe_code)]
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+use ocelli::cli::{self, DetectorArgs, LogArgs, interrupted, print, say};
+use ocelli::{Image, Prompts};
+use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
+use ocelli_benchmarks::quantiles::Quantiles;
+use serde::Serialize;
+
+/// Measures detection, stage by stage, and writes JSON lines: one for each number of classes.
+///
+/// Peak memory is that of the whole process so far; measure one number of classes at a time to have it apart.
+#[derive(Parser)]
+#[command(name = "bench-detect", version)]
+struct Arguments {
+    /// A picture [default: noise of 1280 × 720]
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+    /// Numbers of classes
+    #[arg(long, num_args = 1.., default_values_t = [1, 4, 16, 80], value_name = "N")]
+    class_counts: Vec<usize>,
+    /// Measured runs of each
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    runs: usize,
+    /// Runs before the first one that counts
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    warm_up: usize,
+    /// Measure with masks
+    #[arg(long)]
+    masks: bool,
+    /// Add the lines to a file of this folder as well
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    detector: DetectorArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    program: &'static str,
+    engine: &'a str,
+    imgsz: usize,
+    classes: usize,
+    class_chunk: Option<usize>,
+    masks: bool,
+    start_ms: f64,
+    total_ms: Quantiles,
+    preprocess_ms: Quantiles,
+    backbone_ms: Quantiles,
+    decode_ms: Quantiles,
+    masks_ms: Quantiles,
+    detections: usize,
+    peak_memory_mib: f64,
+    machine: &'a Machine,
+}
+
+fn main() -> ExitCode {
+    let args = Arguments::parse();
+    cli::run(&args.log, || run(&args))
+}
+
+fn run(args: &Arguments) -> anyhow::Result<()> {
+    if args.runs == 0 {
+        return Err(cli::usage("--runs is 0: at least one run has to be measured"));
+    }
+    let image = match &args.image {
+        Some(path) => Image::open(path)?,
+        None => noise(1280, 720)?,
+    };
+    let machine = Machine::here();
+    let mut file = match &args.output {
+        Some(folder) => {
+            std::fs::create_dir_all(folder)?;
+            let path = folder.join("bench-detect.jsonl");
+            Some(std::fs::File::options().create(true).append(true).open(path)?)
+        }
+        None => None,
+    };
+    let start = Instant::now();
+    let builder = args.detector.detector()?.with_masks(args.masks);
+    let mut detector = builder.build_reporting(&|line| say(&args.log, line))?;
+    for &classes in &args.class_counts {
+        let prompts = Prompts::new((0..classes).map(|i| format!("thing number {i}")))?;
+        detector.prepare(&prompts)?;
+        let start_ms = start.elapsed().as_secs_f64() * 1e3;
+        for _ in 0..args.warm_up {
+            interrupted()?;
+            detector.detect(&image, &prompts)?;
+        }
+        let mut times = Vec::with_capacity(args.runs);
+        let mut detections = 0;
+        for _ in 0..args.runs {
+            interrupted()?;
+            let found = detector.detect(&image, &prompts)?;
+            detections = found.items.len();
+            times.push(found.times);
+        }
+        let quantiles = |stage: fn(&ocelli::StageTimes) -> f64| Quantiles::of(times.iter().map(stage).collect());
+        let line = Line {
+            program: "bench-detect",
+            engine: detector.engine(),
+            imgsz: detector.model().manifest().imgsz,
+            classes,
+            class_chunk: args.detector.class_chunk,
+            masks: args.masks,
+            start_ms,
+            total_ms: quantiles(|t| t.total),
+            preprocess_ms: quantiles(|t| t.preprocess),
+            backbone_ms: quantiles(|t| t.backbone),
+            decode_ms: quantiles(|t| t.decode),
+            masks_ms: quantiles(|t| t.masks),
+            detections,
+            peak_memory_mib: peak_memory_mib(),
+            machine: &machine,
+        };
+        let text = serde_json::to_string(&line)?;
+        print(|out| writeln!(out, "{text}"))?;
+        if let Some(file) = &mut file {
+            writeln!(file, "{text}")?;
+        }
+    }
+    Ok(())
+}
+
+/// A picture that no codec and no cache can make cheaper.
+fn noise(width: u32, height: u32) -> ocelli::Result<Image> {
+    let mut state = 0x9e37_79b9_u32;
+    let pixels = (0..width as usize * height as usize * 3).map(|_| {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        (state >> 24) as u8
+    });
+    Image::from_rgb8(width, height, pixels.collect())
+}

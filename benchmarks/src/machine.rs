@@ -1,0 +1,60 @@
+//! What a figure was measured on.
+
+use serde::Serialize;
+
+/// The machine and the build behind a figure.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub cpu: String,
+    /// Processors the program may use.
+    pub cpus: usize,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Operating system and architecture.
+    pub system: String,
+    /// The commit the programs were built from, with `+` where files had changed.
+    pub commit: String,
+    /// Version of ocelli.
+    pub ocelli: &'static str,
+}
+
+impl Machine {
+    /// This machine; what cannot be found out is `unknown`.
+    pub fn here() -> Self {
+        let line = |file: &str, key: &str| {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            let found = text.lines().find(|line| line.starts_with(key)).and_then(|line| line.split_once(':'));
+            found.map(|(_, value)| value.trim().to_owned())
+        };
+        let memory = line("/proc/meminfo", "MemTotal").and_then(|v| v.split(' ').next().and_then(|n| n.parse::<u64>().ok()));
+        Self {
+            cpu: line("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into()),
+            cpus: std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+            memory_mib: memory.unwrap_or(0) / 1024,
+            system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            commit: commit(),
+            ocelli: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}
+
+fn commit() -> String {
+    let git = |arguments: &[&str]| {
+        let output = std::process::Command::new("git").args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    match (git(&["rev-parse", "--short", "HEAD"]), git(&["status", "--porcelain"])) {
+        (Some(commit), Some(changes)) if changes.is_empty() => commit,
+        (Some(commit), _) => format!("{commit}+"),
+        _ => "unknown".into(),
+    }
+}
+
+/// The most memory this process has held, in MiB; 0 where the system does not say.
+pub fn peak_memory_mib() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|n| n.parse::<f64>().ok());
+    kib.unwrap_or(0.0) / 1024.0
+}

@@ -1,0 +1,153 @@
+//! What the exported files are made of: standard operators alone for TensorRT, and nothing of a pruned branch.
+
+#[path = "parity/exported.rs"]
+#[allow(dead_code, reason = "these tests export and do not run")]
+mod exported;
+#[path = "parity/golden.rs"]
+#[allow(dead_code, reason = "these tests need the checkpoints, not the numbers")]
+mod golden;
+#[path = "parity/onnx.rs"]
+mod onnx;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use exported::{Exported, Outcome};
+use golden::{Golden, Variant};
+use ocelli::export::contract::{Prompting, Target, file};
+use ocelli::export::{Checkpoint, ExportOptions};
+use prost::Message;
+
+/// The newest opset that the files may ask for.
+const MAX_OPSET: i64 = 20;
+/// What the other target takes from ONNX Runtime, and nothing else.
+const FUSED: [&str; 2] = ["com.microsoft.MultiHeadAttention", "com.microsoft.RotaryEmbedding"];
+
+/// The committed list.
+fn allowed() -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/allowed_operators.txt");
+    let text = std::fs::read_to_string(&path).expect("the list is in the repository");
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(str::to_owned).collect()
+}
+
+/// Every checkpoint there is: the goldens' and the built-in model's, which lives in `folder`.
+fn checkpoints(folder: &Path) -> Outcome<Vec<(String, Checkpoint)>> {
+    let mut checkpoints = Vec::new();
+    for golden in Golden::all() {
+        checkpoints.push((golden.name.to_owned(), golden.open_checkpoint()?));
+    }
+    ocelli::builtin::write_checkpoint(folder)?;
+    checkpoints.push(("built-in".into(), Checkpoint::open(folder)?));
+    Ok(checkpoints)
+}
+
+/// The graphs of an exported folder.
+fn graphs(model: &Exported) -> Outcome<BTreeMap<String, onnx::Model>> {
+    let files = model.manifest.files.keys().filter(|name| name.ends_with(".onnx"));
+    let read = |name: &String| Ok((name.clone(), onnx::Model::decode(&*std::fs::read(model.path(name))?)?));
+    files.map(read).collect()
+}
+
+/// Every way to export that writes other nodes.
+fn variants(target: Target) -> [(&'static str, ExportOptions); 4] {
+    let options = || ExportOptions::default().with_target(target);
+    [
+        ("whole", options()),
+        ("split", options().with_split_block(Some(1))),
+        ("detection only", options().with_detection_only(true)),
+        ("words alone", options().with_prompting(Prompting::Text)),
+    ]
+}
+
+/// Operators by name, standard ones without their domain, with the first place that has them.
+fn operators(target: Target, problems: &mut Vec<String>) -> Outcome<BTreeMap<String, String>> {
+    let folder = tempfile::tempdir()?;
+    let mut found = BTreeMap::new();
+    for (name, checkpoint) in checkpoints(folder.path())? {
+        for (variant, options) in variants(target) {
+            for (file, model) in graphs(&Exported::new(&checkpoint, &options)?)? {
+                let place = format!("{name}, {variant}, {file}");
+                let standard = model.operator_sets.iter().find(|set| set.domain.is_empty());
+                match standard.map(|set| set.version) {
+                    Some(version) if version <= MAX_OPSET => {}
+                    other => problems.push(format!("{place}: opset {other:?}, expected {MAX_OPSET} or older")),
+                }
+                let nodes = model.graph.map(|graph| graph.nodes).unwrap_or_default();
+                if nodes.is_empty() {
+                    problems.push(format!("{place}: no nodes"));
+                }
+                for node in nodes {
+                    let dot = if node.domain.is_empty() { "" } else { "." };
+                    let operator = format!("{}{dot}{}", node.domain, node.operator);
+                    found.entry(operator).or_insert_with(|| format!("{place}, node {}", node.name));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[test]
+fn files_for_tensorrt_hold_allowed_operators_alone() -> Outcome<()> {
+    let mut problems = Vec::new();
+    let found = operators(Target::TensorRt, &mut problems)?;
+    let allowed = allowed();
+    let unknown = found.iter().filter(|(operator, _)| !allowed.contains(*operator));
+    problems.extend(unknown.map(|(operator, place)| format!("{operator} is not allowed: {place}")));
+    let unused = allowed.iter().filter(|operator| !found.contains_key(*operator));
+    problems.extend(unused.map(|operator| format!("{operator} is allowed and in no file: take it off the list")));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn files_for_onnx_runtime_add_two_fused_operators() -> Outcome<()> {
+    let mut problems = Vec::new();
+    let found = operators(Target::OnnxRuntime, &mut problems)?;
+    let allowed = allowed();
+    let added: Vec<&str> = found.keys().filter(|operator| !allowed.contains(*operator)).map(String::as_str).collect();
+    if added != FUSED {
+        problems.push(format!("beside the allowed operators: {added:?}, expected {FUSED:?}"));
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    Ok(())
+}
+
+/// Skipped blocks and masked branches leave no weight and no node behind, and the others stay.
+#[test]
+fn pruned_branches_vanish() -> Outcome<()> {
+    let mut problems = Vec::new();
+    for golden in Golden::all() {
+        for variant in &golden.pruned {
+            for target in [Target::OnnxRuntime, Target::TensorRt] {
+                let options = variant.apply(ExportOptions::default().with_target(target))?;
+                let model = Exported::new(&golden.open_checkpoint()?, &options)?;
+                let graph = graphs(&model)?.remove(file::BACKBONE).and_then(|model| model.graph).ok_or("no graph")?;
+                let weights = graph.initializers.iter().map(|weight| weight.name.as_str());
+                let names: Vec<&str> = weights.chain(graph.nodes.iter().map(|node| node.name.as_str())).collect();
+                let skipped: Vec<&str> = variant.skip_blocks.split(',').collect();
+                let masked: Vec<&str> = variant.mask_blocks.split(',').collect();
+                for block in 0..golden.vision_blocks() {
+                    for (branch, norm, word) in [("attention", "layer_norm1", "attn"), ("mlp", "layer_norm2", "mlp")] {
+                        let gone = skipped.contains(&block.to_string().as_str())
+                            || masked.contains(&format!("{block}:{word}").as_str());
+                        for part in [branch, norm] {
+                            let part = format!("backbone.layers.{block}.{part}");
+                            if names.iter().any(|name| name.contains(&part)) == gone {
+                                let is = if gone { "is still there" } else { "is gone" };
+                                let Variant { skip_blocks, mask_blocks } = variant;
+                                problems.push(format!(
+                                    "{}, {target:?}, skip {skip_blocks:?}, mask {mask_blocks:?}: {part} {is}",
+                                    golden.name
+                                ));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    Ok(())
+}

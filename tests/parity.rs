@@ -1,0 +1,425 @@
+//! The exported graphs against `transformers`: every output of every graph, in both targets, on small random models.
+//!
+//! Goldens and the script that makes them are in `tests/golden/parity`. An error is max|a − b| / max|b|. Each test
+//! goes through all models and reports everything that differs in one table; `cargo test --test parity --
+//! --nocapture` shows the worst error of each model as well.
+//!
+//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+
+#![allow(clippy::print_stdout, reason = "the worst errors are worth seeing when all is well, too")]
+
+#[path = "parity/exported.rs"]
+mod exported;
+#[path = "parity/golden.rs"]
+mod golden;
+#[path = "parity/report.rs"]
+mod report;
+
+use std::collections::BTreeSet;
+
+use exported::{Exported, Outcome, Outputs};
+use golden::{Golden, append_to_prompt, f32s, first, range};
+use ocelli::engines::{Engine, Tensor};
+use ocelli::export::contract::{Prompting, Target, file, tensor};
+use ocelli::export::{Checkpoint, ErrorKind, ExportOptions, export};
+use report::Report;
+use sha2::{Digest, Sha256};
+
+const TARGETS: [Target; 2] = [Target::OnnxRuntime, Target::TensorRt];
+const KINDS: [&str; 3] = ["text", "official", "exemplar"];
+const CLASS_COUNTS: [usize; 3] = [1, 3, 17];
+/// The class whose masks the goldens hold, and how many.
+const MASK_CLASS: usize = 1;
+const MASK_COUNT: usize = 3;
+
+/// The options of a target, and what to call a case of it.
+fn each_case(golden: &Golden) -> impl Iterator<Item = (String, ExportOptions)> + use<'_> {
+    TARGETS.into_iter().map(|target| {
+        let case = format!("{}, {target:?}", golden.name).to_lowercase();
+        (case, ExportOptions::default().with_target(target))
+    })
+}
+
+#[test]
+fn every_output_of_every_graph() {
+    let mut report = Report::default();
+    for golden in Golden::all() {
+        for (case, options) in each_case(&golden) {
+            report.check(case, |report| {
+                let mut model = Exported::new(&golden.open_checkpoint()?, &options)?;
+                expect_outputs(report, &mut model, file::BACKBONE, &["fpn_0", "fpn_1", "fpn_2", "image_prompt"])?;
+                expect_outputs(
+                    report,
+                    &mut model,
+                    file::ENCODER_DECODER,
+                    &["boxes", "encoded", "logits", "presence", "queries"],
+                )?;
+                compare_backbone(report, &golden, &mut model, "")?;
+                compare_text(report, &golden, &mut model)?;
+                compare_exemplars(report, &golden, &mut model)?;
+                compare_encoder_decoder(report, &golden, &mut model)?;
+                compare_masks(report, &golden, &mut model)?;
+                compare_chain(report, &golden, &mut model)
+            });
+        }
+    }
+    report.finish("every output of every graph");
+}
+
+#[test]
+fn pruned_backbones() {
+    let mut report = Report::default();
+    for golden in Golden::all() {
+        for (case, options) in each_case(&golden) {
+            report.check(case, |report| {
+                let checkpoint = golden.open_checkpoint()?;
+                for (i, variant) in golden.pruned.iter().enumerate() {
+                    let options = variant.apply(options.clone())?;
+                    compare_pruned(report, &golden, i, &mut Exported::new(&checkpoint, &options)?, "whole")?;
+                    for block in 1..golden.vision_blocks() {
+                        let options = options.clone().with_split_block(Some(block));
+                        let mut model = Exported::new(&checkpoint, &options)?;
+                        compare_pruned(report, &golden, i, &mut model, &format!("split at {block}"))?;
+                    }
+                }
+                Ok(())
+            });
+        }
+    }
+    report.finish("pruned backbones");
+}
+
+#[test]
+fn split_backbones_chain() {
+    let mut report = Report::default();
+    for golden in Golden::all() {
+        for (case, options) in each_case(&golden) {
+            report.check(case, |report| {
+                let checkpoint = golden.open_checkpoint()?;
+                for block in 1..golden.vision_blocks() {
+                    let options = options.clone().with_split_block(Some(block));
+                    let mut model = Exported::new(&checkpoint, &options)?;
+                    expect_outputs(report, &mut model, file::BACKBONE_FIRST, &["tokens"])?;
+                    report.expect("no whole backbone beside the halves", !model.path(file::BACKBONE).exists());
+                    compare_backbone(report, &golden, &mut model, &format!(", split at {block}"))?;
+                }
+                Ok(())
+            });
+        }
+    }
+    report.finish("split backbones");
+}
+
+#[test]
+fn detection_only() {
+    let mut report = Report::default();
+    for golden in Golden::all() {
+        for (case, options) in each_case(&golden) {
+            report.check(case, |report| {
+                let mut model = Exported::new(&golden.open_checkpoint()?, &options.with_detection_only(true))?;
+                expect_outputs(report, &mut model, file::BACKBONE, &["fpn_2", "image_prompt"])?;
+                expect_outputs(report, &mut model, file::ENCODER_DECODER, &["boxes", "logits", "presence"])?;
+                report.expect("no mask head", !model.path(file::MASK_HEAD).exists());
+                compare_backbone(report, &golden, &mut model, "")?;
+                compare_text(report, &golden, &mut model)?;
+                compare_exemplars(report, &golden, &mut model)?;
+                compare_encoder_decoder(report, &golden, &mut model)
+            });
+        }
+    }
+    report.finish("detection only");
+}
+
+#[test]
+fn prompts_of_words_alone() {
+    let mut report = Report::default();
+    for golden in Golden::all() {
+        for (case, options) in each_case(&golden) {
+            report.check(case, |report| {
+                let options = options.with_prompting(Prompting::Text);
+                let mut model = Exported::new(&golden.open_checkpoint()?, &options)?;
+                expect_outputs(report, &mut model, file::BACKBONE, &["fpn_0", "fpn_1", "fpn_2"])?;
+                compare_backbone(report, &golden, &mut model, "")?;
+                compare_exemplars(report, &golden, &mut model)?;
+                compare_encoder_decoder(report, &golden, &mut model)
+            });
+        }
+    }
+    report.finish("prompts of words alone");
+}
+
+/// A checkpoint that says another image size, exported with `--imgsz` for the golden's, is the golden's model.
+#[test]
+fn another_image_size_than_the_checkpoints() {
+    let mut report = Report::default();
+    for golden in Golden::all() {
+        for (case, options) in each_case(&golden) {
+            report.check(case, |report| {
+                let size = golden.number("image_size");
+                let folder = tempfile::tempdir()?;
+                resized_checkpoint(&golden, size + 3 * golden.number("patch"), folder.path())?;
+                let checkpoint = Checkpoint::open(folder.path())?;
+                let mut model = Exported::new(&checkpoint, &options.with_imgsz(size))?;
+                compare_backbone(report, &golden, &mut model, "")?;
+                compare_exemplars(report, &golden, &mut model)?;
+                compare_encoder_decoder(report, &golden, &mut model)?;
+                compare_masks(report, &golden, &mut model)
+            });
+        }
+    }
+    report.finish("another image size than the checkpoint's");
+}
+
+#[test]
+fn shapes_follow_the_image_size() {
+    let mut report = Report::default();
+    for golden in Golden::all() {
+        for (case, options) in each_case(&golden) {
+            report.check(case, |report| {
+                let checkpoint = golden.open_checkpoint()?;
+                let (patch, own) = (golden.number("patch"), golden.number("grid"));
+                for grid in [1, own - 1, own + 1, 2 * own] {
+                    let options = options.clone().with_imgsz(grid * patch);
+                    expect_shapes(report, &golden, &mut Exported::new(&checkpoint, &options)?, grid)?;
+                }
+                for imgsz in [0, patch - 1, patch * own + 1, patch * own + patch / 2] {
+                    let folder = tempfile::tempdir()?;
+                    let outcome =
+                        export(&checkpoint, &options.clone().with_imgsz(imgsz), &folder.path().join("m"), |_| ());
+                    let refused = outcome.is_err_and(|e| {
+                        e.kind() == ErrorKind::InvalidArgument && e.to_string().contains(&format!("size {patch}"))
+                    });
+                    report.expect(format!("{imgsz} px is refused with a word on the patch"), refused);
+                    report.expect(format!("{imgsz} px leaves nothing"), folder.path().read_dir()?.next().is_none());
+                }
+                Ok(())
+            });
+        }
+    }
+    report.finish("shapes follow the image size");
+}
+
+#[test]
+fn exports_are_reproducible() {
+    let mut report = Report::default();
+    for golden in Golden::all() {
+        for (case, options) in each_case(&golden) {
+            report.check(case, |report| {
+                let checkpoint = golden.open_checkpoint()?;
+                let [a, b] = [Exported::new(&checkpoint, &options)?, Exported::new(&golden.open_checkpoint()?, &options)?];
+                report.expect("the manifests are equal", a.manifest == b.manifest);
+                report.expect("the weights' hash is stated", a.manifest.weights_sha256.len() == 64);
+                let mut on_disk = BTreeSet::new();
+                for entry in a.path("").read_dir()? {
+                    on_disk.insert(entry?.file_name().to_string_lossy().into_owned());
+                }
+                let stated = a.manifest.files.keys().cloned().chain([file::MANIFEST.to_owned()]).collect();
+                report.expect("the manifest names every file", on_disk == stated);
+                for name in on_disk {
+                    let [ours, theirs] = [std::fs::read(a.path(&name))?, std::fs::read(b.path(&name))?];
+                    report.expect(format!("{name} is the same twice"), ours == theirs);
+                    if let Some(entry) = a.manifest.files.get(&name) {
+                        let hash: String = Sha256::digest(&ours).iter().map(|byte| format!("{byte:02x}")).collect();
+                        let right = entry.sha256 == hash && entry.bytes == ours.len() as u64;
+                        report.expect(format!("{name} has the hash and size stated"), right);
+                    }
+                }
+                Ok(())
+            });
+        }
+    }
+    report.finish("exports are reproducible");
+}
+
+/// Notes whether a graph has exactly these outputs; `expected` is sorted.
+fn expect_outputs(report: &mut Report, model: &mut Exported, file: &str, expected: &[&str]) -> Outcome<()> {
+    let mut names = model.output_names(file)?;
+    names.sort();
+    report.expect(format!("{file} has the outputs {}", expected.join(", ")), names == expected);
+    Ok(())
+}
+
+/// Compares outputs with the goldens of `prefix`. One that has no golden is reported: nothing goes unchecked.
+fn compare_all(report: &mut Report, golden: &Golden, prefix: &str, outputs: &Outputs, note: &str) {
+    for (name, ours) in outputs {
+        let key = format!("{prefix}.{name}");
+        match (golden.find(&key), golden.find(&format!("{key}_last"))) {
+            (Some(reference), _) => report.compare(key + note, ours, reference),
+            // Large outputs of many classes: the goldens hold the last class.
+            (None, Some(reference)) => report.compare(key + note, &range(ours, ours.shape()[0] - 1, 1), reference),
+            (None, None) => report.problem(key, "has no golden"),
+        }
+    }
+}
+
+fn compare_backbone(report: &mut Report, golden: &Golden, model: &mut Exported, note: &str) -> Outcome<()> {
+    let outputs = model.backbone(golden.tensor("pixel_values"))?;
+    compare_all(report, golden, "backbone", &outputs, note);
+    Ok(())
+}
+
+fn compare_pruned(report: &mut Report, golden: &Golden, i: usize, model: &mut Exported, how: &str) -> Outcome<()> {
+    let outputs = model.backbone(golden.tensor("pixel_values"))?;
+    let reference = golden.tensor(&format!("pruned.{i}.fpn_2"));
+    report.compare(format!("pruned.{i}.fpn_2, {how}"), &outputs[tensor::FPN[2]], reference);
+    Ok(())
+}
+
+fn compare_text(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
+    let reference = golden.tensor("text.text_features");
+    for classes in CLASS_COUNTS {
+        let [ids, mask] = ["text.input_ids", "text.attention_mask"].map(|name| first(golden.tensor(name), classes));
+        let inputs = [(tensor::INPUT_IDS, &ids), (tensor::ATTENTION_MASK, &mask)];
+        let outputs = model.run(file::TEXT_ENCODER, &inputs)?;
+        let ours = &outputs[tensor::TEXT_FEATURES];
+        report.compare(format!("text.text_features of {classes}"), ours, &first(reference, classes));
+    }
+    Ok(())
+}
+
+fn compare_exemplars(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
+    let fpn_2 = golden.tensor("backbone.fpn_2");
+    let none = (Tensor::f32(&[1, 0, 4], vec![])?, Tensor::i64(&[1, 0], vec![])?);
+    let outputs = model.exemplars(fpn_2, &none.0, &none.1)?;
+    let cls = golden.tensor("backbone.image_prompt");
+    report.compare("exemplar.0.features", &outputs[tensor::EXEMPLAR_FEATURES], cls);
+    for count in [1, 3] {
+        let [boxes, labels, reference] =
+            ["boxes", "labels", "features"].map(|what| golden.tensor(&format!("exemplar.{count}.{what}")));
+        let outputs = model.exemplars(fpn_2, boxes, labels)?;
+        report.compare(format!("exemplar.{count}.features"), &outputs[tensor::EXEMPLAR_FEATURES], reference);
+    }
+    Ok(())
+}
+
+fn compare_encoder_decoder(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
+    for kind in KINDS {
+        for classes in CLASS_COUNTS {
+            let mut outputs = model.decode(golden.tensor("backbone.fpn_2"), &golden.prompt(kind, classes))?;
+            if classes == 1 {
+                // The goldens hold these of more classes alone.
+                for (name, classes) in [("queries", 3), ("encoded", 3)] {
+                    if let Some(ours) = outputs.remove(name) {
+                        let reference = golden.tensor(&format!("encdec.{kind}.{classes}.{name}"));
+                        report.compare(format!("encdec.{kind}.1.{name}"), &ours, &first(reference, 1));
+                    }
+                }
+            }
+            compare_all(report, golden, &format!("encdec.{kind}.{classes}"), &outputs, "");
+        }
+    }
+    Ok(())
+}
+
+/// A class of some prompts, `[C, T, …]` → `[1, T, …]`.
+fn one_class((features, mask): &(Tensor, Tensor), class: usize) -> (Tensor, Tensor) {
+    (range(features, class, 1), range(mask, class, 1))
+}
+
+/// The first `count` queries of a class, `[C, Q, D]` → `[1, count, D]`.
+fn some_queries(queries: &Tensor, class: usize, count: usize) -> Outcome<Tensor> {
+    let width = queries.shape()[2];
+    let values = f32s(&range(queries, class, 1))[..count * width].to_vec();
+    Ok(Tensor::f32(&[1, count, width], values)?)
+}
+
+fn compare_masks(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
+    let levels = ["backbone.fpn_0", "backbone.fpn_1"].map(|name| golden.tensor(name));
+    for kind in KINDS {
+        let [encoded, queries] = ["encoded", "queries"].map(|name| golden.tensor(&format!("encdec.{kind}.3.{name}")));
+        let prompt = one_class(&golden.prompt(kind, MASK_CLASS + 1), MASK_CLASS);
+        let encoded = range(encoded, MASK_CLASS, 1);
+        let reference = golden.tensor(&format!("mask.{kind}.3.masks"));
+        for count in [MASK_COUNT, 1] {
+            let queries = some_queries(queries, MASK_CLASS, count)?;
+            let outputs = model.masks(levels, &encoded, &prompt, &queries)?;
+            let side = reference.shape()[2];
+            let part = f32s(reference)[..count * side * side].to_vec();
+            let part = Tensor::f32(&[1, count, side, side], part)?;
+            report.compare(format!("mask.{kind}.{count}.masks"), &outputs[tensor::MASKS], &part);
+            let semantic = golden.tensor(&format!("mask.{kind}.semantic"));
+            report.compare(format!("mask.{kind}.{count}.semantic"), &outputs[tensor::SEMANTIC], semantic);
+        }
+    }
+    Ok(())
+}
+
+/// Pixels, ids and boxes to logits and masks, every graph fed by the one before: names, shapes and token order fit.
+fn compare_chain(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
+    let image = model.backbone(golden.tensor("pixel_values"))?;
+    let [ids, mask] = ["text.input_ids", "text.attention_mask"].map(|name| first(golden.tensor(name), 3));
+    let text = model.run(file::TEXT_ENCODER, &[(tensor::INPUT_IDS, &ids), (tensor::ATTENTION_MASK, &mask)])?;
+    let (boxes, labels) = (golden.tensor("exemplar.3.boxes"), golden.tensor("exemplar.3.labels"));
+    let exemplars = model.exemplars(&image[tensor::FPN[2]], boxes, labels)?;
+    for (kind, appended) in
+        [("official", &image[tensor::IMAGE_PROMPT]), ("exemplar", &exemplars[tensor::EXEMPLAR_FEATURES])]
+    {
+        let prompt = append_to_prompt(&text[tensor::TEXT_FEATURES], &mask, appended);
+        let decoded = model.decode(&image[tensor::FPN[2]], &prompt)?;
+        compare_all(report, golden, &format!("encdec.{kind}.3"), &decoded, ", chained");
+        let queries = some_queries(&decoded[tensor::QUERIES], MASK_CLASS, MASK_COUNT)?;
+        let encoded = range(&decoded[tensor::ENCODED], MASK_CLASS, 1);
+        let levels = [&image[tensor::FPN[0]], &image[tensor::FPN[1]]];
+        let masks = model.masks(levels, &encoded, &one_class(&prompt, MASK_CLASS), &queries)?;
+        let reference = golden.tensor(&format!("mask.{kind}.3.masks"));
+        report.compare(format!("mask.{kind}.3.masks, chained"), &masks[tensor::MASKS], reference);
+    }
+    Ok(())
+}
+
+/// Runs everything at another grid: shapes are those of the contract, and every value is a number.
+fn expect_shapes(report: &mut Report, golden: &Golden, model: &mut Exported, grid: usize) -> Outcome<()> {
+    let (side, width) = (grid * golden.number("patch"), golden.number("model_width"));
+    let (queries, length) = (golden.number("queries"), golden.number("context"));
+    report.expect(format!("model.json says {side} px"), model.manifest.imgsz == side);
+    let pixels: Vec<f32> = (0..3 * side * side).map(|i| (i % 23) as f32 / 11.0 - 1.0).collect();
+    let image = model.backbone(&Tensor::f32(&[1, 3, side, side], pixels)?)?;
+    let fpn_2 = &image[tensor::FPN[2]];
+    let decoded = model.decode(fpn_2, &golden.prompt("official", 3))?;
+    let encoded = range(&decoded[tensor::ENCODED], MASK_CLASS, 1);
+    let some = some_queries(&decoded[tensor::QUERIES], MASK_CLASS, 2)?;
+    let prompt = one_class(&golden.prompt("official", 2), MASK_CLASS);
+    let masks = model.masks([&image[tensor::FPN[0]], &image[tensor::FPN[1]]], &encoded, &prompt, &some)?;
+    let exemplars = model.exemplars(fpn_2, golden.tensor("exemplar.3.boxes"), golden.tensor("exemplar.3.labels"))?;
+    let expected: [(&Outputs, &str, &[usize]); 12] = [
+        (&image, "fpn_0", &[1, width, 4 * grid, 4 * grid]),
+        (&image, "fpn_1", &[1, width, 2 * grid, 2 * grid]),
+        (&image, "fpn_2", &[1, width, grid, grid]),
+        (&image, "image_prompt", &[1, 1, width]),
+        (&exemplars, "exemplar_features", &[1, 4, width]),
+        (&decoded, "logits", &[3, queries]),
+        (&decoded, "boxes", &[3, queries, 4]),
+        (&decoded, "presence", &[3, 1]),
+        (&decoded, "queries", &[3, queries, width]),
+        (&decoded, "encoded", &[3, grid * grid, width]),
+        (&masks, "masks", &[1, 2, 4 * grid, 4 * grid]),
+        (&masks, "semantic", &[1, 1, 4 * grid, 4 * grid]),
+    ];
+    for (outputs, name, shape) in expected {
+        let tensor = &outputs[name];
+        report.expect(format!("{name} at {side} px is {shape:?}"), tensor.shape() == shape);
+        report.expect(format!("{name} at {side} px holds numbers"), f32s(tensor).iter().all(|v| v.is_finite()));
+    }
+    let text = model.engine(file::TEXT_ENCODER)?.spec().output(tensor::TEXT_FEATURES).map(ToString::to_string);
+    let shape = format!("[classes, {length}, {width}]");
+    report.expect(format!("text features are {shape}"), text.is_some_and(|text| text.ends_with(&shape)));
+    Ok(())
+}
+
+/// Copies a checkpoint, but for its image size.
+fn resized_checkpoint(golden: &Golden, image_size: usize, folder: &std::path::Path) -> Outcome<()> {
+    for entry in golden.checkpoint.read_dir()? {
+        let path = entry?.path();
+        let name = path.file_name().expect("an entry of a folder has a name");
+        std::fs::copy(&path, folder.join(name))?;
+    }
+    let path = folder.join("config.json");
+    let mut config: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&path)?)?;
+    let root = if config.get("detector_config").is_some() { "/detector_config" } else { "" };
+    let vision = config.pointer_mut(&format!("{root}/vision_config")).ok_or("no vision_config")?;
+    let backbone = vision.get_mut("backbone_config").ok_or("no backbone_config")?;
+    backbone["image_size"] = image_size.into();
+    let grid = image_size / golden.number("patch");
+    vision["backbone_feature_sizes"] = serde_json::json!([[4 * grid, 4 * grid], [2 * grid, 2 * grid], [grid, grid]]);
+    Ok(std::fs::write(&path, config.to_string())?)
+}

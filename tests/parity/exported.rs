@@ -1,0 +1,104 @@
+//! An exported folder and the engines that run its graphs.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+
+use ocelli::engines::onnxruntime::{LibrarySearch, OnnxRuntime, OnnxRuntimeEngine};
+use ocelli::engines::{Engine, Tensor};
+use ocelli::export::contract::{Manifest, file, tensor};
+use ocelli::export::{Checkpoint, ExportOptions, export};
+use tempfile::TempDir;
+
+/// What goes wrong is a line of the report.
+pub type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Tensors by name.
+pub type Outputs = BTreeMap<String, Tensor>;
+
+/// A folder that was just exported; it goes when this does.
+pub struct Exported {
+    pub manifest: Manifest,
+    folder: TempDir,
+    runtime: OnnxRuntime,
+    engines: BTreeMap<String, OnnxRuntimeEngine>,
+}
+
+impl Exported {
+    /// Exports a checkpoint.
+    pub fn new(checkpoint: &Checkpoint, options: &ExportOptions) -> Outcome<Self> {
+        let folder = tempfile::tempdir()?;
+        let manifest = export(checkpoint, options, &folder.path().join("model"), |_| ())?;
+        let runtime = OnnxRuntime::load(&LibrarySearch::new())?;
+        Ok(Self { manifest, folder, runtime, engines: BTreeMap::new() })
+    }
+
+    /// Where it is.
+    pub fn path(&self, file: &str) -> std::path::PathBuf {
+        self.folder.path().join("model").join(file)
+    }
+
+    /// The engine of a graph, loaded when it is first asked for.
+    pub fn engine(&mut self, file: &str) -> Outcome<&mut OnnxRuntimeEngine> {
+        if !self.engines.contains_key(file) {
+            // The graphs are small and tests run side by side.
+            let builder = OnnxRuntimeEngine::builder(&self.runtime).with_threads(1);
+            self.engines.insert(file.to_owned(), builder.build_from_file(self.path(file))?);
+        }
+        Ok(self.engines.get_mut(file).expect("it was just put there"))
+    }
+
+    /// Names of a graph's outputs.
+    pub fn output_names(&mut self, file: &str) -> Outcome<Vec<String>> {
+        Ok(self.engine(file)?.spec().outputs.iter().map(|spec| spec.name.clone()).collect())
+    }
+
+    /// Runs a graph for all its outputs.
+    pub fn run(&mut self, file: &str, inputs: &[(&str, &Tensor)]) -> Outcome<Outputs> {
+        let names = self.output_names(file)?;
+        let mut tensors: Vec<Tensor> = names.iter().map(|_| Tensor::empty()).collect();
+        let mut outputs: Vec<(&str, &mut Tensor)> = names.iter().map(String::as_str).zip(&mut tensors).collect();
+        self.engine(file)?.run(inputs, &mut outputs)?;
+        Ok(names.into_iter().zip(tensors).collect())
+    }
+
+    /// Pixels → features, through one graph or two that chain.
+    pub fn backbone(&mut self, pixels: &Tensor) -> Outcome<Outputs> {
+        if self.manifest.split_block.is_none() {
+            return self.run(file::BACKBONE, &[(tensor::PIXEL_VALUES, pixels)]);
+        }
+        let tokens = self.run(file::BACKBONE_FIRST, &[(tensor::PIXEL_VALUES, pixels)])?;
+        self.run(file::BACKBONE_SECOND, &[(tensor::TOKENS, &tokens[tensor::TOKENS])])
+    }
+
+    /// The exemplar encoder.
+    pub fn exemplars(&mut self, fpn_2: &Tensor, boxes: &Tensor, labels: &Tensor) -> Outcome<Outputs> {
+        let inputs = [(tensor::FPN[2], fpn_2), (tensor::BOXES, boxes), (tensor::BOX_LABELS, labels)];
+        self.run(file::EXEMPLAR_ENCODER, &inputs)
+    }
+
+    /// The encoder-decoder.
+    pub fn decode(&mut self, fpn_2: &Tensor, (features, mask): &(Tensor, Tensor)) -> Outcome<Outputs> {
+        let inputs =
+            [(tensor::FPN[2], fpn_2), (tensor::PROMPT_FEATURES, features), (tensor::PROMPT_MASK, mask)];
+        self.run(file::ENCODER_DECODER, &inputs)
+    }
+
+    /// The mask head for one class.
+    pub fn masks(
+        &mut self,
+        [fpn_0, fpn_1]: [&Tensor; 2],
+        encoded: &Tensor,
+        (features, mask): &(Tensor, Tensor),
+        queries: &Tensor,
+    ) -> Outcome<Outputs> {
+        let inputs = [
+            (tensor::FPN[0], fpn_0),
+            (tensor::FPN[1], fpn_1),
+            (tensor::ENCODED, encoded),
+            (tensor::PROMPT_FEATURES, features),
+            (tensor::PROMPT_MASK, mask),
+            (tensor::QUERIES, queries),
+        ];
+        self.run(file::MASK_HEAD, &inputs)
+    }
+}

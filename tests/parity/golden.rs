@@ -1,0 +1,167 @@
+//! A golden: a small checkpoint and what `transformers` computes with it. `tests/golden/parity/README.md` lists its
+//! tensors.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use ocelli::engines::Tensor;
+use ocelli::export::{Checkpoint, ExportOptions, MaskedBranch};
+use safetensors::{Dtype, SafeTensors};
+use serde_json::Value;
+
+use crate::exported::Outcome;
+
+/// Folders of `tests/golden/parity`. Named here so that a folder that is lost is noticed.
+pub const NAMES: [&str; 6] = ["padded", "patch16", "plain", "released", "small_grid", "tiled"];
+
+/// A checkpoint folder with `golden.safetensors`.
+pub struct Golden {
+    pub name: &'static str,
+    /// The same folder.
+    pub checkpoint: PathBuf,
+    /// What is left out in `pruned.{i}.fpn_2`, by i.
+    pub pruned: Vec<Variant>,
+    tensors: BTreeMap<String, Tensor>,
+    meta: Value,
+}
+
+/// Pruning, as the command line spells it.
+pub struct Variant {
+    pub skip_blocks: String,
+    pub mask_blocks: String,
+}
+
+impl Variant {
+    /// Adds the pruning to some options.
+    pub fn apply(&self, options: ExportOptions) -> Outcome<ExportOptions> {
+        let items = |text: &'_ str| text.split(',').filter(|s| !s.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+        let skip = items(&self.skip_blocks).iter().map(|s| s.parse()).collect::<Result<Vec<usize>, _>>()?;
+        let mask = items(&self.mask_blocks).iter().map(|s| s.parse()).collect::<Result<Vec<MaskedBranch>, _>>()?;
+        Ok(options.with_skip_blocks(skip).with_mask_blocks(mask))
+    }
+}
+
+impl Golden {
+    /// All of them.
+    pub fn all() -> Vec<Self> {
+        NAMES.into_iter().map(Self::open).collect()
+    }
+
+    /// Reads one.
+    ///
+    /// # Panics
+    /// Where it is missing or damaged: goldens are part of the repository.
+    pub fn open(name: &'static str) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parity").join(name);
+        let path = folder.join("golden.safetensors");
+        let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let (_, header) = SafeTensors::read_metadata(&bytes).expect("the script writes safetensors");
+        let metadata = header.metadata().as_ref().expect("the script writes metadata");
+        let json = |key: &str| serde_json::from_str::<Value>(&metadata[key]).expect("the script writes JSON");
+        let text = |value: &Value| value.as_str().expect("blocks are text").to_owned();
+        let variant = |v: &Value| Variant { skip_blocks: text(&v["skip_blocks"]), mask_blocks: text(&v["mask_blocks"]) };
+        let pruned: Vec<_> = json("pruned").as_array().expect("a list").iter().map(variant).collect();
+        assert!(!pruned.is_empty(), "{name} has no pruned variant");
+        let tensors = SafeTensors::deserialize(&bytes).expect("the header was read");
+        let tensors = tensors.tensors().into_iter().map(|(name, view)| (name, tensor(&view))).collect();
+        Self { name, checkpoint: folder, pruned, tensors, meta: json("meta") }
+    }
+
+    /// The checkpoint, opened.
+    pub fn open_checkpoint(&self) -> Outcome<Checkpoint> {
+        Ok(Checkpoint::open(&self.checkpoint)?)
+    }
+
+    /// A number of the metadata.
+    pub fn number(&self, key: &str) -> usize {
+        self.meta[key].as_u64().unwrap_or_else(|| panic!("{}: no number {key}", self.name)) as usize
+    }
+
+    /// How many blocks the vision transformer has.
+    pub fn vision_blocks(&self) -> usize {
+        let text = std::fs::read_to_string(self.checkpoint.join("config.json")).expect("a checkpoint has one");
+        let config: Value = serde_json::from_str(&text).expect("the script writes JSON");
+        let detector = config.get("detector_config").unwrap_or(&config);
+        let blocks = &detector["vision_config"]["backbone_config"]["num_hidden_layers"];
+        blocks.as_u64().expect("the configuration says it") as usize
+    }
+
+    /// A tensor.
+    ///
+    /// # Panics
+    /// Where there is none of this name.
+    pub fn tensor(&self, name: &str) -> &Tensor {
+        self.find(name).unwrap_or_else(|| panic!("{}: no golden tensor {name}", self.name))
+    }
+
+    /// A tensor, if there is one of this name.
+    pub fn find(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.get(name)
+    }
+
+    /// Prompt and mask of the first `classes` phrases, with what `kind` appends: `[C, T, D]`, `[C, T]`.
+    pub fn prompt(&self, kind: &str, classes: usize) -> (Tensor, Tensor) {
+        let text = first(self.tensor("text.text_features"), classes);
+        let mask = first(self.tensor("text.attention_mask"), classes);
+        let appended = match kind {
+            "text" => return (text, mask),
+            "official" => self.tensor("backbone.image_prompt"),
+            "exemplar" => self.tensor("exemplar.3.features"),
+            other => panic!("no prompt of kind {other}"),
+        };
+        append_to_prompt(&text, &mask, appended)
+    }
+}
+
+/// `text` `[C, L, D]` with `appended` `[1, A, D]` behind every class, and the mask that goes with it.
+pub fn append_to_prompt(text: &Tensor, mask: &Tensor, appended: &Tensor) -> (Tensor, Tensor) {
+    let &[classes, length, width] = text.shape() else { panic!("text features are [C, L, D]") };
+    let more = appended.shape()[1];
+    let extra = f32s(appended);
+    let features = f32s(text).chunks(length * width).flat_map(|class| class.iter().chain(extra)).copied().collect();
+    let ones = std::iter::repeat_n(1, more);
+    let rows = mask.as_i64().expect("masks are i64").chunks(length);
+    let mask = rows.flat_map(|row| row.iter().copied().chain(ones.clone())).collect();
+    let total = length + more;
+    let features = Tensor::f32(&[classes, total, width], features).expect("each class got the same");
+    (features, Tensor::i64(&[classes, total], mask).expect("each class got the same"))
+}
+
+/// The first `count` of the outermost dimension.
+pub fn first(tensor: &Tensor, count: usize) -> Tensor {
+    range(tensor, 0, count)
+}
+
+/// `count` of the outermost dimension, from `from` on.
+pub fn range(tensor: &Tensor, from: usize, count: usize) -> Tensor {
+    let mut shape = tensor.shape().to_vec();
+    let row: usize = shape[1..].iter().product();
+    shape[0] = count;
+    let span = from * row..(from + count) * row;
+    match tensor.as_f32() {
+        Ok(values) => Tensor::f32(&shape, values[span].to_vec()).expect("as many as the shape says"),
+        Err(_) => {
+            let values = tensor.as_i64().expect("goldens hold f32 and i64");
+            Tensor::i64(&shape, values[span].to_vec()).expect("as many as the shape says")
+        }
+    }
+}
+
+/// The values.
+pub fn f32s(tensor: &Tensor) -> &[f32] {
+    tensor.as_f32().expect("only ids and masks are no f32")
+}
+
+fn tensor(view: &safetensors::tensor::TensorView<'_>) -> Tensor {
+    match view.dtype() {
+        Dtype::F32 => {
+            let values = view.data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+            Tensor::f32(view.shape(), values).expect("the file says its shape")
+        }
+        Dtype::I64 => {
+            let values = view.data().as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect();
+            Tensor::i64(view.shape(), values).expect("the file says its shape")
+        }
+        other => panic!("goldens hold f32 and i64, not {other:?}"),
+    }
+}
