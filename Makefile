@@ -35,7 +35,7 @@ bench-full: setup
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --workspace --all-targets --no-default-features -- -D warnings
+	cargo clippy -p ocelli --lib --tests --no-default-features -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps

@@ -37,5 +37,7 @@ pub(crate) fn identity() -> String {
 }
 
 /// What the built-in model is good at finding, for those who have named nothing yet.
-pub const EXAMPLE_CLASSES: [&str; 12] =
-    ["person", "dog", "cat", "car", "bus", "bicycle", "umbrella", "pizza", "apple", "elephant", "tree", "clock"];
+pub const EXAMPLE_CLASSES: [&str; 12] = [
+    "person", "dog", "cat", "car", "bus", "bicycle", "umbrella", "pizza", "apple", "elephant", "tree",
+    "clock",
+];

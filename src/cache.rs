@@ -43,7 +43,9 @@ pub(crate) fn create_folder(folder: &Path) -> Result<()> {
 /// Removes a folder of the cache with all that is in it; one that is not there is no error.
 pub(crate) fn remove_folder(folder: &Path) -> Result<()> {
     match std::fs::remove_dir_all(folder) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(cannot("clear the cache folder", folder, e)),
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(cannot("clear the cache folder", folder, e))
+        }
         _ => Ok(()),
     }
 }

@@ -38,11 +38,15 @@ impl FromStr for EngineKind {
             "cpu" => Ok(Self::Cpu),
             "cuda" | "tensorrt" | "coreml" | "cuda-native" | "gpu" | "mps" | "0" => Err(Error::new(
                 ErrorKind::Unavailable,
-                format!("engine {name}: this build has no such engine; it runs on `cpu` (`ocelli doctor` lists engines)"),
+                format!(
+                    "engine {name}: this build has no such engine; it runs on `cpu` (`ocelli doctor` lists engines)"
+                ),
             )),
             _ => Err(Error::new(
                 ErrorKind::InvalidArgument,
-                format!("engine {name}: no such engine; the engines are auto, cpu, cuda, tensorrt, coreml, cuda-native"),
+                format!(
+                    "engine {name}: no such engine; the engines are auto, cpu, cuda, tensorrt, coreml, cuda-native"
+                ),
             )),
         }
     }
@@ -87,7 +91,8 @@ impl EngineFactory {
     /// [`ErrorKind::InvalidData`] where the file is no graph this engine runs.
     pub fn load(&self, graph: &Path) -> Result<Box<dyn Engine>> {
         let started = std::time::Instant::now();
-        let engine = OnnxRuntimeEngine::builder(&self.runtime).with_threads(self.threads).build_from_file(graph)?;
+        let engine =
+            OnnxRuntimeEngine::builder(&self.runtime).with_threads(self.threads).build_from_file(graph)?;
         tracing::debug!(graph = %graph.display(), ms = started.elapsed().as_millis(), "engine loaded");
         Ok(Box::new(engine))
     }

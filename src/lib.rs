@@ -51,8 +51,8 @@ pub use ocelli_tracking::BoundingBox;
 pub use cache::cache_folder;
 pub use detection::Detection;
 pub use detector::{
-    Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, StageTimes,
-    TextCacheFile, TextEmbedder,
+    Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder,
+    StageTimes, TextCacheFile, TextEmbedder,
 };
 pub use engine::{EngineFactory, EngineKind, EngineOptions};
 pub use error::{Error, ErrorKind, Result};

@@ -23,16 +23,16 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Checkpoint → ONNX graphs, without Python
+    /// Turn a checkpoint into ONNX graphs, without Python
     Export(commands::export::ExportArgs),
-    /// Words → a text cache, which makes the text encoder unnecessary for them
+    /// Write the text features of words to a file, so that detecting them needs no text encoder
     Embed(commands::embed::EmbedArgs),
-    /// What works on this machine, with versions and paths, and what to install for the rest
+    /// Say what works on this machine, with versions and paths, and what to install for the rest
     Doctor(commands::doctor::DoctorArgs),
 }
 
 fn main() -> ExitCode {
-    let Arguments { command, log } = Arguments::parse();
+    let Arguments { command, log } = cli::parse();
     cli::run(&log, || match command {
         Command::Export(args) => commands::export::run(&args, &log),
         Command::Embed(args) => commands::embed::run(&args, &log),

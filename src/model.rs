@@ -1,11 +1,13 @@
 //! Which model runs: the built-in one, an exported folder, or a checkpoint that is exported once.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use ocelli_engines::Engine;
 use ocelli_export::contract::{Manifest, file};
 use ocelli_export::{Checkpoint, ExportOptions, export};
 
-use ocelli_engines::Engine;
 use sha2::{Digest, Sha256};
 
 use crate::builtin;
@@ -54,7 +56,10 @@ impl Model {
             match path.metadata() {
                 Ok(found) if found.len() == entry.bytes => {}
                 Ok(found) => {
-                    return Err(damaged(&path, &format!("{} bytes, but model.json says {}", found.len(), entry.bytes)));
+                    return Err(damaged(
+                        &path,
+                        &format!("{} bytes, but model.json says {}", found.len(), entry.bytes),
+                    ));
                 }
                 Err(e) => return Err(damaged(&path, &e.to_string()).with_source(e)),
             }
@@ -79,7 +84,9 @@ impl Model {
             ModelSource::Folder(folder) if folder.join("config.json").is_file() => {
                 let checkpoint = Checkpoint::open(folder)?;
                 let identity = remembered_hash(&checkpoint.weight_files(), || checkpoint.weights_sha256())?;
-                let name = folder.file_name().map_or_else(|| "checkpoint".into(), |n| n.to_string_lossy().into_owned());
+                let name = folder
+                    .file_name()
+                    .map_or_else(|| "checkpoint".into(), |n| n.to_string_lossy().into_owned());
                 cached_export(&checkpoint, &name, &identity, request, report)
             }
             ModelSource::Folder(folder) => {
@@ -135,20 +142,32 @@ impl Model {
         factory.load(&self.file(name)).map_err(|e| self.damage(name).unwrap_or(e))
     }
 
-    /// What is wrong with a file's content, where it is not what the exporter wrote.
-    fn damage(&self, name: &str) -> Option<Error> {
-        let path = self.file(name);
-        let mut hash = Sha256::new();
-        std::io::copy(&mut std::fs::File::open(&path).ok()?, &mut hash).ok()?;
-        let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        let expected = &self.manifest.files.get(name)?.sha256;
-        (found != *expected).then(|| damaged(&path, "its SHA-256 is not the one in model.json"))
+    /// The first of a graph's files, its weights beside it included, that is not what the exporter wrote.
+    fn damage(&self, graph: &str) -> Option<Error> {
+        let files = self.manifest.files.iter().filter(|(name, _)| name.starts_with(graph));
+        files.map(|(name, entry)| (self.file(name), entry)).find_map(|(path, entry)| match sha256(&path) {
+            Ok(found) if found == entry.sha256 => None,
+            Ok(_) => Some(damaged(&path, "its SHA-256 is not the one in model.json")),
+            Err(e) => Some(damaged(&path, &e.to_string()).with_source(e)),
+        })
     }
 
     /// A file of the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
+}
+
+fn sha256(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            count => hash.update(&buffer[..count]),
+        }
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn damaged(path: &Path, why: &str) -> Error {
@@ -202,7 +221,8 @@ fn export_options(request: &ModelRequest) -> ExportOptions {
 }
 
 fn entry_name(name: &str, identity: &str, options: &str) -> String {
-    let safe: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+    let safe: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
     let short: String = safe.chars().take(40).collect();
     let key = short_hash(&format!("{}{options}", env!("CARGO_PKG_VERSION")));
     format!("{short}-{}-{key}", identity.get(..12).unwrap_or(identity))
@@ -219,7 +239,7 @@ fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path, &Path) -> Re
     let _lock = Lock::acquire(&entry.with_extension("lock"))?;
     match Model::open(entry) {
         Ok(model) => return Ok(model),
-        Err(e) if entry.exists() => tracing::warn!("an entry of the cache is made again: {e}"),
+        Err(_) if entry.exists() => tracing::warn!("damaged, and made again: {}", entry.display()),
         Err(_) => {}
     }
     // The lock makes this folder ours: what is in it was left by a process that died.

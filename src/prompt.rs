@@ -99,7 +99,9 @@ impl Prompts {
             if prompt.phrase.trim().is_empty() {
                 return invalid(format!("class {class} is blank: give it a word or a short phrase"));
             }
-            if let Some(exemplar) = prompt.exemplars.iter().find(|e| !e.bbox.has_area() || !e.bbox.is_finite()) {
+            if let Some(exemplar) =
+                prompt.exemplars.iter().find(|e| !e.bbox.has_area() || !e.bbox.is_finite())
+            {
                 let b = exemplar.bbox;
                 return invalid(format!(
                     "example of \"{}\", {},{},{},{}: it has no area; a box is x1,y1,x2,y2 with x1 < x2 and y1 < y2",
@@ -150,7 +152,10 @@ mod tests {
             (vec![], "at least one"),
             (vec!["dog".into(), " \t".into()], "class 1"),
             (vec![Prompt::visual("thing").with_exemplar(flat, true)], "thing"),
-            (vec![Prompt::phrase("x").with_exemplar(BoundingBox::new(0.0, 0.0, f32::NAN, 1.0), true)], "\"x\""),
+            (
+                vec![Prompt::phrase("x").with_exemplar(BoundingBox::new(0.0, 0.0, f32::NAN, 1.0), true)],
+                "\"x\"",
+            ),
         ];
         for (prompts, word) in cases {
             match Prompts::new(prompts.clone()) {

@@ -71,7 +71,9 @@ fn operators(target: Target, problems: &mut Vec<String>) -> Outcome<BTreeMap<Str
                 let standard = model.operator_sets.iter().find(|set| set.domain.is_empty());
                 match standard.map(|set| set.version) {
                     Some(version) if version <= MAX_OPSET => {}
-                    other => problems.push(format!("{place}: opset {other:?}, expected {MAX_OPSET} or older")),
+                    other => {
+                        problems.push(format!("{place}: opset {other:?}, expected {MAX_OPSET} or older"));
+                    }
                 }
                 let nodes = model.graph.map(|graph| graph.nodes).unwrap_or_default();
                 if nodes.is_empty() {
@@ -96,7 +98,8 @@ fn files_for_tensorrt_hold_allowed_operators_alone() -> Outcome<()> {
     let unknown = found.iter().filter(|(operator, _)| !allowed.contains(*operator));
     problems.extend(unknown.map(|(operator, place)| format!("{operator} is not allowed: {place}")));
     let unused = allowed.iter().filter(|operator| !found.contains_key(*operator));
-    problems.extend(unused.map(|operator| format!("{operator} is allowed and in no file: take it off the list")));
+    problems
+        .extend(unused.map(|operator| format!("{operator} is allowed and in no file: take it off the list")));
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     Ok(())
 }
@@ -106,7 +109,8 @@ fn files_for_onnx_runtime_add_two_fused_operators() -> Outcome<()> {
     let mut problems = Vec::new();
     let found = operators(Target::OnnxRuntime, &mut problems)?;
     let allowed = allowed();
-    let added: Vec<&str> = found.keys().filter(|operator| !allowed.contains(*operator)).map(String::as_str).collect();
+    let added: Vec<&str> =
+        found.keys().filter(|operator| !allowed.contains(*operator)).map(String::as_str).collect();
     if added != FUSED {
         problems.push(format!("beside the allowed operators: {added:?}, expected {FUSED:?}"));
     }
@@ -123,13 +127,17 @@ fn pruned_branches_vanish() -> Outcome<()> {
             for target in [Target::OnnxRuntime, Target::TensorRt] {
                 let options = variant.apply(ExportOptions::default().with_target(target))?;
                 let model = Exported::new(&golden.open_checkpoint()?, &options)?;
-                let graph = graphs(&model)?.remove(file::BACKBONE).and_then(|model| model.graph).ok_or("no graph")?;
+                let graph =
+                    graphs(&model)?.remove(file::BACKBONE).and_then(|model| model.graph).ok_or("no graph")?;
                 let weights = graph.initializers.iter().map(|weight| weight.name.as_str());
-                let names: Vec<&str> = weights.chain(graph.nodes.iter().map(|node| node.name.as_str())).collect();
+                let names: Vec<&str> =
+                    weights.chain(graph.nodes.iter().map(|node| node.name.as_str())).collect();
                 let skipped: Vec<&str> = variant.skip_blocks.split(',').collect();
                 let masked: Vec<&str> = variant.mask_blocks.split(',').collect();
                 for block in 0..golden.vision_blocks() {
-                    for (branch, norm, word) in [("attention", "layer_norm1", "attn"), ("mlp", "layer_norm2", "mlp")] {
+                    for (branch, norm, word) in
+                        [("attention", "layer_norm1", "attn"), ("mlp", "layer_norm2", "mlp")]
+                    {
                         let gone = skipped.contains(&block.to_string().as_str())
                             || masked.contains(&format!("{block}:{word}").as_str());
                         for part in [branch, norm] {

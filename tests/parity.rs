@@ -8,6 +8,8 @@
 
 #![allow(clippy::print_stdout, reason = "the worst errors are worth seeing when all is well, too")]
 
+#[path = "parity/altered.rs"]
+mod altered;
 #[path = "parity/exported.rs"]
 mod exported;
 #[path = "parity/golden.rs"]
@@ -47,7 +49,12 @@ fn every_output_of_every_graph() {
         for (case, options) in each_case(&golden) {
             report.check(case, |report| {
                 let mut model = Exported::new(&golden.open_checkpoint()?, &options)?;
-                expect_outputs(report, &mut model, file::BACKBONE, &["fpn_0", "fpn_1", "fpn_2", "image_prompt"])?;
+                expect_outputs(
+                    report,
+                    &mut model,
+                    file::BACKBONE,
+                    &["fpn_0", "fpn_1", "fpn_2", "image_prompt"],
+                )?;
                 expect_outputs(
                     report,
                     &mut model,
@@ -100,7 +107,8 @@ fn split_backbones_chain() {
                     let options = options.clone().with_split_block(Some(block));
                     let mut model = Exported::new(&checkpoint, &options)?;
                     expect_outputs(report, &mut model, file::BACKBONE_FIRST, &["tokens"])?;
-                    report.expect("no whole backbone beside the halves", !model.path(file::BACKBONE).exists());
+                    report
+                        .expect("no whole backbone beside the halves", !model.path(file::BACKBONE).exists());
                     compare_backbone(report, &golden, &mut model, &format!(", split at {block}"))?;
                 }
                 Ok(())
@@ -116,7 +124,8 @@ fn detection_only() {
     for golden in Golden::all() {
         for (case, options) in each_case(&golden) {
             report.check(case, |report| {
-                let mut model = Exported::new(&golden.open_checkpoint()?, &options.with_detection_only(true))?;
+                let mut model =
+                    Exported::new(&golden.open_checkpoint()?, &options.with_detection_only(true))?;
                 expect_outputs(report, &mut model, file::BACKBONE, &["fpn_2", "image_prompt"])?;
                 expect_outputs(report, &mut model, file::ENCODER_DECODER, &["boxes", "logits", "presence"])?;
                 report.expect("no mask head", !model.path(file::MASK_HEAD).exists());
@@ -157,7 +166,7 @@ fn another_image_size_than_the_checkpoints() {
             report.check(case, |report| {
                 let size = golden.number("image_size");
                 let folder = tempfile::tempdir()?;
-                resized_checkpoint(&golden, size + 3 * golden.number("patch"), folder.path())?;
+                altered::resize(&golden, size + 3 * golden.number("patch"), folder.path())?;
                 let checkpoint = Checkpoint::open(folder.path())?;
                 let mut model = Exported::new(&checkpoint, &options.with_imgsz(size))?;
                 compare_backbone(report, &golden, &mut model, "")?;
@@ -168,6 +177,35 @@ fn another_image_size_than_the_checkpoints() {
         }
     }
     report.finish("another image size than the checkpoint's");
+}
+
+/// Random models keep clear of the clamps, so a checkpoint whose last layers are stronger is held against its golden,
+/// multiplied and clamped.
+#[test]
+fn logits_and_presence_are_clamped() {
+    let mut report = Report::default();
+    let golden = Golden::open("released");
+    for (case, options) in each_case(&golden) {
+        report.check(case, |report| {
+            const FACTOR: f32 = 16.0;
+            let folder = tempfile::tempdir()?;
+            let parts = ["dot_product_scoring.query_proj.", "detr_decoder.presence_head.layer3."];
+            altered::strengthen(&golden, &parts, FACTOR, folder.path())?;
+            let mut model = Exported::new(&Checkpoint::open(folder.path())?, &options)?;
+            let outputs = model.decode(golden.tensor("backbone.fpn_2"), &golden.prompt("official", 17))?;
+            for (name, limit) in [(tensor::LOGITS, 12.0), (tensor::PRESENCE, 10.0)] {
+                let reference = golden.tensor(&format!("encdec.official.17.{name}"));
+                let strong: Vec<f32> = f32s(reference).iter().map(|v| v * FACTOR).collect();
+                let inside = strong.iter().filter(|v| v.abs() < limit).count();
+                let both = 0 < inside && inside < strong.len();
+                report.expect(format!("some of {name} are clamped and some are not"), both);
+                let clamped = strong.iter().map(|v| v.clamp(-limit, limit)).collect();
+                report.compare(name, &outputs[name], &Tensor::f32(reference.shape(), clamped)?);
+            }
+            Ok(())
+        });
+    }
+    report.finish("logits and presence are clamped");
 }
 
 #[test]
@@ -184,13 +222,21 @@ fn shapes_follow_the_image_size() {
                 }
                 for imgsz in [0, patch - 1, patch * own + 1, patch * own + patch / 2] {
                     let folder = tempfile::tempdir()?;
-                    let outcome =
-                        export(&checkpoint, &options.clone().with_imgsz(imgsz), &folder.path().join("m"), |_| ());
+                    let outcome = export(
+                        &checkpoint,
+                        &options.clone().with_imgsz(imgsz),
+                        &folder.path().join("m"),
+                        |_| (),
+                    );
                     let refused = outcome.is_err_and(|e| {
-                        e.kind() == ErrorKind::InvalidArgument && e.to_string().contains(&format!("size {patch}"))
+                        e.kind() == ErrorKind::InvalidArgument
+                            && e.to_string().contains(&format!("size {patch}"))
                     });
                     report.expect(format!("{imgsz} px is refused with a word on the patch"), refused);
-                    report.expect(format!("{imgsz} px leaves nothing"), folder.path().read_dir()?.next().is_none());
+                    report.expect(
+                        format!("{imgsz} px leaves nothing"),
+                        folder.path().read_dir()?.next().is_none(),
+                    );
                 }
                 Ok(())
             });
@@ -206,7 +252,10 @@ fn exports_are_reproducible() {
         for (case, options) in each_case(&golden) {
             report.check(case, |report| {
                 let checkpoint = golden.open_checkpoint()?;
-                let [a, b] = [Exported::new(&checkpoint, &options)?, Exported::new(&golden.open_checkpoint()?, &options)?];
+                let [a, b] = [
+                    Exported::new(&checkpoint, &options)?,
+                    Exported::new(&golden.open_checkpoint()?, &options)?,
+                ];
                 report.expect("the manifests are equal", a.manifest == b.manifest);
                 report.expect("the weights' hash is stated", a.manifest.weights_sha256.len() == 64);
                 let mut on_disk = BTreeSet::new();
@@ -219,7 +268,8 @@ fn exports_are_reproducible() {
                     let [ours, theirs] = [std::fs::read(a.path(&name))?, std::fs::read(b.path(&name))?];
                     report.expect(format!("{name} is the same twice"), ours == theirs);
                     if let Some(entry) = a.manifest.files.get(&name) {
-                        let hash: String = Sha256::digest(&ours).iter().map(|byte| format!("{byte:02x}")).collect();
+                        let hash: String =
+                            Sha256::digest(&ours).iter().map(|byte| format!("{byte:02x}")).collect();
                         let right = entry.sha256 == hash && entry.bytes == ours.len() as u64;
                         report.expect(format!("{name} has the hash and size stated"), right);
                     }
@@ -246,7 +296,9 @@ fn compare_all(report: &mut Report, golden: &Golden, prefix: &str, outputs: &Out
         match (golden.find(&key), golden.find(&format!("{key}_last"))) {
             (Some(reference), _) => report.compare(key + note, ours, reference),
             // Large outputs of many classes: the goldens hold the last class.
-            (None, Some(reference)) => report.compare(key + note, &range(ours, ours.shape()[0] - 1, 1), reference),
+            (None, Some(reference)) => {
+                report.compare(key + note, &range(ours, ours.shape()[0] - 1, 1), reference);
+            }
             (None, None) => report.problem(key, "has no golden"),
         }
     }
@@ -258,7 +310,13 @@ fn compare_backbone(report: &mut Report, golden: &Golden, model: &mut Exported, 
     Ok(())
 }
 
-fn compare_pruned(report: &mut Report, golden: &Golden, i: usize, model: &mut Exported, how: &str) -> Outcome<()> {
+fn compare_pruned(
+    report: &mut Report,
+    golden: &Golden,
+    i: usize,
+    model: &mut Exported,
+    how: &str,
+) -> Outcome<()> {
     let outputs = model.backbone(golden.tensor("pixel_values"))?;
     let reference = golden.tensor(&format!("pruned.{i}.fpn_2"));
     report.compare(format!("pruned.{i}.fpn_2, {how}"), &outputs[tensor::FPN[2]], reference);
@@ -268,7 +326,8 @@ fn compare_pruned(report: &mut Report, golden: &Golden, i: usize, model: &mut Ex
 fn compare_text(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
     let reference = golden.tensor("text.text_features");
     for classes in CLASS_COUNTS {
-        let [ids, mask] = ["text.input_ids", "text.attention_mask"].map(|name| first(golden.tensor(name), classes));
+        let [ids, mask] =
+            ["text.input_ids", "text.attention_mask"].map(|name| first(golden.tensor(name), classes));
         let inputs = [(tensor::INPUT_IDS, &ids), (tensor::ATTENTION_MASK, &mask)];
         let outputs = model.run(file::TEXT_ENCODER, &inputs)?;
         let ours = &outputs[tensor::TEXT_FEATURES];
@@ -326,7 +385,8 @@ fn some_queries(queries: &Tensor, class: usize, count: usize) -> Outcome<Tensor>
 fn compare_masks(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
     let levels = ["backbone.fpn_0", "backbone.fpn_1"].map(|name| golden.tensor(name));
     for kind in KINDS {
-        let [encoded, queries] = ["encoded", "queries"].map(|name| golden.tensor(&format!("encdec.{kind}.3.{name}")));
+        let [encoded, queries] =
+            ["encoded", "queries"].map(|name| golden.tensor(&format!("encdec.{kind}.3.{name}")));
         let prompt = one_class(&golden.prompt(kind, MASK_CLASS + 1), MASK_CLASS);
         let encoded = range(encoded, MASK_CLASS, 1);
         let reference = golden.tensor(&format!("mask.{kind}.3.masks"));
@@ -348,7 +408,8 @@ fn compare_masks(report: &mut Report, golden: &Golden, model: &mut Exported) -> 
 fn compare_chain(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
     let image = model.backbone(golden.tensor("pixel_values"))?;
     let [ids, mask] = ["text.input_ids", "text.attention_mask"].map(|name| first(golden.tensor(name), 3));
-    let text = model.run(file::TEXT_ENCODER, &[(tensor::INPUT_IDS, &ids), (tensor::ATTENTION_MASK, &mask)])?;
+    let text =
+        model.run(file::TEXT_ENCODER, &[(tensor::INPUT_IDS, &ids), (tensor::ATTENTION_MASK, &mask)])?;
     let (boxes, labels) = (golden.tensor("exemplar.3.boxes"), golden.tensor("exemplar.3.labels"));
     let exemplars = model.exemplars(&image[tensor::FPN[2]], boxes, labels)?;
     for (kind, appended) in
@@ -380,7 +441,8 @@ fn expect_shapes(report: &mut Report, golden: &Golden, model: &mut Exported, gri
     let some = some_queries(&decoded[tensor::QUERIES], MASK_CLASS, 2)?;
     let prompt = one_class(&golden.prompt("official", 2), MASK_CLASS);
     let masks = model.masks([&image[tensor::FPN[0]], &image[tensor::FPN[1]]], &encoded, &prompt, &some)?;
-    let exemplars = model.exemplars(fpn_2, golden.tensor("exemplar.3.boxes"), golden.tensor("exemplar.3.labels"))?;
+    let exemplars =
+        model.exemplars(fpn_2, golden.tensor("exemplar.3.boxes"), golden.tensor("exemplar.3.labels"))?;
     let expected: [(&Outputs, &str, &[usize]); 12] = [
         (&image, "fpn_0", &[1, width, 4 * grid, 4 * grid]),
         (&image, "fpn_1", &[1, width, 2 * grid, 2 * grid]),
@@ -398,28 +460,12 @@ fn expect_shapes(report: &mut Report, golden: &Golden, model: &mut Exported, gri
     for (outputs, name, shape) in expected {
         let tensor = &outputs[name];
         report.expect(format!("{name} at {side} px is {shape:?}"), tensor.shape() == shape);
-        report.expect(format!("{name} at {side} px holds numbers"), f32s(tensor).iter().all(|v| v.is_finite()));
+        report
+            .expect(format!("{name} at {side} px holds numbers"), f32s(tensor).iter().all(|v| v.is_finite()));
     }
-    let text = model.engine(file::TEXT_ENCODER)?.spec().output(tensor::TEXT_FEATURES).map(ToString::to_string);
+    let text =
+        model.engine(file::TEXT_ENCODER)?.spec().output(tensor::TEXT_FEATURES).map(ToString::to_string);
     let shape = format!("[classes, {length}, {width}]");
     report.expect(format!("text features are {shape}"), text.is_some_and(|text| text.ends_with(&shape)));
     Ok(())
-}
-
-/// Copies a checkpoint, but for its image size.
-fn resized_checkpoint(golden: &Golden, image_size: usize, folder: &std::path::Path) -> Outcome<()> {
-    for entry in golden.checkpoint.read_dir()? {
-        let path = entry?.path();
-        let name = path.file_name().expect("an entry of a folder has a name");
-        std::fs::copy(&path, folder.join(name))?;
-    }
-    let path = folder.join("config.json");
-    let mut config: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&path)?)?;
-    let root = if config.get("detector_config").is_some() { "/detector_config" } else { "" };
-    let vision = config.pointer_mut(&format!("{root}/vision_config")).ok_or("no vision_config")?;
-    let backbone = vision.get_mut("backbone_config").ok_or("no backbone_config")?;
-    backbone["image_size"] = image_size.into();
-    let grid = image_size / golden.number("patch");
-    vision["backbone_feature_sizes"] = serde_json::json!([[4 * grid, 4 * grid], [2 * grid, 2 * grid], [grid, grid]]);
-    Ok(std::fs::write(&path, config.to_string())?)
 }

@@ -27,7 +27,8 @@ impl Machine {
             let found = text.lines().find(|line| line.starts_with(key)).and_then(|line| line.split_once(':'));
             found.map(|(_, value)| value.trim().to_owned())
         };
-        let memory = line("/proc/meminfo", "MemTotal").and_then(|v| v.split(' ').next().and_then(|n| n.parse::<u64>().ok()));
+        let memory = line("/proc/meminfo", "MemTotal")
+            .and_then(|v| v.split(' ').next().and_then(|n| n.parse::<u64>().ok()));
         Self {
             cpu: line("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into()),
             cpus: std::thread::available_parallelism().map_or(0, std::num::NonZero::get),

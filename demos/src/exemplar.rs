@@ -16,7 +16,8 @@ impl FromStr for ExemplarArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}`: expected x1,y1,x2,y2 in pixels, then :no for what is not wanted, then @class");
+        let wrong =
+            || "expected x1,y1,x2,y2 in pixels, then :no for what is not wanted, then @class".to_owned();
         let (rest, class) = match text.split_once('@') {
             Some((_, "")) => return Err(wrong()),
             Some((rest, class)) => (rest, Some(class.to_owned())),
@@ -35,7 +36,7 @@ impl FromStr for ExemplarArg {
             .ok_or_else(wrong)?;
         let [x1, y1, x2, y2] = edges.try_into().map_err(|_| wrong())?;
         if x1 >= x2 || y1 >= y2 {
-            return Err(format!("`{text}`: the box has no area; x1 has to be less than x2 and y1 less than y2"));
+            return Err("the box has no area; x1 has to be less than x2 and y1 less than y2".into());
         }
         Ok(Self { bbox: BoundingBox::new(x1, y1, x2, y2), wanted, class })
     }
@@ -58,7 +59,8 @@ pub fn prompts(classes: &[String], exemplars: &[ExemplarArg]) -> ocelli::Result<
                 })
             }
             Some(name) => classes.iter().position(|class| class == name).ok_or_else(|| {
-                let message = format!("--exemplar names class \"{name}\", which is not among --classes");
+                let message =
+                    format!("--exemplar names class \"{name}\": it is not among --classes; add it there");
                 Error::new(ErrorKind::InvalidArgument, message)
             })?,
             None if prompts.is_empty() => {
@@ -67,7 +69,7 @@ pub fn prompts(classes: &[String], exemplars: &[ExemplarArg]) -> ocelli::Result<
             }
             None if prompts.len() == 1 => 0,
             None => {
-                let message = "--exemplar names no class although there are several: end it with @class";
+                let message = "--exemplar names no class: there are several; end it with @class";
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
         };
@@ -93,7 +95,17 @@ mod tests {
             let found = parsed.as_ref().map(|e| (e.wanted, e.class.as_deref()));
             assert_eq!(found, Ok((wanted, class)), "{text}");
         }
-        for text in ["", "1,2,3", "1,2,3,4,5", "a,b,c,d", "3,2,1,4", "1,2,3,4:maybe", "1,2,3,4@", "1,2,nan,4", "1,2,1,4"] {
+        for text in [
+            "",
+            "1,2,3",
+            "1,2,3,4,5",
+            "a,b,c,d",
+            "3,2,1,4",
+            "1,2,3,4:maybe",
+            "1,2,3,4@",
+            "1,2,nan,4",
+            "1,2,1,4",
+        ] {
             assert!(text.parse::<ExemplarArg>().is_err(), "{text}");
         }
     }
@@ -101,7 +113,8 @@ mod tests {
     #[test]
     fn which_class_a_box_belongs_to() {
         let classes = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let boxes = |texts: &[&str]| texts.iter().filter_map(|t| t.parse().ok()).collect::<Vec<ExemplarArg>>();
+        let boxes =
+            |texts: &[&str]| texts.iter().filter_map(|t| t.parse().ok()).collect::<Vec<ExemplarArg>>();
         let cases: [(&[&str], &[&str], Result<&[usize], &str>); 6] = [
             (&["dog"], &["1,2,3,4"], Ok(&[1])),
             (&["dog", "cat"], &["1,2,3,4@cat", "1,2,3,4:no@cat"], Ok(&[0, 2])),

@@ -4,3 +4,4 @@
 
 pub mod exemplar;
 pub mod outputs;
+pub mod sheet;

@@ -5,83 +5,134 @@ use std::path::{Path, PathBuf};
 
 use image::{ImageFormat, RgbImage};
 use ocelli::atomic_file::write_atomically;
+use ocelli::cli::check_output_file;
 use ocelli::{Error, ErrorKind, Result};
 
-/// Where annotated pictures go: one file for one picture, else a folder.
+/// Where the annotated pictures go: one file for one picture, else a folder.
 #[derive(Debug)]
 pub struct Outputs {
-    target: PathBuf,
-    as_file: bool,
-    taken: HashSet<PathBuf>,
+    /// The folder to make, if it is one.
+    folder: Option<PathBuf>,
+    /// One for each picture.
+    paths: Vec<PathBuf>,
 }
 
 impl Outputs {
     /// Decides by the number of pictures and the target's name: one picture and a name with the ending of a picture
-    /// mean a file, everything else a folder, which is made.
+    /// mean a file, everything else a folder. Pictures of one name from several folders get numbers. Nothing is
+    /// written yet.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where several pictures would go to one file,
-    /// [`ErrorKind::Io`] where the folder cannot be made.
-    pub fn new(target: &Path, pictures: usize) -> Result<Self> {
-        let names_file = ImageFormat::from_path(target).is_ok() && !target.is_dir();
-        if names_file && pictures > 1 {
-            let message = format!("-o {}: {pictures} pictures do not fit in one file; name a folder", target.display());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
-        }
-        if names_file && !writable(ImageFormat::from_path(target).ok()) {
-            let message = format!("-o {}: this format cannot be written; use .png, .jpg or .webp", target.display());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
-        }
-        if !names_file {
-            if pictures == 1 && target.extension().is_some() && !target.is_dir() {
-                let message = format!("-o {}: no format of that name; use .png, .jpg or .webp", target.display());
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
+    /// [`ErrorKind::InvalidArgument`] where several pictures would go to one file, the format cannot be written, or a
+    /// picture would be replaced by its own annotated copy; [`ErrorKind::Io`] where the place cannot be.
+    pub fn plan(target: &Path, sources: &[PathBuf]) -> Result<Self> {
+        let refuse = |why: &str| {
+            Err(Error::new(ErrorKind::InvalidArgument, format!("--output, {}: {why}", target.display())))
+        };
+        let ends_as_folder = target.to_string_lossy().ends_with(std::path::MAIN_SEPARATOR);
+        let may_be_folder = ends_as_folder || target.is_dir() || target.extension().is_none();
+        let plan = if !may_be_folder && ImageFormat::from_path(target).is_ok() {
+            if sources.len() > 1 {
+                return refuse(&format!("{} pictures do not fit in one file; name a folder", sources.len()));
             }
-            std::fs::create_dir_all(target).map_err(|e| Error::io("cannot create the folder", target, e))?;
+            check_picture_file("--output", target)?;
+            Self { folder: None, paths: vec![target.to_owned(); sources.len()] }
+        } else {
+            if !may_be_folder && sources.len() == 1 {
+                return refuse(UNKNOWN_FORMAT);
+            }
+            if target.exists() && !target.is_dir() {
+                return refuse("it is a file that is no picture; name a folder");
+            }
+            Self { folder: Some(target.to_owned()), paths: names_in(target, sources) }
+        };
+        let originals: HashSet<PathBuf> =
+            sources.iter().filter_map(|source| source.canonicalize().ok()).collect();
+        let replaced = |path: &&PathBuf| path.canonicalize().is_ok_and(|path| originals.contains(&path));
+        match plan.paths.iter().find(replaced) {
+            Some(path) => {
+                refuse(&format!("it would replace the picture {}; name another place", path.display()))
+            }
+            None => Ok(plan),
         }
-        Ok(Self { target: target.to_owned(), as_file: names_file, taken: HashSet::new() })
     }
 
-    /// Writes the annotated picture of `source` and says where. Pictures of one name from several folders get numbers.
+    /// Makes the folder, if it is one and is not there.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where it cannot be written; no half-written file is left.
-    pub fn write(&mut self, source: &Path, picture: &RgbImage) -> Result<PathBuf> {
-        let path = if self.as_file { self.target.clone() } else { self.free_name(source) };
-        let format = ImageFormat::from_path(&path).unwrap_or(ImageFormat::Png);
-        write_atomically(&path, |file| {
-            let mut encoded = std::io::Cursor::new(Vec::new());
-            if format == ImageFormat::Jpeg {
-                let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut encoded, 92);
-                picture.write_with_encoder(encoder).map_err(std::io::Error::other)?;
-            } else {
-                picture.write_to(&mut encoded, format).map_err(std::io::Error::other)?;
+    /// [`ErrorKind::Io`] where it cannot be made.
+    pub fn create_folder(&self) -> Result<()> {
+        match &self.folder {
+            Some(folder) => {
+                std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))
             }
-            std::io::Write::write_all(file, encoded.get_ref())
-        })?;
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the annotated copy of the picture of this number and says where.
+    ///
+    /// # Errors
+    /// As [`write_picture`].
+    pub fn write(&self, number: usize, picture: &RgbImage) -> Result<&Path> {
+        let path = &self.paths[number];
+        write_picture(path, picture)?;
         Ok(path)
     }
+}
 
-    fn free_name(&mut self, source: &Path) -> PathBuf {
+const UNKNOWN_FORMAT: &str = "no format of that name can be written; end it with .png, .jpg or .webp";
+
+/// Finds out before the work begins whether a picture can be written there. `flag` is the argument that names the file.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] for a format that cannot be written, else as [`check_output_file`].
+pub fn check_picture_file(flag: &str, path: &Path) -> Result<()> {
+    let format = ImageFormat::from_path(path).ok();
+    if !format.is_some_and(|format| format.can_write() && format != ImageFormat::Gif) {
+        let message = format!("{flag}, {}: {UNKNOWN_FORMAT}", path.display());
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    check_output_file(flag, path)
+}
+
+/// Writes a picture in the format that its name says; PNG where it says none.
+///
+/// # Errors
+/// [`ErrorKind::Io`] where it cannot be written; no half-written file is left.
+pub fn write_picture(path: &Path, picture: &RgbImage) -> Result<()> {
+    let format = ImageFormat::from_path(path).unwrap_or(ImageFormat::Png);
+    write_atomically(path, |file| {
+        let mut encoded = std::io::Cursor::new(Vec::new());
+        if format == ImageFormat::Jpeg {
+            let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut encoded, 92);
+            picture.write_with_encoder(encoder).map_err(std::io::Error::other)?;
+        } else {
+            picture.write_to(&mut encoded, format).map_err(std::io::Error::other)?;
+        }
+        std::io::Write::write_all(file, encoded.get_ref())
+    })
+}
+
+/// The pictures' own names; a name that is taken gets a number, a format that is not written becomes PNG.
+fn names_in(folder: &Path, sources: &[PathBuf]) -> Vec<PathBuf> {
+    let mut taken = HashSet::new();
+    let free_name = |source: &PathBuf| {
         let stem = source.file_stem().map_or_else(|| "picture".into(), |s| s.to_string_lossy().into_owned());
         let ending = match source.extension().map(|e| e.to_string_lossy().to_lowercase()) {
             Some(e) if ["jpg", "jpeg", "webp"].contains(&e.as_str()) => e,
             _ => "png".into(),
         };
+        let mut name = format!("{stem}.{ending}");
         let mut number = 1;
-        loop {
-            let name = if number == 1 { format!("{stem}.{ending}") } else { format!("{stem}-{number}.{ending}") };
-            let path = self.target.join(name);
-            if self.taken.insert(path.clone()) {
-                return path;
-            }
+        // Some file systems take A.png and a.png for one file.
+        while !taken.insert(name.to_lowercase()) {
             number += 1;
+            name = format!("{stem}-{number}.{ending}");
         }
-    }
-}
-
-fn writable(format: Option<ImageFormat>) -> bool {
-    format.is_some_and(|format| format.can_write() && format != ImageFormat::Gif)
+        folder.join(name)
+    };
+    sources.iter().map(free_name).collect()
 }
 
 #[cfg(test)]
@@ -89,17 +140,58 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_of_one_name_do_not_collide() -> Result<()> {
-        let folder = tempfile::tempdir().map_err(|e| Error::io("cannot write", Path::new("/tmp"), e))?;
-        let mut outputs = Outputs::new(&folder.path().join("out"), 3)?;
-        let picture = RgbImage::new(2, 2);
-        let mut names = Vec::new();
-        for source in ["a/x.png", "b/x.png", "c/x.gif"] {
-            let path = outputs.write(Path::new(source), &picture)?;
-            assert!(path.is_file(), "{}", path.display());
-            names.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+    fn where_pictures_go() -> std::io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("pictures"))?;
+        std::fs::create_dir(at("folder.png"))?;
+        for name in ["pictures/x.png", "pictures/y.jpg", "notes"] {
+            std::fs::write(at(name), b"x")?;
         }
-        assert_eq!(names, ["x.png", "x-2.png", "x-3.png"]);
+        let cases: [(&str, &[&str], Result<&[&str], &str>); 16] = [
+            ("out.png", &["x.png"], Ok(&["out.png"])),
+            ("out.JPG", &["x.png"], Ok(&["out.JPG"])),
+            ("out", &["x.png"], Ok(&["out/x.png"])),
+            ("out.d/", &["x.png"], Ok(&["out.d/x.png"])),
+            ("folder.png", &["x.gif"], Ok(&["folder.png/x.png"])),
+            ("out", &["a/x.png", "b/x.png", "c/X.gif"], Ok(&["out/x.png", "out/x-2.png", "out/X-3.png"])),
+            ("out", &["x-2.png", "a/x.png", "b/x.png"], Ok(&["out/x-2.png", "out/x.png", "out/x-3.png"])),
+            ("out", &["x.JPG", "y.webp", "z.tif"], Ok(&["out/x.jpg", "out/y.webp", "out/z.png"])),
+            ("out.png", &["x.png", "y.png"], Err("2 pictures")),
+            ("out.xyz", &["x.png"], Err("format")),
+            ("out.gif", &["x.png"], Err("format")),
+            ("none/out.png", &["x.png"], Err("does not exist")),
+            ("notes/out.png", &["x.png"], Err("no folder")),
+            ("notes", &["x.png"], Err("is a file")),
+            ("pictures/x.png", &["pictures/x.png"], Err("would replace")),
+            ("pictures", &["pictures/x.png", "pictures/y.jpg"], Err("would replace")),
+        ];
+        for (target, sources, expected) in cases {
+            let sources: Vec<PathBuf> = sources.iter().map(|source| at(source)).collect();
+            // `join` would drop the separator at the end.
+            let target = PathBuf::from(format!("{}/{target}", folder.path().display()));
+            match (Outputs::plan(&target, &sources), expected) {
+                (Ok(found), Ok(expected)) => {
+                    let expected: Vec<PathBuf> = expected.iter().map(|name| at(name)).collect();
+                    assert_eq!(found.paths, expected, "{}", target.display());
+                }
+                (Err(e), Err(word)) => assert!(e.to_string().contains(word), "{}: {e}", target.display()),
+                (found, expected) => panic!("{}: {found:?}, expected {expected:?}", target.display()),
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn every_format_reads_back() -> std::io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let picture = RgbImage::from_pixel(5, 3, image::Rgb([200, 10, 60]));
+        for name in ["a.png", "a.jpg", "a.webp", "a.bmp", "a.tif", "a"] {
+            let path = folder.path().join(name);
+            write_picture(&path, &picture).map_err(std::io::Error::other)?;
+            let read = image::ImageReader::open(&path)?.with_guessed_format()?.decode();
+            assert_eq!(read.map(|p| (p.width(), p.height())).ok(), Some((5, 3)), "{name}");
+        }
         Ok(())
     }
 }

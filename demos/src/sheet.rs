@@ -43,7 +43,8 @@ impl ContactSheet {
         let mut page = RgbImage::from_pixel(size(columns, CELL.0), size(rows, CELL.1), PAPER);
         for (i, cell) in self.cells.iter().enumerate() {
             let (column, row) = (i as u32 % columns, i as u32 / columns);
-            let centred = |at: u32, full: u32, used: u32| i64::from(size(at, full) + (full - used.min(full)) / 2);
+            let centred =
+                |at: u32, full: u32, used: u32| i64::from(size(at, full) + (full - used.min(full)) / 2);
             let (x, y) = (centred(column, CELL.0, cell.width()), centred(row, CELL.1, cell.height()));
             imageops::replace(&mut page, cell, x, y);
         }

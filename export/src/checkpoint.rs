@@ -47,7 +47,10 @@ impl Checkpoint {
         if !tokenizer.is_file() {
             return Err(Error::new(
                 ErrorKind::InvalidCheckpoint,
-                format!("tokenizer.json is missing, {}: it lies beside the checkpoint's weights", folder.display()),
+                format!(
+                    "tokenizer.json is missing, {}: it lies beside the checkpoint's weights",
+                    folder.display()
+                ),
             ));
         }
         Ok(checkpoint)

@@ -113,7 +113,8 @@ impl ModelConfig {
     /// [`ErrorKind::Io`] when the file cannot be read, [`ErrorKind::InvalidConfig`] when a key has another type, or two
     /// keys contradict each other; the message names the key.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::io("cannot read the configuration", path, e))?;
+        let text =
+            std::fs::read_to_string(path).map_err(|e| Error::io("cannot read the configuration", path, e))?;
         Self::parse(&text).map_err(|e| e.at(path))
     }
 
@@ -127,8 +128,10 @@ impl ModelConfig {
             return Err(invalid("expected a JSON object".into()));
         }
         let nested = root.get("detector_config").filter(|v| v.is_object());
-        let detector = Node { value: nested, path: if nested.is_some() { "detector_config." } else { "" }.into() };
-        let detector = if nested.is_some() { detector } else { Node { value: Some(&root), path: String::new() } };
+        let detector =
+            Node { value: nested, path: if nested.is_some() { "detector_config." } else { "" }.into() };
+        let detector =
+            if nested.is_some() { detector } else { Node { value: Some(&root), path: String::new() } };
         if let Some(kind) = detector.value.and_then(|v| v.get("model_type")).and_then(Value::as_str)
             && kind != "sam3"
         {
@@ -138,7 +141,10 @@ impl ModelConfig {
             )));
         }
         if detector.child("vision_config").value.is_none() {
-            return Err(invalid(format!("`{}vision_config` is missing: this is no SAM3 detector", detector.path)));
+            return Err(invalid(format!(
+                "`{}vision_config` is missing: this is no SAM3 detector",
+                detector.path
+            )));
         }
         let config = Self::from_node(&detector)?;
         config.validate()?;
@@ -178,7 +184,11 @@ impl ModelConfig {
         Ok(Self {
             vision: VisionConfig {
                 hidden: vit.usize("hidden_size", 1024)?,
-                stack: vit.stack(["num_hidden_layers", "num_attention_heads", "intermediate_size"], [32, 16, 4736], "gelu")?,
+                stack: vit.stack(
+                    ["num_hidden_layers", "num_attention_heads", "intermediate_size"],
+                    [32, 16, 4736],
+                    "gelu",
+                )?,
                 image_size,
                 patch_size: vit.side("patch_size", 14)?,
                 window_size: vit.usize("window_size", 24)?,
@@ -196,7 +206,11 @@ impl ModelConfig {
             },
             text: TextConfig {
                 hidden: text.usize("hidden_size", 1024)?,
-                stack: text.stack(["num_hidden_layers", "num_attention_heads", "intermediate_size"], [24, 16, 4096], "gelu")?,
+                stack: text.stack(
+                    ["num_hidden_layers", "num_attention_heads", "intermediate_size"],
+                    [24, 16, 4096],
+                    "gelu",
+                )?,
                 context_length: text.usize("max_position_embeddings", 32)?,
                 vocab_size: text.usize("vocab_size", 49408)?,
                 projection: text.usize("projection_dim", 512)?,
@@ -205,10 +219,22 @@ impl ModelConfig {
                 eos: text.usize("eos_token_id", 49407)? as i64,
             },
             width,
-            geometry: geometry.stack(["num_layers", "num_attention_heads", "intermediate_size"], [3, 8, 2048], "relu")?,
+            geometry: geometry.stack(
+                ["num_layers", "num_attention_heads", "intermediate_size"],
+                [3, 8, 2048],
+                "relu",
+            )?,
             roi_size: geometry.usize("roi_size", 7)?,
-            encoder: encoder.stack(["num_layers", "num_attention_heads", "intermediate_size"], [6, 8, 2048], "relu")?,
-            decoder: decoder.stack(["num_layers", "num_attention_heads", "intermediate_size"], [6, 8, 2048], "relu")?,
+            encoder: encoder.stack(
+                ["num_layers", "num_attention_heads", "intermediate_size"],
+                [6, 8, 2048],
+                "relu",
+            )?,
+            decoder: decoder.stack(
+                ["num_layers", "num_attention_heads", "intermediate_size"],
+                [6, 8, 2048],
+                "relu",
+            )?,
             num_queries: decoder.usize("num_queries", 200)?,
             mask_heads: masks.usize("num_attention_heads", 8)?,
             mask_stages: masks.usize("num_upsampling_stages", 3)?,
@@ -234,14 +260,17 @@ impl ModelConfig {
                 )));
             }
         }
-        if self.width % 8 != 0 {
+        if !self.width.is_multiple_of(8) {
             return Err(invalid(format!(
                 "`vision_config.fpn_hidden_size` is {}: expected a multiple of 8, the groups of the mask head's norms",
                 self.width
             )));
         }
-        if v.hidden % 4 != 0 {
-            let message = format!("`vision_config.backbone_config.hidden_size` is {}: expected a multiple of 4", v.hidden);
+        if !v.hidden.is_multiple_of(4) {
+            let message = format!(
+                "`vision_config.backbone_config.hidden_size` is {}: expected a multiple of 4",
+                v.hidden
+            );
             return Err(invalid(message));
         }
         for (key, size) in [("image_size", v.image_size), ("pretrain_image_size", v.pretrain_image_size)] {
@@ -371,7 +400,10 @@ mod tests {
     fn absent_keys_have_the_released_sizes() {
         let config = ModelConfig::parse(BARE).expect("defaults are consistent");
         assert_eq!((config.vision.hidden, config.vision.stack.layers, config.width), (1024, 32, 256));
-        assert_eq!((config.text.context_length, config.num_queries, config.vision.image_size), (32, 200, 1008));
+        assert_eq!(
+            (config.text.context_length, config.num_queries, config.vision.image_size),
+            (32, 200, 1008)
+        );
     }
 
     #[test]
@@ -402,7 +434,10 @@ mod tests {
             (r#"{"vision_config":{"backbone_config":{"global_attn_indexes":[32]}}}"#, "global_attn_indexes"),
             (r#"{"vision_config":{"backbone_config":{"hidden_act":"mish"}}}"#, "hidden_act"),
             (r#"{"vision_config":{"backbone_config":{"layer_norm_eps":-1}}}"#, "layer_norm_eps"),
-            (r#"{"vision_config":{},"mask_decoder_config":{"num_upsampling_stages":1}}"#, "num_upsampling_stages"),
+            (
+                r#"{"vision_config":{},"mask_decoder_config":{"num_upsampling_stages":1}}"#,
+                "num_upsampling_stages",
+            ),
         ];
         for (json, key) in cases {
             match ModelConfig::parse(json) {

@@ -214,7 +214,8 @@ impl Manifest {
     /// later format.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(file::MANIFEST);
-        let text = std::fs::read_to_string(&path).map_err(|e| Error::io("cannot read the manifest", &path, e))?;
+        let text =
+            std::fs::read_to_string(&path).map_err(|e| Error::io("cannot read the manifest", &path, e))?;
         let manifest: Self = serde_json::from_str(&text).map_err(|e| {
             let message = format!("not an exported model, {}: {e}; export it again", path.display());
             Error::new(ErrorKind::InvalidData, message)

@@ -171,8 +171,8 @@ pub fn export(
         let hash = scope.spawn(|| checkpoint.weights_sha256());
         let mut written = Vec::new();
         for (done, part) in parts.iter().enumerate() {
-            progress(ExportProgress { file: part.file, done, total: parts.len() });
-            written.extend((part.build)(&plan).finish(staging.path(), part.file)?);
+            progress(ExportProgress { file: part.file(), done, total: parts.len() });
+            written.extend(part.build(&plan).finish(staging.path(), part.file())?);
         }
         written.push(copy_tokenizer(checkpoint, staging.path())?);
         let hash = hash.join().expect("hashing does not panic");
@@ -190,30 +190,58 @@ pub fn export(
     Ok(manifest)
 }
 
-struct Part {
-    file: &'static str,
-    build: for<'p, 'w> fn(&'p Plan<'w>) -> Graph<'w>,
+/// One graph of the folder.
+#[derive(Clone, Copy)]
+enum Part {
+    Backbone(Section),
+    TextEncoder,
+    ExemplarEncoder,
+    EncoderDecoder,
+    MaskHead,
+}
+
+impl Part {
+    fn file(self) -> &'static str {
+        match self {
+            Self::Backbone(Section::Whole) => file::BACKBONE,
+            Self::Backbone(Section::First) => file::BACKBONE_FIRST,
+            Self::Backbone(Section::Second) => file::BACKBONE_SECOND,
+            Self::TextEncoder => file::TEXT_ENCODER,
+            Self::ExemplarEncoder => file::EXEMPLAR_ENCODER,
+            Self::EncoderDecoder => file::ENCODER_DECODER,
+            Self::MaskHead => file::MASK_HEAD,
+        }
+    }
+
+    fn build<'w>(self, plan: &Plan<'w>) -> Graph<'w> {
+        match self {
+            Self::Backbone(section) => plan.backbone(section),
+            Self::TextEncoder => plan.text_encoder(),
+            Self::ExemplarEncoder => plan.exemplar_encoder(),
+            Self::EncoderDecoder => plan.encoder_decoder(),
+            Self::MaskHead => plan.mask_head(),
+        }
+    }
 }
 
 fn parts(plan: &Plan<'_>) -> Vec<Part> {
-    let mut parts = Vec::new();
-    let mut part = |file, build| parts.push(Part { file, build });
-    if plan.pruning.split_block.is_some() {
-        part(file::BACKBONE_FIRST, |plan| plan.backbone(Section::First));
-        part(file::BACKBONE_SECOND, |plan| plan.backbone(Section::Second));
-    } else {
-        part(file::BACKBONE, |plan| plan.backbone(Section::Whole));
-    }
-    part(file::TEXT_ENCODER, |plan| plan.text_encoder());
-    part(file::EXEMPLAR_ENCODER, |plan| plan.exemplar_encoder());
-    part(file::ENCODER_DECODER, |plan| plan.encoder_decoder());
+    let mut parts = match plan.pruning.split_block {
+        Some(_) => vec![Part::Backbone(Section::First), Part::Backbone(Section::Second)],
+        None => vec![Part::Backbone(Section::Whole)],
+    };
+    parts.extend([Part::TextEncoder, Part::ExemplarEncoder, Part::EncoderDecoder]);
     if !plan.detection_only {
-        part(file::MASK_HEAD, |plan| plan.mask_head());
+        parts.push(Part::MaskHead);
     }
     parts
 }
 
-fn manifest(plan: &Plan<'_>, options: &ExportOptions, weights_sha256: String, written: Vec<WrittenFile>) -> Manifest {
+fn manifest(
+    plan: &Plan<'_>,
+    options: &ExportOptions,
+    weights_sha256: String,
+    written: Vec<WrittenFile>,
+) -> Manifest {
     let config = plan.checkpoint.config();
     let files: BTreeMap<_, _> = written.into_iter().map(|file| (file.name, file.entry)).collect();
     Manifest {
@@ -233,7 +261,14 @@ fn manifest(plan: &Plan<'_>, options: &ExportOptions, weights_sha256: String, wr
         precision: options.precision,
         detection_only: plan.detection_only,
         skip_blocks: plan.pruning.skip_blocks.iter().copied().collect(),
-        mask_blocks: plan.pruning.mask_blocks.iter().collect::<BTreeSet<_>>().iter().map(ToString::to_string).collect(),
+        mask_blocks: plan
+            .pruning
+            .mask_blocks
+            .iter()
+            .collect::<BTreeSet<_>>()
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
         split_block: plan.pruning.split_block,
         files,
     }

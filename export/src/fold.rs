@@ -17,7 +17,8 @@ pub(crate) const NORM_EPS: f64 = 1e-5;
 pub(crate) fn matrix(weights: &Weights, name: &str, columns: usize) -> Result<Matrix> {
     let values: Vec<f64> = weights.read(name)?.into_iter().map(f64::from).collect();
     let rows = values.len() / columns;
-    Ok(Array2::from_shape_vec((rows, columns), values).expect("shapes were checked against the configuration"))
+    Ok(Array2::from_shape_vec((rows, columns), values)
+        .expect("shapes were checked against the configuration"))
 }
 
 fn vector(weights: &Weights, name: &str) -> Result<Array1<f64>> {
@@ -32,7 +33,8 @@ pub(crate) fn linear(weights: &Weights, name: &str, x: &Matrix) -> Result<Matrix
 
 /// Layer norm of every row.
 pub(crate) fn layer_norm(weights: &Weights, name: &str, x: &Matrix) -> Result<Matrix> {
-    let (scale, bias) = (vector(weights, &format!("{name}.weight"))?, vector(weights, &format!("{name}.bias"))?);
+    let (scale, bias) =
+        (vector(weights, &format!("{name}.weight"))?, vector(weights, &format!("{name}.bias"))?);
     let mut out = x.clone();
     for mut row in out.rows_mut() {
         let mean = row.sum() / row.len() as f64;
@@ -49,7 +51,13 @@ pub(crate) fn perceptron2(weights: &Weights, name: &str, x: &Matrix) -> Result<M
 }
 
 /// Multi-head attention of `name` without a mask.
-pub(crate) fn attention(weights: &Weights, name: &str, heads: usize, query_key: &Matrix, value: &Matrix) -> Result<Matrix> {
+pub(crate) fn attention(
+    weights: &Weights,
+    name: &str,
+    heads: usize,
+    query_key: &Matrix,
+    value: &Matrix,
+) -> Result<Matrix> {
     let q = linear(weights, &format!("{name}.q_proj"), query_key)?;
     let k = linear(weights, &format!("{name}.k_proj"), query_key)?;
     let v = linear(weights, &format!("{name}.v_proj"), value)?;

@@ -185,7 +185,14 @@ impl<'w> Graph<'w> {
     }
 
     /// Adds a node with one output.
-    fn node(&mut self, op: &str, inputs: &[&Value], attributes: Vec<AttributeProto>, element: Element, dims: Vec<Dim>) -> Value {
+    fn node(
+        &mut self,
+        op: &str,
+        inputs: &[&Value],
+        attributes: Vec<AttributeProto>,
+        element: Element,
+        dims: Vec<Dim>,
+    ) -> Value {
         let inputs: Vec<String> = inputs.iter().map(|value| value.name.clone()).collect();
         let name = self.push(op, "", inputs, attributes, 1);
         Value { name: format!("{name}:0"), element, dims }
@@ -225,16 +232,6 @@ impl<'w> Graph<'w> {
         let message = format!("cannot build graph {}, {place}: {message}", self.name);
         self.fault.get_or_insert_with(|| Error::new(ErrorKind::Graph, message));
     }
-
-    /// The names of the operators in the graph, with the domain before those that are not standard, sorted.
-    #[cfg(test)]
-    pub(crate) fn operators(&self) -> std::collections::BTreeSet<String> {
-        let name = |n: &NodeProto| match n.domain.as_str() {
-            "" => n.op_type.clone(),
-            domain => format!("{domain}.{}", n.op_type),
-        };
-        self.nodes.iter().map(name).collect()
-    }
 }
 
 fn int(name: &str, i: i64) -> AttributeProto {
@@ -255,5 +252,10 @@ fn float(name: &str, f: f32) -> AttributeProto {
 }
 
 fn string(name: &str, s: &str) -> AttributeProto {
-    AttributeProto { name: name.into(), s: s.into(), r#type: attribute_type::STRING, ..AttributeProto::default() }
+    AttributeProto {
+        name: name.into(),
+        s: s.into(),
+        r#type: attribute_type::STRING,
+        ..AttributeProto::default()
+    }
 }

@@ -75,7 +75,10 @@ impl Pruning {
         let named = self.skip_blocks.iter().map(|&block| ("--skip-blocks", block));
         for (flag, block) in named.chain(self.mask_blocks.iter().map(|m| ("--mask-blocks", m.block))) {
             if block >= layers {
-                return invalid(format!("{flag} names block {block}: the model has blocks 0 to {}", layers - 1));
+                return invalid(format!(
+                    "{flag} names block {block}: the model has blocks 0 to {}",
+                    layers - 1
+                ));
             }
             if config.vision.global_blocks.contains(&block) {
                 return invalid(format!(
@@ -84,13 +87,18 @@ impl Pruning {
                 ));
             }
         }
-        if let Some(masked) = self.mask_blocks.iter().find(|masked| self.skip_blocks.contains(&masked.block)) {
-            return invalid(format!("--mask-blocks names {masked}, but --skip-blocks drops block {} whole", masked.block));
+        if let Some(masked) = self.mask_blocks.iter().find(|masked| self.skip_blocks.contains(&masked.block))
+        {
+            return invalid(format!(
+                "--mask-blocks names {masked}, but --skip-blocks drops block {} whole",
+                masked.block
+            ));
         }
         match self.split_block {
-            Some(block) if block == 0 || block >= layers => {
-                invalid(format!("--split-block is {block}: expected 1 to {}, the first block of the second half", layers - 1))
-            }
+            Some(block) if block == 0 || block >= layers => invalid(format!(
+                "--split-block is {block}: expected 1 to {}, the first block of the second half",
+                layers - 1
+            )),
             _ => Ok(()),
         }
     }
@@ -119,7 +127,8 @@ mod tests {
     fn refusals_name_the_block() {
         let config = ModelConfig::parse(r#"{"vision_config":{"backbone_config":{}}}"#).expect("defaults");
         let skip = |block| Pruning { skip_blocks: [block].into(), ..Pruning::default() };
-        let mask = |text: &str| Pruning { mask_blocks: text.parse().into_iter().collect(), ..Pruning::default() };
+        let mask =
+            |text: &str| Pruning { mask_blocks: text.parse().into_iter().collect(), ..Pruning::default() };
         let split = |block| Pruning { split_block: Some(block), ..Pruning::default() };
         let both = Pruning { skip_blocks: [5].into(), ..mask("5:mlp") };
         for (pruning, word) in [

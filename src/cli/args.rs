@@ -33,7 +33,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "FILE")]
     pub onnxruntime: Option<PathBuf>,
     /// Threads that compute [default: one for each physical core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
     pub threads: Option<usize>,
 }
 
@@ -68,28 +68,45 @@ impl ModelArgs {
 
 /// What every program that detects takes.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Detection")]
 pub struct DetectorArgs {
     /// Which model, and what runs it.
     #[command(flatten)]
     pub model: ModelArgs,
     /// Side of the model's square input in pixels [default: the model's own]
-    #[arg(long, alias = "img-size", value_name = "PIXELS", help_heading = "Model and engine")]
+    #[arg(
+        long,
+        alias = "img-size",
+        allow_negative_numbers = true,
+        value_name = "PIXELS",
+        help_heading = "Model and engine"
+    )]
     pub imgsz: Option<usize>,
     /// Where text features of phrases are kept; made where missing [default: a file in the cache for each model]
     #[arg(long, value_name = "FILE", help_heading = "Model and engine")]
     pub text_cache: Option<PathBuf>,
     /// Classes decoded at once: more are quicker and need more memory [default: 4]
-    #[arg(long, value_name = "N", help_heading = "Model and engine")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = "Model and engine")]
     pub class_chunk: Option<usize>,
     /// Keep detections that score above this, 0 to 1 [default: 0.3]
-    #[arg(long, alias = "conf", value_name = "SCORE", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        alias = "conf",
+        value_name = "SCORE",
+        help_heading = "Detection",
+        allow_negative_numbers = true
+    )]
     pub confidence: Option<f32>,
     /// Of boxes of one class that overlap more than this, keep the best; 1 keeps all [default: 0.7]
-    #[arg(long, alias = "iou", value_name = "IOU", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        alias = "iou",
+        value_name = "IOU",
+        help_heading = "Detection",
+        allow_negative_numbers = true
+    )]
     pub nms: Option<f32>,
     /// The same among boxes of all classes [default: off]
-    #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
+    #[arg(long, value_name = "IOU", help_heading = "Detection", allow_negative_numbers = true)]
     pub class_agnostic_nms: Option<f32>,
 }
 

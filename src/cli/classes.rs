@@ -23,7 +23,8 @@ fn distinct(arguments: &[String]) -> Result<(Vec<String>, Vec<String>)> {
     for (number, piece) in arguments.iter().flat_map(|argument| argument.split(',')).enumerate() {
         let name = collapse_white_space(piece).into_owned();
         if name.is_empty() {
-            let message = format!("--classes, class {}: it is blank; give it a word or a short phrase", number + 1);
+            let message =
+                format!("--classes, class {}: it is blank; give it a word or a short phrase", number + 1);
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         if !names.iter().any(|known| known.to_lowercase() == name.to_lowercase()) {

@@ -57,7 +57,10 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     if files.is_empty() {
-        return Err(nothing(folder, &format!("the folder holds none; for folders in it say '{}/**/*.jpg'", folder.display())));
+        return Err(nothing(
+            folder,
+            &format!("the folder holds none; for folders in it say '{}/**/*.jpg'", folder.display()),
+        ));
     }
     files.sort();
     Ok(files)
@@ -68,7 +71,8 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
     let paths = glob::glob(&text).map_err(|e| nothing(pattern, &format!("the pattern is wrong: {e}")))?;
     let mut files = Vec::new();
     for path in paths {
-        let path = path.map_err(|e| Error::io("cannot read", e.path(), std::io::Error::other(e.error().to_string())))?;
+        let path = path
+            .map_err(|e| Error::io("cannot read", e.path(), std::io::Error::other(e.error().to_string())))?;
         if path.is_file() && is_picture_name(&path) {
             files.push(path);
         }
@@ -93,7 +97,10 @@ mod tests {
         std::fs::create_dir(at("empty"))?;
         let names = |arguments: &[PathBuf]| -> std::result::Result<Vec<String>, String> {
             let files = expand_images(arguments).map_err(|e| e.to_string())?;
-            Ok(files.iter().map(|f| f.file_name().unwrap_or_default().to_string_lossy().into_owned()).collect())
+            Ok(files
+                .iter()
+                .map(|f| f.file_name().unwrap_or_default().to_string_lossy().into_owned())
+                .collect())
         };
         let cases: [(Vec<PathBuf>, std::result::Result<Vec<&str>, &str>); 8] = [
             (vec![folder.path().into()], Ok(vec!["a.png", "b.JPG", "odd [1].png"])),

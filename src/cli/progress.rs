@@ -1,62 +1,75 @@
-//! A progress bar on a terminal, nothing elsewhere.
+//! Progress on a terminal: a bar, or a spinner with words. Elsewhere no more than lines.
 
+use std::fmt::Display;
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::LogArgs;
+use super::{LogArgs, one_line, say, tell};
 
 /// Progress of work that takes over a second.
-pub struct Progress(ProgressBar);
+pub struct Progress {
+    bar: ProgressBar,
+    log: LogArgs,
+}
 
 impl Progress {
     /// A bar of `total` steps; hidden with `--quiet`, and where stderr is no terminal.
     pub fn new(log: &LogArgs, total: u64) -> Self {
-        if log.quiet || total < 2 {
-            return Self(ProgressBar::hidden());
-        }
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}  {elapsed} eta {eta}");
-        let style = style.expect("the template is constant and valid");
-        Self(ProgressBar::new(total).with_style(style))
+        let bar = if log.quiet || total < 2 { ProgressBar::hidden() } else { ProgressBar::new(total) };
+        Self::styled(bar, "{bar:24} {pos}/{len}  {elapsed}, {eta} left  {wide_msg}", log)
     }
 
-    /// A spinner for one long step.
-    pub fn spinner(log: &LogArgs, message: &str) -> Self {
-        if log.quiet {
-            return Self(ProgressBar::hidden());
-        }
-        let bar = ProgressBar::new_spinner().with_message(message.to_owned());
-        bar.enable_steady_tick(Duration::from_millis(120));
-        Self(bar)
+    /// Words about a long step, that appear with the first [`announce`](Self::announce).
+    pub fn waiting(log: &LogArgs) -> Self {
+        let bar = if log.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        Self::styled(bar, "{spinner} {elapsed}  {wide_msg}", log)
     }
 
-    /// What is under way.
+    fn styled(bar: ProgressBar, template: &str, log: &LogArgs) -> Self {
+        let style = ProgressStyle::with_template(template).expect("the templates are constant and valid");
+        Self { bar: bar.with_style(style), log: log.clone() }
+    }
+
+    /// What is under way, beside the bar.
     pub fn message(&self, message: &str) {
-        self.0.set_message(message.to_owned());
+        self.bar.set_message(message.to_owned());
+    }
+
+    /// What is under way, in words: beside the spinner, or a line where there is no terminal.
+    pub fn announce(&self, message: &str) {
+        if std::io::stderr().is_terminal() {
+            self.bar.enable_steady_tick(Duration::from_millis(120));
+            self.bar.set_message(message.to_owned());
+        } else {
+            say(&self.log, message);
+        }
     }
 
     /// One step is done.
     pub fn step(&self) {
-        self.0.inc(1);
+        self.bar.inc(1);
     }
 
-    /// Writes a line above the bar.
-    pub fn line(&self, line: &str) {
-        if self.0.is_hidden() {
-            drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{line}\n")));
-        } else {
-            self.0.println(line);
-        }
+    /// Writes an error that ends nothing above the bar.
+    pub fn error(&self, error: &dyn Display) {
+        self.suspend(|| tell(&format!("error: {}", one_line(&error.to_string()))));
+    }
+
+    /// Tells something above the bar, unless `--quiet`.
+    pub fn say(&self, line: &str) {
+        self.suspend(|| say(&self.log, line));
     }
 
     /// Runs something that writes to the terminal while the bar is out of the way.
     pub fn suspend<R>(&self, action: impl FnOnce() -> R) -> R {
-        self.0.suspend(action)
+        self.bar.suspend(action)
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }

@@ -1,11 +1,12 @@
 //! `ocelli doctor`.
 
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ocelli::cli::print;
-use ocelli::engines::onnxruntime::{Finding, LibrarySearch, default_threads};
-use ocelli::{Detector, Image, Prompts, TextCacheFile, cache_folder};
+use ocelli::engines::onnxruntime::{Candidate, Finding, LibrarySearch, Place, default_threads};
+use ocelli::{Detector, EngineFactory, EngineOptions, Image, Prompts, TextCacheFile, cache_folder};
 
 /// Arguments of `ocelli doctor`.
 #[derive(Args, Debug)]
@@ -15,44 +16,82 @@ pub struct DoctorArgs {
     onnxruntime: Option<PathBuf>,
 }
 
-/// Prints what works here. Fails where no engine does.
+/// Prints what works here. Fails where no engine does, or the built-in model does not run on it.
 pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     let mut search = LibrarySearch::new();
     if let Some(path) = &args.onnxruntime {
         search = search.with_path(path);
     }
-    let engine = try_engine(args);
+    let engine = EngineFactory::start(&EngineOptions {
+        onnxruntime: args.onnxruntime.clone(),
+        ..EngineOptions::default()
+    });
+    let model = engine.as_ref().ok().map(|_| try_model(args));
     print(|out| {
-        writeln!(out, "ocelli {} on {} {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH)?;
+        writeln!(
+            out,
+            "ocelli {} on {} {}",
+            env!("CARGO_PKG_VERSION"),
+            std::env::consts::OS,
+            std::env::consts::ARCH
+        )?;
         writeln!(out, "\nengines")?;
         match &engine {
-            Ok((name, ms)) => writeln!(out, "  cpu          works: {name}; the built-in model takes {ms:.0} ms an image")?,
-            Err(e) => writeln!(out, "  cpu          does not work: {e}")?,
+            Ok(engine) => writeln!(out, "  cpu             works: {}", engine.description())?,
+            Err(_) => writeln!(out, "  cpu             does not work, see the last line")?,
         }
         for name in ["cuda", "tensorrt", "coreml", "cuda-native"] {
-            writeln!(out, "  {name:<12} not in this build")?;
+            writeln!(out, "  {name:<15} not in this build")?;
         }
-        writeln!(out, "\nONNX Runtime was looked for, in this order")?;
-        for candidate in search.candidates() {
-            let finding = match &candidate.finding {
-                Finding::Missing => "not there".to_owned(),
-                Finding::Usable { version } => format!("version {version}"),
-                Finding::Unusable { reason } => reason.clone(),
-                other => format!("{other:?}"),
-            };
-            writeln!(out, "  {}: {}: {finding}", candidate.place, candidate.path.display())?;
+        writeln!(out, "\nONNX Runtime")?;
+        write_places(out, &search.candidates())?;
+        writeln!(out)?;
+        match &model {
+            Some(Ok(ms)) => writeln!(out, "built-in model    works: {ms:.0} ms an image")?,
+            Some(Err(_)) => writeln!(out, "built-in model    does not work, see the last line")?,
+            None => writeln!(out, "built-in model    needs an engine")?,
         }
-        writeln!(out, "\nthreads        {} by default", default_threads())?;
+        writeln!(out, "threads           {} by default", default_threads())?;
         match cache_folder() {
-            Ok(folder) => writeln!(out, "cache          {}", folder.display()),
-            Err(e) => writeln!(out, "cache          {e}"),
+            Ok(folder) => writeln!(out, "cache             {}, {}", folder.display(), contents(&folder)),
+            Err(e) => writeln!(out, "cache             {e}"),
         }
     })?;
-    engine.map(|_| ()).map_err(|_| anyhow::anyhow!("no engine works here: see the list above for what to install"))
+    engine?;
+    model.transpose()?;
+    Ok(())
 }
 
-/// Detects in a grey picture with the built-in model: its engine, and how many milliseconds the second image takes.
-fn try_engine(args: &DoctorArgs) -> ocelli::Result<(String, f64)> {
+/// What was found and where; of the places that hold nothing, only how many there are, but for those of our own.
+fn write_places(out: &mut dyn Write, candidates: &[Candidate]) -> std::io::Result<()> {
+    let mut used = false;
+    for Candidate { place, path, finding } in candidates {
+        let what = match finding {
+            Finding::Missing => continue,
+            Finding::Usable { version } => format!("version {version}"),
+            Finding::Unusable { reason } => format!("cannot be used: {reason}"),
+            other => format!("{other:?}"),
+        };
+        // The first that is there decides, whether it works or not.
+        let word = if used { "not used" } else { "used" };
+        used = true;
+        writeln!(out, "  {word:<15} {} ({place}), {what}", path.display())?;
+    }
+    let missing = |system: bool| {
+        let places = candidates.iter().filter(move |c| (c.place == Place::System) == system);
+        places.filter(|c| c.finding == Finding::Missing)
+    };
+    for candidate in missing(false) {
+        writeln!(out, "  none in         {} ({})", candidate.path.display(), candidate.place)?;
+    }
+    match missing(true).count() {
+        0 => Ok(()),
+        count => writeln!(out, "  none in         {count} folders of the system"),
+    }
+}
+
+/// Detects in a grey picture with the built-in model: how many milliseconds the second image takes.
+fn try_model(args: &DoctorArgs) -> ocelli::Result<f64> {
     let mut builder = Detector::builder().with_text_cache(TextCacheFile::None);
     if let Some(path) = &args.onnxruntime {
         builder = builder.with_onnxruntime(path);
@@ -61,6 +100,30 @@ fn try_engine(args: &DoctorArgs) -> ocelli::Result<(String, f64)> {
     let image = Image::from_rgb8(64, 64, vec![128; 64 * 64 * 3])?;
     let prompts = Prompts::new(["dog"])?;
     detector.detect(&image, &prompts)?;
-    let times = detector.detect(&image, &prompts)?.times;
-    Ok((detector.engine().to_owned(), times.total))
+    Ok(detector.detect(&image, &prompts)?.times.total)
+}
+
+/// What the cache holds, in words.
+fn contents(folder: &Path) -> String {
+    let count = |name: &str, is: fn(&Path) -> bool| {
+        std::fs::read_dir(folder.join(name))
+            .map_or(0, |entries| entries.flatten().filter(|e| is(&e.path())).count())
+    };
+    let models = count("models", |path| path.join("model.json").is_file());
+    let megabytes = bytes_in(folder) as f64 / 1e6;
+    format!(
+        "{megabytes:.1} MB, {models} {}; it may be deleted at any time",
+        if models == 1 { "model" } else { "models" }
+    )
+}
+
+fn bytes_in(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => bytes_in(&entry.path()),
+            Ok(kind) if kind.is_file() => entry.metadata().map_or(0, |meta| meta.len()),
+            _ => 0,
+        })
+        .sum()
 }

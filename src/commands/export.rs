@@ -1,11 +1,11 @@
 //! `ocelli export`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use ocelli::cli::{LogArgs, Progress, print};
-use ocelli::export::contract::{self, Prompting, Target};
+use ocelli::cli::{LogArgs, Progress, interrupted, print, say, usage};
+use ocelli::export::contract::{self, Prompting, Target, file};
 use ocelli::export::{Checkpoint, ExportOptions, MaskedBranch, export};
 
 /// `--target`.
@@ -35,15 +35,17 @@ enum PrecisionArg {
 
 /// Arguments of `ocelli export`.
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n  ocelli export --checkpoint sam3/ --output sam3-672/ --imgsz 672\n  \
+                        demo-image --model sam3-672/ --image street.jpg --classes person car -o found.png")]
 pub struct ExportArgs {
     /// A Hugging Face folder: config.json, model.safetensors or its shards, tokenizer.json
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, alias = "model", alias = "weights", value_name = "PATH")]
     checkpoint: PathBuf,
     /// The folder to write; it appears whole or not at all
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
     /// Side of the square input in pixels, a multiple of the patch size [default: the checkpoint's]
-    #[arg(long, value_name = "PIXELS")]
+    #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS")]
     imgsz: Option<usize>,
     /// Number format of the weights inside the graphs
     #[arg(long, value_enum, default_value = "fp32")]
@@ -58,13 +60,13 @@ pub struct ExportArgs {
     #[arg(long)]
     detection_only: bool,
     /// ViT blocks to drop whole, as 5,10
-    #[arg(long, value_name = "BLOCKS", value_delimiter = ',')]
+    #[arg(long, allow_negative_numbers = true, value_name = "BLOCKS", value_delimiter = ',')]
     skip_blocks: Vec<usize>,
     /// Branches of ViT blocks to drop, as 25:attn,28:mlp
     #[arg(long, value_name = "BRANCHES", value_delimiter = ',')]
     mask_blocks: Vec<MaskedBranch>,
     /// Cut the backbone in two before this block
-    #[arg(long, value_name = "BLOCK")]
+    #[arg(long, allow_negative_numbers = true, value_name = "BLOCK")]
     split_block: Option<usize>,
     /// Replace an exported folder that is there already
     #[arg(long)]
@@ -94,15 +96,19 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(imgsz) = args.imgsz {
         options = options.with_imgsz(imgsz);
     }
+    check_is_checkpoint(&args.checkpoint)?;
     let checkpoint = Checkpoint::open(&args.checkpoint)?;
-    let progress = Progress::spinner(log, "reading the checkpoint");
+    let progress = Progress::waiting(log);
     let manifest = export(&checkpoint, &options, &args.output, |step| {
-        progress.message(&format!("{} ({} of {})", step.file, step.done + 1, step.total));
+        if step.done < step.total {
+            progress.announce(&format!("writing {} ({} of {})", step.file, step.done + 1, step.total));
+        }
     })?;
     drop(progress);
+    interrupted()?;
     print(|out| {
         for (name, entry) in &manifest.files {
-            writeln!(out, "{:<28} {:>10}", name, megabytes(entry.bytes))?;
+            writeln!(out, "{:<28} {:>10}", name, size(entry.bytes))?;
         }
         let total: u64 = manifest.files.values().map(|entry| entry.bytes).sum();
         writeln!(
@@ -110,12 +116,31 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
             "{} for {} px, {} in {:.1} s",
             args.output.display(),
             manifest.imgsz,
-            megabytes(total),
+            size(total),
             start.elapsed().as_secs_f64()
         )
-    })
+    })?;
+    say(log, &format!("use it with: demo-image --model {}", args.output.display()));
+    Ok(())
 }
 
-fn megabytes(bytes: u64) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
+/// Says what is wrong with a path that holds no checkpoint at all.
+fn check_is_checkpoint(path: &Path) -> anyhow::Result<()> {
+    let why = if !path.exists() {
+        "no such folder"
+    } else if path.is_dir() && path.join(file::MANIFEST).is_file() {
+        "it is an exported model already; --checkpoint names what it was exported from"
+    } else if path.is_dir() && !path.join("config.json").exists() {
+        "it holds no config.json; name the Hugging Face folder with config.json, model.safetensors and tokenizer.json"
+    } else {
+        return Ok(());
+    };
+    Err(usage(format!("no checkpoint, {}: {why}", path.display())))
+}
+
+fn size(bytes: u64) -> String {
+    match bytes as f64 {
+        few if few < 1e5 => format!("{:.1} kB", few / 1e3),
+        many => format!("{:.1} MB", many / 1e6),
+    }
 }

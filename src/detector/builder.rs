@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use ocelli_export::contract::file;
 
+use super::Detector;
 use super::decode::PromptDecoder;
 use super::encode::{ImageEncoder, ImageFeatures};
 use super::text::TextEmbedder;
-use super::Detector;
 use crate::engine::{EngineFactory, EngineKind, EngineOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, ModelRequest, ModelSource};
@@ -153,7 +153,8 @@ impl DetectorBuilder {
             None => Model::resolve(&self.request, report)?,
         };
         if masks && !model.file(file::MASK_HEAD).is_file() {
-            let message = format!("masks, {}: this model was exported without them", model.folder().display());
+            let message =
+                format!("masks, {}: this model was exported without them", model.folder().display());
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
         let text = TextEmbedder::new(&model, factory.clone(), &self.text_cache)?;

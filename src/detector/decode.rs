@@ -76,7 +76,13 @@ struct ClassState {
 }
 
 impl PromptDecoder {
-    pub(super) fn new(model: &Model, factory: EngineFactory, post: PostProcessor, class_chunk: usize, masks: bool) -> Self {
+    pub(super) fn new(
+        model: &Model,
+        factory: EngineFactory,
+        post: PostProcessor,
+        class_chunk: usize,
+        masks: bool,
+    ) -> Self {
         Self {
             model: model.clone(),
             factory,
@@ -174,10 +180,12 @@ impl PromptDecoder {
                 (_, 0) => features.image_prompt.as_f32()?,
                 _ => self.buffers.exemplar_features.as_f32()?,
             };
-            let target = &mut self.buffers.prompt_features.as_f32_mut()?[row * tokens * width..][..tokens * width];
+            let target =
+                &mut self.buffers.prompt_features.as_f32_mut()?[row * tokens * width..][..tokens * width];
             target[..words * width].copy_from_slice(&embedded.text.features);
             target[words * width..].copy_from_slice(appended);
-            self.buffers.prompt_mask.as_i64_mut()?[row * tokens..][..words].copy_from_slice(&embedded.text.mask);
+            self.buffers.prompt_mask.as_i64_mut()?[row * tokens..][..words]
+                .copy_from_slice(&embedded.text.mask);
         }
         Ok(())
     }
@@ -260,7 +268,10 @@ impl PromptDecoder {
                         prompt_features: row_of(&b.prompt_features, row)?,
                         prompt_mask: {
                             let tokens = b.prompt_mask.shape()[1];
-                            Tensor::i64(&[1, tokens], b.prompt_mask.as_i64()?[row * tokens..][..tokens].to_vec())?
+                            Tensor::i64(
+                                &[1, tokens],
+                                b.prompt_mask.as_i64()?[row * tokens..][..tokens].to_vec(),
+                            )?
                         },
                         queries: row_of(&b.queries, row)?.as_f32()?.to_vec(),
                         encoded: row_of(&b.encoded, row)?,
@@ -282,11 +293,14 @@ impl PromptDecoder {
         let width = self.model.manifest().model_width;
         let side = 4 * self.model.manifest().grid();
         for (&class, state) in states {
-            let kept: Vec<usize> = (0..detections.len()).filter(|&i| detections[i].class_id == class).collect();
+            let kept: Vec<usize> =
+                (0..detections.len()).filter(|&i| detections[i].class_id == class).collect();
             if kept.is_empty() {
                 continue;
             }
-            let rows = kept.iter().flat_map(|&i| &state.queries[self.buffers.candidates[i].query * width..][..width]);
+            let rows = kept
+                .iter()
+                .flat_map(|&i| &state.queries[self.buffers.candidates[i].query * width..][..width]);
             let queries = Tensor::f32(&[1, kept.len(), width], rows.copied().collect())?;
             engine.run(
                 &[

@@ -76,7 +76,12 @@ impl ImageEncoder {
     ///
     /// # Errors
     /// [`ErrorKind::Engine`] when a graph fails.
-    pub fn encode_into(&mut self, image: ImageView<'_>, features: &mut ImageFeatures, times: &mut StageTimes) -> Result<()> {
+    pub fn encode_into(
+        &mut self,
+        image: ImageView<'_>,
+        features: &mut ImageFeatures,
+        times: &mut StageTimes,
+    ) -> Result<()> {
         self.load()?;
         let start = Instant::now();
         let side = self.model.manifest().imgsz;
@@ -97,7 +102,10 @@ impl ImageEncoder {
         match self.engines.as_mut_slice() {
             [whole] => whole.run(&[(tensor::PIXEL_VALUES, &self.pixels)], &mut outputs)?,
             [first, second] => {
-                first.run(&[(tensor::PIXEL_VALUES, &self.pixels)], &mut [(tensor::TOKENS, &mut self.tokens)])?;
+                first.run(
+                    &[(tensor::PIXEL_VALUES, &self.pixels)],
+                    &mut [(tensor::TOKENS, &mut self.tokens)],
+                )?;
                 second.run(&[(tensor::TOKENS, &self.tokens)], &mut outputs)?;
             }
             other => {

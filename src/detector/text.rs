@@ -60,6 +60,12 @@ struct Disk {
 impl Disk {
     /// The file that somebody named; it has to be right.
     fn named(path: &Path, identity: TextCacheIdentity) -> Result<Self> {
+        // A device can have no end, and a pipe is not read twice.
+        if path.exists() && !path.is_file() {
+            let message =
+                format!("cannot use the text cache, {}: it is no file; name another", path.display());
+            return Err(Error::new(ErrorKind::Io, message));
+        }
         Ok(Self { path: path.to_owned(), cache: TextCache::open_or_new(path, identity)?, automatic: false })
     }
 
@@ -72,7 +78,8 @@ impl Disk {
         let path = folder.join(format!("{weights}.safetensors"));
         let cache = match TextCache::open_or_new(&path, identity.clone()) {
             Err(e) if e.kind() != ErrorKind::Io => {
-                tracing::warn!("the text cache is made again: {e}");
+                tracing::warn!("damaged, and made again: {}", path.display());
+                tracing::debug!("{e}");
                 std::fs::remove_file(&path).map_err(|e| Error::io("cannot remove", &path, e))?;
                 TextCache::new(identity)
             }
@@ -132,6 +139,12 @@ impl TextEmbedder {
                 continue;
             }
             let ids = self.tokenizer.encode(&phrase)?;
+            if !ids.mask.contains(&0) {
+                let (start, tokens): (String, _) = (phrase.chars().take(40).collect(), ids.mask.len());
+                tracing::warn!(
+                    "phrase \"{start}…\": the model reads no more than {tokens} tokens; a short phrase is better"
+                );
+            }
             new.push((phrase.into_owned(), ids));
         }
         if !new.is_empty() {

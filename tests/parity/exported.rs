@@ -56,7 +56,8 @@ impl Exported {
     pub fn run(&mut self, file: &str, inputs: &[(&str, &Tensor)]) -> Outcome<Outputs> {
         let names = self.output_names(file)?;
         let mut tensors: Vec<Tensor> = names.iter().map(|_| Tensor::empty()).collect();
-        let mut outputs: Vec<(&str, &mut Tensor)> = names.iter().map(String::as_str).zip(&mut tensors).collect();
+        let mut outputs: Vec<(&str, &mut Tensor)> =
+            names.iter().map(String::as_str).zip(&mut tensors).collect();
         self.engine(file)?.run(inputs, &mut outputs)?;
         Ok(names.into_iter().zip(tensors).collect())
     }

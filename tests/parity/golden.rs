@@ -34,9 +34,11 @@ pub struct Variant {
 impl Variant {
     /// Adds the pruning to some options.
     pub fn apply(&self, options: ExportOptions) -> Outcome<ExportOptions> {
-        let items = |text: &'_ str| text.split(',').filter(|s| !s.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+        let items =
+            |text: &'_ str| text.split(',').filter(|s| !s.is_empty()).map(str::to_owned).collect::<Vec<_>>();
         let skip = items(&self.skip_blocks).iter().map(|s| s.parse()).collect::<Result<Vec<usize>, _>>()?;
-        let mask = items(&self.mask_blocks).iter().map(|s| s.parse()).collect::<Result<Vec<MaskedBranch>, _>>()?;
+        let mask =
+            items(&self.mask_blocks).iter().map(|s| s.parse()).collect::<Result<Vec<MaskedBranch>, _>>()?;
         Ok(options.with_skip_blocks(skip).with_mask_blocks(mask))
     }
 }
@@ -59,7 +61,10 @@ impl Golden {
         let metadata = header.metadata().as_ref().expect("the script writes metadata");
         let json = |key: &str| serde_json::from_str::<Value>(&metadata[key]).expect("the script writes JSON");
         let text = |value: &Value| value.as_str().expect("blocks are text").to_owned();
-        let variant = |v: &Value| Variant { skip_blocks: text(&v["skip_blocks"]), mask_blocks: text(&v["mask_blocks"]) };
+        let variant = |v: &Value| Variant {
+            skip_blocks: text(&v["skip_blocks"]),
+            mask_blocks: text(&v["mask_blocks"]),
+        };
         let pruned: Vec<_> = json("pruned").as_array().expect("a list").iter().map(variant).collect();
         assert!(!pruned.is_empty(), "{name} has no pruned variant");
         let tensors = SafeTensors::deserialize(&bytes).expect("the header was read");
@@ -79,7 +84,8 @@ impl Golden {
 
     /// How many blocks the vision transformer has.
     pub fn vision_blocks(&self) -> usize {
-        let text = std::fs::read_to_string(self.checkpoint.join("config.json")).expect("a checkpoint has one");
+        let text =
+            std::fs::read_to_string(self.checkpoint.join("config.json")).expect("a checkpoint has one");
         let config: Value = serde_json::from_str(&text).expect("the script writes JSON");
         let detector = config.get("detector_config").unwrap_or(&config);
         let blocks = &detector["vision_config"]["backbone_config"]["num_hidden_layers"];
@@ -118,7 +124,8 @@ pub fn append_to_prompt(text: &Tensor, mask: &Tensor, appended: &Tensor) -> (Ten
     let &[classes, length, width] = text.shape() else { panic!("text features are [C, L, D]") };
     let more = appended.shape()[1];
     let extra = f32s(appended);
-    let features = f32s(text).chunks(length * width).flat_map(|class| class.iter().chain(extra)).copied().collect();
+    let features =
+        f32s(text).chunks(length * width).flat_map(|class| class.iter().chain(extra)).copied().collect();
     let ones = std::iter::repeat_n(1, more);
     let rows = mask.as_i64().expect("masks are i64").chunks(length);
     let mask = rows.flat_map(|row| row.iter().copied().chain(ones.clone())).collect();

@@ -104,7 +104,8 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
             detections = found.items.len();
             times.push(found.times);
         }
-        let quantiles = |stage: fn(&ocelli::StageTimes) -> f64| Quantiles::of(times.iter().map(stage).collect());
+        let quantiles =
+            |stage: fn(&ocelli::StageTimes) -> f64| Quantiles::of(times.iter().map(stage).collect());
         let line = Line {
             program: "bench-detect",
             engine: detector.engine(),

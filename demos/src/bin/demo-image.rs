@@ -7,35 +7,46 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use ocelli::atomic_file::write_atomically;
-use ocelli::cli::{self, DetectorArgs, LogArgs, Progress, expand_images, interrupted, print, say};
+use ocelli::cli::{self, DetectorArgs, LogArgs, Progress, interrupted, print, say, usage};
 use ocelli::draw::Annotator;
 use ocelli::report::{ImageReport, Report, TableOptions, Timings, write_table};
-use ocelli::{Detector, Image, Prompts, StageTimes};
+use ocelli::{Detections, Detector, Error, Image, Prompts, StageTimes};
 use ocelli_demos::exemplar::{ExemplarArg, prompts};
-use ocelli_demos::outputs::Outputs;
+use ocelli_demos::outputs::{Outputs, check_picture_file};
+use ocelli_demos::sheet::ContactSheet;
 
 /// Finds what you name in pictures, and draws a box around each.
-///
-/// Without --model it uses the small built-in model, which knows eighty drawn pictograms. For photographs give it the
-/// facebook/sam3 checkpoint: --model PATH.
 #[derive(Parser)]
 #[command(name = "demo-image", version, arg_required_else_help = true)]
-#[command(after_help = "Examples:\n  demo-image --image street.jpg --classes person car \"traffic light\" -o found.png\n  \
-                        demo-image --image holiday/ --classes dog --json found.json\n  \
-                        demo-image --image shelf.jpg --exemplar 40,60,120,210 -o found.png")]
+#[command(override_usage = "demo-image --image <FILE|DIR|GLOB>... --classes <PHRASE>... [OPTIONS]")]
+#[command(after_help = "\
+Without --model it uses the small built-in model, which knows eighty drawn pictograms and no photographs. For those \
+name the folder of the facebook/sam3 checkpoint: --model sam3/
+
+Examples:
+  demo-image --image street.jpg --classes person \"red car\" -o found.png
+  demo-image --image holiday/ --classes dog,cat -o found/ --json found.json
+  demo-image --image shelf.jpg --exemplar 40,60,120,210 -o found.png")]
 struct Arguments {
-    /// Pictures: files, folders, patterns
-    #[arg(long, alias = "source", required = true, num_args = 1.., value_name = "FILE|DIR|GLOB")]
+    /// Pictures: files, folders, patterns; --image may be left out in front of the first
+    #[arg(value_name = "FILE|DIR|GLOB", hide = true)]
+    pictures: Vec<PathBuf>,
+    /// Pictures: files, folders, patterns such as 'holiday/**/*.jpg'
+    #[arg(long, aliases = ["images", "source"], num_args = 1.., value_name = "FILE|DIR|GLOB")]
     image: Vec<PathBuf>,
-    /// What to look for: words or short phrases
-    #[arg(long, num_args = 1.., value_name = "PHRASE", required_unless_present = "exemplar")]
+    /// What to look for: words or short phrases; commas separate them as well
+    #[arg(long, alias = "class", num_args = 1.., value_name = "PHRASE")]
     classes: Vec<String>,
-    /// An example box in pixels: x1,y1,x2,y2, with :no for one that is not wanted, and @class where there are several
+    /// An example of what to look for, a box in pixels of the picture: x1,y1,x2,y2, then :no for an example of what is
+    /// not wanted, then @class where there are several
     #[arg(long, num_args = 1.., value_name = "BOX", allow_hyphen_values = true)]
     exemplar: Vec<ExemplarArg>,
     /// Where annotated pictures go: a file for one picture, a folder for several
     #[arg(long, short, value_name = "PATH")]
     output: Option<PathBuf>,
+    /// One picture with all annotated pictures side by side
+    #[arg(long, value_name = "FILE")]
+    sheet: Option<PathBuf>,
     /// Write all detections as JSON; - is stdout, in place of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -49,25 +60,61 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let args = Arguments::parse();
+    let args: Arguments = cli::parse();
     cli::run(&args.log, || run(&args))
 }
 
 fn run(args: &Arguments) -> anyhow::Result<()> {
-    let prompts = prompts(&args.classes, &args.exemplar)?;
-    let files = expand_images(&args.image)?;
-    let outputs = args.output.as_deref().map(|target| Outputs::new(target, files.len())).transpose()?;
+    let prompts = what_to_look_for(args)?;
+    let files = pictures(args)?;
+    let outputs = args.output.as_deref().map(|target| Outputs::plan(target, &files)).transpose()?;
+    if let Some(path) = &args.sheet {
+        check_picture_file("--sheet", path)?;
+    }
+    if let Some(path) = args.json.as_deref().filter(|path| *path != Path::new("-")) {
+        cli::check_output_file("--json", path)?;
+    }
     let builder = args.detector.detector()?.with_masks(args.masks);
-    let mut detector = builder.build_reporting(&|line| say(&args.log, line))?;
+    let loading = Progress::waiting(&args.log);
+    let mut detector = builder.build_reporting(&|line| loading.announce(line))?;
     detector.prepare(&prompts)?;
+    drop(loading);
     say(&args.log, &format!("engine: {}", detector.engine()));
+    if let Some(outputs) = &outputs {
+        outputs.create_folder()?;
+    }
 
-    let mut job = Job { args, prompts, outputs, report: Report { images: Vec::new() } };
+    let report = Report { images: Vec::new() };
+    let mut job = Job { args, prompts, outputs, sheet: ContactSheet::default(), report, hinted: false };
     let end = job.every_picture(&mut detector, &files);
-    if let Some(path) = args.json.as_deref() {
-        job.write_json(path)?;
+    // After Ctrl-C, or where some pictures could not be read, what was finished is kept.
+    if end.is_ok() || !job.report.images.is_empty() {
+        job.write_summaries()?;
     }
     end
+}
+
+fn what_to_look_for(args: &Arguments) -> anyhow::Result<Prompts> {
+    if args.classes.is_empty() && args.exemplar.is_empty() {
+        return Err(usage("nothing to look for: name it with --classes, or box an example with --exemplar"));
+    }
+    let classes = cli::class_names(&args.classes, &args.log)?;
+    if let Some(name) =
+        classes.iter().find(|name| cli::is_picture_name(Path::new(name)) && Path::new(name).is_file())
+    {
+        return Err(usage(format!(
+            "--classes, {name}: this is a picture; name it with --image, or before --classes"
+        )));
+    }
+    Ok(prompts(&classes, &args.exemplar)?)
+}
+
+fn pictures(args: &Arguments) -> anyhow::Result<Vec<PathBuf>> {
+    let named = [args.pictures.as_slice(), &args.image].concat();
+    if named.is_empty() {
+        return Err(usage("no picture: name files, folders or patterns with --image"));
+    }
+    Ok(cli::expand_images(&named)?)
 }
 
 fn timings(times: &StageTimes) -> Timings {
@@ -90,43 +137,55 @@ struct Job<'a> {
     args: &'a Arguments,
     prompts: Prompts,
     outputs: Option<Outputs>,
+    sheet: ContactSheet,
     report: Report,
+    hinted: bool,
 }
 
 impl Job<'_> {
-    /// A picture that cannot be read is reported and the others go on.
+    /// Of several pictures, one that cannot be read is reported and the others go on.
     fn every_picture(&mut self, detector: &mut Detector, files: &[PathBuf]) -> anyhow::Result<()> {
         let progress = Progress::new(&self.args.log, files.len() as u64);
         let annotator = Annotator::new();
         let mut failed = 0;
-        for file in files {
-            interrupted()?;
+        for (number, file) in files.iter().enumerate() {
+            if let Err(e) = interrupted() {
+                progress.say(&format!("interrupted: {number} of {} pictures are done", files.len()));
+                return Err(e.into());
+            }
             progress.message(&file.to_string_lossy());
-            match self.picture(detector, &annotator, file, &progress) {
-                Ok(()) => {}
-                Err(e) if files.len() > 1 && e.is::<ocelli::Error>() => {
+            let found = Image::open(file).and_then(|image| {
+                let found = detector.detect(&image, &self.prompts);
+                found
+                    .map(|found| (image, found))
+                    .map_err(|e| Error::new(e.kind(), format!("{}: {e}", file.display())))
+            });
+            match found {
+                Ok((image, found)) => self.present(&annotator, number, file, image, &found, &progress)?,
+                Err(e) if files.len() > 1 => {
                     failed += 1;
-                    progress.line(&format!("error: {e}"));
+                    progress.error(&e);
                 }
-                Err(e) => return Err(e),
+                Err(e) => return Err(e.into()),
             }
             progress.step();
         }
         match failed {
             0 => Ok(()),
-            _ => anyhow::bail!("{failed} of {} pictures failed, see above", files.len()),
+            _ => anyhow::bail!("{failed} of {} pictures failed: see above", files.len()),
         }
     }
 
-    fn picture(
+    /// Table, annotated picture, entry of the report.
+    fn present(
         &mut self,
-        detector: &mut Detector,
         annotator: &Annotator,
+        number: usize,
         file: &Path,
+        image: Image,
+        found: &Detections,
         progress: &Progress,
     ) -> anyhow::Result<()> {
-        let image = Image::open(file)?;
-        let found = detector.detect(&image, &self.prompts)?;
         let report = ImageReport {
             file: file.to_string_lossy().into_owned(),
             width: image.width(),
@@ -134,30 +193,45 @@ impl Job<'_> {
             detections: found.items.iter().map(Into::into).collect(),
             timing_ms: timings(&found.times),
         };
-        let drawn = match &mut self.outputs {
-            Some(outputs) => {
-                let mut picture = image.into_rgb_image();
-                annotator.annotate(&mut picture, &found.items)?;
-                Some(outputs.write(file, &picture)?)
-            }
-            None => None,
-        };
         if self.args.json.as_deref() != Some(Path::new("-")) {
             progress.suspend(|| print(|out| write_table(out, &report, TableOptions::default())))?;
         }
-        if let Some(path) = drawn {
-            progress.suspend(|| say(&self.args.log, &format!("→ {}", path.display())));
+        if self.outputs.is_some() || self.args.sheet.is_some() {
+            let mut picture = image.into_rgb_image();
+            annotator.annotate(&mut picture, &found.items)?;
+            if let Some(outputs) = &self.outputs {
+                let path = outputs.write(number, &picture)?;
+                progress.say(&format!("→ {}", path.display()));
+            }
+            if self.args.sheet.is_some() {
+                self.sheet.add(&picture);
+            }
+        }
+        if found.items.is_empty() && self.args.detector.model.model.is_none() && !self.hinted {
+            self.hinted = true;
+            progress.say(
+                "hint: the built-in model knows eighty drawn pictograms; for photographs name the folder of the \
+                 facebook/sam3 checkpoint with --model",
+            );
         }
         self.report.images.push(report);
         Ok(())
     }
 
-    fn write_json(&self, path: &Path) -> anyhow::Result<()> {
-        if path == Path::new("-") {
-            return print(|out| self.report.write_json(out));
+    /// What is about all pictures.
+    fn write_summaries(&self) -> anyhow::Result<()> {
+        if let Some(path) = &self.args.sheet {
+            self.sheet.write(path)?;
+            say(&self.args.log, &format!("→ {}", path.display()));
         }
-        write_atomically(path, |file| self.report.write_json(file))?;
-        say(&self.args.log, &format!("→ {}", path.display()));
-        Ok(())
+        match self.args.json.as_deref() {
+            None => Ok(()),
+            Some(path) if path == Path::new("-") => print(|out| self.report.write_json(out)),
+            Some(path) => {
+                write_atomically(path, |file| self.report.write_json(file))?;
+                say(&self.args.log, &format!("→ {}", path.display()));
+                Ok(())
+            }
+        }
     }
 }

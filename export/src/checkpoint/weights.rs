@@ -87,7 +87,10 @@ impl Weights {
         for (name, view) in tensors.tensors() {
             let start = view.data().as_ptr() as usize - base;
             let range = (start, start + view.data().len());
-            found.push((name, Entry { file: index, dtype: view.dtype(), shape: view.shape().to_vec(), range }));
+            found.push((
+                name,
+                Entry { file: index, dtype: view.dtype(), shape: view.shape().to_vec(), range },
+            ));
         }
         for (name, entry) in found {
             if self.entries.insert(name.clone(), entry).is_some() {
@@ -110,10 +113,15 @@ impl Weights {
             };
             if &entry.shape != shape {
                 let found = &entry.shape;
-                return invalid(format!("tensor {name} has shape {found:?}: the configuration asks for {shape:?}"));
+                return invalid(format!(
+                    "tensor {name} has shape {found:?}: the configuration asks for {shape:?}"
+                ));
             }
             if !matches!(entry.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
-                return invalid(format!("tensor {name} is of type {:?}: expected F32, F16 or BF16", entry.dtype));
+                return invalid(format!(
+                    "tensor {name} is of type {:?}: expected F32, F16 or BF16",
+                    entry.dtype
+                ));
             }
         }
         let derived = |name: &str| DERIVED.iter().any(|suffix| name.ends_with(suffix));
@@ -137,7 +145,9 @@ impl Weights {
         let bytes = &file.map[entry.range.0..entry.range.1];
         let values: Vec<f32> = match entry.dtype {
             Dtype::F16 => bytes.chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
-            Dtype::BF16 => bytes.chunks_exact(2).map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
+            Dtype::BF16 => {
+                bytes.chunks_exact(2).map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f32()).collect()
+            }
             _ => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
         };
         match values.iter().position(|v| !v.is_finite()) {
@@ -173,9 +183,13 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 fn shard_paths(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
-    let text = std::fs::read_to_string(index).map_err(|e| Error::io("cannot read the index of shards", index, e))?;
+    let text =
+        std::fs::read_to_string(index).map_err(|e| Error::io("cannot read the index of shards", index, e))?;
     let damaged = |why: String| {
-        Error::new(ErrorKind::InvalidCheckpoint, format!("damaged index of shards, {}: {why}", index.display()))
+        Error::new(
+            ErrorKind::InvalidCheckpoint,
+            format!("damaged index of shards, {}: {why}", index.display()),
+        )
     };
     let json: serde_json::Value = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
     let map = json
@@ -184,9 +198,12 @@ fn shard_paths(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
         .ok_or_else(|| damaged("expected a `weight_map` object".into()))?;
     let mut names = std::collections::BTreeSet::new();
     for (tensor, shard) in map {
-        let shard = shard.as_str().ok_or_else(|| damaged(format!("`weight_map.{tensor}` is no file name")))?;
+        let shard =
+            shard.as_str().ok_or_else(|| damaged(format!("`weight_map.{tensor}` is no file name")))?;
         if Path::new(shard).components().count() != 1 {
-            return Err(damaged(format!("`weight_map.{tensor}` is \"{shard}\": expected a name inside the folder")));
+            return Err(damaged(format!(
+                "`weight_map.{tensor}` is \"{shard}\": expected a name inside the folder"
+            )));
         }
         names.insert(shard.to_owned());
     }

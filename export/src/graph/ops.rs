@@ -197,7 +197,14 @@ impl Graph<'_> {
     }
 
     /// Convolution over `[1, channels, h, w]`, stride and zero padding equal on all sides.
-    pub(crate) fn conv(&mut self, x: &Value, weight: &Value, bias: Option<&Value>, stride: usize, pad: usize) -> Value {
+    pub(crate) fn conv(
+        &mut self,
+        x: &Value,
+        weight: &Value,
+        bias: Option<&Value>,
+        stride: usize,
+        pad: usize,
+    ) -> Value {
         let (Some([n, channels, h, w]), Some([out, fan_in, kh, kw])) = (dims4(x), dims4(weight)) else {
             self.fail(format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
             return x.clone();
@@ -249,7 +256,14 @@ impl Graph<'_> {
 
     /// Group normalisation of `[1, channels, h, w]`, written as instance normalisation over `[1, groups, …]`,
     /// which every runtime has.
-    pub(crate) fn group_norm(&mut self, x: &Value, groups: usize, scale: &Value, bias: &Value, eps: f32) -> Value {
+    pub(crate) fn group_norm(
+        &mut self,
+        x: &Value,
+        groups: usize,
+        scale: &Value,
+        bias: &Value,
+        eps: f32,
+    ) -> Value {
         let Some([1, c, h, w]) = dims4(x) else {
             self.fail(format!("group norm: {:?}", x.dims));
             return x.clone();

@@ -47,9 +47,8 @@ pub(super) fn broadcast(a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
 /// What a reshape from `from` to `to` says to ONNX: 0 copies a dimension, −1 (once) is inferred. `None` when the two
 /// shapes hold different numbers of elements, or that cannot be said.
 pub(super) fn reshape_target(from: &[Dim], to: &[Dim]) -> Option<Vec<i64>> {
-    let fixed_product = |dims: &[Dim]| -> usize {
-        dims.iter().map(|d| if let Dim::Fixed(n) = d { *n } else { 1 }).product()
-    };
+    let fixed_product =
+        |dims: &[Dim]| -> usize { dims.iter().map(|d| if let Dim::Fixed(n) = d { *n } else { 1 }).product() };
     let named = |dims: &[Dim]| {
         let mut names: Vec<_> =
             dims.iter().filter_map(|d| if let Dim::Named(name) = d { Some(*name) } else { None }).collect();
@@ -76,9 +75,11 @@ mod tests {
     use super::Dim::{Fixed as F, Named as N};
     use super::*;
 
+    type Case<T> = (&'static [Dim], &'static [Dim], Option<Vec<T>>);
+
     #[test]
     fn broadcasting() {
-        let cases: [(&[Dim], &[Dim], Option<Vec<Dim>>); 6] = [
+        let cases: [Case<Dim>; 6] = [
             (&[F(2), F(3)], &[F(3)], Some(vec![F(2), F(3)])),
             (&[N("c"), F(1)], &[F(1), F(4)], Some(vec![N("c"), F(4)])),
             (&[F(2)], &[F(3)], None),
@@ -93,7 +94,7 @@ mod tests {
 
     #[test]
     fn reshaping() {
-        let cases: [(&[Dim], &[Dim], Option<Vec<i64>>); 6] = [
+        let cases: [Case<i64>; 6] = [
             (&[F(6)], &[F(2), F(3)], Some(vec![2, 3])),
             (&[N("c"), F(6)], &[N("c"), F(2), F(3)], Some(vec![0, 2, 3])),
             (&[F(2), N("c")], &[N("c"), F(2)], Some(vec![-1, 2])),

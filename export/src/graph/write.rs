@@ -12,8 +12,8 @@ use crate::checkpoint::hex;
 use crate::contract::FileEntry;
 use crate::error::{Error, Result};
 use crate::onnx::{
-    DimensionProto, DimensionValue, GraphProto, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
-    TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+    DimensionProto, DimensionValue, GraphProto, ModelProto, OperatorSetIdProto, StringStringEntryProto,
+    TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
 };
 
 /// IR version of opset 20's time, which old runtimes read as well.

@@ -88,7 +88,14 @@ impl<'w> Plan<'w> {
         g.norm_with(&x, &format!("{VIT}.layer_norm"), v.layer_norm_eps)
     }
 
-    fn block(&self, g: &mut Graph<'w>, x: &Value, block: usize, order: TokenOrder, tables: &RotaryTables) -> Value {
+    fn block(
+        &self,
+        g: &mut Graph<'w>,
+        x: &Value,
+        block: usize,
+        order: TokenOrder,
+        tables: &RotaryTables,
+    ) -> Value {
         let v = &self.config().vision;
         let name = format!("{VIT}.layers.{block}");
         let mut x = x.clone();
@@ -233,7 +240,10 @@ impl RotaryTables {
         let mut tables = |name: &str, places: &[(usize, usize)], scale: f64| {
             let [cos, sin] = rotary_tables(places, scale, head, v.rope_theta);
             let dims = [places.len(), head / 2];
-            [g.constant(&format!("rotary.{name}.cos"), &dims, &cos), g.constant(&format!("rotary.{name}.sin"), &dims, &sin)]
+            [
+                g.constant(&format!("rotary.{name}.cos"), &dims, &cos),
+                g.constant(&format!("rotary.{name}.sin"), &dims, &sin),
+            ]
         };
         let window = TokenOrder { grid: order.window, window: order.window };
         Self {

@@ -46,7 +46,13 @@ struct LayerInput {
 
 impl<'w> Plan<'w> {
     /// Encoded image `[C, P·P, D]` → queries, boxes, presence.
-    pub(super) fn decode(&self, g: &mut Graph<'w>, encoded: &Value, positions: &Value, prompt: &Prompt) -> Decoded {
+    pub(super) fn decode(
+        &self,
+        g: &mut Graph<'w>,
+        encoded: &Value,
+        positions: &Value,
+        prompt: &Prompt,
+    ) -> Decoded {
         let config = self.config();
         let (layers, queries) = (config.decoder.layers, config.num_queries);
         let classes = encoded.dims[0];
@@ -184,12 +190,14 @@ impl<'w> Plan<'w> {
     /// points.
     fn first_layer(&self, g: &mut Graph<'w>) -> LayerInput {
         let config = self.config();
-        let (width, heads, queries, grid) = (config.width, config.decoder.heads, config.num_queries, self.grid());
+        let (width, heads, queries, grid) =
+            (config.width, config.decoder.heads, config.num_queries, self.grid());
         let rows = 1 + queries;
         let start = move |weights: &Weights| FirstLayer::fold(weights, width, heads);
         let name = |what: &str| format!("{ROOT}.layers.0.folded.{what}");
 
-        let hidden = g.derived(&name("hidden"), &[1, rows, width], move |w| Ok(fold::to_f32(&start(w)?.hidden)));
+        let hidden =
+            g.derived(&name("hidden"), &[1, rows, width], move |w| Ok(fold::to_f32(&start(w)?.hidden)));
         let query_positions =
             g.derived(&name("positions"), &[1, rows, width], move |w| Ok(fold::to_f32(&start(w)?.positions)));
         let prompt_queries = g.derived(&name("prompt_queries"), &[1, rows, width], move |w| {
@@ -228,7 +236,8 @@ impl FirstLayer {
             .flat_map(|row| [row[1], row[0], row[2], row[3]])
             .flat_map(|v| sine_encoding(v * TAU, &frequencies).collect::<Vec<_>>())
             .collect();
-        let encoded = Matrix::from_shape_vec((boxes.nrows(), 2 * width), encoded).expect("4 numbers of width / 2 each");
+        let encoded =
+            Matrix::from_shape_vec((boxes.nrows(), 2 * width), encoded).expect("4 numbers of width / 2 each");
         let positions = fold::perceptron2(weights, &format!("{ROOT}.ref_point_head"), &encoded)?;
         let positions = fold::stack(&Matrix::zeros((1, width)), &positions);
 
@@ -250,7 +259,13 @@ fn reference_boxes(weights: &Weights) -> Result<Matrix> {
 }
 
 /// The box bias of the reference points along one axis, `[heads, 1 + Q, P]`.
-fn first_axis_bias(weights: &Weights, axis: &str, column: usize, heads: usize, grid: usize) -> Result<Vec<f32>> {
+fn first_axis_bias(
+    weights: &Weights,
+    axis: &str,
+    column: usize,
+    heads: usize,
+    grid: usize,
+) -> Result<Vec<f32>> {
     let boxes = reference_boxes(weights)?;
     let log = |distance: f64| {
         let scaled = distance * BIAS_UNITS;
@@ -264,7 +279,8 @@ fn first_axis_bias(weights: &Weights, axis: &str, column: usize, heads: usize, g
             pairs.extend([log(place - (centre - half)), log(place - (centre + half))]);
         }
     }
-    let pairs = Matrix::from_shape_vec((boxes.nrows() * grid, 2), pairs).expect("a pair for each query and place");
+    let pairs =
+        Matrix::from_shape_vec((boxes.nrows() * grid, 2), pairs).expect("a pair for each query and place");
     let bias = fold::perceptron2(weights, &format!("{ROOT}.box_rpb_embed_{axis}"), &pairs)?;
     let mut out = Vec::with_capacity(heads * (1 + boxes.nrows()) * grid);
     for head in 0..heads {

@@ -9,7 +9,13 @@ impl<'w> Plan<'w> {
     ///
     /// The image stays one until the first attention to the prompt, so that the first layer's self-attention and the
     /// projections before it are computed once for all classes.
-    pub(super) fn fusion_encoder(&self, g: &mut Graph<'w>, image: &Value, positions: &Value, prompt: &Prompt) -> Value {
+    pub(super) fn fusion_encoder(
+        &self,
+        g: &mut Graph<'w>,
+        image: &Value,
+        positions: &Value,
+        prompt: &Prompt,
+    ) -> Value {
         let stack = &self.config().encoder;
         let mut x = image.clone();
         for i in 0..stack.layers {
@@ -17,7 +23,14 @@ impl<'w> Plan<'w> {
             g.scope(layer.as_str());
             let normed = g.norm(&x, &format!("{layer}.layer_norm1"));
             let placed = g.add(&normed, positions);
-            let mixed = g.attention(&format!("{layer}.self_attn"), &placed, &placed, &normed, stack.heads, self.target);
+            let mixed = g.attention(
+                &format!("{layer}.self_attn"),
+                &placed,
+                &placed,
+                &normed,
+                stack.heads,
+                self.target,
+            );
             x = g.add(&x, &mixed);
             let normed = g.norm(&x, &format!("{layer}.layer_norm2"));
             let mixed = g.prompt_attention(&format!("{layer}.cross_attn"), &normed, prompt, stack.heads);

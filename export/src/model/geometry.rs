@@ -51,7 +51,8 @@ impl<'w> Plan<'w> {
             g.scope(layer.as_str());
             let normed = g.norm(&x, &format!("{layer}.layer_norm1"));
             let heads = self.config().geometry.heads;
-            let mixed = g.attention(&format!("{layer}.self_attn"), &normed, &normed, &normed, heads, self.target);
+            let mixed =
+                g.attention(&format!("{layer}.self_attn"), &normed, &normed, &normed, heads, self.target);
             x = g.add(&x, &mixed);
             x = self.geometry_image_attention(g, &x, &layer, &image);
         }
@@ -105,7 +106,13 @@ impl<'w> Plan<'w> {
     }
 
     /// The rest of a layer after its self-attention: attention to the image, feed-forward.
-    fn geometry_image_attention(&self, g: &mut Graph<'w>, x: &Value, layer: &str, image: &ImageTokens) -> Value {
+    fn geometry_image_attention(
+        &self,
+        g: &mut Graph<'w>,
+        x: &Value,
+        layer: &str,
+        image: &ImageTokens,
+    ) -> Value {
         let stack = &self.config().geometry;
         let normed = g.norm(x, &format!("{layer}.layer_norm2"));
         let name = format!("{layer}.cross_attn");
@@ -160,7 +167,13 @@ impl<'w> Plan<'w> {
 
 /// Sines and cosines of every number of `x` (shape `dims`) at every frequency, interleaved:
 /// `[dims…, frequencies, 2]`. `radians` broadcasts against `[dims…, 1]`.
-pub(super) fn encode_sine(g: &mut Graph<'_>, x: &Value, radians: &Value, dims: &[Dim], frequencies: usize) -> Value {
+pub(super) fn encode_sine(
+    g: &mut Graph<'_>,
+    x: &Value,
+    radians: &Value,
+    dims: &[Dim],
+    frequencies: usize,
+) -> Value {
     let column: Vec<Dim> = dims.iter().copied().chain([1.into()]).collect();
     let x = g.reshape(x, &column);
     let angles = g.mul(&x, radians);

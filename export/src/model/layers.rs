@@ -86,7 +86,13 @@ impl Graph<'_> {
     }
 
     /// Q·Kᵀ·scale + bias → softmax → ·V over heads that are split already; batches broadcast.
-    pub(crate) fn explicit_attention(&mut self, q: &Value, k: &Value, v: &Value, bias: Option<&Value>) -> Value {
+    pub(crate) fn explicit_attention(
+        &mut self,
+        q: &Value,
+        k: &Value,
+        v: &Value,
+        bias: Option<&Value>,
+    ) -> Value {
         let Dim::Fixed(head) = q.dims[3] else { return q.clone() };
         let keys = self.transpose(k, &[0, 1, 3, 2]);
         let scores = self.matmul(q, &keys);
@@ -103,7 +109,15 @@ impl Graph<'_> {
     }
 
     /// Attention over projected `[batch, tokens, width]`, fused where the target has an operator for it.
-    pub(crate) fn attend(&mut self, q: &Value, k: &Value, v: &Value, heads: usize, bias: Option<&Value>, target: Target) -> Value {
+    pub(crate) fn attend(
+        &mut self,
+        q: &Value,
+        k: &Value,
+        v: &Value,
+        heads: usize,
+        bias: Option<&Value>,
+        target: Target,
+    ) -> Value {
         match (target, q.dims[2]) {
             (Target::OnnxRuntime, Dim::Fixed(width)) => {
                 self.fused_attention(q, k, v, heads, scale_of(width / heads), bias)
@@ -116,7 +130,15 @@ impl Graph<'_> {
     }
 
     /// A module's attention with its four projections.
-    pub(crate) fn attention(&mut self, name: &str, q: &Value, k: &Value, v: &Value, heads: usize, target: Target) -> Value {
+    pub(crate) fn attention(
+        &mut self,
+        name: &str,
+        q: &Value,
+        k: &Value,
+        v: &Value,
+        heads: usize,
+        target: Target,
+    ) -> Value {
         let q = self.linear(q, &format!("{name}.q_proj"));
         let k = self.linear(k, &format!("{name}.k_proj"));
         let v = self.linear(v, &format!("{name}.v_proj"));
@@ -133,7 +155,13 @@ impl Graph<'_> {
     }
 
     /// As [`prompt_attention`](Self::prompt_attention), from queries that are projected and split already.
-    pub(crate) fn prompt_attention_of(&mut self, name: &str, q: &Value, prompt: &Prompt, heads: usize) -> Value {
+    pub(crate) fn prompt_attention_of(
+        &mut self,
+        name: &str,
+        q: &Value,
+        prompt: &Prompt,
+        heads: usize,
+    ) -> Value {
         let k = self.linear(&prompt.features, &format!("{name}.k_proj"));
         let v = self.linear(&prompt.features, &format!("{name}.v_proj"));
         let [k, v] = [k, v].map(|x| self.split_heads(&x, heads));
@@ -142,7 +170,14 @@ impl Graph<'_> {
     }
 
     /// The inputs `prompt_features` and `prompt_mask`, and what is added to scores to leave padding out.
-    pub(crate) fn prompt_input(&mut self, features: &str, mask: &str, batch: Dim, tokens: Dim, width: usize) -> Prompt {
+    pub(crate) fn prompt_input(
+        &mut self,
+        features: &str,
+        mask: &str,
+        batch: Dim,
+        tokens: Dim,
+        width: usize,
+    ) -> Prompt {
         let features = self.input(features, Element::F32, &[batch, tokens, width.into()]);
         let mask = self.input(mask, Element::I64, &[batch, tokens]);
         let valid = self.cast(&mask, Element::F32);

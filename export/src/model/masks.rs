@@ -60,7 +60,8 @@ impl<'w> Plan<'w> {
         g.scope(format!("{root}.{stage}"));
         let x = g.upsample2(pixels);
         let x = g.add(&x, level);
-        let [weight, bias] = ["weight", "bias"].map(|part| g.weight(&format!("{root}.conv_layers.{stage}.{part}")));
+        let [weight, bias] =
+            ["weight", "bias"].map(|part| g.weight(&format!("{root}.conv_layers.{stage}.{part}")));
         let x = g.conv(&x, &weight, Some(&bias), 1, 1);
         let [scale, shift] = ["weight", "bias"].map(|part| g.weight(&format!("{root}.norms.{stage}.{part}")));
         let x = g.group_norm(&x, GROUPS, &scale, &shift, NORM_EPS as f32);

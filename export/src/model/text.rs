@@ -26,7 +26,8 @@ impl<'w> Plan<'w> {
         let valid = g.cast(&mask, Element::F32);
         let padding = g.padding_bias(&valid);
         let padding = g.reshape(&padding, &[classes, 1.into(), 1.into(), length.into()]);
-        let later: Vec<f32> = (0..length * length).map(|i| if i % length > i / length { -1e4 } else { 0.0 }).collect();
+        let later: Vec<f32> =
+            (0..length * length).map(|i| if i % length > i / length { -1e4 } else { 0.0 }).collect();
         let later = g.constant("causal", &[1, 1, length, length], &later);
         let bias = g.add(&padding, &later);
 

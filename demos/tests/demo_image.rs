@@ -1,0 +1,602 @@
+//! `demo-image`, run as a person runs it: what it finds, what it refuses and how, what it leaves behind.
+
+#[path = "../../tests/programs/run.rs"]
+mod run;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use ocelli::export::{Checkpoint, ExportOptions, export};
+use run::{Outcome, Place, Refusal, outcome, refusal};
+
+const DEMO: &str = env!("CARGO_BIN_EXE_demo-image");
+
+fn project() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the project")
+}
+
+/// A place with two drawn scenes, `park.png` and `street.png`.
+fn place() -> Place {
+    let place = Place::new();
+    for name in ["park.png", "street.png"] {
+        let scene =
+            std::fs::read(project().join("demos/scenes").join(name)).expect("the scene is in the project");
+        place.write(name, scene);
+    }
+    place
+}
+
+/// Exports the small random checkpoint `plain`.
+fn exported(place: &Place, name: &str, options: &ExportOptions) {
+    let checkpoint =
+        Checkpoint::open(&project().join("tests/golden/parity/plain")).expect("the golden is whole");
+    export(&checkpoint, options, &place.path(name), |_| ()).expect("the golden can be exported");
+}
+
+/// What was found, without what differs from run to run.
+fn found(report: &serde_json::Value) -> Vec<(String, serde_json::Value)> {
+    let images = report["images"].as_array().expect("a report has images");
+    let file = |image: &serde_json::Value| image["file"].as_str().expect("an image has a file").to_owned();
+    images.iter().map(|image| (file(image), image["detections"].clone())).collect()
+}
+
+fn labels(report: &serde_json::Value) -> Vec<String> {
+    let all = found(report)
+        .into_iter()
+        .flat_map(|(_, detections)| detections.as_array().cloned().unwrap_or_default());
+    let mut labels: Vec<String> = all.filter_map(|d| d["label"].as_str().map(str::to_owned)).collect();
+    labels.sort();
+    labels.dedup();
+    labels
+}
+
+/// Names in a folder, sorted.
+fn names(folder: PathBuf) -> Vec<String> {
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut names: Vec<String> =
+        entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Reads a child's output line by line until one contains the word.
+fn wait_for_line(output: &mut BufReader<impl Read>, word: &str) {
+    let mut line = String::new();
+    while !line.contains(word) {
+        line.clear();
+        let read = output.read_line(&mut line).expect("the program writes text");
+        assert!(read > 0, "the program ended without a line that contains {word:?}");
+    }
+}
+
+fn finish(child: Child) -> Outcome {
+    let output = child.wait_with_output().expect("the program ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Outcome { status: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+}
+
+fn signal(child: &Child, name: &str) {
+    let kill =
+        std::process::Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status();
+    assert!(kill.is_ok_and(|status| status.success()), "the signal can be sent");
+}
+
+#[test]
+fn finds_what_is_named_and_writes_what_was_asked_for() {
+    let place = place();
+    let table = place
+        .succeed(DEMO, &["--image", "park.png", "--classes", "dog", "person", "-o", "found.png", "--masks"]);
+    for word in ["park.png   720 × 540", "label", "dog", "person"] {
+        assert!(table.contains(word), "{word}: {table}");
+    }
+    let drawn = ocelli::Image::open(place.path("found.png")).expect("a picture was written");
+    assert_eq!((drawn.width(), drawn.height()), (720, 540));
+    assert_ne!(place.read("found.png"), place.read("park.png"));
+
+    let several = [
+        "--image",
+        "park.png",
+        "street.png",
+        "--classes",
+        "dog",
+        "car",
+        "-o",
+        "out/put",
+        "--json",
+        "found.json",
+        "-q",
+    ];
+    let outcome = place.run(DEMO, &[&several[..], &["--sheet", "sheet.jpg"]].concat());
+    assert_eq!((outcome.status, outcome.stderr.as_str()), (Some(0), ""), "{outcome:?}");
+    assert_eq!(names(place.path("out/put")), ["park.png", "street.png"]);
+    let report = place.json("found.json");
+    assert_eq!(
+        found(&report).into_iter().map(|(file, _)| file).collect::<Vec<_>>(),
+        ["park.png", "street.png"]
+    );
+    assert!(labels(&report).contains(&"dog".to_owned()), "{report}");
+    let sheet = ocelli::Image::open(place.path("sheet.jpg")).expect("a sheet was written");
+    assert!(sheet.width() > 900, "two pictures side by side: {}", sheet.width());
+
+    let json = place.succeed(DEMO, &["--image", "park.png", "--classes", "dog", "--json", "-"]);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("nothing but JSON on stdout");
+    assert_eq!(labels(&json), ["dog"]);
+}
+
+#[test]
+fn other_spellings_mean_the_same() {
+    let place = place();
+    let reference =
+        ["--image", "park.png", "--classes", "dog", "red apple", "--confidence", "0.2", "--nms", "0.5"];
+    let run = |arguments: &[&str]| {
+        let json = place.succeed(DEMO, &[&["--json", "-"], arguments].concat());
+        found(&serde_json::from_str(&json).expect("nothing but JSON on stdout"))
+    };
+    let expected = run(&reference);
+    assert!(!expected[0].1.as_array().expect("detections are a list").is_empty(), "dogs are found");
+    let mut wrong = Vec::new();
+    for arguments in [
+        &["park.png", "--classes", "dog,red apple", "--conf", "0.2", "--iou", "0.5"][..],
+        &[
+            "--source",
+            "park.png",
+            "--classes",
+            "dog, red  apple",
+            "--conf=0.2",
+            "--iou=0.5",
+            "--device",
+            "cpu",
+        ],
+        &["--images", "park.png", "--class", "dog", "--class", "red apple", "--conf", "0.2", "--nms", "0.5"],
+        &[
+            "--image",
+            "par?.png",
+            "--classes",
+            "dog",
+            "red apple",
+            "Dog",
+            "--conf",
+            ".2",
+            "--iou",
+            ".5",
+            "--engine",
+            "CPU",
+        ],
+        &[
+            "--classes",
+            "dog",
+            "red apple",
+            "--conf",
+            "0.2",
+            "--iou",
+            "0.5",
+            "--class-chunk",
+            "1",
+            "--",
+            "park.png",
+        ],
+    ] {
+        let found = run(arguments);
+        if found != expected {
+            wrong.push(format!("{arguments:?}: {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "expected {expected:?}, but\n{}", wrong.join("\n"));
+    let twice = place.run(DEMO, &["park.png", "--classes", "dog,dog,cat"]);
+    assert!(twice.stderr.contains("named more than once, searched for once: dog"), "{twice:?}");
+}
+
+#[test]
+fn odd_words_are_words() {
+    let place = place();
+    let long = "dog ".repeat(400);
+    for words in ["🐕", "dogs & cats?", "Ein schöner Hund", "d\to\ng", "\u{1b}[31mdog", &long] {
+        let outcome = place.run(DEMO, &["park.png", "--classes", words, "--json", "found.json"]);
+        assert_eq!(outcome.status, Some(0), "{words}: {outcome:?}");
+        assert!(!outcome.stdout.contains('\u{1b}'), "{words}: {outcome:?}");
+        assert_eq!(outcome.stderr.contains("tokens"), words == long, "{outcome:?}");
+        assert_eq!(found(&place.json("found.json")).len(), 1, "{words}");
+    }
+}
+
+#[test]
+fn pictures_and_arguments_that_are_refused() {
+    let place = place();
+    let whole = place.read("park.png");
+    place.write("truncated.png", &whole[..5000]);
+    place.write("header.png", &whole[..20]);
+    let jpeg = ocelli::Image::open(place.path("park.png")).expect("it is a picture");
+    ocelli_demos::outputs::write_picture(&place.path("whole.jpg"), &jpeg.into_rgb_image())
+        .expect("it can be written");
+    let jpeg = place.read("whole.jpg");
+    place.write("truncated.jpg", &jpeg[..jpeg.len() / 2]);
+    place.write("text.jpg", "hello");
+    place.write("zero.png", "");
+    place.write("notes", "hello");
+    place.folder("empty");
+    place.folder("folder.png");
+    // An existing cache of the built-in model, so that no row waits for it.
+    place.succeed(DEMO, &["park.png", "--classes", "dog"]);
+
+    let dog = |rest: &str| format!("--classes|dog|{rest}");
+    let park = |rest: &str| format!("--image|park.png|--classes|dog|{rest}");
+    let rows: Vec<(String, i32, &[&str])> = vec![
+        (dog("--image|none.png"), 2, &["none.png", "no such file"]),
+        (dog("--image|empty"), 2, &["empty", "holds none", "**"]),
+        (dog("--image|*.gif"), 2, &["*.gif", "matches none"]),
+        (dog("--image|[.png"), 2, &["[.png", "pattern"]),
+        (dog("--image|truncated.png"), 1, &["truncated.png", "cut short"]),
+        (dog("--image|truncated.jpg"), 1, &["truncated.jpg", "cut short"]),
+        (dog("--image|header.png"), 1, &["header.png"]),
+        (dog("--image|text.jpg"), 1, &["text.jpg", "no picture", "PNG"]),
+        (dog("--image|zero.png"), 1, &["zero.png", "empty"]),
+        (dog("--image|folder.png"), 2, &["folder.png", "holds none"]),
+        ("--classes|dog".into(), 2, &["no picture", "--image"]),
+        ("--image|park.png".into(), 2, &["nothing to look for", "--classes"]),
+        ("--image|park.png|--classes".into(), 2, &["--classes"]),
+        ("--image|park.png|--classes|".into(), 2, &["class 1", "blank"]),
+        ("--image|park.png|--classes|dog|  ".into(), 2, &["class 2", "blank"]),
+        ("--image|park.png|--classes|dog,,cat".into(), 2, &["class 2", "blank"]),
+        ("--classes|dog|park.png".into(), 2, &["park.png", "picture", "--image"]),
+        (park("--clases|dog"), 2, &["--clases", "similar", "--class"]),
+        (park("-o|out.xyz"), 2, &["out.xyz", "format", ".png"]),
+        (park("-o|out.gif"), 2, &["out.gif", "format", ".png"]),
+        (park("-o|none/out.png"), 1, &["none", "does not exist"]),
+        (park("-o|notes/out.png"), 1, &["notes", "no folder"]),
+        (park("-o|notes"), 2, &["notes", "name a folder"]),
+        (park("-o|park.png"), 2, &["park.png", "replace the picture"]),
+        (park("-o|."), 2, &["park.png", "replace the picture"]),
+        (
+            "street.png|--image|park.png|--classes|dog|-o|out.png".into(),
+            2,
+            &["out.png", "2 pictures", "folder"],
+        ),
+        (park("--sheet|sheet"), 2, &["--sheet", "format"]),
+        (park("--sheet|none/sheet.png"), 1, &["--sheet", "does not exist"]),
+        (park("--json|none/x.json"), 1, &["--json", "none/x.json", "does not exist"]),
+        (park("--json|empty"), 1, &["--json", "empty", "name a file"]),
+        (park("--confidence|7"), 2, &["--confidence is 7", "0 to 1"]),
+        (park("--confidence|-1"), 2, &["--confidence is -1", "0 to 1"]),
+        (park("--confidence|nan"), 2, &["--confidence is NaN", "0 to 1"]),
+        (park("--confidence|high"), 2, &["--confidence", "'high'"]),
+        (park("--nms|7"), 2, &["--nms is 7", "0 to 1"]),
+        (park("--nms|-0.1"), 2, &["--nms is -0.1", "0 to 1"]),
+        (park("--nms|nan"), 2, &["--nms is NaN", "0 to 1"]),
+        (park("--class-agnostic-nms|inf"), 2, &["--class-agnostic-nms is inf", "0 to 1"]),
+        (park("--threads|0"), 2, &["--threads is 0", "1 to"]),
+        (park("--threads|-2"), 2, &["--threads", "'-2'"]),
+        (park("--threads|100000"), 2, &["--threads is 100000", "1 to"]),
+        (park("--class-chunk|0"), 2, &["--class-chunk is 0", "at least one"]),
+        (park("--imgsz|225"), 2, &["--imgsz is 225", "224 or 238"]),
+        (park("--imgsz|0"), 2, &["--imgsz is 0", "14"]),
+        (park("--imgsz|99999999"), 2, &["--imgsz is 99999999"]),
+        (park("--engine|cuda"), 1, &["cuda", "no such engine", "cpu"]),
+        (park("--engine|nonsense"), 2, &["nonsense", "auto, cpu"]),
+        (park("--device|0"), 1, &["engine 0", "cpu"]),
+        (park("--trt|x"), 1, &["TensorRT", "x", "leave --trt out"]),
+        (park("--trt-enc-dec|x"), 1, &["TensorRT", "x"]),
+        (park("--onnxruntime|none"), 1, &["none", "no such file"]),
+        (park("--onnxruntime|text.jpg"), 1, &["text.jpg", "ONNX Runtime"]),
+        (park("--onnxruntime|empty"), 1, &["empty", "no libonnxruntime"]),
+        (park("--exemplar|1,2,3"), 2, &["'1,2,3'", "x1,y1,x2,y2"]),
+        (park("--exemplar|a,b,c,d"), 2, &["'a,b,c,d'", "x1,y1,x2,y2"]),
+        (park("--exemplar|1,2,nan,4"), 2, &["'1,2,nan,4'", "x1,y1,x2,y2"]),
+        (park("--exemplar|1,2,3,4:maybe"), 2, &[":no"]),
+        (park("--exemplar|9,9,9,20"), 2, &["'9,9,9,20'", "no area"]),
+        (park("--exemplar|30,9,10,20"), 2, &["'30,9,10,20'", "no area"]),
+        (
+            park("--exemplar|800,10,900,90"),
+            2,
+            &["park.png", "800,10,900,90", "outside the image of 720 × 540"],
+        ),
+        (park("--exemplar|-90,-90,-1,-1:no"), 2, &["-90,-90,-1,-1", "outside the image"]),
+        (park("--exemplar|1,2,3,4@cow"), 2, &["\"cow\"", "--classes"]),
+        (park("--exemplar|1,2,30,40|--classes|cat"), 2, &["@class"]),
+        (park("--quiet|--verbose"), 2, &["--quiet", "--verbose"]),
+    ];
+    let rows: Vec<Refusal<'_>> =
+        rows.iter().map(|(arguments, status, words)| refusal(arguments, *status, words)).collect();
+    place.refuses(DEMO, &rows);
+}
+
+#[test]
+fn models_and_text_caches_that_are_refused() {
+    let place = place();
+    exported(&place, "model", &ExportOptions::default());
+    exported(&place, "boxes", &ExportOptions::default().with_detection_only(true));
+    place.folder("empty");
+    place.write("text", "hello");
+    let damage = |name: &str, change: &dyn Fn(&str)| {
+        place.copy_folder(place.path("model"), name);
+        change(name);
+    };
+    let cut = |file: &'static str| {
+        move |name: &str, place: &Place| {
+            let file = format!("{name}/{file}");
+            let content = place.read(&file);
+            place.write(&file, &content[..content.len() / 2]);
+        }
+    };
+    damage("cut-backbone", &|name| cut("backbone.onnx")(name, &place));
+    damage("cut-tokenizer", &|name| cut("tokenizer.json")(name, &place));
+    damage("no-decoder", &|name| {
+        std::fs::remove_file(place.path(name).join("encoder_decoder.onnx")).expect("it is there");
+    });
+    for file in ["backbone.onnx", "encoder_decoder.onnx", "text_encoder.onnx"] {
+        damage(&format!("overwritten-{file}"), &|name| {
+            let file = format!("{name}/{file}");
+            let mut content = place.read(&file);
+            content[..200].fill(b'X');
+            place.write(&file, content);
+        });
+    }
+    let manifest = |name: &str, key: &str, value: serde_json::Value| {
+        damage(name, &|name| {
+            let mut manifest = place.json(&format!("{name}/model.json"));
+            manifest[key] = value.clone();
+            place.write(&format!("{name}/model.json"), manifest.to_string());
+        });
+    };
+    manifest("later", "format_version", 99.into());
+    manifest("odd", "imgsz", "large".into());
+    damage("no-json", &|name| place.write(&format!("{name}/model.json"), "hello"));
+    damage("list", &|name| place.write(&format!("{name}/model.json"), "[]"));
+    // Words of the built-in model, which are not those of another.
+    place.succeed(DEMO, &["park.png", "--classes", "dog", "--text-cache", "words"]);
+
+    let park = |rest: &str| format!("--image|park.png|--classes|dog|{rest}");
+    let rows: Vec<(String, i32, &[&str])> = vec![
+        (park("--model|nowhere"), 2, &["nowhere", "no such folder"]),
+        (park("--model|park.png"), 2, &["park.png", "it is a file", "folder"]),
+        (park("--model|empty"), 2, &["empty", "model.json", "config.json"]),
+        (park("--model|cut-backbone"), 1, &["cut-backbone/backbone.onnx", "bytes", "export it again"]),
+        (park("--model|cut-tokenizer"), 1, &["cut-tokenizer/tokenizer.json", "bytes", "export it again"]),
+        (park("--model|no-decoder"), 1, &["no-decoder/encoder_decoder.onnx", "export it again"]),
+        (park("--model|overwritten-backbone.onnx"), 1, &["/backbone.onnx", "SHA-256", "export it again"]),
+        (park("--model|overwritten-encoder_decoder.onnx"), 1, &["/encoder_decoder.onnx", "SHA-256"]),
+        // A word that no row before has put into the cache.
+        (park("--classes|cup|--model|overwritten-text_encoder.onnx"), 1, &["/text_encoder.onnx", "SHA-256"]),
+        (park("--model|later"), 1, &["later/model.json", "version 99", "export the checkpoint again"]),
+        (park("--model|odd"), 1, &["odd/model.json", "large"]),
+        (park("--model|no-json"), 1, &["no-json/model.json", "export it again"]),
+        (park("--model|list"), 1, &["list/model.json", "export it again"]),
+        (park("--model|model|--imgsz|224"), 1, &["--imgsz 224", "112", "ocelli export --imgsz 224"]),
+        (park("--model|boxes|--masks"), 1, &["boxes", "--detection-only"]),
+        (park("--model|model|--text-cache|words"), 1, &["words", "another model"]),
+        (park("--text-cache|text"), 1, &["text", "safetensors"]),
+        (park("--text-cache|empty"), 1, &["--text-cache", "empty", "name a file"]),
+        (park("--text-cache|none/words"), 1, &["--text-cache", "none", "does not exist"]),
+        (park("--text-cache|text/words"), 1, &["--text-cache", "text", "no folder"]),
+        #[cfg(target_os = "linux")]
+        (park("--text-cache|/proc/words"), 1, &["/proc/words", "cannot write"]),
+        #[cfg(unix)]
+        (park("--text-cache|/dev/zero"), 1, &["/dev/zero", "no file"]),
+    ];
+    let rows: Vec<Refusal<'_>> =
+        rows.iter().map(|(arguments, status, words)| refusal(arguments, *status, words)).collect();
+    place.refuses(DEMO, &rows);
+    assert_eq!(place.read("text"), b"hello");
+    // With its words in a cache, a model needs no text encoder.
+    place.succeed(DEMO, &["park.png", "--classes", "dog", "--model", "model", "--text-cache", "own"]);
+    place.write("model/text_encoder.onnx", vec![b'X'; place.read("model/text_encoder.onnx").len()]);
+    place.succeed(DEMO, &["park.png", "--classes", "dog", "--model", "model", "--text-cache", "own"]);
+}
+
+#[test]
+fn of_several_pictures_the_readable_ones_are_done() {
+    let place = place();
+    place.write("text.jpg", "hello");
+    let outcome = place.run(
+        DEMO,
+        &["park.png", "text.jpg", "street.png", "--classes", "dog", "-o", "out", "--json", "x.json"],
+    );
+    assert_eq!(outcome.status, Some(1), "{outcome:?}");
+    let errors: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert!(
+        errors.len() == 2 && errors[0].contains("text.jpg") && errors[1].contains("1 of 3"),
+        "{errors:?}"
+    );
+    let files: Vec<String> = found(&place.json("x.json")).into_iter().map(|(file, _)| file).collect();
+    assert_eq!(files, ["park.png", "street.png"]);
+    assert_eq!(names(place.path("out")), ["park.png", "street.png"]);
+}
+
+#[test]
+fn a_hint_when_the_built_in_model_finds_nothing() {
+    let place = place();
+    let nothing = place.run(DEMO, &["park.png", "street.png", "--classes", "wombat"]);
+    assert_eq!(nothing.status, Some(0), "{nothing:?}");
+    assert_eq!(nothing.stderr.matches("--model").count(), 1, "{nothing:?}");
+    for arguments in [&["park.png", "--classes", "wombat", "--quiet"][..], &["park.png", "--classes", "dog"]]
+    {
+        assert!(!place.run(DEMO, arguments).stderr.contains("--model"), "{arguments:?}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_closed_or_full_output_is_one_line() {
+    let place = place();
+    place.succeed(DEMO, &["park.png", "--classes", "dog"]);
+    for arguments in [
+        &["park.png", "street.png", "--classes", "dog"][..],
+        &["park.png", "--classes", "dog", "--json", "-"],
+    ] {
+        let mut child = place.start(DEMO, arguments);
+        drop(child.stdout.take());
+        finish(child).is_refusal(1, &["stdout", "pipe"]).unwrap_or_else(|e| panic!("{arguments:?}: {e}"));
+    }
+    if cfg!(target_os = "linux") {
+        let full = || File::options().write(true).open("/dev/full").expect("Linux has it");
+        for json in ["/dev/full", "-"] {
+            let mut command = place.command(DEMO, &["park.png", "--classes", "dog", "--json", json]);
+            let outcome = outcome(command.stdout(if json == "-" { full().into() } else { Stdio::piped() }));
+            outcome.is_refusal(1, &["space"]).unwrap_or_else(|e| panic!("--json {json}: {e}"));
+        }
+        let outcome = outcome(place.command(DEMO, &["park.png", "--classes", "dog"]).stdout(full()));
+        outcome.is_refusal(1, &["stdout", "space"]).unwrap_or_else(|e| panic!("{e}"));
+    }
+}
+
+/// So many pictures that no machine is done with them before it is interrupted.
+#[cfg(unix)]
+fn many_pictures(place: &Place) {
+    place.folder("many");
+    for number in 0..2000 {
+        let link = place.path("many").join(format!("{number:04}.png"));
+        std::fs::hard_link(place.path("park.png"), link).expect("a folder holds links of its files");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_keeps_what_was_finished() {
+    let place = place();
+    many_pictures(&place);
+    let mut child = place.start(DEMO, &["many", "--classes", "dog", "--json", "found.json", "-o", "out"]);
+    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    wait_for_line(&mut stdout, "many/0001.png");
+    signal(&child, "INT");
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).expect("the table is text");
+    let outcome = finish(child);
+    assert_eq!(outcome.status, Some(130), "{outcome:?}");
+    assert!(outcome.stderr.contains("stopping after this step"), "{outcome:?}");
+    let done: Vec<String> = found(&place.json("found.json")).into_iter().map(|(file, _)| file).collect();
+    assert!((2..2000).contains(&done.len()), "{} pictures are in the report", done.len());
+    let expected: Vec<String> = (0..done.len()).map(|number| format!("many/{number:04}.png")).collect();
+    assert_eq!(done, expected);
+    let drawn: Vec<String> = names(place.path("out")).iter().map(|name| format!("many/{name}")).collect();
+    assert_eq!(drawn, expected);
+    assert!(outcome.stderr.contains(&format!("interrupted: {} of 2000", done.len())), "{outcome:?}");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_killed_program_leaves_no_half_file() {
+    let place = place();
+    many_pictures(&place);
+    let mut child =
+        place.start(DEMO, &["many", "--classes", "dog", "--json", "found.json", "-o", "out", "-q"]);
+    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    wait_for_line(&mut stdout, "many/0003.png");
+    child.kill().expect("it still runs");
+    child.wait().expect("it ends");
+    assert!(!place.path("found.json").exists());
+    for name in names(place.path("out")).iter().filter(|name| !name.starts_with('.')) {
+        let picture = ocelli::Image::open(place.path("out").join(name));
+        assert!(picture.is_ok(), "{name}: {:?}", picture.err());
+    }
+
+    // Killed while it fills the cache.
+    let mut command = place.command(DEMO, &["park.png", "--classes", "dog"]);
+    let cache = place.path("killed");
+    command.env("OCELLI_CACHE", &cache).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("the program starts");
+    let under_way = || names(cache.join("models")).iter().any(|name| name.ends_with(".part"));
+    while !(cache.join("models").is_dir() && under_way()) {
+        if child.try_wait().expect("it is our child").is_some() {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    child.kill().expect("it can be killed, or has ended");
+    child.wait().expect("it ends");
+    let again = outcome(place.command(DEMO, &["park.png", "--classes", "dog"]).env("OCELLI_CACHE", &cache));
+    assert_eq!(again.status, Some(0), "{again:?}");
+    assert!(!under_way(), "{:?}", names(cache.join("models")));
+}
+
+#[test]
+fn eight_at_once_share_an_empty_cache() {
+    let place = place();
+    let arguments = ["park.png", "--classes", "dog", "--json", "-", "--threads", "1"];
+    let children: Vec<Child> = (0..8).map(|_| place.start(DEMO, &arguments)).collect();
+    let outcomes: Vec<Outcome> = children.into_iter().map(finish).collect();
+    let mut all = Vec::new();
+    for outcome in &outcomes {
+        assert_eq!(outcome.status, Some(0), "{outcome:?}");
+        assert!(!outcome.stderr.contains("warning"), "{outcome:?}");
+        all.push(found(&serde_json::from_str(&outcome.stdout).expect("nothing but JSON on stdout")));
+    }
+    assert!(all.iter().all(|found| *found == all[0]), "{all:?}");
+    let models = names(place.path("cache/models"));
+    assert_eq!(models.iter().filter(|name| !name.ends_with(".lock")).count(), 1, "{models:?}");
+}
+
+#[test]
+fn a_damaged_cache_is_made_again() {
+    let place = place();
+    let arguments = ["park.png", "--classes", "dog", "--json", "-"];
+    let run = || {
+        let outcome = place.run(DEMO, &arguments);
+        assert_eq!(outcome.status, Some(0), "{outcome:?}");
+        (found(&serde_json::from_str(&outcome.stdout).expect("nothing but JSON on stdout")), outcome.stderr)
+    };
+    let (expected, said) = run();
+    assert!(!said.contains("made again"), "{said}");
+    let entry = names(place.path("cache/models")).into_iter().find(|name| !name.ends_with(".lock"));
+    let model = format!("cache/models/{}", entry.expect("the run filled the cache"));
+    let words = format!("cache/text/{}", names(place.path("cache/text"))[0]);
+    for (file, content) in [
+        (format!("{model}/backbone.onnx"), Some("short")),
+        (format!("{model}/text_encoder.onnx"), None),
+        (format!("{model}/model.json"), Some("{}")),
+        (words.clone(), Some("hello")),
+    ] {
+        match content {
+            Some(content) => place.write(&file, content),
+            None => std::fs::remove_file(place.path(&file)).expect("the run made it"),
+        }
+        let (found, said) = run();
+        assert_eq!(found, expected, "{file}");
+        assert!(said.contains("made again"), "{file}: {said}");
+        let (found, said) = run();
+        assert_eq!(found, expected, "{file}");
+        assert!(!said.contains("made again"), "{file}: {said}");
+    }
+}
+
+#[test]
+fn a_cache_that_cannot_be_written() {
+    let place = place();
+    exported(&place, "model", &ExportOptions::default());
+    place.write("file", "");
+    let with_cache = |cache: &str, arguments: &[&str]| {
+        let mut command = place.command(DEMO, &[&["park.png", "--classes", "dog"], arguments].concat());
+        outcome(command.env("OCELLI_CACHE", place.path(cache)))
+    };
+    // The built-in model has nowhere to go.
+    let refused = with_cache("file", &[]);
+    refused.is_refusal(1, &["file/models", "set OCELLI_CACHE"]).unwrap_or_else(|e| panic!("{e}"));
+    // An exported model needs no cache: that words are not kept is worth a warning.
+    let warned = with_cache("file", &["--model", "model"]);
+    assert_eq!(warned.status, Some(0), "{warned:?}");
+    assert!(warned.stderr.contains("warning: ") && warned.stderr.contains("file/text"), "{warned:?}");
+    assert!(!with_cache("file", &["--model", "model", "--quiet"]).stderr.contains("warning"));
+    // Nor is there one where the environment names no folder for it.
+    let mut command = place.command(DEMO, &["park.png", "--classes", "dog"]);
+    let library =
+        ocelli::engines::onnxruntime::LibrarySearch::new().locate().expect("`make setup` was run").0;
+    let library = library.into_os_string();
+    for variable in ["OCELLI_CACHE", "XDG_CACHE_HOME", "HOME", "LOCALAPPDATA"] {
+        command.env_remove(variable);
+    }
+    let homeless = outcome(command.arg("--onnxruntime").arg(library));
+    homeless.is_refusal(1, &["no cache folder", "set OCELLI_CACHE"]).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn help_fits_the_terminal_and_says_what_there_is() {
+    let place = Place::new();
+    let text = place.succeed(DEMO, &["--help"]);
+    for word in
+        ["--image", "--classes", "--exemplar", "--output", "--json", "--masks", "facebook/sam3", "Examples"]
+    {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert_eq!(place.run(DEMO, &[]).status, Some(2));
+}

@@ -1,0 +1,318 @@
+//! The `ocelli` program, run as a person runs it: what it refuses and how, and what it leaves behind.
+
+#[path = "programs/checkpoints.rs"]
+mod checkpoints;
+#[path = "programs/run.rs"]
+mod run;
+
+use std::process::Stdio;
+
+use safetensors::Dtype;
+use serde_json::json;
+
+use run::{Place, outcome, refusal};
+
+const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
+
+#[test]
+fn checkpoints_that_are_refused() {
+    let place = Place::new();
+    let norm = "vision_encoder.backbone.layer_norm.weight";
+    let change =
+        |name: &str, change: fn(&mut checkpoints::Tensors)| checkpoints::with_tensors(&place, name, change);
+    checkpoints::copy(&place, "plain", "no-config");
+    std::fs::remove_file(place.path("no-config/config.json")).expect("it was copied");
+    checkpoints::copy(&place, "plain", "no-tokenizer");
+    std::fs::remove_file(place.path("no-tokenizer/tokenizer.json")).expect("it was copied");
+    checkpoints::copy(&place, "plain", "no-weights");
+    std::fs::remove_file(place.path("no-weights/model.safetensors")).expect("it was copied");
+    checkpoints::copy(&place, "plain", "truncated");
+    let weights = place.read("truncated/model.safetensors");
+    place.write("truncated/model.safetensors", &weights[..weights.len() - 1000]);
+    checkpoints::copy(&place, "plain", "empty-weights");
+    place.write("empty-weights/model.safetensors", "");
+    checkpoints::copy(&place, "plain", "text-weights");
+    place.write(
+        "text-weights/model.safetensors",
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+    );
+    checkpoints::copy(&place, "plain", "config-text");
+    place.write("config-text/config.json", "hello");
+    checkpoints::copy(&place, "plain", "config-list");
+    place.write("config-list/config.json", "[]");
+    let config = |name: &str, pointer: &str, value| checkpoints::with_config(&place, name, pointer, value);
+    config("other-model", "/model_type", json!("llama"));
+    config("widths", "/detr_encoder_config/hidden_size", json!(64));
+    config("heads", "/text_config/num_attention_heads", json!(5));
+    config("no-heads", "/text_config/num_attention_heads", json!(0));
+    config("globals", "/vision_config/backbone_config/global_attn_indexes", json!([99]));
+    config("patches", "/vision_config/backbone_config/image_size", json!(113));
+    config("words", "/vision_config/backbone_config/num_hidden_layers", json!("four"));
+    config("deeper", "/vision_config/backbone_config/num_hidden_layers", json!(5));
+    config("activation", "/detr_decoder_config/hidden_act", json!("mish"));
+    change("missing", |tensors| drop(tensors.remove("vision_encoder.backbone.layer_norm.weight")));
+    change("shape", |tensors| {
+        let tensor = tensors.get_mut("vision_encoder.backbone.layer_norm.weight").expect("the golden has it");
+        tensor.1.insert(0, 1);
+    });
+    change("unknown", |tensors| {
+        tensors.insert("detr_decoder.layers.0.extra.weight".into(), (Dtype::F32, vec![1], vec![0; 4]));
+    });
+    change("not-a-number", |tensors| {
+        let tensor = tensors.get_mut("vision_encoder.backbone.layer_norm.weight").expect("the golden has it");
+        tensor.2[2..4].copy_from_slice(&[0x00, 0x7e]); // f16
+    });
+    change("integers", |tensors| {
+        tensors.get_mut("vision_encoder.backbone.layer_norm.weight").expect("the golden has it").0 =
+            Dtype::I16;
+    });
+    checkpoints::copy(&place, "released", "no-shard");
+    std::fs::remove_file(place.path("no-shard/model-00002-of-00002.safetensors")).expect("it was copied");
+    let index =
+        |name: &str, change: fn(&mut serde_json::Value)| checkpoints::with_index(&place, name, change);
+    index("index-list", |index| *index = json!([]));
+    index("index-empty", |index| index["weight_map"] = json!({}));
+    index("index-number", |index| index["weight_map"]["x"] = json!(3));
+    index("index-escape", |index| index["weight_map"]["x"] = json!("../plain/model.safetensors"));
+    index("index-absolute", |index| index["weight_map"]["x"] = json!("/etc/passwd"));
+    checkpoints::copy(&place, "released", "index-text");
+    place.write("index-text/model.safetensors.index.json", "{\"weight_map\": {");
+    checkpoints::copy(&place, "plain", "plain");
+    place.succeed(OCELLI, &["export", "--checkpoint", "plain", "--output", "exported"]);
+    place.folder("empty");
+    place.write("file", "hello");
+
+    let to = "export|--output|out|--checkpoint|";
+    let rows = [
+        ("nowhere", 2, &["nowhere", "no such folder"][..]),
+        ("file", 2, &["file", "it is a file", "folder"]),
+        ("empty", 2, &["empty", "holds no config.json", "Hugging Face"]),
+        ("exported", 2, &["exported", "exported model already"]),
+        ("no-config", 2, &["no-config", "holds no config.json"]),
+        ("no-tokenizer", 1, &["no-tokenizer", "tokenizer.json is missing"]),
+        ("no-weights", 1, &["no-weights", "model.safetensors"]),
+        ("truncated", 1, &["truncated/model.safetensors", "truncated weights"]),
+        ("empty-weights", 1, &["empty-weights/model.safetensors"]),
+        ("text-weights", 1, &["text-weights/model.safetensors", "damaged"]),
+        ("config-text", 1, &["config-text/config.json", "not JSON"]),
+        ("config-list", 1, &["config-list/config.json", "JSON object"]),
+        ("other-model", 1, &["model_type", "llama", "sam3"]),
+        ("widths", 1, &["detr_encoder_config.hidden_size", "64", "32"]),
+        ("heads", 1, &["text_config.num_attention_heads", "5"]),
+        ("no-heads", 1, &["text_config.num_attention_heads", "positive"]),
+        ("globals", 1, &["global_attn_indexes", "99"]),
+        ("patches", 1, &["image_size", "113", "14"]),
+        ("words", 1, &["num_hidden_layers", "four", "number"]),
+        ("deeper", 1, &["vision_encoder.backbone.layers.4", "missing", "deeper"]),
+        ("activation", 1, &["hidden_act", "mish"]),
+        ("missing", 1, &[norm, "missing", "[32]"]),
+        ("shape", 1, &[norm, "[1, 32]", "[32]"]),
+        ("unknown", 1, &["detr_decoder.layers.0.extra.weight", "unknown"]),
+        ("not-a-number", 1, &[norm, "not finite", "value 1 is NaN"]),
+        ("integers", 1, &[norm, "I16", "F32, F16 or BF16"]),
+        ("no-shard", 1, &["no-shard/model-00002-of-00002.safetensors"]),
+        ("index-list", 1, &["index-list/model.safetensors.index.json", "weight_map"]),
+        ("index-empty", 1, &["index-empty/model.safetensors.index.json", "empty"]),
+        ("index-number", 1, &["weight_map.x", "file name"]),
+        ("index-escape", 1, &["weight_map.x", "../plain", "inside the folder"]),
+        ("index-absolute", 1, &["weight_map.x", "/etc/passwd", "inside the folder"]),
+        ("index-text", 1, &["index-text/model.safetensors.index.json", "damaged index"]),
+    ];
+    let arguments: Vec<String> = rows.iter().map(|(name, ..)| format!("{to}{name}")).collect();
+    let rows =
+        arguments.iter().zip(rows).map(|(arguments, (_, status, words))| refusal(arguments, status, words));
+    place.refuses(OCELLI, &rows.collect::<Vec<_>>());
+}
+
+#[test]
+fn export_options_that_are_refused() {
+    let place = Place::new();
+    checkpoints::copy(&place, "plain", "plain");
+    let to = "export|--checkpoint|plain|--output|out|";
+    let rows = [
+        ("--imgsz|0", &["--imgsz is 0", "14"][..]),
+        ("--imgsz|113", &["--imgsz is 113", "112 or 126"]),
+        ("--imgsz|x", &["--imgsz", "'x'"]),
+        ("--imgsz|-14", &["--imgsz", "'-14'"]),
+        ("--imgsz|9999990", &["--imgsz is 9999990"]),
+        ("--skip-blocks|99", &["--skip-blocks names block 99", "0 to 3"]),
+        ("--skip-blocks|3", &["--skip-blocks names block 3", "whole image", "[3]"]),
+        ("--skip-blocks|x", &["--skip-blocks", "'x'"]),
+        ("--skip-blocks|0,,1", &["--skip-blocks", "''"]),
+        ("--mask-blocks|0", &["--mask-blocks", "BLOCK:attn or BLOCK:mlp"]),
+        ("--mask-blocks|0:ffn", &["--mask-blocks", "0:ffn"]),
+        ("--mask-blocks|attn:0", &["--mask-blocks", "attn:0"]),
+        ("--mask-blocks|9:mlp", &["--mask-blocks names block 9", "0 to 3"]),
+        ("--mask-blocks|3:attn", &["--mask-blocks names block 3", "whole image"]),
+        ("--skip-blocks|1|--mask-blocks|1:mlp", &["1:mlp", "--skip-blocks drops block 1"]),
+        ("--split-block|0", &["--split-block is 0", "1 to 3"]),
+        ("--split-block|4", &["--split-block is 4", "1 to 3"]),
+        ("--split-block|-1", &["--split-block", "'-1'"]),
+        ("--precision|fp12", &["--precision", "fp12", "possible values"]),
+        ("--target|gpu", &["--target", "onnxruntime, tensorrt"]),
+        ("--prompt|x", &["--prompt", "official, text"]),
+        ("--detection_only", &["--detection_only", "--detection-only"]),
+        ("--quiet|--verbose", &["--quiet", "--verbose"]),
+    ];
+    let arguments: Vec<String> = rows.iter().map(|(name, _)| format!("{to}{name}")).collect();
+    let rows = arguments.iter().zip(rows).map(|(arguments, (_, words))| refusal(arguments, 2, words));
+    let rows = rows.chain([
+        refusal("export", 2, &["--checkpoint", "--output"]),
+        refusal("export|--checkpoint|plain", 2, &["--output"]),
+        refusal("exprot", 2, &["exprot", "export"]),
+    ]);
+    place.refuses(OCELLI, &rows.collect::<Vec<_>>());
+}
+
+#[test]
+fn only_an_exported_folder_is_replaced_and_only_by_force() {
+    let place = Place::new();
+    checkpoints::copy(&place, "plain", "plain");
+    place.folder("empty");
+    place.write("file", "mine");
+    place.write("holiday/notes", "mine");
+    let export = ["export", "--checkpoint", "plain", "--output"];
+    let listed = place.succeed(OCELLI, &[&export[..], &["exported"]].concat());
+    assert!(listed.contains("backbone.onnx") && listed.contains("exported for 112 px"), "{listed}");
+    place.refuses(
+        OCELLI,
+        &[
+            refusal("export|--checkpoint|plain|--output|exported", 2, &["exported", "already", "--force"]),
+            refusal("export|--checkpoint|plain|--output|file", 2, &["file", "name a folder"]),
+            refusal("export|--checkpoint|plain|--output|file|--force", 2, &["file", "name a folder"]),
+            refusal("export|--checkpoint|plain|--output|file/below", 1, &["file"]),
+            refusal("export|--checkpoint|plain|--output|holiday", 2, &["holiday", "not empty"]),
+            refusal("export|--checkpoint|plain|--output|holiday|--force", 2, &["holiday", "not empty"]),
+            refusal("export|--checkpoint|plain|--output|plain|--force", 2, &["plain", "not empty"]),
+            refusal("export|--checkpoint|plain|--output|..", 2, &[".."]),
+        ],
+    );
+    assert_eq!(place.json("exported/model.json")["imgsz"], 112);
+    place.succeed(OCELLI, &[&export[..], &["exported", "--force", "--imgsz", "56"]].concat());
+    assert_eq!(place.json("exported/model.json")["imgsz"], 56);
+    place.succeed(OCELLI, &[&export[..], &["empty", "--detection-only"]].concat());
+    place.succeed(OCELLI, &[&export[..], &["deep/er/folder", "-q"]].concat());
+    let parts = place.paths().into_iter().filter(|path| path.to_string_lossy().contains(".ocelli"));
+    assert_eq!(parts.count(), 0, "{:?}", place.paths());
+    assert_eq!((place.read("file"), place.read("holiday/notes")), (b"mine".to_vec(), b"mine".to_vec()));
+}
+
+#[test]
+fn embedding_words() {
+    let place = Place::new();
+    checkpoints::copy(&place, "plain", "plain");
+    place.folder("folder");
+    place.write("text", "hello");
+    assert!(
+        place.succeed(OCELLI, &["embed", "--classes", "dog", "cat", "-o", "words"]).contains("2 phrases")
+    );
+    assert!(
+        place.succeed(OCELLI, &["embed", "--classes", "dog,red apple", "-o", "words"]).contains("2 phrases")
+    );
+    let words = place.read("words");
+    let words = safetensors::SafeTensors::deserialize(&words).expect("the cache is a safetensors file");
+    let mut names: Vec<_> =
+        words.names().into_iter().filter_map(|name| name.strip_prefix("text_features:")).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["cat", "dog", "red apple"]);
+    place.refuses(
+        OCELLI,
+        &[
+            refusal("embed|--classes|dog", 2, &["--output"]),
+            refusal("embed|--output|x", 2, &["--classes"]),
+            refusal("embed|--classes|dog|| |--output|x", 2, &["class 2", "blank"]),
+            refusal("embed|--classes|dog,,cat|--output|x", 2, &["class 2", "blank"]),
+            refusal("embed|--classes|dog|--output|none/x", 1, &["none", "does not exist"]),
+            refusal("embed|--classes|dog|--output|folder", 1, &["folder", "name a file"]),
+            refusal("embed|--classes|dog|--output|text", 1, &["text", "safetensors"]),
+            refusal("embed|--classes|dog|--output|words|--model|plain", 1, &["words", "another model"]),
+            refusal("embed|--classes|dog|--output|x|--model|nowhere", 2, &["nowhere", "no such folder"]),
+            refusal("embed|--classes|dog|--output|x|--threads|0", 2, &["--threads is 0"]),
+            #[cfg(unix)]
+            refusal("embed|--classes|dog|--output|/dev/null", 1, &["/dev/null", "no file"]),
+        ],
+    );
+    assert_eq!(place.read("text"), b"hello");
+}
+
+#[test]
+fn what_the_doctor_says() {
+    let place = Place::new();
+    let healthy = place.succeed(OCELLI, &["doctor"]);
+    for word in ["works: ONNX Runtime", "ms an image", "version", "threads", "cuda", "1 model;"] {
+        assert!(healthy.contains(word), "{word}: {healthy}");
+    }
+    assert_eq!(healthy.matches("folders of the system").count(), 1, "{healthy}");
+
+    place.write("text", "hello");
+    for (library, words) in [("nowhere", ["nowhere", "no such file"]), ("text", ["text", "cannot use"])] {
+        let ill = place.run(OCELLI, &["doctor", "--onnxruntime", library]);
+        ill.is_refusal(1, &words).unwrap_or_else(|e| panic!("{library}: {e}"));
+        assert!(ill.stdout.contains("does not work"), "{ill:?}");
+    }
+    // A copy of the program has nothing beside it, and here nothing is installed.
+    std::fs::copy(OCELLI, place.path("ocelli")).expect("the program can be copied");
+    let mut command = place.command(&place.path("ocelli").to_string_lossy(), &["doctor"]);
+    for variable in
+        ["HOME", "XDG_DATA_HOME", "OCELLI_HOME", "OCELLI_ONNXRUNTIME", "ORT_DYLIB_PATH", "LD_LIBRARY_PATH"]
+    {
+        command.env_remove(variable);
+    }
+    let bare = outcome(&mut command);
+    if bare.status == Some(0) {
+        assert!(bare.stdout.contains("(system)"), "only the system can have a library: {bare:?}");
+    } else {
+        bare.is_refusal(1, &["ONNX Runtime", "make setup"]).unwrap_or_else(|e| panic!("{e}"));
+    }
+
+    place.write("file", "");
+    let mut command = place.command(OCELLI, &["doctor"]);
+    let no_cache = outcome(command.env("OCELLI_CACHE", place.path("file")));
+    no_cache.is_refusal(1, &["file/models", "set OCELLI_CACHE"]).unwrap_or_else(|e| panic!("{e}"));
+    assert!(no_cache.stdout.contains("cpu             works"), "{no_cache:?}");
+}
+
+#[test]
+fn help_fits_the_terminal_and_says_what_there_is() {
+    let place = Place::new();
+    for (arguments, words) in [
+        (&["--help"][..], &["export", "embed", "doctor", "demo-image"][..]),
+        (&["export", "--help"], &["--checkpoint", "--imgsz", "--split-block", "--force", "Example"]),
+        (&["embed", "--help"], &["--classes", "--output", "--model", "Example"]),
+        (&["doctor", "--help"], &["--onnxruntime"]),
+        (&["--version"], &["ocelli "]),
+    ] {
+        let text = place.succeed(OCELLI, arguments);
+        for word in words {
+            assert!(text.contains(word), "{arguments:?}: {word}: {text}");
+        }
+        for line in text.lines() {
+            let example = line.starts_with("  ocelli ") || line.starts_with("  demo-image ");
+            assert!(example || line.chars().count() <= 80, "{arguments:?}: {line}");
+        }
+    }
+    assert_eq!(place.run(OCELLI, &[]).status, Some(2));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_closed_or_full_stdout_is_one_line() {
+    let place = Place::new();
+    let mut child = place.start(OCELLI, &["doctor"]);
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    let closed = run::Outcome {
+        status: output.status.code(),
+        stdout: String::new(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    };
+    closed.is_refusal(1, &["stdout", "pipe"]).unwrap_or_else(|e| panic!("{e}"));
+    if cfg!(target_os = "linux") {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+        let child = place.command(OCELLI, &["doctor"]).stdout(full).stderr(Stdio::piped()).spawn();
+        let output = child.and_then(std::process::Child::wait_with_output).expect("it runs");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let full = run::Outcome { status: output.status.code(), stdout: String::new(), stderr };
+        full.is_refusal(1, &["stdout", "space"]).unwrap_or_else(|e| panic!("{e}"));
+    }
+}

@@ -1,0 +1,175 @@
+//! Programs run in a temporary folder of their own, with a cache of their own in it.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A folder to run programs in. Paths in arguments are relative to it.
+pub struct Place(tempfile::TempDir);
+
+/// How a program ended and what it said.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The exit status; none after a signal.
+    pub status: Option<i32>,
+    /// What it wrote to stdout.
+    pub stdout: String,
+    /// What it wrote to stderr.
+    pub stderr: String,
+}
+
+/// Something that has to be refused.
+pub struct Refusal<'a> {
+    /// The arguments, separated by `|` because some hold spaces.
+    pub arguments: &'a str,
+    /// 1 for a failure, 2 for wrong usage.
+    pub status: i32,
+    /// What the message has to name: the place, the reason, the remedy.
+    pub words: &'a [&'a str],
+}
+
+/// A row of a table of refusals.
+pub const fn refusal<'a>(arguments: &'a str, status: i32, words: &'a [&'a str]) -> Refusal<'a> {
+    Refusal { arguments, status, words }
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder can be made"))
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file, and the folders it is in.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().expect("it lies in the temporary folder"))
+            .expect("folders can be made");
+        std::fs::write(path, content).expect("the temporary folder can be written to");
+    }
+
+    pub fn folder(&self, name: &str) {
+        std::fs::create_dir_all(self.path(name)).expect("the temporary folder can be written to");
+    }
+
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    pub fn json(&self, name: &str) -> serde_json::Value {
+        serde_json::from_slice(&self.read(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    /// Copies the files of a folder, without those in folders of it.
+    pub fn copy_folder(&self, from: impl AsRef<Path>, name: &str) {
+        let from = from.as_ref();
+        self.folder(name);
+        for entry in std::fs::read_dir(from).unwrap_or_else(|e| panic!("{}: {e}", from.display())).flatten() {
+            if entry.path().is_file() {
+                let to = self.path(name).join(entry.file_name());
+                std::fs::copy(entry.path(), to).expect("files of the project can be copied");
+            }
+        }
+    }
+
+    /// Every path below the folder, but for what is in the cache.
+    pub fn paths(&self) -> BTreeSet<PathBuf> {
+        let mut found = BTreeSet::new();
+        let mut folders = vec![self.0.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).expect("the temporary folder can be read").flatten() {
+                let path = entry.path();
+                if path == self.path("cache") {
+                    continue;
+                }
+                found.insert(path.strip_prefix(self.0.path()).expect("it is below the folder").to_owned());
+                if path.is_dir() {
+                    folders.push(path);
+                }
+            }
+        }
+        found
+    }
+
+    pub fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null());
+        command.env("OCELLI_CACHE", self.path("cache")).env_remove("OCELLI_LOG").env("COLUMNS", "80");
+        command
+    }
+
+    pub fn run(&self, program: &str, arguments: &[&str]) -> Outcome {
+        outcome(&mut self.command(program, arguments))
+    }
+
+    /// As [`run`](Self::run), for what has to succeed; returns stdout.
+    pub fn succeed(&self, program: &str, arguments: &[&str]) -> String {
+        let outcome = self.run(program, arguments);
+        assert_eq!(outcome.status, Some(0), "{arguments:?}: {outcome:?}");
+        assert!(!outcome.stderr.contains("panicked"), "{arguments:?}: {outcome:?}");
+        outcome.stdout
+    }
+
+    /// Starts a program with stdout and stderr piped.
+    pub fn start(&self, program: &str, arguments: &[&str]) -> Child {
+        let mut command = self.command(program, arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
+    }
+
+    /// Runs everything that has to be refused and reports every row that is not refused as it should be. Nothing may
+    /// be left behind.
+    pub fn refuses(&self, program: &str, rows: &[Refusal<'_>]) {
+        let before = self.paths();
+        let mut wrong = Vec::new();
+        for row in rows {
+            let arguments: Vec<&str> = row.arguments.split('|').collect();
+            let refused = self.run(program, &arguments).is_refusal(row.status, row.words);
+            wrong.extend(refused.err().map(|e| format!("{}: {e}", row.arguments)));
+            let left: Vec<_> = self.paths().difference(&before).cloned().collect();
+            if !left.is_empty() {
+                wrong.push(format!("{}: left {left:?} behind", row.arguments));
+                left.iter().filter(|path| self.0.path().join(path).is_file()).for_each(|path| {
+                    drop(std::fs::remove_file(self.0.path().join(path)));
+                });
+            }
+        }
+        assert!(wrong.is_empty(), "{} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+    }
+}
+
+pub fn outcome(command: &mut Command) -> Outcome {
+    let output = command.output().expect("the program starts");
+    Outcome {
+        status: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+impl Outcome {
+    /// The status, and one line `error: …` at the end of stderr that has the words.
+    pub fn is_refusal(&self, status: i32, words: &[&str]) -> Result<(), String> {
+        let errors: Vec<&str> = self.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+        let missing: Vec<_> = words.iter().filter(|word| !self.stderr.contains(*word)).collect();
+        let known = ["error: ", "engine: ", "warning: ", "exporting ", "writing ", "→ "];
+        let foreign = self.stderr.lines().find(|line| !known.iter().any(|start| line.starts_with(start)));
+        let complaint = if self.stderr.contains("panicked") {
+            "it panicked".into()
+        } else if self.status != Some(status) {
+            format!("expected status {status}")
+        } else if errors.len() != 1 || self.stderr.lines().last() != errors.last().copied() {
+            "expected one line `error: …` at the end".into()
+        } else if let Some(line) = foreign {
+            format!("unexpected line {line:?}")
+        } else if !missing.is_empty() {
+            format!("expected the words {missing:?}")
+        } else {
+            return Ok(());
+        };
+        Err(format!("{complaint}: {self:?}"))
+    }
+}
