@@ -102,6 +102,7 @@ impl From<ocelli_export::Error> for Error {
         let kind = match error.kind() {
             Kind::InvalidArgument => ErrorKind::InvalidArgument,
             Kind::Io => ErrorKind::Io,
+            Kind::Cancelled => ErrorKind::Cancelled,
             _ => ErrorKind::InvalidData,
         };
         Self::new(kind, error.to_string()).with_source(error)

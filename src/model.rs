@@ -186,7 +186,7 @@ fn builtin_model(request: &ModelRequest) -> Result<Model> {
         let checkpoint = work.join("checkpoint");
         create_folder(&checkpoint)?;
         builtin::write_checkpoint(&checkpoint)?;
-        export(&Checkpoint::open(&checkpoint)?, &options, target, |_| ())?;
+        export(&Checkpoint::open(&checkpoint)?, &options, target, |_| Ok(()))?;
         Ok(())
     })
 }
@@ -202,11 +202,12 @@ fn cached_export(
     let folder = cache_folder()?.join("models");
     let entry = folder.join(entry_name(name, identity, &options.fingerprint(checkpoint)));
     with_entry(&folder, &entry, |_, target| {
-        report(&format!("exporting {name} into the cache, {} (once)", entry.display()));
         export(checkpoint, &options, target, |step| {
-            if step.done < step.total {
-                report(&format!("exporting {} ({} of {})", step.file, step.done + 1, step.total));
+            if step.done == 0 {
+                report(&format!("exporting {name} into the cache, {} (once)", entry.display()));
             }
+            report(&format!("exporting {} ({} of {})", step.file, step.done + 1, step.total));
+            Ok(())
         })?;
         Ok(())
     })

@@ -71,11 +71,11 @@ pub struct RawOutputs<'a> {
     pub first_class_id: usize,
     /// The label of each row's class; there are as many rows as labels.
     pub labels: &'a [Arc<str>],
-    /// [class, query], how much a query is what its class names.
+    /// `[class, query]`, how much a query is what its class names.
     pub logits: &'a [f32],
-    /// [class, query, xyxy], 1 = the image's side, not clipped.
+    /// `[class, query, xyxy]`, 1 = the image's side, not clipped.
     pub boxes: &'a [f32],
-    /// [class], how much the class is in the image at all; `None` for models without that output, whose scores
+    /// `[class]`, how much the class is in the image at all; `None` for models without that output, whose scores
     /// are then on another scale.
     pub presence: Option<&'a [f32]>,
 }

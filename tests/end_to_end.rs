@@ -94,7 +94,7 @@ fn builtin(options: &ExportOptions) -> (TempDir, Model) {
     std::fs::create_dir(&checkpoint).expect("the folder is new");
     ocelli::builtin::write_checkpoint(&checkpoint).expect("it writes");
     let checkpoint = Checkpoint::open(&checkpoint).expect("the built-in model is a checkpoint");
-    export(&checkpoint, options, &exported, |_| ()).expect("it exports");
+    export(&checkpoint, options, &exported, |_| Ok(())).expect("it exports");
     let model = Model::open(&exported).expect("it was just exported");
     (folder, model)
 }

@@ -20,7 +20,7 @@ mod report;
 use std::collections::BTreeSet;
 
 use exported::{Exported, Outcome, Outputs};
-use golden::{Golden, append_to_prompt, f32s, first, range};
+use golden::{Golden, append_padding, append_to_prompt, f32s, first, range};
 use ocelli::engines::{Engine, Tensor};
 use ocelli::export::contract::{Prompting, Target, file, tensor};
 use ocelli::export::{Checkpoint, ErrorKind, ExportOptions, export};
@@ -179,6 +179,34 @@ fn another_image_size_than_the_checkpoints() {
     report.finish("another image size than the checkpoint's");
 }
 
+/// What a prompt's mask leaves out changes nothing, in any graph that reads a prompt.
+#[test]
+fn padding_does_not_matter() {
+    let mut report = Report::default();
+    for golden in Golden::all() {
+        for (case, options) in each_case(&golden) {
+            report.check(case, |report| {
+                let mut model = Exported::new(&golden.open_checkpoint()?, &options)?;
+                for kind in KINDS {
+                    let prompt = append_padding(&golden.prompt(kind, 3));
+                    let decoded = model.decode(golden.tensor("backbone.fpn_2"), &prompt)?;
+                    compare_all(report, &golden, &format!("encdec.{kind}.3"), &decoded, ", padded");
+                    let levels = ["backbone.fpn_0", "backbone.fpn_1"].map(|name| golden.tensor(name));
+                    let [encoded, queries] =
+                        ["encoded", "queries"].map(|name| golden.tensor(&format!("encdec.{kind}.3.{name}")));
+                    let queries = some_queries(queries, MASK_CLASS, MASK_COUNT)?;
+                    let encoded = range(encoded, MASK_CLASS, 1);
+                    let masks = model.masks(levels, &encoded, &one_class(&prompt, MASK_CLASS), &queries)?;
+                    let reference = golden.tensor(&format!("mask.{kind}.3.masks"));
+                    report.compare(format!("mask.{kind}.3.masks, padded"), &masks[tensor::MASKS], reference);
+                }
+                Ok(())
+            });
+        }
+    }
+    report.finish("padding does not matter");
+}
+
 /// Random models keep clear of the clamps, so a checkpoint whose last layers are stronger is held against its golden,
 /// multiplied and clamped.
 #[test]
@@ -226,7 +254,7 @@ fn shapes_follow_the_image_size() {
                         &checkpoint,
                         &options.clone().with_imgsz(imgsz),
                         &folder.path().join("m"),
-                        |_| (),
+                        |_| Ok(()),
                     );
                     let refused = outcome.is_err_and(|e| {
                         e.kind() == ErrorKind::InvalidArgument

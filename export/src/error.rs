@@ -21,6 +21,8 @@ pub enum ErrorKind {
     InvalidData,
     /// The operating system refused a read or a write.
     Io,
+    /// Whoever watches the progress asked for an end.
+    Cancelled,
     /// The graph builder was asked for something that has no meaning; a fault of this crate.
     Graph,
 }

@@ -12,6 +12,9 @@ use crate::graph::{Graph, HashedFile, WrittenFile};
 use crate::model::{Plan, Section};
 use crate::prune::{MaskedBranch, Pruning};
 
+/// The largest input side: attention over the whole grid grows with the fourth power of it.
+const MAX_IMGSZ: usize = 8192;
+
 /// How to export; [`Default`] is the checkpoint as it is, for ONNX Runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportOptions {
@@ -108,7 +111,11 @@ impl ExportOptions {
     fn check(&self, checkpoint: &Checkpoint) -> Result<usize> {
         let vision = &checkpoint.config().vision;
         let imgsz = self.imgsz.unwrap_or(vision.image_size);
-        if imgsz == 0 || !imgsz.is_multiple_of(vision.patch_size) || imgsz > 1 << 14 {
+        if imgsz > MAX_IMGSZ {
+            let message = format!("--imgsz is {imgsz}: expected at most {MAX_IMGSZ}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        if imgsz == 0 || !imgsz.is_multiple_of(vision.patch_size) {
             let below = (imgsz / vision.patch_size).max(1) * vision.patch_size;
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
@@ -137,7 +144,8 @@ pub struct ExportProgress {
 
 /// Writes `checkpoint` as the folder `output` and returns its manifest.
 ///
-/// The folder appears whole or not at all: it is written under another name beside and renamed.
+/// The folder appears whole or not at all: it is written under another name beside and renamed. `progress` is told of
+/// each file before it is written, and stops the export by returning an error, which comes back as it is.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`] for options that make no sense for this checkpoint or an `output` that exists,
@@ -146,7 +154,7 @@ pub fn export(
     checkpoint: &Checkpoint,
     options: &ExportOptions,
     output: &Path,
-    mut progress: impl FnMut(ExportProgress),
+    mut progress: impl FnMut(ExportProgress) -> Result<()>,
 ) -> Result<Manifest> {
     let imgsz = options.check(checkpoint)?;
     check_output(output, options.force)?;
@@ -171,7 +179,7 @@ pub fn export(
         let hash = scope.spawn(|| checkpoint.weights_sha256());
         let mut written = Vec::new();
         for (done, part) in parts.iter().enumerate() {
-            progress(ExportProgress { file: part.file(), done, total: parts.len() });
+            progress(ExportProgress { file: part.file(), done, total: parts.len() })?;
             written.extend(part.build(&plan).finish(staging.path(), part.file())?);
         }
         written.push(copy_tokenizer(checkpoint, staging.path())?);
@@ -186,7 +194,6 @@ pub fn export(
     file.append(b"\n")?;
     file.close()?;
     install(staging, output)?;
-    progress(ExportProgress { file: file::MANIFEST, done: parts.len(), total: parts.len() });
     Ok(manifest)
 }
 

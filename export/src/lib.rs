@@ -11,7 +11,10 @@
 //!
 //! let checkpoint = Checkpoint::open("sam3".as_ref())?;
 //! let options = ExportOptions::default().with_imgsz(672).with_skip_blocks([5, 10]);
-//! let manifest = export(&checkpoint, &options, "sam3-672".as_ref(), |step| println!("{}", step.file))?;
+//! let manifest = export(&checkpoint, &options, "sam3-672".as_ref(), |step| {
+//!     println!("{}", step.file);
+//!     Ok(())
+//! })?;
 //! println!("{} pixels, {} queries", manifest.imgsz, manifest.num_queries);
 //! # Ok::<(), ocelli_export::Error>(())
 //! ```

@@ -1,5 +1,7 @@
 //! Arguments that make no sense, in one line.
 
+use std::ffi::OsString;
+
 use clap::Parser;
 use clap::error::ErrorKind;
 
@@ -8,7 +10,7 @@ use super::tell;
 /// The program's arguments. Where they make no sense: one line on stderr, and the process ends with status 2.
 /// `--help` and `--version` are printed, and the process ends with status 0.
 pub fn parse<P: Parser>() -> P {
-    match P::try_parse() {
+    match P::try_parse_from(with_lists_apart(std::env::args_os())) {
         Ok(arguments) => arguments,
         Err(e) => match e.kind() {
             ErrorKind::DisplayHelp
@@ -20,6 +22,23 @@ pub fn parse<P: Parser>() -> P {
             }
         },
     }
+}
+
+/// Puts a space before lists of numbers that begin with a negative one, as the box `-1,-1,20,20`: clap would take them
+/// for flags. What comes after `--` stays as it is.
+fn with_lists_apart(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    let is_list = |text: &str| {
+        let rest = text.strip_prefix('-').unwrap_or_default();
+        rest.starts_with(|letter: char| letter.is_ascii_digit() || letter == '.') && rest.contains(',')
+    };
+    let mut flags_are_over = false;
+    arguments.map(move |argument| {
+        flags_are_over |= argument == "--";
+        match argument.to_str() {
+            Some(text) if !flags_are_over && is_list(text) => format!(" {text}").into(),
+            _ => argument,
+        }
+    })
 }
 
 /// What clap says in a paragraph, in one line: what is wrong, what would be right, where to read on.
@@ -53,6 +72,13 @@ mod tests {
         prompt: String,
         #[arg(long, allow_negative_numbers = true)]
         confidence: Option<f32>,
+    }
+
+    #[test]
+    fn negative_numbers_begin_lists() {
+        let arguments = ["-1,2,3,4", "-.5,1", "-1", "-x,y", "-", "1,-2", "--", "-1,2"];
+        let found: Vec<OsString> = with_lists_apart(arguments.into_iter().map(OsString::from)).collect();
+        assert_eq!(found, [" -1,2,3,4", " -.5,1", "-1", "-x,y", "-", "1,-2", "--", "-1,2"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use ocelli::cli::{LogArgs, Progress, interrupted, print, say, usage};
 use ocelli::export::contract::{self, Prompting, Target, file};
-use ocelli::export::{Checkpoint, ExportOptions, MaskedBranch, export};
+use ocelli::export::{Checkpoint, Error, ErrorKind, ExportOptions, MaskedBranch, export};
 
 /// `--target`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -100,12 +100,12 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
     let checkpoint = Checkpoint::open(&args.checkpoint)?;
     let progress = Progress::waiting(log);
     let manifest = export(&checkpoint, &options, &args.output, |step| {
-        if step.done < step.total {
-            progress.announce(&format!("writing {} ({} of {})", step.file, step.done + 1, step.total));
-        }
-    })?;
+        progress.announce(&format!("writing {} ({} of {})", step.file, step.done + 1, step.total));
+        interrupted().map_err(|stop| Error::new(ErrorKind::Cancelled, stop.to_string()))
+    });
     drop(progress);
     interrupted()?;
+    let manifest = manifest?;
     print(|out| {
         for (name, entry) in &manifest.files {
             writeln!(out, "{:<28} {:>10}", name, size(entry.bytes))?;

@@ -27,7 +27,7 @@ impl Exported {
     /// Exports a checkpoint.
     pub fn new(checkpoint: &Checkpoint, options: &ExportOptions) -> Outcome<Self> {
         let folder = tempfile::tempdir()?;
-        let manifest = export(checkpoint, options, &folder.path().join("model"), |_| ())?;
+        let manifest = export(checkpoint, options, &folder.path().join("model"), |_| Ok(()))?;
         let runtime = OnnxRuntime::load(&LibrarySearch::new())?;
         Ok(Self { manifest, folder, runtime, engines: BTreeMap::new() })
     }

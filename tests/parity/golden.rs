@@ -134,6 +134,18 @@ pub fn append_to_prompt(text: &Tensor, mask: &Tensor, appended: &Tensor) -> (Ten
     (features, Tensor::i64(&[classes, total], mask).expect("each class got the same"))
 }
 
+/// A prompt with tokens behind it that its mask leaves out; what they hold is far from anything that counts.
+pub fn append_padding((features, mask): &(Tensor, Tensor)) -> (Tensor, Tensor) {
+    let &[_, length, width] = features.shape() else { panic!("prompts are [C, T, D]") };
+    let noise = (0..2 * width).map(|i| if i % 3 == 0 { 50.0 } else { -20.0 }).collect();
+    let noise = Tensor::f32(&[1, 2, width], noise).expect("two tokens");
+    let (features, mut mask) = append_to_prompt(features, mask, &noise);
+    for row in mask.as_i64_mut().expect("masks are i64").chunks_mut(length + 2) {
+        row[length..].fill(0);
+    }
+    (features, mask)
+}
+
 /// The first `count` of the outermost dimension.
 pub fn first(tensor: &Tensor, count: usize) -> Tensor {
     range(tensor, 0, count)

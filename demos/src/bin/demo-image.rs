@@ -39,7 +39,7 @@ struct Arguments {
     classes: Vec<String>,
     /// An example of what to look for, a box in pixels of the picture: x1,y1,x2,y2, then :no for an example of what is
     /// not wanted, then @class where there are several
-    #[arg(long, num_args = 1.., value_name = "BOX", allow_hyphen_values = true)]
+    #[arg(long, num_args = 1.., value_name = "BOX")]
     exemplar: Vec<ExemplarArg>,
     /// Where annotated pictures go: a file for one picture, a folder for several
     #[arg(long, short, value_name = "PATH")]
