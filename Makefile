@@ -16,8 +16,8 @@ setup:
 demo: setup
 	cargo build --release --bin ocelli --bin demo-image
 	target/release/demo-image --image demos/scenes/ \
-	  --classes person dog cat car bus bicycle boat bird kite umbrella tree house cup apple banana pizza cake \
-	            couch tv clock book "teddy bear" "potted plant" rocket star moon robot butterfly turtle fish \
+	  --classes person dog cat car bus bicycle airplane boat "traffic light" bird kite tree house cup apple banana \
+	            pizza cake couch tv clock book "teddy bear" "potted plant" rocket star moon robot butterfly turtle fish \
 	  -o target/demo/ --sheet target/demo.png
 	@echo "look at target/demo.png"
 
