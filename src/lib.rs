@@ -7,16 +7,19 @@
 //! A frame walks one way: image → [`preprocess`] → backbone → encoder-decoder → [`postprocess`] → [`Detections`] →
 //! [`draw`] or [`report`]. [`export`] makes the graphs, [`engines`] runs them, [`tracking`] has the boxes.
 //!
-//! ```no_run
+//! ```
 //! use ocelli::{Detector, Image, Prompts};
 //!
 //! # fn main() -> ocelli::Result<()> {
-//! let prompts = Prompts::new(["person", "red apple"])?;
-//! let mut detector = Detector::builder().with_confidence(0.4).build()?;
-//! let image = Image::open("picture.jpg")?;
-//! for detection in detector.detect(&image, &prompts)?.items {
+//! let prompts = Prompts::new(["dog", "bicycle"])?;
+//! let mut detector = Detector::builder().with_confidence(0.5).build()?;
+//! let image = Image::open("demos/scenes/park.png")?;
+//! let found = detector.detect(&image, &prompts)?;
+//! for detection in &found.items {
 //!     println!("{} {:.2} at {:?}", detection.label, detection.score, detection.bbox);
 //! }
+//! let dogs = found.items.iter().filter(|detection| &*detection.label == "dog").count();
+//! assert_eq!((dogs, found.items.len()), (2, 3));
 //! # Ok(())
 //! # }
 //! ```

@@ -1,0 +1,76 @@
+//! A frame's detections by how they may be used.
+
+use crate::BoundingBox;
+use crate::byte_track::ByteTrackerOptions;
+use crate::overlaps::Overlaps;
+use crate::track::TrackerDetection;
+
+/// On which side of the track threshold a score lies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Score {
+    High,
+    Low,
+}
+
+/// The detections that are fit to be matched, best score first, as indices; those taken drop out.
+#[derive(Debug, Default)]
+pub(crate) struct Candidates {
+    /// By score; equal scores as they came.
+    order: Vec<usize>,
+    /// How many of `order` have a high score.
+    high_count: usize,
+    /// Whether a detection, by its index, is out: matched, or not fit.
+    taken: Vec<bool>,
+    boxes: Vec<BoundingBox>,
+    overlaps: Overlaps,
+}
+
+impl Candidates {
+    pub(crate) fn sort(&mut self, detections: &[TrackerDetection], options: &ByteTrackerOptions) {
+        self.taken.clear();
+        self.taken.resize(detections.len(), false);
+        self.order.clear();
+        self.order.extend((0..detections.len()).filter(|&index| {
+            let TrackerDetection { bbox, score, .. } = &detections[index];
+            score.is_finite() && *score >= options.low_threshold && bbox.is_finite() && bbox.has_area()
+        }));
+        self.order
+            .sort_unstable_by(|&a, &b| detections[b].score.total_cmp(&detections[a].score).then(a.cmp(&b)));
+        if let Some(most) = options.nms_iou {
+            self.suppress(detections, most);
+        }
+        self.high_count =
+            self.order.partition_point(|&index| detections[index].score >= options.track_threshold);
+    }
+
+    /// Takes out what overlaps a better one by more than `most`.
+    fn suppress(&mut self, detections: &[TrackerDetection], most: f32) {
+        let Self { order, taken, boxes, overlaps, .. } = self;
+        boxes.clear();
+        boxes.extend(order.iter().map(|&index| detections[index].bbox));
+        overlaps.find(boxes, boxes, most, |row, column| row < column);
+        for (row, &index) in order.iter().enumerate() {
+            if taken[index] {
+                continue;
+            }
+            for pair in overlaps.of_row(row).iter().filter(|pair| pair.iou > most) {
+                taken[order[pair.column as usize]] = true;
+            }
+        }
+        order.retain(|&index| !taken[index]);
+    }
+
+    /// What is left of the detections of high or of low score.
+    pub(crate) fn left(&self, score: Score) -> impl Iterator<Item = usize> {
+        let (high, low) = self.order.split_at(self.high_count);
+        let half = match score {
+            Score::High => high,
+            Score::Low => low,
+        };
+        half.iter().copied().filter(|&index| !self.taken[index])
+    }
+
+    pub(crate) fn take(&mut self, index: usize) {
+        self.taken[index] = true;
+    }
+}

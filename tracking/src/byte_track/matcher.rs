@@ -1,0 +1,102 @@
+//! Boxes against boxes, with the bookkeeping of which is which.
+
+use crate::BoundingBox;
+use crate::assignment::Assignment;
+use crate::byte_track::MatchClasses;
+use crate::overlaps::Overlaps;
+
+/// Two sets of boxes to be matched, or one to be thinned out. The buffers stay between uses.
+#[derive(Debug, Default)]
+pub(crate) struct Matcher {
+    rows: Side,
+    columns: Side,
+    overlaps: Overlaps,
+    assignment: Assignment,
+    suppressed: Vec<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Side {
+    /// The caller's numbers for the boxes.
+    indices: Vec<usize>,
+    boxes: Vec<BoundingBox>,
+    classes: Vec<usize>,
+}
+
+impl Side {
+    fn clear(&mut self) {
+        self.indices.clear();
+        self.boxes.clear();
+        self.classes.clear();
+    }
+
+    fn push(&mut self, index: usize, bbox: BoundingBox, class_id: usize) {
+        self.indices.push(index);
+        self.boxes.push(bbox);
+        self.classes.push(class_id);
+    }
+
+    fn overlap(&self, other: &Side, least: f32, match_classes: MatchClasses, overlaps: &mut Overlaps) {
+        match match_classes {
+            MatchClasses::Any => overlaps.find(&self.boxes, &other.boxes, least, |_, _| true),
+            MatchClasses::Same => overlaps.find(&self.boxes, &other.boxes, least, |row, column| {
+                self.classes[row] == other.classes[column]
+            }),
+        }
+    }
+}
+
+impl Matcher {
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        self.columns.clear();
+    }
+
+    pub(crate) fn add_row(&mut self, index: usize, bbox: BoundingBox, class_id: usize) {
+        self.rows.push(index, bbox, class_id);
+    }
+
+    pub(crate) fn add_column(&mut self, index: usize, bbox: BoundingBox, class_id: usize) {
+        self.columns.push(index, bbox, class_id);
+    }
+
+    pub(crate) fn row_count(&self) -> usize {
+        self.rows.indices.len()
+    }
+
+    /// Matches rows with columns that overlap by at least `least`, so that the overlaps add up to the most.
+    pub(crate) fn solve(&mut self, least: f32, match_classes: MatchClasses) {
+        self.rows.overlap(&self.columns, least, match_classes, &mut self.overlaps);
+        self.assignment.solve(&self.overlaps);
+    }
+
+    /// The matches of [`solve`](Self::solve) by the caller's numbers for row and column.
+    pub(crate) fn matches(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.rows.indices.iter().enumerate().filter_map(|(row, &index)| {
+            self.assignment.column_of(row).map(|column| (index, self.columns.indices[column]))
+        })
+    }
+
+    /// Marks rows that overlap a column, or an earlier row that is not marked itself, by at least `least`.
+    pub(crate) fn suppress(&mut self, least: f32, match_classes: MatchClasses) {
+        self.suppressed.clear();
+        if !self.columns.indices.is_empty() {
+            self.rows.overlap(&self.columns, least, match_classes, &mut self.overlaps);
+            self.suppressed.extend((0..self.row_count()).map(|row| !self.overlaps.of_row(row).is_empty()));
+        } else {
+            self.suppressed.resize(self.row_count(), false);
+        }
+        self.rows.overlap(&self.rows, least, match_classes, &mut self.overlaps);
+        for row in 0..self.row_count() {
+            let earlier = self.overlaps.of_row(row).iter().map(|pair| pair.column as usize);
+            if earlier.take_while(|&other| other < row).any(|other| !self.suppressed[other]) {
+                self.suppressed[row] = true;
+            }
+        }
+    }
+
+    /// The rows by the caller's numbers, and whether [`suppress`](Self::suppress) marked them.
+    pub(crate) fn suppressed(&self) -> impl Iterator<Item = (usize, bool)> {
+        self.rows.indices.iter().copied().zip(self.suppressed.iter().copied())
+    }
+}

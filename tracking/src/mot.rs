@@ -1,0 +1,278 @@
+//! Boxes in the text format of the MOTChallenge benchmark.
+//!
+//! One box a line: `frame,id,left,top,width,height,score,-1,-1,-1`. Frames count from 1; the id is -1 where the box
+//! belongs to no track; coordinates are pixels with fractions. The last three numbers are places in the world,
+//! which nobody here knows.
+
+use std::io::{BufRead, Write};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::{BoundingBox, Track, TrackerDetection};
+
+/// One line of such a file.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MotBox {
+    /// The frame, from 1.
+    pub frame: u32,
+    /// The track, or nothing for a detection that belongs to none.
+    pub id: Option<u64>,
+    /// Where it is.
+    pub bbox: BoundingBox,
+    /// The score; 1 where the line ends before it. The benchmark's own detectors give scores beyond 0 to 1.
+    pub score: f32,
+}
+
+impl MotBox {
+    /// The box as a tracker takes it, with a class as the format has none.
+    pub fn to_detection(&self, class_id: usize) -> TrackerDetection {
+        TrackerDetection { bbox: self.bbox, score: self.score, class_id }
+    }
+}
+
+/// Reads all boxes, in order of frame and within a frame as they came; `name` is what messages call the file.
+///
+/// Lines have at least the first six numbers. What follows the seventh is not looked at (in truth files it is the
+/// class and how much is visible). Empty lines, spaces around numbers and Windows line ends are fine. A box may
+/// have no area, which a tracker ignores.
+///
+/// # Errors
+/// [`ErrorKind::InvalidData`] names the first line that is no box and what is wrong with it;
+/// [`ErrorKind::Io`] where reading fails.
+pub fn read_mot(name: &str, mut reader: impl BufRead) -> Result<Vec<MotBox>> {
+    let mut boxes = Vec::new();
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let read = reader.read_until(b'\n', &mut line).map_err(|error| {
+            let message = format!("Reading boxes failed, {name}, line {number}: {error}");
+            Error::new(ErrorKind::Io, message).with_source(error)
+        })?;
+        if read == 0 {
+            break;
+        }
+        let parsed = std::str::from_utf8(&line)
+            .map_err(|_| "the line is no text (not UTF-8); is this a MOTChallenge file?".to_owned())
+            .map(|text| text.trim_start_matches('\u{feff}').trim())
+            .and_then(|text| if text.is_empty() { Ok(None) } else { parse_line(text).map(Some) });
+        match parsed {
+            Ok(found) => boxes.extend(found),
+            Err(why) => {
+                let message = format!("Reading boxes failed, {name}, line {number}: {why}");
+                return Err(Error::new(ErrorKind::InvalidData, message));
+            }
+        }
+    }
+    boxes.sort_by_key(|found| found.frame);
+    Ok(boxes)
+}
+
+fn parse_line(text: &str) -> Result<MotBox, String> {
+    const LAYOUT: &str = "frame,id,left,top,width,height,score";
+    let mut fields = text.split(',').map(str::trim);
+    let mut next = |field: &str| {
+        fields.next().ok_or_else(|| format!("ends before the {field}; expected {LAYOUT} with commas between"))
+    };
+    // Whole numbers may be written as `1.0` or `1e2`, as numpy does.
+    let frame = number("frame", next("frame")?)?;
+    if frame < 1.0 || frame > f64::from(u32::MAX) || frame.fract() != 0.0 {
+        return Err(format!("the frame is {frame}; expected a whole number from 1"));
+    }
+    let id = number("id", next("id")?)?;
+    if id.fract() != 0.0 || id.abs() > (1u64 << 53) as f64 {
+        return Err(format!("the id is {id}; expected a whole number, -1 for none"));
+    }
+    let mut ltwh = [0.0f32; 4];
+    for (value, field) in ltwh.iter_mut().zip(["left", "top", "width", "height"]) {
+        *value = single(field, next(field)?)?;
+    }
+    let score = fields.next().map_or(Ok(1.0), |text| single("score", text))?;
+    let bbox = BoundingBox::from_ltwh(ltwh);
+    if !bbox.is_finite() {
+        return Err(format!("the box {ltwh:?} reaches beyond what a number can hold"));
+    }
+    Ok(MotBox { frame: frame as u32, id: (id >= 0.0).then_some(id as u64), bbox, score })
+}
+
+fn number(field: &str, text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        _ => Err(format!("the {field} is {text:?}; expected a finite number")),
+    }
+}
+
+fn single(field: &str, text: &str) -> Result<f32, String> {
+    let value = number(field, text)? as f32;
+    if value.is_finite() {
+        Ok(value)
+    } else {
+        Err(format!("the {field} is {text:?}; expected at most {:e}", f32::MAX))
+    }
+}
+
+/// Writes the tracks of frame after frame.
+///
+/// Each frame reaches the writer below as one piece of whole lines, so a file without a buffer in between ends
+/// with a whole line however the program ends.
+#[derive(Debug)]
+pub struct MotWriter<W> {
+    writer: W,
+    name: String,
+    lines: Vec<u8>,
+}
+
+impl<W: Write> MotWriter<W> {
+    /// Writes into `writer`; `name` is what messages call it.
+    pub fn new(name: impl Into<String>, writer: W) -> Self {
+        Self { writer, name: name.into(), lines: Vec::new() }
+    }
+
+    /// Writes the tracks of one frame, counted from 1 (add 1 to an index from 0).
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for frame 0, [`ErrorKind::Io`] where writing fails.
+    pub fn write(&mut self, frame: u32, tracks: &[Track]) -> Result<()> {
+        if frame == 0 {
+            let message = format!("Writing tracks failed, {}: frame 0 given, frames count from 1", self.name);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        self.lines.clear();
+        for Track { id, bbox, score, .. } in tracks {
+            let [left, top, width, height] = bbox.to_ltwh();
+            writeln!(self.lines, "{frame},{id},{left},{top},{width},{height},{score},-1,-1,-1")
+                .expect("a vector takes all that is written to it");
+        }
+        if self.lines.is_empty() {
+            return Ok(());
+        }
+        self.writer.write_all(&self.lines).map_err(|error| self.failed(error))
+    }
+
+    /// Hands the writer below back after a last flush.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] where the flush fails.
+    pub fn finish(mut self) -> Result<W> {
+        self.writer.flush().map_err(|error| self.failed(error))?;
+        Ok(self.writer)
+    }
+
+    fn failed(&self, error: std::io::Error) -> Error {
+        let message = format!("Writing tracks failed, {}: {error}", self.name);
+        Error::new(ErrorKind::Io, message).with_source(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MotBox, MotWriter, read_mot};
+    use crate::error::ErrorKind;
+    use crate::{BoundingBox, ByteTracker, TrackerDetection};
+
+    fn found(frame: u32, id: Option<u64>, ltwh: [f32; 4], score: f32) -> MotBox {
+        MotBox { frame, id, bbox: BoundingBox::from_ltwh(ltwh), score }
+    }
+
+    #[test]
+    fn lines_are_read_as_the_benchmark_writes_them() {
+        let cases: &[(&str, &[MotBox])] = &[
+            ("", &[]),
+            ("\n \r\n", &[]),
+            ("1,-1,10,20,30,40,0.9,-1,-1,-1\n", &[found(1, None, [10.0, 20.0, 30.0, 40.0], 0.9)]),
+            ("\u{feff}1,-1,-10.5,20,30,40,-3.5\r\n", &[found(1, None, [-10.5, 20.0, 30.0, 40.0], -3.5)]),
+            ("3, 7, 1, 2, 3, 4", &[found(3, Some(7), [1.0, 2.0, 3.0, 4.0], 1.0)]),
+            ("1.0,2e0,1,2,3,4,1,7,0.25", &[found(1, Some(2), [1.0, 2.0, 3.0, 4.0], 1.0)]),
+            (
+                "2,1,0,0,1,1,1\n1,2,0,0,1,1,1\n2,0,0,0,1,1,1\n",
+                &[
+                    found(1, Some(2), [0.0, 0.0, 1.0, 1.0], 1.0),
+                    found(2, Some(1), [0.0, 0.0, 1.0, 1.0], 1.0),
+                    found(2, Some(0), [0.0, 0.0, 1.0, 1.0], 1.0),
+                ],
+            ),
+            ("1,1,5,5,0,-2,1", &[found(1, Some(1), [5.0, 5.0, 0.0, -2.0], 1.0)]),
+        ];
+        let mut failures = Vec::new();
+        for &(text, expected) in cases {
+            match read_mot("t.txt", text.as_bytes()) {
+                Ok(came) if came == expected => {}
+                came => failures.push(format!("{text:?}: {came:?}, expected {expected:?}")),
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+
+    #[test]
+    fn what_is_no_box_is_refused_with_its_line() {
+        let cases: &[(&[u8], &str)] = &[
+            (b"1,1,1,1,1,1\nframe,id,left\n", "line 2: the frame is \"frame\"; expected a finite number"),
+            (b"\n\n0,1,1,1,1,1,1", "line 3: the frame is 0; expected a whole number from 1"),
+            (b"1.5,1,1,1,1,1,1", "line 1: the frame is 1.5;"),
+            (b"-1,1,1,1,1,1,1", "line 1: the frame is -1;"),
+            (b"5000000000,1,1,1,1,1,1", "line 1: the frame is 5000000000;"),
+            (b"1,0.5,1,1,1,1,1", "line 1: the id is 0.5;"),
+            (b"1,1,1,1,1", "line 1: ends before the height;"),
+            (b"1 1 1 1 1 1", "line 1: the frame is \"1 1 1 1 1 1\";"),
+            (b"1,1,nan,1,1,1,1", "line 1: the left is \"nan\";"),
+            (b"1,1,1,1,inf,1,1", "line 1: the width is \"inf\";"),
+            (b"1,1,1,1,1e39,1,1", "line 1: the width is \"1e39\"; expected at most"),
+            (b"1,1,3e38,1,3e38,1,1", "line 1: the box"),
+            (b"1,1,1,1,1,1,", "line 1: the score is \"\";"),
+            (b"1,1,1,1,1,1,1\n\xff\xd8\n", "line 2: the line is no text"),
+        ];
+        let mut failures = Vec::new();
+        for &(text, expected) in cases {
+            let text_shown = String::from_utf8_lossy(text);
+            match read_mot("t.txt", text) {
+                Err(error)
+                    if error.kind() == ErrorKind::InvalidData
+                        && error
+                            .to_string()
+                            .starts_with(&format!("Reading boxes failed, t.txt, {expected}")) => {}
+                came => failures.push(format!("{text_shown:?}: {came:?}, expected {expected}")),
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let mut tracker = ByteTracker::builder().min_hits(1).build().expect("1 is the least");
+        let mut writer = MotWriter::new("memory", Vec::new());
+        let mut expected = Vec::new();
+        for frame in 1..=20u32 {
+            let seen =
+                [[0.25, 3.0, 40.0, 50.0], [300.0, 1.5, 17.0, 99.0]].map(|[x, y, w, h]| TrackerDetection {
+                    bbox: BoundingBox::from_ltwh([x + frame as f32, y, w, h]),
+                    score: 0.75,
+                    class_id: 0,
+                });
+            // Frame 5 is empty: no line says so.
+            let tracks = tracker.update(if frame == 5 { &[] } else { &seen }, 1.0);
+            writer.write(frame, tracks).expect("memory takes it");
+            expected.extend(tracks.iter().map(|track| (frame, track.id, track.bbox, track.score)));
+        }
+        let text = writer.finish().expect("memory needs no flush");
+        assert!(text.starts_with(b"1,1,1.25,3,40,50,0.75,-1,-1,-1\n1,2,301,1.5,17,99,0.75,-1,-1,-1\n2,1,"));
+        let read = read_mot("memory", text.as_slice()).expect("what was written");
+        assert_eq!((read.len(), expected.len()), (38, 38));
+        for (came, (frame, id, bbox, score)) in read.iter().zip(expected) {
+            assert_eq!((came.frame, came.id, came.score), (frame, Some(id), score));
+            let off = came.bbox.to_xyxy().into_iter().zip(bbox.to_xyxy()).map(|(a, b)| (a - b).abs());
+            assert!(off.fold(0.0, f32::max) < 1e-4, "{came:?} is not {bbox:?}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_that_names_the_file() {
+        let mut tracker = ByteTracker::builder().min_hits(1).build().expect("1 is the least");
+        let bbox = BoundingBox::new(0.0, 0.0, 9.0, 9.0);
+        let tracks = tracker.update(&[TrackerDetection { bbox, score: 0.9, class_id: 0 }], 1.0);
+        let mut room = [0u8; 10];
+        let mut writer = MotWriter::new("out.txt", room.as_mut_slice());
+        let error = writer.write(1, tracks).expect_err("a line is longer than 10 bytes");
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().starts_with("Writing tracks failed, out.txt: "), "{error}");
+        let error = writer.write(0, tracks).expect_err("there is no frame 0");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    }
+}

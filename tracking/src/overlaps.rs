@@ -1,0 +1,132 @@
+//! Which boxes of two sets overlap enough, without looking at every pair.
+
+use crate::BoundingBox;
+
+/// Pairs of a row's and a column's box with their overlap, grouped by row and in order of column.
+///
+/// The buffers stay between searches: once they have grown, a search allocates nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Overlaps {
+    /// Where each row's pairs begin in `pairs`, and at the end where the last row's end.
+    starts: Vec<usize>,
+    pairs: Vec<Pair>,
+    by_left: Vec<(f32, u32)>,
+    column_count: usize,
+}
+
+/// A column that a row overlaps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Pair {
+    pub(crate) column: u32,
+    pub(crate) iou: f32,
+}
+
+impl Overlaps {
+    /// Finds all pairs that overlap and have an IoU of at least `least`, and that `allowed` (row, column) lets
+    /// through. The boxes are finite and have an area.
+    ///
+    /// With the columns sorted by left edge, those that can reach IoU `t` with a row of width `w` from `x1` on lie
+    /// in one stretch. The intersection is at most as high as either box, so IoU ≤ its width / `w` and IoU ≤ its
+    /// width / the column's width. From the first, a column begins at `x1 + (1 − t)·w` at the latest and is at
+    /// most `w / t` wide; with the second, it begins at `x1 − (1/t − 1)·w` at the earliest.
+    pub(crate) fn find(
+        &mut self,
+        rows: &[BoundingBox],
+        columns: &[BoundingBox],
+        least: f32,
+        allowed: impl Fn(usize, usize) -> bool,
+    ) {
+        self.starts.clear();
+        self.pairs.clear();
+        self.column_count = columns.len();
+        self.by_left.clear();
+        self.by_left.extend(columns.iter().zip(0u32..).map(|(bbox, index)| (bbox.x1, index)));
+        self.by_left.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        for (row, bbox) in rows.iter().enumerate() {
+            let start = self.pairs.len();
+            self.starts.push(start);
+            let width = bbox.width();
+            // Room for rounding, so that the stretch never loses a pair that the exact test below would take.
+            let slack = 1e-5 * (bbox.x1.abs() + bbox.x2.abs());
+            let latest = bbox.x1 + (1.0 - least) * width + slack;
+            // Infinitely early for a least overlap of 0.
+            let earliest = bbox.x1 - (1.0 / least - 1.0) * width * (1.0 + 1e-5) - slack;
+            let first = self.by_left.partition_point(|&(left, _)| left < earliest);
+            for &(left, column) in &self.by_left[first..] {
+                if left > latest {
+                    break;
+                }
+                let other = &columns[column as usize];
+                if other.y1 >= bbox.y2 || other.y2 <= bbox.y1 || other.x2 <= bbox.x1 {
+                    continue;
+                }
+                let iou = bbox.iou(other);
+                if iou > 0.0 && iou >= least && allowed(row, column as usize) {
+                    self.pairs.push(Pair { column, iou });
+                }
+            }
+            self.pairs[start..].sort_unstable_by_key(|pair| pair.column);
+        }
+        self.starts.push(self.pairs.len());
+    }
+
+    pub(crate) fn row_count(&self) -> usize {
+        self.starts.len().saturating_sub(1)
+    }
+
+    pub(crate) fn column_count(&self) -> usize {
+        self.column_count
+    }
+
+    /// The columns that `row` overlaps.
+    pub(crate) fn of_row(&self, row: usize) -> &[Pair] {
+        &self.pairs[self.starts[row]..self.starts[row + 1]]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Overlaps, Pair};
+    use crate::BoundingBox;
+    use crate::test_random::Random;
+
+    #[test]
+    fn every_pair_is_found_that_looking_at_all_finds() {
+        let mut random = Random::new(7);
+        let mut overlaps = Overlaps::default();
+        let mut failures = Vec::new();
+        let mut found = 0;
+        for (case, &least) in [0.0, 0.1, 0.3, 0.5, 0.85, 1.0].iter().cycle().take(240).enumerate() {
+            // Boxes on a grid of whole numbers and of fractions, far from the origin too: equal boxes and equal
+            // edges come up.
+            let (offset, step) = [(0.0, 1.0), (0.0, 0.013), (-40.0, 1.0), (90_000.0, 1.0)][case % 4];
+            let mut boxes = |count| -> Vec<BoundingBox> {
+                (0..count)
+                    .map(|_| {
+                        let [x, y] = [random.below(20), random.below(20)].map(|v| offset + step * v as f32);
+                        let [w, h] = [1 + random.below(9), 1 + random.below(9)].map(|v| step * v as f32);
+                        BoundingBox::from_ltwh([x, y, w, h])
+                    })
+                    .collect()
+            };
+            let (rows, columns) = (boxes(40), boxes(40));
+            let odd = |row: usize, column: usize| !(row + column).is_multiple_of(3);
+            overlaps.find(&rows, &columns, least, odd);
+            for (row, bbox) in rows.iter().enumerate() {
+                let expected: Vec<Pair> = columns
+                    .iter()
+                    .zip(0u32..)
+                    .map(|(other, column)| Pair { column, iou: bbox.iou(other) })
+                    .filter(|pair| pair.iou >= least && pair.iou > 0.0 && odd(row, pair.column as usize))
+                    .collect();
+                found += expected.len();
+                if overlaps.of_row(row) != expected {
+                    failures
+                        .push(format!("least {least}: {:?}, expected {expected:?}", overlaps.of_row(row)));
+                }
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+        assert!(found > 10_000, "only {found} pairs were there to find");
+    }
+}
