@@ -14,7 +14,7 @@ setup:
 	@bash engines/fetch-onnxruntime.sh
 
 demo: setup
-	cargo build --release --bin ocelli --bin demo-image
+	cargo build --release -p ocelli -p ocelli-demos
 	target/release/demo-image --image demos/scenes/ \
 	  --classes person dog cat car bus bicycle airplane boat "traffic light" bird kite tree house cup apple banana \
 	            pizza cake couch tv clock book "teddy bear" "potted plant" rocket star moon robot butterfly turtle fish \
