@@ -29,6 +29,7 @@
 pub mod atomic_file;
 pub mod builtin;
 mod cache;
+mod cancellation;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod detection;
@@ -36,6 +37,7 @@ mod detector;
 pub mod draw;
 mod engine;
 mod error;
+mod frame;
 pub mod image;
 mod mask;
 mod model;
@@ -43,6 +45,8 @@ pub mod postprocess;
 pub mod preprocess;
 mod prompt;
 pub mod report;
+pub mod sink;
+pub mod source;
 pub mod text_cache;
 pub mod tokenizer;
 
@@ -52,6 +56,7 @@ pub use ocelli_tracking as tracking;
 pub use ocelli_tracking::BoundingBox;
 
 pub use cache::cache_folder;
+pub use cancellation::Cancellation;
 pub use detection::Detection;
 pub use detector::{
     Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder,
@@ -59,7 +64,10 @@ pub use detector::{
 };
 pub use engine::{EngineFactory, EngineKind, EngineOptions};
 pub use error::{Error, ErrorKind, Result};
+pub use frame::Frame;
 pub use image::{Image, ImageView};
 pub use mask::{Mask, MaskSpan, Outline};
 pub use model::{Model, ModelRequest, ModelSource};
 pub use prompt::{Exemplar, Prompt, Prompts, VISUAL};
+pub use sink::{FrameOutcome, Sink};
+pub use source::{Source, SourceInfo};
