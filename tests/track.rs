@@ -105,6 +105,24 @@ fn flags_and_gaps_do_what_they_say() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+/// The number after the score is the class; whether a track may change it is a flag.
+#[test]
+fn classes_are_kept_apart_unless_told_otherwise() {
+    let place = Place::new();
+    let line = |frame: u32| format!("{frame},-1,10,10,50,50,0.9,{},-1\n", if frame < 4 { 1 } else { 2 });
+    place.write("det.txt", (1..=6).map(line).collect::<String>());
+    let mut failures = Vec::new();
+    for (which, expected) in [("same", [1, 1, 1, 2, 2, 2]), ("any", [1; 6])] {
+        let arguments = ["track", "--detections", "det.txt", "--quiet", "--match-classes", which];
+        let ids: Vec<u32> =
+            tracks(&place.succeed(OCELLI, &arguments)).into_iter().map(|(_, id)| id).collect();
+        if ids != expected {
+            failures.push(format!("{which}: {ids:?}, expected {expected:?}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     let place = Place::new();

@@ -92,7 +92,7 @@ fn replay(
         }
         interrupted()?;
         detections.clear();
-        detections.extend(of_frame.iter().map(|found| found.to_detection(0)));
+        detections.extend(of_frame.iter().map(MotBox::to_detection));
         let tracks = tracker.update(&detections, (frame - now) as f32 * args.frame_step);
         ids.extend(tracks.iter().map(|track| track.id));
         writer.write(frame, tracks)?;
