@@ -23,7 +23,8 @@ const DUPLICATE_FRAMES: u32 = 5;
 /// A frame goes through these steps (Zhang et al., "ByteTrack", 2022, with the settings that DART runs it with):
 /// every track is moved to where it should be; tracks in sight are matched with detections of high score, those
 /// left over with detections of low score, and whatever is still left over, lost tracks with it, with the
-/// remaining detections of high score. Each match is the best for all tracks and detections together. What remains
+/// remaining detections of high score; at last those that were in sight a frame ago with what is left near them. Each
+/// match is the best for all tracks and detections together. What remains
 /// of the detections of high score starts tracks; tracks that were not seen are lost and given up in time, or at once
 /// while they are tentative; of tracks that stay in the same place, the oldest is kept.
 ///
@@ -154,12 +155,13 @@ impl ByteTracker {
             }
             alive
         });
-        let [match_iou, low_match_iou, lost_match_iou] =
-            [self.options.match_iou, self.options.low_match_iou, self.options.lost_match_iou];
+        let ByteTrackerOptions { match_iou, low_match_iou, lost_match_iou, leftover_match_iou, .. } =
+            self.options;
         let in_sight = |followed: &Followed| followed.track.state != TrackState::Lost;
         self.match_with(detections, Score::High, match_iou, in_sight);
         self.match_with(detections, Score::Low, low_match_iou, in_sight);
         self.match_with(detections, Score::High, lost_match_iou, |_| true);
+        self.match_with(detections, Score::High, leftover_match_iou, in_sight);
         self.settle_states();
         self.start_tracks(detections);
         self.drop_duplicates();

@@ -280,13 +280,13 @@ fn each_stage_has_its_least_overlap() {
     // (frames in between without a detection, score, the overlap, whether it is the same track)
     let cases = [
         (0, 0.9, 0.55, true),
-        // Below match_iou, but what is left may still match as a lost one may.
+        // Below match_iou, but what was in sight a frame ago may match with what is left near it.
         (0, 0.9, 0.35, true),
         (0, 0.9, 0.25, false),
         (0, 0.3, 0.45, true),
         (0, 0.3, 0.35, false),
-        (2, 0.9, 0.35, true),
-        (2, 0.9, 0.25, false),
+        (2, 0.9, 0.55, true),
+        (2, 0.9, 0.45, false),
     ];
     let mut failures = Vec::new();
     for (gap, score, overlap, expected) in cases {
