@@ -26,7 +26,7 @@ pub struct TrackerArgs {
     /// Least overlap of a track with a detection of low score [default: 0.4]
     #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
     pub low_match_thresh: Option<f32>,
-    /// Least overlap of a lost track with a detection of high score [default: 0.5]
+    /// Least overlap of a lost track with a detection of high score that is left, if below --match-thresh [default: 0.5]
     #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
     pub lost_match_thresh: Option<f32>,
     /// Frames on end in which something must be seen before it is shown [default: 2, or 1 with a score from

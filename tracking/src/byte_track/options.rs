@@ -23,16 +23,16 @@ pub enum MatchClasses {
 pub struct ByteTrackerOptions {
     /// Detections with at least this score are matched first and may start tracks (0.5).
     pub track_threshold: f32,
-    /// Detections below `track_threshold` with at least this score can only carry tracks on (0.1).
+    /// Detections below `track_threshold` with at least this score can only carry tracks on, or find lost ones (0.1).
     pub low_threshold: f32,
     /// The least score that starts a track, where it is above `track_threshold` (0.55).
     pub new_track_threshold: f32,
-    /// Least overlap of a tracked object with a detection of high score (0.5).
+    /// Least overlap of an object with a detection of high score (0.5).
     pub match_iou: f32,
-    /// Least overlap of a tracked object with a detection of low score (0.4).
+    /// Least overlap of an object with a detection of low score (0.4).
     pub low_match_iou: f32,
-    /// Least overlap of a lost object with a detection of high score (0.5). Where it should be is a guess, the worse
-    /// the longer it is lost: much less makes it take over a stranger's place.
+    /// Least overlap of a lost object with a detection of high score that is left, where it is below `match_iou` (0.5).
+    /// Where it should be is a guess, the worse the longer it is lost: much less makes it take over a stranger's place.
     pub lost_match_iou: f32,
     /// Least overlap of an object that was in sight a frame ago with a detection of high score that nothing else
     /// matches (0.3): it turned or stopped.
