@@ -2,7 +2,7 @@
 //!
 //! One box a line: `frame,id,left,top,width,height,score,-1,-1,-1`. Frames count from 1; the id is -1 where the box
 //! belongs to no track; coordinates are pixels with fractions. The last three numbers are places in the world,
-//! which nobody here knows.
+//! which nobody here knows; in truth files, and in those of many detectors, the first of them is the class.
 
 use std::io::{BufRead, Write};
 
@@ -20,19 +20,21 @@ pub struct MotBox {
     pub bbox: BoundingBox,
     /// The score; 1 where the line ends before it. The benchmark's own detectors give scores beyond 0 to 1.
     pub score: f32,
+    /// The class, where the eighth number is a whole one from 0.
+    pub class_id: Option<usize>,
 }
 
 impl MotBox {
-    /// The box as a tracker takes it, with a class as the format has none.
-    pub fn to_detection(&self, class_id: usize) -> TrackerDetection {
-        TrackerDetection { bbox: self.bbox, score: self.score, class_id }
+    /// The box as a tracker takes it; one without a class is of class 0.
+    pub fn to_detection(&self) -> TrackerDetection {
+        TrackerDetection { bbox: self.bbox, score: self.score, class_id: self.class_id.unwrap_or(0) }
     }
 }
 
 /// Reads all boxes, in order of frame and within a frame as they came; `name` is what messages call the file.
 ///
-/// Lines have at least the first six numbers. What follows the seventh is not looked at (in truth files it is the
-/// class and how much is visible). Empty lines, spaces around numbers and Windows line ends are fine. A box may
+/// Lines have at least the first six numbers. The eighth is taken as the class where it can be one, and what follows
+/// is not looked at (in truth files it is how much is visible). Empty lines, spaces around numbers and Windows line ends are fine. A box may
 /// have no area, which a tracker ignores.
 ///
 /// # Errors
@@ -90,7 +92,11 @@ fn parse_line(text: &str) -> Result<MotBox, String> {
     if !bbox.is_finite() {
         return Err(format!("the box {ltwh:?} reaches beyond what a number can hold"));
     }
-    Ok(MotBox { frame: frame as u32, id: (id >= 0.0).then_some(id as u64), bbox, score })
+    // A place in the world, most often -1, is no class.
+    let class = fields.next().and_then(|text| text.parse::<f64>().ok());
+    let class = class.filter(|class| *class >= 0.0 && class.fract() == 0.0 && *class <= f64::from(u32::MAX));
+    let class_id = class.map(|class| class as usize);
+    Ok(MotBox { frame: frame as u32, id: (id >= 0.0).then_some(id as u64), bbox, score, class_id })
 }
 
 fn number(field: &str, text: &str) -> Result<f64, String> {
@@ -169,7 +175,7 @@ mod tests {
     use crate::{BoundingBox, ByteTracker, TrackerDetection};
 
     fn found(frame: u32, id: Option<u64>, ltwh: [f32; 4], score: f32) -> MotBox {
-        MotBox { frame, id, bbox: BoundingBox::from_ltwh(ltwh), score }
+        MotBox { frame, id, bbox: BoundingBox::from_ltwh(ltwh), score, class_id: None }
     }
 
     #[test]
@@ -180,7 +186,12 @@ mod tests {
             ("1,-1,10,20,30,40,0.9,-1,-1,-1\n", &[found(1, None, [10.0, 20.0, 30.0, 40.0], 0.9)]),
             ("\u{feff}1,-1,-10.5,20,30,40,-3.5\r\n", &[found(1, None, [-10.5, 20.0, 30.0, 40.0], -3.5)]),
             ("3, 7, 1, 2, 3, 4", &[found(3, Some(7), [1.0, 2.0, 3.0, 4.0], 1.0)]),
-            ("1.0,2e0,1,2,3,4,1,7,0.25", &[found(1, Some(2), [1.0, 2.0, 3.0, 4.0], 1.0)]),
+            (
+                "1.0,2e0,1,2,3,4,1,7,0.25",
+                &[MotBox { class_id: Some(7), ..found(1, Some(2), [1.0, 2.0, 3.0, 4.0], 1.0) }],
+            ),
+            ("1,2,1,2,3,4,1,3.5,-1,0", &[found(1, Some(2), [1.0, 2.0, 3.0, 4.0], 1.0)]),
+            ("1,2,1,2,3,4,1,x", &[found(1, Some(2), [1.0, 2.0, 3.0, 4.0], 1.0)]),
             (
                 "2,1,0,0,1,1,1\n1,2,0,0,1,1,1\n2,0,0,0,1,1,1\n",
                 &[

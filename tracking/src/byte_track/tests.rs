@@ -213,12 +213,14 @@ fn scores_decide_what_a_detection_may_do() {
     // given out, 0 where none is.
     type Case = (&'static str, u32, &'static [f32], &'static [f32]);
     let cases: &[Case] = &[
-        ("high starts", 1, &[0.5], &[0.5]),
+        ("high starts", 1, &[0.55], &[0.55]),
+        ("high alone does not", 1, &[0.54, 0.54], &[0.0, 0.0]),
+        ("high carries on", 1, &[0.9, 0.5], &[0.9, 0.62]),
         ("low does not", 1, &[0.49, 0.49], &[0.0, 0.0]),
         ("low carries on", 1, &[0.9, 0.1], &[0.9, 0.34]),
         ("below low does not", 1, &[0.9, 0.05], &[0.9, 0.0]),
-        ("low does not find the lost", 1, &[0.9, 0.0, 0.2, 0.8], &[0.9, 0.0, 0.0, 0.83]),
-        ("scores are smoothed", 1, &[0.5, 1.0, 1.0], &[0.5, 0.85, 0.955]),
+        ("low finds the lost", 1, &[0.9, 0.0, 0.2, 0.8], &[0.9, 0.0, 0.41, 0.683]),
+        ("scores are smoothed", 1, &[0.6, 1.0, 1.0], &[0.6, 0.88, 0.964]),
         ("from the second on", 2, &[0.8, 0.8, 0.8], &[0.0, 0.8, 0.8]),
         ("from the fourth on", 4, &[0.8, 0.8, 0.8, 0.8], &[0.0, 0.0, 0.0, 0.8]),
         ("a miss begins anew", 3, &[0.8, 0.8, 0.0, 0.8, 0.8, 0.8], &[0.0, 0.0, 0.0, 0.0, 0.0, 0.8]),
@@ -278,13 +280,13 @@ fn each_stage_has_its_least_overlap() {
     // (frames in between without a detection, score, the overlap, whether it is the same track)
     let cases = [
         (0, 0.9, 0.55, true),
-        // Below match_iou, but what is left may still match as a lost one may.
+        // Below match_iou, but what was in sight a frame ago may match with what is left near it.
         (0, 0.9, 0.35, true),
         (0, 0.9, 0.25, false),
         (0, 0.3, 0.45, true),
         (0, 0.3, 0.35, false),
-        (2, 0.9, 0.35, true),
-        (2, 0.9, 0.25, false),
+        (2, 0.9, 0.55, true),
+        (2, 0.9, 0.45, false),
     ];
     let mut failures = Vec::new();
     for (gap, score, overlap, expected) in cases {

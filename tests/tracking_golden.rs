@@ -1,0 +1,109 @@
+//! `ocelli track` on sequences with crossings, occlusions, misses and false alarms, beside PyPI's `trackers`.
+//!
+//! Sequences, the peer's figures and the script that made both are in `tests/golden/tracking`; the figures here come
+//! from [`scores`], which the golden's own counts (by `motmetrics`) check. `cargo test --test tracking_golden --
+//! --nocapture` shows them.
+
+#![allow(clippy::print_stdout, reason = "the figures are worth seeing when all is well, too")]
+
+#[path = "programs/run.rs"]
+mod run;
+#[path = "tracking_golden/scores.rs"]
+mod scores;
+
+use std::path::{Path, PathBuf};
+
+use ocelli::tracking::{MotBox, read_mot};
+use serde_json::Value;
+
+use run::Place;
+use scores::{Counts, score};
+
+const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tracking")
+}
+
+fn boxes(path: &Path) -> Vec<MotBox> {
+    let text = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    read_mot(&path.display().to_string(), text.as_slice()).expect("it is MOTChallenge text")
+}
+
+fn golden() -> Value {
+    let text = std::fs::read_to_string(folder().join("comparison.json")).expect("it is in the repository");
+    serde_json::from_str(&text).expect("the script writes JSON")
+}
+
+/// The flags of a setting, as they are typed.
+fn flags(golden: &Value, setting: &str) -> Vec<String> {
+    let options = golden["settings"][setting]["ocelli"].as_object().expect("flags and their numbers");
+    options.iter().flat_map(|(flag, value)| [flag.clone(), value.to_string()]).collect()
+}
+
+/// What `motmetrics` counted.
+fn counted(entry: &Value) -> Counts {
+    let count = |name: &str| entry[name].as_u64().expect("a count");
+    Counts {
+        objects: count("objects"),
+        tracked: count("tracked"),
+        misses: count("misses"),
+        false_alarms: count("false_alarms"),
+        switches: count("switches"),
+        identity_hits: count("identity_hits"),
+    }
+}
+
+/// Counts of the real program on each committed sequence: its name, ours, the golden's entry.
+fn measure(golden: &Value, setting: &str) -> Vec<(String, Counts, Value)> {
+    let place = Place::new();
+    let sequences = golden["sequences"].as_object().expect("sequences by name");
+    let measured = sequences.iter().map(|(name, entry)| {
+        let file = |kind: &str| folder().join(format!("data/{name}.{kind}.txt"));
+        let detections = file("det").display().to_string();
+        let mut arguments = vec!["track", "--quiet", "--detections", &detections, "--output", "tracks.txt"];
+        let flags = flags(golden, setting);
+        arguments.extend(flags.iter().map(String::as_str));
+        place.succeed(OCELLI, &arguments);
+        let counts = score(&boxes(&file("truth")), &boxes(&place.path("tracks.txt")));
+        (name.clone(), counts, entry[setting].clone())
+    });
+    measured.collect()
+}
+
+/// Our own count of our tracks is `motmetrics`' count of them, so long as the tracker is what it was: all of MOTA and
+/// IDF1 within a thousandth allows for rounding in another compiler's hands.
+#[test]
+fn the_scores_are_those_of_motmetrics() {
+    let golden = golden();
+    let mut failures = Vec::new();
+    for setting in ["defaults", "tuned"] {
+        for (name, ours, entry) in measure(&golden, setting) {
+            let theirs = counted(&entry["ocelli"]);
+            let near = |a: f64, b: f64| (a - b).abs() <= 1e-3;
+            if !near(ours.mota(), theirs.mota()) || !near(ours.idf1(), theirs.idf1()) {
+                failures.push(format!("{name}, {setting}: {ours:?}, motmetrics {theirs:?}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn it_is_no_worse_than_its_peer() {
+    let golden = golden();
+    let mut failures = Vec::new();
+    for setting in ["defaults", "tuned"] {
+        let measured = measure(&golden, setting);
+        assert!(measured.len() >= 8, "only {} sequences", measured.len());
+        let ours: Counts = measured.iter().map(|(_, counts, _)| *counts).sum();
+        let peer: Counts = measured.iter().map(|(_, _, entry)| counted(&entry["trackers"])).sum();
+        for (what, ours, peer) in [("MOTA", ours.mota(), peer.mota()), ("IDF1", ours.idf1(), peer.idf1())] {
+            println!("{setting}: {what} {ours:.3}, trackers {peer:.3}");
+            if ours < peer {
+                failures.push(format!("{setting}: {what} {ours:.4}, trackers {peer:.4}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
