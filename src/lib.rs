@@ -37,6 +37,7 @@ mod detector;
 pub mod draw;
 mod engine;
 mod error;
+pub mod eval;
 mod frame;
 pub mod image;
 mod mask;
