@@ -2,4 +2,5 @@
 
 pub mod doctor;
 pub mod embed;
+pub mod eval;
 pub mod export;

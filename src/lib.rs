@@ -67,7 +67,7 @@ pub use engine::{EngineFactory, EngineKind, EngineOptions};
 pub use error::{Error, ErrorKind, Result};
 pub use frame::Frame;
 pub use image::{Image, ImageView};
-pub use mask::{Mask, MaskSpan, Outline};
+pub use mask::{Mask, MaskSpan, Outline, SemanticMap};
 pub use model::{Model, ModelRequest, ModelSource};
 pub use prompt::{Exemplar, Prompt, Prompts, VISUAL};
 pub use sink::{FrameOutcome, Sink};

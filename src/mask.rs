@@ -10,6 +10,7 @@ mod resample;
 mod runs;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use hotcoco::mask as codec;
 use hotcoco::types::Rle;
@@ -32,6 +33,18 @@ pub struct Mask {
     height: u32,
     /// Decodes without error for this width and height: checked wherever a mask is made.
     counts: String,
+}
+
+/// Where a class is in an image, all its things taken together and the class asked for pixel by pixel: also where its
+/// things cannot be told apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SemanticMap {
+    /// Which of the prompts, from 0.
+    pub class_id: usize,
+    /// The prompt's label.
+    pub label: Arc<str>,
+    /// The pixels; as large as the image.
+    pub mask: Mask,
 }
 
 /// Some pixels of one column of a mask, from `top` to before `bottom`.

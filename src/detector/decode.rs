@@ -13,7 +13,7 @@ use super::{StageTimes, milliseconds};
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
-use crate::mask::MaskResampler;
+use crate::mask::{MaskResampler, SemanticMap};
 use crate::model::Model;
 use crate::postprocess::{Candidate, PostProcessor, RawOutputs};
 
@@ -24,6 +24,9 @@ pub struct PromptDecoder {
     post: PostProcessor,
     class_chunk: usize,
     masks: bool,
+    semantic_maps: bool,
+    /// Of the last image.
+    semantic: Vec<SemanticMap>,
     encoder_decoder: Option<Box<dyn Engine>>,
     exemplar_encoder: Option<Box<dyn Engine>>,
     mask_head: Option<Box<dyn Engine>>,
@@ -44,6 +47,7 @@ struct Buffers {
     exemplar_labels: Tensor,
     exemplar_features: Tensor,
     masks: Tensor,
+    semantic: Tensor,
     candidates: Vec<Candidate>,
 }
 
@@ -62,6 +66,7 @@ impl Default for Buffers {
             exemplar_labels: empty(),
             exemplar_features: empty(),
             masks: empty(),
+            semantic: empty(),
             candidates: Vec::new(),
         }
     }
@@ -82,13 +87,16 @@ impl PromptDecoder {
         post: PostProcessor,
         class_chunk: usize,
         masks: bool,
+        semantic_maps: bool,
     ) -> Self {
         Self {
             model: model.clone(),
             factory,
             post,
             class_chunk,
-            masks,
+            masks: masks || semantic_maps,
+            semantic_maps,
+            semantic: Vec::new(),
             encoder_decoder: None,
             exemplar_encoder: None,
             mask_head: None,
@@ -127,6 +135,7 @@ impl PromptDecoder {
         let start = Instant::now();
         let (width, height) = features.size;
         self.post.begin(width, height);
+        self.semantic.clear();
         let mut states: BTreeMap<usize, ClassState> = BTreeMap::new();
         // Classes of one chunk have prompts of one length, so that nothing is padded.
         let mut by_examples: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -152,6 +161,12 @@ impl PromptDecoder {
         Ok(detections)
     }
 
+    /// Gives the semantic maps of the last image away: one for each class that was found, rising; none unless they were
+    /// asked for.
+    pub fn take_semantic_maps(&mut self) -> Vec<SemanticMap> {
+        std::mem::take(&mut self.semantic)
+    }
+
     /// The prompts of a chunk: words, then the CLS token or the examples.
     fn fill_prompts(
         &mut self,
@@ -172,12 +187,13 @@ impl PromptDecoder {
         self.buffers.prompt_mask.reset_i64(&[chunk.len(), tokens]).fill(1);
         for (row, &class) in chunk.iter().enumerate() {
             let embedded = &prompts.classes[class];
-            if examples > 0 {
+            if examples > 0 && embedded.kept_examples.is_none() {
                 self.encode_exemplars(features, embedded)?;
             }
-            let appended = match (more, examples) {
-                (0, _) => &[][..],
-                (_, 0) => features.image_prompt.as_f32()?,
+            let appended = match (more, examples, &embedded.kept_examples) {
+                (0, _, _) => &[][..],
+                (_, 0, _) => features.image_prompt.as_f32()?,
+                (_, _, Some(kept)) => kept,
                 _ => self.buffers.exemplar_features.as_f32()?,
             };
             let target =
@@ -188,6 +204,24 @@ impl PromptDecoder {
                 .copy_from_slice(&embedded.text.mask);
         }
         Ok(())
+    }
+
+    /// The same prompts with their examples encoded where they are: boxes in the image of `features`. From then on they
+    /// are looked for in any image; classes without examples stay what they are.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn keep_exemplars(
+        &mut self,
+        features: &ImageFeatures,
+        prompts: &EmbeddedPrompts,
+    ) -> Result<EmbeddedPrompts> {
+        let mut kept = prompts.clone();
+        for embedded in kept.classes.iter_mut().filter(|one| !one.prompt.exemplars().is_empty()) {
+            self.encode_exemplars(features, embedded)?;
+            embedded.kept_examples = Some(self.buffers.exemplar_features.as_f32()?.into());
+        }
+        Ok(kept)
     }
 
     fn encode_exemplars(&mut self, features: &ImageFeatures, embedded: &EmbeddedPrompt) -> Result<()> {
@@ -302,6 +336,10 @@ impl PromptDecoder {
                 .iter()
                 .flat_map(|&i| &state.queries[self.buffers.candidates[i].query * width..][..width]);
             let queries = Tensor::f32(&[1, kept.len(), width], rows.copied().collect())?;
+            let mut outputs = vec![(tensor::MASKS, &mut self.buffers.masks)];
+            if self.semantic_maps {
+                outputs.push((tensor::SEMANTIC, &mut self.buffers.semantic));
+            }
             engine.run(
                 &[
                     (tensor::FPN[0], &features.fpn[0]),
@@ -311,11 +349,17 @@ impl PromptDecoder {
                     (tensor::PROMPT_MASK, &state.prompt_mask),
                     (tensor::QUERIES, &queries),
                 ],
-                &mut [(tensor::MASKS, &mut self.buffers.masks)],
+                &mut outputs,
             )?;
             let logits = self.buffers.masks.as_f32()?.chunks_exact(side * side);
             for (&i, logits) in kept.iter().zip(logits) {
                 detections[i].mask = Some(self.resampler.run(logits, (side, side), features.size)?);
+            }
+            if self.semantic_maps {
+                let logits = self.buffers.semantic.as_f32()?;
+                let mask = self.resampler.run(logits, (side, side), features.size)?;
+                let label = detections[kept[0]].label.clone();
+                self.semantic.push(SemanticMap { class_id: class, label, mask });
             }
         }
         Ok(())
