@@ -1,7 +1,8 @@
 //! What to look for: words, example boxes, or both.
 //!
-//! The model is trained with words, and with a few boxes in the image that it searches, wanted and unwanted, beside the
-//! word or the word `visual`. It is not trained with boxes in other images, nor with unwanted boxes alone.
+//! Models are trained with words, and with a few boxes in the image that they search, wanted and unwanted, beside the
+//! word or the word `visual`; the built-in one with one wanted box and at most one unwanted. They are not trained with
+//! boxes in other images.
 
 use std::sync::Arc;
 

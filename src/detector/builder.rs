@@ -73,8 +73,8 @@ impl DetectorBuilder {
         self
     }
 
-    /// Whether there is a [`SemanticMap`](crate::SemanticMap) for each class that is found, beside the masks of its
-    /// things; off by default. Implies masks.
+    /// Whether there is a [`SemanticMap`](crate::SemanticMap) for each class that is found, pixel by pixel; off by
+    /// default. It costs a pass of the mask head, which masks share.
     #[must_use]
     pub fn with_semantic_maps(mut self, maps: bool) -> Self {
         self.semantic_maps = maps;
@@ -156,6 +156,8 @@ impl DetectorBuilder {
         }
         let post = PostProcessor::new(self.post)?;
         let factory = EngineFactory::start(&self.engine)?;
+        let with_masks = self.request.masks;
+        // Both come from the mask head, and need what it needs.
         self.request.masks |= self.semantic_maps;
         let masks = self.request.masks;
         let model = match self.model {
@@ -170,7 +172,7 @@ impl DetectorBuilder {
         let text = TextEmbedder::new(&model, factory.clone(), &self.text_cache)?;
         let encoder = ImageEncoder::new(&model, factory.clone(), masks)?;
         let engine = factory.description();
-        let decoder = PromptDecoder::new(&model, factory, post, class_chunk, masks, self.semantic_maps);
+        let decoder = PromptDecoder::new(&model, factory, post, class_chunk, with_masks, self.semantic_maps);
         Ok(Detector { model, text, encoder, decoder, features: ImageFeatures::default(), engine })
     }
 }

@@ -23,7 +23,9 @@ pub struct PromptDecoder {
     factory: EngineFactory,
     post: PostProcessor,
     class_chunk: usize,
+    /// Of things.
     masks: bool,
+    /// Of classes.
     semantic_maps: bool,
     /// Of the last image.
     semantic: Vec<SemanticMap>,
@@ -94,7 +96,7 @@ impl PromptDecoder {
             factory,
             post,
             class_chunk,
-            masks: masks || semantic_maps,
+            masks,
             semantic_maps,
             semantic: Vec::new(),
             encoder_decoder: None,
@@ -114,10 +116,14 @@ impl PromptDecoder {
         if self.encoder_decoder.is_none() {
             self.encoder_decoder = Some(self.model.load_graph(&self.factory, file::ENCODER_DECODER)?);
         }
-        if self.masks && self.mask_head.is_none() {
+        if self.needs_mask_head() && self.mask_head.is_none() {
             self.mask_head = Some(self.model.load_graph(&self.factory, file::MASK_HEAD)?);
         }
         Ok(())
+    }
+
+    fn needs_mask_head(&self) -> bool {
+        self.masks || self.semantic_maps
     }
 
     /// Features and prompts → detections, the highest score first; the times of the stages are added to `times`.
@@ -153,7 +159,7 @@ impl PromptDecoder {
         let mut detections: Vec<Detection> =
             self.buffers.candidates.iter().map(|c| Detection::from_candidate(c, label(c))).collect();
         times.decode += milliseconds(start);
-        if self.masks {
+        if self.needs_mask_head() {
             let start = Instant::now();
             self.fill_masks(features, &states, &mut detections)?;
             times.masks += milliseconds(start);
@@ -265,6 +271,7 @@ impl PromptDecoder {
         chunk: &[usize],
         states: &mut BTreeMap<usize, ClassState>,
     ) -> Result<()> {
+        let with_states = self.needs_mask_head();
         let engine = self.encoder_decoder.as_mut().expect("decode loads it");
         let b = &mut self.buffers;
         let mut outputs = vec![
@@ -272,7 +279,7 @@ impl PromptDecoder {
             (tensor::BOXES, &mut b.boxes),
             (tensor::PRESENCE, &mut b.presence),
         ];
-        if self.masks {
+        if with_states {
             outputs.extend([(tensor::QUERIES, &mut b.queries), (tensor::ENCODED, &mut b.encoded)]);
         }
         engine.run(
@@ -295,7 +302,7 @@ impl PromptDecoder {
                 boxes: &boxes[row * queries * 4..][..queries * 4],
                 presence: Some(&presence[row..][..1]),
             })?;
-            if self.masks && self.post.pending() > before {
+            if with_states && self.post.pending() > before {
                 states.insert(
                     class,
                     ClassState {
@@ -336,7 +343,10 @@ impl PromptDecoder {
                 .iter()
                 .flat_map(|&i| &state.queries[self.buffers.candidates[i].query * width..][..width]);
             let queries = Tensor::f32(&[1, kept.len(), width], rows.copied().collect())?;
-            let mut outputs = vec![(tensor::MASKS, &mut self.buffers.masks)];
+            let mut outputs = Vec::new();
+            if self.masks {
+                outputs.push((tensor::MASKS, &mut self.buffers.masks));
+            }
             if self.semantic_maps {
                 outputs.push((tensor::SEMANTIC, &mut self.buffers.semantic));
             }
@@ -351,9 +361,11 @@ impl PromptDecoder {
                 ],
                 &mut outputs,
             )?;
-            let logits = self.buffers.masks.as_f32()?.chunks_exact(side * side);
-            for (&i, logits) in kept.iter().zip(logits) {
-                detections[i].mask = Some(self.resampler.run(logits, (side, side), features.size)?);
+            if self.masks {
+                let logits = self.buffers.masks.as_f32()?.chunks_exact(side * side);
+                for (&i, logits) in kept.iter().zip(logits) {
+                    detections[i].mask = Some(self.resampler.run(logits, (side, side), features.size)?);
+                }
             }
             if self.semantic_maps {
                 let logits = self.buffers.semantic.as_f32()?;
