@@ -4,3 +4,4 @@ pub mod doctor;
 pub mod embed;
 pub mod eval;
 pub mod export;
+pub mod track;
