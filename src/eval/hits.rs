@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use hotcoco::types::Annotation;
+use hotcoco::types::{Annotation, Segmentation};
 use ocelli_tracking::BoundingBox;
 use serde::Serialize;
 
@@ -113,7 +113,7 @@ fn score(one: &Annotation) -> f64 {
 
 /// The detection's mask, where it has one as run lengths.
 fn mask_of(one: &Annotation) -> Result<Option<Mask>> {
-    let rle = one.segmentation.as_ref().and_then(|segmentation| segmentation.rle_ref());
+    let rle = one.segmentation.as_ref().and_then(Segmentation::rle_ref);
     let rle = rle.and_then(|rle| rle.to_rle().ok());
     rle.as_ref().map(Mask::from_rle).transpose()
 }

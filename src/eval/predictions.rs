@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::path::Path;
 
+use hotcoco::mask::RleRef;
 use hotcoco::types::{Annotation, Segmentation};
 use ocelli_tracking::BoundingBox;
 use serde::Serialize;
@@ -112,8 +113,8 @@ impl Predictions {
             if one.bbox.is_none() && one.segmentation.is_none() {
                 return wrong(ErrorKind::InvalidData, "it has neither bbox nor segmentation".into());
             }
-            if let Some(Err(e)) = one.segmentation.as_ref().and_then(Segmentation::rle_ref).map(|r| r.area())
-            {
+            let area = one.segmentation.as_ref().and_then(Segmentation::rle_ref).map(RleRef::area);
+            if let Some(Err(e)) = area {
                 return wrong(ErrorKind::InvalidData, format!("segmentation: {e}"));
             }
             if !pictures.contains(&one.image_id) {

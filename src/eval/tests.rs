@@ -136,6 +136,11 @@ fn answers_written_and_read_are_the_same() {
             failures.push(format!("{name}: {:?} became {:?}", list.0.first(), read.0.first()));
         }
     }
+    // Nor was anything rounded before it was written.
+    let (score, bbox) = (odd.0[1].score, odd.0[0].bbox.map(|ltwh| ltwh.map(|value| value as f32)));
+    if (score, bbox) != (Some(1e-7), Some(BoundingBox::new(0.1, 1.0 / 3.0, 77.7, 100.123_45).to_ltwh())) {
+        failures.push(format!("rounded: {score:?} {bbox:?}"));
+    }
     report(&failures);
 }
 
