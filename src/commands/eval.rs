@@ -159,11 +159,12 @@ fn every_picture(
         progress.message(pictures.name(id));
         match pictures.read(id) {
             Ok(image) => {
-                let things = pictures.truth.things(id);
+                let boxed = args.exemplars_from_truth;
+                let things = if boxed { pictures.truth.things(id) } else { Vec::new() };
                 // Turn by turn, so that what slows the machine down for a while slows both.
                 let turns = (0..contenders.len()).map(|turn| (turn + number) % contenders.len());
                 for turn in turns.collect::<Vec<_>>() {
-                    contenders[turn].ask(id, &image, &things, question, args.exemplars_from_truth)?;
+                    contenders[turn].ask(id, &image, &things, question, boxed)?;
                 }
                 pictures.ids.push(id);
             }
