@@ -16,9 +16,10 @@ use serde_json::{Value, json};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 
-/// What the built-in model has to reach on thirty drawn scenes; it reaches a few points more.
-const LEAST_AP: f64 = 0.45;
-const LEAST_RECALL: f64 = 0.85;
+/// What the built-in model has to reach on thirty drawn scenes: less than the 0.637 and 0.953 that it reaches, as numbers
+/// in single precision differ between processors.
+const LEAST_AP: f64 = 0.6;
+const LEAST_RECALL: f64 = 0.9;
 
 fn golden() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/eval"))

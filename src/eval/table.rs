@@ -46,7 +46,8 @@ pub fn write_report(mut writer: impl Write, report: &EvalReport, per_class: bool
 
 fn write_model(writer: &mut impl Write, model: &ModelReport) -> io::Result<()> {
     let engine = model.engine.as_ref().map(|engine| format!("   {engine}")).unwrap_or_default();
-    writeln!(writer, "{}{engine}   {} detections", printable(&model.name), model.detections)?;
+    let detections = model.bbox.as_ref().map(|_| format!("   {} detections", model.detections));
+    writeln!(writer, "{}{engine}{}", printable(&model.name), detections.unwrap_or_default())?;
     let mut rows: Vec<Vec<String>> = Vec::new();
     for (name, accuracy) in [("boxes", &model.bbox), ("masks", &model.segm)] {
         let Some(accuracy) = accuracy else { continue };
