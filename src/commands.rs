@@ -2,5 +2,6 @@
 
 pub mod doctor;
 pub mod embed;
+pub mod eval;
 pub mod export;
 pub mod track;

@@ -21,6 +21,7 @@ use std::collections::BTreeSet;
 
 use exported::{Exported, Outcome, Outputs};
 use golden::{Golden, append_padding, append_to_prompt, f32s, first, range};
+use ocelli::Mask;
 use ocelli::engines::{Engine, Tensor};
 use ocelli::export::contract::{Prompting, Target, file, tensor};
 use ocelli::export::{Checkpoint, ErrorKind, ExportOptions, export};
@@ -30,6 +31,8 @@ use sha2::{Digest, Sha256};
 const TARGETS: [Target; 2] = [Target::OnnxRuntime, Target::TensorRt];
 const KINDS: [&str; 3] = ["text", "official", "exemplar"];
 const CLASS_COUNTS: [usize; 3] = [1, 3, 17];
+/// How much a mask has to overlap the reference's.
+const MASK_IOU: f64 = 0.99;
 /// The class whose masks the goldens hold, and how many.
 const MASK_CLASS: usize = 1;
 const MASK_COUNT: usize = 3;
@@ -410,6 +413,25 @@ fn some_queries(queries: &Tensor, class: usize, count: usize) -> Outcome<Tensor>
     Ok(Tensor::f32(&[1, count, width], values)?)
 }
 
+/// The least that a mask and its reference overlap, both `[1, K, side, side]` logits; 1 where both are empty.
+fn least_mask_iou(ours: &Tensor, reference: &Tensor) -> Outcome<f64> {
+    let side = reference.shape()[2];
+    let masks = |tensor| {
+        let bitmaps = f32s(tensor).chunks_exact(side * side);
+        let bitmap = |logits: &[f32]| logits.iter().map(|&logit| u8::from(logit > 0.0)).collect::<Vec<_>>();
+        bitmaps.map(|logits| Mask::from_bitmap(&bitmap(logits), side as u32, side as u32)).collect()
+    };
+    let (ours, reference): (ocelli::Result<Vec<Mask>>, ocelli::Result<Vec<Mask>>) =
+        (masks(ours), masks(reference));
+    let mut least = 1.0f64;
+    for (ours, reference) in ours?.iter().zip(&reference?) {
+        if ours.area() + reference.area() > 0 {
+            least = least.min(ours.iou(reference)?);
+        }
+    }
+    Ok(least)
+}
+
 fn compare_masks(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
     let levels = ["backbone.fpn_0", "backbone.fpn_1"].map(|name| golden.tensor(name));
     for kind in KINDS {
@@ -427,6 +449,10 @@ fn compare_masks(report: &mut Report, golden: &Golden, model: &mut Exported) -> 
             report.compare(format!("mask.{kind}.{count}.masks"), &outputs[tensor::MASKS], &part);
             let semantic = golden.tensor(&format!("mask.{kind}.semantic"));
             report.compare(format!("mask.{kind}.{count}.semantic"), &outputs[tensor::SEMANTIC], semantic);
+            for (name, reference) in [(tensor::MASKS, &part), (tensor::SEMANTIC, semantic)] {
+                let iou = least_mask_iou(&outputs[name], reference)?;
+                report.expect(format!("mask.{kind}.{count}.{name} overlap by {iou:.4}"), iou >= MASK_IOU);
+            }
         }
     }
     Ok(())

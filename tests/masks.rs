@@ -1,0 +1,155 @@
+//! What masks cost: nothing where they are not asked for, and where they are, one pass for each class that was found,
+//! over the queries that were kept.
+//!
+//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use ocelli::engines::{Engine, EngineSpec, Tensor};
+use ocelli::export::contract::{file, tensor};
+use ocelli::export::{Checkpoint, ExportOptions, export};
+use ocelli::{
+    Detection, Detector, EngineFactory, EngineOptions, Image, Model, Prompts, SemanticMap, TextCacheFile,
+};
+
+/// One run of an engine.
+struct Run {
+    graph: String,
+    /// Queries given to the mask head.
+    queries: usize,
+    outputs: BTreeSet<String>,
+}
+
+type Runs = Arc<Mutex<Vec<Run>>>;
+
+/// An engine that writes down what it is asked for.
+struct Recording {
+    graph: String,
+    engine: Box<dyn Engine>,
+    runs: Runs,
+}
+
+impl Engine for Recording {
+    fn spec(&self) -> &EngineSpec {
+        self.engine.spec()
+    }
+
+    fn description(&self) -> &str {
+        self.engine.description()
+    }
+
+    fn run(
+        &mut self,
+        inputs: &[(&str, &Tensor)],
+        outputs: &mut [(&str, &mut Tensor)],
+    ) -> ocelli::engines::Result<()> {
+        let queries =
+            inputs.iter().find(|(name, _)| *name == tensor::QUERIES).map_or(0, |(_, t)| t.shape()[1]);
+        let names = outputs.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let run = Run { graph: self.graph.clone(), queries, outputs: names };
+        self.runs.lock().expect("nobody panicked").push(run);
+        self.engine.run(inputs, outputs)
+    }
+}
+
+fn recording(runs: &Runs) -> EngineFactory {
+    let factory = EngineFactory::start(&EngineOptions::default()).expect("`make setup` was run");
+    let runs = Arc::clone(runs);
+    EngineFactory::custom("recording", move |graph| {
+        let name = graph.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        Ok(Box::new(Recording { graph: name, engine: factory.load(graph)?, runs: Arc::clone(&runs) }))
+    })
+}
+
+struct Found {
+    items: Vec<Detection>,
+    semantic: Vec<SemanticMap>,
+    runs: Vec<Run>,
+}
+
+fn found(model: &Model, masks: bool, semantic: bool) -> Found {
+    let runs = Runs::default();
+    let mut detector = Detector::builder()
+        .with_open_model(model.clone())
+        .with_engine_factory(recording(&runs))
+        .with_text_cache(TextCacheFile::None)
+        .with_masks(masks)
+        .with_semantic_maps(semantic)
+        .build()
+        .expect("the built-in model runs");
+    let prompts = Prompts::new(["dog", "banana", "bicycle", "airplane"]).expect("words");
+    let image = Image::open("demos/scenes/park.png").expect("the scene is in the project");
+    let found = detector.detect(&image, &prompts).expect("it detects");
+    drop(detector);
+    let runs = std::mem::take(&mut *runs.lock().expect("nobody panicked"));
+    Found { items: found.items, semantic: found.semantic, runs }
+}
+
+/// The built-in model with everything that masks need.
+fn model() -> (tempfile::TempDir, Model) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (checkpoint, exported) = (folder.path().join("checkpoint"), folder.path().join("exported"));
+    std::fs::create_dir(&checkpoint).expect("the folder is new");
+    ocelli::builtin::write_checkpoint(&checkpoint).expect("it writes");
+    let checkpoint = Checkpoint::open(&checkpoint).expect("the built-in model is a checkpoint");
+    export(&checkpoint, &ExportOptions::default(), &exported, |_| Ok(())).expect("it exports");
+    let model = Model::open(&exported).expect("it was just exported");
+    (folder, model)
+}
+
+#[test]
+fn only_what_is_asked_for_leaves_the_engines() {
+    let (_folder, model) = model();
+    let boxes = [tensor::LOGITS, tensor::BOXES, tensor::PRESENCE];
+    let states = [tensor::QUERIES, tensor::ENCODED];
+    let image = [tensor::FPN[2], tensor::IMAGE_PROMPT];
+    let fine = [tensor::FPN[0], tensor::FPN[1]];
+    let set = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+    let mut problems = Vec::new();
+    let without = found(&model, false, false);
+    for (masks, semantic, head) in [
+        (false, false, &[][..]),
+        (true, false, &[tensor::MASKS]),
+        (false, true, &[tensor::SEMANTIC]),
+        (true, true, &[tensor::MASKS, tensor::SEMANTIC]),
+    ] {
+        let name = format!("masks {masks}, semantic maps {semantic}");
+        let came = found(&model, masks, semantic);
+        let needed = masks || semantic;
+        let expected_of = |graph: &str| match (graph, needed) {
+            (file::BACKBONE, false) => set(&image),
+            (file::BACKBONE, true) => set(&[&image[..], &fine].concat()),
+            (file::ENCODER_DECODER, false) => set(&boxes),
+            (file::ENCODER_DECODER, true) => set(&[&boxes[..], &states].concat()),
+            (file::TEXT_ENCODER, _) => set(&[tensor::TEXT_FEATURES]),
+            (file::MASK_HEAD, true) => set(head),
+            _ => BTreeSet::new(),
+        };
+        for run in came.runs.iter().filter(|run| run.outputs != expected_of(&run.graph)) {
+            problems.push(format!("{name}: {} was asked for {:?}", run.graph, run.outputs));
+        }
+        // What is found does not depend on it.
+        let place = |one: &Detection| (one.class_id, one.score.to_bits(), one.bbox);
+        if came.items.iter().map(place).ne(without.items.iter().map(place)) {
+            problems.push(format!("{name}: other detections: {:?}", came.items));
+        }
+        if came.items.iter().any(|one| one.mask.is_some() != masks) {
+            problems.push(format!("{name}: masks {:?}", came.items));
+        }
+        let classes: BTreeSet<usize> = came.items.iter().map(|one| one.class_id).collect();
+        let passes: Vec<usize> =
+            came.runs.iter().filter(|run| run.graph == file::MASK_HEAD).map(|run| run.queries).collect();
+        let of_class = |class: &usize| came.items.iter().filter(|one| one.class_id == *class).count();
+        let kept: Vec<usize> = if needed { classes.iter().map(of_class).collect() } else { Vec::new() };
+        if passes != kept {
+            problems.push(format!("{name}: passes of {passes:?} queries for {kept:?} detections of a class"));
+        }
+        let maps: Vec<usize> = came.semantic.iter().map(|map| map.class_id).collect();
+        if maps != (if semantic { Vec::from_iter(classes.clone()) } else { Vec::new() }) {
+            problems.push(format!("{name}: semantic maps of {maps:?}"));
+        }
+        assert!(classes.len() >= 2 && came.items.len() > classes.len(), "too little found: {:?}", came.items);
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
