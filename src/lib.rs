@@ -39,6 +39,7 @@ mod engine;
 mod error;
 mod frame;
 pub mod image;
+pub mod label;
 mod mask;
 mod model;
 pub mod postprocess;

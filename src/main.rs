@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use ocelli::cli::{self, LogArgs};
 
-/// Open-vocabulary object detection: export checkpoints, embed words, see what works here.
+/// Open-vocabulary object detection: label pictures, export checkpoints, embed words, see what works here.
 ///
 /// To find things in pictures, use demo-image.
 #[derive(Parser)]
@@ -27,6 +27,8 @@ enum Command {
     Export(commands::export::ExportArgs),
     /// Write the text features of words to a file, so that detecting them needs no text encoder
     Embed(commands::embed::EmbedArgs),
+    /// Make a data set of pictures: YOLO, YOLO-seg, COCO
+    Label(Box<commands::label::LabelArgs>),
     /// Say what works on this machine, with versions and paths, and what to install for the rest
     Doctor(commands::doctor::DoctorArgs),
 }
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     cli::run(&log, || match command {
         Command::Export(args) => commands::export::run(&args, &log),
         Command::Embed(args) => commands::embed::run(&args, &log),
+        Command::Label(args) => commands::label::run(&args, &log),
         Command::Doctor(args) => commands::doctor::run(&args),
     })
 }

@@ -5,6 +5,7 @@
 //! [`Outline`]s are their borders as polygons.
 
 mod outline;
+mod polygon;
 mod resample;
 mod runs;
 
@@ -155,6 +156,15 @@ impl Mask {
     /// Parts that touch at a corner alone are separate. See [`Outline::simplified`] for fewer points.
     pub fn outlines(&self) -> Vec<Outline> {
         outline::trace(self)
+    }
+
+    /// The mask as polygons, one for each connected part, as COCO's and YOLO's files have them.
+    ///
+    /// Such files know no holes: a hole is joined to the border around it by a cut of no width, so that what fills by
+    /// the even-odd rule (COCO's tools do) leaves it empty. Points are pixel corners `[x, y]`; what is left out of
+    /// them lies within `tolerance` pixels of what stays, 0 leaves out nothing.
+    pub fn polygons(&self, tolerance: f32) -> Vec<Vec<[f32; 2]>> {
+        polygon::join_holes(self.outlines(), tolerance)
     }
 }
 

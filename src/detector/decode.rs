@@ -112,6 +112,12 @@ impl PromptDecoder {
         Ok(())
     }
 
+    /// Lets the engines and what they filled go; they are loaded again when they are needed.
+    pub fn unload(&mut self) {
+        (self.encoder_decoder, self.exemplar_encoder, self.mask_head) = (None, None, None);
+        self.buffers = Buffers::default();
+    }
+
     /// Features and prompts → detections, the highest score first; the times of the stages are added to `times`.
     ///
     /// # Errors

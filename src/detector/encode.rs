@@ -72,6 +72,11 @@ impl ImageEncoder {
         Ok(())
     }
 
+    /// Lets the backbone go; it is loaded again when it is needed.
+    pub fn unload(&mut self) {
+        self.engines.clear();
+    }
+
     /// Image → features; the times of the two stages are added to `times`.
     ///
     /// # Errors

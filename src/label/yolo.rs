@@ -1,0 +1,184 @@
+//! YOLO's files: a text file for each picture, `classes.txt`, `data.yaml`.
+
+use std::fmt::Write;
+
+use super::record::Record;
+use super::settings::Format;
+use crate::mask::Mask;
+
+/// How far a polygon may be from the mask's border, in pixels.
+pub(super) const TOLERANCE: f32 = 1.0;
+/// Parts and holes of a mask that are smaller than this share of it are left out of its polygon.
+const LEAST_PART: f64 = 0.01;
+
+/// The label file of a picture: a line for each thing, coordinates as shares of the picture's sides.
+pub(super) fn label_file(record: &Record, format: Format) -> String {
+    let mut text = String::new();
+    let (width, height) = (f64::from(record.width), f64::from(record.height));
+    for thing in &record.things {
+        let mut line = thing.class.to_string();
+        let mut put = |value: f64| {
+            write!(line, " {:.6}", value.clamp(0.0, 1.0)).expect("texts take everything");
+        };
+        if format == Format::Yolo {
+            let [x1, y1, x2, y2] = thing.bbox.map(f64::from);
+            let (w, h) = ((x2 - x1) / width, (y2 - y1) / height);
+            // A side that rounds to nothing is an error to trainers.
+            if w < 1e-6 || h < 1e-6 {
+                continue;
+            }
+            [(x1 + x2) / 2.0 / width, (y1 + y2) / 2.0 / height, w, h].into_iter().for_each(&mut put);
+        } else {
+            let Some(ring) = record.mask(thing).and_then(|mask| polygon(&mask)) else { continue };
+            ring.iter().for_each(|[x, y]| {
+                put(f64::from(*x) / width);
+                put(f64::from(*y) / height);
+            });
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+/// One polygon for a mask: its parts and holes are joined by cuts of no width to where they are nearest, since a line of
+/// YOLO-seg has one polygon. `None` where no pixel is in the mask.
+fn polygon(mask: &Mask) -> Option<Vec<[f32; 2]>> {
+    let least = (mask.area() as f64 * LEAST_PART).max(2.0);
+    let mut outlines = mask.outlines();
+    // The largest first: it takes the others in. A mask of one or two pixels keeps its largest part.
+    outlines.sort_by(|a, b| b.area().total_cmp(&a.area()));
+    let mut rings = outlines
+        .iter()
+        .enumerate()
+        .filter(|(place, outline)| *place == 0 || outline.area() >= least)
+        .map(|(_, outline)| outline.simplified(TOLERANCE).points);
+    let mut whole = rings.next()?;
+    for ring in rings {
+        splice(&mut whole, &ring);
+    }
+    Some(whole)
+}
+
+/// Takes a ring into a polygon: from the polygon's nearest point to the ring, around it, and back.
+fn splice(whole: &mut Vec<[f32; 2]>, ring: &[[f32; 2]]) {
+    let mut best = (f32::INFINITY, 0, 0);
+    for (i, a) in whole.iter().enumerate() {
+        for (j, b) in ring.iter().enumerate() {
+            let distance = (a[0] - b[0]).powi(2) + (a[1] - b[1]).powi(2);
+            if distance < best.0 {
+                best = (distance, i, j);
+            }
+        }
+    }
+    let (_, at, from) = best;
+    let around = ring[from..].iter().chain(&ring[..=from]).copied();
+    let back = whole[at];
+    let taken_in: Vec<[f32; 2]> = around.chain([back]).collect();
+    whole.splice(at + 1..at + 1, taken_in);
+}
+
+/// `classes.txt`.
+pub(super) fn classes_file<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.map(|name| format!("{name}\n")).collect()
+}
+
+/// `data.yaml`; paths in it are relative to the folder it is in.
+pub(super) fn data_file<'a>(names: impl Iterator<Item = &'a str>, has_validation: bool) -> String {
+    let mut text = String::from("train: images/train\n");
+    if has_validation {
+        text.push_str("val: images/val\n");
+    } else {
+        text.push_str("# No picture is for validation; trainers ask for some.\nval: images/train\n");
+    }
+    text.push_str("names:\n");
+    for (id, name) in names.enumerate() {
+        // A text in JSON is one in YAML.
+        let name = serde_json::to_string(name).expect("texts are JSON");
+        writeln!(text, "  {id}: {name}").expect("texts take everything");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::label::Thing;
+
+    fn record(things: Vec<Thing>) -> Record {
+        Record { width: 200, height: 100, things, ..Record::default() }
+    }
+
+    #[test]
+    fn boxes() {
+        let thing = |class, bbox| Thing { class, score: 0.5, bbox, mask: None };
+        let text = label_file(
+            &record(vec![
+                thing(3, [20.0, 10.0, 60.0, 50.0]),
+                thing(0, [0.0, 0.0, 200.0, 100.0]),
+                thing(1, [5.0, 5.0, 5.000_1, 9.0]),
+            ]),
+            Format::Yolo,
+        );
+        assert_eq!(text, "3 0.200000 0.300000 0.200000 0.400000\n0 0.500000 0.500000 1.000000 1.000000\n");
+    }
+
+    #[test]
+    fn one_polygon_covers_what_the_mask_does() {
+        let (width, height) = (60u32, 40u32);
+        let inside = |cases: &[fn(i32, i32) -> bool]| {
+            let bitmap: Vec<u8> = (0..width * height)
+                .map(|i| u8::from(cases.iter().any(|case| case((i % width) as i32, (i / width) as i32))))
+                .collect();
+            Mask::from_bitmap(&bitmap, width, height).expect("the size is right")
+        };
+        let disc: fn(i32, i32) -> bool = |x, y| (x - 15).pow(2) + (y - 15).pow(2) < 144;
+        let ring: fn(i32, i32) -> bool = |x, y| (30..400).contains(&((x - 22).pow(2) + (y - 20).pow(2)));
+        let square: fn(i32, i32) -> bool = |x, y| (45..58).contains(&x) && (20..38).contains(&y);
+        let mut failures = Vec::new();
+        for (name, cases, least) in [
+            ("a disc", &[disc][..], 0.95),
+            ("two parts", &[disc, square], 0.95),
+            ("a hole", &[ring], 0.95),
+            ("a hole and a part", &[ring, square], 0.95),
+        ] {
+            let mask = inside(cases);
+            let polygon = polygon(&mask).expect("it has pixels");
+            let filled: Vec<u8> = (0..width * height)
+                .map(|i| u8::from(is_inside(&polygon, (i % width) as f32 + 0.5, (i / width) as f32 + 0.5)))
+                .collect();
+            let bitmap = mask.to_bitmap();
+            let both = filled.iter().zip(&bitmap).filter(|(a, b)| **a == 1 && **b == 1).count();
+            let either = filled.iter().zip(&bitmap).filter(|(a, b)| **a == 1 || **b == 1).count();
+            let iou = both as f64 / either as f64;
+            if iou < least {
+                failures.push(format!("{name}: IoU {iou:.3} of {} points", polygon.len()));
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+        let nothing = Mask::from_bitmap(&[0; 4], 2, 2).expect("the size is right");
+        assert_eq!(polygon(&nothing), None);
+        let pixel = Mask::from_bitmap(&[0, 0, 1, 0], 2, 2).expect("the size is right");
+        assert!(polygon(&pixel).is_some_and(|ring| ring.len() >= 3));
+    }
+
+    /// By the even-odd rule.
+    fn is_inside(ring: &[[f32; 2]], x: f32, y: f32) -> bool {
+        let edges = ring.iter().zip(ring.iter().cycle().skip(1));
+        let crossed = edges.filter(|(a, b)| {
+            (a[1] > y) != (b[1] > y) && x < (b[0] - a[0]) * (y - a[1]) / (b[1] - a[1]) + a[0]
+        });
+        crossed.count() % 2 == 1
+    }
+
+    #[test]
+    fn names_are_quoted() {
+        let names = ["dog", "no", "a: \"b\"", "3"];
+        let text = data_file(names.into_iter(), true);
+        let read: serde_json::Value = serde_saphyr::from_str(&text).expect("it is YAML");
+        let found: Vec<_> = (0..4).map(|id| read["names"][id.to_string()].clone()).collect();
+        assert_eq!(found, names);
+        assert_eq!((&read["train"], &read["val"]), (&"images/train".into(), &"images/val".into()));
+        assert!(data_file(names.into_iter(), false).contains("val: images/train"));
+    }
+}

@@ -1,0 +1,56 @@
+//! Outlines with holes as polygons without.
+
+use super::Outline;
+
+/// One ring for each part, the holes in it cut open to its border.
+pub(super) fn join_holes(outlines: Vec<Outline>, tolerance: f32) -> Vec<Vec<[f32; 2]>> {
+    let (holes, parts): (Vec<Outline>, Vec<Outline>) = outlines.into_iter().partition(|o| o.is_hole);
+    let mut of_part: Vec<Vec<&Outline>> = vec![Vec::new(); parts.len()];
+    for hole in &holes {
+        // Parts can lie in holes of others: the smallest one around the hole is its own.
+        let around = (0..parts.len()).filter(|&part| contains(&parts[part].points, middle_of_pixel_in(hole)));
+        let own = around.min_by(|&a, &b| parts[a].area().total_cmp(&parts[b].area()));
+        of_part[own.expect("a hole is in the part that it is a hole of")].push(hole);
+    }
+    let join = |(part, holes): (&Outline, &Vec<&Outline>)| {
+        let mut ring = part.simplified(tolerance).points;
+        for hole in holes {
+            insert(&mut ring, &hole.simplified(tolerance).points);
+        }
+        ring
+    };
+    parts.iter().zip(&of_part).map(join).collect()
+}
+
+/// Walks from the ring's point that is nearest to the hole over to it, once around it, and back.
+fn insert(ring: &mut Vec<[f32; 2]>, hole: &[[f32; 2]]) {
+    let mut nearest = (f32::INFINITY, 0, 0);
+    for (i, a) in ring.iter().enumerate() {
+        for (j, b) in hole.iter().enumerate() {
+            let distance = (a[0] - b[0]).hypot(a[1] - b[1]);
+            if distance < nearest.0 {
+                nearest = (distance, i, j);
+            }
+        }
+    }
+    let (_, at, start) = nearest;
+    let around = hole[start..].iter().chain(&hole[..=start]).copied();
+    let detour: Vec<[f32; 2]> = around.chain([ring[at]]).collect();
+    ring.splice(at + 1..at + 1, detour);
+}
+
+/// The middle of a pixel inside a hole: of the four around its first corner one is.
+fn middle_of_pixel_in(hole: &Outline) -> [f32; 2] {
+    let [x, y] = hole.points[0];
+    let corners = [[0.5, 0.5], [-0.5, 0.5], [0.5, -0.5], [-0.5, -0.5]];
+    let inside = corners.iter().map(|[dx, dy]| [x + dx, y + dy]).find(|&point| contains(&hole.points, point));
+    inside.unwrap_or([x, y])
+}
+
+/// Whether a point is inside a ring, by the even-odd rule.
+fn contains(ring: &[[f32; 2]], [x, y]: [f32; 2]) -> bool {
+    let edges = ring.iter().zip(ring.iter().cycle().skip(1));
+    let crossings = edges
+        .filter(|(a, b)| (a[1] > y) != (b[1] > y) && x < (b[0] - a[0]) * (y - a[1]) / (b[1] - a[1]) + a[0]);
+    crossings.count() % 2 == 1
+}
