@@ -1,6 +1,6 @@
 //! Which pictures the command line means: folders with all below them, patterns, files, lists.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
@@ -90,24 +90,26 @@ fn listed(list: &str) -> impl Iterator<Item = FoundPicture> {
 /// Everything below a folder, by path.
 fn walk(root: &Path, output: Option<&Path>, found: &mut Vec<FoundPicture>) -> Result<()> {
     let before = found.len();
-    let mut folders = vec![root.to_owned()];
-    // A link to a folder above would be walked for ever.
+    let mut folders = VecDeque::from([root.to_owned()]);
+    // A link to a folder above would be walked for ever. Of two ways to a folder the shorter counts.
     let mut seen = HashSet::new();
-    while let Some(folder) = folders.pop() {
-        let whole = folder.canonicalize().map_err(|e| Error::io("cannot read the folder", &folder, e))?;
+    while let Some(folder) = folders.pop_front() {
+        let cannot = |e| Error::io("cannot read the folder", &folder, e);
+        let whole = folder.canonicalize().map_err(cannot)?;
         if Some(&*whole) == output || folder.join(STATE_FOLDER).is_dir() || !seen.insert(whole) {
             continue;
         }
-        let entries =
-            std::fs::read_dir(&folder).map_err(|e| Error::io("cannot read the folder", &folder, e))?;
-        for entry in entries {
-            let path = entry.map_err(|e| Error::io("cannot read the folder", &folder, e))?.path();
-            let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-            if is_hidden {
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(&folder).map_err(cannot)? {
+            paths.push(entry.map_err(cannot)?.path());
+        }
+        paths.sort();
+        for path in paths {
+            if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')) {
                 continue;
             }
             if path.is_dir() {
-                folders.push(path);
+                folders.push_back(path);
             } else if is_picture_name(&path) {
                 let relative = path.strip_prefix(root).unwrap_or(&path).to_owned();
                 found.push(FoundPicture { path, relative });
@@ -124,19 +126,28 @@ fn matching(pattern: &Path, output: Option<&Path>, found: &mut Vec<FoundPicture>
     let root: PathBuf = pattern.components().take_while(|part| !is_pattern(part)).collect();
     let paths = glob::glob(&pattern.to_string_lossy())
         .map_err(|e| nothing(pattern, &format!("the pattern is wrong: {e}")))?;
-    let before = found.len();
+    let mut matched = Vec::new();
     for path in paths {
         let path = path
             .map_err(|e| Error::io("cannot read", e.path(), std::io::Error::other(e.error().to_string())))?;
-        let is_output =
-            output.is_some_and(|output| path.canonicalize().is_ok_and(|path| path.starts_with(output)));
         let is_data_set = path.ancestors().any(|folder| folder.join(STATE_FOLDER).is_dir());
-        if path.is_file() && is_picture_name(&path) && !is_output && !is_data_set {
-            let relative = path.strip_prefix(&root).unwrap_or(&path).to_owned();
-            found.push(FoundPicture { path, relative });
+        if path.is_file() && is_picture_name(&path) && !is_data_set {
+            matched.push(path);
         }
     }
-    found[before..].sort_by(|a, b| a.path.cmp(&b.path));
+    // A link to a folder above is followed by patterns; of the ways to a picture the shortest counts.
+    matched.sort_by_key(|path| (path.components().count(), path.clone()));
+    let mut seen = HashSet::new();
+    let is_new = |path: &PathBuf| {
+        path.canonicalize()
+            .is_ok_and(|whole| !output.is_some_and(|output| whole.starts_with(output)) && seen.insert(whole))
+    };
+    matched.retain(is_new);
+    matched.sort();
+    found.extend(matched.into_iter().map(|path| {
+        let relative = path.strip_prefix(&root).unwrap_or(&path).to_owned();
+        FoundPicture { path, relative }
+    }));
     Ok(())
 }
 

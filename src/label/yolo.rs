@@ -4,10 +4,13 @@ use std::fmt::Write;
 
 use super::record::Record;
 use super::settings::Format;
-use crate::mask::Mask;
+use crate::mask::{Mask, Outline};
 
 /// How far a polygon may be from the mask's border, in pixels.
-pub(super) const TOLERANCE: f32 = 1.0;
+pub(super) const TOLERANCE: f32 = 0.5;
+/// How far inside the border a polygon of YOLO-seg runs, in pixels: trainers cut its points off to whole pixels and fill
+/// what it goes through as well, so that one along the pixels' edges would take in another pixel on the right and below.
+const INSET: f32 = 0.25;
 /// Parts and holes of a mask that are smaller than this share of it are left out of its polygon.
 const LEAST_PART: f64 = 0.01;
 
@@ -52,12 +55,31 @@ fn polygon(mask: &Mask) -> Option<Vec<[f32; 2]>> {
         .iter()
         .enumerate()
         .filter(|(place, outline)| *place == 0 || outline.area() >= least)
-        .map(|(_, outline)| outline.simplified(TOLERANCE).points);
+        .map(|(_, outline)| inset(outline).simplified(TOLERANCE).points);
     let mut whole = rings.next()?;
     for ring in rings {
         splice(&mut whole, &ring);
     }
     Some(whole)
+}
+
+/// The outline, moved into the mask. It goes along the pixels' edges with the mask on its right, and turns at each point.
+fn inset(outline: &Outline) -> Outline {
+    let points = &outline.points;
+    let towards = |from: [f32; 2], to: [f32; 2]| [(to[0] - from[0]).signum(), (to[1] - from[1]).signum()];
+    let moved = points.iter().enumerate().map(|(i, &point)| {
+        let before = points[(i + points.len() - 1) % points.len()];
+        let after = points[(i + 1) % points.len()];
+        let [came, goes] = [towards(before, point), towards(point, after)];
+        // Of the two ways one is level and one upright; the signum of no way at all is not 0.
+        let [came, goes] = match before[1] == point[1] {
+            true => [[came[0], 0.0], [0.0, goes[1]]],
+            false => [[0.0, came[1]], [goes[0], 0.0]],
+        };
+        // To the right of a way (x, y) lies (-y, x), since y grows downwards.
+        [point[0] - INSET * (came[1] + goes[1]), point[1] + INSET * (came[0] + goes[0])]
+    });
+    Outline { points: moved.collect(), is_hole: outline.is_hole }
 }
 
 /// Takes a ring into a polygon: from the polygon's nearest point to the ring, around it, and back.
@@ -162,8 +184,13 @@ mod tests {
         assert!(polygon(&pixel).is_some_and(|ring| ring.len() >= 3));
     }
 
-    /// By the even-odd rule.
+    /// By the even-odd rule; what the polygon goes through is inside.
     fn is_inside(ring: &[[f32; 2]], x: f32, y: f32) -> bool {
+        let through =
+            |(a, b): (&[f32; 2], &[f32; 2])| crate::mask::distance_to_segment([x, y], *a, *b) < INSET;
+        if ring.iter().zip(&ring[1..]).any(through) {
+            return true;
+        }
         let edges = ring.iter().zip(ring.iter().cycle().skip(1));
         let crossed = edges.filter(|(a, b)| {
             (a[1] > y) != (b[1] > y) && x < (b[0] - a[0]) * (y - a[1]) / (b[1] - a[1]) + a[0]
