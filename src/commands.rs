@@ -4,3 +4,4 @@ pub mod doctor;
 pub mod embed;
 pub mod export;
 pub mod label;
+pub mod track;

@@ -38,14 +38,17 @@ pub mod draw;
 mod engine;
 mod error;
 mod frame;
+mod frame_view;
 pub mod image;
 pub mod label;
 mod mask;
 mod model;
+pub mod pipeline;
 pub mod postprocess;
 pub mod preprocess;
 mod prompt;
 pub mod report;
+pub mod scenes;
 pub mod sink;
 pub mod source;
 pub mod text_cache;
@@ -60,15 +63,17 @@ pub use cache::cache_folder;
 pub use cancellation::Cancellation;
 pub use detection::Detection;
 pub use detector::{
-    Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder,
-    StageTimes, TextCacheFile, TextEmbedder,
+    Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures,
+    ImagePreprocessor, PromptDecoder, StageTimes, TextCacheFile, TextEmbedder,
 };
 pub use engine::{EngineFactory, EngineKind, EngineOptions};
 pub use error::{Error, ErrorKind, Result};
 pub use frame::Frame;
+pub use frame_view::{FrameView, PixelFormat};
 pub use image::{Image, ImageView};
 pub use mask::{Mask, MaskSpan, Outline};
 pub use model::{Model, ModelRequest, ModelSource};
+pub use pipeline::{FramePolicy, Pipeline, PipelineBuilder, PipelineStats, RunSummary, StatsRecorder};
 pub use prompt::{Exemplar, Prompt, Prompts, VISUAL};
 pub use sink::{FrameOutcome, Sink};
 pub use source::{Source, SourceInfo};

@@ -29,6 +29,8 @@ enum Command {
     Embed(commands::embed::EmbedArgs),
     /// Make a data set of pictures: YOLO, YOLO-seg, COCO
     Label(Box<commands::label::LabelArgs>),
+    /// Follow objects through a video's detections: boxes in, tracks out, without pictures
+    Track(commands::track::TrackArgs),
     /// Say what works on this machine, with versions and paths, and what to install for the rest
     Doctor(commands::doctor::DoctorArgs),
 }
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::Export(args) => commands::export::run(&args, &log),
         Command::Embed(args) => commands::embed::run(&args, &log),
         Command::Label(args) => commands::label::run(&args, &log),
+        Command::Track(args) => commands::track::run(&args, &log),
         Command::Doctor(args) => commands::doctor::run(&args),
     })
 }

@@ -213,12 +213,14 @@ fn scores_decide_what_a_detection_may_do() {
     // given out, 0 where none is.
     type Case = (&'static str, u32, &'static [f32], &'static [f32]);
     let cases: &[Case] = &[
-        ("high starts", 1, &[0.5], &[0.5]),
+        ("high starts", 1, &[0.55], &[0.55]),
+        ("high alone does not", 1, &[0.54, 0.54], &[0.0, 0.0]),
+        ("high carries on", 1, &[0.9, 0.5], &[0.9, 0.62]),
         ("low does not", 1, &[0.49, 0.49], &[0.0, 0.0]),
         ("low carries on", 1, &[0.9, 0.1], &[0.9, 0.34]),
         ("below low does not", 1, &[0.9, 0.05], &[0.9, 0.0]),
         ("low does not find the lost", 1, &[0.9, 0.0, 0.2, 0.8], &[0.9, 0.0, 0.0, 0.83]),
-        ("scores are smoothed", 1, &[0.5, 1.0, 1.0], &[0.5, 0.85, 0.955]),
+        ("scores are smoothed", 1, &[0.6, 1.0, 1.0], &[0.6, 0.88, 0.964]),
         ("from the second on", 2, &[0.8, 0.8, 0.8], &[0.0, 0.8, 0.8]),
         ("from the fourth on", 4, &[0.8, 0.8, 0.8, 0.8], &[0.0, 0.0, 0.0, 0.8]),
         ("a miss begins anew", 3, &[0.8, 0.8, 0.0, 0.8, 0.8, 0.8], &[0.0, 0.0, 0.0, 0.0, 0.0, 0.8]),
@@ -441,4 +443,23 @@ fn a_crowd_is_tracked_and_each_run_is_the_same() {
         let steady = last.iter().filter(|track| track.age_frames > 30.0).count();
         assert!(steady >= 130, "{match_classes:?}: only {steady} tracks have lasted");
     }
+}
+
+/// Classes that nobody looked for say nothing of their tracks; those that were looked for and not found are lost.
+#[test]
+fn tracks_of_classes_not_looked_for_are_carried_on() {
+    let there = [400.0, 100.0, 40.0, 80.0];
+    let mut tracker = built(eager().max_time_lost(5));
+    for _ in 0..2 {
+        tracker.update(&[seen(HERE, 0.9, 0), seen(there, 0.9, 1)], 1.0);
+    }
+    for frame in 1..=20 {
+        let shown = tracker.update_where(&[seen(HERE, 0.9, 0)], 1.0, |class| class == 0);
+        let states: Vec<_> = shown.iter().map(|track| (track.id, track.state, track.detection)).collect();
+        let expected = [(1, TrackState::Tracked, Some(0)), (2, TrackState::Tracked, None)];
+        assert_eq!(states, expected, "frame {frame}");
+    }
+    assert_eq!(ids(tracker.update(&[seen(HERE, 0.9, 0)], 1.0)), [1], "now it was looked for, and is lost");
+    let found = tracker.update(&[seen(HERE, 0.9, 0), seen(there, 0.9, 1)], 1.0);
+    assert_eq!(ids(found), [1, 2], "the frames without a look do not count for giving it up");
 }
