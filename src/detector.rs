@@ -11,6 +11,7 @@ use std::time::Instant;
 use crate::detection::Detection;
 use crate::error::Result;
 use crate::image::ImageView;
+use crate::mask::SemanticMap;
 use crate::model::Model;
 use crate::prompt::Prompts;
 
@@ -41,6 +42,9 @@ pub struct StageTimes {
 pub struct Detections {
     /// The highest score first.
     pub items: Vec<Detection>,
+    /// Where each class that was found is, taken together; empty unless
+    /// [asked for](DetectorBuilder::with_semantic_maps).
+    pub semantic: Vec<SemanticMap>,
     /// How long it took.
     pub times: StageTimes,
 }
@@ -73,15 +77,51 @@ impl Detector {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a phrase without words; on first use also what
     /// [`prepare`](Self::prepare) finds.
     pub fn detect<'i>(&mut self, image: impl Into<ImageView<'i>>, prompts: &Prompts) -> Result<Detections> {
-        let image = image.into();
         let start = Instant::now();
         let embedded = self.text.embed(prompts)?;
         let text = milliseconds(start);
-        let mut times = StageTimes { text, ..StageTimes::default() };
-        self.encoder.encode_into(image, &mut self.features, &mut times)?;
-        let items = self.decoder.decode(&self.features, &embedded, &mut times)?;
+        let mut found = self.detect_embedded(image, &embedded)?;
+        found.times.text = text;
+        found.times.total = milliseconds(start);
+        Ok(found)
+    }
+
+    /// As [`detect`](Self::detect), with prompts that are encoded already.
+    ///
+    /// # Errors
+    /// As [`detect`](Self::detect).
+    pub fn detect_embedded<'i>(
+        &mut self,
+        image: impl Into<ImageView<'i>>,
+        prompts: &EmbeddedPrompts,
+    ) -> Result<Detections> {
+        let start = Instant::now();
+        let mut times = StageTimes::default();
+        self.encoder.encode_into(image.into(), &mut self.features, &mut times)?;
+        let items = self.decoder.decode(&self.features, prompts, &mut times)?;
+        let semantic = self.decoder.take_semantic_maps();
         times.total = milliseconds(start);
-        Ok(Detections { items, times })
+        Ok(Detections { items, semantic, times })
+    }
+
+    /// Encodes prompts whose examples are boxes in `image`, to be looked for in other images with
+    /// [`detect_embedded`](Self::detect_embedded) or in a video.
+    ///
+    /// The model is trained with examples in the very image that it searches; an example from another image is a
+    /// use it was not trained for. The nearer the two images are, frames of one video for instance, the better it
+    /// works; the class's words beside the example help. In the image itself the result is the same as
+    /// [`detect`](Self::detect)'s.
+    ///
+    /// # Errors
+    /// As [`detect`](Self::detect).
+    pub fn exemplar_features<'i>(
+        &mut self,
+        image: impl Into<ImageView<'i>>,
+        prompts: &Prompts,
+    ) -> Result<EmbeddedPrompts> {
+        let embedded = self.text.embed(prompts)?;
+        self.encoder.encode_into(image.into(), &mut self.features, &mut StageTimes::default())?;
+        self.decoder.keep_exemplars(&self.features, &embedded)
     }
 
     /// Loads what detecting `prompts` needs, so that the first image does not wait for it and errors come early.

@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use ocelli::cli::{self, LogArgs};
 
-/// Open-vocabulary object detection: label pictures, export checkpoints, embed words, see what works here.
+/// Open-vocabulary object detection: label pictures, export checkpoints, embed words, measure models, see what works
+/// here.
 ///
 /// To find things in pictures, use demo-image.
 #[derive(Parser)]
@@ -31,6 +32,8 @@ enum Command {
     Label(Box<commands::label::LabelArgs>),
     /// Follow objects through a video's detections: boxes in, tracks out, without pictures
     Track(commands::track::TrackArgs),
+    /// Measure a model: average precision, recall, masks, time
+    Eval(commands::eval::EvalArgs),
     /// Say what works on this machine, with versions and paths, and what to install for the rest
     Doctor(commands::doctor::DoctorArgs),
 }
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Embed(args) => commands::embed::run(&args, &log),
         Command::Label(args) => commands::label::run(&args, &log),
         Command::Track(args) => commands::track::run(&args, &log),
+        Command::Eval(args) => commands::eval::run(&args, &log),
         Command::Doctor(args) => commands::doctor::run(&args),
     })
 }

@@ -10,6 +10,7 @@ mod resample;
 mod runs;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use hotcoco::mask as codec;
 use hotcoco::types::Rle;
@@ -32,6 +33,18 @@ pub struct Mask {
     height: u32,
     /// Decodes without error for this width and height: checked wherever a mask is made.
     counts: String,
+}
+
+/// Where a class is in an image, all its things taken together and the class asked for pixel by pixel: also where its
+/// things cannot be told apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SemanticMap {
+    /// Which of the prompts, from 0.
+    pub class_id: usize,
+    /// The prompt's label.
+    pub label: Arc<str>,
+    /// The pixels; as large as the image.
+    pub mask: Mask,
 }
 
 /// Some pixels of one column of a mask, from `top` to before `bottom`.
@@ -101,6 +114,19 @@ impl Mask {
         Self { width, height, counts: codec::rle_to_string(&rle) }
     }
 
+    /// A mask from run lengths of a COCO annotation.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] where the runs do not add up to the pixels.
+    pub(crate) fn from_rle(rle: &Rle) -> Result<Self> {
+        check_size(rle.w, rle.h)?;
+        codec::check_counts(&rle.counts, rle.h, rle.w).map_err(|error| {
+            let message = format!("mask runs, {}×{}: {error}", rle.w, rle.h);
+            Error::new(ErrorKind::InvalidData, message).with_source(error)
+        })?;
+        Ok(Self { width: rle.w, height: rle.h, counts: codec::rle_to_string(rle) })
+    }
+
     fn rle(&self) -> Rle {
         codec::rle_from_string(&self.counts, self.height, self.width)
             .expect("the counts were checked or encoded here when the mask was made")
@@ -124,6 +150,30 @@ impl Mask {
     /// How many pixels are in the mask.
     pub fn area(&self) -> u64 {
         codec::area(&self.rle())
+    }
+
+    /// How many pixels are in both masks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`] where they are not of one size.
+    pub fn intersection_area(&self, other: &Self) -> Result<u64> {
+        if (self.width, self.height) != (other.width, other.height) {
+            let sizes = [self, other].map(|mask| format!("{}×{}", mask.width, mask.height));
+            let message = format!("masks of {} and {}: only masks of one image overlap", sizes[0], sizes[1]);
+            return Err(Error::new(ErrorKind::Mismatch, message));
+        }
+        Ok(runs::common_pixels(&self.rle().counts, &other.rle().counts))
+    }
+
+    /// Intersection over union: the share of the pixels in either mask that are in both, 0 to 1; 0 where both are
+    /// empty.
+    ///
+    /// # Errors
+    /// As [`intersection_area`](Self::intersection_area).
+    pub fn iou(&self, other: &Self) -> Result<f64> {
+        let common = self.intersection_area(other)?;
+        let union = self.area() + other.area() - common;
+        Ok(common as f64 / union.max(1) as f64)
     }
 
     /// The smallest box around all pixels of the mask, `None` where it has none.

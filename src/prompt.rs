@@ -1,4 +1,8 @@
 //! What to look for: words, example boxes, or both.
+//!
+//! Models are trained with words, and with a few boxes in the image that they search, wanted and unwanted, beside the
+//! word or the word `visual`; the built-in one with one wanted box and at most one unwanted. They are not trained with
+//! boxes in other images.
 
 use std::sync::Arc;
 
@@ -45,7 +49,8 @@ impl Prompt {
         self
     }
 
-    /// Adds an example; it is a box in the very image that is searched.
+    /// Adds an example: a box in the very image that is searched or, with
+    /// [`Detector::exemplar_features`](crate::Detector::exemplar_features), in another one.
     #[must_use]
     pub fn with_exemplar(mut self, bbox: BoundingBox, wanted: bool) -> Self {
         self.exemplars.push(Exemplar { bbox, wanted });

@@ -51,6 +51,10 @@ pub struct DetectionRecord {
     /// Which pixels, where masks were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<Mask>,
+    /// The same as polygons `[[[x, y], …], …]` in place of the mask, where that was asked for; see [`Mask::polygons`].
+    /// JSON has them as COCO does, each a list `[x1, y1, x2, y2, …]`.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "flat_polygons")]
+    pub polygons: Option<Vec<Vec<[f32; 2]>>>,
 }
 
 impl From<&Detection> for DetectionRecord {
@@ -61,7 +65,30 @@ impl From<&Detection> for DetectionRecord {
             score: detection.score,
             bbox: detection.bbox,
             mask: detection.mask.clone(),
+            polygons: None,
         }
+    }
+}
+
+/// Polygons as COCO's files have them.
+mod flat_polygons {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+    type Polygons = Option<Vec<Vec<[f32; 2]>>>;
+
+    pub fn serialize<S: Serializer>(polygons: &Polygons, serializer: S) -> Result<S::Ok, S::Error> {
+        let flat: Option<Vec<&[f32]>> =
+            polygons.as_ref().map(|polygons| polygons.iter().map(|ring| ring.as_flattened()).collect());
+        flat.serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Polygons, D::Error> {
+        let flat = Option::<Vec<Vec<f32>>>::deserialize(deserializer)?;
+        let pairs = |ring: &Vec<f32>| match ring.as_chunks() {
+            (points, []) => Ok(points.to_vec()),
+            _ => Err(de::Error::custom("a polygon has an even number of coordinates")),
+        };
+        flat.map(|flat| flat.iter().map(pairs).collect()).transpose()
     }
 }
 

@@ -4,4 +4,5 @@
 
 pub mod exemplar;
 pub mod outputs;
+pub mod semantic;
 pub mod sheet;

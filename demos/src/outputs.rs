@@ -114,6 +114,25 @@ pub fn write_picture(path: &Path, picture: &RgbImage) -> Result<()> {
     })
 }
 
+/// A name for each picture, without ending and without folder: its own; one that is taken gets a number.
+pub fn stems(sources: &[PathBuf]) -> Vec<String> {
+    let names = names_in(Path::new(""), sources);
+    let stem = |name: &PathBuf| {
+        name.file_stem().map_or_else(|| "picture".into(), |stem| stem.to_string_lossy().into_owned())
+    };
+    let mut taken = HashSet::new();
+    let mut free = |stem: String| {
+        let mut name = stem.clone();
+        let mut number = 1;
+        while !taken.insert(name.to_lowercase()) {
+            number += 1;
+            name = format!("{stem}-{number}");
+        }
+        name
+    };
+    names.iter().map(stem).map(&mut free).collect()
+}
+
 /// The pictures' own names; a name that is taken gets a number, a format that is not written becomes PNG.
 fn names_in(folder: &Path, sources: &[PathBuf]) -> Vec<PathBuf> {
     let mut taken = HashSet::new();

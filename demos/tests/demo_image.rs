@@ -151,6 +151,66 @@ fn examples_are_boxes_in_the_picture() {
 }
 
 #[test]
+fn examples_can_be_in_another_picture() {
+    let place = place();
+    let dog = ["--exemplar", "267,396,390,508", "--exemplar-image", "park.png"];
+    // In the picture itself nothing changes.
+    let same = place.succeed(DEMO, &["park.png", "--json", "-", "--exemplar", "267,396,390,508"]);
+    let kept = place.succeed(DEMO, &[&["park.png", "--json", "-"], &dog[..]].concat());
+    let parse = |text: &str| serde_json::from_str(text).expect("nothing but JSON on stdout");
+    assert_eq!(found(&parse(&same)), found(&parse(&kept)));
+    let of_dogs = ["--exemplar", "267,396,390,508@dog", "--exemplar-image", "park.png"];
+    let both = ["street.png", "park.png", "--classes", "dog", "car", "--json", "-"];
+    let report = parse(&place.succeed(DEMO, &[&both[..], &of_dogs].concat()));
+    assert_eq!(found(&report).len(), 2);
+    assert_eq!(labels(&report), ["car", "dog"], "{report}");
+}
+
+#[test]
+fn masks_as_polygons_and_semantic_maps() {
+    let place = place();
+    let arguments = ["park.png", "street.png", "--classes", "dog", "car", "--json", "x.json", "-q"];
+    place.succeed(DEMO, &[&arguments[..], &["--masks", "--semantic", "maps"]].concat());
+    let rle = place.json("x.json");
+    place.succeed(DEMO, &[&arguments[..], &["--masks", "--mask-format", "polygon"]].concat());
+    let polygons = place.json("x.json");
+    let mut classes = std::collections::BTreeSet::new();
+    for ((file, with_masks), (_, with_polygons)) in found(&rle).iter().zip(&found(&polygons)) {
+        let lists = [with_masks, with_polygons].map(|list| list.as_array().expect("detections are a list"));
+        assert_eq!(lists[0].len(), lists[1].len());
+        for (one, other) in lists[0].iter().zip(lists[1]) {
+            assert!(one.get("polygons").is_none() && other.get("mask").is_none(), "{one} {other}");
+            let mask: ocelli::Mask = serde_json::from_value(one["mask"].clone()).expect("COCO's run lengths");
+            let rings: Vec<Vec<f32>> = serde_json::from_value(other["polygons"].clone()).expect("flat lists");
+            assert!(rings.iter().all(|ring| ring.len() >= 6 && ring.len() % 2 == 0), "{rings:?}");
+            let edges = |axis: usize| rings.iter().flatten().skip(axis).step_by(2).copied();
+            let bbox = mask.bounding_box().expect("a mask with pixels");
+            let right = edges(0).fold(f32::MIN, f32::max);
+            assert!((right - bbox.x2).abs() <= 1.0, "{file}: {right} for {bbox:?}");
+            classes.insert(format!(
+                "{}-{}.png",
+                file.trim_end_matches(".png"),
+                one["label"].as_str().expect("a text")
+            ));
+        }
+    }
+    assert_eq!(names(place.path("maps")), classes.into_iter().collect::<Vec<_>>());
+    let map = ocelli::Image::open(place.path("maps/park-dog.png")).expect("a picture was written");
+    assert_eq!((map.width(), map.height()), (720, 540));
+    // White where the dogs' masks are, for the most part.
+    let first = found(&rle)[0].1[0].clone();
+    let mask: ocelli::Mask = serde_json::from_value(first["mask"].clone()).expect("COCO's run lengths");
+    let white = |x: u32, y: u32| map.as_rgb8()[(y * 720 + x) as usize * 3] == 255;
+    let covered = mask.spans().flat_map(|span| (span.top..span.bottom).map(move |y| (span.x, y)));
+    let covered = covered.filter(|&(x, y)| white(x, y)).count() as f64;
+    assert!(first["label"] == "dog" && covered >= 0.7 * mask.area() as f64, "{covered} of {}", mask.area());
+    // Maps alone cost no masks.
+    place.succeed(DEMO, &["park.png", "--classes", "dog", "--json", "x.json", "--semantic", "alone"]);
+    assert!(found(&place.json("x.json"))[0].1[0].get("mask").is_none());
+    assert_eq!(names(place.path("alone")), ["park-dog.png"]);
+}
+
+#[test]
 fn other_spellings_mean_the_same() {
     let place = place();
     let reference =

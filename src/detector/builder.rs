@@ -42,6 +42,7 @@ pub struct DetectorBuilder {
     post: PostProcessOptions,
     class_chunk: Option<usize>,
     text_cache: TextCacheFile,
+    semantic_maps: bool,
 }
 
 impl DetectorBuilder {
@@ -70,6 +71,14 @@ impl DetectorBuilder {
     #[must_use]
     pub fn with_masks(mut self, masks: bool) -> Self {
         self.request.masks = masks;
+        self
+    }
+
+    /// Whether there is a [`SemanticMap`](crate::SemanticMap) for each class that is found, pixel by pixel; off by
+    /// default. It costs a pass of the mask head, which masks share.
+    #[must_use]
+    pub fn with_semantic_maps(mut self, maps: bool) -> Self {
+        self.semantic_maps = maps;
         self
     }
 
@@ -143,7 +152,7 @@ impl DetectorBuilder {
     ///
     /// # Errors
     /// As [`build`](Self::build).
-    pub fn build_reporting(self, report: &dyn Fn(&str)) -> Result<Detector> {
+    pub fn build_reporting(mut self, report: &dyn Fn(&str)) -> Result<Detector> {
         let class_chunk = self.class_chunk.unwrap_or(CLASS_CHUNK);
         if class_chunk == 0 {
             let message = "--class-chunk is 0: at least one class is decoded at a time";
@@ -158,6 +167,9 @@ impl DetectorBuilder {
             Some(factory) => factory,
             None => EngineFactory::start(&self.engine)?,
         };
+        let with_masks = self.request.masks;
+        // Both come from the mask head, and need what it needs.
+        self.request.masks |= self.semantic_maps;
         let masks = self.request.masks;
         let model = match self.model {
             Some(model) => model,
@@ -171,7 +183,7 @@ impl DetectorBuilder {
         let text = TextEmbedder::new(&model, factory.clone(), &self.text_cache)?;
         let encoder = ImageEncoder::new(&model, factory.clone(), masks)?;
         let engine = factory.description();
-        let decoder = PromptDecoder::new(&model, factory, post, class_chunk, masks);
+        let decoder = PromptDecoder::new(&model, factory, post, class_chunk, with_masks, self.semantic_maps);
         Ok(Detector { model, text, encoder, decoder, features: ImageFeatures::default(), engine })
     }
 }

@@ -13,7 +13,7 @@ use super::{StageTimes, milliseconds};
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
-use crate::mask::MaskResampler;
+use crate::mask::{MaskResampler, SemanticMap};
 use crate::model::Model;
 use crate::postprocess::{Candidate, PostProcessor, RawOutputs};
 
@@ -23,7 +23,12 @@ pub struct PromptDecoder {
     factory: EngineFactory,
     post: PostProcessor,
     class_chunk: usize,
+    /// Of things.
     masks: bool,
+    /// Of classes.
+    semantic_maps: bool,
+    /// Of the last image.
+    semantic: Vec<SemanticMap>,
     encoder_decoder: Option<Box<dyn Engine>>,
     exemplar_encoder: Option<Box<dyn Engine>>,
     mask_head: Option<Box<dyn Engine>>,
@@ -44,6 +49,7 @@ struct Buffers {
     exemplar_labels: Tensor,
     exemplar_features: Tensor,
     masks: Tensor,
+    semantic: Tensor,
     candidates: Vec<Candidate>,
 }
 
@@ -62,6 +68,7 @@ impl Default for Buffers {
             exemplar_labels: empty(),
             exemplar_features: empty(),
             masks: empty(),
+            semantic: empty(),
             candidates: Vec::new(),
         }
     }
@@ -82,6 +89,7 @@ impl PromptDecoder {
         post: PostProcessor,
         class_chunk: usize,
         masks: bool,
+        semantic_maps: bool,
     ) -> Self {
         Self {
             model: model.clone(),
@@ -89,6 +97,8 @@ impl PromptDecoder {
             post,
             class_chunk,
             masks,
+            semantic_maps,
+            semantic: Vec::new(),
             encoder_decoder: None,
             exemplar_encoder: None,
             mask_head: None,
@@ -106,7 +116,7 @@ impl PromptDecoder {
         if self.encoder_decoder.is_none() {
             self.encoder_decoder = Some(self.model.load_graph(&self.factory, file::ENCODER_DECODER)?);
         }
-        if self.masks && self.mask_head.is_none() {
+        if self.needs_mask_head() && self.mask_head.is_none() {
             self.mask_head = Some(self.model.load_graph(&self.factory, file::MASK_HEAD)?);
         }
         Ok(())
@@ -116,6 +126,10 @@ impl PromptDecoder {
     pub fn unload(&mut self) {
         (self.encoder_decoder, self.exemplar_encoder, self.mask_head) = (None, None, None);
         self.buffers = Buffers::default();
+    }
+
+    fn needs_mask_head(&self) -> bool {
+        self.masks || self.semantic_maps
     }
 
     /// Features and prompts → detections, the highest score first; the times of the stages are added to `times`.
@@ -157,6 +171,7 @@ impl PromptDecoder {
         let start = Instant::now();
         let (width, height) = features.size;
         self.post.begin(width, height);
+        self.semantic.clear();
         let mut states: BTreeMap<usize, ClassState> = BTreeMap::new();
         // Classes of one chunk have prompts of one length, so that nothing is padded.
         let mut by_examples: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -174,12 +189,18 @@ impl PromptDecoder {
         let label = |c: &Candidate| prompts.classes[c.class_id].prompt.label().clone();
         detections.extend(self.buffers.candidates.iter().map(|c| Detection::from_candidate(c, label(c))));
         times.decode += milliseconds(start);
-        if self.masks {
+        if self.needs_mask_head() {
             let start = Instant::now();
             self.fill_masks(features, &states, detections)?;
             times.masks += milliseconds(start);
         }
         Ok(())
+    }
+
+    /// Gives the semantic maps of the last image away: one for each class that was found, rising; none unless they were
+    /// asked for.
+    pub fn take_semantic_maps(&mut self) -> Vec<SemanticMap> {
+        std::mem::take(&mut self.semantic)
     }
 
     /// The prompts of a chunk: words, then the CLS token or the examples.
@@ -202,12 +223,13 @@ impl PromptDecoder {
         self.buffers.prompt_mask.reset_i64(&[chunk.len(), tokens]).fill(1);
         for (row, &class) in chunk.iter().enumerate() {
             let embedded = &prompts.classes[class];
-            if examples > 0 {
+            if examples > 0 && embedded.kept_examples.is_none() {
                 self.encode_exemplars(features, embedded)?;
             }
-            let appended = match (more, examples) {
-                (0, _) => &[][..],
-                (_, 0) => features.image_prompt.as_f32()?,
+            let appended = match (more, examples, &embedded.kept_examples) {
+                (0, _, _) => &[][..],
+                (_, 0, _) => features.image_prompt.as_f32()?,
+                (_, _, Some(kept)) => kept,
                 _ => self.buffers.exemplar_features.as_f32()?,
             };
             let target =
@@ -218,6 +240,24 @@ impl PromptDecoder {
                 .copy_from_slice(&embedded.text.mask);
         }
         Ok(())
+    }
+
+    /// The same prompts with their examples encoded where they are: boxes in the image of `features`. From then on they
+    /// are looked for in any image; classes without examples stay what they are.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn keep_exemplars(
+        &mut self,
+        features: &ImageFeatures,
+        prompts: &EmbeddedPrompts,
+    ) -> Result<EmbeddedPrompts> {
+        let mut kept = prompts.clone();
+        for embedded in kept.classes.iter_mut().filter(|one| !one.prompt.exemplars().is_empty()) {
+            self.encode_exemplars(features, embedded)?;
+            embedded.kept_examples = Some(self.buffers.exemplar_features.as_f32()?.into());
+        }
+        Ok(kept)
     }
 
     fn encode_exemplars(&mut self, features: &ImageFeatures, embedded: &EmbeddedPrompt) -> Result<()> {
@@ -261,6 +301,7 @@ impl PromptDecoder {
         chunk: &[usize],
         states: &mut BTreeMap<usize, ClassState>,
     ) -> Result<()> {
+        let with_states = self.needs_mask_head();
         let engine = self.encoder_decoder.as_mut().expect("decode loads it");
         let b = &mut self.buffers;
         let mut outputs = vec![
@@ -268,7 +309,7 @@ impl PromptDecoder {
             (tensor::BOXES, &mut b.boxes),
             (tensor::PRESENCE, &mut b.presence),
         ];
-        if self.masks {
+        if with_states {
             outputs.extend([(tensor::QUERIES, &mut b.queries), (tensor::ENCODED, &mut b.encoded)]);
         }
         engine.run(
@@ -291,7 +332,7 @@ impl PromptDecoder {
                 boxes: &boxes[row * queries * 4..][..queries * 4],
                 presence: Some(&presence[row..][..1]),
             })?;
-            if self.masks && self.post.pending() > before {
+            if with_states && self.post.pending() > before {
                 states.insert(
                     class,
                     ClassState {
@@ -332,6 +373,13 @@ impl PromptDecoder {
                 .iter()
                 .flat_map(|&i| &state.queries[self.buffers.candidates[i].query * width..][..width]);
             let queries = Tensor::f32(&[1, kept.len(), width], rows.copied().collect())?;
+            let mut outputs = Vec::new();
+            if self.masks {
+                outputs.push((tensor::MASKS, &mut self.buffers.masks));
+            }
+            if self.semantic_maps {
+                outputs.push((tensor::SEMANTIC, &mut self.buffers.semantic));
+            }
             engine.run(
                 &[
                     (tensor::FPN[0], &features.fpn[0]),
@@ -341,11 +389,19 @@ impl PromptDecoder {
                     (tensor::PROMPT_MASK, &state.prompt_mask),
                     (tensor::QUERIES, &queries),
                 ],
-                &mut [(tensor::MASKS, &mut self.buffers.masks)],
+                &mut outputs,
             )?;
-            let logits = self.buffers.masks.as_f32()?.chunks_exact(side * side);
-            for (&i, logits) in kept.iter().zip(logits) {
-                detections[i].mask = Some(self.resampler.run(logits, (side, side), features.size)?);
+            if self.masks {
+                let logits = self.buffers.masks.as_f32()?.chunks_exact(side * side);
+                for (&i, logits) in kept.iter().zip(logits) {
+                    detections[i].mask = Some(self.resampler.run(logits, (side, side), features.size)?);
+                }
+            }
+            if self.semantic_maps {
+                let logits = self.buffers.semantic.as_f32()?;
+                let mask = self.resampler.run(logits, (side, side), features.size)?;
+                let label = detections[kept[0]].label.clone();
+                self.semantic.push(SemanticMap { class_id: class, label, mask });
             }
         }
         Ok(())

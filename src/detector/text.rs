@@ -28,7 +28,8 @@ pub(super) struct TextFeatures {
     pub(super) mask: Vec<i64>,
 }
 
-/// Prompts whose words are encoded.
+/// Prompts whose words are encoded, and their examples too where those were
+/// [kept](super::PromptDecoder::keep_exemplars).
 #[derive(Clone, Debug)]
 pub struct EmbeddedPrompts {
     pub(super) classes: Vec<EmbeddedPrompt>,
@@ -38,6 +39,21 @@ pub struct EmbeddedPrompts {
 pub(super) struct EmbeddedPrompt {
     pub(super) prompt: Prompt,
     pub(super) text: Arc<TextFeatures>,
+    /// What the exemplar encoder said of the examples in the image that they are in, `[N + 1, D]`: from then on they
+    /// are looked for in other images. `None` while the examples are boxes in the very image that is searched.
+    pub(super) kept_examples: Option<Arc<[f32]>>,
+}
+
+impl EmbeddedPrompts {
+    /// Number of classes.
+    pub fn len(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// Whether there is nothing to look for.
+    pub fn is_empty(&self) -> bool {
+        self.classes.is_empty()
+    }
 }
 
 /// Tokeniser, text encoder, and what they said before.
@@ -155,7 +171,7 @@ impl TextEmbedder {
             .map(|prompt| {
                 let phrase = collapse_white_space(prompt.words());
                 let text = self.known.get(&*phrase).expect("every phrase was found or encoded above").clone();
-                EmbeddedPrompt { prompt: prompt.clone(), text }
+                EmbeddedPrompt { prompt: prompt.clone(), text, kept_examples: None }
             })
             .collect();
         Ok(EmbeddedPrompts { classes })

@@ -46,3 +46,24 @@ pub(super) fn column_spans(counts: Vec<u32>, height: u32) -> impl Iterator<Item 
     })
     .fuse()
 }
+
+/// How many pixels two masks of one size have in common.
+pub(super) fn common_pixels(a: &[u32], b: &[u32]) -> u64 {
+    // Runs alternate, background first: an odd place is foreground.
+    let (mut a, mut b) = (a.iter().enumerate(), b.iter().enumerate());
+    let (mut run_a, mut run_b) = (a.next().map(owned), b.next().map(owned));
+    let mut common = 0;
+    while let (Some((place_a, left_a)), Some((place_b, left_b))) = (run_a, run_b) {
+        let length = left_a.min(left_b);
+        if place_a % 2 == 1 && place_b % 2 == 1 {
+            common += u64::from(length);
+        }
+        run_a = if left_a == length { a.next().map(owned) } else { Some((place_a, left_a - length)) };
+        run_b = if left_b == length { b.next().map(owned) } else { Some((place_b, left_b - length)) };
+    }
+    common
+}
+
+fn owned((place, length): (usize, &u32)) -> (usize, u32) {
+    (place, *length)
+}

@@ -228,3 +228,102 @@ fn what_does_not_fit_is_refused() {
     }
     report(&failures);
 }
+
+#[derive(Deserialize)]
+struct Code {
+    size: [u32; 2],
+    pixels: String,
+    counts: String,
+    area: u64,
+    iou_with_the_one_before: Option<f64>,
+}
+
+#[test]
+fn random_masks_have_the_codes_of_pycocotools_both_ways() {
+    #[derive(Deserialize)]
+    struct Codes {
+        cases: Vec<Code>,
+    }
+    let text = include_str!("../../tests/golden/mask/codes.json");
+    let cases = serde_json::from_str::<Codes>(text).expect("the golden is JSON of this structure").cases;
+    let (mut failures, mut before, mut overlaps) = (Vec::new(), None::<Mask>, 0);
+    for (number, case) in cases.iter().enumerate() {
+        let [height, width] = case.size;
+        let decoded = Mask::from_counts(&*case.counts, width, height).expect("the golden's code");
+        if decoded.area() != case.area {
+            failures.push(format!("mask {number}: area {} for {}", decoded.area(), case.area));
+        }
+        if !case.pixels.is_empty() {
+            let byte = |place: usize| {
+                u8::from_str_radix(&case.pixels[2 * place..][..2], 16).expect("hexadecimal digits")
+            };
+            let bit = |place: usize| byte(place / 8) >> (7 - place % 8) & 1;
+            let bitmap: Vec<u8> = (0..(width * height) as usize).map(bit).collect();
+            let encoded = Mask::from_bitmap(&bitmap, width, height).expect("a bitmap of that size");
+            if encoded.counts() != case.counts {
+                failures.push(format!("mask {number}: code {:?} for {:?}", encoded.counts(), case.counts));
+            }
+            if decoded.to_bitmap() != bitmap {
+                failures.push(format!("mask {number}: the code became another picture"));
+            }
+        }
+        if let (Some(expected), Some(before)) = (case.iou_with_the_one_before, &before) {
+            overlaps += 1;
+            let iou = before.iou(&decoded).expect("masks of one size");
+            if (iou - expected).abs() > 1e-12 {
+                failures.push(format!("masks {} and {number}: IoU {iou} for {expected}", number - 1));
+            }
+        }
+        before = Some(decoded);
+    }
+    report(&failures);
+    assert!(cases.len() > 40 && overlaps > 30, "{} masks, {overlaps} pairs", cases.len());
+    let (small, large) = (drawn(&["#"]), drawn(&["##"]));
+    assert_eq!(small.iou(&large).map_err(|e| e.kind()), Err(ErrorKind::Mismatch));
+}
+
+#[test]
+fn polygons_without_holes_cover_the_mask() {
+    let mut masks: Vec<(String, Mask)> = golden()
+        .into_iter()
+        .map(|case| {
+            let mask = Mask::from_counts(case.counts, case.size[1], case.size[0]).expect("the golden's code");
+            (case.name, mask)
+        })
+        .collect();
+    masks.push(("a ring".into(), drawn(&["#####", "#...#", "#.#.#", "#...#", "#####"])));
+    masks.push(("two holes".into(), drawn(&["#######", "#.###.#", "#.#####", "#######"])));
+    masks.push(("a diagonal hole".into(), drawn(&["####", "#.##", "##.#", "####"])));
+    masks.push(("a ring in a ring".into(), {
+        let rows = ["#######", "#.....#", "#.###.#", "#.#.#.#", "#.###.#", "#.....#", "#######"];
+        drawn(&rows)
+    }));
+    let mut failures = Vec::new();
+    for (name, mask) in masks {
+        let (parts, holes): (Vec<_>, Vec<_>) = mask.outlines().into_iter().partition(|o| !o.is_hole);
+        for (tolerance, least) in [(0.0, 1.0), (1.0, 0.8)] {
+            let polygons = mask.polygons(tolerance);
+            let flat: Vec<Vec<f64>> =
+                polygons.iter().map(|ring| ring.iter().flatten().map(|&v| f64::from(v)).collect()).collect();
+            let filled = match flat.is_empty() {
+                true => Mask::from_bitmap(
+                    &mask.to_bitmap().iter().map(|_| 0).collect::<Vec<_>>(),
+                    mask.width(),
+                    mask.height(),
+                ),
+                false => Mask::from_rle(
+                    &codec::fr_polys(&flat, mask.height(), mask.width()).expect("a small image"),
+                ),
+            };
+            let iou = filled.and_then(|filled| filled.iou(&mask)).expect("masks of one size");
+            let fine = iou >= least || mask.area() == 0 || (tolerance > 0.0 && mask.area() < 400);
+            if polygons.len() != parts.len() || !fine {
+                let (came, expected, holes) = (polygons.len(), parts.len(), holes.len());
+                failures.push(format!(
+                    "{name}, {tolerance}: IoU {iou}, {came} for {expected} with {holes} holes"
+                ));
+            }
+        }
+    }
+    report(&failures);
+}

@@ -5,14 +5,15 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use ocelli::atomic_file::write_atomically;
 use ocelli::cli::{self, DetectorArgs, LogArgs, Progress, interrupted, print, say, usage};
 use ocelli::draw::Annotator;
-use ocelli::report::{ImageReport, Report, TableOptions, Timings, write_table};
-use ocelli::{Detections, Detector, Error, Image, Prompts, StageTimes};
+use ocelli::report::{DetectionRecord, ImageReport, Report, TableOptions, Timings, write_table};
+use ocelli::{Detection, Detections, Detector, EmbeddedPrompts, Error, Image, Prompts, StageTimes};
 use ocelli_demos::exemplar::{ExemplarArg, prompts};
 use ocelli_demos::outputs::{Outputs, check_picture_file};
+use ocelli_demos::semantic::SemanticFolder;
 use ocelli_demos::sheet::ContactSheet;
 
 /// Finds what you name in pictures, and draws a box around each.
@@ -41,6 +42,10 @@ struct Arguments {
     /// not wanted, then @class where there are several
     #[arg(long, num_args = 1.., value_name = "BOX")]
     exemplar: Vec<ExemplarArg>,
+    /// The picture that the examples are boxes in, where it is none of those to search; the model was not trained for
+    /// that, so name the class as well
+    #[arg(long, value_name = "FILE", requires = "exemplar")]
+    exemplar_image: Option<PathBuf>,
     /// Where annotated pictures go: a file for one picture, a folder for several
     #[arg(long, short, value_name = "PATH")]
     output: Option<PathBuf>,
@@ -53,11 +58,29 @@ struct Arguments {
     /// Find the pixels of each thing as well
     #[arg(long)]
     masks: bool,
+    /// How --json writes masks
+    #[arg(long, value_enum, default_value = "rle", value_name = "FORMAT", requires = "masks")]
+    mask_format: MaskFormat,
+    /// Write where each class is, pixel by pixel, as one black and white PNG for each picture and class
+    #[arg(long, value_name = "DIR")]
+    semantic: Option<PathBuf>,
     #[command(flatten)]
     detector: DetectorArgs,
     #[command(flatten)]
     log: LogArgs,
 }
+
+/// `--mask-format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum MaskFormat {
+    /// COCO's compressed run lengths, exact
+    Rle,
+    /// Polygons of whole pixels, within one pixel of the mask
+    Polygon,
+}
+
+/// How far a polygon may be from the mask's border, in pixels: slanted borders lose their steps.
+const POLYGON_TOLERANCE: f32 = 1.0;
 
 fn main() -> ExitCode {
     let args: Arguments = cli::parse();
@@ -74,18 +97,28 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
     if let Some(path) = args.json.as_deref().filter(|path| *path != Path::new("-")) {
         cli::check_output_file("--json", path)?;
     }
-    let builder = args.detector.detector()?.with_masks(args.masks);
+    let semantic = args.semantic.as_deref().map(|folder| SemanticFolder::plan(folder, &files)).transpose()?;
+    let builder =
+        args.detector.detector()?.with_masks(args.masks).with_semantic_maps(args.semantic.is_some());
     let loading = Progress::waiting(&args.log);
     let mut detector = builder.build_reporting(&|line| loading.announce(line))?;
     detector.prepare(&prompts)?;
+    let embedded = match &args.exemplar_image {
+        Some(path) => Some(examples_in(path, &mut detector, &prompts)?),
+        None => None,
+    };
     drop(loading);
     say(&args.log, &format!("engine: {}", detector.engine()));
     if let Some(outputs) = &outputs {
         outputs.create_folder()?;
     }
+    if let Some(semantic) = &semantic {
+        semantic.create()?;
+    }
 
     let report = Report { images: Vec::new() };
-    let mut job = Job { args, prompts, outputs, sheet: ContactSheet::default(), report, hinted: false };
+    let sheet = ContactSheet::default();
+    let mut job = Job { args, prompts, embedded, outputs, semantic, sheet, report, hinted: false };
     let end = job.every_picture(&mut detector, &files);
     // After Ctrl-C, or where some pictures could not be read, what was finished is kept.
     if end.is_ok() || !job.report.images.is_empty() {
@@ -117,6 +150,14 @@ fn pictures(args: &Arguments) -> anyhow::Result<Vec<PathBuf>> {
     Ok(cli::expand_images(&named)?)
 }
 
+/// The prompts, once the examples in another picture are encoded.
+fn examples_in(path: &Path, detector: &mut Detector, prompts: &Prompts) -> anyhow::Result<EmbeddedPrompts> {
+    let image = Image::open(path)?;
+    detector
+        .exemplar_features(&image, prompts)
+        .map_err(|e| Error::new(e.kind(), format!("--exemplar-image, {}: {e}", path.display())).into())
+}
+
 fn timings(times: &StageTimes) -> Timings {
     let mut timings = Timings::default();
     for (stage, ms) in [
@@ -136,7 +177,10 @@ fn timings(times: &StageTimes) -> Timings {
 struct Job<'a> {
     args: &'a Arguments,
     prompts: Prompts,
+    /// With examples in another picture.
+    embedded: Option<EmbeddedPrompts>,
     outputs: Option<Outputs>,
+    semantic: Option<SemanticFolder>,
     sheet: ContactSheet,
     report: Report,
     hinted: bool,
@@ -155,7 +199,10 @@ impl Job<'_> {
             }
             progress.message(&file.to_string_lossy());
             let found = Image::open(file).and_then(|image| {
-                let found = detector.detect(&image, &self.prompts);
+                let found = match &self.embedded {
+                    Some(embedded) => detector.detect_embedded(&image, embedded),
+                    None => detector.detect(&image, &self.prompts),
+                };
                 found
                     .map(|found| (image, found))
                     .map_err(|e| Error::new(e.kind(), format!("{}: {e}", file.display())))
@@ -190,11 +237,16 @@ impl Job<'_> {
             file: file.to_string_lossy().into_owned(),
             width: image.width(),
             height: image.height(),
-            detections: found.items.iter().map(Into::into).collect(),
+            detections: found.items.iter().map(|one| self.record(one)).collect(),
             timing_ms: timings(&found.times),
         };
         if self.args.json.as_deref() != Some(Path::new("-")) {
             progress.suspend(|| print(|out| write_table(out, &report, TableOptions::default())))?;
+        }
+        if let Some(semantic) = &self.semantic {
+            for path in semantic.write(number, &found.semantic)? {
+                progress.say(&format!("→ {}", path.display()));
+            }
         }
         if self.outputs.is_some() || self.args.sheet.is_some() {
             let mut picture = image.into_rgb_image();
@@ -216,6 +268,17 @@ impl Job<'_> {
         }
         self.report.images.push(report);
         Ok(())
+    }
+
+    fn record(&self, detection: &Detection) -> DetectionRecord {
+        let mut record = DetectionRecord::from(detection);
+        match self.args.mask_format {
+            MaskFormat::Rle => {}
+            MaskFormat::Polygon => {
+                record.polygons = record.mask.take().map(|mask| mask.polygons(POLYGON_TOLERANCE));
+            }
+        }
+        record
     }
 
     /// What is about all pictures.

@@ -1,0 +1,157 @@
+//! The report on the terminal.
+
+use std::io::{self, Write};
+
+use unicode_width::UnicodeWidthStr;
+
+use super::{Accuracy, EvalReport, ModelReport};
+
+/// Writes a report for people: a line about the pictures, a block for each model, with `per_class` a row for each class.
+/// Accuracy is in percent.
+///
+/// # Errors
+/// Where `writer` fails.
+pub fn write_report(mut writer: impl Write, report: &EvalReport, per_class: bool) -> io::Result<()> {
+    let EvalReport { truth, images, things, classes, .. } = report;
+    writeln!(writer, "{}   {images} pictures   {things} things   {classes} classes", printable(truth))?;
+    if !report.failed.is_empty() {
+        writeln!(writer, "not counted: {} pictures that could not be read", report.failed.len())?;
+    }
+    if let Some(protocol) = report.protocol {
+        writeln!(writer, "{}", protocol.description())?;
+    }
+    for model in &report.models {
+        writeln!(writer)?;
+        write_model(&mut writer, model)?;
+    }
+    if let Some(difference) = &report.difference {
+        let shown = [
+            ("box AP", difference.ap.map(points)),
+            ("AP50", difference.ap50.map(points)),
+            ("mask AP", difference.segm_ap.map(points)),
+            ("mask IoU", difference.mask_iou.map(|value| format!("{value:+.3}"))),
+            ("median", difference.total_p50_ms.map(|ms| format!("{ms:+.1} ms"))),
+            ("speed", difference.speed_up.map(|factor| format!("×{factor:.2}"))),
+        ];
+        let known = shown.iter().filter_map(|(name, value)| Some(format!("{name} {}", value.as_ref()?)));
+        writeln!(writer, "\nthe second against the first   {}", known.collect::<Vec<_>>().join("   "))?;
+    }
+    if per_class {
+        for model in &report.models {
+            write_classes(&mut writer, model)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_model(writer: &mut impl Write, model: &ModelReport) -> io::Result<()> {
+    let engine = model.engine.as_ref().map(|engine| format!("   {engine}")).unwrap_or_default();
+    writeln!(writer, "{}{engine}   {} detections", printable(&model.name), model.detections)?;
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for (name, accuracy) in [("boxes", &model.bbox), ("masks", &model.segm)] {
+        let Some(accuracy) = accuracy else { continue };
+        if rows.is_empty() {
+            let heading = ["", "AP", "AP50", "AP75", "small", "medium", "large", "AR1", "AR10", "AR100"];
+            rows.push(heading.map(String::from).to_vec());
+        }
+        let Accuracy { ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1, ar10, ar100, .. } = *accuracy;
+        let figures = [ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1, ar10, ar100];
+        rows.push(std::iter::once(name.to_owned()).chain(figures.map(percent)).collect());
+    }
+    write_columns(writer, &rows)?;
+    if let Some(hits) = &model.at_confidence {
+        let mask_iou = hits.mask_iou.map(|iou| format!("   mask IoU of hits {iou:.3}")).unwrap_or_default();
+        writeln!(
+            writer,
+            "  above {}   precision {}   recall {}   {} hits, {} false alarms, {} missed{mask_iou}",
+            hits.confidence,
+            fraction(hits.precision),
+            fraction(hits.recall),
+            hits.hits,
+            hits.false_alarms,
+            hits.missed
+        )?;
+    }
+    if let Some(masks) = &model.from_truth_boxes {
+        writeln!(
+            writer,
+            "  by their boxes   mask IoU {}   {} things, {} of them not found",
+            fraction(masks.mask_iou),
+            masks.things,
+            masks.without_mask
+        )?;
+    }
+    if let Some(timing) = &model.timing_ms {
+        let total = timing.total;
+        writeln!(
+            writer,
+            "  a picture   mean {:.1} ms   p50 {:.1}   p90 {:.1}   p99 {:.1}   of it backbone {:.1}, decoder {:.1}, \
+             masks {:.1}",
+            total.mean,
+            total.p50,
+            total.p90,
+            total.p99,
+            timing.backbone.mean,
+            timing.decode.mean,
+            timing.masks.mean
+        )?;
+    }
+    Ok(())
+}
+
+fn write_classes(writer: &mut impl Write, model: &ModelReport) -> io::Result<()> {
+    for (what, accuracy) in [("boxes", &model.bbox), ("masks", &model.segm)] {
+        let Some(accuracy) = accuracy else { continue };
+        writeln!(writer, "\n{}, {what}", printable(&model.name))?;
+        let heading = ["class", "things", "AP", "AP50", "AP75", "small", "medium", "large", "AR100"];
+        let mut rows = vec![heading.map(String::from).to_vec()];
+        rows.extend(accuracy.per_class.iter().map(|class| {
+            let figures = [
+                class.ap,
+                class.ap50,
+                class.ap75,
+                class.ap_small,
+                class.ap_medium,
+                class.ap_large,
+                class.ar100,
+            ];
+            let name = [printable(&class.name), class.things.to_string()];
+            name.into_iter().chain(figures.map(percent)).collect()
+        }));
+        write_columns(writer, &rows)?;
+    }
+    Ok(())
+}
+
+/// Rows of cells, the first column to the left, the others to the right.
+fn write_columns(writer: &mut impl Write, rows: &[Vec<String>]) -> io::Result<()> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let widest = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(widest).collect();
+    for row in rows {
+        let mut line = String::from(" ");
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let padding = " ".repeat(width - cell.width());
+            let (before, after) = if column == 0 { ("", padding.as_str()) } else { (padding.as_str(), "") };
+            line.extend([" ", before, cell, after, " "]);
+        }
+        writeln!(writer, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+fn percent(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".into(), |value| format!("{:.1}", 100.0 * value))
+}
+
+fn points(value: f64) -> String {
+    format!("{:+.1}", 100.0 * value)
+}
+
+fn fraction(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".into(), |value| format!("{value:.3}"))
+}
+
+fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{FFFD}' } else { letter }).collect()
+}

@@ -1,0 +1,278 @@
+//! `ocelli eval`, run as a person runs it: figures, files, refusals, Ctrl-C.
+//!
+//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+
+#[path = "programs/run.rs"]
+mod run;
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::Stdio;
+
+use ocelli::export::{Checkpoint, ExportOptions, export};
+use ocelli::scenes::{SceneGenerator, SceneOptions, vocabulary};
+use run::{Outcome, Place, refusal};
+use serde_json::{Value, json};
+
+const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
+
+/// What the built-in model has to reach on thirty drawn scenes; it reaches a few points more.
+const LEAST_AP: f64 = 0.45;
+const LEAST_RECALL: f64 = 0.85;
+
+fn golden() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/eval"))
+}
+
+fn figure(report: &Value, pointer: &str) -> f64 {
+    report.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer}: {report}"))
+}
+
+fn evaluate(place: &Place, arguments: &[&str]) -> Value {
+    let text = place.succeed(OCELLI, &[&["eval", "--json", "-"], arguments].concat());
+    serde_json::from_str(&text).expect("nothing but JSON on stdout")
+}
+
+/// A folder of drawn pictures with annotations, as people have them: ids with gaps, a category that is nowhere.
+fn data_set(place: &Place, count: u64) {
+    let options =
+        SceneOptions { labels: vec!["dog".into(), "cat".into(), "car".into()], ..SceneOptions::default() };
+    let generator = SceneGenerator::new(5, options).expect("labels of the vocabulary");
+    let names = ["cat", "dog", "car", "banana"];
+    let (mut images, mut annotations) = (Vec::new(), Vec::new());
+    place.folder("pictures/some");
+    for number in 0..count {
+        let scene = generator.scene(number);
+        let file = format!("some/{number}.png");
+        let (id, width, height) = (3 * number + 10, scene.image.width(), scene.image.height());
+        scene.image.to_rgb_image().save(place.path("pictures").join(&file)).expect("a folder that is there");
+        images.push(json!({"id": id, "file_name": file, "width": width, "height": height}));
+        for object in &scene.objects {
+            let class = names.iter().position(|name| *name == object.label).expect("one of three");
+            annotations.push(json!({
+                "id": annotations.len() + 1, "image_id": id, "category_id": 10 * class + 7, "iscrowd": 0,
+                "bbox": object.bbox.to_ltwh(), "area": object.mask.area(), "segmentation": object.mask,
+            }));
+        }
+    }
+    let categories: Vec<Value> =
+        names.iter().enumerate().map(|(class, name)| json!({"id": 10 * class + 7, "name": name})).collect();
+    let document = json!({"images": images, "annotations": annotations, "categories": categories});
+    place.write("annotations.json", document.to_string());
+}
+
+const DATA_SET: [&str; 4] = ["--images", "pictures", "--annotations", "annotations.json"];
+
+#[test]
+fn the_built_in_model_on_drawn_scenes() {
+    let place = Place::new();
+    let report = evaluate(&place, &["--scenes", "30"]);
+    let ap = figure(&report, "/models/0/bbox/ap");
+    let recall = figure(&report, "/models/0/at_confidence/recall");
+    assert_eq!(figure(&report, "/images"), 30.0);
+    assert_eq!(figure(&report, "/classes"), vocabulary().len() as f64);
+    assert!(ap >= LEAST_AP && recall >= LEAST_RECALL, "AP {ap}, recall {recall}");
+    assert_eq!(figure(&report, "/models/0/timing_ms/images"), 30.0);
+    let timing = |name: &str| figure(&report, &format!("/models/0/timing_ms/total/{name}"));
+    assert!(0.0 < timing("p50") && timing("p50") <= timing("p90") && timing("p90") <= timing("p99"));
+}
+
+#[test]
+fn saved_answers_have_the_figures_of_pycocotools() {
+    let place = Place::new();
+    place.copy_folder(golden(), "golden");
+    let files =
+        ["--annotations", "golden/annotations.json", "--predictions", "golden/predictions.json", "--masks"];
+    let report = evaluate(&place, &files);
+    let expected = place.json("golden/expected.json");
+    let mut wrong = Vec::new();
+    for case in expected["cases"].as_array().expect("a list").iter().filter(|case| case["images"].is_null()) {
+        let kind = case["kind"].as_str().expect("a text");
+        for (name, theirs) in case["figures"].as_object().expect("an object") {
+            let ours = &report["models"][0][kind][name];
+            let near = match (ours.as_f64(), theirs.as_f64()) {
+                (Some(ours), Some(theirs)) => (ours - theirs).abs() < 5e-4,
+                _ => ours == theirs,
+            };
+            if !near {
+                wrong.push(format!("{kind} {name}: {ours} for {theirs}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let table = place.succeed(OCELLI, &[&["eval", "--per-class"], &files[..]].concat());
+    for word in ["14 pictures", "boxes", "38.4", "masks", "34.8", "red apple", "precision", "recall"] {
+        assert!(table.contains(word), "{word}: {table}");
+    }
+    // Of some categories alone: the others' answers are no false alarms.
+    let dogs = evaluate(&place, &[&files[..], &["--classes", "dog"]].concat());
+    let of_all = report["models"][0]["bbox"]["per_class"].as_array().expect("a list");
+    let dog = of_all.iter().find(|class| class["name"] == "dog").expect("dogs are marked");
+    let apart = figure(&dogs, "/models/0/bbox/ap") - dog["ap"].as_f64().expect("a number");
+    assert!(apart.abs() < 1e-9, "{apart}");
+    assert_eq!(figure(&dogs, "/classes"), 1.0);
+}
+
+#[test]
+fn a_folder_of_pictures_and_what_was_saved_of_it() {
+    let place = Place::new();
+    data_set(&place, 6);
+    let direct =
+        evaluate(&place, &[&DATA_SET[..], &["--masks", "--save-predictions", "found.json"]].concat());
+    assert!(figure(&direct, "/models/0/bbox/ap50") > 0.5, "{direct}");
+    assert!(figure(&direct, "/models/0/segm/ap50") > 0.3, "{direct}");
+    let saved = ["--annotations", "annotations.json", "--predictions", "found.json", "--masks"];
+    let saved = evaluate(&place, &saved);
+    for name in ["bbox", "segm", "at_confidence", "detections"] {
+        assert_eq!(direct["models"][0][name], saved["models"][0][name], "{name}");
+    }
+    let dart = evaluate(&place, &[&DATA_SET[..], &["--protocol", "dart", "--max-images", "2"]].concat());
+    assert_eq!(
+        (figure(&dart, "/images"), figure(&dart, "/models/0/detections")),
+        (2.0, 200.0),
+        "100 a picture"
+    );
+    // A category that is asked for by another phrase.
+    let words =
+        evaluate(&place, &[&DATA_SET[..], &["--classes", "puppy=dog", "cat", "--max-images", "3"]].concat());
+    assert_eq!(figure(&words, "/classes"), 2.0);
+    let boxed = evaluate(&place, &[&DATA_SET[..], &["--exemplars-from-truth"]].concat());
+    let things = figure(&boxed, "/models/0/from_truth_boxes/things");
+    assert_eq!(things, figure(&boxed, "/things"));
+    assert!(figure(&boxed, "/models/0/from_truth_boxes/mask_iou") > 0.4, "{boxed}");
+}
+
+#[test]
+fn pictures_that_cannot_be_read_are_listed_and_the_others_count() {
+    let place = Place::new();
+    data_set(&place, 5);
+    std::fs::remove_file(place.path("pictures/some/1.png")).expect("it was written");
+    place.write("pictures/some/2.png", "hello");
+    let turned = ocelli::Image::from_rgb8(20, 30, vec![0; 1800]).expect("the length fits").into_rgb_image();
+    turned.save(place.path("pictures/some/3.png")).expect("the folder is there");
+    let outcome = place.run(OCELLI, &[&["eval", "--json", "x.json"], &DATA_SET[..]].concat());
+    assert_eq!(outcome.status, Some(1), "{outcome:?}");
+    let errors: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+    let expected =
+        [&["some/1.png"][..], &["some/2.png"], &["some/3.png", "20×30", "448×336"], &["3 of 5 pictures"]];
+    assert_eq!(errors.len(), expected.len(), "{errors:?}");
+    for (error, words) in errors.iter().zip(expected) {
+        assert!(words.iter().all(|word| error.contains(word)), "{error}: expected {words:?}");
+    }
+    let report = place.json("x.json");
+    assert_eq!(report["failed"], json!(["some/1.png", "some/2.png", "some/3.png"]));
+    assert_eq!(figure(&report, "/images"), 2.0);
+    assert!(outcome.stdout.contains("not counted: 3 pictures"), "{outcome:?}");
+}
+
+#[test]
+fn two_models_on_the_same_pictures() {
+    let place = Place::new();
+    place.folder("checkpoint");
+    ocelli::builtin::write_checkpoint(&place.path("checkpoint")).expect("it writes");
+    let checkpoint = Checkpoint::open(&place.path("checkpoint")).expect("the built-in model is a checkpoint");
+    let pruned = ExportOptions::default().with_skip_blocks([1, 3]);
+    export(&checkpoint, &pruned, &place.path("pruned"), |_| Ok(())).expect("it exports");
+    let report = evaluate(&place, &["--scenes", "6", "--compare", "built-in", "pruned"]);
+    let names: Vec<&str> = report["models"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|model| model["name"].as_str())
+        .collect();
+    assert_eq!(names, ["built-in", "pruned"]);
+    let [whole, pruned] = [0, 1].map(|model| figure(&report, &format!("/models/{model}/bbox/ap")));
+    assert!((figure(&report, "/difference/ap") - (pruned - whole)).abs() < 1e-12, "{report}");
+    assert!(pruned < whole, "a model without two of its blocks finds less: {pruned}, {whole}");
+    assert!(figure(&report, "/difference/speed_up") > 0.0);
+
+    place.copy_folder(golden(), "golden");
+    let found = "golden/predictions.json";
+    let same = ["eval", "--annotations", "golden/annotations.json", "--compare", found, found];
+    let table = place.succeed(OCELLI, &same);
+    assert!(table.contains("the second against the first   box AP +0.0"), "{table}");
+}
+
+#[test]
+fn what_is_refused() {
+    let place = Place::new();
+    data_set(&place, 1);
+    place.copy_folder(golden(), "golden");
+    place.folder("empty");
+    place.write("broken.json", "{\"images\": [");
+    place.write("text.json", "hello");
+    place.write(
+        "unknown.json",
+        r#"[{"image_id": 999, "category_id": 7, "bbox": [0, 0, 1, 1], "score": 0.5}]"#,
+    );
+    place.write(
+        "category.json",
+        r#"[{"image_id": 10, "category_id": 8, "bbox": [0, 0, 1, 1], "score": 0.5}]"#,
+    );
+    place.write("boxes.json", r#"[{"image_id": 10, "category_id": 7, "bbox": [0, 0, 1, 1], "score": 0.5}]"#);
+    let set = "eval|--annotations|annotations.json|";
+    let pictures = format!("{set}--images|pictures|");
+    let rows: Vec<(String, i32, &[&str])> = vec![
+        ("eval".into(), 2, &["--annotations", "--scenes"]),
+        (set.trim_end_matches('|').into(), 2, &["--images", "--predictions"]),
+        ("eval|--scenes|0".into(), 2, &["at least 1"]),
+        ("eval|--scenes|many".into(), 2, &["--scenes", "many"]),
+        ("eval|--images|pictures".into(), 2, &["--annotations"]),
+        ("eval|--scenes|3|--annotations|annotations.json".into(), 2, &["--scenes", "--annotations"]),
+        ("eval|--annotations|none.json|--predictions|boxes.json".into(), 1, &["none.json"]),
+        ("eval|--annotations|broken.json|--predictions|boxes.json".into(), 1, &["broken.json", "line 1"]),
+        ("eval|--annotations|text.json|--predictions|boxes.json".into(), 1, &["text.json"]),
+        (
+            "eval|--annotations|boxes.json|--predictions|boxes.json".into(),
+            1,
+            &["boxes.json", "--predictions"],
+        ),
+        (format!("{set}--images|nowhere"), 2, &["nowhere", "no such folder"]),
+        (format!("{set}--predictions|none.json"), 1, &["none.json"]),
+        (format!("{set}--predictions|text.json"), 1, &["text.json", "no COCO results"]),
+        (format!("{set}--predictions|unknown.json"), 1, &["unknown.json", "entry 1", "999"]),
+        (format!("{set}--predictions|category.json"), 1, &["category.json", "entry 1", "no category 8"]),
+        (format!("{set}--predictions|boxes.json|--masks"), 1, &["without a mask"]),
+        (format!("{set}--predictions|boxes.json|--exemplars-from-truth"), 2, &["--exemplars-from-truth"]),
+        (format!("{pictures}--classes|wombat"), 2, &["wombat", "no such category", "cat, dog, car, banana"]),
+        (format!("{pictures}--classes|a=wombat"), 2, &["wombat", "no such category"]),
+        (format!("{pictures}--protocol|coco"), 2, &["coco", "practical", "dart"]),
+        (format!("{pictures}--confidence|7"), 2, &["--confidence", "0 to 1"]),
+        (format!("{pictures}--model|nowhere"), 2, &["nowhere", "no such folder"]),
+        (format!("{pictures}--model|empty"), 2, &["empty", "model.json"]),
+        (format!("{pictures}--compare|built-in"), 2, &["--compare", "2"]),
+        (format!("{pictures}--compare|built-in|nowhere"), 2, &["nowhere", "no such folder"]),
+        (format!("{pictures}--json|empty"), 1, &["--json", "empty", "folder"]),
+        (format!("{pictures}--save-predictions|none/x.json"), 1, &["--save-predictions", "none"]),
+    ];
+    // The cache of the built-in model, so that no row leaves something in it.
+    evaluate(&place, &[&DATA_SET[..], &["--classes", "dog"]].concat());
+    let rows: Vec<_> =
+        rows.iter().map(|(arguments, status, words)| refusal(arguments, *status, words)).collect();
+    place.refuses(OCELLI, &rows);
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_ends_it_without_a_file() {
+    let place = Place::new();
+    let files = ["--json", "x.json", "--save-predictions", "found.json"];
+    let arguments = [&["eval", "--scenes", "60"], &files[..]].concat();
+    let mut child = place.start(OCELLI, &arguments);
+    let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut said = String::new();
+    while !said.contains("engine: ") {
+        assert!(stderr.read_line(&mut said).expect("the program writes text") > 0, "it ended: {said}");
+    }
+    let kill = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .stdout(Stdio::null())
+        .status();
+    assert!(kill.is_ok_and(|status| status.success()), "the signal can be sent");
+    stderr.read_to_string(&mut said).expect("the program writes text");
+    let status = child.wait().expect("it ends").code();
+    let outcome = Outcome { status, stdout: String::new(), stderr: said };
+    assert_eq!(outcome.status, Some(130), "{outcome:?}");
+    assert!(outcome.stderr.contains("of 60 pictures are done, nothing was written"), "{outcome:?}");
+    assert!(!place.path("x.json").exists() && !place.path("found.json").exists());
+}

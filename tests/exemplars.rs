@@ -1,0 +1,151 @@
+//! Examples in the built-in model: boxes in the image that is searched, and boxes in another one.
+//!
+//! `cargo test --test exemplars -- --nocapture` shows how much is found by what.
+//!
+//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+
+#![allow(clippy::print_stdout, reason = "how well it works is worth seeing when all is well, too")]
+
+use std::collections::BTreeMap;
+
+use ocelli::scenes::{Scene, SceneGenerator, SceneObject, SceneOptions};
+use ocelli::{Detection, Detector, Prompt, Prompts, TextCacheFile};
+
+const CONFIDENCE: f32 = 0.3;
+const SCENES: u64 = 40;
+
+/// Things of a kind that were found, things of it that there are, and things of other kinds that were taken for it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Score {
+    hits: usize,
+    things: usize,
+    others_hit: usize,
+    others: usize,
+}
+
+impl Score {
+    fn add(&mut self, found: &[Detection], scene: &Scene, label: &str, but: Option<&SceneObject>) {
+        let hit = |object: &&SceneObject| found.iter().any(|one| one.bbox.iou(&object.bbox) > 0.5);
+        let shown = |object: &&SceneObject| but.is_none_or(|but| but.bbox != object.bbox);
+        let (same, other): (Vec<_>, Vec<_>) =
+            scene.objects.iter().filter(shown).partition(|object| object.label == label);
+        self.things += same.len();
+        self.hits += same.into_iter().filter(hit).count();
+        self.others += other.len();
+        self.others_hit += other.into_iter().filter(hit).count();
+    }
+
+    fn recall(&self) -> f64 {
+        self.hits as f64 / self.things.max(1) as f64
+    }
+
+    fn confusion(&self) -> f64 {
+        self.others_hit as f64 / self.others.max(1) as f64
+    }
+}
+
+fn detector() -> Detector {
+    Detector::builder()
+        .with_confidence(CONFIDENCE)
+        .with_text_cache(TextCacheFile::None)
+        .build()
+        .expect("the built-in model runs")
+}
+
+fn scenes(count: u64) -> Vec<Scene> {
+    let generator =
+        SceneGenerator::new(77, SceneOptions { kinds: 1..=3, objects: 3..=8, ..SceneOptions::default() })
+            .expect("ranges that hold numbers");
+    (0..count).map(|number| generator.scene(number)).collect()
+}
+
+/// One box shows what is wanted: the others of its kind are found, things of other kinds mostly not.
+#[test]
+fn an_example_finds_the_others_of_its_kind() {
+    let mut detector = detector();
+    let mut score = Score::default();
+    for scene in scenes(SCENES) {
+        let Some(shown) = scene
+            .objects
+            .iter()
+            .find(|one| scene.objects.iter().filter(|other| other.label == one.label).count() > 1)
+        else {
+            continue;
+        };
+        let prompts =
+            Prompts::new([Prompt::visual("shown").with_exemplar(shown.bbox, true)]).expect("an area");
+        let found = detector.detect(&scene.image, &prompts).expect("it detects").items;
+        score.add(&found, &scene, shown.label, Some(shown));
+    }
+    println!(
+        "by a box in the same image: {score:?}, recall {:.2}, confusion {:.2}",
+        score.recall(),
+        score.confusion()
+    );
+    assert!(score.things >= 30 && score.others >= 30, "too little to see: {score:?}");
+    assert!(score.recall() >= 0.6, "{score:?}");
+    assert!(score.confusion() <= 0.25, "{score:?}");
+}
+
+/// Kept and used in the very image they are from, examples are what they are without being kept.
+#[test]
+fn kept_examples_change_nothing_in_their_own_image() {
+    let mut detector = detector();
+    let mut problems = Vec::new();
+    for (number, scene) in scenes(6).iter().enumerate() {
+        let [first, second] = [&scene.objects[0], &scene.objects[1]];
+        let prompts = Prompts::new([
+            Prompt::visual("shown").with_exemplar(first.bbox, true),
+            Prompt::phrase("dog"),
+            Prompt::phrase(second.label).with_exemplar(second.bbox, true).with_exemplar(first.bbox, false),
+        ])
+        .expect("boxes with area");
+        let kept = detector.exemplar_features(&scene.image, &prompts).expect("boxes in the image");
+        let direct = detector.detect(&scene.image, &prompts).expect("it detects").items;
+        let later = detector.detect_embedded(&scene.image, &kept).expect("it detects").items;
+        if direct != later || direct.is_empty() {
+            problems.push(format!("scene {number}: {direct:?}, and kept {later:?}"));
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// An example in another image, which no model is trained for: how much of its kind it finds, with and without the word.
+/// The floors are far below what is seen; they notice an example that is not looked at.
+#[test]
+fn examples_from_another_image() {
+    let mut detector = detector();
+    let scenes = scenes(SCENES);
+    // For each kind, the scenes that show it.
+    let mut of_kind: BTreeMap<&str, Vec<&Scene>> = BTreeMap::new();
+    for scene in &scenes {
+        for object in &scene.objects {
+            let shown = of_kind.entry(object.label).or_default();
+            if !shown.iter().any(|other| std::ptr::eq(*other, scene)) {
+                shown.push(scene);
+            }
+        }
+    }
+    let mut by_word = Score::default();
+    let (mut by_box, mut by_both) = (Score::default(), Score::default());
+    for (label, shown) in of_kind.iter().filter(|(_, shown)| shown.len() > 1) {
+        let [from, to] = [shown[0], shown[1]];
+        let example = from.objects.iter().find(|one| one.label == *label).expect("the scene shows it");
+        let word = Prompts::new([*label]).expect("a word");
+        let found = detector.detect(&to.image, &word).expect("it detects").items;
+        by_word.add(&found, to, label, None);
+        for (score, prompt) in [(&mut by_box, Prompt::visual(*label)), (&mut by_both, Prompt::phrase(*label))]
+        {
+            let prompts = Prompts::new([prompt.with_exemplar(example.bbox, true)]).expect("an area");
+            let kept = detector.exemplar_features(&from.image, &prompts).expect("a box in the image");
+            let found = detector.detect_embedded(&to.image, &kept).expect("it detects").items;
+            score.add(&found, to, label, None);
+        }
+    }
+    for (name, score) in [("the word", by_word), ("a box in another image", by_box), ("both", by_both)] {
+        println!("by {name}: {score:?}, recall {:.2}, confusion {:.2}", score.recall(), score.confusion());
+    }
+    assert!(by_box.things >= 30, "too little to see: {by_box:?}");
+    assert!(by_box.recall() >= 0.5 && by_box.confusion() <= 0.4, "{by_box:?}");
+    assert!(by_both.recall() >= 0.6, "{by_both:?}");
+}
