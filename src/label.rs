@@ -16,10 +16,12 @@ mod low_memory;
 mod merge;
 mod pictures;
 mod placement;
+mod prepare;
 mod record;
 mod refine;
 mod review;
 mod run;
+mod search;
 mod settings;
 mod write;
 mod yolo;
@@ -27,7 +29,7 @@ mod yolo;
 #[cfg(feature = "cli")]
 mod inputs;
 
-pub use class_map::{Class, ClassExemplar, ClassMap, MergeGroup};
+pub use class_map::{Class, ClassExemplar, ClassMap, ExamplePicture, MergeGroup};
 #[cfg(feature = "cli")]
 pub use inputs::find_pictures;
 pub use low_memory::SPILL_BYTES;

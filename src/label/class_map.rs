@@ -1,6 +1,6 @@
 //! Which phrases, examples and rules belong to which class of the data set.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ocelli_tracking::BoundingBox;
 use serde::Serialize;
@@ -35,11 +35,22 @@ pub struct Class {
     pub exemplars: Vec<ClassExemplar>,
 }
 
-/// A box in one of the pictures around a thing of a class, or around one that is not of it.
+/// The picture that an example is in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExamplePicture {
+    /// One of the data set, by its name there, its path below the folder that was named: the example is for this picture,
+    /// which is what models are trained for.
+    Image(String),
+    /// Any file: the example is for every picture.
+    File(PathBuf),
+}
+
+/// A box around a thing of a class, or around one that is not of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassExemplar {
-    /// The picture's name in the data set: its path below the folder that was named.
-    pub image: String,
+    /// Where it is.
+    pub picture: ExamplePicture,
     /// In pixels of the picture.
     #[serde(serialize_with = "as_edges")]
     pub bbox: BoundingBox,
@@ -54,6 +65,13 @@ pub struct MergeGroup {
     pub classes: Vec<usize>,
     /// Boxes that overlap more than this IoU are one thing.
     pub iou: f32,
+}
+
+impl ClassExemplar {
+    /// Whether it is in the data set's picture of this name.
+    pub(super) fn is_in(&self, name: &str) -> bool {
+        matches!(&self.picture, ExamplePicture::Image(image) if image == name)
+    }
 }
 
 fn as_edges<S: serde::Serializer>(bbox: &BoundingBox, serializer: S) -> Result<S::Ok, S::Error> {
@@ -81,12 +99,14 @@ impl ClassMap {
     pub fn open(path: &Path) -> Result<Self> {
         let text =
             std::fs::read_to_string(path).map_err(|e| Error::io("cannot read the class map", path, e))?;
-        Self::parse(&text).map_err(|why| {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Self::parse(&text, folder).map_err(|why| {
             Error::new(ErrorKind::InvalidArgument, format!("class map, {}: {why}", path.display()))
         })
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Files of examples are relative to `folder`.
+    fn parse(text: &str, folder: &Path) -> Result<Self, String> {
         let document: Value = serde_saphyr::from_str(text).map_err(|e| {
             let said = e.to_string();
             format!("it is no YAML: {}", said.lines().next().unwrap_or_default())
@@ -107,6 +127,11 @@ impl ClassMap {
             }
             Some(_) => return Err("classes: expected a list, or names with what belongs to them".into()),
             None => return Err("classes: it is missing; list the classes there".into()),
+        }
+        for exemplar in map.classes.iter_mut().flat_map(|class| &mut class.exemplars) {
+            if let ExamplePicture::File(file) = &mut exemplar.picture {
+                *file = folder.join(&*file);
+            }
         }
         map.check()?;
         for (place, group) in top.list("merge")?.iter().enumerate() {
@@ -201,9 +226,18 @@ fn class_of_keys(name: String, keys: &Keys<'_>) -> Result<Class, String> {
 }
 
 fn exemplar(value: &Value, place: &str) -> Result<ClassExemplar, String> {
-    let keys = Keys::of(value, place, &["image", "box", "wanted"])?;
+    let keys = Keys::of(value, place, &["image", "file", "box", "wanted"])?;
     let missing = |key: &str| format!("{}: it is missing", keys.at(key));
-    let image = text(keys.value("image").ok_or_else(|| missing("image"))?, &keys.at("image"))?;
+    let picture = match (keys.value("image"), keys.value("file")) {
+        (Some(image), None) => ExamplePicture::Image(text(image, &keys.at("image"))?),
+        (None, Some(file)) => ExamplePicture::File(text(file, &keys.at("file"))?.into()),
+        (None, None) => {
+            return Err(missing("image") + "; name one of the pictures, or any file with `file`");
+        }
+        (Some(_), Some(_)) => {
+            return Err(format!("{place}: it has both image and file; an example is in one"));
+        }
+    };
     let edges = keys.value("box").ok_or_else(|| missing("box"))?;
     let numbers: Option<Vec<f32>> = edges
         .as_array()
@@ -220,7 +254,7 @@ fn exemplar(value: &Value, place: &str) -> Result<ClassExemplar, String> {
         Some(Value::Bool(wanted)) => *wanted,
         Some(other) => return Err(format!("{}: expected true or false, came {other}", keys.at("wanted"))),
     };
-    Ok(ClassExemplar { image, bbox, wanted })
+    Ok(ClassExemplar { picture, bbox, wanted })
 }
 
 /// A text that is not blank; white space in it counts as one space, as the tokeniser has it.
@@ -299,22 +333,29 @@ impl<'v> Keys<'v> {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Result<ClassMap, String> {
+        ClassMap::parse(text, Path::new("maps"))
+    }
+
     #[test]
     fn what_a_map_may_look_like() {
-        let named = ClassMap::parse("classes: {person: [person, pedestrian], dog: , cat: {threshold: 0.5}}");
+        let named = parse("classes: {person: [person, pedestrian], dog: , cat: {threshold: 0.5}}");
         let named = named.expect("three ways to say it");
         assert_eq!(named.names().collect::<Vec<_>>(), ["person", "dog", "cat"]);
         assert_eq!(named.classes[0].phrases, ["person", "pedestrian"]);
         assert_eq!((&*named.classes[1].phrases[0], named.classes[2].threshold), ("dog", Some(0.5)));
-        let listed = ClassMap::parse(
+        let listed = parse(
             "classes:\n- dog\n- name: cup\n  phrases: []\n  nms: 0.4\n  min_area: 25\n  exemplars:\n  - image: a/b.png\n    \
-             box: [1, 2, 3.5, 4]\n    wanted: false\nmerge:\n- [dog, cup]\n- classes: [cup, dog]\n  iou: 0.2\n",
+             box: [1, 2, 3.5, 4]\n    wanted: false\n  - {file: c.png, box: [0, 0, 1, 1]}\nmerge:\n- [dog, cup]\n- classes: [cup, dog]\n  iou: 0.2\n",
         );
         let listed = listed.expect("every key there is");
         let cup = &listed.classes[1];
         assert_eq!((cup.phrases.len(), cup.nms, cup.min_area), (0, Some(0.4), Some(25.0)));
         let bbox = BoundingBox::new(1.0, 2.0, 3.5, 4.0);
-        assert_eq!(cup.exemplars, [ClassExemplar { image: "a/b.png".into(), bbox, wanted: false }]);
+        let picture = ExamplePicture::Image("a/b.png".into());
+        assert_eq!(cup.exemplars[0], ClassExemplar { picture, bbox, wanted: false });
+        let file = &cup.exemplars[1];
+        assert_eq!((&file.picture, file.wanted), (&ExamplePicture::File("maps/c.png".into()), true));
         let groups: Vec<_> = listed.merge.iter().map(|group| (group.classes.clone(), group.iou)).collect();
         assert_eq!(groups, [(vec![0, 1], 0.7), (vec![1, 0], 0.2)]);
     }
@@ -354,11 +395,12 @@ mod tests {
                 "classes: {dog: {exemplars: [{image: a, box: [1,2,3,4], wanted: 7}]}}",
                 &["wanted", "true or false"],
             ),
+            ("classes: {dog: {exemplars: [{image: a, file: b, box: [1,2,3,4]}]}}", &["exemplars[0]", "both"]),
             ("classes: [dog, cat]\nmerge: [[dog, cow]]", &["merge[0]", "\"cow\""]),
             ("classes: [dog, cat]\nmerge: [[dog]]", &["merge[0]", "two"]),
             ("classes: [dog, cat]\nmerge: [{classes: [dog, cat], iuo: 0.5}]", &["merge[0].iuo", "iou"]),
         ] {
-            match ClassMap::parse(text) {
+            match parse(text) {
                 Ok(map) => failures.push(format!("{text:?}: accepted as {map:?}")),
                 Err(e) if words.iter().all(|word| e.contains(word)) => {}
                 Err(e) => failures.push(format!("{text:?}: {e:?}, expected {words:?}")),

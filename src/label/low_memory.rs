@@ -8,10 +8,11 @@ use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 
 use super::ahead::in_order;
-use super::run::{LabelEvent, LabelJob, Searches};
+use super::prepare::Preparer;
+use super::run::{LabelEvent, LabelJob};
+use super::search::Searches;
 use crate::detector::{Detector, ImageFeatures, StageTimes};
 use crate::error::{Error, ErrorKind, Result};
-use crate::image::Image;
 
 /// What the features of one batch may take on disk unless told otherwise.
 pub const SPILL_BYTES: u64 = 4 << 30;
@@ -43,8 +44,11 @@ impl LabelJob {
     ) -> Result<()> {
         let each = ImageFeatures::bytes_on_disk(detector.model().manifest(), self.masks);
         let batch = usize::try_from(spill_bytes / each).unwrap_or(usize::MAX).max(1);
-        let (mut text, mut encoder, mut decoder) = detector.into_stages();
-        let mut searches = Searches::new(&self.refiner, &mut text, &self.todo)?;
+        let preparer = Preparer::new(detector.model().manifest());
+        let (mut text, encoder, mut decoder) = detector.into_stages();
+        let (_, mut backbone) = encoder.into_stages();
+        let stages = (&mut text, &mut backbone, &mut decoder);
+        let mut searches = Searches::new(&self.refiner, &self.todo, &preparer, stages, true)?;
         let path = self.folder().spill_path();
         let cannot = |e: std::io::Error| {
             let message = format!("cannot keep features, {}: {e}; --spill takes less room", path.display());
@@ -57,17 +61,19 @@ impl LabelJob {
                 let spill = SpillFile(&path);
                 let mut out = BufWriter::with_capacity(1 << 20, File::create(&path).map_err(cannot)?);
                 let mut sizes = Vec::with_capacity(files.len());
-                encoder.load()?;
+                backbone.load()?;
                 in_order(
                     files.len(),
                     1,
                     1,
-                    |i| Image::open(&files[i].path),
-                    |_, image| {
+                    |i| preparer.prepare(&files[i].path),
+                    |_, prepared| {
                         on_event(LabelEvent::Waiting)?;
-                        let encoded = image.and_then(|image| {
-                            encoder.encode_into(image.view(), &mut features, &mut StageTimes::default())?;
-                            Ok((image.width(), image.height()))
+                        let encoded = prepared.and_then(|prepared| {
+                            let (size, mut times) = (prepared.size, StageTimes::default());
+                            backbone.run_into(&prepared.pixels, size, &mut features, &mut times)?;
+                            preparer.recycle(prepared);
+                            Ok(size)
                         });
                         if encoded.is_ok() {
                             features.write_to(&mut out).map_err(cannot)?;
@@ -76,7 +82,7 @@ impl LabelJob {
                         Ok(())
                     },
                 )?;
-                encoder.unload();
+                backbone.unload();
                 features = ImageFeatures::default();
                 out.flush().map_err(cannot)?;
                 drop(out);

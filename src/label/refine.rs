@@ -1,8 +1,10 @@
 //! From what the detector says of phrases to the things of classes.
 
+use std::path::PathBuf;
+
 use ocelli_tracking::BoundingBox;
 
-use super::class_map::ClassMap;
+use super::class_map::{ClassExemplar, ClassMap, ExamplePicture};
 use super::record::Thing;
 use super::settings::LabelSettings;
 use crate::detection::Detection;
@@ -19,9 +21,9 @@ struct Rule {
 /// What is looked for in one picture.
 #[derive(Clone, Debug)]
 pub(super) struct Search {
-    /// None where nothing can be: classes known by examples of other pictures alone.
+    /// None where there are only examples in files, which are encoded once for all pictures, or in other pictures.
     pub prompts: Option<Prompts>,
-    /// The class of each prompt.
+    /// The class of each prompt, and behind them of each that has examples in files.
     classes: Vec<usize>,
 }
 
@@ -51,23 +53,68 @@ impl Refiner {
             class.phrases.iter().map(move |phrase| (id, prompt(phrase)))
         });
         let by_example = self.map.classes.iter().enumerate().filter_map(|(id, class)| {
-            let here = class.exemplars.iter().any(|exemplar| exemplar.image == name);
+            let here = class.exemplars.iter().any(|exemplar| exemplar.is_in(name));
             (class.phrases.is_empty() && here).then(|| (id, Prompt::visual(class.name.as_str())))
         });
         for (id, mut prompt) in by_phrase.chain(by_example) {
-            for exemplar in self.map.classes[id].exemplars.iter().filter(|exemplar| exemplar.image == name) {
+            for exemplar in self.map.classes[id].exemplars.iter().filter(|exemplar| exemplar.is_in(name)) {
                 prompt = prompt.with_exemplar(exemplar.bbox, exemplar.wanted);
             }
             prompts.push(prompt);
             classes.push(id);
         }
+        classes.extend(self.kept().into_iter().map(|(_, class, _)| class));
         let prompts = if prompts.is_empty() { None } else { Some(Prompts::new(prompts)?) };
         Ok(Search { prompts, classes })
     }
 
+    /// Examples in files, which are for every picture: the prompts that have them, by file, with their classes.
+    fn kept(&self) -> Vec<(PathBuf, usize, Prompt)> {
+        let mut kept: Vec<(PathBuf, usize, Prompt)> = Vec::new();
+        for (id, class) in self.map.classes.iter().enumerate() {
+            let words: Vec<Prompt> = match class.phrases.is_empty() {
+                true => vec![Prompt::visual(class.name.as_str())],
+                false => class.phrases.iter().map(|phrase| Prompt::phrase(phrase.as_str())).collect(),
+            };
+            let mut files: Vec<&PathBuf> = Vec::new();
+            for exemplar in &class.exemplars {
+                if let ExamplePicture::File(file) = &exemplar.picture
+                    && !files.contains(&file)
+                {
+                    files.push(file);
+                }
+            }
+            for file in files {
+                let boxes = class.exemplars.iter();
+                let boxes = boxes.filter(|e| e.picture == ExamplePicture::File(file.clone()));
+                kept.extend(words.iter().map(|words| {
+                    let prompt = words.clone().with_label(class.name.as_str());
+                    let add = |prompt: Prompt, e: &ClassExemplar| prompt.with_exemplar(e.bbox, e.wanted);
+                    (file.clone(), id, boxes.clone().fold(prompt, add))
+                }));
+            }
+        }
+        // One image is encoded once for all classes.
+        kept.sort_by(|a, b| a.0.cmp(&b.0));
+        kept
+    }
+
+    /// The files with examples, and the prompts that have them, in the order in which [`Search`] has their classes.
+    pub fn example_files(&self) -> crate::error::Result<Vec<(PathBuf, Prompts)>> {
+        let kept = self.kept();
+        let files = kept.chunk_by(|a, b| a.0 == b.0);
+        files
+            .map(|of_file| {
+                let prompts = of_file.iter().map(|(_, _, prompt)| prompt.clone());
+                Ok((of_file[0].0.clone(), Prompts::new(prompts)?))
+            })
+            .collect()
+    }
+
     /// Whether every picture is searched for the same.
     pub fn is_uniform(&self) -> bool {
-        self.map.classes.iter().all(|class| class.exemplars.is_empty())
+        let mut exemplars = self.map.classes.iter().flat_map(|class| &class.exemplars);
+        exemplars.all(|exemplar| matches!(exemplar.picture, ExamplePicture::File(_)))
     }
 
     /// The things of a picture, the surest first. `detections` come as the detector has them, the surest first.
@@ -155,8 +202,8 @@ mod tests {
     fn examples_are_for_their_picture() {
         let text = "x1";
         let mut map = ClassMap::from_names(["cup", text]);
-        let exemplar = |image: &str| crate::label::ClassExemplar {
-            image: image.into(),
+        let exemplar = |image: &str| ClassExemplar {
+            picture: ExamplePicture::Image(image.into()),
             bbox: BoundingBox::new(1.0, 2.0, 3.0, 4.0),
             wanted: true,
         };

@@ -3,20 +3,20 @@
 use std::path::Path;
 
 use super::ahead::in_order;
-use super::class_map::ClassMap;
+use super::class_map::{ClassMap, ExamplePicture};
 use super::folder::{Contents, OutputFolder};
 use super::journal::{Journal, source_hash};
 use super::pictures::{PictureFile, PictureSet, Shard};
+use super::prepare::Preparer;
 use super::record::{Record, identity};
-use super::refine::{Refiner, Search};
+use super::refine::Refiner;
+use super::search::Searches;
 use super::settings::{DataSetOptions, Format, LabelSettings};
 use super::write::{Existing, Placer, Summary, write_data_set};
 use crate::detection::Detection;
-use crate::detector::{Detector, EmbeddedPrompts, ImageFeatures, PromptDecoder, StageTimes, TextEmbedder};
+use crate::detector::{Detector, ImageFeatures, StageTimes};
 use crate::error::{Error, ErrorKind, Result};
-use crate::image::Image;
 use crate::model::Model;
-use crate::prompt::Prompts;
 
 /// After so many failures of the engine in a row it is not the pictures' fault.
 const ENGINE_FAILURES: usize = 5;
@@ -95,11 +95,12 @@ impl LabelJob {
         }
         for class in &settings.classes.classes {
             for exemplar in &class.exemplars {
-                if !whole.files().iter().any(|file| file.name == exemplar.image) {
+                let ExamplePicture::Image(image) = &exemplar.picture else { continue };
+                if !whole.files().iter().any(|file| file.name == *image) {
                     let message = format!(
-                        "example of class \"{}\", {}: none of the pictures is called that; a picture is called its path \
+                        "example of class \"{}\", {image}: none of the pictures is called that; a picture is called its path \
                          below the folder that --images names",
-                        class.name, exemplar.image
+                        class.name
                     );
                     return Err(Error::new(ErrorKind::InvalidArgument, message));
                 }
@@ -197,9 +198,12 @@ impl LabelJob {
         threads: usize,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
-        let (mut text, mut encoder, mut decoder) = detector.into_stages();
-        let mut searches = Searches::new(&self.refiner, &mut text, &self.todo)?;
-        encoder.load()?;
+        let preparer = Preparer::new(detector.model().manifest());
+        let (mut text, encoder, mut decoder) = detector.into_stages();
+        let (_, mut backbone) = encoder.into_stages();
+        let stages = (&mut text, &mut backbone, &mut decoder);
+        let mut searches = Searches::new(&self.refiner, &self.todo, &preparer, stages, false)?;
+        backbone.load()?;
         decoder.load()?;
         let mut features = ImageFeatures::default();
         let todo = std::mem::take(&mut self.todo);
@@ -207,16 +211,15 @@ impl LabelJob {
             todo.len(),
             threads,
             threads * AHEAD,
-            |i| Image::open(&todo[i].path),
-            |i, image| {
+            |i| preparer.prepare(&todo[i].path),
+            |i, prepared| {
                 on_event(LabelEvent::Waiting)?;
-                let found = image.and_then(|image| {
-                    encoder.encode_into(image.view(), &mut features, &mut StageTimes::default())?;
-                    let size = (image.width(), image.height());
-                    drop(image);
-                    searches
-                        .decode(&self.refiner, &mut text, &todo[i], &features, &mut decoder)
-                        .map(|f| (size, f))
+                let found = prepared.and_then(|prepared| {
+                    let size = prepared.size;
+                    backbone.run_into(&prepared.pixels, size, &mut features, &mut StageTimes::default())?;
+                    preparer.recycle(prepared);
+                    let found = searches.decode(&self.refiner, &mut text, &todo[i], &features, &mut decoder);
+                    found.map(|found| (size, found))
                 });
                 self.finish_picture(&todo[i], found, &searches, on_event)
             },
@@ -286,54 +289,4 @@ impl LabelJob {
         self.folder.set_contents(&self.contents)?;
         Ok(summary)
     }
-}
-
-/// What is looked for in each picture, with the words encoded.
-pub(super) struct Searches {
-    is_uniform: bool,
-    current: Search,
-    embedded: Option<EmbeddedPrompts>,
-}
-
-impl Searches {
-    /// Encodes every phrase that any of the pictures needs.
-    pub fn new(refiner: &Refiner, text: &mut TextEmbedder, todo: &[PictureFile]) -> Result<Self> {
-        let is_uniform = refiner.is_uniform();
-        if !is_uniform {
-            for file in todo {
-                embed(text, refiner.search(&file.name)?.prompts.as_ref())?;
-            }
-        }
-        let current = refiner.search("")?;
-        let embedded = embed(text, current.prompts.as_ref())?;
-        Ok(Self { is_uniform, current, embedded })
-    }
-
-    /// What was looked for in the picture at hand.
-    pub fn current(&self) -> &Search {
-        &self.current
-    }
-
-    /// Looks for what this picture is searched for.
-    pub fn decode(
-        &mut self,
-        refiner: &Refiner,
-        text: &mut TextEmbedder,
-        file: &PictureFile,
-        features: &ImageFeatures,
-        decoder: &mut PromptDecoder,
-    ) -> Result<Vec<Detection>> {
-        if !self.is_uniform {
-            self.current = refiner.search(&file.name)?;
-            self.embedded = embed(text, self.current.prompts.as_ref())?;
-        }
-        match &self.embedded {
-            Some(prompts) => decoder.decode(features, prompts, &mut StageTimes::default()),
-            None => Ok(Vec::new()),
-        }
-    }
-}
-
-fn embed(text: &mut TextEmbedder, prompts: Option<&Prompts>) -> Result<Option<EmbeddedPrompts>> {
-    prompts.map(|prompts| text.embed(prompts)).transpose()
 }

@@ -111,9 +111,9 @@ impl LabelSettings {
                 }
                 prompt += 1;
             }
-            // Classes that are known by examples alone come after all phrases, in some pictures: the lowest
-            // threshold lets them through, and they are sifted afterwards.
-            if class.phrases.is_empty() {
+            // Prompts with examples come after all phrases, as many as a picture has: the lowest threshold lets them
+            // through, and they are sifted afterwards.
+            if !class.exemplars.is_empty() {
                 let threshold = class.threshold.unwrap_or(self.confidence);
                 options.score_threshold = options.score_threshold.min(threshold);
             }
