@@ -95,15 +95,21 @@ impl LabelJob {
         }
         for class in &settings.classes.classes {
             for exemplar in &class.exemplars {
-                let ExamplePicture::Image(image) = &exemplar.picture else { continue };
-                if !whole.files().iter().any(|file| file.name == *image) {
-                    let message = format!(
-                        "example of class \"{}\", {image}: none of the pictures is called that; a picture is called its path \
-                         below the folder that --images names",
-                        class.name
-                    );
-                    return Err(Error::new(ErrorKind::InvalidArgument, message));
-                }
+                let (named, why) = match &exemplar.picture {
+                    ExamplePicture::Image(image) if !whole.files().iter().any(|file| file.name == *image) => {
+                        (
+                            image.clone(),
+                            "none of the pictures is called that; a picture is called its path below the folder that \
+                         --images names",
+                        )
+                    }
+                    ExamplePicture::File(file) if !file.is_file() => {
+                        (file.display().to_string(), "no such file")
+                    }
+                    _ => continue,
+                };
+                let message = format!("example of class \"{}\", {named}: {why}", class.name);
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
         }
         let folder = OutputFolder::open(root)?;

@@ -154,7 +154,10 @@ impl Placer {
     /// Removes what an earlier run left of a picture where it does not belong: in the other part of the data set, or,
     /// with no part, anywhere.
     pub fn remove(&self, name: &str, stays: Option<bool>) -> Result<()> {
-        for (folder, _) in self.options.yolo_folders() {
+        let folders = self.options.yolo_folders().into_iter().map(|(folder, _)| folder);
+        let has_pictures_alone =
+            self.options.yolo_folders().is_empty() && self.options.pictures != PictureMode::None;
+        for folder in folders.chain(has_pictures_alone.then_some("")) {
             for validation in [false, true].into_iter().filter(|part| Some(*part) != stays) {
                 let picture = format!("{folder}images/{}", picture_path(name, validation));
                 let label = format!("{folder}labels/{}", label_path(name, validation));

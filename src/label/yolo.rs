@@ -8,9 +8,10 @@ use crate::mask::{Mask, Outline};
 
 /// How far a polygon may be from the mask's border, in pixels.
 pub(super) const TOLERANCE: f32 = 0.5;
-/// How far inside the border a polygon of YOLO-seg runs, in pixels: trainers cut its points off to whole pixels and fill
-/// what it goes through as well, so that one along the pixels' edges would take in another pixel on the right and below.
-const INSET: f32 = 0.25;
+/// Where in a pixel of the mask's border a polygon of YOLO-seg runs, from its left and top: trainers make its points whole
+/// pixels, some by rounding and some by cutting off, and fill what it goes through as well. A polygon along the pixels'
+/// edges would take in another pixel on the right and below.
+const IN_PIXEL: f32 = 0.25;
 /// Parts and holes of a mask that are smaller than this share of it are left out of its polygon.
 const LEAST_PART: f64 = 0.01;
 
@@ -45,57 +46,62 @@ pub(super) fn label_file(record: &Record, format: Format) -> String {
 }
 
 /// One polygon for a mask: its parts and holes are joined by cuts of no width to where they are nearest, since a line of
-/// YOLO-seg has one polygon. `None` where no pixel is in the mask.
+/// YOLO-seg has one polygon. Trainers fill the pixels under a cut as well, so that a part which is smaller than its cut is
+/// long stays out. `None` where no pixel is in the mask.
 fn polygon(mask: &Mask) -> Option<Vec<[f32; 2]>> {
     let least = (mask.area() as f64 * LEAST_PART).max(2.0);
     let mut outlines = mask.outlines();
-    // The largest first: it takes the others in. A mask of one or two pixels keeps its largest part.
+    // The largest first: it takes the others in.
     outlines.sort_by(|a, b| b.area().total_cmp(&a.area()));
-    let mut rings = outlines
-        .iter()
-        .enumerate()
-        .filter(|(place, outline)| *place == 0 || outline.area() >= least)
-        .map(|(_, outline)| inset(outline).simplified(TOLERANCE).points);
-    let mut whole = rings.next()?;
-    for ring in rings {
-        splice(&mut whole, &ring);
+    let mut outlines = outlines.iter();
+    let ring = |outline: &Outline| inset(outline).simplified(TOLERANCE).points;
+    let mut whole = ring(outlines.next()?);
+    for outline in outlines.filter(|outline| outline.area() >= least) {
+        let ring = ring(outline);
+        let (length, at, from) = nearest(&whole, &ring);
+        if outline.is_hole || outline.area() > f64::from(length) {
+            splice(&mut whole, at, &ring, from);
+        }
     }
     Some(whole)
 }
 
-/// The outline, moved into the mask. It goes along the pixels' edges with the mask on its right, and turns at each point.
+/// The outline, moved into the pixels of the mask beside it. It goes along the pixels' edges with the mask on its right,
+/// and turns at each point. What is a pixel wide has no area then, which trainers refuse: it keeps its outline.
 fn inset(outline: &Outline) -> Outline {
     let points = &outline.points;
-    let towards = |from: [f32; 2], to: [f32; 2]| [(to[0] - from[0]).signum(), (to[1] - from[1]).signum()];
-    let moved = points.iter().enumerate().map(|(i, &point)| {
+    let towards = |from: f32, to: f32| if from == to { 0.0 } else { (to - from).signum() };
+    let moved = points.iter().enumerate().map(|(i, &[x, y])| {
         let before = points[(i + points.len() - 1) % points.len()];
         let after = points[(i + 1) % points.len()];
-        let [came, goes] = [towards(before, point), towards(point, after)];
-        // Of the two ways one is level and one upright; the signum of no way at all is not 0.
-        let [came, goes] = match before[1] == point[1] {
-            true => [[came[0], 0.0], [0.0, goes[1]]],
-            false => [[0.0, came[1]], [goes[0], 0.0]],
-        };
-        // To the right of a way (x, y) lies (-y, x), since y grows downwards.
-        [point[0] - INSET * (came[1] + goes[1]), point[1] + INSET * (came[0] + goes[0])]
+        // Of the ways there and away one is level and one upright. To the right of a way (x, y) lies (-y, x), since y
+        // grows downwards: half a pixel that way, from both, is a pixel's centre.
+        let way =
+            [towards(before[0], x) + towards(x, after[0]), towards(before[1], y) + towards(y, after[1])];
+        [x - way[1] / 2.0 - 0.5 + IN_PIXEL, y + way[0] / 2.0 - 0.5 + IN_PIXEL]
     });
-    Outline { points: moved.collect(), is_hole: outline.is_hole }
+    let moved = Outline { points: moved.collect(), is_hole: outline.is_hole };
+    if moved.area() > 0.0 { moved } else { outline.clone() }
 }
 
-/// Takes a ring into a polygon: from the polygon's nearest point to the ring, around it, and back.
-fn splice(whole: &mut Vec<[f32; 2]>, ring: &[[f32; 2]]) {
+/// How far two polygons are apart at the nearest of their points, and which those are.
+fn nearest(one: &[[f32; 2]], other: &[[f32; 2]]) -> (f32, usize, usize) {
     let mut best = (f32::INFINITY, 0, 0);
-    for (i, a) in whole.iter().enumerate() {
-        for (j, b) in ring.iter().enumerate() {
-            let distance = (a[0] - b[0]).powi(2) + (a[1] - b[1]).powi(2);
+    for (i, a) in one.iter().enumerate() {
+        for (j, b) in other.iter().enumerate() {
+            let distance = (a[0] - b[0]).hypot(a[1] - b[1]);
             if distance < best.0 {
                 best = (distance, i, j);
             }
         }
     }
-    let (_, at, from) = best;
-    let around = ring[from..].iter().chain(&ring[..=from]).copied();
+    best
+}
+
+/// Takes a ring into a polygon: from the polygon's point `at` to the ring's point `from`, around, and back.
+fn splice(whole: &mut Vec<[f32; 2]>, at: usize, ring: &[[f32; 2]], from: usize) {
     let back = whole[at];
+    let around = ring[from..].iter().chain(&ring[..=from]).copied();
     let taken_in: Vec<[f32; 2]> = around.chain([back]).collect();
     whole.splice(at + 1..at + 1, taken_in);
 }
@@ -167,7 +173,13 @@ mod tests {
             let mask = inside(cases);
             let polygon = polygon(&mask).expect("it has pixels");
             let filled: Vec<u8> = (0..width * height)
-                .map(|i| u8::from(is_inside(&polygon, (i % width) as f32 + 0.5, (i / width) as f32 + 0.5)))
+                .map(|i| {
+                    u8::from(is_inside(
+                        &polygon,
+                        (i % width) as f32 + IN_PIXEL,
+                        (i / width) as f32 + IN_PIXEL,
+                    ))
+                })
                 .collect();
             let bitmap = mask.to_bitmap();
             let both = filled.iter().zip(&bitmap).filter(|(a, b)| **a == 1 && **b == 1).count();
@@ -181,13 +193,14 @@ mod tests {
         let nothing = Mask::from_bitmap(&[0; 4], 2, 2).expect("the size is right");
         assert_eq!(polygon(&nothing), None);
         let pixel = Mask::from_bitmap(&[0, 0, 1, 0], 2, 2).expect("the size is right");
-        assert!(polygon(&pixel).is_some_and(|ring| ring.len() >= 3));
+        assert_eq!(polygon(&pixel), Some(vec![[0.0, 1.0], [1.0, 1.0], [1.0, 2.0], [0.0, 2.0]]));
+        let square = Mask::from_bitmap(&[1, 1, 0, 1, 1, 0], 3, 2).expect("the size is right");
+        assert_eq!(polygon(&square), Some(vec![[0.25, 0.25], [1.25, 0.25], [1.25, 1.25], [0.25, 1.25]]));
     }
 
     /// By the even-odd rule; what the polygon goes through is inside.
     fn is_inside(ring: &[[f32; 2]], x: f32, y: f32) -> bool {
-        let through =
-            |(a, b): (&[f32; 2], &[f32; 2])| crate::mask::distance_to_segment([x, y], *a, *b) < INSET;
+        let through = |(a, b): (&[f32; 2], &[f32; 2])| crate::mask::distance_to_segment([x, y], *a, *b) < 0.3;
         if ring.iter().zip(&ring[1..]).any(through) {
             return true;
         }
