@@ -3,6 +3,7 @@
 mod builder;
 mod decode;
 mod encode;
+mod spill;
 mod text;
 
 use std::time::Instant;

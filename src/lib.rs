@@ -41,6 +41,7 @@ pub mod eval;
 mod frame;
 mod frame_view;
 pub mod image;
+pub mod label;
 mod mask;
 mod model;
 pub mod pipeline;

@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use ocelli::cli::{self, LogArgs};
 
-/// Open-vocabulary object detection: export checkpoints, embed words, measure models, see what works here.
+/// Open-vocabulary object detection: label pictures, export checkpoints, embed words, measure models, see what works
+/// here.
 ///
 /// To find things in pictures, use demo-image.
 #[derive(Parser)]
@@ -27,10 +28,12 @@ enum Command {
     Export(commands::export::ExportArgs),
     /// Write the text features of words to a file, so that detecting them needs no text encoder
     Embed(commands::embed::EmbedArgs),
-    /// Measure a model: average precision, recall, masks, time
-    Eval(commands::eval::EvalArgs),
+    /// Make a data set of pictures: YOLO, YOLO-seg, COCO
+    Label(Box<commands::label::LabelArgs>),
     /// Follow objects through a video's detections: boxes in, tracks out, without pictures
     Track(commands::track::TrackArgs),
+    /// Measure a model: average precision, recall, masks, time
+    Eval(commands::eval::EvalArgs),
     /// Say what works on this machine, with versions and paths, and what to install for the rest
     Doctor(commands::doctor::DoctorArgs),
 }
@@ -40,8 +43,9 @@ fn main() -> ExitCode {
     cli::run(&log, || match command {
         Command::Export(args) => commands::export::run(&args, &log),
         Command::Embed(args) => commands::embed::run(&args, &log),
-        Command::Eval(args) => commands::eval::run(&args, &log),
+        Command::Label(args) => commands::label::run(&args, &log),
         Command::Track(args) => commands::track::run(&args, &log),
+        Command::Eval(args) => commands::eval::run(&args, &log),
         Command::Doctor(args) => commands::doctor::run(&args),
     })
 }

@@ -122,6 +122,12 @@ impl PromptDecoder {
         Ok(())
     }
 
+    /// Lets the engines and what they filled go; they are loaded again when they are needed.
+    pub fn unload(&mut self) {
+        (self.encoder_decoder, self.exemplar_encoder, self.mask_head) = (None, None, None);
+        self.buffers = Buffers::default();
+    }
+
     fn needs_mask_head(&self) -> bool {
         self.masks || self.semantic_maps
     }

@@ -87,6 +87,11 @@ impl Backbone {
         Ok(())
     }
 
+    /// Lets the backbone go; it is loaded again when it is needed.
+    pub fn unload(&mut self) {
+        self.engines.clear();
+    }
+
     /// `pixels` [1, 3, S, S] of a picture of `size` (width, height) → features; the time is added to `times`.
     ///
     /// # Errors

@@ -54,6 +54,11 @@ impl EmbeddedPrompts {
     pub fn is_empty(&self) -> bool {
         self.classes.is_empty()
     }
+
+    /// Adds the classes of others behind these; their ids go on where these end.
+    pub fn extend(&mut self, others: &Self) {
+        self.classes.extend(others.classes.iter().cloned());
+    }
 }
 
 /// Tokeniser, text encoder, and what they said before.

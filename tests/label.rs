@@ -1,0 +1,512 @@
+//! `ocelli label`, run as a person runs it: what it writes, what it refuses, and how it goes on after it was stopped.
+//!
+//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+
+#[path = "label/data_set.rs"]
+mod data_set;
+#[path = "programs/run.rs"]
+mod run;
+#[path = "label/stopped.rs"]
+mod stopped;
+
+use ocelli::Mask;
+use serde_json::Value;
+
+use data_set::{CLASSES, differences, pictures, tree};
+use run::{Place, refusal};
+
+const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
+
+/// Arguments of a whole run from `pictures` to `output`, with others behind.
+fn arguments<'a>(output: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let whole = ["label", "--images", "pictures", "--classes", CLASSES, "-o", output];
+    [&whole, more].concat()
+}
+
+const ALL_FORMATS: [&str; 2] = ["--format", "yolo,yolo-seg,coco"];
+
+#[test]
+fn the_formats_say_the_same() {
+    let place = Place::new();
+    pictures(&place, "pictures", 24);
+    place.succeed(OCELLI, &arguments("set", &ALL_FORMATS));
+    let coco = place.json("set/annotations.json");
+    let list = |key: &str| coco[key].as_array().cloned().unwrap_or_default();
+    let (images, things) = (list("images"), list("annotations"));
+    assert_eq!(images.len(), 24);
+    assert!(things.len() > 20, "{} things", things.len());
+    let names: Vec<&str> = CLASSES.split(',').collect();
+    for (id, category) in list("categories").iter().enumerate() {
+        assert_eq!(
+            (category["id"].as_u64(), category["name"].as_str()),
+            (Some(id as u64 + 1), Some(names[id]))
+        );
+    }
+    assert_eq!(String::from_utf8_lossy(&place.read("set/classes.txt")), names.join("\n") + "\n");
+    assert!(
+        String::from_utf8_lossy(&place.read("set/data.yaml"))
+            .contains("\nval: images/val\nnames:\n  0: \"person\"\n")
+    );
+
+    let mut failures = Vec::new();
+    let mut validation = 0;
+    for (number, image) in images.iter().enumerate() {
+        assert_eq!(image["id"], number as u64 + 1);
+        let name = image["file_name"].as_str().expect("it has a name");
+        validation += usize::from(name.starts_with("val/"));
+        let of_image: Vec<&Value> = things.iter().filter(|thing| thing["image_id"] == image["id"]).collect();
+        let label = name.replace(".png", ".txt");
+        let lines = |path: String| -> Vec<Vec<f64>> {
+            let text = String::from_utf8(place.read(&path)).expect("labels are text");
+            let number = |word: &str| word.parse().expect("labels are numbers");
+            text.lines().map(|line| line.split(' ').map(number).collect()).collect()
+        };
+        let (boxes, polygons) =
+            (lines(format!("set/labels/{label}")), lines(format!("set/segments/labels/{label}")));
+        if (boxes.len(), polygons.len()) != (of_image.len(), of_image.len()) {
+            failures.push(format!(
+                "{name}: {} things, {} boxes, {} polygons",
+                of_image.len(),
+                boxes.len(),
+                polygons.len()
+            ));
+            continue;
+        }
+        let link =
+            std::fs::read_link(place.path(&format!("set/images/{name}"))).expect("pictures are linked");
+        assert!(link.is_absolute() && link.is_file(), "{}", link.display());
+        let (width, height) =
+            (image["width"].as_f64().unwrap_or(0.0), image["height"].as_f64().unwrap_or(0.0));
+        for ((thing, yolo), polygon) in of_image.iter().zip(&boxes).zip(&polygons) {
+            let found =
+                serde_json::from_value::<[f64; 4]>(thing["bbox"].clone()).expect("a box is four numbers");
+            let [cx, cy, w, h] = [yolo[1] * width, yolo[2] * height, yolo[3] * width, yolo[4] * height];
+            let same =
+                [cx - w / 2.0, cy - h / 2.0, w, h].iter().zip(found).all(|(a, b)| (a - b).abs() < 0.02);
+            let mask: Mask = serde_json::from_value(thing["segmentation"].clone()).expect("run lengths");
+            let is_id = Some(yolo[0] as u64 + 1) == thing["category_id"].as_u64() && yolo[0] == polygon[0];
+            let is_whole = polygon.len() >= 7 && polygon.len() % 2 == 1;
+            let is_inside = polygon[1..].iter().all(|share| (0.0..=1.0).contains(share));
+            let is_area = thing["area"].as_f64() == Some(mask.area() as f64);
+            if !(same && is_id && is_whole && is_inside && is_area && thing["iscrowd"] == 0) {
+                failures.push(format!("{name}: {thing}, {yolo:?}, {polygon:?}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!((1..=8).contains(&validation), "{validation} of 24 are for validation");
+    let ids: Vec<_> = things.iter().filter_map(|thing| thing["id"].as_u64()).collect();
+    assert_eq!(ids, (1..=things.len() as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn formats_and_pictures_by_option() {
+    let place = Place::new();
+    pictures(&place, "pictures", 4);
+    place.succeed(OCELLI, &arguments("boxes", &["--format", "coco", "--no-masks"]));
+    let coco = place.json("boxes/annotations.json");
+    assert_eq!(coco["images"][0]["file_name"], "000.png");
+    assert!(coco["annotations"][0].get("segmentation").is_none(), "{coco}");
+    let names: Vec<_> = tree(&place.path("boxes")).into_keys().collect();
+    assert_eq!(names, [std::path::PathBuf::from("annotations.json")]);
+
+    place.succeed(OCELLI, &arguments("polygons", &["--format", "coco,yolo-seg", "--polygons", "--copy"]));
+    let coco = place.json("polygons/annotations.json");
+    assert!(
+        coco["annotations"][0]["segmentation"][0].as_array().is_some_and(|ring| ring.len() >= 6),
+        "{coco}"
+    );
+    let name = coco["images"][0]["file_name"].as_str().expect("it has a name");
+    let copy = place.path(&format!("polygons/images/{name}"));
+    assert!(copy.symlink_metadata().is_ok_and(|meta| meta.is_file()));
+    assert_eq!(place.read(&format!("polygons/images/{name}")), place.read("pictures/000.png"));
+    // With one format of YOLO, there is no folder for the other.
+    assert!(place.path("polygons/labels/train").is_dir() && !place.path("polygons/segments").exists());
+
+    // Formats are views of one journal: another one is written without looking at the pictures again.
+    for formats in ["coco,yolo", "yolo-seg"] {
+        let said = place.run(OCELLI, &arguments("polygons", &["--format", formats, "--copy"]));
+        let words = "0 pictures to label, 4 done before";
+        assert!(said.status == Some(0) && said.stderr.contains(words), "{formats}: {said:?}");
+    }
+    let without = place.run(OCELLI, &arguments("polygons", &["--format", "yolo"]));
+    without.is_refusal(1, &["masks true, this is false", "--restart"]).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn where_pictures_come_from() {
+    let place = Place::new();
+    pictures(&place, "x/images", 6);
+    pictures(&place, "y", 3);
+    let scene = place.read("y/000.png");
+    // Of one name but for the ending, and in a format that trainers do not read.
+    let decoded = image::load_from_memory(&scene).expect("it is a picture");
+    decoded.save(place.path("y/000.bmp")).expect("it can be written");
+    decoded.to_rgb8().save(place.path("y/other.ppm")).expect("it can be written");
+    place.write("list.txt", "x/images/000.png\nx/images/a/001.png\n");
+    let label = |output: &str, images: &[&str]| {
+        let start = ["label", "--classes", "dog", "-q", "-o", output, "--images"];
+        place.succeed(OCELLI, &[&start, images].concat());
+        let tree = tree(&place.path(output)).into_keys().map(|path| path.to_string_lossy().into_owned());
+        let parts = ["images/train/", "images/val/"];
+        let mut names: Vec<String> = tree
+            .filter_map(|name| parts.iter().find_map(|part| name.strip_prefix(part)).map(str::to_owned))
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(
+        label("both", &["x/images", "y"]),
+        [
+            "000-2.bmp",
+            "000-3.png",
+            "000.png",
+            "001.png",
+            "a/000-2.png",
+            "a/000.png",
+            "a/001.png",
+            "b c/002-2.png",
+            "b c/002.png",
+            "b c/005.png",
+            "other.png"
+        ]
+    );
+    assert_eq!(label("above", &["x"]).len(), 6);
+    assert!(
+        place.path("above/labels").join("train/images_").is_dir(),
+        "a folder called images would hide the labels"
+    );
+    assert_eq!(label("glob", &["x/*/*.png"]), ["images_/000.png", "images_/001.png"]);
+    assert_eq!(label("list", &["@list.txt"]), ["x/images_/000.png", "x/images_/a/001.png"]);
+    assert_eq!(label("list-2", &["list.txt"]).len(), 2);
+    assert_eq!(label("file", &["y/000.png", "y/000.png"]), ["000.png"]);
+
+    let mut child =
+        place.command(OCELLI, &["label", "--classes", "dog", "-q", "-o", "stdin", "--images", "-"]);
+    let mut child = child
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut input = child.stdin.take().expect("it is piped");
+    std::io::Write::write_all(&mut input, b"y/000.png\n").expect("it reads");
+    drop(input);
+    assert!(child.wait().is_ok_and(|status| status.success()));
+    assert_eq!(tree(&place.path("stdin")).keys().filter(|path| path.starts_with("images")).count(), 1);
+
+    // The output may lie among the pictures: what is in it is no picture to label.
+    let inside = label("y/set", &["y"]);
+    assert_eq!(label("y/set", &["y"]), inside);
+    assert_eq!(inside.len(), 5);
+}
+
+#[test]
+fn a_map_decides() {
+    let place = Place::new();
+    pictures(&place, "pictures", 12);
+    let shown = place.succeed(
+        OCELLI,
+        &["label", "--images", "pictures", "--classes", "dog,cat,car", "-o", "plain", "--format", "coco"],
+    );
+    assert!(shown.contains("dog"), "{shown}");
+    let plain = place.json("plain/annotations.json");
+    let scores = |coco: &Value, class: u64| -> Vec<f64> {
+        let things = coco["annotations"].as_array().cloned().unwrap_or_default();
+        things.iter().filter(|t| t["category_id"] == class).filter_map(|t| t["score"].as_f64()).collect()
+    };
+    let dogs = scores(&plain, 1);
+    let limit = dogs.iter().copied().fold(1.0, f64::min) + 1e-4;
+    place.write(
+        "map.yaml",
+        format!(
+            "classes:\n- name: animal\n  phrases: [dog, cat]\n- name: dog\n  threshold: {limit}\n- name: big car\n  phrases: [car]\n  \
+             min_area: 100000000\nmerge:\n- classes: [animal, dog]\n  iou: 0.3\n"
+        ),
+    );
+    place.succeed(
+        OCELLI,
+        &["label", "--images", "pictures", "--map", "map.yaml", "-o", "mapped", "--format", "coco"],
+    );
+    let mapped = place.json("mapped/annotations.json");
+    let (animals, own) = (scores(&mapped, 1), scores(&mapped, 2));
+    assert_eq!(scores(&mapped, 3), [0.0; 0], "none is that large");
+    assert!(own.iter().all(|score| *score > limit - 1e-5), "{own:?}");
+    // Each thing is there once: the words dog and cat found it, the class dog did as well.
+    assert!(animals.len() + own.len() <= dogs.len() + scores(&plain, 2).len(), "{animals:?} {own:?}");
+    assert!(!animals.is_empty());
+
+    // An example in a picture is for this picture, one in a file for all.
+    let first = &plain["annotations"][0];
+    let image = plain["images"]
+        .as_array()
+        .and_then(|images| images.iter().find(|i| i["id"] == first["image_id"]).cloned());
+    let name = image.expect("its picture is there")["file_name"].as_str().expect("it has a name").to_owned();
+    let [x, y, w, h] = serde_json::from_value::<[f64; 4]>(first["bbox"].clone()).expect("a box");
+    for (output, picture) in
+        [("here", format!("image: {name}")), ("everywhere", format!("file: pictures/{name}"))]
+    {
+        let map = format!(
+            "classes:\n- name: thing\n  phrases: []\n  exemplars:\n  - {picture}\n    box: [{x}, {y}, {}, {}]\n",
+            x + w,
+            y + h
+        );
+        place.write("example.yaml", map);
+        let map = [
+            "label",
+            "--images",
+            "pictures",
+            "--map",
+            "example.yaml",
+            "--format",
+            "coco",
+            "--no-masks",
+            "-o",
+            output,
+        ];
+        place.succeed(OCELLI, &map);
+        let found = place.json(&format!("{output}/annotations.json"));
+        let things = found["annotations"].as_array().cloned().unwrap_or_default();
+        let in_picture = things.iter().filter(|t| t["image_id"] == first["image_id"]).count();
+        assert!(in_picture > 0, "{output}: {found}");
+        assert!(output == "everywhere" || in_picture == things.len(), "{output}: {found}");
+    }
+}
+
+#[test]
+fn review_pages() {
+    let place = Place::new();
+    pictures(&place, "pictures", 30);
+    place.succeed(OCELLI, &arguments("set", &["--review", "30", "--review-below", "0.7"]));
+    let list = String::from_utf8(place.read("set/review/low_confidence.csv")).expect("it is text");
+    let mut lines = list.lines();
+    assert_eq!(lines.next(), Some("picture,file,least_score,things,page,row,column"));
+    let scores: Vec<f64> =
+        lines.map(|l| l.split(',').nth(2).and_then(|s| s.parse().ok()).unwrap_or(9.0)).collect();
+    assert!(!scores.is_empty() && scores.is_sorted() && scores.iter().all(|score| *score < 0.7), "{list}");
+    for (page, size) in [("sample-001.jpg", (2048, 1548)), ("sample-002.jpg", (2048, 316))] {
+        let read =
+            image::load_from_memory(&place.read(&format!("set/review/{page}"))).expect("it is a picture");
+        assert_eq!((read.width(), read.height()), size, "{page}");
+    }
+    assert!(!place.path("set/review/sample-003.jpg").exists());
+    place.succeed(OCELLI, &arguments("set", &["--review", "5"]));
+    assert!(!place.path("set/review/sample-002.jpg").exists(), "a page of the run before");
+}
+
+#[test]
+fn bad_pictures_are_listed_and_tried_again() {
+    let place = Place::new();
+    pictures(&place, "pictures", 6);
+    let whole = place.read("pictures/a/000.png");
+    place.write("pictures/a/000.png", &whole[..whole.len() / 2]);
+    place.write("pictures/empty.png", "");
+    place.write("pictures/text, \"quoted\".jpg", "hello");
+    let failed = place.run(OCELLI, &arguments("set", &ALL_FORMATS));
+    assert_eq!(failed.status, Some(1), "{failed:?}");
+    let last = failed.stderr.lines().last().unwrap_or_default();
+    assert!(last.contains("error: 3 of 8 pictures failed, set/failed.csv"), "{failed:?}");
+    assert_eq!(failed.stderr.matches("error: ").count(), 4, "each is reported: {failed:?}");
+    let list = String::from_utf8(place.read("set/failed.csv")).expect("it is text");
+    for word in ["a/000.png,", "empty.png,", "/text, \"\"quoted\"\".jpg\","] {
+        assert!(list.contains(word), "{word}: {list}");
+    }
+    assert_eq!(place.json("set/annotations.json")["images"].as_array().map(Vec::len), Some(5));
+
+    place.write("pictures/a/000.png", &whole);
+    std::fs::remove_file(place.path("pictures/empty.png")).expect("it is there");
+    std::fs::remove_file(place.path("pictures/text, \"quoted\".jpg")).expect("it is there");
+    let said = place.run(OCELLI, &arguments("set", &ALL_FORMATS));
+    assert!(said.status == Some(0) && said.stderr.contains("1 picture to label, 5 done before"), "{said:?}");
+    place.succeed(OCELLI, &arguments("fresh", &ALL_FORMATS));
+    assert_eq!(differences(&place.path("set"), &place.path("fresh")), [""; 0]);
+}
+
+#[test]
+fn data_sets_grow_and_corrections_stay() {
+    let place = Place::new();
+    pictures(&place, "pictures", 9);
+    place.succeed(OCELLI, &arguments("set", &[]));
+    let labels: Vec<_> =
+        tree(&place.path("set")).into_keys().filter(|path| path.starts_with("labels")).collect();
+    let corrected = format!("set/{}", labels[0].display());
+    place.write(&corrected, "0 0.5 0.5 0.1 0.1\n");
+    pictures(&place, "pictures", 15);
+    std::fs::remove_file(place.path("pictures/b c/002.png")).expect("it is there");
+    place.succeed(OCELLI, &arguments("set", &[]));
+    assert_eq!(place.read(&corrected), b"0 0.5 0.5 0.1 0.1\n");
+    place.succeed(OCELLI, &arguments("fresh", &[]));
+    let different = differences(&place.path("set"), &place.path("fresh"));
+    let is_correction = |line: &String| line.starts_with(&labels[0].to_string_lossy().into_owned());
+    assert!(different.iter().all(is_correction), "{different:?}");
+    place.succeed(OCELLI, &arguments("set", &["--restart"]));
+    assert_eq!(differences(&place.path("set"), &place.path("fresh")), [""; 0]);
+}
+
+#[test]
+fn shards_are_the_whole() {
+    let place = Place::new();
+    pictures(&place, "pictures", 20);
+    place.write("pictures/a/bad.jpg", "hello");
+    let options = ["--format", "yolo,coco", "--review", "4"];
+    assert_eq!(place.run(OCELLI, &arguments("whole", &options)).status, Some(1));
+    for (shard, output) in [("1/3", "one"), ("2/3", "two"), ("3/3", "three")] {
+        let ended = place.run(OCELLI, &arguments(output, &[&options[..], &["--shard", shard]].concat()));
+        assert!(ended.status.is_some_and(|status| status < 2), "{ended:?}");
+    }
+    let options_of_one = ["--shard", "1/3", "--format", "yolo,coco"];
+    place.run(OCELLI, &arguments("other", &[&options_of_one[..], &["--confidence", "0.6"]].concat()));
+    place.run(OCELLI, &arguments("other-files", &options_of_one));
+    place.run(OCELLI, &arguments("of-two", &[&options[..], &["--shard", "2/2"]].concat()));
+    place.refuses(
+        OCELLI,
+        &[
+            refusal("label|merge|one|two|-o|m", 1, &["shards are missing: 3/3"]),
+            refusal("label|merge|one|two|two|three|-o|m", 2, &["two", "named twice"]),
+            refusal("label|merge|one|two|three|-o|one", 2, &["one", "one of the shards"]),
+            refusal("label|merge|one|whole|-o|m", 1, &["whole", "no shard"]),
+            refusal("label|merge|one|nowhere|-o|m", 2, &["nowhere", "no such folder"]),
+            refusal("label|merge|one|pictures|-o|m", 2, &["pictures", "no data set"]),
+            refusal("label|merge|other|two|three|-o|m", 1, &["two", "confidence is 0.3", "other 0.6"]),
+            refusal("label|merge|other-files|two|three|-o|m", 1, &["two", "review is 4", "unset"]),
+            refusal("label|merge|of-two|two|three|-o|m", 1, &["two", "one of 3 shards", "one of 2"]),
+            refusal("label|merge|one|two|three|-o|pictures", 2, &["pictures", "not empty"]),
+            refusal("label|merge|-o|m", 2, &["<DIR>"]),
+            refusal("label|merge|one|two|three", 2, &["--output"]),
+        ],
+    );
+    for _ in 0..2 {
+        let merged = place.run(OCELLI, &["label", "merge", "three", "one", "two", "-o", "merged"]);
+        merged
+            .is_refusal(1, &["1 of 21 pictures failed", "merged/failed.csv"])
+            .unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(differences(&place.path("merged"), &place.path("whole")), [""; 0]);
+    }
+    let refused = place.run(OCELLI, &arguments("one", &[&options[..], &["--shard", "2/3"]].concat()));
+    refused.is_refusal(1, &["holds shard 1/3, this is shard 2/3"]).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn little_memory_changes_nothing() {
+    let place = Place::new();
+    pictures(&place, "pictures", 10);
+    place.write("pictures/bad.png", "hello");
+    assert_eq!(place.run(OCELLI, &arguments("normal", &ALL_FORMATS)).status, Some(1));
+    // Batches of one picture, of some, and of all.
+    for (output, spill) in [("one", "0"), ("some", "0.01"), ("all", "4")] {
+        let more = [&ALL_FORMATS[..], &["--low-memory", "--spill", spill]].concat();
+        let ended = place.run(OCELLI, &arguments(output, &more));
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert_eq!(differences(&place.path(output), &place.path("normal")), [""; 0], "{output}");
+        assert!(!place.path(output).join(".ocelli-label/features.part").exists(), "{output}");
+    }
+}
+
+#[test]
+fn what_is_refused() {
+    let place = Place::new();
+    pictures(&place, "pictures", 3);
+    place.folder("empty");
+    place.write("file", "hello");
+    place.write("mine/notes", "mine");
+    for (name, map) in [
+        ("key.yaml", "classes: {dog: {thresold: 0.5}}"),
+        ("number.yaml", "classes: [dog]\nmin_area: 3"),
+        ("text.yaml", "classes: [dog"),
+        ("group.yaml", "classes: [dog, cat]\nmerge: [[dog, cow]]"),
+        ("picture.yaml", "classes: {dog: {exemplars: [{image: x.png, box: [1, 2, 3, 4]}]}}"),
+        ("example.yaml", "classes: {dog: {exemplars: [{file: x.png, box: [1, 2, 3, 4]}]}}"),
+    ] {
+        place.write(name, map);
+    }
+    place.succeed(OCELLI, &arguments("set", &[]));
+    let start = "label|--images|pictures|--classes|dog|-o|out|";
+    let rows = [
+        ("--format|voc", 2, &["--format", "voc", "yolo, yolo-seg, coco"][..]),
+        ("--format|", 2, &["--format", "no such format"]),
+        ("--val-share|1", 2, &["--val-share is 1", "below 1"]),
+        ("--val-share|-0.1", 2, &["--val-share is -0.1"]),
+        ("--val-share|nan", 2, &["--val-share is NaN"]),
+        ("--min-area|-1", 2, &["--min-area is -1"]),
+        ("--review-below|2", 2, &["--review-below is 2"]),
+        ("--review|x", 2, &["--review", "'x'"]),
+        ("--confidence|3", 2, &["--confidence is 3"]),
+        ("--conf|3", 2, &["--confidence is 3"]),
+        ("--shard|0/3", 2, &["--shard 0/3", "1/3 to 3/3"]),
+        ("--shard|4/3", 2, &["--shard 4/3"]),
+        ("--shard|1", 2, &["--shard 1", "1/8"]),
+        ("--spill|3", 2, &["--low-memory"]),
+        ("--low-memory|--spill|-3", 2, &["--spill is -3"]),
+        ("--workers|0", 2, &["--workers is 0"]),
+        ("--no-pictures", 2, &["--no-pictures", "--link or --copy"]),
+        ("--copy|--link", 2, &["--copy", "--link"]),
+        ("--format|yolo-seg|--no-masks", 2, &["yolo-seg", "--no-masks"]),
+        ("--map|key.yaml", 2, &["--map", "--classes"]),
+        ("--engine|quick", 2, &["quick", "no such engine"]),
+        ("--model|nowhere", 2, &["nowhere", "no such folder"]),
+        ("--text-cache|nowhere/x", 1, &["nowhere"]),
+    ];
+    let lines: Vec<String> = rows.iter().map(|(more, ..)| format!("{start}{more}")).collect();
+    let rows = lines.iter().zip(rows).map(|(line, (_, status, words))| refusal(line, status, words));
+    let others = [
+        refusal(
+            "label|--images|pictures|--map|key.yaml|-o|out",
+            2,
+            &["key.yaml", "classes.dog.thresold", "threshold"],
+        ),
+        refusal(
+            "label|--images|pictures|--map|number.yaml|-o|out",
+            2,
+            &["number.yaml", "min_area", "classes, merge"],
+        ),
+        refusal("label|--images|pictures|--map|text.yaml|-o|out", 2, &["text.yaml", "no YAML"]),
+        refusal("label|--images|pictures|--map|group.yaml|-o|out", 2, &["group.yaml", "\"cow\""]),
+        refusal("label|--images|pictures|--map|nowhere|-o|out", 1, &["nowhere"]),
+        refusal("label|--images|pictures|--map|picture.yaml|-o|out", 2, &["x.png", "none of the pictures"]),
+        refusal("label|--images|pictures|--map|example.yaml|-o|out", 2, &["x.png", "no such file"]),
+        refusal("label|--images|pictures|-o|out", 2, &["--classes"]),
+        refusal("label|--images|pictures|--classes|dog", 2, &["--output"]),
+        refusal("label|--classes|dog|-o|out", 2, &["--images"]),
+        refusal("label|--images|empty|--classes|dog|-o|out", 2, &["empty", "hold none"]),
+        refusal("label|--images|nowhere|--classes|dog|-o|out", 2, &["nowhere", "no such file"]),
+        refusal("label|--images|pictures|--classes|dog,,|-o|out", 2, &["class 2", "blank"]),
+        refusal("label|--images|pictures|--classes|dog|-o|file", 2, &["file", "name a folder"]),
+        refusal("label|--images|pictures|--classes|dog|-o|file/below", 1, &["file/below"]),
+        refusal("label|--images|pictures|--classes|dog|-o|mine", 2, &["mine", "not empty"]),
+        refusal("label|--images|pictures|--classes|dog|-o|pictures", 2, &["pictures", "not empty"]),
+        refusal("label|--images|set/images|--classes|dog|-o|set", 2, &["set/images", "output folder"]),
+        refusal(
+            "label|--images|pictures|--classes|dog|-o|set",
+            1,
+            &["classes of 11 entries, this is of 1", "--restart"],
+        ),
+    ];
+    place.refuses(OCELLI, &rows.chain(others).collect::<Vec<_>>());
+    assert_eq!(place.read("mine/notes"), b"mine");
+
+    let lock =
+        std::fs::File::options().write(true).open(place.path("set/.ocelli-label/lock")).expect("it is there");
+    lock.lock().expect("nobody holds it");
+    let locked = place.run(OCELLI, &arguments("set", &[]));
+    locked.is_refusal(1, &["set", "another process"]).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn help_fits_the_terminal() {
+    let place = Place::new();
+    for (arguments, words) in [
+        (
+            &["label", "--help"][..],
+            &["--images", "--map", "--shard", "--low-memory", "merge", "Examples"][..],
+        ),
+        (&["label", "merge", "--help"], &["<DIR>", "--output"]),
+    ] {
+        let text = place.succeed(OCELLI, arguments);
+        for word in words {
+            assert!(text.contains(word), "{arguments:?}: {word}: {text}");
+        }
+        for line in text.lines() {
+            let example = line.starts_with("  ocelli ") || line.contains("ocelli label ");
+            assert!(example || line.chars().count() <= 80, "{arguments:?}: {line}");
+        }
+    }
+}

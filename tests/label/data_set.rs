@@ -1,0 +1,71 @@
+//! Data sets in a test's folder: pictures to label, and what was made of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::run::Place;
+
+/// Classes that are in the scenes, and one that is in none.
+pub const CLASSES: &str = "person,dog,cat,car,bicycle,boat,house,banana,star,moon,robot";
+
+/// The first pictures of the golden scenes, in folders; every third has the name of one in another folder. Those that are
+/// there stay untouched.
+pub fn pictures(place: &Place, folder: &str, count: usize) {
+    let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/scenes");
+    for number in 0..count {
+        let name = match number % 3 {
+            0 => format!("{folder}/{:03}.png", number / 3),
+            1 => format!("{folder}/a/{:03}.png", number / 3),
+            _ => format!("{folder}/b c/{number:03}.png"),
+        };
+        if place.path(&name).exists() {
+            continue;
+        }
+        let scene = scenes.join(format!("{:02}.png", number % 50));
+        place.write(&name, std::fs::read(scene).expect("the scenes are in the repository"));
+    }
+}
+
+/// Every file below a folder but for the journal's, with its content; of links, where they lead.
+pub fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let relative = path.strip_prefix(root).expect("it is below").to_owned();
+            if relative.starts_with(".ocelli-label") {
+                continue;
+            }
+            if let Ok(target) = std::fs::read_link(&path) {
+                found.insert(relative, target.to_string_lossy().into_owned().into_bytes());
+            } else if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.insert(relative, std::fs::read(&path).expect("it can be read"));
+            }
+        }
+    }
+    found
+}
+
+/// What differs between two data sets.
+pub fn differences(one: &Path, other: &Path) -> Vec<String> {
+    let (one, other) = (tree(one), tree(other));
+    let names = one.keys().chain(other.keys().filter(|name| !one.contains_key(*name)));
+    let differ = names.filter(|name| one.get(*name) != other.get(*name));
+    differ
+        .map(|name| {
+            let bytes = |tree: &BTreeMap<PathBuf, Vec<u8>>| {
+                tree.get(name).map_or("missing".into(), |b| format!("{} bytes", b.len()))
+            };
+            format!("{}: {}, {}", name.display(), bytes(&one), bytes(&other))
+        })
+        .collect()
+}
+
+/// Whole lines of a data set's journal, the first included.
+pub fn journal_lines(root: &Path) -> usize {
+    let journal = std::fs::read(root.join(".ocelli-label/journal.jsonl")).unwrap_or_default();
+    journal.iter().filter(|byte| **byte == b'\n').count()
+}
