@@ -88,6 +88,18 @@ impl Image {
         &self.data
     }
 
+    /// Gives the picture another size and its pixels to be filled, [height, width, rgb]: a buffer that goes round
+    /// allocates nothing once it has been as large. What the pixels are until then is unspecified.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when a side is zero; the picture is then what it was.
+    pub fn reset_rgb8(&mut self, width: u32, height: u32) -> Result<&mut [u8]> {
+        let length = rgb8_len(width, height)?;
+        self.data.resize(length, 0);
+        (self.width, self.height) = (width, height);
+        Ok(&mut self.data)
+    }
+
     /// Gives the pixels away: [height, width, rgb].
     pub fn into_rgb8(self) -> Vec<u8> {
         self.data
@@ -171,6 +183,16 @@ impl<'a> ImageView<'a> {
     /// Height in pixels, at least 1.
     pub fn height(&self) -> u32 {
         self.height
+    }
+
+    /// Bytes from one row's start to the next's.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// All bytes, padding included.
+    pub(crate) fn as_bytes(&self) -> &'a [u8] {
+        self.data
     }
 
     /// The rows from the top, each [width, rgb] without its padding.
