@@ -61,18 +61,6 @@ impl Image {
         Ok(Self { width, height, data })
     }
 
-    /// Makes it a picture of this size, in the buffer that it has where that is large enough, and hands out its pixels,
-    /// [height, width, rgb], to be filled; what they are before that is left open.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when a side is zero or the product too large for this machine; the picture stays as it was.
-    pub fn reshape(&mut self, width: u32, height: u32) -> Result<&mut [u8]> {
-        let length = rgb8_len(width, height)?;
-        self.data.resize(length, 0);
-        (self.width, self.height) = (width, height);
-        Ok(&mut self.data)
-    }
-
     /// Width in pixels, at least 1.
     pub fn width(&self) -> u32 {
         self.width

@@ -11,12 +11,14 @@ mod selection;
 #[path = "source/capture/missing.rs"]
 mod capture;
 
-pub use capture::{StreamTimeouts, open_camera, open_stream, open_video};
+pub use capture::{open_camera, open_stream, open_video};
 pub use container::Container;
 pub use pictures::{PictureFiles, natural_order};
-pub use raw::{RawFormat, RawFrames, RawPixels};
+pub use raw::{RawFormat, RawFrames};
 pub use reconnecting::{Clock, Reconnecting, ReconnectingOptions, SystemClock};
 pub use selection::{Position, Selected, Selection};
+
+use std::time::Duration;
 
 use crate::error::Result;
 use crate::frame::Frame;
@@ -74,6 +76,21 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn skip(&mut self, frame: &mut Frame) -> Result<bool> {
         (**self).skip(frame)
+    }
+}
+
+/// How long a network stream may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamTimeouts {
+    /// To be opened.
+    pub open: Duration,
+    /// To give the next frame.
+    pub read: Duration,
+}
+
+impl Default for StreamTimeouts {
+    fn default() -> Self {
+        Self { open: Duration::from_secs(10), read: Duration::from_secs(5) }
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Container {
     pub duration: Option<Duration>,
     /// Whether there is sound.
     pub has_sound: bool,
+    /// Whether its header counts frames, in place of estimating them by a duration.
+    pub counts_frames: bool,
 }
 
 impl Container {

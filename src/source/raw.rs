@@ -8,55 +8,30 @@ use std::time::Duration;
 use super::{Source, SourceInfo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::Frame;
+use crate::frame_view::PixelFormat;
 use crate::image::MAX_SIDE;
 
-/// How the pixels of a raw frame lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RawPixels {
-    /// Blue, green, red: ffmpeg's `bgr24`, OpenCV's order.
-    Bgr,
-    /// Red, green, blue: ffmpeg's `rgb24`.
-    Rgb,
-    /// One byte a pixel: ffmpeg's `gray`.
-    Gray,
-    /// A plane of luma, then one of interleaved chroma at half the size: ffmpeg's `nv12`. BT.601, limited range.
-    Nv12,
-}
-
-impl RawPixels {
-    const NAMES: [(&'static str, Self); 8] = [
-        ("bgr", Self::Bgr),
-        ("bgr24", Self::Bgr),
-        ("rgb", Self::Rgb),
-        ("rgb24", Self::Rgb),
-        ("gray", Self::Gray),
-        ("grey", Self::Gray),
-        ("gray8", Self::Gray),
-        ("nv12", Self::Nv12),
-    ];
-}
-
-impl FromStr for RawPixels {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let name = text.to_lowercase();
-        let known = Self::NAMES.iter().find(|(known, _)| *known == name);
-        known
-            .map(|(_, pixels)| *pixels)
-            .ok_or_else(|| format!("no such pixels, {text}: there are bgr, rgb, gray, nv12"))
-    }
-}
+/// What `--raw` calls pixels, ffmpeg's names among them; the first of each is how they are written.
+const PIXELS: [(&str, PixelFormat); 8] = [
+    ("bgr", PixelFormat::Bgr8),
+    ("rgb", PixelFormat::Rgb8),
+    ("gray", PixelFormat::Gray8),
+    ("nv12", PixelFormat::Nv12),
+    ("bgr24", PixelFormat::Bgr8),
+    ("rgb24", PixelFormat::Rgb8),
+    ("grey", PixelFormat::Gray8),
+    ("gray8", PixelFormat::Gray8),
+];
 
 /// Size, pixels and rate of raw frames: `1280x720:bgr`, `640x480:nv12@25`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RawFormat {
-    /// Width in pixels; even for [`RawPixels::Nv12`].
+    /// Width in pixels; even for [`PixelFormat::Nv12`].
     pub width: u32,
-    /// Height in pixels; even for [`RawPixels::Nv12`].
+    /// Height in pixels; even for [`PixelFormat::Nv12`].
     pub height: u32,
     /// How the pixels lie.
-    pub pixels: RawPixels,
+    pub pixels: PixelFormat,
     /// Frames per second; 30 unless it is said.
     pub frame_rate: f64,
 }
@@ -66,9 +41,9 @@ impl RawFormat {
     pub fn frame_bytes(&self) -> usize {
         let pixels = self.width as usize * self.height as usize;
         match self.pixels {
-            RawPixels::Bgr | RawPixels::Rgb => 3 * pixels,
-            RawPixels::Gray => pixels,
-            RawPixels::Nv12 => pixels + pixels / 2,
+            PixelFormat::Bgr8 | PixelFormat::Rgb8 => 3 * pixels,
+            PixelFormat::Gray8 => pixels,
+            PixelFormat::Nv12 => pixels + pixels / 2,
         }
     }
 }
@@ -87,10 +62,12 @@ impl FromStr for RawFormat {
             Err(_) => Err(wrong()),
         };
         let (width, height) = (side(width)?, side(height)?);
-        let pixels: RawPixels = pixels.parse()?;
+        let name = pixels.to_lowercase();
+        let pixels = PIXELS.iter().find(|(known, _)| *known == name).map(|(_, pixels)| *pixels);
+        let pixels = pixels.ok_or_else(|| format!("no such pixels, {name}: there are bgr, rgb, gray, nv12"))?;
         let frame_rate = rate.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
         let frame_rate = frame_rate.ok_or_else(|| format!("a rate of {rate}: expected frames per second above 0"))?;
-        if pixels == RawPixels::Nv12 && (width % 2 != 0 || height % 2 != 0) {
+        if pixels == PixelFormat::Nv12 && (width % 2 != 0 || height % 2 != 0) {
             return Err(format!("nv12 of {width}x{height}: both sides have to be even"));
         }
         Ok(Self { width, height, pixels, frame_rate })
@@ -99,7 +76,7 @@ impl FromStr for RawFormat {
 
 impl fmt::Display for RawFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = RawPixels::NAMES.iter().find(|(_, pixels)| *pixels == self.pixels).map_or("", |(name, _)| name);
+        let name = PIXELS.iter().find(|(_, pixels)| *pixels == self.pixels).map_or("", |(name, _)| name);
         write!(f, "{}x{}:{name}@{}", self.width, self.height, self.frame_rate)
     }
 }
@@ -170,16 +147,16 @@ impl<R: Read + Send> Source for RawFrames<R> {
             return Ok(false);
         }
         let RawFormat { width, height, pixels, .. } = self.format;
-        let rgb = frame.image.reshape(width, height)?;
+        let rgb = frame.image.reset_rgb8(width, height)?;
         match pixels {
-            RawPixels::Rgb => rgb.copy_from_slice(&self.buffer),
-            RawPixels::Bgr => super::swap_red_and_blue(&self.buffer, rgb),
-            RawPixels::Gray => {
+            PixelFormat::Rgb8 => rgb.copy_from_slice(&self.buffer),
+            PixelFormat::Bgr8 => super::swap_red_and_blue(&self.buffer, rgb),
+            PixelFormat::Gray8 => {
                 for (pixel, gray) in rgb.chunks_exact_mut(3).zip(&self.buffer) {
                     pixel.fill(*gray);
                 }
             }
-            RawPixels::Nv12 => nv12_into(&self.buffer, width as usize, rgb),
+            PixelFormat::Nv12 => nv12_into(&self.buffer, width as usize, rgb),
         }
         Ok(true)
     }
@@ -211,11 +188,11 @@ mod tests {
 
     #[test]
     fn formats() {
-        let cases: [(&str, Result<(u32, u32, RawPixels, f64), &str>); 11] = [
-            ("1280x720:bgr", Ok((1280, 720, RawPixels::Bgr, 30.0))),
-            ("5X3:RGB24@12.5", Ok((5, 3, RawPixels::Rgb, 12.5))),
-            ("4x2:nv12", Ok((4, 2, RawPixels::Nv12, 30.0))),
-            ("4x2:grey", Ok((4, 2, RawPixels::Gray, 30.0))),
+        let cases: [(&str, Result<(u32, u32, PixelFormat, f64), &str>); 11] = [
+            ("1280x720:bgr", Ok((1280, 720, PixelFormat::Bgr8, 30.0))),
+            ("5X3:RGB24@12.5", Ok((5, 3, PixelFormat::Rgb8, 12.5))),
+            ("4x2:nv12", Ok((4, 2, PixelFormat::Nv12, 30.0))),
+            ("4x2:grey", Ok((4, 2, PixelFormat::Gray8, 30.0))),
             ("4x2", Err("WIDTHxHEIGHT:PIXELS")),
             ("4:bgr", Err("WIDTHxHEIGHT:PIXELS")),
             ("0x2:bgr", Err("side of 0")),

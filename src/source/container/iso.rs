@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Container, big_endian, bytes_at};
 
 pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
-    let mut container = Container { unfinished: true, ..Container::default() };
+    let mut container = Container { unfinished: true, counts_frames: true, ..Container::default() };
     let mut at = 0;
     while at + 8 <= length {
         let head = bytes_at(file, at, 16)?;

@@ -6,7 +6,7 @@ use std::io;
 use super::{Container, bytes_at};
 
 pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
-    let mut container = Container::default();
+    let mut container = Container { counts_frames: true, ..Container::default() };
     let mut at = 0;
     // A file over 1 GB has several pieces.
     while at + 12 <= length {
