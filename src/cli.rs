@@ -8,6 +8,7 @@ mod files;
 mod interrupt;
 mod logging;
 mod progress;
+mod tracker;
 mod usage;
 
 use std::io::Write;
@@ -20,6 +21,7 @@ pub use files::{ImageFiles, expand_images, is_picture_name};
 pub use interrupt::{Interrupted, interrupted, on_interrupt};
 pub use logging::LogArgs;
 pub use progress::Progress;
+pub use tracker::{ClassMatching, TrackerArgs};
 pub use usage::parse;
 
 use crate::error::{Error, ErrorKind, Result};

@@ -108,3 +108,15 @@ impl From<ocelli_export::Error> for Error {
         Self::new(kind, error.to_string()).with_source(error)
     }
 }
+
+impl From<ocelli_tracking::Error> for Error {
+    fn from(error: ocelli_tracking::Error) -> Self {
+        use ocelli_tracking::ErrorKind as Kind;
+        let kind = match error.kind() {
+            Kind::InvalidArgument => ErrorKind::InvalidArgument,
+            Kind::Io => ErrorKind::Io,
+            _ => ErrorKind::InvalidData,
+        };
+        Self::new(kind, error.to_string()).with_source(error)
+    }
+}

@@ -47,6 +47,7 @@ pub mod postprocess;
 pub mod preprocess;
 mod prompt;
 pub mod report;
+pub mod scenes;
 pub mod sink;
 pub mod source;
 pub mod text_cache;

@@ -1,0 +1,165 @@
+//! Pictures with transparency: scaled, mirrored, turned, cropped.
+
+use ::image::RgbaImage;
+
+/// A pixel with opacity: red, green and blue from 0 to 255, multiplied with the opacity, which is 0 to 1.
+pub(super) type Color = [f32; 4];
+
+/// From this opacity on a pixel is clearly visible.
+const VISIBLE: f32 = 100.0 / 255.0;
+
+/// A picture with transparency.
+#[derive(Clone, Debug)]
+pub(super) struct Sprite {
+    width: usize,
+    height: usize,
+    /// [height, width]
+    pixels: Vec<Color>,
+}
+
+impl Sprite {
+    pub(super) fn from_rgba(image: &RgbaImage) -> Self {
+        let color = |pixel: &::image::Rgba<u8>| {
+            let [r, g, b, a] = pixel.0.map(f32::from);
+            let opacity = a / 255.0;
+            [r * opacity, g * opacity, b * opacity, opacity]
+        };
+        Self {
+            width: image.width() as usize,
+            height: image.height() as usize,
+            pixels: image.pixels().map(color).collect(),
+        }
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    pub(super) fn height(&self) -> usize {
+        self.height
+    }
+
+    #[inline]
+    pub(super) fn pixel(&self, x: usize, y: usize) -> Color {
+        self.pixels[y * self.width + x]
+    }
+
+    /// The part with an opacity above `least`, or nothing where there is none.
+    pub(super) fn trimmed(&self, least: f32) -> Option<Self> {
+        let (mut left, mut top, mut right, mut bottom) = (self.width, self.height, 0, 0);
+        for (y, row) in self.pixels.chunks_exact(self.width).enumerate() {
+            for (x, _) in row.iter().enumerate().filter(|(_, color)| color[3] > least) {
+                (left, right) = (left.min(x), right.max(x + 1));
+                (top, bottom) = (top.min(y), bottom.max(y + 1));
+            }
+        }
+        if right == 0 {
+            return None;
+        }
+        let rows = self.pixels.chunks_exact(self.width).skip(top).take(bottom - top);
+        let pixels = rows.flat_map(|row| &row[left..right]).copied().collect();
+        Some(Self { width: right - left, height: bottom - top, pixels })
+    }
+
+    /// The part that is clearly visible.
+    pub(super) fn cropped(&self) -> Option<Self> {
+        self.trimmed(VISIBLE)
+    }
+
+    pub(super) fn mirrored(mut self) -> Self {
+        self.pixels.chunks_exact_mut(self.width).for_each(<[Color]>::reverse);
+        self
+    }
+
+    /// Scaled with a triangle filter that is widened where it shrinks, as PIL's `BILINEAR` does.
+    pub(super) fn resized(&self, width: usize, height: usize) -> Self {
+        let mut across = Vec::with_capacity(width * self.height);
+        let columns = taps(self.width, width);
+        for row in self.pixels.chunks_exact(self.width) {
+            across.extend(
+                columns.iter().map(|(first, weights)| {
+                    weigh(weights, row[*first..*first + weights.len()].iter().copied())
+                }),
+            );
+        }
+        let mut pixels = Vec::with_capacity(width * height);
+        for (first, weights) in taps(self.height, height) {
+            pixels.extend(
+                (0..width)
+                    .map(|x| weigh(&weights, (first..first + weights.len()).map(|y| across[y * width + x]))),
+            );
+        }
+        Self { width, height, pixels }
+    }
+
+    /// Turned counter-clockwise, on a sheet that is large enough for all of it.
+    pub(super) fn turned(&self, degrees: f64) -> Self {
+        let (sin, cos) = libm::sincos(degrees.to_radians());
+        let (w, h) = (self.width as f64, self.height as f64);
+        let width = ((w * cos).abs() + (h * sin).abs()).ceil() as usize;
+        let height = ((w * sin).abs() + (h * cos).abs()).ceil() as usize;
+        let (cos, sin) = (cos as f32, sin as f32);
+        let mut pixels = Vec::with_capacity(width * height);
+        for y in 0..height {
+            let dy = y as f32 + 0.5 - 0.5 * height as f32;
+            for x in 0..width {
+                let dx = x as f32 + 0.5 - 0.5 * width as f32;
+                pixels.push(self.sample(
+                    dx * cos - dy * sin + 0.5 * self.width as f32,
+                    dx * sin + dy * cos + 0.5 * self.height as f32,
+                ));
+            }
+        }
+        Self { width, height, pixels }
+    }
+
+    /// The colour at a point, mixed from the four pixels around it; outside there is nothing.
+    #[inline]
+    pub(super) fn sample(&self, u: f32, v: f32) -> Color {
+        let (u, v) = (u - 0.5, v - 0.5);
+        let (left, top) = (u.floor(), v.floor());
+        let (share_x, share_y) = (u - left, v - top);
+        let (left, top) = (left as isize, top as isize);
+        if left < -1 || top < -1 || left >= self.width as isize || top >= self.height as isize {
+            return [0.0; 4];
+        }
+        let at = |x: isize, y: isize| {
+            if x >= 0 && y >= 0 && (x as usize) < self.width && (y as usize) < self.height {
+                self.pixels[y as usize * self.width + x as usize]
+            } else {
+                [0.0; 4]
+            }
+        };
+        let mix = |a: Color, b: Color, share: f32| {
+            let mut mixed = a;
+            mixed.iter_mut().zip(b).for_each(|(a, b)| *a += (b - *a) * share);
+            mixed
+        };
+        let above = mix(at(left, top), at(left + 1, top), share_x);
+        let below = mix(at(left, top + 1), at(left + 1, top + 1), share_x);
+        mix(above, below, share_y)
+    }
+}
+
+/// For each pixel of the result, the first pixel that it is mixed from and the weights from there on.
+fn taps(from: usize, to: usize) -> Vec<(usize, Vec<f32>)> {
+    let scale = from as f64 / to as f64;
+    let reach = scale.max(1.0);
+    let tap = |place: usize| {
+        let centre = (place as f64 + 0.5) * scale;
+        let first = (centre - reach + 0.5).max(0.0) as usize;
+        let last = ((centre + reach + 0.5) as usize).min(from);
+        let weight = |x: usize| (1.0 - ((x as f64 + 0.5 - centre) / reach).abs()).max(0.0);
+        let sum: f64 = (first..last).map(weight).sum();
+        (first, (first..last).map(|x| (weight(x) / sum) as f32).collect())
+    };
+    (0..to).map(tap).collect()
+}
+
+fn weigh(weights: &[f32], colors: impl Iterator<Item = Color>) -> Color {
+    let mut sum = [0.0; 4];
+    for (&weight, color) in weights.iter().zip(colors) {
+        sum.iter_mut().zip(color).for_each(|(sum, value)| *sum += weight * value);
+    }
+    sum
+}

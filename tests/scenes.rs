@@ -1,0 +1,109 @@
+//! Drawn scenes through the detector: the built-in model finds what was drawn, as it does on the scenes that its card
+//! cites.
+//!
+//! `cargo test --test scenes -- --nocapture` shows the figures. Needs ONNX Runtime where programs find it; `make setup`
+//! puts it there.
+
+#![allow(clippy::print_stdout, reason = "the figures are worth seeing when all is well, too")]
+
+use ocelli::export::{Checkpoint, ExportOptions, export};
+use ocelli::scenes::{MovingScene, SceneGenerator, SceneOptions, vocabulary};
+use ocelli::{BoundingBox, Detection, Detector, Model, Prompts, TextCacheFile};
+
+fn detector(folder: &std::path::Path) -> Detector {
+    let (checkpoint, exported) = (folder.join("checkpoint"), folder.join("exported"));
+    std::fs::create_dir(&checkpoint).expect("the folder is new");
+    ocelli::builtin::write_checkpoint(&checkpoint).expect("it writes");
+    let checkpoint = Checkpoint::open(&checkpoint).expect("the built-in model is a checkpoint");
+    export(&checkpoint, &ExportOptions::default(), &exported, |_| Ok(())).expect("it exports");
+    let model = Model::open(&exported).expect("it was just exported");
+    let builder = Detector::builder().with_open_model(model).with_text_cache(TextCacheFile::None);
+    builder.with_confidence(0.3).build().expect("it builds")
+}
+
+/// Drawn things, detections, and how many of them are pairs of one name with an IoU of 0.5 at least.
+#[derive(Default)]
+struct Count {
+    drawn: usize,
+    found: usize,
+    hits: usize,
+}
+
+impl Count {
+    fn add(&mut self, drawn: &[(&str, BoundingBox)], found: &[Detection]) {
+        let mut left: Vec<_> = drawn.to_vec();
+        self.drawn += drawn.len();
+        self.found += found.len();
+        for one in found {
+            let overlap = |&(label, bbox): &(&str, BoundingBox)| {
+                if label == &*one.label { bbox.iou(&one.bbox) } else { 0.0 }
+            };
+            let best = (0..left.len()).max_by(|&a, &b| overlap(&left[a]).total_cmp(&overlap(&left[b])));
+            if let Some(best) = best.filter(|&best| overlap(&left[best]) >= 0.5) {
+                left.swap_remove(best);
+                self.hits += 1;
+            }
+        }
+    }
+
+    fn recall(&self) -> f64 {
+        self.hits as f64 / self.drawn as f64
+    }
+
+    fn precision(&self) -> f64 {
+        self.hits as f64 / self.found as f64
+    }
+}
+
+#[test]
+fn the_built_in_model_finds_what_is_drawn() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut detector = detector(folder.path());
+
+    let generator = SceneGenerator::new(2, SceneOptions::default()).expect("the defaults");
+    let all = Prompts::new(vocabulary().iter().copied()).expect("eighty names");
+    let mut still = Count::default();
+    for index in 0..20 {
+        let scene = generator.scene(index);
+        let drawn: Vec<_> = scene.objects.iter().map(|object| (object.label, object.bbox)).collect();
+        still.add(&drawn, &detector.detect(&scene.image, &all).expect("it detects").items);
+    }
+    println!(
+        "scenes: recall {:.3}, precision {:.3}, {} drawn",
+        still.recall(),
+        still.precision(),
+        still.drawn
+    );
+
+    let labels = ["dog", "car", "person", "bicycle", "pizza", "umbrella"];
+    let video = MovingScene::new(4, &labels, 640, 480, 200, 25.0).expect("known names");
+    let few = Prompts::new(labels).expect("six names");
+    let mut moving = Count::default();
+    for index in (0..200).step_by(10) {
+        let truth = video.truth(index);
+        let clear: Vec<_> =
+            truth.iter().filter(|one| one.visible > 0.7).map(|one| (one.label, one.bbox)).collect();
+        moving.add(&clear, &detector.detect(&video.image(index), &few).expect("it detects").items);
+    }
+    println!(
+        "video: recall {:.3}, precision {:.3}, {} drawn",
+        moving.recall(),
+        moving.precision(),
+        moving.drawn
+    );
+
+    // The model's card has 0.91 and 0.56 for 500 of the reference's scenes.
+    assert!(still.drawn > 60 && moving.drawn > 60, "{} and {} drawn", still.drawn, moving.drawn);
+    assert!(
+        still.recall() > 0.85 && still.precision() > 0.45,
+        "scenes: {} {}",
+        still.recall(),
+        still.precision()
+    );
+    assert!(
+        moving.recall() > 0.8 && moving.precision() > 0.6,
+        "video: {} {}",
+        moving.recall(),
+        moving.precision()
+    );
+}
