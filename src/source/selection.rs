@@ -172,6 +172,7 @@ mod tests {
     use super::*;
 
     /// Frames numbered from 0, 10 a second.
+    #[derive(Debug)]
     struct Numbers {
         info: SourceInfo,
         next: u64,
