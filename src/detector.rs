@@ -15,7 +15,7 @@ use crate::prompt::Prompts;
 
 pub use builder::{DetectorBuilder, TextCacheFile};
 pub use decode::PromptDecoder;
-pub use encode::{ImageEncoder, ImageFeatures};
+pub use encode::{Backbone, ImageEncoder, ImageFeatures, ImagePreprocessor};
 pub use text::{EmbeddedPrompts, TextEmbedder};
 
 /// How long the stages of one image took, in milliseconds.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use ocelli_engines::Engine;
 use ocelli_engines::onnxruntime::{LibrarySearch, OnnxRuntime, OnnxRuntimeEngine};
@@ -64,11 +65,16 @@ pub struct EngineOptions {
 }
 
 /// Makes engines from graphs.
-#[derive(Clone, Debug)]
-pub struct EngineFactory {
-    runtime: OnnxRuntime,
-    threads: usize,
+#[derive(Clone)]
+pub struct EngineFactory(Maker);
+
+#[derive(Clone)]
+enum Maker {
+    OnnxRuntime { runtime: OnnxRuntime, threads: usize },
+    Custom { description: Arc<str>, make: Arc<Make> },
 }
+
+type Make = dyn Fn(&Path) -> Result<Box<dyn Engine>> + Send + Sync;
 
 impl EngineFactory {
     /// Loads what the engine needs.
@@ -82,7 +88,17 @@ impl EngineFactory {
         }
         let runtime = OnnxRuntime::load(&search)?;
         let threads = options.threads.unwrap_or_else(ocelli_engines::onnxruntime::default_threads);
-        Ok(Self { runtime, threads })
+        Ok(Self(Maker::OnnxRuntime { runtime, threads }))
+    }
+
+    /// Engines of the caller's own: `make` is given a graph's path, whose file name says which it is
+    /// ([`export::contract::file`](crate::export::contract::file)), each time one is needed. `description` says what
+    /// runs, and where, for people.
+    pub fn custom(
+        description: impl Into<Arc<str>>,
+        make: impl Fn(&Path) -> Result<Box<dyn Engine>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Maker::Custom { description: description.into(), make: Arc::new(make) })
     }
 
     /// An engine for one graph.
@@ -91,15 +107,30 @@ impl EngineFactory {
     /// [`ErrorKind::InvalidData`] where the file is no graph this engine runs.
     pub fn load(&self, graph: &Path) -> Result<Box<dyn Engine>> {
         let started = std::time::Instant::now();
-        let engine =
-            OnnxRuntimeEngine::builder(&self.runtime).with_threads(self.threads).build_from_file(graph)?;
+        let engine: Box<dyn Engine> = match &self.0 {
+            Maker::OnnxRuntime { runtime, threads } => {
+                Box::new(OnnxRuntimeEngine::builder(runtime).with_threads(*threads).build_from_file(graph)?)
+            }
+            Maker::Custom { make, .. } => make(graph)?,
+        };
         tracing::debug!(graph = %graph.display(), ms = started.elapsed().as_millis(), "engine loaded");
-        Ok(Box::new(engine))
+        Ok(engine)
     }
 
     /// What runs, and where, for people.
     pub fn description(&self) -> String {
-        let threads = if self.threads == 1 { "1 thread".into() } else { format!("{} threads", self.threads) };
-        format!("ONNX Runtime {}, CPU, {threads}", self.runtime.version())
+        match &self.0 {
+            Maker::OnnxRuntime { runtime, threads } => {
+                let threads = if *threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
+                format!("ONNX Runtime {}, CPU, {threads}", runtime.version())
+            }
+            Maker::Custom { description, .. } => description.to_string(),
+        }
+    }
+}
+
+impl fmt::Debug for EngineFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EngineFactory({})", self.description())
     }
 }

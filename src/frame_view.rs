@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::image::ImageView;
+use crate::image::{Image, ImageView};
 
 /// How the bytes of a [`FrameView`] make pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,7 +85,7 @@ impl<'a> FrameView<'a> {
         }
     }
 
-    /// The same picture as interleaved colours, red first or blue first; none for other formats.
+    /// The bytes as interleaved colours, whichever comes first; for formats that are.
     pub(crate) fn as_interleaved(&self) -> Result<ImageView<'a>> {
         ImageView::with_stride(self.width, self.height, self.stride, self.data)
     }
@@ -102,6 +102,13 @@ impl<'a> From<ImageView<'a>> for FrameView<'a> {
             format: PixelFormat::Rgb8,
             timestamp: Duration::ZERO,
         }
+    }
+}
+
+impl<'a> From<&'a Image> for FrameView<'a> {
+    /// The picture at time zero.
+    fn from(image: &'a Image) -> Self {
+        image.view().into()
     }
 }
 

@@ -62,8 +62,8 @@ pub use cache::cache_folder;
 pub use cancellation::Cancellation;
 pub use detection::Detection;
 pub use detector::{
-    Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder,
-    StageTimes, TextCacheFile, TextEmbedder,
+    Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures,
+    ImagePreprocessor, PromptDecoder, StageTimes, TextCacheFile, TextEmbedder,
 };
 pub use engine::{EngineFactory, EngineKind, EngineOptions};
 pub use error::{Error, ErrorKind, Result};

@@ -4,7 +4,7 @@
 //! stage has a thread of its own and a short queue before it, so that while the backbone sees one frame, the next is
 //! preprocessed and the last one drawn. Frames leave in the order they came in; buffers go round. Tracking takes
 //! microseconds and lives with the encoder-decoder, because which classes are worth decoding
-//! ([`class budget`](PipelineBuilder::with_class_budget)) depends on the tracks of the frame before.
+//! ([class budget](PipelineBuilder::with_class_budget)) depends on the tracks of the frame before.
 //!
 //! There are two ways to use it:
 //!
@@ -37,9 +37,12 @@
 //! ```
 
 mod builder;
+mod class_budget;
 mod control;
 mod embedded;
+mod queue;
 mod run;
+mod stages;
 mod stats;
 
 pub use builder::{PipelineBuilder, RunSummary};

@@ -6,10 +6,13 @@
 //! `fast_image_resize`, in the same order, and equals it to the bit (above 150 to 1, where the libraries' integer
 //! weights differ in places by one, all but a value in a thousand, which is one level off).
 
+mod nv12;
 mod resize;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::frame_view::{FrameView, PixelFormat};
 use crate::image::ImageView;
+use fast_image_resize::pixels::U8x3;
 use resize::Resize;
 
 /// What a model asks of its input pictures.
@@ -56,6 +59,8 @@ pub struct Preprocessor {
     resize: Resize,
     /// The normalised value of each of the 256 levels: [rgb, level].
     levels: [[f32; 256]; 3],
+    /// A picture whose format has to become RGB before the resize: [height, width, rgb].
+    converted: Vec<u8>,
 }
 
 impl Preprocessor {
@@ -79,7 +84,7 @@ impl Preprocessor {
             let (mean, std) = (mean[c] * 255.0, std[c] * 255.0);
             std::array::from_fn(|level| (level as f32 - mean) / std)
         });
-        Ok(Self { config, resize: Resize::new(imgsz as u32, rounding), levels })
+        Ok(Self { config, resize: Resize::new(imgsz as u32, rounding), levels, converted: Vec::new() })
     }
 
     /// What it was made for.
@@ -94,27 +99,58 @@ impl Preprocessor {
 
     /// Resizes and normalises one picture into `out`, [3, S, S].
     ///
+    /// An [`ImageView`] or an [`Image`](crate::Image) does as well as a [`FrameView`] of any format. Colours that come
+    /// blue first change places on their way out, grey is resized once, NV12 becomes RGB in a buffer that goes round.
+    ///
     /// # Errors
-    /// `InvalidArgument` when `out` has another length than [`output_len`](Self::output_len).
-    pub fn run_into<'a>(&mut self, view: impl Into<ImageView<'a>>, out: &mut [f32]) -> Result<()> {
+    /// `InvalidArgument` when `out` has another length than [`output_len`](Self::output_len), or the picture's bytes
+    /// are too few.
+    pub fn run_into<'a>(&mut self, picture: impl Into<FrameView<'a>>, out: &mut [f32]) -> Result<()> {
+        let picture = picture.into();
+        picture.check()?;
         if out.len() != self.output_len() {
             let (side, came) = (self.config.imgsz, out.len());
             let message = format!("preprocessing: the output [3, {side}, {side}] does not fit {came} values");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let square = self.resize.run(view.into())?;
-        let plane = self.config.imgsz * self.config.imgsz;
-        let (red, rest) = out.split_at_mut(plane);
-        let (green, blue) = rest.split_at_mut(plane);
-        let [reds, greens, blues] = &self.levels;
-        // [y·x, rgb] to [rgb, y·x]
-        for (((pixel, r), g), b) in square.iter().zip(red).zip(green).zip(blue) {
-            let [red, green, blue] = pixel.0.map(usize::from);
-            *r = reds[red];
-            *g = greens[green];
-            *b = blues[blue];
-        }
+        let square = match picture.format {
+            PixelFormat::Rgb8 | PixelFormat::Bgr8 => self.resize.run(picture.as_interleaved()?)?,
+            PixelFormat::Gray8 if self.config.rounding == Rounding::EachPass => {
+                let square = self.resize.run_gray(&picture)?;
+                for (plane, levels) in out.chunks_exact_mut(square.len()).zip(&self.levels) {
+                    plane.iter_mut().zip(square).for_each(|(v, pixel)| *v = levels[usize::from(pixel.0)]);
+                }
+                return Ok(());
+            }
+            PixelFormat::Gray8 => {
+                self.converted.clear();
+                let rows = picture.data.chunks(picture.stride).take(picture.height as usize);
+                let grey = rows.flat_map(|row| &row[..picture.width as usize]);
+                self.converted.extend(grey.flat_map(|&level| [level; 3]));
+                self.resize.run(ImageView::new(picture.width, picture.height, &self.converted)?)?
+            }
+            PixelFormat::Nv12 => {
+                nv12::to_rgb_into(&picture, &mut self.converted);
+                self.resize.run(ImageView::new(picture.width, picture.height, &self.converted)?)?
+            }
+        };
+        write_planes(square, picture.format == PixelFormat::Bgr8, &self.levels, out);
         Ok(())
+    }
+}
+
+/// [y·x, rgb] to [rgb, y·x], normalised.
+fn write_planes(square: &[U8x3], blue_first: bool, levels: &[[f32; 256]; 3], out: &mut [f32]) {
+    let (red, rest) = out.split_at_mut(square.len());
+    let (green, blue) = rest.split_at_mut(square.len());
+    let [reds, greens, blues] = levels;
+    let (first, firsts, last, lasts) =
+        if blue_first { (blue, blues, red, reds) } else { (red, reds, blue, blues) };
+    for (((pixel, f), g), l) in square.iter().zip(first).zip(green).zip(last) {
+        let [first, green, last] = pixel.0.map(usize::from);
+        *f = firsts[first];
+        *g = greens[green];
+        *l = lasts[last];
     }
 }
 
@@ -176,5 +212,51 @@ mod tests {
         preprocessor.run_into(view, &mut from_padded).expect("the length is right");
         preprocessor.run_into(&view.to_image(), &mut from_copy).expect("the length is right");
         assert!(from_padded == from_copy, "padding changed the result");
+    }
+
+    /// Every format against the same picture as RGB, converted first: to the bit, at sizes up, down and odd, with
+    /// padded rows.
+    #[test]
+    fn formats_give_what_their_rgb_gives() {
+        let sizes = [(37u32, 23u32), (1, 1), (28, 28), (64, 7), (5, 300), (29, 2)];
+        let mut failures = Vec::new();
+        for rounding in [Rounding::EachPass, Rounding::Once] {
+            let config = PreprocessConfig {
+                mean: [0.1, 0.5, 0.9],
+                std: [0.3, 0.5, 0.7],
+                rounding,
+                ..PreprocessConfig::new(28)
+            };
+            let mut preprocessor = Preprocessor::new(config).expect("the configuration is fine");
+            let mut expected = vec![0.0; preprocessor.output_len()];
+            let mut came = expected.clone();
+            for (width, height) in sizes {
+                for format in [PixelFormat::Rgb8, PixelFormat::Bgr8, PixelFormat::Gray8, PixelFormat::Nv12] {
+                    let (w, h) = (width as usize, height as usize);
+                    let stride = w * 3 + 5;
+                    let data: Vec<u8> = (0..stride * 2 * (h + 1)).map(|i| (i * 131 % 251) as u8).collect();
+                    let timestamp = std::time::Duration::ZERO;
+                    let view = FrameView { data: &data, width, height, stride, format, timestamp };
+                    let mut rgb = Vec::new();
+                    match format {
+                        PixelFormat::Nv12 => nv12::to_rgb_into(&view, &mut rgb),
+                        _ => rgb.extend(data.chunks(stride).take(h).flat_map(|row| match format {
+                            PixelFormat::Gray8 => row[..w].iter().flat_map(|&v| [v; 3]).collect::<Vec<_>>(),
+                            PixelFormat::Bgr8 => {
+                                row[..w * 3].chunks(3).flat_map(|p| [p[2], p[1], p[0]]).collect()
+                            }
+                            _ => row[..w * 3].to_vec(),
+                        })),
+                    }
+                    let rgb = ImageView::new(width, height, &rgb).expect("three bytes a pixel");
+                    preprocessor.run_into(rgb, &mut expected).expect("the length is right");
+                    preprocessor.run_into(view, &mut came).expect("the length is right");
+                    if came != expected {
+                        failures.push(format!("{rounding:?}, {width}x{height}, {format:?}"));
+                    }
+                }
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
     }
 }

@@ -38,6 +38,7 @@ pub struct DetectorBuilder {
     request: ModelRequest,
     model: Option<Model>,
     engine: EngineOptions,
+    factory: Option<EngineFactory>,
     post: PostProcessOptions,
     class_chunk: Option<usize>,
     text_cache: TextCacheFile,
@@ -76,6 +77,13 @@ impl DetectorBuilder {
     #[must_use]
     pub fn with_engine(mut self, kind: EngineKind) -> Self {
         self.engine.kind = kind;
+        self
+    }
+
+    /// Makes the engines, in place of [`with_engine`](Self::with_engine) and what goes with it.
+    #[must_use]
+    pub fn with_engine_factory(mut self, factory: EngineFactory) -> Self {
+        self.factory = Some(factory);
         self
     }
 
@@ -146,7 +154,10 @@ impl DetectorBuilder {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let post = PostProcessor::new(self.post)?;
-        let factory = EngineFactory::start(&self.engine)?;
+        let factory = match self.factory {
+            Some(factory) => factory,
+            None => EngineFactory::start(&self.engine)?,
+        };
         let masks = self.request.masks;
         let model = match self.model {
             Some(model) => model,

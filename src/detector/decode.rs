@@ -123,15 +123,40 @@ impl PromptDecoder {
         prompts: &EmbeddedPrompts,
         times: &mut StageTimes,
     ) -> Result<Vec<Detection>> {
+        let mut detections = Vec::new();
+        self.decode_into(features, prompts, None, times, &mut detections)?;
+        Ok(detections)
+    }
+
+    /// As [`decode`](Self::decode), into a list that goes round, and of some classes alone where `classes` names them:
+    /// ids into `prompts`, rising. The others are not looked for; what is found keeps its class's id.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode), and [`ErrorKind::InvalidArgument`] for a class that `prompts` does not have.
+    pub fn decode_into(
+        &mut self,
+        features: &ImageFeatures,
+        prompts: &EmbeddedPrompts,
+        classes: Option<&[usize]>,
+        times: &mut StageTimes,
+        detections: &mut Vec<Detection>,
+    ) -> Result<()> {
         self.load()?;
+        detections.clear();
+        let known = prompts.classes.len();
+        if let Some(class) = classes.and_then(|classes| classes.iter().find(|&&class| class >= known)) {
+            let message = format!("class {class}: there are {known}, from 0");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
         let start = Instant::now();
         let (width, height) = features.size;
         self.post.begin(width, height);
         let mut states: BTreeMap<usize, ClassState> = BTreeMap::new();
         // Classes of one chunk have prompts of one length, so that nothing is padded.
         let mut by_examples: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (class, embedded) in prompts.classes.iter().enumerate() {
-            by_examples.entry(embedded.prompt.exemplars().len()).or_default().push(class);
+        let wanted = |class: &usize| classes.is_none_or(|classes| classes.contains(class));
+        for class in (0..known).filter(wanted) {
+            by_examples.entry(prompts.classes[class].prompt.exemplars().len()).or_default().push(class);
         }
         for (examples, classes) in by_examples {
             for chunk in classes.chunks(self.class_chunk) {
@@ -141,15 +166,14 @@ impl PromptDecoder {
         }
         self.post.finish_into(&mut self.buffers.candidates);
         let label = |c: &Candidate| prompts.classes[c.class_id].prompt.label().clone();
-        let mut detections: Vec<Detection> =
-            self.buffers.candidates.iter().map(|c| Detection::from_candidate(c, label(c))).collect();
+        detections.extend(self.buffers.candidates.iter().map(|c| Detection::from_candidate(c, label(c))));
         times.decode += milliseconds(start);
         if self.masks {
             let start = Instant::now();
-            self.fill_masks(features, &states, &mut detections)?;
+            self.fill_masks(features, &states, detections)?;
             times.masks += milliseconds(start);
         }
-        Ok(detections)
+        Ok(())
     }
 
     /// The prompts of a chunk: words, then the CLS token or the examples.

@@ -8,6 +8,7 @@ use ocelli_export::contract::{Prompting, tensor};
 use super::{StageTimes, milliseconds};
 use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
+use crate::frame_view::FrameView;
 use crate::image::ImageView;
 use crate::model::Model;
 use crate::preprocess::{PreprocessConfig, Preprocessor};
@@ -30,35 +31,49 @@ impl Default for ImageFeatures {
     }
 }
 
-/// Preprocessing and the backbone.
-pub struct ImageEncoder {
-    model: Model,
-    factory: EngineFactory,
-    masks: bool,
+/// Pixels of any size and format to the backbone's input.
+pub struct ImagePreprocessor {
     preprocessor: Preprocessor,
-    /// One graph, or two that chain.
-    engines: Vec<Box<dyn Engine>>,
-    pixels: Tensor,
-    tokens: Tensor,
 }
 
-impl ImageEncoder {
-    pub(super) fn new(model: &Model, factory: EngineFactory, masks: bool) -> Result<Self> {
+impl ImagePreprocessor {
+    fn new(model: &Model) -> Result<Self> {
         let manifest = model.manifest();
         let mut config = PreprocessConfig::new(manifest.imgsz);
         config.mean = manifest.preprocessing.mean;
         config.std = manifest.preprocessing.std;
-        Ok(Self {
-            model: model.clone(),
-            factory,
-            masks,
-            preprocessor: Preprocessor::new(config)?,
-            engines: Vec::new(),
-            pixels: Tensor::empty(),
-            tokens: Tensor::empty(),
-        })
+        Ok(Self { preprocessor: Preprocessor::new(config)? })
     }
 
+    /// Picture → `pixels` [1, 3, S, S], read where it lies; the time is added to `times`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] where the picture's bytes are too few.
+    pub fn run_into<'a>(
+        &mut self,
+        picture: impl Into<FrameView<'a>>,
+        pixels: &mut Tensor,
+        times: &mut StageTimes,
+    ) -> Result<()> {
+        let start = Instant::now();
+        let side = self.preprocessor.config().imgsz;
+        self.preprocessor.run_into(picture, pixels.reset_f32(&[1, 3, side, side]))?;
+        times.preprocess += milliseconds(start);
+        Ok(())
+    }
+}
+
+/// The image backbone.
+pub struct Backbone {
+    model: Model,
+    factory: EngineFactory,
+    masks: bool,
+    /// One graph, or two that chain.
+    engines: Vec<Box<dyn Engine>>,
+    tokens: Tensor,
+}
+
+impl Backbone {
     /// Loads the backbone where that has not been done.
     ///
     /// # Errors
@@ -72,6 +87,67 @@ impl ImageEncoder {
         Ok(())
     }
 
+    /// `pixels` [1, 3, S, S] of a picture of `size` (width, height) → features; the time is added to `times`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Engine`] when a graph fails.
+    pub fn run_into(
+        &mut self,
+        pixels: &Tensor,
+        size: (u32, u32),
+        features: &mut ImageFeatures,
+        times: &mut StageTimes,
+    ) -> Result<()> {
+        self.load()?;
+        let start = Instant::now();
+        features.size = size;
+        let official = self.model.manifest().prompting == Prompting::Official;
+        let [fine, middle, coarse] = &mut features.fpn;
+        let mut outputs = vec![(tensor::FPN[2], coarse)];
+        if self.masks {
+            outputs.extend([(tensor::FPN[0], fine), (tensor::FPN[1], middle)]);
+        }
+        if official {
+            outputs.push((tensor::IMAGE_PROMPT, &mut features.image_prompt));
+        }
+        match self.engines.as_mut_slice() {
+            [whole] => whole.run(&[(tensor::PIXEL_VALUES, pixels)], &mut outputs)?,
+            [first, second] => {
+                first.run(&[(tensor::PIXEL_VALUES, pixels)], &mut [(tensor::TOKENS, &mut self.tokens)])?;
+                second.run(&[(tensor::TOKENS, &self.tokens)], &mut outputs)?;
+            }
+            other => {
+                let message = format!("backbone, {} graphs: expected one or two", other.len());
+                return Err(Error::new(ErrorKind::Engine, message));
+            }
+        }
+        times.backbone += milliseconds(start);
+        Ok(())
+    }
+}
+
+/// Preprocessing and the backbone.
+pub struct ImageEncoder {
+    preprocessor: ImagePreprocessor,
+    backbone: Backbone,
+    pixels: Tensor,
+}
+
+impl ImageEncoder {
+    pub(super) fn new(model: &Model, factory: EngineFactory, masks: bool) -> Result<Self> {
+        let backbone =
+            Backbone { model: model.clone(), factory, masks, engines: Vec::new(), tokens: Tensor::empty() };
+        Ok(Self { preprocessor: ImagePreprocessor::new(model)?, backbone, pixels: Tensor::empty() })
+    }
+
+    /// Loads the backbone where that has not been done.
+    ///
+    /// # Errors
+    /// As [`EngineFactory::load`].
+    pub fn load(&mut self) -> Result<()> {
+        self.backbone.load()
+    }
+
     /// Image → features; the times of the two stages are added to `times`.
     ///
     /// # Errors
@@ -83,37 +159,12 @@ impl ImageEncoder {
         times: &mut StageTimes,
     ) -> Result<()> {
         self.load()?;
-        let start = Instant::now();
-        let side = self.model.manifest().imgsz;
-        self.preprocessor.run_into(image, self.pixels.reset_f32(&[1, 3, side, side]))?;
-        times.preprocess += milliseconds(start);
+        self.preprocessor.run_into(image, &mut self.pixels, times)?;
+        self.backbone.run_into(&self.pixels, (image.width(), image.height()), features, times)
+    }
 
-        let start = Instant::now();
-        features.size = (image.width(), image.height());
-        let official = self.model.manifest().prompting == Prompting::Official;
-        let [fine, middle, coarse] = &mut features.fpn;
-        let mut outputs = vec![(tensor::FPN[2], coarse)];
-        if self.masks {
-            outputs.extend([(tensor::FPN[0], fine), (tensor::FPN[1], middle)]);
-        }
-        if official {
-            outputs.push((tensor::IMAGE_PROMPT, &mut features.image_prompt));
-        }
-        match self.engines.as_mut_slice() {
-            [whole] => whole.run(&[(tensor::PIXEL_VALUES, &self.pixels)], &mut outputs)?,
-            [first, second] => {
-                first.run(
-                    &[(tensor::PIXEL_VALUES, &self.pixels)],
-                    &mut [(tensor::TOKENS, &mut self.tokens)],
-                )?;
-                second.run(&[(tensor::TOKENS, &self.tokens)], &mut outputs)?;
-            }
-            other => {
-                let message = format!("backbone, {} graphs: expected one or two", other.len());
-                return Err(Error::new(ErrorKind::Engine, message));
-            }
-        }
-        times.backbone += milliseconds(start);
-        Ok(())
+    /// The two halves, for a loop that runs them on threads of their own.
+    pub fn into_stages(self) -> (ImagePreprocessor, Backbone) {
+        (self.preprocessor, self.backbone)
     }
 }

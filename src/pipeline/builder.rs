@@ -28,7 +28,7 @@ pub struct RunSummary {
     pub stats: PipelineStats,
 }
 
-type Observer = Box<dyn FnMut(&FrameOutcome) + Send>;
+pub(super) type Observer = Box<dyn FnMut(&FrameOutcome) + Send>;
 
 /// Makes a [`Pipeline`], or runs a stream; from [`Pipeline::builder`].
 pub struct PipelineBuilder {
@@ -204,7 +204,16 @@ impl PipelineBuilder {
             return invalid(format!("queue depth is {depth}: expected 1 to {MAX_QUEUE_DEPTH}"));
         }
         if self.detect_every == 0 {
-            return invalid("--detect-every is 0: the detector runs on every first frame at most".into());
+            return invalid("--detect-every is 0: 1 runs the detector on every frame".into());
+        }
+        if let Some(lost) = self.tracker.map(|tracker| u64::from(tracker.max_time_lost)) {
+            if self.detect_every > lost {
+                return invalid(format!(
+                    "--detect-every is {}: a track is given up after {lost} frames, before the detector looks again; \
+                     raise --max-time-lost",
+                    self.detect_every
+                ));
+            }
         }
         if self.class_budget == Some(0) {
             return invalid("--class-budget is 0: at least one class is decoded a frame".into());

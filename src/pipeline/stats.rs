@@ -144,8 +144,10 @@ struct Records {
     latency: Histogram,
     stages: [Histogram; Stage::ALL.len()],
     queues: [Option<QueueRecord>; Stage::ALL.len()],
-    /// When the last frames left, as a ring: the one that comes next is at `frames_out % RECENT`.
+    /// When the last frames left, as a ring.
     recent: [Option<Instant>; RECENT],
+    /// Where the next one goes.
+    next_recent: usize,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -247,12 +249,20 @@ impl StatsRecorder {
         self.lock().frames_dropped += 1;
     }
 
+    /// A frame had left, but nobody took its results in time.
+    pub(super) fn result_dropped(&self) {
+        let mut records = self.lock();
+        records.frames_dropped += 1;
+        records.frames_out -= 1;
+    }
+
     pub(super) fn frame_out(&self, entered: Instant, detected: bool, detections: usize) {
         let now = Instant::now();
         let latency = now.duration_since(entered);
         let mut records = self.lock();
-        let next = (records.frames_out % RECENT as u64) as usize;
+        let next = records.next_recent;
         records.recent[next] = Some(now);
+        records.next_recent = (next + 1) % RECENT;
         records.frames_out += 1;
         records.frames_detected += u64::from(detected);
         records.detections += detections as u64;

@@ -1,11 +1,12 @@
 //! Antialiased bilinear resize to a square, in the order and rounding of the reference.
 
 use fast_image_resize::images::{TypedImage, TypedImageRef};
-use fast_image_resize::pixels::{U8x3, U16x3};
+use fast_image_resize::pixels::{U8, U8x3, U16x3};
 use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 
 use super::Rounding;
 use crate::error::{Error, ErrorKind, Result};
+use crate::frame_view::FrameView;
 use crate::image::ImageView;
 
 /// Above this size of the picture between the passes, tall pictures are resized vertically first.
@@ -29,6 +30,9 @@ pub(super) struct Resize {
     deep_source: Vec<U16x3>,
     deep_between: Vec<U16x3>,
     deep_square: Vec<U16x3>,
+    /// Between the passes and the result, for grey pictures; empty until there is one.
+    gray_between: Vec<U8>,
+    gray_square: Vec<U8>,
 }
 
 impl Resize {
@@ -48,6 +52,8 @@ impl Resize {
             deep_source: Vec::new(),
             deep_between: Vec::new(),
             deep_square: vec![U16x3::default(); deep],
+            gray_between: Vec::new(),
+            gray_square: Vec::new(),
         }
     }
 
@@ -81,6 +87,24 @@ impl Resize {
             }
         }
         Ok(&self.square)
+    }
+
+    /// A grey picture squashed to the square, rounding after each pass: [S·S] pixels.
+    pub(super) fn run_gray(&mut self, picture: &FrameView<'_>) -> Result<&[U8]> {
+        let (width, height) = (picture.width as usize, picture.height as usize);
+        let bytes = if picture.stride == width {
+            &picture.data[..width * height]
+        } else {
+            self.packed.clear();
+            let rows = picture.data.chunks(picture.stride).take(height);
+            rows.for_each(|row| self.packed.extend_from_slice(&row[..width]));
+            &self.packed
+        };
+        let source = TypedImageRef::from_buffer(picture.width, picture.height, bytes).map_err(failed)?;
+        self.gray_square.resize(self.side as usize * self.side as usize, U8::default());
+        let (between, square) = (&mut self.gray_between, &mut self.gray_square);
+        two_passes(&mut self.resizer, &source, between, square, self.side)?;
+        Ok(&self.gray_square)
     }
 }
 

@@ -60,6 +60,8 @@ struct Followed {
     votes: ClassVotes,
     /// In how many updates on end it has been where an older track is.
     frames_covered: u32,
+    /// Of the frames since it was last seen, those in which nobody looked for its class.
+    frames_unwatched: f32,
 }
 
 impl Followed {
@@ -80,6 +82,7 @@ impl Followed {
             filter: BoxFilter::new(&detection.bbox),
             votes: ClassVotes::new(detection.class_id, detection.score),
             frames_covered: 0,
+            frames_unwatched: 0.0,
         }
     }
 
@@ -102,6 +105,7 @@ impl Followed {
         track.class_id = self.votes.add(detection.class_id, detection.score, track.class_id);
         track.hits = track.hits.saturating_add(1);
         track.frames_since_seen = 0.0;
+        self.frames_unwatched = 0.0;
         track.detection = Some(index);
         self.follow_filter();
     }
@@ -144,11 +148,26 @@ impl ByteTracker {
     /// Detections are ignored whose score is no number or below the low threshold, and whose box is not finite or
     /// has no area: a detector's overflow must not become a track.
     pub fn update(&mut self, detections: &[TrackerDetection], dt_frames: f32) -> &[Track] {
+        self.update_where(detections, dt_frames, |_| true)
+    }
+
+    /// As [`update`](Self::update), for a frame in which a detector looked for some classes only: tracks of a class that
+    /// `is_watched` denies are carried on as they were where nothing matches them. Not to have looked says nothing.
+    pub fn update_where(
+        &mut self,
+        detections: &[TrackerDetection],
+        dt_frames: f32,
+        is_watched: impl Fn(usize) -> bool,
+    ) -> &[Track] {
         self.candidates.sort(detections, &self.options);
         let dt = forward(dt_frames);
         let max_time_lost = self.options.max_time_lost as f32;
         self.tracks.retain_mut(|followed| {
-            let alive = followed.track.frames_since_seen + dt <= max_time_lost;
+            if !is_watched(followed.track.class_id) {
+                followed.frames_unwatched += dt;
+            }
+            let watched = followed.track.frames_since_seen + dt - followed.frames_unwatched;
+            let alive = watched <= max_time_lost;
             if alive {
                 followed.advance(dt);
             }
@@ -160,7 +179,7 @@ impl ByteTracker {
         self.match_with(detections, Score::High, match_iou, in_sight);
         self.match_with(detections, Score::Low, low_match_iou, in_sight);
         self.match_with(detections, Score::High, lost_match_iou, |_| true);
-        self.settle_states();
+        self.settle_states(is_watched);
         self.start_tracks(detections);
         self.drop_duplicates();
         self.show();
@@ -215,7 +234,7 @@ impl ByteTracker {
     }
 
     /// Confirms tracks that were seen often enough, gives up tentative ones that were missed, loses the others.
-    fn settle_states(&mut self) {
+    fn settle_states(&mut self, is_watched: impl Fn(usize) -> bool) {
         let min_hits = self.options.min_hits;
         self.tracks.retain_mut(|followed| {
             if followed.is_seen() {
@@ -223,6 +242,8 @@ impl ByteTracker {
                 if followed.track.state == TrackState::Lost || followed.track.hits >= min_hits {
                     followed.track.state = TrackState::Tracked;
                 }
+            } else if !is_watched(followed.track.class_id) {
+                return true;
             } else if followed.track.state == TrackState::Tentative {
                 return false;
             } else {

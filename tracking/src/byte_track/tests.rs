@@ -442,3 +442,22 @@ fn a_crowd_is_tracked_and_each_run_is_the_same() {
         assert!(steady >= 130, "{match_classes:?}: only {steady} tracks have lasted");
     }
 }
+
+/// Classes that nobody looked for say nothing of their tracks; those that were looked for and not found are lost.
+#[test]
+fn tracks_of_classes_not_looked_for_are_carried_on() {
+    let there = [400.0, 100.0, 40.0, 80.0];
+    let mut tracker = built(eager().max_time_lost(5));
+    for _ in 0..2 {
+        tracker.update(&[seen(HERE, 0.9, 0), seen(there, 0.9, 1)], 1.0);
+    }
+    for frame in 1..=20 {
+        let shown = tracker.update_where(&[seen(HERE, 0.9, 0)], 1.0, |class| class == 0);
+        let states: Vec<_> = shown.iter().map(|track| (track.id, track.state, track.detection)).collect();
+        let expected = [(1, TrackState::Tracked, Some(0)), (2, TrackState::Tracked, None)];
+        assert_eq!(states, expected, "frame {frame}");
+    }
+    assert_eq!(ids(tracker.update(&[seen(HERE, 0.9, 0)], 1.0)), [1], "now it was looked for, and is lost");
+    let found = tracker.update(&[seen(HERE, 0.9, 0), seen(there, 0.9, 1)], 1.0);
+    assert_eq!(ids(found), [1, 2], "the frames without a look do not count for giving it up");
+}

@@ -1,0 +1,124 @@
+//! NV12, as cameras and video decoders give it, to RGB.
+//!
+//! BT.601 in limited range: luma 16 to 235, chroma 16 to 240 around 128. The fixed-point arithmetic, 20 bits behind the
+//! point, is that of OpenCV's `cvtColor(…, COLOR_YUV2RGB_NV12)`, so that both give the same bytes; chroma is not
+//! interpolated, each sample stands for its 2 × 2 pixels.
+
+use crate::frame_view::FrameView;
+
+const SHIFT: i32 = 20;
+/// 255 / 219, and the luma matrix's coefficients over 255 / 224, times 2^20.
+const LUMA: i32 = 1_220_542;
+const RED_FROM_V: i32 = 1_673_527;
+const GREEN_FROM_V: i32 = -852_492;
+const GREEN_FROM_U: i32 = -409_993;
+const BLUE_FROM_U: i32 = 2_116_026;
+
+/// The picture as [height, width, rgb] in `rgb`, whose memory is kept. `picture` was checked.
+pub(super) fn to_rgb_into(picture: &FrameView<'_>, rgb: &mut Vec<u8>) {
+    let (width, height) = (picture.width as usize, picture.height as usize);
+    rgb.resize(width * height * 3, 0);
+    let (luma, chroma) = picture.data.split_at(picture.stride * height);
+    let rows = rgb.chunks_exact_mut(width * 3).zip(luma.chunks(picture.stride));
+    for (y, (row, luma)) in rows.enumerate() {
+        let chroma = &chroma[y / 2 * picture.stride..];
+        let pairs = row.chunks_mut(6).zip(luma[..width].chunks(2)).zip(chroma.chunks_exact(2));
+        for ((pixels, luma), chroma) in pairs {
+            let (u, v) = (i32::from(chroma[0]) - 128, i32::from(chroma[1]) - 128);
+            let half = 1 << (SHIFT - 1);
+            let red = half + RED_FROM_V * v;
+            let green = half + GREEN_FROM_V * v + GREEN_FROM_U * u;
+            let blue = half + BLUE_FROM_U * u;
+            for (pixel, &luma) in pixels.chunks_exact_mut(3).zip(luma) {
+                let luma = (i32::from(luma) - 16).max(0) * LUMA;
+                for (value, chroma) in pixel.iter_mut().zip([red, green, blue]) {
+                    *value = ((luma + chroma) >> SHIFT).clamp(0, 255) as u8;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::frame_view::PixelFormat;
+
+    fn convert(data: &[u8], width: u32, height: u32, stride: usize) -> Vec<u8> {
+        let format = PixelFormat::Nv12;
+        let view = FrameView { data, width, height, stride, format, timestamp: Duration::ZERO };
+        view.check().expect("the test has bytes enough");
+        let mut rgb = Vec::new();
+        to_rgb_into(&view, &mut rgb);
+        rgb
+    }
+
+    /// Against BT.601 in floating point, for every luma with many chromas.
+    #[test]
+    fn it_is_bt601_in_limited_range() {
+        let mut worst = 0.0f64;
+        for y in 0..=255u8 {
+            for u in (0..=255u8).step_by(15) {
+                for v in (0..=255u8).step_by(15) {
+                    let rgb = convert(&[y, u8::MAX, u, v], 1, 1, 2);
+                    let luma = (f64::from(y) - 16.0).max(0.0) * 255.0 / 219.0;
+                    let (cb, cr) =
+                        ((f64::from(u) - 128.0) * 255.0 / 224.0, (f64::from(v) - 128.0) * 255.0 / 224.0);
+                    let exact =
+                        [luma + 1.402 * cr, luma - 0.344_136 * cb - 0.714_136 * cr, luma + 1.772 * cb];
+                    for (came, exact) in rgb.iter().zip(exact) {
+                        worst = worst.max((f64::from(*came) - exact.clamp(0.0, 255.0)).abs());
+                    }
+                }
+            }
+        }
+        assert!(worst < 0.75, "{worst} levels from the exact conversion");
+    }
+
+    #[test]
+    fn known_colours() {
+        // Luma, both chromas, and the colour that they stand for: black, white, grey, the primaries.
+        let cases = [
+            ([16, 128, 128], [0, 0, 0]),
+            ([235, 128, 128], [255, 255, 255]),
+            ([126, 128, 128], [128, 128, 128]),
+            ([81, 90, 240], [254, 0, 0]),
+            ([145, 54, 34], [0, 255, 1]),
+            ([41, 240, 110], [0, 0, 255]),
+            ([0, 128, 128], [0, 0, 0]),
+            // Between the corners, as OpenCV 5.0 converts them.
+            ([200, 30, 220], [255, 178, 16]),
+            ([90, 77, 99], [40, 130, 0]),
+        ];
+        let mut failures = Vec::new();
+        for ([y, u, v], expected) in cases {
+            let came = convert(&[y, y, u, v], 1, 1, 2);
+            if came != expected {
+                failures.push(format!("{y}, {u}, {v}: expected {expected:?}, came {came:?}"));
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+
+    /// Three by three pixels: four chroma samples, of which three stand for less than four pixels.
+    #[test]
+    fn odd_sizes_and_padding() {
+        let data = [
+            50, 51, 52, 0, 0, 0, // rows of luma
+            53, 54, 55, 0, 0, 0, //
+            56, 57, 58, 0, 0, 0, //
+            128, 128, 240, 128, 0, 0, // rows of chroma
+            128, 240, 240, 240, // the last without padding
+        ];
+        let rgb = convert(&data, 3, 3, 6);
+        let pixel = |x: usize, y: usize| rgb[(y * 3 + x) * 3..][..3].to_vec();
+        let alone = |y: u8, u: u8, v: u8| convert(&[y, y, u, v], 1, 1, 2);
+        assert_eq!(pixel(0, 0), alone(50, 128, 128));
+        assert_eq!(pixel(1, 1), alone(54, 128, 128));
+        assert_eq!(pixel(2, 1), alone(55, 240, 128));
+        assert_eq!(pixel(1, 2), alone(57, 128, 240));
+        assert_eq!(pixel(2, 2), alone(58, 240, 240));
+    }
+}
