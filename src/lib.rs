@@ -42,6 +42,8 @@ mod frame_view;
 pub mod image;
 mod mask;
 mod model;
+#[cfg(feature = "opencv")]
+mod native_log;
 pub mod pipeline;
 pub mod postprocess;
 pub mod preprocess;

@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod coco;
 pub mod exemplar;
 pub mod outputs;
 pub mod sheet;
+pub mod video;

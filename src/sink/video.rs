@@ -13,6 +13,7 @@ use tempfile::TempPath;
 use super::{FrameOutcome, Pictures, Sink};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::Image;
+use crate::native_log;
 use guard::GrowthGuard;
 
 /// What is tried for each ending, in order of preference, by the names that OpenCV knows codecs by.
@@ -85,6 +86,7 @@ impl VideoFile {
         let folder = target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let trial = tempfile::Builder::new().prefix(".ocelli-").tempdir_in(folder);
         let trial = trial.map_err(|e| Error::io("cannot write", path, e))?;
+        native_log::quiet();
         let encodes = |codec: &&[u8; 4]| can_encode(&trial.path().join(format!("trial.{ending}")), fourcc(codec));
         let codec = codecs.iter().copied().find(encodes).ok_or_else(|| {
             let why = format!(

@@ -15,6 +15,7 @@ use opencv::videoio::{
 use super::{Container, Source, SourceInfo, StreamTimeouts, swap_red_and_blue};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::Frame;
+use crate::native_log;
 use timeline::Timeline;
 
 /// Rates that a container can claim and nothing has: time bases taken for rates.
@@ -41,6 +42,7 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
         return Err(refuse("the file is empty"));
     }
     let file = path.as_os_str();
+    native_log::quiet();
     // Other back ends are asked only where this one is missing: they take text for patterns and pipelines.
     let mut opened = VideoCapture::from_file(file, CAP_FFMPEG).ok().filter(|c| c.is_opened().unwrap_or(false));
     if opened.is_none() && !has_ffmpeg() {
@@ -71,6 +73,7 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
 /// [`ErrorKind::Unavailable`] where there is none, or another program has it.
 pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
     let name = format!("camera {index}");
+    native_log::quiet();
     let refuse = || {
         let message = format!("cannot open {name}: there is none, or another program uses it");
         Error::new(ErrorKind::Unavailable, message)
@@ -97,6 +100,7 @@ pub fn open_stream(url: &str, timeouts: StreamTimeouts) -> Result<Box<dyn Source
         CAP_PROP_READ_TIMEOUT_MSEC,
         milliseconds(timeouts.read),
     ]);
+    native_log::quiet();
     let capture = VideoCapture::from_file_with_params(url, CAP_FFMPEG, &params);
     let capture = capture.ok().filter(|c| c.is_opened().unwrap_or(false)).ok_or_else(|| {
         let message = format!(

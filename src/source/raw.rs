@@ -8,8 +8,9 @@ use std::time::Duration;
 use super::{Source, SourceInfo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::Frame;
-use crate::frame_view::PixelFormat;
-use crate::image::MAX_SIDE;
+use crate::frame_view::{FrameView, PixelFormat};
+use crate::image::{Image, MAX_SIDE};
+use crate::preprocess::nv12;
 
 /// What `--raw` calls pixels, ffmpeg's names among them; the first of each is how they are written.
 const PIXELS: [(&str, PixelFormat); 8] = [
@@ -147,6 +148,15 @@ impl<R: Read + Send> Source for RawFrames<R> {
             return Ok(false);
         }
         let RawFormat { width, height, pixels, .. } = self.format;
+        if pixels == PixelFormat::Nv12 {
+            let (data, stride, timestamp) = (self.buffer.as_slice(), width as usize, frame.time);
+            let view = FrameView { data, width, height, stride, format: pixels, timestamp };
+            let mut rgb = std::mem::take(&mut *frame).image.into_rgb8();
+            nv12::to_rgb_into(&view, &mut rgb);
+            frame.image = Image::from_rgb8(width, height, rgb)?;
+            (frame.index, frame.time) = (self.next - 1, timestamp);
+            return Ok(true);
+        }
         let rgb = frame.image.reset_rgb8(width, height)?;
         match pixels {
             PixelFormat::Rgb8 => rgb.copy_from_slice(&self.buffer),
@@ -156,29 +166,13 @@ impl<R: Read + Send> Source for RawFrames<R> {
                     pixel.fill(*gray);
                 }
             }
-            PixelFormat::Nv12 => nv12_into(&self.buffer, width as usize, rgb),
+            PixelFormat::Nv12 => {}
         }
         Ok(true)
     }
 
     fn skip(&mut self, frame: &mut Frame) -> Result<bool> {
         self.advance(frame)
-    }
-}
-
-/// BT.601 limited range to RGB; chroma is taken from its 2×2 block.
-fn nv12_into(nv12: &[u8], width: usize, rgb: &mut [u8]) {
-    let (luma, chroma) = nv12.split_at(nv12.len() / 3 * 2);
-    for (y, (row, luma)) in rgb.chunks_exact_mut(3 * width).zip(luma.chunks_exact(width)).enumerate() {
-        let chroma = &chroma[y / 2 * width..][..width];
-        for (x, (pixel, &luma)) in row.chunks_exact_mut(3).zip(luma).enumerate() {
-            let [u, v] = [0, 1].map(|i| i32::from(chroma[x / 2 * 2 + i]) - 128);
-            let luma = 298 * (i32::from(luma) - 16) + 128;
-            let channels = [luma + 409 * v, luma - 100 * u - 208 * v, luma + 516 * u];
-            for (channel, value) in pixel.iter_mut().zip(channels) {
-                *channel = (value >> 8).clamp(0, 255) as u8;
-            }
-        }
     }
 }
 
