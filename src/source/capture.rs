@@ -20,6 +20,8 @@ use timeline::Timeline;
 
 /// Rates that a container can claim and nothing has: time bases taken for rates.
 const MAX_FRAME_RATE: f64 = 1000.0;
+/// After a frame that cannot be decoded a decoder may go on with the next; at the end of a file it never does.
+const ATTEMPTS: u32 = 64;
 /// No video is that long; what headers without a count come to.
 const MAX_FRAME_COUNT: f64 = 1e9;
 
@@ -144,6 +146,8 @@ struct Capture {
     /// What a file's structure says.
     file: Option<Container>,
     timeout: Option<Duration>,
+    /// How often the decoder went on after a failure.
+    failures: u64,
 }
 
 impl Capture {
@@ -171,6 +175,7 @@ impl Capture {
             next: 0,
             file: None,
             timeout: None,
+            failures: 0,
         })
     }
 
@@ -184,9 +189,14 @@ impl Capture {
     /// Decodes the next frame without making a picture of it.
     fn advance(&mut self, frame: &mut Frame) -> Result<bool> {
         let asked = Instant::now();
-        if !self.capture.grab().map_err(|e| self.failed(&e))? {
-            return self.end(asked.elapsed()).map(|()| false);
+        let mut attempts = 1;
+        while !self.capture.grab().map_err(|e| self.failed(&e))? {
+            if self.file.is_none() || attempts == ATTEMPTS {
+                return self.end(asked.elapsed()).map(|()| false);
+            }
+            attempts += 1;
         }
+        self.failures += u64::from(attempts > 1);
         let position_ms = self.capture.get(CAP_PROP_POS_MSEC).unwrap_or(0.0);
         frame.index = self.next;
         frame.time = self.timeline.next(position_ms);
@@ -201,48 +211,37 @@ impl Capture {
 
     /// Whether it may end here.
     fn end(&self, waited: Duration) -> Result<()> {
-        let name = &self.info.name;
-        let frames = match self.next {
-            1 => "1 frame was read".into(),
-            n => format!("{n} frames were read"),
-        };
-        let error = |kind, why: String| Err(Error::new(kind, format!("{name}: {why}; {frames}")));
+        let (name, read) = (&self.info.name, self.next);
         if self.info.live {
-            let stalled = self.timeout.filter(|timeout| waited >= *timeout);
-            let why = match stalled {
+            let why = match self.timeout.filter(|timeout| waited >= *timeout) {
                 Some(timeout) => format!("nothing came for {} s", timeout.as_secs_f64()),
                 None => "it ended".into(),
             };
-            return error(ErrorKind::Io, why);
+            return Err(Error::new(ErrorKind::Io, format!("{name}: {why}")));
         }
         let Some(container) = &self.file else { return Ok(()) };
+        let count = self.info.frame_count.filter(|_| container.counts_frames);
+        let refuse = |why: &str| {
+            let of = self.info.frame_count.map_or_else(String::new, |count| format!(" of {count}"));
+            Err(Error::new(ErrorKind::InvalidData, format!("{name}: {why}; {read}{of} frames were read")))
+        };
         if container.missing_bytes > 0 {
-            let why = format!("the file is cut short, {} bytes are missing", container.missing_bytes);
-            return error(ErrorKind::InvalidData, why);
+            return refuse(&format!("the file is cut short, {} bytes are missing", container.missing_bytes));
         }
-        if self.next == 0 {
-            return error(ErrorKind::InvalidData, "it is damaged, or has no pictures".into());
+        if read == 0 {
+            return refuse("it is damaged, or has no pictures");
         }
-        // A header may count frames that are not shown, and tell a time that sound alone fills: one that both say is
+        if self.failures > 0 && count.is_none_or(|count| read < count) {
+            return refuse("it is damaged: some frames could not be decoded");
+        }
+        // A header may count frames that are not shown, and tell a time that sound alone fills: what both say is
         // missing was there.
-        let counted = self.info.frame_count.filter(|&count| self.next < count);
-        let rate = self.info.frame_rate.unwrap_or(f64::INFINITY);
-        let announced = container.duration.map(|d| d.as_secs_f64());
-        let announced = announced.or_else(|| counted.map(|count| count as f64 / rate));
+        let Some(count) = count.filter(|&count| read < count) else { return Ok(()) };
+        let seconds_per_frame = 1.0 / self.info.frame_rate.unwrap_or(f64::INFINITY);
+        let announced = container.duration.map_or(count as f64 * seconds_per_frame, |d| d.as_secs_f64());
         let reached = self.timeline.end().as_secs_f64();
-        if let (Some(count), Some(announced)) = (counted, announced)
-            && container.counts_frames
-        {
-            if reached < announced * 0.98 - 3.0 / rate {
-                let why = format!(
-                    "it is damaged: it ends at {reached:.1} s of {announced:.1} s, after {} of {count} frames",
-                    self.next
-                );
-                return error(ErrorKind::InvalidData, why);
-            }
-            if (count - self.next) as f64 > 2.0 + 0.01 * count as f64 {
-                tracing::warn!("{name}: of {count} frames, {} could be read", self.next);
-            }
+        if reached < 0.98 * announced - 3.0 * seconds_per_frame {
+            return refuse(&format!("it is damaged: it ends at {reached:.1} s of {announced:.1} s"));
         }
         Ok(())
     }
