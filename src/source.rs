@@ -2,14 +2,14 @@
 
 #[cfg(feature = "opencv")]
 mod capture;
+#[cfg(not(feature = "opencv"))]
+#[path = "source/capture/missing.rs"]
+mod capture;
 mod container;
 mod pictures;
 mod raw;
 mod reconnecting;
 mod selection;
-#[cfg(not(feature = "opencv"))]
-#[path = "source/capture/missing.rs"]
-mod capture;
 
 pub use capture::{open_camera, open_stream, open_video};
 pub use container::Container;

@@ -64,7 +64,8 @@ impl Sink for Crops {
         let frame = outcome.index;
         if self.of_tracks {
             for track in &outcome.tracks {
-                let folder = self.folder.join(file_name(label(track.class_id))).join(format!("track-{:04}", track.id));
+                let folder =
+                    self.folder.join(file_name(label(track.class_id))).join(format!("track-{:04}", track.id));
                 self.write_crop(picture, track.bbox, &folder, &format!("{frame:06}.jpg"))?;
             }
         } else {

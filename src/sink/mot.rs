@@ -39,7 +39,10 @@ impl Sink for MotFile {
         self.lines.write(|lines| {
             for (id, bbox, score) in boxes {
                 let [left, top, width, height] = bbox.to_ltwh();
-                writeln!(lines, "{frame},{id},{left:.2},{top:.2},{width:.2},{height:.2},{score:.5},-1,-1,-1")?;
+                writeln!(
+                    lines,
+                    "{frame},{id},{left:.2},{top:.2},{width:.2},{height:.2},{score:.5},-1,-1,-1"
+                )?;
             }
             Ok(())
         })

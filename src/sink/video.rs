@@ -87,7 +87,8 @@ impl VideoFile {
         let trial = tempfile::Builder::new().prefix(".ocelli-").tempdir_in(folder);
         let trial = trial.map_err(|e| Error::io("cannot write", path, e))?;
         native_log::quiet();
-        let encodes = |codec: &&[u8; 4]| can_encode(&trial.path().join(format!("trial.{ending}")), fourcc(codec));
+        let encodes =
+            |codec: &&[u8; 4]| can_encode(&trial.path().join(format!("trial.{ending}")), fourcc(codec));
         let codec = codecs.iter().copied().find(encodes).ok_or_else(|| {
             let why = format!(
                 "this OpenCV has no encoder for .{ending}, or nothing can be written there; try .avi, or pictures: \
@@ -119,7 +120,10 @@ impl VideoFile {
         let writer = VideoWriter::new(part.as_os_str(), self.fourcc, self.frame_rate, size, true);
         let writer = writer.ok().filter(|writer| writer.is_opened().unwrap_or(false));
         let writer = writer.ok_or_else(|| {
-            self.cannot(format!("the encoder refuses {width}x{height} at {} frames a second", self.frame_rate))
+            self.cannot(format!(
+                "the encoder refuses {width}x{height} at {} frames a second",
+                self.frame_rate
+            ))
         })?;
         let encoded = Mat::new_rows_cols_with_default(height, width, CV_8UC3, Scalar::default());
         Ok(OpenFile {
@@ -197,12 +201,8 @@ fn fit(picture: &Image, (width, height): (u32, u32)) -> Image {
     let (w, h) = (f64::from(picture.width()), f64::from(picture.height()));
     let scale = (f64::from(width) / w).min(f64::from(height) / h);
     let side = |side: f64, most: u32| ((side * scale).round() as u32).clamp(1, most);
-    let scaled = imageops::resize(
-        &picture.to_rgb_image(),
-        side(w, width),
-        side(h, height),
-        FilterType::Triangle,
-    );
+    let scaled =
+        imageops::resize(&picture.to_rgb_image(), side(w, width), side(h, height), FilterType::Triangle);
     let mut page = RgbImage::new(width, height);
     let (x, y) = ((width - scaled.width()) / 2, (height - scaled.height()) / 2);
     imageops::replace(&mut page, &scaled, i64::from(x), i64::from(y));

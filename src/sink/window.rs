@@ -70,7 +70,9 @@ impl Window {
         }
         if !self.open {
             highgui::named_window(&self.title, highgui::WINDOW_NORMAL | highgui::WINDOW_KEEPRATIO)?;
-            let scale = (f64::from(LARGEST.0) / f64::from(width)).min(f64::from(LARGEST.1) / f64::from(height)).min(1.0);
+            let scale = (f64::from(LARGEST.0) / f64::from(width))
+                .min(f64::from(LARGEST.1) / f64::from(height))
+                .min(1.0);
             let side = |side: i32| ((f64::from(side) * scale) as i32).max(1);
             highgui::resize_window(&self.title, side(width), side(height))?;
             self.open = true;

@@ -39,14 +39,16 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
     }
     let container = Container::inspect(path).map_err(io)?.unwrap_or_default();
     let name = path.display().to_string();
-    let refuse = |why: &str| Error::new(ErrorKind::InvalidData, format!("cannot open the video, {name}: {why}"));
+    let refuse =
+        |why: &str| Error::new(ErrorKind::InvalidData, format!("cannot open the video, {name}: {why}"));
     if path.metadata().map_err(io)?.len() == 0 {
         return Err(refuse("the file is empty"));
     }
     let file = path.as_os_str();
     native_log::quiet();
     // Other back ends are asked only where this one is missing: they take text for patterns and pipelines.
-    let mut opened = VideoCapture::from_file(file, CAP_FFMPEG).ok().filter(|c| c.is_opened().unwrap_or(false));
+    let mut opened =
+        VideoCapture::from_file(file, CAP_FFMPEG).ok().filter(|c| c.is_opened().unwrap_or(false));
     if opened.is_none() && !has_ffmpeg() {
         opened = VideoCapture::from_file(file, CAP_ANY).ok().filter(|c| c.is_opened().unwrap_or(false));
     }
@@ -153,8 +155,8 @@ struct Capture {
 impl Capture {
     fn new(name: String, capture: VideoCapture, quarter_turns: u8) -> Result<Self> {
         let number = |property: i32| capture.get(property).unwrap_or(0.0);
-        let frame_rate =
-            Some(number(CAP_PROP_FPS)).filter(|rate| rate.is_finite() && *rate > 0.0 && *rate <= MAX_FRAME_RATE);
+        let frame_rate = Some(number(CAP_PROP_FPS))
+            .filter(|rate| rate.is_finite() && *rate > 0.0 && *rate <= MAX_FRAME_RATE);
         let frame_count = Some(number(CAP_PROP_FRAME_COUNT)).filter(|n| (1.0..=MAX_FRAME_COUNT).contains(n));
         let (width, height) = (number(CAP_PROP_FRAME_WIDTH) as u32, number(CAP_PROP_FRAME_HEIGHT) as u32);
         let size = if quarter_turns % 2 == 1 { (height, width) } else { (width, height) };

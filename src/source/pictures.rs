@@ -122,12 +122,10 @@ mod tests {
             (&["a10b2", "a10b10", "a2b3"], &["a2b3", "a10b2", "a10b10"]),
             (&["f001", "f01", "f1", "f0"], &["f0", "f001", "f01", "f1"]),
             (&["b/1", "a/2", "a"], &["a", "a/2", "b/1"]),
-            (&["ä2", "ä10", "x99999999999999999999999", "x100000000000000000000000"], &[
-                "x99999999999999999999999",
-                "x100000000000000000000000",
-                "ä2",
-                "ä10",
-            ]),
+            (
+                &["ä2", "ä10", "x99999999999999999999999", "x100000000000000000000000"],
+                &["x99999999999999999999999", "x100000000000000000000000", "ä2", "ä10"],
+            ),
         ];
         for (names, expected) in cases {
             let mut files: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
@@ -145,7 +143,8 @@ mod tests {
             picture.save(&path).expect("the folder can be written to");
             path
         };
-        let files = vec![file("a.png", 4), file("b.png", 7), folder.path().join("none.png"), file("c.png", 9)];
+        let files =
+            vec![file("a.png", 4), file("b.png", 7), folder.path().join("none.png"), file("c.png", 9)];
         let mut source = PictureFiles::new("pictures", files, 10.0).expect("the first picture is whole");
         assert_eq!((source.info().size, source.info().frame_count), (Some((4, 2)), Some(4)));
         let mut frame = Frame::default();

@@ -53,7 +53,8 @@ impl FromStr for RawFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "expected WIDTHxHEIGHT:PIXELS, such as 1280x720:bgr, then @FPS if it is not 30".to_owned();
+        let wrong =
+            || "expected WIDTHxHEIGHT:PIXELS, such as 1280x720:bgr, then @FPS if it is not 30".to_owned();
         let (size, rest) = text.split_once(':').ok_or_else(wrong)?;
         let (pixels, rate) = rest.split_once('@').unwrap_or((rest, "30"));
         let (width, height) = size.split_once(['x', 'X']).ok_or_else(wrong)?;
@@ -65,9 +66,11 @@ impl FromStr for RawFormat {
         let (width, height) = (side(width)?, side(height)?);
         let name = pixels.to_lowercase();
         let pixels = PIXELS.iter().find(|(known, _)| *known == name).map(|(_, pixels)| *pixels);
-        let pixels = pixels.ok_or_else(|| format!("no such pixels, {name}: there are bgr, rgb, gray, nv12"))?;
+        let pixels =
+            pixels.ok_or_else(|| format!("no such pixels, {name}: there are bgr, rgb, gray, nv12"))?;
         let frame_rate = rate.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
-        let frame_rate = frame_rate.ok_or_else(|| format!("a rate of {rate}: expected frames per second above 0"))?;
+        let frame_rate =
+            frame_rate.ok_or_else(|| format!("a rate of {rate}: expected frames per second above 0"))?;
         if pixels == PixelFormat::Nv12 && (width % 2 != 0 || height % 2 != 0) {
             return Err(format!("nv12 of {width}x{height}: both sides have to be even"));
         }

@@ -83,7 +83,10 @@ pub struct Reconnecting<O, C = SystemClock> {
 
 impl<O, C> fmt::Debug for Reconnecting<O, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reconnecting").field("info", &self.info).field("losses", &self.losses).finish_non_exhaustive()
+        f.debug_struct("Reconnecting")
+            .field("info", &self.info)
+            .field("losses", &self.losses)
+            .finish_non_exhaustive()
     }
 }
 
@@ -149,7 +152,8 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send, C: Clock> Reconnecting<O, C> 
             let error = match (self.open)() {
                 Ok(source) => {
                     tracing::warn!("{name}: it is back, attempt {attempt}");
-                    let (index, time) = self.last.map_or((0, Duration::ZERO), |(index, time)| (index + 1, time));
+                    let (index, time) =
+                        self.last.map_or((0, Duration::ZERO), |(index, time)| (index + 1, time));
                     self.index_offset = index;
                     self.time_offset = time.max(self.clock.now().saturating_sub(self.began));
                     self.source = Some(source);
@@ -158,7 +162,8 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send, C: Clock> Reconnecting<O, C> 
                 Err(error) => error,
             };
             tracing::info!("{name}: attempt {attempt}: {error}");
-            if self.clock.now() + delay > deadline {
+            let left = deadline.saturating_sub(self.clock.now());
+            if left.is_zero() {
                 let seconds = self.options.give_up_after.as_secs_f64();
                 let tries = if attempt == 1 { "1 attempt".into() } else { format!("{attempt} attempts") };
                 let message = format!(
@@ -166,7 +171,8 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send, C: Clock> Reconnecting<O, C> 
                 );
                 return Err(Error::new(ErrorKind::Io, message).with_source(error));
             }
-            if !self.wait(delay) {
+            // The last attempt is made when the time is up.
+            if !self.wait(delay.min(left)) {
                 return Ok(false);
             }
             delay = (2 * delay).min(self.options.longest_delay);
@@ -204,7 +210,10 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send, C: Clock> Source for Reconnec
                 }
                 Some(Ok(false)) | None => "it ended".to_owned(),
                 Some(Err(error)) if error.kind() == ErrorKind::Cancelled => return Err(error),
-                Some(Err(error)) => error.to_string(),
+                Some(Err(error)) => {
+                    let message = error.to_string();
+                    message.strip_prefix(&format!("{}: ", self.info.name)).unwrap_or(&message).to_owned()
+                }
             };
             // A device has to be let go before it can be opened again.
             self.source = None;

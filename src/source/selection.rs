@@ -38,8 +38,9 @@ impl FromStr for Position {
 
     /// `12.5` and `12.5s` are seconds, `1:02.5` minutes and seconds, `300f` is a frame.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("no place in a video, {text}: expected seconds (12.5), minutes (1:30) or a frame (300f)");
+        let wrong = || {
+            format!("no place in a video, {text}: expected seconds (12.5), minutes (1:30) or a frame (300f)")
+        };
         if let Some(frame) = text.strip_suffix('f') {
             return frame.parse().map(Self::Frame).map_err(|_| wrong());
         }
@@ -192,7 +193,8 @@ mod tests {
     }
 
     fn numbers(frame_count: u64) -> Numbers {
-        let info = SourceInfo { frame_rate: Some(10.0), frame_count: Some(frame_count), ..SourceInfo::default() };
+        let info =
+            SourceInfo { frame_rate: Some(10.0), frame_count: Some(frame_count), ..SourceInfo::default() };
         Numbers { info, next: 0 }
     }
 

@@ -10,14 +10,16 @@ use clap::{Parser, ValueEnum};
 use ocelli::atomic_file::write_atomically;
 use ocelli::cli::{self, DetectorArgs, LogArgs, Progress, TrackerArgs, interrupted, print, say, usage};
 use ocelli::draw::{Annotator, Overlay, OverlayOptions};
-use ocelli::{Cancellation, FramePolicy, Pipeline, PipelineBuilder, Prompt, Prompts, SourceInfo, StatsRecorder};
+use ocelli::{
+    Cancellation, FramePolicy, Pipeline, PipelineBuilder, Prompt, Prompts, SourceInfo, StatsRecorder,
+};
 use ocelli_demos::coco;
 use ocelli_demos::video::{Counts, LiveProgress, RunReport, SinkArgs, Sinks, SourceArgs, stage_table};
 
 /// Finds what you name in videos, follows it, and draws it.
 #[derive(Parser)]
 #[command(name = "demo-video", version, arg_required_else_help = true)]
-#[command(override_usage = "demo-video [--video <FILE|DIR|GLOB|URL|N|->] --classes <PHRASE>... [OPTIONS]")]
+#[command(override_usage = "demo-video [--video <VIDEO>] --classes <PHRASE>... [OPTIONS]")]
 #[command(after_help = "\
 Without --video it draws a scene of its own. Without --model it uses the small built-in model, which knows eighty drawn \
 pictograms and no photographs; for those name the folder of the facebook/sam3 checkpoint: --model sam3/
@@ -76,9 +78,9 @@ struct Arguments {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Policy {
-    /// Every frame
+
     All,
-    /// The newest frame
+
     Latest,
 }
 
@@ -118,7 +120,10 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
     let info = opened.info().clone();
     let mut sinks = args.sinks.open(&info, args.track, &cancellation)?;
     if sinks.video && opened.has_sound {
-        say(&args.log, &format!("{} has sound, which is not carried over: the output has pictures alone", info.name));
+        say(
+            &args.log,
+            &format!("{} has sound, which is not carried over: the output has pictures alone", info.name),
+        );
     }
 
     let prompts = Prompts::new(classes.iter().map(|class| Prompt::phrase(class.as_str())))?;
@@ -154,7 +159,9 @@ fn what_to_look_for(args: &Arguments) -> anyhow::Result<Vec<String>> {
         return Ok(coco::CLASSES.iter().map(ToString::to_string).collect());
     }
     if args.classes.is_empty() {
-        return Err(usage("nothing to look for: name it with --classes, or look for COCO's classes with --coco"));
+        return Err(usage(
+            "nothing to look for: name it with --classes, or look for COCO's classes with --coco",
+        ));
     }
     Ok(cli::class_names(&args.classes, &args.log)?)
 }

@@ -37,7 +37,10 @@ impl LiveProgress {
         let mut line = format!("{:.1} FPS", stats.fps_now);
         if self.live {
             let latency = stats.latency_ms.p50;
-            line = format!("frame {}, {line}, {} dropped, {latency:.0} ms late", stats.frames_out, stats.frames_dropped);
+            line = format!(
+                "frame {}, {line}, {} dropped, {latency:.0} ms late",
+                stats.frames_out, stats.frames_dropped
+            );
         } else if stats.frames_dropped > 0 {
             line = format!("{line}, {} dropped", stats.frames_dropped);
         }

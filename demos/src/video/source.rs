@@ -7,8 +7,8 @@ use clap::Args;
 use ocelli::cli::{self, usage};
 use ocelli::scenes::{MovingScene, vocabulary};
 use ocelli::source::{
-    Container, PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions, Selected, Selection,
-    StreamTimeouts, natural_order, open_camera, open_stream, open_video,
+    Container, PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions, Selected,
+    Selection, StreamTimeouts, natural_order, open_camera, open_stream, open_video,
 };
 use ocelli::{Cancellation, Source, SourceInfo};
 
@@ -166,7 +166,9 @@ impl SourceArgs {
             Some(text) => {
                 let sides = text.split_once(['x', 'X']).map(|(w, h)| (w.parse(), h.parse()));
                 let Some((Ok(width), Ok(height))) = sides else {
-                    return Err(usage(format!("--scene-size is {text}: expected WIDTHxHEIGHT, such as 1280x720")));
+                    return Err(usage(format!(
+                        "--scene-size is {text}: expected WIDTHxHEIGHT, such as 1280x720"
+                    )));
                 };
                 (width, height)
             }
@@ -176,7 +178,8 @@ impl SourceArgs {
         let frames = match (self.end, self.vid_stride) {
             (None, None) if self.start.is_none() => frames,
             // Enough for whatever is selected of it.
-            _ => u64::from(u32::MAX).min(SCENE_FRAMES.max(frames.saturating_mul(self.vid_stride.unwrap_or(1).max(1)))),
+            _ => u64::from(u32::MAX)
+                .min(SCENE_FRAMES.max(frames.saturating_mul(self.vid_stride.unwrap_or(1).max(1)))),
         };
         Ok(Box::new(MovingScene::new(SCENE_SEED, &drawn, width, height, frames, rate)?))
     }

@@ -37,7 +37,8 @@ impl Counts {
         for track in &outcome.tracks {
             let class = self.classes.entry(track.class_id).or_default();
             if class.label.is_empty() {
-                class.label = outcome.labels.get(track.class_id).map_or_else(String::new, ToString::to_string);
+                class.label =
+                    outcome.labels.get(track.class_id).map_or_else(String::new, ToString::to_string);
             }
             class.tracks.insert(track.id);
         }
@@ -76,7 +77,13 @@ pub fn stage_table(stats: &PipelineStats) -> String {
         let (name, ms) = (stage.stage.name(), stage.ms);
         put(
             &mut text,
-            format_args!("{name:10} {:8.1} {:8.1} {:8.1} {:7.0}%{queue}", ms.p50, ms.p90, ms.p99, 100.0 * stage.busy),
+            format_args!(
+                "{name:10} {:8.1} {:8.1} {:8.1} {:7.0}%{queue}",
+                ms.p50,
+                ms.p90,
+                ms.p99,
+                100.0 * stage.busy
+            ),
         );
     }
     let late = stats.latency_ms;

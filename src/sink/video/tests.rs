@@ -5,7 +5,8 @@ use crate::frame::Frame;
 use crate::source::open_video;
 
 fn outcome(index: u64, time_ms: u64, (width, height): (u32, u32), gray: u8) -> FrameOutcome {
-    let annotated = Image::from_rgb8(width, height, vec![gray; 3 * (width * height) as usize]).expect("grey pixels");
+    let annotated =
+        Image::from_rgb8(width, height, vec![gray; 3 * (width * height) as usize]).expect("grey pixels");
     FrameOutcome {
         index,
         time: Duration::from_millis(time_ms),
@@ -36,7 +37,9 @@ fn every_ending_is_written_and_read_back() {
             let mut video = create_video(&path, 25.0).unwrap_or_else(|e| panic!("{ending}: {e}"));
             assert!(!path.exists(), "{ending}: it is there before it is complete");
             for index in 0..12 {
-                video.write(&outcome(index, 40 * index, size, 100 + 10 * index as u8)).expect("it can be written to");
+                video
+                    .write(&outcome(index, 40 * index, size, 100 + 10 * index as u8))
+                    .expect("it can be written to");
             }
             video.finish().unwrap_or_else(|e| panic!("{ending}: {e}"));
             let even = |side: u32| side.max(LEAST_SIDE).next_multiple_of(2);
@@ -47,7 +50,8 @@ fn every_ending_is_written_and_read_back() {
             }
         }
     }
-    let left: Vec<_> = std::fs::read_dir(folder.path()).expect("it is there").flatten().map(|e| e.file_name()).collect();
+    let left: Vec<_> =
+        std::fs::read_dir(folder.path()).expect("it is there").flatten().map(|e| e.file_name()).collect();
     assert_eq!(left.len(), 3 * CODECS.len(), "something was left behind: {left:?}");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -66,7 +70,9 @@ fn gaps_in_time_are_filled_and_no_frame_is_left_out() {
         let path = folder.path().join("x.mp4");
         let mut video = create_video(&path, 10.0).expect("it can be encoded");
         for (index, time) in (0u64..).zip(times) {
-            video.write(&outcome(index, *time, (64, 64), 60 * index as u8 + 20)).expect("it can be written to");
+            video
+                .write(&outcome(index, *time, (64, 64), 60 * index as u8 + 20))
+                .expect("it can be written to");
         }
         video.finish().expect("it is complete");
         let frames: Vec<u8> = read(&path).1.iter().map(|gray| (gray + 10 - 20) / 60).collect();

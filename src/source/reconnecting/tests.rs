@@ -126,7 +126,12 @@ fn loss_stall_and_return() {
     use Step::{Cancel, End, Frames, Stall};
     let options = ReconnectingOptions::default();
     let cases: [(&str, &[Option<&[Step]>], &[(u64, u64)], &[u64]); 5] = [
-        ("back at once", &[Some(&[Frames(2), End]), Some(&[Frames(1), Cancel])], &[(0, 0), (1, 100), (2, 200)], &[]),
+        (
+            "back at once",
+            &[Some(&[Frames(2), End]), Some(&[Frames(1), Cancel])],
+            &[(0, 0), (1, 100), (2, 200)],
+            &[],
+        ),
         (
             "a stall, two refusals, back",
             &[Some(&[Frames(1), Stall(5)]), None, None, Some(&[Frames(2), Cancel])],
@@ -162,8 +167,8 @@ fn it_gives_up_with_a_word() {
     };
     let cases: [(u64, &[u64], &[&str]); 3] = [
         (0, &[], &["the stream is gone", "camera 7", "nothing came for 9 s"]),
-        (1, &[500], &["2 attempts", "in 1 s", "refused"]),
-        (20, &[500, 1000, 2000, 4000, 4000, 4000, 4000], &["8 attempts", "camera 7", "nothing came for 9 s"]),
+        (1, &[500, 500], &["3 attempts", "in 1 s", "refused"]),
+        (20, &[500, 1000, 2000, 4000, 4000, 4000, 4000, 500], &["9 attempts", "gone, camera 7: nothing came for 9 s"]),
     ];
     for (give_up_after, delays, words) in cases {
         let ran = run(&[Some(&[Frames(3), Stall(9)])], options(give_up_after));
