@@ -3,3 +3,4 @@
 pub mod doctor;
 pub mod embed;
 pub mod export;
+pub mod track;

@@ -27,6 +27,8 @@ enum Command {
     Export(commands::export::ExportArgs),
     /// Write the text features of words to a file, so that detecting them needs no text encoder
     Embed(commands::embed::EmbedArgs),
+    /// Follow objects through a video's detections: boxes in, tracks out, without pictures
+    Track(commands::track::TrackArgs),
     /// Say what works on this machine, with versions and paths, and what to install for the rest
     Doctor(commands::doctor::DoctorArgs),
 }
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     cli::run(&log, || match command {
         Command::Export(args) => commands::export::run(&args, &log),
         Command::Embed(args) => commands::embed::run(&args, &log),
+        Command::Track(args) => commands::track::run(&args, &log),
         Command::Doctor(args) => commands::doctor::run(&args),
     })
 }

@@ -17,7 +17,7 @@ pub struct TrackerArgs {
     /// Detections below that with at least this score carry tracks on [default: 0.1]
     #[arg(long, alias = "track-low-thresh", value_name = "SCORE", allow_negative_numbers = true)]
     pub low_thresh: Option<f32>,
-    /// The least score that starts a track [default: that of --track-thresh]
+    /// The least score that starts a track [default: 0.05 above --track-thresh]
     #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
     pub new_track_thresh: Option<f32>,
     /// Least overlap (IoU) of a track with a detection of high score [default: 0.5]
@@ -82,13 +82,18 @@ impl TrackerArgs {
             }
         }
         let mut options = ByteTrackerOptions::default();
+        let above = options.new_track_threshold - options.track_threshold;
         options.track_threshold = self.track_thresh.unwrap_or(options.track_threshold);
         if let Some(low) = self.low_thresh.filter(|&low| low > options.track_threshold) {
             let track = options.track_threshold;
             return Err(refused(&format!("--low-thresh is {low}: expected at most --track-thresh, {track}")));
         }
         options.low_threshold = self.low_thresh.unwrap_or(options.low_threshold.min(options.track_threshold));
-        options.new_track_threshold = self.new_track_thresh.unwrap_or(options.track_threshold);
+        options.new_track_threshold = match (self.new_track_thresh, self.track_thresh) {
+            (Some(new), _) => new,
+            (None, Some(track)) => (track + above).min(1.0),
+            (None, None) => options.new_track_threshold,
+        };
         options.match_iou = self.match_thresh.unwrap_or(options.match_iou);
         options.low_match_iou = self.low_match_thresh.unwrap_or(options.low_match_iou);
         options.lost_match_iou = self.lost_match_thresh.unwrap_or(options.lost_match_iou);
@@ -138,7 +143,9 @@ mod tests {
     fn flags_set_options_and_what_follows_from_them() {
         type Check = fn(&ByteTrackerOptions) -> bool;
         let cases: &[(&str, Check)] = &[
-            ("--track-thresh 0.3", |o| o.track_threshold == 0.3 && o.new_track_threshold == 0.3),
+            ("--track-thresh 0.3", |o| {
+                o.track_threshold == 0.3 && (o.new_track_threshold - 0.35).abs() < 1e-6
+            }),
             ("--track-thresh 0.05", |o| o.low_threshold == 0.05),
             ("--track-high-thresh 0.4 --track-low-thresh 0.2", |o| o.low_threshold == 0.2),
             ("--new-track-thresh 0.7", |o| o.new_track_threshold == 0.7 && o.track_threshold == 0.5),

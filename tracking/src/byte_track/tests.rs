@@ -213,12 +213,14 @@ fn scores_decide_what_a_detection_may_do() {
     // given out, 0 where none is.
     type Case = (&'static str, u32, &'static [f32], &'static [f32]);
     let cases: &[Case] = &[
-        ("high starts", 1, &[0.5], &[0.5]),
+        ("high starts", 1, &[0.55], &[0.55]),
+        ("high alone does not", 1, &[0.54, 0.54], &[0.0, 0.0]),
+        ("high carries on", 1, &[0.9, 0.5], &[0.9, 0.62]),
         ("low does not", 1, &[0.49, 0.49], &[0.0, 0.0]),
         ("low carries on", 1, &[0.9, 0.1], &[0.9, 0.34]),
         ("below low does not", 1, &[0.9, 0.05], &[0.9, 0.0]),
         ("low does not find the lost", 1, &[0.9, 0.0, 0.2, 0.8], &[0.9, 0.0, 0.0, 0.83]),
-        ("scores are smoothed", 1, &[0.5, 1.0, 1.0], &[0.5, 0.85, 0.955]),
+        ("scores are smoothed", 1, &[0.6, 1.0, 1.0], &[0.6, 0.88, 0.964]),
         ("from the second on", 2, &[0.8, 0.8, 0.8], &[0.0, 0.8, 0.8]),
         ("from the fourth on", 4, &[0.8, 0.8, 0.8, 0.8], &[0.0, 0.0, 0.0, 0.8]),
         ("a miss begins anew", 3, &[0.8, 0.8, 0.0, 0.8, 0.8, 0.8], &[0.0, 0.0, 0.0, 0.0, 0.0, 0.8]),

@@ -1,0 +1,118 @@
+//! The built-in model in the loop: the same results, to the bit, on many threads, on one, through either door, and from
+//! the detector alone. Needs ONNX Runtime where programs find it; `make setup` puts it there.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ocelli::tracking::ByteTrackerOptions;
+use ocelli::{
+    Detector, Frame, FrameView, Image, Pipeline, PipelineBuilder, Prompts, Result, Sink, Source, SourceInfo,
+};
+
+use crate::fakes::{Keep, facts};
+
+const FRAMES: u64 = 12;
+/// Pixels of the moving cut-out.
+const SIZE: (u32, u32) = (480, 320);
+
+/// A cut-out that moves across a picture, a few pixels a frame.
+struct Pan {
+    info: SourceInfo,
+    picture: Image,
+    next: u64,
+}
+
+impl Pan {
+    fn new() -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("demos/scenes/park.png");
+        let picture = Image::open(path).expect("it is in the repository");
+        let info = SourceInfo { size: Some(SIZE), frame_rate: Some(30.0), ..SourceInfo::default() };
+        Self { info, picture, next: 0 }
+    }
+
+    fn cut_out(&self, index: u64) -> FrameView<'_> {
+        let (x, y) = (7 * index as usize, 3 * index as usize);
+        let stride = self.picture.width() as usize * 3;
+        FrameView {
+            data: &self.picture.as_rgb8()[y * stride + x * 3..],
+            width: SIZE.0,
+            height: SIZE.1,
+            stride,
+            format: ocelli::PixelFormat::Rgb8,
+            timestamp: Duration::from_secs_f64(index as f64 / 30.0),
+        }
+    }
+}
+
+impl Source for Pan {
+    fn info(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn read_into(&mut self, frame: &mut Frame) -> Result<bool> {
+        if self.next == FRAMES {
+            return Ok(false);
+        }
+        let view = self.cut_out(self.next);
+        let row = SIZE.0 as usize * 3;
+        let rows = frame.image.reset_rgb8(SIZE.0, SIZE.1)?.chunks_exact_mut(row);
+        rows.zip(view.data.chunks(view.stride)).for_each(|(to, from)| to.copy_from_slice(&from[..row]));
+        (frame.index, frame.time) = (self.next, view.timestamp);
+        self.next += 1;
+        Ok(true)
+    }
+}
+
+fn prompts() -> Prompts {
+    Prompts::new(["dog", "bicycle", "person", "tree", "car", "umbrella"]).expect("they have names")
+}
+
+fn builder() -> PipelineBuilder {
+    let detector = Detector::builder().build().expect("the built-in model loads");
+    Pipeline::builder(detector, prompts()).with_tracker(ByteTrackerOptions::default()).with_frame_rate(30.0)
+}
+
+fn run(builder: PipelineBuilder) -> Vec<String> {
+    let sink = Keep::default();
+    let kept = sink.kept.clone();
+    builder.run(Pan::new(), &mut [Box::new(sink) as Box<dyn Sink>]).expect("it runs");
+    let kept = kept.lock().expect("nobody panics with it");
+    let found: usize = kept.outcomes.iter().map(|outcome| outcome.detections.len()).sum();
+    assert!(found >= FRAMES as usize, "the cut-out shows something: {found} detections");
+    kept.outcomes.iter().map(facts).collect()
+}
+
+fn pushed(builder: PipelineBuilder) -> Vec<String> {
+    let (pan, pipeline) = (Pan::new(), builder.build().expect("it starts"));
+    let mut came = Vec::new();
+    for index in 0..FRAMES {
+        pipeline.push(pan.cut_out(index)).expect("it is open");
+        came.extend(pipeline.recv().expect("nothing goes wrong").as_ref().map(facts));
+    }
+    came
+}
+
+#[test]
+fn all_ways_give_the_same_to_the_bit() {
+    let expected = run(builder().with_sequential(true));
+    assert_eq!(run(builder()), expected, "stages on threads of their own");
+    assert_eq!(pushed(builder()), expected, "pushed from padded memory");
+    let budget = |sequential| builder().with_class_budget(3).with_sequential(sequential);
+    assert_eq!(run(budget(false)), run(budget(true)), "with a class budget");
+}
+
+#[test]
+fn the_loop_finds_what_the_detector_finds() {
+    let mut detector = Detector::builder().build().expect("the built-in model loads");
+    let (mut pan, mut frame) = (Pan::new(), Frame::default());
+    let sink = Keep::default();
+    let kept = sink.kept.clone();
+    builder().run(Pan::new(), &mut [Box::new(sink) as Box<dyn Sink>]).expect("it runs");
+    let kept = kept.lock().expect("nobody panics with it");
+    for outcome in &kept.outcomes {
+        assert!(pan.read_into(&mut frame).expect("it reads"));
+        let alone = detector.detect(&frame.image, &prompts()).expect("it runs");
+        assert_eq!(outcome.detections, alone.items, "frame {}", outcome.index);
+    }
+    assert_eq!(kept.outcomes.len() as u64, FRAMES);
+}

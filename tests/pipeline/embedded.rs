@@ -1,0 +1,281 @@
+//! Frames pushed in, results taken out.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use ocelli::tracking::ByteTrackerOptions;
+use ocelli::{
+    Cancellation, Error, ErrorKind, FrameOutcome, FramePolicy, FrameView, Pipeline, PipelineBuilder,
+    PixelFormat,
+};
+
+use crate::fakes::{Fakes, detector, facts, level_found, level_of, prompts};
+
+const MS: Duration = Duration::from_millis(1);
+/// Longer than anything here takes; a loop that hangs fails the test.
+const LONG: Duration = Duration::from_secs(60);
+
+fn builder(fakes: &Fakes) -> PipelineBuilder {
+    Pipeline::builder(detector(fakes), prompts(2))
+}
+
+fn built(builder: PipelineBuilder) -> Pipeline {
+    builder.build().expect("it starts")
+}
+
+/// 16 × 8 pixels of one level.
+fn with_view<T>(index: u64, use_it: impl FnOnce(FrameView<'_>) -> T) -> T {
+    let data = vec![level_of(index); 16 * 8 * 3];
+    use_it(FrameView {
+        data: &data,
+        width: 16,
+        height: 8,
+        stride: 16 * 3,
+        format: PixelFormat::Bgr8,
+        timestamp: Duration::from_millis(7 * index),
+    })
+}
+
+fn check(outcome: &FrameOutcome) {
+    let level = level_found(&outcome.detections[0], 16);
+    assert_eq!(level, level_of(outcome.index), "{}", facts(outcome));
+    assert_eq!(outcome.time, Duration::from_millis(7 * outcome.index), "{}", facts(outcome));
+}
+
+#[test]
+fn results_come_in_order_with_the_callers_time_stamps() {
+    for sequential in [false, true] {
+        let pipeline = built(builder(&Fakes::default()).with_sequential(sequential));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for index in 0..300 {
+                    assert_eq!(with_view(index, |view| pipeline.push(view)).expect("it is open"), index);
+                }
+                pipeline.close();
+            });
+            let mut next = 0;
+            while let Some(outcome) = pipeline.recv().expect("nothing goes wrong") {
+                assert_eq!(outcome.index, next);
+                check(&outcome);
+                pipeline.recycle(outcome);
+                next += 1;
+            }
+            assert_eq!(next, 300);
+        });
+        assert!(pipeline.is_ended());
+        let error = with_view(0, |view| pipeline.push(view)).expect_err("it was closed");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        let stats = pipeline.stats();
+        assert_eq!((stats.frames_in, stats.frames_out, stats.detections), (300, 300, 600));
+    }
+}
+
+#[test]
+fn a_full_loop_says_so_and_loses_nothing() {
+    for sequential in [false, true] {
+        let pipeline = built(builder(&Fakes::default()).with_queue_depth(2).with_sequential(sequential));
+        let (mut pushed, mut refused) = (0, false);
+        // Bounded: without anyone who takes results, no more than queues and stages hold are taken in.
+        let begun = Instant::now();
+        while !(refused && pushed >= 2) && begun.elapsed() < LONG {
+            match with_view(pushed, |view| pipeline.try_push(view)).expect("it is open") {
+                Some(index) => {
+                    assert_eq!(index, pushed);
+                    pushed += 1;
+                }
+                None => refused = true,
+            }
+        }
+        assert!(refused && pushed <= 9, "{pushed} frames were taken in");
+        pipeline.close();
+        for index in 0..pushed {
+            let outcome = pipeline.recv_timeout(LONG).expect("nothing goes wrong").expect("it was pushed");
+            assert_eq!(outcome.index, index);
+            check(&outcome);
+        }
+        assert!(pipeline.recv().expect("nothing goes wrong").is_none());
+    }
+}
+
+#[test]
+fn the_latest_policy_never_waits_and_keeps_the_newest() {
+    let fakes = Fakes { backbone: 10 * MS, ..Fakes::default() };
+    let pipeline = built(builder(&fakes).with_policy(FramePolicy::Latest));
+    let begun = Instant::now();
+    for index in 0..200 {
+        with_view(index, |view| pipeline.push(view)).expect("it is open");
+    }
+    assert!(begun.elapsed() < 200 * 10 * MS / 2, "pushing waited for the backbone: {:?}", begun.elapsed());
+    pipeline.close();
+    let mut last = None;
+    while let Some(outcome) = pipeline.recv().expect("nothing goes wrong") {
+        check(&outcome);
+        assert!(last < Some(outcome.index), "in order");
+        last = Some(outcome.index);
+    }
+    assert_eq!(last, Some(199), "the newest one is never dropped");
+    let stats = pipeline.stats();
+    assert_eq!(stats.frames_in, stats.frames_out + stats.frames_dropped);
+    assert!(stats.frames_dropped > 100, "{stats:?}");
+}
+
+/// A frame that the detector was to look at may be replaced; then it looks at the one that replaced it.
+#[test]
+fn frames_that_are_dropped_do_not_take_the_detectors_turn_with_them() {
+    let fakes = Fakes { backbone: 5 * MS, ..Fakes::default() };
+    let tracker = ByteTrackerOptions::default();
+    let builder =
+        builder(&fakes).with_policy(FramePolicy::Latest).with_detect_every(10).with_tracker(tracker);
+    let pipeline = built(builder);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for index in 0..400 {
+                with_view(index, |view| pipeline.push(view)).expect("it is open");
+            }
+            pipeline.close();
+        });
+        let mut since = 0;
+        while let Some(outcome) = pipeline.recv().expect("nothing goes wrong") {
+            since = if outcome.detected { 0 } else { since + 1 };
+            assert!(since < 10, "ten frames without a look, {}", facts(&outcome));
+        }
+    });
+}
+
+#[test]
+fn waiting_has_an_end() {
+    let pipeline = built(builder(&Fakes::default()));
+    assert!(pipeline.try_recv().expect("nothing goes wrong").is_none());
+    assert!(pipeline.recv_timeout(10 * MS).expect("nothing goes wrong").is_none());
+    assert!(!pipeline.is_ended());
+    pipeline.close();
+    assert!(pipeline.recv_timeout(LONG).expect("nothing goes wrong").is_none());
+    assert!(pipeline.is_ended());
+}
+
+#[test]
+fn frames_that_are_none_are_refused_and_the_loop_goes_on() {
+    let pipeline = built(builder(&Fakes::default()));
+    let short = FrameView {
+        data: &[1, 2, 3],
+        width: 16,
+        height: 8,
+        stride: 48,
+        format: PixelFormat::Bgr8,
+        timestamp: Duration::ZERO,
+    };
+    let error = pipeline.push(short).expect_err("three bytes are no picture");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    let index = with_view(0, |view| pipeline.push(view)).expect("the next one is fine");
+    assert_eq!(index, 0, "what was refused has no number");
+    check(&pipeline.recv_timeout(LONG).expect("nothing goes wrong").expect("it was pushed"));
+}
+
+/// A failure in run 4: three results, then the error for whoever takes, and for whoever pushes.
+#[test]
+fn errors_and_panics_come_after_the_results_before_them() {
+    let cases = [
+        (Fakes { backbone_fails: 4, ..Fakes::default() }, "this run was to fail"),
+        (Fakes { backbone_panics: 4, ..Fakes::default() }, "stage backbone: it panicked"),
+        (Fakes { decode_fails: 4, ..Fakes::default() }, "this run was to fail"),
+        (Fakes { decode_panics: 4, ..Fakes::default() }, "stage decode: it panicked"),
+    ];
+    for (fakes, words) in cases {
+        for sequential in [false, true] {
+            let pipeline = built(builder(&fakes).with_queue_depth(10).with_sequential(sequential));
+            let is_it =
+                |error: &Error| error.kind() == ErrorKind::Engine && error.to_string().contains(words);
+            let mut told = 0;
+            // The loop may find out while frames are still being pushed.
+            for index in 0..8 {
+                if let Err(error) = with_view(index, |view| pipeline.push(view)) {
+                    assert!(is_it(&error), "{error}");
+                    told += 1;
+                }
+            }
+            let mut results = 0;
+            let error = loop {
+                match pipeline.recv_timeout(LONG) {
+                    Ok(Some(outcome)) => {
+                        check(&outcome);
+                        results += 1;
+                    }
+                    Ok(None) => panic!("{words}, {sequential}: no error came"),
+                    Err(error) => break error,
+                }
+            };
+            assert!(is_it(&error), "{error}");
+            assert_eq!(results, 3, "{words}, {sequential}");
+            assert!(!sequential || told == 5, "each of the pushes from the fourth on says so");
+            let error = with_view(9, |view| pipeline.push(view)).expect_err("it has ended");
+            assert!(is_it(&error), "{error}");
+        }
+    }
+}
+
+#[test]
+fn cancelling_wakes_everyone() {
+    let fakes = Fakes { backbone: 5 * MS, ..Fakes::default() };
+    let cancellation = Cancellation::new();
+    let pipeline = built(builder(&fakes).with_cancellation(cancellation.clone()));
+    let (full, is_full) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let pushing = scope.spawn(|| {
+            for index in 0.. {
+                // Nobody takes results: sooner or later this waits for room.
+                if with_view(index, |view| pipeline.try_push(view))?.is_none() {
+                    full.send(()).expect("the test waits for it");
+                    with_view(index, |view| pipeline.push(view))?;
+                }
+            }
+            Ok(())
+        });
+        is_full.recv().expect("it gets full");
+        cancellation.cancel();
+        let error: Error = pushing.join().expect("it does not panic").expect_err("it was cancelled");
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+        let error = loop {
+            match pipeline.recv() {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("a cancelled loop has not ended well"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+    });
+}
+
+#[test]
+fn dropping_a_loop_at_any_moment_ends_it() {
+    for policy in [FramePolicy::All, FramePolicy::Latest] {
+        for frames in [0, 1, 3, 100] {
+            let fakes = Fakes { backbone: MS, decode: MS, ..Fakes::default() };
+            let pipeline = built(builder(&fakes).with_policy(policy));
+            let mut pushed = 0;
+            while pushed < frames
+                && with_view(pushed, |view| pipeline.try_push(view)).expect("it is open").is_some()
+            {
+                pushed += 1;
+            }
+            drop(pipeline);
+        }
+    }
+}
+
+#[test]
+fn two_loops_in_one_process_know_nothing_of_each_other() {
+    let pipelines = [2, 5].map(|classes| {
+        built(
+            Pipeline::builder(detector(&Fakes::default()), prompts(classes)).with_tracker(Default::default()),
+        )
+    });
+    for index in 0..20 {
+        for (pipeline, classes) in pipelines.iter().zip([2, 5]) {
+            with_view(0, |view| pipeline.push(view)).expect("it is open");
+            let outcome = pipeline.recv_timeout(LONG).expect("nothing goes wrong").expect("it was pushed");
+            assert_eq!((outcome.index, outcome.detections.len()), (index, classes));
+            let ids: Vec<u64> = outcome.tracks.iter().map(|track| track.id).collect();
+            assert_eq!(ids, (1..=classes as u64).collect::<Vec<_>>(), "ids count from 1 in each");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! How a run ends: well, early, or with an error; never not at all.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ocelli::sink::Pictures;
+use ocelli::{Cancellation, ErrorKind, Pipeline, PipelineBuilder, Sink, StatsRecorder};
+
+use crate::fakes::{Fakes, Keep, Kept, Levels, detector, prompts};
+
+fn frames_of(kept: &Mutex<Kept>) -> (Vec<u64>, usize) {
+    let kept = kept.lock().expect("nobody panics with it");
+    (kept.outcomes.iter().map(|outcome| outcome.index).collect(), kept.finished)
+}
+
+/// What fails, where.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Trouble {
+    Source,
+    SourcePanic,
+    Backbone,
+    BackbonePanic,
+    Decode,
+    DecodePanic,
+    Draw,
+    DrawPanic,
+    Sink,
+    SinkPanic,
+    Finish,
+}
+
+/// In frame 10 of 100, one thing goes wrong. Whatever was before it is written, every sink is finished, and the error
+/// says what it was.
+#[test]
+fn errors_and_panics_end_the_run_and_finish_the_sinks() {
+    use Trouble::*;
+    let cases = [
+        (Source, ErrorKind::InvalidData, "levels: cut short"),
+        (SourcePanic, ErrorKind::Engine, "stage source: it panicked: assertion"),
+        (Backbone, ErrorKind::Engine, "this run was to fail"),
+        (BackbonePanic, ErrorKind::Engine, "stage backbone: it panicked: assertion"),
+        (Decode, ErrorKind::Engine, "this run was to fail"),
+        (DecodePanic, ErrorKind::Engine, "stage decode: it panicked: assertion"),
+        (Draw, ErrorKind::Mismatch, "a mask too large"),
+        (DrawPanic, ErrorKind::Engine, "stage draw: it panicked: no pencil"),
+        (Sink, ErrorKind::Io, "keep: no room"),
+        (SinkPanic, ErrorKind::Engine, "stage sinks: it panicked: assertion"),
+        (Finish, ErrorKind::Io, "keep: cannot finish"),
+    ];
+    let mut failures = Vec::new();
+    for (trouble, kind, words) in cases {
+        for sequential in [false, true] {
+            let run_if = |when: Trouble| if trouble == when { 11 } else { 0 };
+            let frame_if = |when: Trouble| (trouble == when).then_some(10);
+            let fakes = Fakes {
+                backbone_fails: run_if(Backbone),
+                backbone_panics: run_if(BackbonePanic),
+                decode_fails: run_if(Decode),
+                decode_panics: run_if(DecodePanic),
+                ..Fakes::default()
+            };
+            let mut source = Levels::new(100, 16, 8);
+            (source.fails_at, source.panics_at) = (frame_if(Source), frame_if(SourcePanic));
+            let first = Keep { wants: Pictures { clean: false, annotated: true }, ..Keep::default() };
+            let second = Keep {
+                fails_at: frame_if(Sink),
+                panics_at: frame_if(SinkPanic),
+                finish_fails: trouble == Finish,
+                ..Keep::default()
+            };
+            let (one, two, stats) = (first.kept.clone(), second.kept.clone(), StatsRecorder::new());
+            let ended = Pipeline::builder(detector(&fakes), prompts(2))
+                .with_sequential(sequential)
+                .with_stats(stats.clone())
+                .with_drawing(move |_, outcome| match (trouble, outcome.index) {
+                    (Draw, 10) => Err(ocelli::Error::new(ErrorKind::Mismatch, "a mask too large")),
+                    (DrawPanic, 10) => panic!("no pencil"),
+                    _ => Ok(()),
+                })
+                .run(source, &mut [Box::new(second) as Box<dyn ocelli::Sink>, Box::new(first)]);
+            let mut wrong = |what: String| failures.push(format!("{trouble:?}, {sequential}: {what}"));
+            match ended {
+                Ok(summary) => wrong(format!("it ended well: {summary:?}")),
+                Err(error) if error.kind() == kind && error.to_string().contains(words) => {}
+                Err(error) => wrong(format!("{:?}: {error}", error.kind())),
+            }
+            let expected: Vec<u64> = if trouble == Finish { (0..100).collect() } else { (0..10).collect() };
+            for kept in [one, two] {
+                let came = frames_of(&kept);
+                if came != (expected.clone(), 1) {
+                    wrong(format!("frames {:?} were written, {} times finished", came.0, came.1));
+                }
+            }
+            if stats.snapshot().frames_out != expected.len() as u64 {
+                wrong(format!("{:?}", stats.snapshot()));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Cancelled by whoever sees frame 10 first, in each stage: a prefix is written, nothing hangs, and it is no error.
+#[test]
+fn cancelling_finishes_the_sinks() {
+    let mut failures = Vec::new();
+    for (place, sequential) in [("draw", false), ("observer", false), ("draw", true), ("observer", true)] {
+        let cancellation = Cancellation::new();
+        let (in_draw, in_observer) = (cancellation.clone(), cancellation.clone());
+        let sink = Keep { wants: Pictures { clean: false, annotated: true }, ..Keep::default() };
+        let kept = sink.kept.clone();
+        let summary = Pipeline::builder(detector(&Fakes::default()), prompts(2))
+            .with_sequential(sequential)
+            .with_cancellation(cancellation)
+            .with_drawing(move |_, outcome| {
+                if place == "draw" && outcome.index == 10 {
+                    in_draw.cancel();
+                }
+                Ok(())
+            })
+            .with_observer(move |outcome| {
+                if place == "observer" && outcome.index == 10 {
+                    in_observer.cancel();
+                }
+            })
+            // It would never end by itself.
+            .run(Levels::new(u64::MAX, 16, 8), &mut [Box::new(sink) as Box<dyn Sink>]);
+        let (frames, finished) = frames_of(&kept);
+        let is_prefix = frames.iter().copied().eq(0..frames.len() as u64);
+        match summary {
+            Ok(summary) if summary.cancelled && is_prefix && frames.len() >= 11 && finished == 1 => {}
+            other => failures.push(format!("{place}, {sequential}: {frames:?}, {finished}, {other:?}")),
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn a_run_cancelled_before_it_begins_writes_nothing_and_finishes() {
+    let cancellation = Cancellation::new();
+    cancellation.cancel();
+    let sink = Keep::default();
+    let kept = sink.kept.clone();
+    let summary = Pipeline::builder(detector(&Fakes::default()), prompts(1))
+        .with_cancellation(cancellation)
+        .run(Levels::new(100, 16, 8), &mut [Box::new(sink) as Box<dyn Sink>])
+        .expect("that is no error");
+    assert!(summary.cancelled);
+    assert_eq!(frames_of(&kept), (vec![], 1));
+}
+
+#[test]
+fn a_run_takes_as_many_frames_as_are_wanted() {
+    for (most, expected) in [(0, 0), (7, 7), (100, 20)] {
+        let seen = Arc::new(AtomicUsize::new(0));
+        let counter = seen.clone();
+        let summary = Pipeline::builder(detector(&Fakes::default()), prompts(1))
+            .with_max_frames(most)
+            .with_observer(move |_| {
+                counter.fetch_add(1, Ordering::Relaxed);
+            })
+            .run(Levels::new(20, 16, 8), &mut [])
+            .expect("it runs");
+        assert_eq!((seen.load(Ordering::Relaxed), summary.stats.frames_out), (expected, expected as u64));
+    }
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    type Set = fn(PipelineBuilder) -> PipelineBuilder;
+    let cases: [(Set, &str); 7] = [
+        (|b| b.with_queue_depth(0), "queue depth is 0"),
+        (|b| b.with_queue_depth(1025), "queue depth is 1025"),
+        (|b| b.with_detect_every(0), "--detect-every is 0"),
+        (|b| b.with_detect_every(31).with_tracker(Default::default()), "--detect-every is 31"),
+        (|b| b.with_class_budget(0), "--class-budget is 0"),
+        (|b| b.with_frame_rate(f64::NAN), "frame rate is NaN"),
+        (|b| b.with_frame_rate(-25.0), "frame rate is -25"),
+    ];
+    let mut failures = Vec::new();
+    for (set, words) in cases {
+        let builder = || set(Pipeline::builder(detector(&Fakes::default()), prompts(1)));
+        let run = builder().run(Levels::new(1, 16, 8), &mut []).map(|_| ());
+        for ended in [run, builder().build().map(|_| ())] {
+            match ended {
+                Err(error)
+                    if error.kind() == ErrorKind::InvalidArgument && error.to_string().contains(words) => {}
+                other => failures.push(format!("{words}: {other:?}")),
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

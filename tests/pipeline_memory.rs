@@ -1,0 +1,129 @@
+//! What the loop holds does not grow, over twenty thousand frames.
+//!
+//! A program of its own, because it counts every allocation of the process.
+
+#![allow(unsafe_code, reason = "an allocator that counts is one")]
+#![allow(clippy::print_stdout, reason = "what was counted is worth seeing when all is well, too")]
+
+#[path = "pipeline/fakes.rs"]
+mod fakes;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fakes::{Count, Fakes, Levels, detector, prompts};
+use ocelli::tracking::ByteTrackerOptions;
+use ocelli::{FrameView, Pipeline, PixelFormat, Sink};
+
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATED_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: everything is the system's allocator's; it is only counted.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        ALLOCATED_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the promises of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the pointer came from `alloc` above, with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    live_bytes: usize,
+    allocations: usize,
+    allocated_bytes: usize,
+}
+
+fn counts() -> Counts {
+    Counts {
+        live_bytes: LIVE_BYTES.load(Ordering::Relaxed),
+        allocations: ALLOCATIONS.load(Ordering::Relaxed),
+        allocated_bytes: ALLOCATED_BYTES.load(Ordering::Relaxed),
+    }
+}
+
+const FRAMES: u64 = 20_000;
+const EARLY: u64 = 2_000;
+/// Where a frame is when the bytes are counted differs, and with it which small lists are held.
+const SLACK_BYTES: usize = 64 << 10;
+/// Pixels of a frame; what is allocated for each frame is far below one.
+const SIZE: (u32, u32) = (320, 240);
+
+fn check(name: &str, early: Counts, late: Counts) {
+    let frames = (FRAMES - EARLY) as usize;
+    let grown = late.live_bytes.saturating_sub(early.live_bytes);
+    let (count, bytes) = (
+        (late.allocations - early.allocations) / frames,
+        (late.allocated_bytes - early.allocated_bytes) / frames,
+    );
+    println!(
+        "{name}: {grown} bytes more after {FRAMES} frames than after {EARLY}; each frame {count} allocations, {bytes} bytes"
+    );
+    assert!(grown <= SLACK_BYTES, "{name}: from {early:?} to {late:?}");
+    assert!(count <= 200, "{name}: {count} allocations a frame");
+    let frame_bytes = SIZE.0 as usize * SIZE.1 as usize * 3;
+    assert!(bytes < frame_bytes / 4, "{name}: {bytes} bytes a frame, whose pixels are {frame_bytes}");
+}
+
+/// One test, because the counters are the process's.
+#[test]
+fn nothing_grows_over_twenty_thousand_frames() {
+    for sequential in [false, true] {
+        let seen = Arc::new(AtomicUsize::new(0));
+        let marks = Arc::new(std::sync::Mutex::new((Counts::default(), Counts::default())));
+        let at = marks.clone();
+        let mut sinks = [Box::new(Count(seen.clone())) as Box<dyn Sink>];
+        Pipeline::builder(detector(&Fakes::default()), prompts(3))
+            .with_tracker(ByteTrackerOptions::default())
+            .with_class_budget(2)
+            .with_sequential(sequential)
+            .with_observer(move |outcome| {
+                let mut marks = at.lock().expect("nobody panics with it");
+                match outcome.index + 1 {
+                    EARLY => marks.0 = counts(),
+                    FRAMES => marks.1 = counts(),
+                    _ => {}
+                }
+            })
+            .run(Levels::new(FRAMES, SIZE.0, SIZE.1), &mut sinks)
+            .expect("it runs");
+        assert_eq!(seen.load(Ordering::Relaxed) as u64, FRAMES);
+        let (early, late) = *marks.lock().expect("nobody panics with it");
+        check(if sequential { "one thread" } else { "a thread each" }, early, late);
+    }
+
+    let pipeline = Pipeline::builder(detector(&Fakes::default()), prompts(3))
+        .with_tracker(ByteTrackerOptions::default())
+        .build()
+        .expect("it starts");
+    let data = vec![100; SIZE.0 as usize * SIZE.1 as usize * 3];
+    let (width, height) = SIZE;
+    let mut early = Counts::default();
+    for index in 0..FRAMES {
+        let timestamp = std::time::Duration::from_millis(40 * index);
+        let stride = width as usize * 3;
+        let frame = FrameView { data: &data, width, height, stride, format: PixelFormat::Bgr8, timestamp };
+        pipeline.push(frame).expect("it is open");
+        let outcome = pipeline.recv().expect("nothing goes wrong").expect("it was pushed");
+        pipeline.recycle(outcome);
+        if index + 1 == EARLY {
+            early = counts();
+        }
+    }
+    check("pushed", early, counts());
+}
