@@ -5,13 +5,14 @@
 help:
 	@echo "make demo        find things in drawn scenes with the built-in model: a picture and a table"
 	@echo "make test        all tests"
-	@echo "make setup       fetch ONNX Runtime's library into ~/.local/share/ocelli"
+	@echo "make setup       fetch ONNX Runtime's library into ~/.local/share/ocelli, install OpenCV where it is missing"
 	@echo "make bench       measure the built-in model"
 	@echo "make bench-full  measure a full-size model with random weights beside transformers (needs 12 GB of disk)"
 	@echo "make lint        formatting and lints, warnings are errors"
 
 setup:
 	@bash engines/fetch-onnxruntime.sh
+	@bash demos/install-opencv.sh
 
 demo: setup
 	cargo build --release -p ocelli -p ocelli-demos

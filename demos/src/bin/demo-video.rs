@@ -37,10 +37,10 @@ struct Arguments {
     #[command(flatten)]
     source: SourceArgs,
     /// What to look for: words or short phrases; commas separate them as well
-    #[arg(long, alias = "class", num_args = 1.., value_name = "PHRASE")]
+    #[arg(long, alias = "class", num_args = 1.., value_name = "PHRASE", help_heading = "Detection")]
     classes: Vec<String>,
     /// Look for COCO's eighty classes
-    #[arg(long, conflicts_with = "classes")]
+    #[arg(long, conflicts_with = "classes", help_heading = "Detection")]
     coco: bool,
     #[command(flatten)]
     sinks: SinkArgs,
@@ -78,7 +78,6 @@ struct Arguments {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Policy {
-
     All,
 
     Latest,
@@ -117,6 +116,7 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
     let cancellation = Cancellation::new();
     cli::cancel_on_interrupt(&cancellation);
     let opened = args.source.open(&classes, &cancellation)?;
+    args.sinks.check_against(&opened.files, args.stats.as_deref())?;
     let info = opened.info().clone();
     let mut sinks = args.sinks.open(&info, args.track, &cancellation)?;
     if sinks.video && opened.has_sound {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ocelli::cli::{check_output_file, usage};
+use ocelli::cli::{check_output_file, is_picture_name, usage};
 use ocelli::sink::{
     Crops, JsonLines, MotFile, PictureSequence, RawOrder, RawWriter, create_video, open_window,
 };
@@ -78,6 +78,40 @@ impl SinkArgs {
             }
         }
         Ok(())
+    }
+
+    /// Whether something would be written over what is read. `stats` is one more file to be written.
+    ///
+    /// # Errors
+    /// Of usage.
+    pub fn check_against(&self, read: &[PathBuf], stats: Option<&Path>) -> anyhow::Result<()> {
+        let read: Vec<PathBuf> = read.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let output = self.output.as_deref();
+        let files =
+            [("--output", output), ("--jsonl", self.jsonl.as_deref()), ("--mot", self.mot.as_deref())];
+        for (flag, path) in files.into_iter().chain([("--stats", stats)]) {
+            let Some(path) = path.filter(|path| path.canonicalize().is_ok_and(|path| read.contains(&path)))
+            else {
+                continue;
+            };
+            return Err(usage(format!("{flag}, {}: it is what is read; name another place", path.display())));
+        }
+        let Some(target) = output.filter(|path| *path != Path::new("-") && is_sequence(path)) else {
+            return Ok(());
+        };
+        let named = target.to_string_lossy().contains('%');
+        let folder = if named { target.parent().unwrap_or(Path::new("")) } else { target };
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let is_source =
+            |folder: PathBuf| read.iter().any(|path| path.parent() == Some(&folder) && is_picture_name(path));
+        match folder.canonicalize().is_ok_and(is_source) {
+            true => {
+                let why =
+                    "the pictures that are read are there, and some could be replaced; name another folder";
+                Err(usage(format!("--output, {}: {why}", target.display())))
+            }
+            false => Ok(()),
+        }
     }
 
     /// Opens everything that results go to. `tracked`: whether there are tracks.

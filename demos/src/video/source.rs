@@ -61,6 +61,8 @@ pub struct OpenSource {
     pub source: Box<dyn Source>,
     /// Whether it has sound, where that is known.
     pub has_sound: bool,
+    /// The files that it reads.
+    pub files: Vec<PathBuf>,
 }
 
 impl OpenSource {
@@ -84,7 +86,7 @@ impl SourceArgs {
         if self.raw.is_some() && self.video != ["-"] {
             return Err(usage("--raw is the form of frames on stdin: add --video -"));
         }
-        let mut has_sound = false;
+        let (mut has_sound, mut read) = (false, Vec::new());
         let source: Box<dyn Source> = match self.video.as_slice() {
             [] => self.scene(classes)?,
             [one] if one == "-" => {
@@ -101,6 +103,7 @@ impl SourceArgs {
                 Named::Pictures(path) => {
                     let mut files = cli::expand_images(std::slice::from_ref(&path))?;
                     natural_order(&mut files);
+                    read.clone_from(&files);
                     Box::new(PictureFiles::new(one.as_str(), files, rate)?)
                 }
                 Named::Video(path) => {
@@ -109,6 +112,7 @@ impl SourceArgs {
                     }
                     let source = open_video(&path)?;
                     has_sound = Container::inspect(&path)?.is_some_and(|container| container.has_sound);
+                    read.push(path);
                     source
                 }
             },
@@ -118,7 +122,8 @@ impl SourceArgs {
                     let why = "one video at a time; only pictures may be several";
                     return Err(usage(format!("--video, {}: {why}", other.display())));
                 }
-                Box::new(PictureFiles::new("pictures", cli::expand_images(&paths)?, rate)?)
+                read = cli::expand_images(&paths)?;
+                Box::new(PictureFiles::new("pictures", read.clone(), rate)?)
             }
         };
         let selection = Selection {
@@ -127,7 +132,7 @@ impl SourceArgs {
             stride: self.vid_stride,
             max_frames: self.max_frames,
         };
-        Ok(OpenSource { source: Box::new(Selected::new(source, selection)?), has_sound })
+        Ok(OpenSource { source: Box::new(Selected::new(source, selection)?), has_sound, files: read })
     }
 
     /// A source that is opened again when it is lost; a file that an address leads to is not lost when it ends.

@@ -14,6 +14,7 @@ fn videos_and_arguments_that_are_refused() {
     place.write("empty.mp4", "");
     place.write("notes", "hello");
     place.folder("empty");
+    succeed(&place, "--classes dog --scene-size 64x64 --max-frames 2 -o pictures -q");
     // A cache of its own, so that no row writes one.
     succeed(&place, "--classes dog --scene-size 64x64 --max-frames 1 -q");
     place
@@ -52,6 +53,9 @@ fn videos_and_arguments_that_are_refused() {
         (video("-o|%s.png"), 2, &["%s.png", "%06d.png"]),
         (video("-o|%06d.xyz"), 2, &["%06d.xyz", "format"]),
         (video("-o|notes"), 1, &["notes", "it is a file"]),
+        (video("-o|in.mp4"), 2, &["in.mp4", "is what is read"]),
+        (video("--jsonl|./in.mp4"), 2, &["in.mp4", "is what is read"]),
+        (dog("--video|pictures|-o|pictures"), 2, &["pictures", "name another folder"]),
         (video("-o|-"), 2, &["--raw-out"]),
         (video("--raw-out|bgr"), 2, &["-o -"]),
         (video("-o|-|--raw-out|xyz"), 2, &["--raw-out", "bgr and rgb"]),

@@ -168,7 +168,11 @@ fn it_gives_up_with_a_word() {
     let cases: [(u64, &[u64], &[&str]); 3] = [
         (0, &[], &["the stream is gone", "camera 7", "nothing came for 9 s"]),
         (1, &[500, 500], &["3 attempts", "in 1 s", "refused"]),
-        (20, &[500, 1000, 2000, 4000, 4000, 4000, 4000, 500], &["9 attempts", "gone, camera 7: nothing came for 9 s"]),
+        (
+            20,
+            &[500, 1000, 2000, 4000, 4000, 4000, 4000, 500],
+            &["9 attempts", "gone, camera 7: nothing came for 9 s"],
+        ),
     ];
     for (give_up_after, delays, words) in cases {
         let ran = run(&[Some(&[Frames(3), Stall(9)])], options(give_up_after));
