@@ -71,8 +71,8 @@ fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
 /// The bytes from `start`, as many of `length` as the file has.
 fn bytes_at(file: &mut File, start: u64, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // Damaged sizes lead to places that no file has.
-    if i64::try_from(start).is_err() {
+    // Damaged sizes lead to places that no file has, and some systems refuse to go there.
+    if start >= file.metadata()?.len() {
         return Ok(bytes);
     }
     file.seek(SeekFrom::Start(start))?;

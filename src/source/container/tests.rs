@@ -133,7 +133,7 @@ fn damaged_structures_end_the_look_and_nothing_else() {
             inspected(&bytes[..length]);
         }
         for place in 0..bytes.len() {
-            for value in [0, 1, 0x80, 0xff] {
+            for value in [0, 0xff] {
                 let mut damaged = bytes.clone();
                 damaged[place] = value;
                 inspected(&damaged);
