@@ -54,8 +54,17 @@ fn commit() -> String {
 
 /// The most memory this process has held, in MiB; 0 where the system does not say.
 pub fn peak_memory_mib() -> f64 {
+    memory_mib("VmHWM:")
+}
+
+/// The memory this process holds now, in MiB; 0 where the system does not say.
+pub fn resident_memory_mib() -> f64 {
+    memory_mib("VmRSS:")
+}
+
+fn memory_mib(key: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let line = status.lines().find(|line| line.starts_with(key));
     let kib = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|n| n.parse::<f64>().ok());
     kib.unwrap_or(0.0) / 1024.0
 }

@@ -206,14 +206,13 @@ impl PipelineBuilder {
         if self.detect_every == 0 {
             return invalid("--detect-every is 0: 1 runs the detector on every frame".into());
         }
-        if let Some(lost) = self.tracker.map(|tracker| u64::from(tracker.max_time_lost)) {
-            if self.detect_every > lost {
-                return invalid(format!(
-                    "--detect-every is {}: a track is given up after {lost} frames, before the detector looks again; \
-                     raise --max-time-lost",
-                    self.detect_every
-                ));
-            }
+        let max_time_lost = self.tracker.map_or(u64::MAX, |tracker| u64::from(tracker.max_time_lost));
+        if self.detect_every > max_time_lost {
+            return invalid(format!(
+                "--detect-every is {}: a track is given up after {max_time_lost} frames, before the detector looks \
+                 again; raise --max-time-lost",
+                self.detect_every
+            ));
         }
         if self.class_budget == Some(0) {
             return invalid("--class-budget is 0: at least one class is decoded a frame".into());

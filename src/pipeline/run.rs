@@ -41,7 +41,7 @@ pub(super) fn run(
         false => FramePolicy::All,
     });
     let frame_rate = builder.frame_rate.or(info.frame_rate.filter(|rate| rate.is_finite() && *rate > 0.0));
-    let pictures = sinks.iter().map(|sink| sink.pictures()).fold(Pictures::default(), |all, one| Pictures {
+    let pictures = sinks.iter().map(Sink::pictures).fold(Pictures::default(), |all, one| Pictures {
         clean: all.clean || one.clean,
         annotated: all.annotated || one.annotated,
     });
@@ -157,13 +157,14 @@ impl Run {
             });
         })?;
         thread(Stage::Backbone).spawn_scoped(scope, move || {
-            self.stage_thread(Stage::Backbone, 1, queues, |job| backbone.run(job))
+            self.stage_thread(Stage::Backbone, 1, queues, |job| backbone.run(job));
         })?;
         thread(Stage::Decode).spawn_scoped(scope, move || {
-            self.stage_thread(Stage::Decode, 2, queues, |job| decode.run(job))
+            self.stage_thread(Stage::Decode, 2, queues, |job| decode.run(job));
         })?;
-        thread(Stage::Draw)
-            .spawn_scoped(scope, move || self.stage_thread(Stage::Draw, 3, queues, |job| draw.run(job)))?;
+        thread(Stage::Draw).spawn_scoped(scope, move || {
+            self.stage_thread(Stage::Draw, 3, queues, |job| draw.run(job));
+        })?;
         Ok(())
     }
 

@@ -210,6 +210,20 @@ impl StatsRecorder {
         }
     }
 
+    /// Begins anew, as if nothing had happened yet: what was measured while everything warmed up does not count. Frames
+    /// on their way then are counted when they leave, though not as having come in.
+    pub fn restart(&self) {
+        let mut records = self.lock();
+        let queues = records.queues.map(|queue| {
+            queue.map(|QueueRecord { depth, capacity, .. }| QueueRecord {
+                depth,
+                capacity,
+                ..QueueRecord::default()
+            })
+        });
+        *records = Records { queues, ..Records::default() };
+    }
+
     /// A poisoned lock is taken all the same: the numbers are good after each single write.
     fn lock(&self) -> MutexGuard<'_, Records> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -307,5 +321,10 @@ mod tests {
         assert_eq!(backbone.queue, Some(QueueStats { depth: 0, mean: 1.5, max: 2, capacity: 2 }));
         assert!((backbone.ms.p50 / 20.0 - 1.0).abs() < 0.03, "{:?}", backbone.ms);
         assert_eq!(stats.snapshot(), seen, "the clock stands once the loop has ended");
+        stats.restart();
+        assert_eq!(stats.snapshot(), PipelineStats::default());
+        stats.stage(Stage::Backbone, Duration::from_millis(1));
+        let queue = stats.snapshot().stages[0].queue.expect("it is still there");
+        assert_eq!((queue.max, queue.capacity), (0, 2));
     }
 }

@@ -11,7 +11,7 @@ use crate::fakes::{Fakes, Keep, Levels, detector, prompts};
 const MS: Duration = Duration::from_millis(1);
 /// The backbone's 20 ms are the longest of all stages.
 const FULL_RATE: f64 = 50.0;
-const FRAMES: u64 = 80;
+const FRAMES: u64 = 75;
 /// Frames after which all queues have been filled.
 const WARM_UP: usize = 15;
 

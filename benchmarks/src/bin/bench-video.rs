@@ -1,0 +1,339 @@
+//! `bench-video`: how fast the loop runs, stage by stage, on one thread and on many, for growing numbers of classes.
+
+#![forbid(unsafe_code)]
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use ocelli::builtin::EXAMPLE_CLASSES;
+use ocelli::cli::{self, DetectorArgs, LogArgs, interrupted, print, say};
+use ocelli::pipeline::{Quantiles, StageStats};
+use ocelli::scenes::{MovingScene, vocabulary};
+use ocelli::sink::{Pictures, Sink};
+use ocelli::tracking::ByteTrackerOptions;
+use ocelli::{Cancellation, FrameOutcome, Pipeline, PipelineBuilder, Prompts, StatsRecorder};
+use ocelli_benchmarks::drawn_video::{DrawnVideo, Found};
+use ocelli_benchmarks::machine::{Machine, peak_memory_mib, resident_memory_mib};
+use serde::Serialize;
+
+const FRAME_RATE: f64 = 30.0;
+
+/// Measures the loop on a drawn video, tracker and drawing included, and writes JSON lines: one for each number of
+/// classes, on one thread and on many.
+///
+/// The video is drawn before, so reading it costs a copy; nothing is encoded. Peak memory is that of the whole process so
+/// far. Recall is of what is visible to a quarter at least, at an overlap (IoU) of 0.5 with the class.
+#[derive(Parser)]
+#[command(name = "bench-video", version)]
+struct Arguments {
+    /// Numbers of classes to look for
+    #[arg(long, num_args = 1.., default_values_t = [1, 2, 4, 8, 16, 80], value_name = "N")]
+    class_counts: Vec<usize>,
+    /// How many classes of things there are in the video
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    drawn: usize,
+    /// Width and height of the video in pixels
+    #[arg(long, num_args = 2, default_values_t = [640, 480], value_names = ["WIDTH", "HEIGHT"])]
+    size: Vec<u32>,
+    /// Measured frames of each
+    #[arg(long, default_value_t = 60, value_name = "N")]
+    frames: u64,
+    /// Frames before the first one that counts
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    warm_up: u64,
+    /// Decode at most so many classes a frame; several are measured one after the other, 0 is no limit
+    #[arg(long, num_args = 1.., default_values_t = [0], value_name = "K")]
+    class_budget: Vec<usize>,
+    /// Run the detector on every Nth frame
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    detect_every: u64,
+    /// Frames that may wait before each stage [default: 2]
+    #[arg(long, value_name = "N")]
+    queue_depth: Option<usize>,
+    /// Run for so long instead, and say every ten seconds how much memory is held
+    #[arg(long, value_name = "MINUTES")]
+    soak: Option<f64>,
+    /// Add the lines to a file of this folder as well
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    detector: DetectorArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    program: &'static str,
+    mode: &'static str,
+    engine: &'a str,
+    imgsz: usize,
+    size: [u32; 2],
+    classes: usize,
+    class_chunk: Option<usize>,
+    class_budget: Option<usize>,
+    detect_every: u64,
+    n: usize,
+    fps: f64,
+    /// From one frame's leaving to the next one's.
+    frame_ms: ocelli_benchmarks::quantiles::Quantiles,
+    latency_ms: Quantiles,
+    stages: Vec<StageStats>,
+    detections: usize,
+    visible: usize,
+    recall_detections: f64,
+    recall_tracks: f64,
+    peak_memory_mib: f64,
+    machine: &'a Machine,
+}
+
+#[derive(Serialize)]
+struct SoakLine<'a> {
+    program: &'static str,
+    mode: &'static str,
+    engine: &'a str,
+    classes: usize,
+    elapsed_s: f64,
+    frames: u64,
+    fps_now: f64,
+    resident_memory_mib: f64,
+    peak_memory_mib: f64,
+    machine: &'a Machine,
+}
+
+/// Takes annotated pictures and does nothing with them, so that they are drawn.
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn pictures(&self) -> Pictures {
+        Pictures { clean: false, annotated: true }
+    }
+
+    fn write(&mut self, _: &FrameOutcome) -> ocelli::Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> ocelli::Result<()> {
+        Ok(())
+    }
+}
+
+/// What the frames after the warm-up came to.
+#[derive(Default)]
+struct Seen {
+    moments: Vec<Instant>,
+    found: Found,
+    detections: usize,
+}
+
+fn main() -> ExitCode {
+    let args = Arguments::parse();
+    cli::run(&args.log, || run(&args))
+}
+
+fn run(args: &Arguments) -> anyhow::Result<()> {
+    if args.frames < 2 {
+        return Err(cli::usage("--frames is less than 2: nothing lies between one frame and no other"));
+    }
+    let named = classes_in_order();
+    let drawn = named.get(..args.drawn).filter(|drawn| !drawn.is_empty());
+    let drawn = drawn
+        .ok_or_else(|| cli::usage(format!("--drawn is {}: expected 1 to {}", args.drawn, named.len())))?;
+    let mut lines = Lines { machine: Machine::here(), file: output(args)? };
+    if let Some(minutes) = args.soak {
+        return soak(args, drawn, minutes, &mut lines);
+    }
+    let frames = args.warm_up + args.frames;
+    let video = Arc::new(DrawnVideo::new(drawn, (args.size[0], args.size[1]), frames, FRAME_RATE)?);
+    for &classes in &args.class_counts {
+        for &budget in &args.class_budget {
+            for sequential in [true, false] {
+                measure(
+                    args,
+                    &named,
+                    classes,
+                    Some(budget).filter(|&k| k > 0),
+                    sequential,
+                    &video,
+                    &mut lines,
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn measure(
+    args: &Arguments,
+    named: &[&'static str],
+    classes: usize,
+    class_budget: Option<usize>,
+    sequential: bool,
+    video: &Arc<DrawnVideo>,
+    lines: &mut Lines,
+) -> anyhow::Result<()> {
+    let (builder, engine, imgsz) = builder(args, named, classes, class_budget)?;
+    let (seen, stats, cancellation) =
+        (Arc::new(Mutex::new(Seen::default())), StatsRecorder::new(), Cancellation::new());
+    let observer = {
+        let (seen, stats, cancellation) = (seen.clone(), stats.clone(), cancellation.clone());
+        let (video, warm_up) = (video.clone(), args.warm_up);
+        move |outcome: &FrameOutcome| {
+            if interrupted().is_err() {
+                cancellation.cancel();
+            }
+            let mut seen = seen.lock().expect("nobody panics with it");
+            if outcome.index + 1 == warm_up {
+                stats.restart();
+            }
+            // The last frame of the warm-up is where the first measured one begins.
+            if outcome.index + 1 >= warm_up {
+                seen.moments.push(Instant::now());
+            }
+            if outcome.index >= warm_up {
+                seen.found.add(video.compare(outcome, classes));
+                seen.detections += outcome.detections.len();
+            }
+        }
+    };
+    builder
+        .with_sequential(sequential)
+        .with_stats(stats.clone())
+        .with_cancellation(cancellation)
+        .with_observer(observer)
+        .run(video.play(), &mut [Box::new(Nowhere) as Box<dyn Sink>])?;
+    interrupted()?;
+    let (seen, stats) = (seen.lock().expect("nobody panics with it"), stats.snapshot());
+    let gaps = seen.moments.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e3);
+    let frame_ms = ocelli_benchmarks::quantiles::Quantiles::of(gaps.collect());
+    let whole = seen.moments[seen.moments.len() - 1] - seen.moments[0];
+    let recall = |found: usize| found as f64 / seen.found.visible.max(1) as f64;
+    lines.write(&Line {
+        program: "bench-video",
+        mode: if sequential { "sequential" } else { "pipelined" },
+        engine: &engine,
+        imgsz,
+        size: [args.size[0], args.size[1]],
+        classes,
+        class_chunk: args.detector.class_chunk,
+        class_budget,
+        detect_every: args.detect_every,
+        n: frame_ms.n,
+        fps: frame_ms.n as f64 / whole.as_secs_f64(),
+        frame_ms,
+        latency_ms: stats.latency_ms,
+        stages: stats.stages,
+        detections: seen.detections,
+        visible: seen.found.visible,
+        recall_detections: recall(seen.found.detected),
+        recall_tracks: recall(seen.found.tracked),
+        peak_memory_mib: peak_memory_mib(),
+        machine: &lines.machine.clone(),
+    })
+}
+
+/// The loop on a drawn video without an end, for as long as wished.
+fn soak(args: &Arguments, drawn: &[&str], minutes: f64, lines: &mut Lines) -> anyhow::Result<()> {
+    let named = classes_in_order();
+    let classes = args.class_counts[0];
+    let budget = args.class_budget[0];
+    let (builder, engine, _) = builder(args, &named, classes, Some(budget).filter(|&k| k > 0))?;
+    let length = Duration::try_from_secs_f64(minutes * 60.0)
+        .map_err(|e| cli::usage(format!("--soak is {minutes}: expected a number of minutes; {e}")))?;
+    let scene = MovingScene::new(1, drawn, args.size[0], args.size[1], u64::MAX, FRAME_RATE)?;
+    let (stats, cancellation) = (StatsRecorder::new(), Cancellation::new());
+    let (recorder, stop, machine) = (stats.clone(), cancellation.clone(), lines.machine.clone());
+    let (start, mut next) = (Instant::now(), Duration::ZERO);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let loop_thread = std::thread::spawn(move || {
+        builder
+            .with_stats(stats)
+            .with_cancellation(cancellation)
+            .with_observer(move |_| {
+                let elapsed = start.elapsed();
+                if elapsed >= next {
+                    next += Duration::from_secs(10);
+                    // Nobody listens any more only where writing has failed.
+                    let _ = sender.send(elapsed);
+                }
+                if elapsed >= length || interrupted().is_err() {
+                    stop.cancel();
+                }
+            })
+            .run(scene, &mut [Box::new(Nowhere) as Box<dyn Sink>])
+    });
+    for elapsed in receiver {
+        let seen = recorder.snapshot();
+        lines.write(&SoakLine {
+            program: "bench-video",
+            mode: "soak",
+            engine: &engine,
+            classes,
+            elapsed_s: elapsed.as_secs_f64(),
+            frames: seen.frames_out,
+            fps_now: seen.fps_now,
+            resident_memory_mib: resident_memory_mib(),
+            peak_memory_mib: peak_memory_mib(),
+            machine: &machine,
+        })?;
+    }
+    loop_thread.join().map_err(|_| anyhow::anyhow!("the loop panicked"))??;
+    Ok(interrupted()?)
+}
+
+/// A loop with everything but what it runs on; what runs the graphs; and the side of the model's input.
+fn builder(
+    args: &Arguments,
+    named: &[&'static str],
+    classes: usize,
+    class_budget: Option<usize>,
+) -> anyhow::Result<(PipelineBuilder, String, usize)> {
+    let more = (named.len()..classes).map(|i| format!("thing number {i}"));
+    let prompts = Prompts::new(named.iter().map(|name| (*name).to_owned()).chain(more).take(classes))?;
+    let detector = args.detector.detector()?.build_reporting(&|line| say(&args.log, line))?;
+    let (engine, imgsz) = (detector.engine().to_owned(), detector.model().manifest().imgsz);
+    let mut builder = Pipeline::builder(detector, prompts)
+        .with_tracker(ByteTrackerOptions::default())
+        .with_detect_every(args.detect_every);
+    if let Some(depth) = args.queue_depth {
+        builder = builder.with_queue_depth(depth);
+    }
+    if let Some(classes) = class_budget {
+        builder = builder.with_class_budget(classes);
+    }
+    Ok((builder, engine, imgsz))
+}
+
+/// What the built-in model knows, best known first, so that any number of them is a sensible list.
+fn classes_in_order() -> Vec<&'static str> {
+    let others = vocabulary().iter().filter(|name| !EXAMPLE_CLASSES.contains(name));
+    EXAMPLE_CLASSES.iter().chain(others).copied().collect()
+}
+
+/// Where lines go.
+struct Lines {
+    machine: Machine,
+    file: Option<File>,
+}
+
+impl Lines {
+    fn write(&mut self, line: &impl Serialize) -> anyhow::Result<()> {
+        let text = serde_json::to_string(line)?;
+        print(|out| writeln!(out, "{text}"))?;
+        if let Some(file) = &mut self.file {
+            writeln!(file, "{text}")?;
+        }
+        Ok(())
+    }
+}
+
+fn output(args: &Arguments) -> anyhow::Result<Option<File>> {
+    let Some(folder) = &args.output else { return Ok(None) };
+    std::fs::create_dir_all(folder)?;
+    Ok(Some(File::options().create(true).append(true).open(folder.join("bench-video.jsonl"))?))
+}
