@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building with OpenCV needs, on Debian and its kin: the library, and clang, which reads its headers.
-# Elsewhere, or without the right to install, it says what to do. It does nothing where everything is there.
+# Elsewhere, or without the right to install, it says what to do. It does nothing where everything is there, and with
+# --check nothing but say so by its status.
 set -euo pipefail
 
 packages=(libopencv-dev clang libclang-dev)
@@ -11,6 +12,10 @@ is_there() {
     && { [ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || compgen -G '/usr/lib*/libclang*.so*' >/dev/null; }
 }
 
+if [ "${1:-}" = --check ]; then
+  is_there
+  exit
+fi
 if is_there || [ "$(uname -s)" != Linux ]; then
   exit 0
 fi

@@ -41,7 +41,10 @@ impl GrowthGuard {
         let trial = tempfile::Builder::new().prefix(".ocelli-").tempfile_in(folder);
         trial
             .and_then(|mut file| file.write_all(&[0; TRIAL_BYTES]).and_then(|()| file.as_file().sync_data()))
-            .map_err(|e| e.to_string())?;
+            .map_err(|e| match e.kind() {
+                std::io::ErrorKind::StorageFull => "no space left on the device".to_owned(),
+                _ => e.to_string(),
+            })?;
         match self.frames - self.still_since {
             still if still >= PATIENCE_FRAMES => Err(format!("the file stopped growing at {length} bytes")),
             _ => Ok(()),
@@ -59,5 +62,30 @@ pub(super) fn check_complete(path: &Path) -> Result<(), String> {
             "the file could not be completed, it ends at {length} bytes: the disk is full, or a limit on file sizes was \
              reached"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_grows_is_fine_and_one_that_stopped_is_not() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("video");
+        let mut bytes = vec![0; 10];
+        std::fs::write(&path, &bytes).expect("it can be written to");
+        let mut guard = GrowthGuard::new(&path);
+        for frame in 0..2 * PATIENCE_FRAMES {
+            if frame % 2000 == 0 {
+                bytes.push(0);
+                std::fs::write(&path, &bytes).expect("it can be written to");
+            }
+            guard.after_frame().expect("it grows now and then");
+        }
+        let refused = (0..2 * PATIENCE_FRAMES).find_map(|_| guard.after_frame().err());
+        assert_eq!(refused, Some(format!("the file stopped growing at {} bytes", bytes.len())));
+        std::fs::remove_file(&path).expect("it is there");
+        assert!((0..FRAMES_PER_LOOK).any(|_| guard.after_frame().is_err()), "it is gone");
     }
 }
