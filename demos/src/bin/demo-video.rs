@@ -150,7 +150,7 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
     let end = end.map(drop).map_err(anyhow::Error::from);
     // However it ended, what was finished is said.
     let said = job.summarize(&sinks, &cancellation, end.as_ref().err());
-    end.and_then(|()| said)?;
+    end.and(said)?;
     Ok(interrupted()?)
 }
 
