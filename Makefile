@@ -1,20 +1,24 @@
 # `make demo` and `make test` do everything on a fresh machine; `make help` lists the rest.
 
+# What cargo is told where OpenCV is not there and could not be installed: everything but video files and cameras.
+OPENCV_OR_NOT = $$(bash demos/install-opencv.sh --check || echo --no-default-features --features ocelli/cli)
+
 .PHONY: help demo test setup bench bench-full lint doc
 
 help:
 	@echo "make demo        find things in drawn scenes with the built-in model: a picture and a table"
 	@echo "make test        all tests"
-	@echo "make setup       fetch ONNX Runtime's library into ~/.local/share/ocelli"
+	@echo "make setup       fetch ONNX Runtime's library into ~/.local/share/ocelli, install OpenCV where it is missing"
 	@echo "make bench       measure the built-in model"
 	@echo "make bench-full  measure a full-size model with random weights beside transformers (needs 12 GB of disk)"
 	@echo "make lint        formatting and lints, warnings are errors"
 
 setup:
 	@bash engines/fetch-onnxruntime.sh
+	@bash demos/install-opencv.sh
 
 demo: setup
-	cargo build --release -p ocelli -p ocelli-demos
+	cargo build --release -p ocelli -p ocelli-demos $(OPENCV_OR_NOT)
 	target/release/demo-image --image demos/scenes/ \
 	  --classes person dog cat car bus bicycle airplane boat "traffic light" bird kite tree house cup apple banana \
 	            pizza cake couch tv clock book "teddy bear" "potted plant" rocket star moon robot butterfly turtle fish \
@@ -22,7 +26,7 @@ demo: setup
 	@echo "look at target/demo.png"
 
 test: setup
-	cargo test --workspace
+	cargo test --workspace $(OPENCV_OR_NOT)
 
 bench: setup
 	cargo build --release --workspace
@@ -32,10 +36,11 @@ bench-full: setup
 	cargo build --release --workspace
 	bash benchmarks/full_size/run.sh
 
-lint:
+lint: setup
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p ocelli --lib --tests --no-default-features -- -D warnings
+	cargo clippy -p ocelli-demos --all-targets --no-default-features -- -D warnings
 
-doc:
+doc: setup
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps

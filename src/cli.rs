@@ -18,7 +18,7 @@ use std::process::ExitCode;
 pub use args::{DetectorArgs, ModelArgs};
 pub use classes::class_names;
 pub use files::{ImageFiles, expand_images, is_picture_name};
-pub use interrupt::{Interrupted, interrupted, on_interrupt};
+pub use interrupt::{Interrupted, cancel_on_interrupt, interrupted, on_interrupt};
 pub use logging::LogArgs;
 pub use progress::Progress;
 pub use tracker::{ClassMatching, TrackerArgs};

@@ -1,17 +1,23 @@
-//! Detections drawn into a picture: boxes, labels, masks.
+//! Detections and tracks drawn into a picture: boxes, labels, masks, trails.
 
 mod canvas;
+mod overlay;
 mod palette;
 mod placement;
 mod text;
 
+use std::borrow::Cow;
+
 use image::RgbImage;
 
-pub use palette::class_color;
+pub use overlay::{Overlay, OverlayOptions};
+pub use palette::{class_color, track_color};
 
 use crate::detection::Detection;
 use crate::error::{Error, ErrorKind, Result};
+use crate::mask::Mask;
 use canvas::{Canvas, Rect};
+use ocelli_tracking::BoundingBox;
 use palette::{DARK, text_color_on};
 use placement::Placement;
 use text::{Line, Typeface};
@@ -73,69 +79,78 @@ impl Annotator {
     /// # Errors
     /// [`ErrorKind::Mismatch`] where a mask is not as large as the picture, which is then not touched.
     pub fn annotate(&self, picture: &mut RgbImage, detections: &[Detection]) -> Result<()> {
+        let marks = detections.iter().map(|detection| Mark {
+            bbox: detection.bbox,
+            score: detection.score,
+            label: (&*detection.label).into(),
+            color: class_color(detection.class_id),
+            mask: detection.mask.as_ref(),
+            opacity: 1.0,
+        });
+        self.draw_marks(picture, marks.collect())
+    }
+
+    fn draw_marks(&self, picture: &mut RgbImage, mut marks: Vec<Mark<'_>>) -> Result<()> {
         let (width, height) = picture.dimensions();
-        for detection in detections {
-            if let Some(mask) = detection.mask.as_ref().filter(|m| (m.width(), m.height()) != (width, height))
-            {
-                let (label, of) = (&detection.label, format!("{}×{}", mask.width(), mask.height()));
+        for mark in &marks {
+            if let Some(mask) = mark.mask.filter(|m| (m.width(), m.height()) != (width, height)) {
+                let (label, of) = (&mark.label, format!("{}×{}", mask.width(), mask.height()));
                 let message =
                     format!("drawing, mask of \"{label}\": it is {of}, the picture {width}×{height}");
                 return Err(Error::new(ErrorKind::Mismatch, message));
             }
         }
-        let mut surest_last: Vec<&Detection> = detections.iter().collect();
-        surest_last.sort_by(|a, b| a.score.total_cmp(&b.score));
+        marks.sort_by(|a, b| a.score.total_cmp(&b.score));
         let sizes = Sizes::of(&self.style, width, height);
         let mut canvas = Canvas::new(picture);
 
-        for detection in &surest_last {
-            self.draw_mask(&mut canvas, detection, &sizes);
+        for mark in &marks {
+            self.draw_mask(&mut canvas, mark, &sizes);
         }
-        let frames: Vec<Option<Rect>> = surest_last.iter().map(|d| sizes.frame_of(d, &canvas)).collect();
-        for (detection, frame) in surest_last.iter().zip(&frames) {
+        let frames: Vec<Option<Rect>> = marks.iter().map(|m| sizes.frame_of(&m.bbox, &canvas)).collect();
+        for (mark, frame) in marks.iter().zip(&frames) {
             if let Some(frame) = frame {
-                let color = class_color(detection.class_id);
-                canvas.stroke_frame(*frame, sizes.line + 2.0 * sizes.casing, -sizes.casing, DARK, 0.45);
-                canvas.stroke_frame(*frame, sizes.line, 0.0, color, 1.0);
+                let casing = sizes.line + 2.0 * sizes.casing;
+                canvas.stroke_frame(*frame, casing, -sizes.casing, DARK, 0.45 * mark.opacity);
+                canvas.stroke_frame(*frame, sizes.line, 0.0, mark.color, mark.opacity);
             }
         }
-        self.draw_labels(&mut canvas, &surest_last, &frames, &sizes);
+        self.draw_labels(&mut canvas, &marks, &frames, &sizes);
         Ok(())
     }
 
-    fn draw_mask(&self, canvas: &mut Canvas<'_>, detection: &Detection, sizes: &Sizes) {
-        let Some(mask) = &detection.mask else { return };
-        let color = class_color(detection.class_id);
+    fn draw_mask(&self, canvas: &mut Canvas<'_>, mark: &Mark<'_>, sizes: &Sizes) {
+        let Some(mask) = mark.mask else { return };
         let opacity = self.style.mask_opacity.clamp(0.0, 1.0);
         for span in mask.spans() {
             for y in span.top..span.bottom {
-                canvas.blend(span.x as i32, y as i32, color, opacity);
+                canvas.blend(span.x as i32, y as i32, mark.color, opacity);
             }
         }
         let outlines: Vec<_> =
             mask.outlines().iter().map(|outline| outline.simplified(0.5f32.max(0.35 * sizes.line))).collect();
         let rings: Vec<&[[f32; 2]]> = outlines.iter().map(|outline| outline.points.as_slice()).collect();
-        canvas.stroke_rings(&rings, 1.0f32.max(0.75 * sizes.line), color);
+        canvas.stroke_rings(&rings, 1.0f32.max(0.75 * sizes.line), mark.color);
     }
 
-    /// The surest detections choose their labels' places first, and are drawn last.
+    /// The surest choose their labels' places first, and are drawn last.
     fn draw_labels(
         &self,
         canvas: &mut Canvas<'_>,
-        surest_last: &[&Detection],
+        surest_last: &[Mark<'_>],
         frames: &[Option<Rect>],
         sizes: &Sizes,
     ) {
         let mut placement = Placement::new(canvas.width(), canvas.height());
         let mut tags = Vec::new();
-        for (detection, frame) in surest_last.iter().zip(frames).rev() {
+        for (mark, frame) in surest_last.iter().zip(frames).rev() {
             let Some(frame) = frame else { continue };
-            let score = self.style.show_scores.then(|| format!(" {:.2}", detection.score));
+            let score = self.style.show_scores.then(|| format!(" {:.2}", mark.score));
             let room = (canvas.width(), canvas.height());
-            let line = self.typeface.fit(&detection.label, score.as_deref().unwrap_or(""), sizes.font, room);
+            let line = self.typeface.fit(&mark.label, score.as_deref().unwrap_or(""), sizes.font, room);
             if let Some(line) = line {
                 let tag = placement.place(*frame, sizes.line, line.tag_size());
-                tags.push((tag, line, class_color(detection.class_id)));
+                tags.push((tag, line, mark.color));
             }
         }
         for (tag, line, color) in tags.iter().rev() {
@@ -149,6 +164,17 @@ fn draw_tag(canvas: &mut Canvas<'_>, tag: Rect, line: &Line<'_>, color: [u8; 3],
     canvas.fill_rounded(tag.grown(sizes.casing), radius + sizes.casing, DARK, 0.35);
     canvas.fill_rounded(tag, radius, color, 1.0);
     line.draw(canvas, tag, text_color_on(color));
+}
+
+/// One thing to be drawn.
+struct Mark<'a> {
+    bbox: BoundingBox,
+    score: f32,
+    label: Cow<'a, str>,
+    color: [u8; 3],
+    mask: Option<&'a Mask>,
+    /// Of the box's lines.
+    opacity: f32,
 }
 
 /// What a style comes to in a picture, in pixels.
@@ -168,11 +194,11 @@ impl Sizes {
         Self { line, casing: (line / 3.0).clamp(0.5, 8.0), font }
     }
 
-    /// The outer edge of a detection's frame on whole pixels: the box's edges run through its lines' middle,
+    /// The outer edge of a box's frame on whole pixels: the box's edges run through its lines' middle,
     /// except at the picture's border, where the line moves inside.
-    fn frame_of(&self, detection: &Detection, canvas: &Canvas<'_>) -> Option<Rect> {
+    fn frame_of(&self, bbox: &BoundingBox, canvas: &Canvas<'_>) -> Option<Rect> {
         let (width, height) = (canvas.width(), canvas.height());
-        let visible = detection.bbox.clip_to(width, height);
+        let visible = bbox.clip_to(width, height);
         if !visible.has_area() {
             return None;
         }

@@ -44,6 +44,8 @@ pub mod image;
 pub mod label;
 mod mask;
 mod model;
+#[cfg(feature = "opencv")]
+mod native_log;
 pub mod pipeline;
 pub mod postprocess;
 pub mod preprocess;

@@ -6,7 +6,7 @@
 //! `fast_image_resize`, in the same order, and equals it to the bit (above 150 to 1, where the libraries' integer
 //! weights differ in places by one, all but a value in a thousand, which is one level off).
 
-mod nv12;
+pub(crate) mod nv12;
 mod resize;
 
 use crate::error::{Error, ErrorKind, Result};

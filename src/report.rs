@@ -1,5 +1,6 @@
 //! What the programs say about detections: JSON and a table.
 
+mod frame;
 mod table;
 
 use std::io::{self, Write};
@@ -8,6 +9,7 @@ use ocelli_tracking::BoundingBox;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use frame::{FrameReport, TrackRecord};
 pub use table::{TableOptions, write_table};
 
 use crate::detection::Detection;

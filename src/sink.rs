@@ -1,5 +1,19 @@
 //! Where results go: one trait for videos, JSON lines, MOTChallenge files, crops, windows and pipes.
 
+mod crops;
+mod json_lines;
+mod lines;
+mod mot;
+mod picture;
+mod raw;
+#[cfg(feature = "opencv")]
+mod video;
+#[cfg(not(feature = "opencv"))]
+#[path = "sink/video/missing.rs"]
+mod video;
+#[cfg(feature = "opencv")]
+mod window;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +23,17 @@ use crate::detection::Detection;
 use crate::detector::StageTimes;
 use crate::error::Result;
 use crate::image::Image;
+
+pub use crops::Crops;
+pub use json_lines::JsonLines;
+pub use mot::MotFile;
+pub use picture::{PictureSequence, check_picture_file, write_picture};
+pub use raw::{RawOrder, RawWriter};
+pub use video::create_video;
+#[cfg(not(feature = "opencv"))]
+pub use video::open_window;
+#[cfg(feature = "opencv")]
+pub use window::open_window;
 
 /// Everything that is known of one frame when it leaves the loop.
 #[derive(Clone, Debug, Default)]

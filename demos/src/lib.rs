@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod coco;
 pub mod exemplar;
 pub mod outputs;
 pub mod semantic;
 pub mod sheet;
+pub mod video;

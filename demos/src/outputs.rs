@@ -4,9 +4,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use image::{ImageFormat, RgbImage};
-use ocelli::atomic_file::write_atomically;
 use ocelli::cli::check_output_file;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, ErrorKind, ImageView, Result};
 
 /// Where the annotated pictures go: one file for one picture, else a folder.
 #[derive(Debug)]
@@ -39,7 +38,7 @@ impl Outputs {
             Self { folder: None, paths: vec![target.to_owned(); sources.len()] }
         } else {
             if !may_be_folder && sources.len() == 1 {
-                return refuse(UNKNOWN_FORMAT);
+                ocelli::sink::check_picture_file("--output", target)?;
             }
             if target.exists() && !target.is_dir() {
                 return refuse("it is a file that is no picture; name a folder");
@@ -81,37 +80,21 @@ impl Outputs {
     }
 }
 
-const UNKNOWN_FORMAT: &str = "no format of that name can be written; end it with .png, .jpg or .webp";
-
 /// Finds out before the work begins whether a picture can be written there. `flag` is the argument that names the file.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`] for a format that cannot be written, else as [`check_output_file`].
 pub fn check_picture_file(flag: &str, path: &Path) -> Result<()> {
-    let format = ImageFormat::from_path(path).ok();
-    if !format.is_some_and(|format| format.can_write() && format != ImageFormat::Gif) {
-        let message = format!("{flag}, {}: {UNKNOWN_FORMAT}", path.display());
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
-    }
+    ocelli::sink::check_picture_file(flag, path)?;
     check_output_file(flag, path)
 }
 
 /// Writes a picture in the format that its name says; PNG where it says none.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] where it cannot be written; no half-written file is left.
+/// As [`ocelli::sink::write_picture`].
 pub fn write_picture(path: &Path, picture: &RgbImage) -> Result<()> {
-    let format = ImageFormat::from_path(path).unwrap_or(ImageFormat::Png);
-    write_atomically(path, |file| {
-        let mut encoded = std::io::Cursor::new(Vec::new());
-        if format == ImageFormat::Jpeg {
-            let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut encoded, 92);
-            picture.write_with_encoder(encoder).map_err(std::io::Error::other)?;
-        } else {
-            picture.write_to(&mut encoded, format).map_err(std::io::Error::other)?;
-        }
-        std::io::Write::write_all(file, encoded.get_ref())
-    })
+    ocelli::sink::write_picture(path, ImageView::new(picture.width(), picture.height(), picture.as_raw())?)
 }
 
 /// A name for each picture, without ending and without folder: its own; one that is taken gets a number.
@@ -197,19 +180,6 @@ mod tests {
                 (Err(e), Err(word)) => assert!(e.to_string().contains(word), "{}: {e}", target.display()),
                 (found, expected) => panic!("{}: {found:?}, expected {expected:?}", target.display()),
             }
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn every_format_reads_back() -> std::io::Result<()> {
-        let folder = tempfile::tempdir()?;
-        let picture = RgbImage::from_pixel(5, 3, image::Rgb([200, 10, 60]));
-        for name in ["a.png", "a.jpg", "a.webp", "a.bmp", "a.tif", "a"] {
-            let path = folder.path().join(name);
-            write_picture(&path, &picture).map_err(std::io::Error::other)?;
-            let read = image::ImageReader::open(&path)?.with_guessed_format()?.decode();
-            assert_eq!(read.map(|p| (p.width(), p.height())).ok(), Some((5, 3)), "{name}");
         }
         Ok(())
     }

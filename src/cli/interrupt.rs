@@ -3,8 +3,12 @@
 use std::fmt;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::cancellation::Cancellation;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static CANCELLATIONS: Mutex<Vec<Cancellation>> = Mutex::new(Vec::new());
 
 /// The error of a program that stopped because of Ctrl-C; it ends with exit status 130.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +31,20 @@ pub fn on_interrupt() -> Result<(), crate::Error> {
         if INTERRUPTED.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
         }
+        CANCELLATIONS.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Cancellation::cancel);
         // A terminal shows ^C where the cursor is.
         let start = if std::io::stderr().is_terminal() { "\n" } else { "" };
         super::tell(&format!("{start}stopping after this step; Ctrl-C again stops at once"));
     })
     .map_err(|e| crate::Error::new(crate::ErrorKind::Io, format!("cannot handle Ctrl-C: {e}")).with_source(e))
+}
+
+/// Ctrl-C is a wish to end for whoever holds this as well, one that was pressed before included.
+pub fn cancel_on_interrupt(cancellation: &Cancellation) {
+    CANCELLATIONS.lock().unwrap_or_else(PoisonError::into_inner).push(cancellation.clone());
+    if INTERRUPTED.load(Ordering::SeqCst) {
+        cancellation.cancel();
+    }
 }
 
 /// Whether Ctrl-C was pressed; asked between steps.

@@ -106,8 +106,19 @@ impl<'a> Canvas<'a> {
         }
     }
 
+    /// Draws a line of `width` through points; where it crosses itself, nothing is covered twice.
+    pub(super) fn stroke_line(&mut self, points: &[[f32; 2]], width: f32, color: [u8; 3], opacity: f32) {
+        // There and back again is a closed line.
+        let ring: Vec<[f32; 2]> = points.iter().chain(points.iter().rev()).copied().collect();
+        self.stroke_rings_with(&[&ring], width, color, opacity);
+    }
+
     /// Draws closed lines of `width` through points; where lines meet, nothing is covered twice.
     pub(super) fn stroke_rings(&mut self, rings: &[&[[f32; 2]]], width: f32, color: [u8; 3]) {
+        self.stroke_rings_with(rings, width, color, 1.0);
+    }
+
+    fn stroke_rings_with(&mut self, rings: &[&[[f32; 2]]], width: f32, color: [u8; 3], opacity: f32) {
         let reach = 0.5 * width + 0.5;
         let points = rings.iter().copied().flatten();
         let around = points.fold(None, |around: Option<Rect>, &[x, y]| {
@@ -137,7 +148,7 @@ impl<'a> Canvas<'a> {
         }
         for (y, row) in rows.zip(coverage.chunks_exact(columns.len().max(1))) {
             for (x, &covered) in columns.clone().zip(row).filter(|(_, covered)| **covered > 0.0) {
-                self.blend(x, y, color, covered);
+                self.blend(x, y, color, opacity * covered);
             }
         }
         self.coverage = coverage;

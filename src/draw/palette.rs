@@ -41,6 +41,11 @@ pub fn class_color(class_id: usize) -> [u8; 3] {
     from_hsv(hue, saturation, value)
 }
 
+/// The colour of a track: red, green, blue. Ids that follow each other differ, and an id has one colour forever.
+pub fn track_color(id: u64) -> [u8; 3] {
+    class_color(id.saturating_sub(1) as usize)
+}
+
 fn from_hsv(hue: f32, saturation: f32, value: f32) -> [u8; 3] {
     [5.0, 3.0, 1.0].map(|offset| {
         let place = (offset + hue * 6.0) % 6.0;

@@ -15,7 +15,7 @@ const GREEN_FROM_U: i32 = -409_993;
 const BLUE_FROM_U: i32 = 2_116_026;
 
 /// The picture as [height, width, rgb] in `rgb`, whose memory is kept. `picture` was checked.
-pub(super) fn to_rgb_into(picture: &FrameView<'_>, rgb: &mut Vec<u8>) {
+pub(crate) fn to_rgb_into(picture: &FrameView<'_>, rgb: &mut Vec<u8>) {
     let (width, height) = (picture.width as usize, picture.height as usize);
     rgb.resize(width * height * 3, 0);
     let (luma, chroma) = picture.data.split_at(picture.stride * height);

@@ -1,0 +1,130 @@
+//! What is said at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use ocelli::{FrameOutcome, PipelineStats};
+use serde::Serialize;
+
+/// What was found of each class.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    classes: BTreeMap<usize, ClassCounts>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ClassCounts {
+    label: String,
+    frames: u64,
+    detections: u64,
+    tracks: BTreeSet<u64>,
+    best: f32,
+}
+
+impl Counts {
+    /// Counts what is in a frame.
+    pub fn add(&mut self, outcome: &FrameOutcome) {
+        let mut seen = BTreeSet::new();
+        for detection in &outcome.detections {
+            let class = self.classes.entry(detection.class_id).or_default();
+            if class.label.is_empty() {
+                class.label = detection.label.to_string();
+            }
+            class.detections += 1;
+            class.frames += u64::from(seen.insert(detection.class_id));
+            class.best = class.best.max(detection.score);
+        }
+        for track in &outcome.tracks {
+            let class = self.classes.entry(track.class_id).or_default();
+            if class.label.is_empty() {
+                class.label =
+                    outcome.labels.get(track.class_id).map_or_else(String::new, ToString::to_string);
+            }
+            class.tracks.insert(track.id);
+        }
+    }
+
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.classes.is_empty()
+    }
+
+    /// A line for each class that was found.
+    pub fn table(&self, tracked: bool) -> String {
+        let mut classes: Vec<&ClassCounts> = self.classes.values().collect();
+        classes.sort_by(|a, b| b.detections.cmp(&a.detections).then_with(|| a.label.cmp(&b.label)));
+        let width = classes.iter().map(|class| class.label.chars().count()).max().unwrap_or(0).max(5);
+        let mut text = String::new();
+        let head = if tracked { "  tracks" } else { "" };
+        put(&mut text, format_args!("{:width$}  detections  frames{head}  best", "label"));
+        for class in classes {
+            let ClassCounts { label, frames, detections, tracks, best } = class;
+            let tracks = if tracked { format!("  {:6}", tracks.len()) } else { String::new() };
+            put(&mut text, format_args!("{label:width$}  {detections:10}  {frames:6}{tracks}  {best:.2}"));
+        }
+        text
+    }
+}
+
+/// Where the time went, stage by stage.
+pub fn stage_table(stats: &PipelineStats) -> String {
+    let mut text = String::new();
+    put(&mut text, format_args!("stage        p50 ms   p90 ms   p99 ms  at work  waiting before it"));
+    for stage in &stats.stages {
+        let queue = stage.queue.map_or_else(String::new, |queue| {
+            format!("  {:.1} of {} frames, at most {}", queue.mean, queue.capacity, queue.max)
+        });
+        let (name, ms) = (stage.stage.name(), stage.ms);
+        put(
+            &mut text,
+            format_args!(
+                "{name:10} {:8.1} {:8.1} {:8.1} {:7.0}%{queue}",
+                ms.p50,
+                ms.p90,
+                ms.p99,
+                100.0 * stage.busy
+            ),
+        );
+    }
+    let late = stats.latency_ms;
+    put(&mut text, format_args!("{:10} {:8.1} {:8.1} {:8.1}", "end to end", late.p50, late.p90, late.p99));
+    let frames = |n: u64| if n == 1 { "1 frame".to_owned() } else { format!("{n} frames") };
+    put(
+        &mut text,
+        format_args!(
+            "{} in {:.1} s, {:.1} FPS; detected in {}; {} dropped",
+            frames(stats.frames_out),
+            stats.elapsed_s,
+            stats.fps,
+            stats.frames_detected,
+            stats.frames_dropped
+        ),
+    );
+    text
+}
+
+fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(text, "{line}").expect("a string takes all that is written to it");
+}
+
+/// What `--stats` writes.
+#[derive(Debug, Serialize)]
+pub struct RunReport<'a> {
+    /// The stream.
+    pub video: &'a str,
+    /// Width and height in pixels.
+    pub size: Option<(u32, u32)>,
+    /// Frames per second that it has.
+    pub frame_rate: Option<f64>,
+    /// What computed.
+    pub engine: &'a str,
+    /// How many classes were looked for.
+    pub classes: usize,
+    /// Whether someone ended it before it was over.
+    pub cancelled: bool,
+    /// What went wrong.
+    pub error: Option<String>,
+    /// Counts and times.
+    #[serde(flatten)]
+    pub stats: &'a PipelineStats,
+}

@@ -1,0 +1,224 @@
+//! `demo-video`, run as a person runs it: what it finds and follows, what it writes, what it refuses, and what it leaves
+//! behind however it ends.
+
+#![cfg(feature = "opencv")]
+
+#[path = "demo_video/endings.rs"]
+mod endings;
+#[path = "demo_video/refusals.rs"]
+mod refusals;
+#[path = "../../tests/programs/run.rs"]
+mod run;
+#[path = "demo_video/score.rs"]
+mod score;
+#[path = "demo_video/sources.rs"]
+mod sources;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ocelli::report::FrameReport;
+use ocelli::scenes::MovingScene;
+use ocelli::sink::write_picture;
+use ocelli::source::open_video;
+use ocelli::tracking::read_mot;
+use ocelli::{Frame, Source};
+use run::{Outcome, Place, outcome};
+
+const DEMO: &str = env!("CARGO_BIN_EXE_demo-video");
+const IMAGE_DEMO: &str = env!("CARGO_BIN_EXE_demo-image");
+
+/// The program, with a cache that all tests share: the model is exported once.
+fn command(place: &Place, program: &str, arguments: &str) -> Command {
+    let arguments: Vec<&str> = arguments.split(' ').filter(|argument| !argument.is_empty()).collect();
+    let mut command = place.command(program, &arguments);
+    command.env("OCELLI_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+    command
+}
+
+fn run_demo(place: &Place, arguments: &str) -> Outcome {
+    outcome(&mut command(place, DEMO, arguments))
+}
+
+/// Runs what has to succeed; gives stdout.
+fn succeed(place: &Place, arguments: &str) -> String {
+    let outcome = run_demo(place, arguments);
+    assert_eq!(outcome.status, Some(0), "{arguments}: {outcome:?}");
+    outcome.stdout
+}
+
+fn lines_of(text: &[u8]) -> Vec<FrameReport> {
+    let text = std::str::from_utf8(text).expect("JSON is text");
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect()
+}
+
+fn numbers(lines: &[FrameReport]) -> Vec<u64> {
+    lines.iter().map(|line| line.frame).collect()
+}
+
+/// All frames of a video, and its rate.
+fn frames_of(path: &Path) -> (Vec<Frame>, f64) {
+    let mut source = open_video(path).unwrap_or_else(|e| panic!("{e}"));
+    let rate = source.info().frame_rate.unwrap_or(0.0);
+    let mut frames = Vec::new();
+    let mut frame = Frame::default();
+    while source.read_into(&mut frame).unwrap_or_else(|e| panic!("{e}")) {
+        frames.push(std::mem::take(&mut frame));
+    }
+    (frames, rate)
+}
+
+fn names(folder: PathBuf) -> Vec<String> {
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut names: Vec<String> =
+        entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Draws the scene that the program draws, as a video.
+fn draw_video(place: &Place, name: &str, frames: u64) {
+    succeed(place, &format!("--classes moon --scene-size 320x240 --max-frames {frames} -o {name} -q"));
+}
+
+#[test]
+fn a_drawn_video_is_found_followed_and_written() {
+    let place = Place::new();
+    let table = succeed(
+        &place,
+        "--classes dog car --track --trails 20 --scene-size 480x270 --max-frames 75 -o out.mp4 --jsonl out.jsonl --mot \
+         out.txt --crops crops --stats stats.json --masks",
+    );
+    assert!(table.contains("dog") && table.contains("tracks"), "{table}");
+
+    let lines = lines_of(&place.read("out.jsonl"));
+    assert_eq!(numbers(&lines), (0..75).collect::<Vec<_>>());
+    assert!(lines.iter().all(|line| (line.time_s - line.frame as f64 / 25.0).abs() < 1e-6));
+    assert!(lines.iter().flat_map(|line| &line.detections).all(|detection| detection.mask.is_some()));
+    let boxes = read_mot("out.txt", place.read("out.txt").as_slice()).expect("it is a MOTChallenge file");
+    let in_lines: Vec<(u32, Option<u64>)> = lines
+        .iter()
+        .flat_map(|line| line.tracks.iter().map(|track| (line.frame as u32 + 1, Some(track.id))))
+        .collect();
+    assert_eq!(boxes.iter().map(|b| (b.frame, b.id)).collect::<Vec<_>>(), in_lines);
+
+    let scene = MovingScene::new(5, &["dog", "car"], 480, 270, 75, 25.0).expect("these can be drawn");
+    let score = score::score(&scene, &lines);
+    assert!(score.mota > 0.85 && score.idf1 > 0.85, "{score:?}");
+
+    let (frames, rate) = frames_of(&place.path("out.mp4"));
+    assert_eq!((frames.len(), rate), (75, 25.0));
+    assert_eq!((frames[0].image.width(), frames[0].image.height()), (480, 270));
+    // What is drawn differs from what was there, in some places and not in most.
+    let clean = scene.image(60);
+    let drawn = frames[60].image.as_rgb8().chunks(3).zip(clean.as_rgb8().chunks(3));
+    let differ = drawn.filter(|(a, b)| a.iter().zip(*b).any(|(a, b)| a.abs_diff(*b) > 60)).count();
+    assert!((500..50_000).contains(&differ), "{differ} pixels differ");
+
+    assert_eq!(names(place.path("crops")), ["car", "dog"]);
+    assert!(names(place.path("crops/dog")).iter().all(|name| name.starts_with("track-000")));
+    let stats = place.json("stats.json");
+    assert_eq!((&stats["frames_out"], &stats["cancelled"]), (&75.into(), &false.into()), "{stats}");
+    assert!(stats["stages"].as_array().is_some_and(|stages| stages.len() >= 6), "{stats}");
+    let left: Vec<_> = names(place.path("")).into_iter().filter(|name| name.starts_with('.')).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn the_same_is_found_as_in_pictures_frame_by_frame() {
+    let place = Place::new();
+    draw_video(&place, "in.mkv", 12);
+    let arguments = "--classes moon --jsonl -";
+    let of_video = lines_of(succeed(&place, &format!("--video in.mkv {arguments}")).as_bytes());
+    place.folder("frames");
+    // A name that sorts otherwise as a number than as a word.
+    for (number, frame) in frames_of(&place.path("in.mkv")).0.iter().enumerate() {
+        write_picture(&place.path(&format!("frames/{number}.png")), &frame.image).expect("it can be written");
+    }
+    let of_folder = lines_of(succeed(&place, &format!("--video frames {arguments} --fps 25")).as_bytes());
+    let of_pattern = lines_of(succeed(&place, &format!("--video frames/?.png {arguments}")).as_bytes());
+    assert_eq!(of_video, of_folder);
+    assert_eq!(numbers(&of_pattern), (0..10).collect::<Vec<_>>());
+    let report = outcome(&mut command(&place, IMAGE_DEMO, "--image frames --classes moon --json -")).stdout;
+    let report: ocelli::report::Report = serde_json::from_str(&report).expect("it is a report");
+    let mut found = 0;
+    for (number, line) in of_video.iter().enumerate() {
+        let name = format!("frames/{number}.png");
+        let image = report.images.iter().find(|image| image.file == name).expect("it was looked at");
+        assert_eq!(line.detections, image.detections, "{name}");
+        assert!(number >= 10 || line.detections == of_pattern[number].detections, "{name}");
+        found += line.detections.len();
+    }
+    assert!(found > 12, "{found} detections are no comparison");
+}
+
+#[test]
+fn stages_side_by_side_find_what_they_find_in_turn() {
+    let place = Place::new();
+    let scene = "--classes dog car bird --scene-size 320x240 --max-frames 24";
+    for options in [
+        "--track",
+        "--track --detect-every 3 --coast 5",
+        "--track --class-budget 2",
+        "--vid-stride 2 --match-classes any --track --max-frames 10",
+        "",
+    ] {
+        let scene = if options.contains("--max-frames") {
+            "--classes dog car bird --scene-size 320x240"
+        } else {
+            scene
+        };
+        let lines = |more: &str| succeed(&place, &format!("{scene} {options} --jsonl - {more}"));
+        let (together, apart) = (lines(""), lines("--sequential"));
+        assert!(together.lines().count() >= 10, "{options}: {together}");
+        assert_eq!(together, apart, "{options}");
+    }
+}
+
+#[test]
+fn frames_between_are_said_to_be_guessed() {
+    let place = Place::new();
+    let lines = succeed(
+        &place,
+        "--classes dog --track --detect-every 4 --scene-size 320x240 --max-frames 12 --jsonl -",
+    );
+    let lines = lines_of(lines.as_bytes());
+    let detected: Vec<bool> = lines.iter().map(|line| line.detected).collect();
+    assert_eq!(detected, (0..12).map(|frame| frame % 4 == 0).collect::<Vec<_>>());
+    assert!(lines.iter().filter(|line| !line.detected).all(|line| line.detections.is_empty()));
+    assert!(lines[5..].iter().all(|line| !line.tracks.is_empty()), "tracks go on between");
+}
+
+#[test]
+fn help_fits_the_terminal_and_says_what_there_is() {
+    let place = Place::new();
+    let text = succeed(&place, "--help");
+    for word in [
+        "--video",
+        "--classes",
+        "--coco",
+        "--output",
+        "--jsonl",
+        "--mot",
+        "--crops",
+        "--display",
+        "--track",
+        "--sequential",
+        "--policy",
+        "--detect-every",
+        "--class-budget",
+        "--stats",
+        "--start",
+        "--vid-stride",
+        "--raw",
+        "--reconnect",
+        "--match-thresh",
+        "facebook/sam3",
+        "no sound",
+        "Examples",
+    ] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert_eq!(run_demo(&place, "").status, Some(2));
+}

@@ -1,0 +1,245 @@
+//! What frames are taken from: parts of videos, pipes, streams that are lost and come back.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use ocelli::report::FrameReport;
+
+use crate::run::{Outcome, Place, outcome};
+use crate::{DEMO, command, draw_video, frames_of, lines_of, numbers, run_demo, succeed};
+
+#[test]
+fn parts_of_a_video() {
+    let place = Place::new();
+    draw_video(&place, "in.mp4", 50);
+    for (options, expected) in [
+        ("--max-frames 3", vec![0, 1, 2]),
+        ("--start 48f", vec![48, 49]),
+        ("--start 1.88", vec![47, 48, 49]),
+        ("--start 40f --end 1.72", vec![40, 41, 42]),
+        ("--start 30f --vid-stride 8", vec![30, 38, 46]),
+        ("--vid-stride 20", vec![0, 20, 40]),
+        ("--vid-stride 10 --max-frames 2 --start 0:01", vec![25, 35]),
+    ] {
+        let lines = lines_of(
+            succeed(&place, &format!("--video in.mp4 --classes moon {options} --jsonl -")).as_bytes(),
+        );
+        assert_eq!(numbers(&lines), expected, "{options}");
+        let off = lines.iter().map(|line| (line.time_s - line.frame as f64 / 25.0).abs());
+        assert!(off.fold(0.0, f64::max) < 1e-3, "{options}: {lines:?}");
+    }
+    // Every fifth frame, at a fifth of the rate, takes as long.
+    succeed(&place, "--video in.mp4 --classes moon --vid-stride 5 -o out.avi");
+    let (frames, rate) = frames_of(&place.path("out.avi"));
+    assert_eq!((frames.len(), rate), (10, 5.0));
+}
+
+#[test]
+fn odd_sizes_are_made_even_and_nothing_is_cut_off() {
+    let place = Place::new();
+    for ending in ["mp4", "avi", "mkv", "webm"] {
+        let scene =
+            format!("--classes dog --scene-size 161x121 --max-frames 3 -o out.{ending} --jsonl out.jsonl");
+        succeed(&place, &scene);
+        let (frames, _) = frames_of(&place.path(&format!("out.{ending}")));
+        let size = (frames[0].image.width(), frames[0].image.height());
+        assert_eq!((frames.len(), size), (3, (162, 122)), "{ending}");
+    }
+    let lines = lines_of(&place.read("out.jsonl"));
+    let edges = lines.iter().flat_map(|line| &line.detections).map(|detection| detection.bbox.to_xyxy());
+    assert!(edges.clone().all(|[_, _, x2, y2]| x2 <= 161.0 && y2 <= 121.0));
+    // The same as pictures, which have no even sides.
+    succeed(&place, "--classes dog --scene-size 161x121 --max-frames 3 -o out");
+    assert_eq!(crate::names(place.path("out")), ["000000.png", "000001.png", "000002.png"]);
+    let picture = ocelli::Image::open(place.path("out/000001.png")).expect("it was written");
+    assert_eq!((picture.width(), picture.height()), (161, 121));
+}
+
+/// Runs with bytes on stdin.
+fn with_stdin(place: &Place, arguments: &str, bytes: Vec<u8>) -> Outcome {
+    let mut command = command(place, DEMO, arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&bytes)));
+    let output = child.wait_with_output().expect("the program ends");
+    writer.join().expect("writing does not panic");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Outcome { status: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+#[test]
+fn raw_frames_go_in_and_out() {
+    let place = Place::new();
+    let scene = "--classes dog --scene-size 160x120 --max-frames 4";
+    let expected = lines_of(succeed(&place, &format!("{scene} --jsonl -")).as_bytes());
+    // Nothing is drawn where nothing is found: what comes out is what was drawn.
+    let raw = outcome_bytes(&place, &format!("{scene} --confidence 1 -o - --raw-out bgr"));
+    assert_eq!(raw.len(), 4 * 160 * 120 * 3);
+    let arguments = "--video - --raw 160x120:bgr@25 --classes dog --jsonl -";
+    let whole = with_stdin(&place, arguments, raw.clone());
+    assert_eq!(whole.status, Some(0), "{whole:?}");
+    assert_eq!(lines_of(whole.stdout.as_bytes()), expected);
+    let rgb: Vec<u8> = raw.chunks(3).flat_map(|pixel| [pixel[2], pixel[1], pixel[0]]).collect();
+    let swapped = with_stdin(&place, &arguments.replace(":bgr", ":rgb"), rgb);
+    assert_eq!(lines_of(swapped.stdout.as_bytes()), expected);
+
+    let short = with_stdin(&place, arguments, raw[..raw.len() - 1].to_vec());
+    assert_eq!(short.status, Some(1), "{short:?}");
+    assert_eq!(lines_of(short.stdout.as_bytes()), expected[..3]);
+    assert!(short.stderr.contains("frame 3") && short.stderr.contains("57599 of 57600 bytes"), "{short:?}");
+    let nothing = with_stdin(&place, arguments, Vec::new());
+    assert_eq!((nothing.status, nothing.stdout.as_str()), (Some(0), ""), "{nothing:?}");
+}
+
+fn outcome_bytes(place: &Place, arguments: &str) -> Vec<u8> {
+    let output = command(place, DEMO, arguments).output().expect("the program starts");
+    assert!(output.status.success(), "{arguments}: {output:?}");
+    output.stdout
+}
+
+/// The lines and the last word of a video that is damaged.
+fn read_damaged(place: &Place, name: &str) -> (Vec<FrameReport>, String) {
+    let outcome = run_demo(place, &format!("--video {name} --classes moon --jsonl - -o out.{name}"));
+    assert_eq!(outcome.status, Some(1), "{name}: {outcome:?}");
+    let last = outcome.stderr.lines().last().unwrap_or_default().to_owned();
+    assert!(last.starts_with("error: ") && last.contains(name), "{name}: {outcome:?}");
+    (lines_of(outcome.stdout.as_bytes()), last)
+}
+
+#[test]
+fn of_a_damaged_video_is_kept_what_can_be_read() {
+    let place = Place::new();
+    for ending in ["avi", "mkv"] {
+        let whole = format!("whole.{ending}");
+        draw_video(&place, &whole, 30);
+        let bytes = place.read(&whole);
+        place.write(&format!("cut.{ending}"), &bytes[..bytes.len() * 2 / 3]);
+        let (lines, last) = read_damaged(&place, &format!("cut.{ending}"));
+        assert!((3..30).contains(&lines.len()), "{ending}: {} frames", lines.len());
+        assert!(last.contains("cut short"), "{ending}: {last}");
+        let (frames, _) = frames_of(&place.path(&format!("out.cut.{ending}")));
+        assert_eq!(frames.len(), lines.len(), "{ending}: what was read was written");
+    }
+    // Pictures in the middle of an MP4 that are noise.
+    draw_video(&place, "whole.mp4", 60);
+    let mut bytes = place.read("whole.mp4");
+    let (from, to) = (bytes.len() / 3, bytes.len() / 2);
+    for (place, byte) in bytes[from..to].iter_mut().enumerate() {
+        *byte = (place * 7919 % 251) as u8;
+    }
+    place.write("noise.mp4", bytes);
+    let (lines, last) = read_damaged(&place, "noise.mp4");
+    assert!((5..60).contains(&lines.len()) && last.contains("damaged"), "{} frames, {last}", lines.len());
+}
+
+#[test]
+fn sound_is_not_lost_without_a_word() {
+    // An AVI with a second stream header that says sound, in place of padding.
+    let place = Place::new();
+    draw_video(&place, "in.avi", 3);
+    let mut bytes = place.read("in.avi");
+    let junk =
+        bytes.windows(4).position(|window| window == b"JUNK").expect("FFmpeg leaves room in its headers");
+    let header = [b"strh".as_slice(), &56u32.to_le_bytes(), b"auds"].concat();
+    bytes[junk + 8..junk + 8 + header.len()].copy_from_slice(&header);
+    place.write("sound.avi", bytes);
+    for (name, is_said) in [("in.avi", false), ("sound.avi", true)] {
+        let said = run_demo(&place, &format!("--video {name} --classes moon -o out.mp4")).stderr;
+        assert_eq!(said.contains("sound, which is not carried"), is_said, "{name}: {said}");
+    }
+}
+
+/// A web server that sends pictures as cameras do, so many to each who connects, and then stops answering.
+fn camera(listener: TcpListener, pictures: Vec<Vec<u8>>, connections: &[usize]) {
+    for &count in connections {
+        let (mut stream, _) = listener.accept().expect("someone connects");
+        let mut request = [0; 4096];
+        drop(stream.read(&mut request));
+        // Whoever went away has seen enough.
+        drop(send_pictures(&mut stream, &pictures[..count]));
+    }
+}
+
+fn send_pictures(stream: &mut TcpStream, pictures: &[Vec<u8>]) -> std::io::Result<()> {
+    stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Type: multipart/x-mixed-replace;boundary=frame\r\n\r\n")?;
+    for picture in pictures {
+        write!(stream, "--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", picture.len())?;
+        stream.write_all(picture)?;
+        stream.write_all(b"\r\n")?;
+    }
+    stream.flush()
+}
+
+#[test]
+fn a_stream_that_is_lost_comes_back_and_then_is_gone() {
+    let place = Place::new();
+    succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --confidence 1");
+    let pictures: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let server = std::thread::spawn(move || camera(listener, pictures, &[20, 15]));
+    let arguments = format!(
+        "--video http://user:secret@{address}/stream --classes dog --track --policy all --reconnect 1 --jsonl lines -o \
+         out.mp4"
+    );
+    let outcome = outcome(&mut command(&place, DEMO, &arguments));
+    server.join().expect("both connections were made");
+    assert_eq!(outcome.status, Some(1), "{outcome:?}");
+    let last = outcome.stderr.lines().last().unwrap_or_default();
+    for word in ["the stream is gone", &address.to_string(), "attempts", "1 s"] {
+        assert!(last.contains(word), "{word}: {outcome:?}");
+    }
+    for word in ["connecting again", "it is back"] {
+        assert!(outcome.stderr.contains(word), "{word}: {outcome:?}");
+    }
+    assert!(!outcome.stderr.contains("secret"), "{outcome:?}");
+    let lines = lines_of(&place.read("lines"));
+    assert_eq!(numbers(&lines), (0..lines.len() as u64).collect::<Vec<_>>(), "frames are numbered on");
+    // The decoder may need the first few to see what they are, and holds the last.
+    assert!((25..=35).contains(&lines.len()), "{} frames of both connections", lines.len());
+    assert!(lines.windows(2).all(|pair| pair[0].time_s <= pair[1].time_s));
+    assert!(frames_of(&place.path("out.mp4")).0.len() >= lines.len(), "it was completed");
+}
+
+#[test]
+fn a_stream_that_stalls_is_lost() {
+    let place = Place::new();
+    succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --confidence 1");
+    let pictures: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("someone connects");
+        drop(listener);
+        let mut request = [0; 4096];
+        drop(stream.read(&mut request));
+        drop(send_pictures(&mut stream, &pictures));
+        // Nothing more is said until the other side has had enough.
+        let began = Instant::now();
+        drop(stream.read(&mut request));
+        began.elapsed()
+    });
+    let arguments =
+        format!("--video http://{address}/stream --classes dog --reconnect 0 --policy all --jsonl lines");
+    let outcome = outcome(&mut command(&place, DEMO, &arguments));
+    let waited = server.join().expect("the connection was made");
+    assert_eq!(outcome.status, Some(1), "{outcome:?}");
+    assert!(outcome.stderr.contains("nothing came for 5 s"), "{outcome:?}");
+    assert!(waited < Duration::from_secs(60), "{waited:?}");
+    assert!(lines_of(&place.read("lines")).len() >= 15);
+}
+
+#[test]
+#[ignore = "needs an RTSP server; OCELLI_TEST_RTSP is the address of its stream"]
+fn frames_come_from_an_rtsp_server() {
+    let place = Place::new();
+    let url = std::env::var("OCELLI_TEST_RTSP").expect("OCELLI_TEST_RTSP is the address of a stream");
+    let lines =
+        succeed(&place, &format!("--video {url} --classes dog --track --max-frames 20 --jsonl - -o out.mp4"));
+    let lines = lines_of(lines.as_bytes());
+    assert!((2..=20).contains(&lines.len()), "{} frames", lines.len());
+    assert!(frames_of(&place.path("out.mp4")).0.len() >= lines.len());
+}

@@ -1,0 +1,59 @@
+//! What `demo-video` does in a build without OpenCV: pictures, raw frames and drawn scenes in; lines, pictures and raw
+//! frames out. The rest is refused with a word.
+
+#![cfg(not(feature = "opencv"))]
+
+#[path = "../../tests/programs/run.rs"]
+mod run;
+
+use std::io::Write;
+use std::process::Stdio;
+
+use ocelli::tracking::read_mot;
+use run::{Place, refusal};
+
+const DEMO: &str = env!("CARGO_BIN_EXE_demo-video");
+
+#[test]
+fn pictures_raw_frames_and_scenes_are_enough() {
+    let place = Place::new();
+    let arguments =
+        ["--classes", "dog", "car", "--track", "--scene-size", "160x120", "--max-frames", "4", "--fps", "30"];
+    let results = ["-o", "out/%02d.png", "--jsonl", "a.jsonl", "--mot", "out.txt", "--crops", "crops"];
+    place.succeed(DEMO, &[&arguments[..], &results].concat());
+    read_mot("out.txt", place.read("out.txt").as_slice()).expect("it is a MOTChallenge file");
+    assert!(place.path("out/03.png").exists() && place.path("crops").is_dir());
+
+    // Unmarked pictures, as a folder and as a pipe, are the same video.
+    let clean = [&arguments[..], &["--confidence", "1"]].concat();
+    place.succeed(DEMO, &[&clean[..], &["-o", "in/%02d.png"]].concat());
+    let raw = place.command(DEMO, &[&clean[..], &["-o", "-", "--raw-out", "rgb"]].concat()).output();
+    let raw = raw.expect("the program starts").stdout;
+    let classes = ["--classes", "dog", "car", "--track"];
+    place.succeed(DEMO, &[&["--video", "in"], &classes[..], &["--jsonl", "b.jsonl"]].concat());
+    let piped = [&["--video", "-", "--raw", "160x120:rgb"], &classes[..], &["--jsonl", "c.jsonl"]].concat();
+    let mut child = place.command(DEMO, &piped).stdin(Stdio::piped()).spawn().expect("the program starts");
+    child.stdin.take().expect("it is piped").write_all(&raw).expect("it is read");
+    assert!(child.wait().expect("it ends").success());
+    let lines = place.read("a.jsonl");
+    assert_eq!(lines.iter().filter(|byte| **byte == b'\n').count(), 4);
+    assert_eq!(place.read("b.jsonl"), lines);
+    assert_eq!(place.read("c.jsonl"), lines);
+}
+
+#[test]
+fn the_rest_is_refused_with_a_word() {
+    let place = Place::new();
+    place.write("in.mp4", "hello");
+    place.succeed(DEMO, &["--classes", "dog", "--scene-size", "64x64", "--max-frames", "1"]);
+    place.refuses(
+        DEMO,
+        &[
+            refusal("--video|in.mp4|--classes|dog", 1, &["in.mp4", "no OpenCV", "feature opencv"]),
+            refusal("--video|0|--classes|dog", 1, &["camera, 0", "no OpenCV"]),
+            refusal("--video|rtsp://127.0.0.1/x|--classes|dog", 1, &["rtsp://127.0.0.1/x", "no OpenCV"]),
+            refusal("--classes|dog|-o|out.mp4", 1, &["out.mp4", "no OpenCV", "%06d.png"]),
+            refusal("--classes|dog|--display", 1, &["no OpenCV", "--display"]),
+        ],
+    );
+}

@@ -1,0 +1,148 @@
+//! What is drawn into the frames of a video: tracks with their numbers, and where they came from.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use image::RgbImage;
+use ocelli_tracking::TrackState;
+
+use super::canvas::Canvas;
+use super::palette::DARK;
+use super::{Annotator, Mark, Sizes, track_color};
+use crate::error::Result;
+use crate::sink::FrameOutcome;
+
+/// What is drawn into the frames of a video.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OverlayOptions {
+    /// Tracks in place of detections, each in a colour of its own.
+    pub tracks: bool,
+    /// Behind each track the way of its centre in so many frames before.
+    pub trail_frames: u64,
+}
+
+/// Draws results into one frame after the other; it remembers where tracks came from.
+///
+/// A track's colour is its id's, its mask that of its detection. What was not seen in a frame, but guessed, is drawn
+/// faintly.
+#[derive(Debug)]
+pub struct Overlay {
+    annotator: Annotator,
+    options: OverlayOptions,
+    /// By track: frame, and centre in pixels.
+    trails: BTreeMap<u64, VecDeque<(u64, [f32; 2])>>,
+}
+
+impl Overlay {
+    /// Draws with an annotator's style.
+    pub fn new(annotator: Annotator, options: OverlayOptions) -> Self {
+        Self { annotator, options, trails: BTreeMap::new() }
+    }
+
+    /// Draws a frame's results into its picture. Frames have to come in order.
+    ///
+    /// # Errors
+    /// As [`Annotator::annotate`].
+    pub fn draw(&mut self, picture: &mut RgbImage, outcome: &FrameOutcome) -> Result<()> {
+        if !self.options.tracks {
+            return self.annotator.annotate(picture, &outcome.detections);
+        }
+        self.follow(outcome);
+        self.draw_trails(picture);
+        let marks = outcome.tracks.iter().map(|track| {
+            let words = outcome.labels.get(track.class_id).map_or("", |label| label);
+            let detection = track.detection.and_then(|index| outcome.detections.get(index));
+            Mark {
+                bbox: track.bbox,
+                score: track.score,
+                label: format!("{} {words}", track.id).into(),
+                color: track_color(track.id),
+                mask: detection.and_then(|detection| detection.mask.as_ref()),
+                opacity: if track.state == TrackState::Lost { 0.45 } else { 1.0 },
+            }
+        });
+        self.annotator.draw_marks(picture, marks.collect())
+    }
+
+    fn follow(&mut self, outcome: &FrameOutcome) {
+        if self.options.trail_frames == 0 {
+            return;
+        }
+        for track in &outcome.tracks {
+            let [x1, y1, x2, y2] = track.bbox.to_xyxy();
+            let centre = [0.5 * (x1 + x2), 0.5 * (y1 + y2)];
+            self.trails.entry(track.id).or_default().push_back((outcome.index, centre));
+        }
+        let oldest = outcome.index.saturating_sub(self.options.trail_frames);
+        self.trails.retain(|_, trail| {
+            while trail.front().is_some_and(|(frame, _)| *frame < oldest) {
+                trail.pop_front();
+            }
+            !trail.is_empty()
+        });
+    }
+
+    fn draw_trails(&self, picture: &mut RgbImage) {
+        let (width, height) = picture.dimensions();
+        let sizes = Sizes::of(&self.annotator.style, width, height);
+        let mut canvas = Canvas::new(picture);
+        for (id, trail) in self.trails.iter().filter(|(_, trail)| trail.len() > 1) {
+            let points: Vec<[f32; 2]> = trail.iter().map(|(_, centre)| *centre).collect();
+            canvas.stroke_line(&points, sizes.line + 2.0 * sizes.casing, DARK, 0.35);
+            canvas.stroke_line(&points, sizes.line, track_color(*id), 0.9);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ocelli_tracking::{BoundingBox, Track};
+
+    use super::*;
+
+    fn outcome(index: u64, ids: &[u64]) -> FrameOutcome {
+        let track = |id: u64| {
+            let (x, y) = (10.0 * index as f32, 60.0 * id as f32);
+            Track {
+                id,
+                class_id: 0,
+                score: 0.9,
+                bbox: BoundingBox::new(x, y, x + 30.0, y + 30.0),
+                age_frames: index as f32,
+                hits: 1,
+                state: TrackState::Tracked,
+                velocity: [10.0, 0.0],
+                frames_since_seen: 0.0,
+                detection: None,
+            }
+        };
+        let tracks = ids.iter().map(|id| track(*id)).collect();
+        FrameOutcome { index, tracks, labels: Arc::from([Arc::from("dog")]), ..FrameOutcome::default() }
+    }
+
+    #[test]
+    fn a_track_keeps_its_colour_and_leaves_a_trail_that_ends() {
+        let options = OverlayOptions { tracks: true, trail_frames: 3 };
+        let mut overlay = Overlay::new(Annotator::new(), options);
+        let mut last = RgbImage::new(1, 1);
+        for index in 0..20 {
+            last = RgbImage::from_pixel(400, 300, image::Rgb([90; 3]));
+            let ids: &[u64] = if index < 10 { &[1, 3] } else { &[1] };
+            overlay.draw(&mut last, &outcome(index, ids)).expect("there is no mask");
+        }
+        assert_eq!(overlay.trails.keys().collect::<Vec<_>>(), [&1], "the other was not seen for long");
+        assert_eq!(overlay.trails[&1].len(), 4);
+        // The box's lower edge, the trail behind it, and nothing where it was before that.
+        assert_eq!(last.get_pixel(205, 90).0, track_color(1));
+        assert_ne!(last.get_pixel(180, 75).0, [90; 3]);
+        assert_eq!(last.get_pixel(150, 75).0, [90; 3]);
+    }
+
+    #[test]
+    fn ids_have_colours_for_ever() {
+        assert_eq!(track_color(1), track_color(1));
+        assert!((1..200).all(|id| track_color(id) != track_color(id + 1)));
+        track_color(u64::MAX);
+    }
+}

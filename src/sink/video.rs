@@ -1,0 +1,257 @@
+//! Annotated frames as a video file, encoded by OpenCV.
+
+mod guard;
+
+use std::path::{Path, PathBuf};
+
+use image::RgbImage;
+use image::imageops::{self, FilterType};
+use opencv::core::{CV_8UC3, Mat, MatTraitConst, MatTraitManual, Scalar, Size};
+use opencv::videoio::{VideoWriter, VideoWriterTrait, VideoWriterTraitConst};
+use tempfile::TempPath;
+
+use super::{FrameOutcome, Pictures, Sink};
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::Image;
+use crate::native_log;
+use guard::GrowthGuard;
+
+/// What is tried for each ending, in order of preference, by the names that OpenCV knows codecs by.
+const CODECS: [(&str, &[&[u8; 4]]); 6] = [
+    ("mp4", &[b"avc1", b"mp4v"]),
+    ("m4v", &[b"avc1", b"mp4v"]),
+    ("mov", &[b"avc1", b"mp4v"]),
+    ("mkv", &[b"H264", b"mp4v"]),
+    ("avi", &[b"MJPG", b"XVID"]),
+    ("webm", &[b"VP80", b"VP90"]),
+];
+/// Encoders refuse smaller pictures.
+const LEAST_SIDE: u32 = 16;
+/// A gap in time is filled with so many seconds of the frame before it, no more: a stream that was gone for an hour.
+const LONGEST_GAP_S: f64 = 10.0;
+
+/// Makes a video file of annotated frames: codec and container by the name's ending, `frame_rate` frames a second.
+///
+/// Whether this build can encode such a file is tried here, before the first frame. Frames are never left out; where
+/// time stamps leave a gap (a variable rate, a stride, dropped frames), the frame before it is repeated, so that the
+/// video takes as long as what it shows, but for gaps over ten seconds. Sides are made even with a repeated row or
+/// column, as encoders want them, and frames of another size than the first are fitted into it. The file appears when
+/// it is complete; with what there was, where the stream ended early.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] for an ending that names no video, [`ErrorKind::Unavailable`] where this build has no
+/// encoder for it, [`ErrorKind::Io`] where nothing can be written there.
+pub fn create_video(path: &Path, frame_rate: f64) -> Result<Box<dyn Sink>> {
+    VideoFile::create(path, frame_rate).map(|file| Box::new(file) as Box<dyn Sink>)
+}
+
+struct VideoFile {
+    target: PathBuf,
+    fourcc: i32,
+    frame_rate: f64,
+    /// Where it is until it is complete.
+    part: Option<TempPath>,
+    open: Option<OpenFile>,
+    failed: bool,
+}
+
+/// A file that frames go to.
+struct OpenFile {
+    writer: VideoWriter,
+    guard: GrowthGuard,
+    /// The frame as the encoder takes it: even sides, blue first.
+    encoded: Mat,
+    /// Width and height of the frames, as they come.
+    size: (u32, u32),
+    /// Seconds of the first frame.
+    start: f64,
+    frames: u64,
+}
+
+impl VideoFile {
+    fn create(path: &Path, frame_rate: f64) -> Result<Self> {
+        let refuse = |kind, why: &str| Error::new(kind, format!("--output, {}: {why}", path.display()));
+        let ending = path.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
+        let codecs = CODECS.iter().find(|(known, _)| *known == ending).map(|(_, codecs)| *codecs);
+        let codecs = codecs.ok_or_else(|| {
+            let why = "no video of that name can be written; end it with .mp4, .mov, .mkv, .avi or .webm";
+            refuse(ErrorKind::InvalidArgument, why)
+        })?;
+        if !(frame_rate.is_finite() && frame_rate > 0.0) {
+            let why = format!("a frame rate of {frame_rate} is not above 0");
+            return Err(refuse(ErrorKind::InvalidArgument, &why));
+        }
+        // A link is followed: what it leads to is replaced.
+        let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let folder = target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let trial = tempfile::Builder::new().prefix(".ocelli-").tempdir_in(folder);
+        let trial = trial.map_err(|e| Error::io("cannot write", path, e))?;
+        native_log::quiet();
+        let encodes =
+            |codec: &&[u8; 4]| can_encode(&trial.path().join(format!("trial.{ending}")), fourcc(codec));
+        let codec = codecs.iter().copied().find(encodes).ok_or_else(|| {
+            let why = format!(
+                "this OpenCV has no encoder for .{ending}, or nothing can be written there; try .avi, or pictures: \
+                 -o out/%06d.png"
+            );
+            refuse(ErrorKind::Unavailable, &why)
+        })?;
+        let mut part = tempfile::Builder::new();
+        let suffix = format!(".part.{ending}");
+        part.prefix(".ocelli-").suffix(&suffix);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            part.permissions(std::fs::Permissions::from_mode(0o666));
+        }
+        let part = part.tempfile_in(folder).map_err(|e| Error::io("cannot write", path, e))?.into_temp_path();
+        Ok(Self { target, fourcc: fourcc(codec), frame_rate, part: Some(part), open: None, failed: false })
+    }
+
+    fn cannot(&self, why: impl std::fmt::Display) -> Error {
+        Error::new(ErrorKind::Io, format!("cannot write, {}: {why}", self.target.display()))
+    }
+
+    fn start(&self, picture: &Image, start: f64) -> Result<OpenFile> {
+        let part = self.part.as_deref().ok_or_else(|| self.cannot("it is complete"))?;
+        let even = |side: u32| side.max(LEAST_SIDE).next_multiple_of(2) as i32;
+        let (width, height) = (even(picture.width()), even(picture.height()));
+        let size = Size::new(width, height);
+        let writer = VideoWriter::new(part.as_os_str(), self.fourcc, self.frame_rate, size, true);
+        let writer = writer.ok().filter(|writer| writer.is_opened().unwrap_or(false));
+        let writer = writer.ok_or_else(|| {
+            self.cannot(format!(
+                "the encoder refuses {width}x{height} at {} frames a second",
+                self.frame_rate
+            ))
+        })?;
+        let encoded = Mat::new_rows_cols_with_default(height, width, CV_8UC3, Scalar::default());
+        Ok(OpenFile {
+            writer,
+            guard: GrowthGuard::new(part),
+            encoded: encoded.map_err(|e| self.cannot(e.message))?,
+            size: (picture.width(), picture.height()),
+            start,
+            frames: 0,
+        })
+    }
+
+    fn take(&mut self, outcome: &FrameOutcome) -> Result<()> {
+        let Some(picture) = &outcome.annotated else { return Ok(()) };
+        let time = outcome.time.as_secs_f64();
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => self.start(picture, time)?,
+        };
+        let encoder = |e: opencv::Error| self.cannot(e.message);
+        // The frame before is shown until this one was taken.
+        let due = ((time - open.start) * self.frame_rate).round() as u64;
+        let longest = (LONGEST_GAP_S * self.frame_rate) as u64;
+        if open.frames > 0 && due > open.frames {
+            let gap = due - open.frames;
+            for _ in 0..gap.min(longest) {
+                open.writer.write(&open.encoded).map_err(encoder)?;
+                open.frames += 1;
+            }
+            // What was not filled does not come back as a gap before the next frame.
+            open.start += gap.saturating_sub(longest) as f64 / self.frame_rate;
+        }
+        open.fill(picture).map_err(encoder)?;
+        open.writer.write(&open.encoded).map_err(encoder)?;
+        open.frames += 1;
+        let checked = open.guard.after_frame();
+        self.open = Some(open);
+        checked.map_err(|why| self.cannot(why))
+    }
+}
+
+impl OpenFile {
+    /// Brings a picture into the encoder's form.
+    fn fill(&mut self, picture: &Image) -> opencv::Result<()> {
+        let fitted;
+        let picture = if (picture.width(), picture.height()) == self.size {
+            picture
+        } else {
+            fitted = fit(picture, self.size);
+            &fitted
+        };
+        let columns = self.encoded.cols() as usize;
+        let row_bytes = 3 * columns;
+        let bytes = self.encoded.data_bytes_mut()?;
+        let mut rows = bytes.chunks_exact_mut(row_bytes);
+        for (to, from) in (&mut rows).zip(picture.view().rows()) {
+            for (to, from) in to.chunks_exact_mut(3).zip(from.chunks_exact(3)) {
+                to.copy_from_slice(&[from[2], from[1], from[0]]);
+            }
+            let (picture, padding) = to.split_at_mut(from.len());
+            let last = [picture[picture.len() - 3], picture[picture.len() - 2], picture[picture.len() - 1]];
+            padding.chunks_exact_mut(3).for_each(|pixel| pixel.copy_from_slice(&last));
+        }
+        drop(rows);
+        let height = picture.height() as usize;
+        for row in height..bytes.len() / row_bytes {
+            bytes.copy_within((height - 1) * row_bytes..height * row_bytes, row * row_bytes);
+        }
+        Ok(())
+    }
+}
+
+/// A picture in the middle of one of another size, as large as it can be.
+fn fit(picture: &Image, (width, height): (u32, u32)) -> Image {
+    let (w, h) = (f64::from(picture.width()), f64::from(picture.height()));
+    let scale = (f64::from(width) / w).min(f64::from(height) / h);
+    let side = |side: f64, most: u32| ((side * scale).round() as u32).clamp(1, most);
+    let scaled =
+        imageops::resize(&picture.to_rgb_image(), side(w, width), side(h, height), FilterType::Triangle);
+    let mut page = RgbImage::new(width, height);
+    let (x, y) = ((width - scaled.width()) / 2, (height - scaled.height()) / 2);
+    imageops::replace(&mut page, &scaled, i64::from(x), i64::from(y));
+    Image::from_rgb8(width, height, page.into_raw()).expect("a page has its own size")
+}
+
+fn fourcc(code: &[u8; 4]) -> i32 {
+    i32::from_le_bytes(*code)
+}
+
+/// Encodes two small frames to see whether it works.
+fn can_encode(path: &Path, fourcc: i32) -> bool {
+    let encode = || -> opencv::Result<bool> {
+        let mut writer = VideoWriter::new(path.as_os_str(), fourcc, 25.0, Size::new(64, 64), true)?;
+        if !writer.is_opened()? {
+            return Ok(false);
+        }
+        let frame = Mat::new_rows_cols_with_default(64, 64, CV_8UC3, Scalar::all(90.0))?;
+        for _ in 0..2 {
+            writer.write(&frame)?;
+        }
+        writer.release()?;
+        Ok(path.metadata().is_ok_and(|metadata| metadata.len() > 0))
+    };
+    encode().unwrap_or(false)
+}
+
+impl Sink for VideoFile {
+    fn pictures(&self) -> Pictures {
+        Pictures { annotated: true, ..Pictures::default() }
+    }
+
+    fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
+        let taken = self.take(outcome);
+        self.failed |= taken.is_err();
+        taken
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let (Some(mut open), Some(part)) = (self.open.take(), self.part.take()) else { return Ok(()) };
+        open.writer.release().map_err(|e| self.cannot(e.message))?;
+        // Half a file is no file: the part removes itself.
+        if self.failed {
+            return Ok(());
+        }
+        guard::check_complete(&part).map_err(|why| self.cannot(why))?;
+        part.persist(&self.target).map_err(|e| self.cannot(e.error))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,289 @@
+//! Video files, cameras and network streams, decoded by OpenCV.
+
+mod timeline;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use opencv::core::{self, Mat, MatTraitConst, MatTraitConstManual, Vector};
+use opencv::videoio::{
+    CAP_ANY, CAP_FFMPEG, CAP_PROP_FPS, CAP_PROP_FRAME_COUNT, CAP_PROP_FRAME_HEIGHT, CAP_PROP_FRAME_WIDTH,
+    CAP_PROP_OPEN_TIMEOUT_MSEC, CAP_PROP_ORIENTATION_AUTO, CAP_PROP_POS_MSEC, CAP_PROP_READ_TIMEOUT_MSEC,
+    VideoCapture, VideoCaptureTrait, VideoCaptureTraitConst,
+};
+
+use super::{Container, Source, SourceInfo, StreamTimeouts, swap_red_and_blue};
+use crate::error::{Error, ErrorKind, Result};
+use crate::frame::Frame;
+use crate::native_log;
+use timeline::Timeline;
+
+/// Rates that a container can claim and nothing has: time bases taken for rates.
+const MAX_FRAME_RATE: f64 = 1000.0;
+/// After a frame that cannot be decoded a decoder may go on with the next; at the end of a file it never does.
+const ATTEMPTS: u32 = 64;
+/// No video is that long; what headers without a count come to.
+const MAX_FRAME_COUNT: f64 = 1e9;
+
+/// Opens a video file.
+///
+/// Frames are upright, as the container says; their times are the container's. A file that is cut short or damaged
+/// gives what can be decoded, and then an error.
+///
+/// # Errors
+/// [`ErrorKind::Io`] where the file cannot be read, [`ErrorKind::InvalidData`] where it is no video.
+pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
+    let io = |e| Error::io("cannot open the video", path, e);
+    if path.is_dir() {
+        return Err(io(std::io::ErrorKind::IsADirectory.into()));
+    }
+    let container = Container::inspect(path).map_err(io)?.unwrap_or_default();
+    let name = path.display().to_string();
+    let refuse =
+        |why: &str| Error::new(ErrorKind::InvalidData, format!("cannot open the video, {name}: {why}"));
+    if path.metadata().map_err(io)?.len() == 0 {
+        return Err(refuse("the file is empty"));
+    }
+    let file = path.as_os_str();
+    native_log::quiet();
+    // Other back ends are asked only where this one is missing: they take text for patterns and pipelines.
+    let mut opened =
+        VideoCapture::from_file(file, CAP_FFMPEG).ok().filter(|c| c.is_opened().unwrap_or(false));
+    if opened.is_none() && !has_ffmpeg() {
+        opened = VideoCapture::from_file(file, CAP_ANY).ok().filter(|c| c.is_opened().unwrap_or(false));
+    }
+    let Some(mut capture) = opened else {
+        return Err(match container {
+            Container { unfinished: true, .. } => {
+                refuse("it has no index: its recording was cut off before the end, and nothing can be read")
+            }
+            Container { missing_bytes: 1.., .. } => refuse("it is cut short, and nothing can be read"),
+            _ => refuse("it is no video that can be decoded"),
+        });
+    };
+    let turns = container.quarter_turns;
+    if turns.is_some() {
+        // OpenCV 4.6 with FFmpeg 5 turns the wrong way; we know the way from the container.
+        drop(capture.set(CAP_PROP_ORIENTATION_AUTO, 0.0));
+    }
+    let mut source = Capture::new(name, capture, turns.unwrap_or(0))?;
+    source.file = Some(container);
+    Ok(Box::new(source))
+}
+
+/// Opens a camera by its number, from 0.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] where there is none, or another program has it.
+pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
+    let name = format!("camera {index}");
+    native_log::quiet();
+    let refuse = || {
+        let message = format!("cannot open {name}: there is none, or another program uses it");
+        Error::new(ErrorKind::Unavailable, message)
+    };
+    let capture = VideoCapture::new(i32::try_from(index).map_err(|_| refuse())?, CAP_ANY);
+    let capture = capture.ok().filter(|c| c.is_opened().unwrap_or(false)).ok_or_else(refuse)?;
+    let mut source = Capture::new(name, capture, 0)?;
+    source.go_live();
+    Ok(Box::new(source))
+}
+
+/// Opens a stream by its address: `rtsp://…`, `http://…` and what else FFmpeg knows.
+///
+/// One that says how many frames it has (a file on a web server) is taken for a file: it ends when it ends. Everything
+/// else is live, and its end is its loss.
+///
+/// # Errors
+/// [`ErrorKind::Io`] where nothing answers in time, or what answers is no video.
+pub fn open_stream(url: &str, timeouts: StreamTimeouts) -> Result<Box<dyn Source>> {
+    let milliseconds = |time: Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
+    let params = Vector::from_slice(&[
+        CAP_PROP_OPEN_TIMEOUT_MSEC,
+        milliseconds(timeouts.open),
+        CAP_PROP_READ_TIMEOUT_MSEC,
+        milliseconds(timeouts.read),
+    ]);
+    native_log::quiet();
+    let capture = VideoCapture::from_file_with_params(url, CAP_FFMPEG, &params);
+    let capture = capture.ok().filter(|c| c.is_opened().unwrap_or(false)).ok_or_else(|| {
+        let message = format!(
+            "cannot open the stream, {}: nothing answers there within {} s, or what answers is no video",
+            without_password(url),
+            timeouts.open.as_secs_f64()
+        );
+        Error::new(ErrorKind::Io, message)
+    })?;
+    let mut source = Capture::new(without_password(url), capture, 0)?;
+    if source.info.frame_count.is_none() {
+        source.go_live();
+        source.timeout = Some(timeouts.read);
+    }
+    Ok(Box::new(source))
+}
+
+fn has_ffmpeg() -> bool {
+    let backends = opencv::videoio::get_stream_backends();
+    backends.is_ok_and(|backends| backends.iter().any(|backend| backend as i32 == CAP_FFMPEG))
+}
+
+/// Addresses of cameras hold passwords, and messages end up in logs.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let host = rest.find('/').unwrap_or(rest.len());
+    match rest[..host].rfind('@') {
+        Some(at) => format!("{scheme}://…{}", &rest[at..]),
+        None => url.to_owned(),
+    }
+}
+
+struct Capture {
+    info: SourceInfo,
+    capture: VideoCapture,
+    decoded: Mat,
+    turned: Mat,
+    quarter_turns: u8,
+    timeline: Timeline,
+    next: u64,
+    /// What a file's structure says.
+    file: Option<Container>,
+    timeout: Option<Duration>,
+    /// How often the decoder went on after a failure.
+    failures: u64,
+}
+
+impl Capture {
+    fn new(name: String, capture: VideoCapture, quarter_turns: u8) -> Result<Self> {
+        let number = |property: i32| capture.get(property).unwrap_or(0.0);
+        let frame_rate = Some(number(CAP_PROP_FPS))
+            .filter(|rate| rate.is_finite() && *rate > 0.0 && *rate <= MAX_FRAME_RATE);
+        let frame_count = Some(number(CAP_PROP_FRAME_COUNT)).filter(|n| (1.0..=MAX_FRAME_COUNT).contains(n));
+        let (width, height) = (number(CAP_PROP_FRAME_WIDTH) as u32, number(CAP_PROP_FRAME_HEIGHT) as u32);
+        let size = if quarter_turns % 2 == 1 { (height, width) } else { (width, height) };
+        let info = SourceInfo {
+            name,
+            size: Some(size).filter(|(width, height)| *width > 0 && *height > 0),
+            frame_rate,
+            frame_count: frame_count.map(|count| count as u64),
+            live: false,
+        };
+        Ok(Self {
+            timeline: Timeline::new(frame_rate),
+            info,
+            capture,
+            decoded: Mat::default(),
+            turned: Mat::default(),
+            quarter_turns,
+            next: 0,
+            file: None,
+            timeout: None,
+            failures: 0,
+        })
+    }
+
+    /// From now on frames are taken when they come, and a clock says when.
+    fn go_live(&mut self) {
+        self.info.live = true;
+        self.info.frame_count = None;
+        self.timeline = Timeline::live();
+    }
+
+    /// Decodes the next frame without making a picture of it.
+    fn advance(&mut self, frame: &mut Frame) -> Result<bool> {
+        let asked = Instant::now();
+        let mut attempts = 1;
+        while !self.capture.grab().map_err(|e| self.failed(&e))? {
+            if self.file.is_none() || attempts == ATTEMPTS {
+                return self.end(asked.elapsed()).map(|()| false);
+            }
+            attempts += 1;
+        }
+        self.failures += u64::from(attempts > 1);
+        let position_ms = self.capture.get(CAP_PROP_POS_MSEC).unwrap_or(0.0);
+        frame.index = self.next;
+        frame.time = self.timeline.next(position_ms);
+        self.next += 1;
+        Ok(true)
+    }
+
+    fn failed(&self, error: &opencv::Error) -> Error {
+        let message = format!("cannot read frame {}, {}: {}", self.next, self.info.name, error.message);
+        Error::new(ErrorKind::InvalidData, message)
+    }
+
+    /// Whether it may end here.
+    fn end(&self, waited: Duration) -> Result<()> {
+        let (name, read) = (&self.info.name, self.next);
+        if self.info.live {
+            let why = match self.timeout.filter(|timeout| waited >= *timeout) {
+                Some(timeout) => format!("nothing came for {} s", timeout.as_secs_f64()),
+                None => "it ended".into(),
+            };
+            return Err(Error::new(ErrorKind::Io, format!("{name}: {why}")));
+        }
+        let Some(container) = &self.file else { return Ok(()) };
+        let count = self.info.frame_count.filter(|_| container.counts_frames);
+        let refuse = |why: &str| {
+            let of = self.info.frame_count.map_or_else(String::new, |count| format!(" of {count}"));
+            Err(Error::new(ErrorKind::InvalidData, format!("{name}: {why}; {read}{of} frames were read")))
+        };
+        if container.missing_bytes > 0 {
+            return refuse(&format!("the file is cut short, {} bytes are missing", container.missing_bytes));
+        }
+        if read == 0 {
+            return refuse("it is damaged, or has no pictures");
+        }
+        if self.failures > 0 && count.is_none_or(|count| read < count) {
+            return refuse("it is damaged: some frames could not be decoded");
+        }
+        // A header may count frames that are not shown, and tell a time that sound alone fills: what both say is
+        // missing was there.
+        let Some(count) = count.filter(|&count| read < count) else { return Ok(()) };
+        let seconds_per_frame = 1.0 / self.info.frame_rate.unwrap_or(f64::INFINITY);
+        let announced = container.duration.map_or(count as f64 * seconds_per_frame, |d| d.as_secs_f64());
+        let reached = self.timeline.end().as_secs_f64();
+        if reached < 0.98 * announced - 3.0 * seconds_per_frame {
+            return refuse(&format!("it is damaged: it ends at {reached:.1} s of {announced:.1} s"));
+        }
+        Ok(())
+    }
+}
+
+impl Source for Capture {
+    fn info(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn read_into(&mut self, frame: &mut Frame) -> Result<bool> {
+        if !self.advance(frame)? {
+            return Ok(false);
+        }
+        let fine = self.capture.retrieve(&mut self.decoded, 0).map_err(|e| self.failed(&e))?;
+        let turn = match self.quarter_turns {
+            1 => Some(core::ROTATE_90_CLOCKWISE),
+            2 => Some(core::ROTATE_180),
+            3 => Some(core::ROTATE_90_COUNTERCLOCKWISE),
+            _ => None,
+        };
+        if let Some(turn) = turn {
+            core::rotate(&self.decoded, &mut self.turned, turn).map_err(|e| self.failed(&e))?;
+        }
+        let picture = if turn.is_some() { &self.turned } else { &self.decoded };
+        if !fine || picture.typ() != core::CV_8UC3 {
+            let name = &self.info.name;
+            let message = format!("cannot decode frame {}, {name}: it has no 8-bit colours", frame.index);
+            return Err(Error::new(ErrorKind::InvalidData, message));
+        }
+        let bgr = picture.data_bytes().map_err(|e| self.failed(&e))?;
+        let rgb = frame.image.reset_rgb8(picture.cols() as u32, picture.rows() as u32)?;
+        swap_red_and_blue(bgr, rgb);
+        Ok(true)
+    }
+
+    fn skip(&mut self, frame: &mut Frame) -> Result<bool> {
+        self.advance(frame)
+    }
+}
+
+#[cfg(test)]
+mod tests;

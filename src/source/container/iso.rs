@@ -1,0 +1,96 @@
+//! ISO base media files: MP4, MOV (ISO/IEC 14496-12).
+
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+
+use super::{Container, big_endian, bytes_at};
+
+pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
+    let mut container = Container { unfinished: true, counts_frames: true, ..Container::default() };
+    let mut at = 0;
+    while at + 8 <= length {
+        let head = bytes_at(file, at, 16)?;
+        let kind = &head[4..8];
+        if !kind.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ' || *byte == 0xa9) {
+            // What follows the last box is no box: padding that some recorders leave.
+            break;
+        }
+        let (header, size) = match big_endian(&head[..4]) {
+            0 => (8, length - at),
+            1 if head.len() == 16 => (16, big_endian(&head[8..16])),
+            size => (8, size),
+        };
+        if size < header {
+            break;
+        }
+        if kind == b"moov" {
+            container.unfinished = false;
+            movie(&bytes_at(file, at + header, size - header)?, &mut container);
+        }
+        let Some(end) = at.checked_add(size) else { break };
+        container.missing_bytes = end.saturating_sub(length);
+        at = end;
+    }
+    Ok(container)
+}
+
+/// The boxes in a box: their kinds and contents.
+fn boxes(mut bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    std::iter::from_fn(move || {
+        let size = big_endian(bytes.get(..4)?) as usize;
+        let (header, size) = match size {
+            1 => (16, usize::try_from(big_endian(bytes.get(8..16)?)).ok()?),
+            0 => (8, bytes.len()),
+            _ => (8, size),
+        };
+        let kind = bytes.get(4..8)?;
+        let content = bytes.get(header..size)?;
+        bytes = &bytes[size..];
+        Some((kind, content))
+    })
+}
+
+fn child<'b>(bytes: &'b [u8], kind: &[u8; 4]) -> Option<&'b [u8]> {
+    boxes(bytes).find(|(found, _)| found == kind).map(|(_, content)| content)
+}
+
+fn movie(bytes: &[u8], container: &mut Container) {
+    // Units a second, of which tracks' durations count.
+    let time_scale = child(bytes, b"mvhd").and_then(|mvhd| {
+        let place = if mvhd.first() == Some(&1) { 20..24 } else { 12..16 };
+        mvhd.get(place).map(big_endian).filter(|scale| *scale > 0)
+    });
+    for (_, track) in boxes(bytes).filter(|(kind, _)| kind == b"trak") {
+        let handler = child(track, b"mdia").and_then(|mdia| child(mdia, b"hdlr")).and_then(|h| h.get(8..12));
+        match handler {
+            Some(b"soun") => container.has_sound = true,
+            Some(b"vide") if container.quarter_turns.is_none() => {
+                let Some(header) = child(track, b"tkhd") else { continue };
+                let wide = header.first() == Some(&1);
+                let duration = header.get(if wide { 28..36 } else { 20..24 }).map(big_endian);
+                // All bits set: unknown. Zero: the frames come in fragments.
+                let duration =
+                    duration.filter(|d| *d > 0 && *d != u64::MAX && (wide || *d != u64::from(u32::MAX)));
+                container.duration = duration
+                    .zip(time_scale)
+                    .map(|(units, scale)| Duration::from_secs_f64(units as f64 / scale as f64));
+                let matrix = header.get(if wide { 52.. } else { 40.. }).unwrap_or_default();
+                container.quarter_turns = Some(quarter_turns(matrix));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Quarter turns clockwise of a transformation `[a b u; c d v; x y w]` in fixed point, y downwards.
+fn quarter_turns(matrix: &[u8]) -> u8 {
+    let number = |index: usize| matrix.get(4 * index..4 * index + 4).map_or(0, big_endian) as u32 as i32;
+    let (a, b) = (number(0), number(1));
+    match (a.unsigned_abs() >= b.unsigned_abs(), a < 0, b < 0) {
+        (true, false, _) => 0,
+        (true, true, _) => 2,
+        (false, _, false) => 1,
+        (false, _, true) => 3,
+    }
+}

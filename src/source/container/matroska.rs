@@ -1,0 +1,73 @@
+//! Matroska and WebM (RFC 9559, on RFC 8794).
+
+use std::fs::File;
+use std::io;
+
+use super::{Container, big_endian, bytes_at};
+
+const SEGMENT: u64 = 0x1853_8067;
+const TRACKS: u64 = 0x1654_ae6b;
+const TRACK_ENTRY: u64 = 0xae;
+const TRACK_TYPE: u64 = 0x83;
+const SOUND: u64 = 2;
+const CLUSTER: u64 = 0x1f43_b675;
+
+pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
+    let mut container = Container::default();
+    let mut at = 0;
+    // The header element, then the segment, which holds all others.
+    while let Some((id, size, header)) = element(&bytes_at(file, at, 12)?) {
+        let content = at + header;
+        if id == SEGMENT {
+            container.unfinished = size.is_none();
+            container.missing_bytes =
+                size.map_or(0, |size| content.saturating_add(size).saturating_sub(length));
+            container.has_sound = has_sound(file, content)?;
+            return Ok(container);
+        }
+        let Some(size) = size else { break };
+        at = content.saturating_add(size);
+    }
+    container.unfinished = true;
+    Ok(container)
+}
+
+/// Looks through what comes before the first frames.
+fn has_sound(file: &mut File, mut at: u64) -> io::Result<bool> {
+    while let Some((id, size, header)) = element(&bytes_at(file, at, 12)?) {
+        let (content, Some(size)) = (at + header, size) else { break };
+        match id {
+            CLUSTER => break,
+            TRACKS => {
+                let tracks = bytes_at(file, content, size)?;
+                let entries = elements(&tracks).filter(|(id, _)| *id == TRACK_ENTRY);
+                let mut fields = entries.flat_map(|(_, entry)| elements(entry));
+                return Ok(fields.any(|(id, value)| id == TRACK_TYPE && big_endian(value) == SOUND));
+            }
+            _ => at = content.saturating_add(size),
+        }
+    }
+    Ok(false)
+}
+
+/// An element's id, its content's size (nothing where it is left open) and how long its head is.
+fn element(bytes: &[u8]) -> Option<(u64, Option<u64>, u64)> {
+    let id_length = bytes.first()?.leading_zeros() as usize + 1;
+    let id = bytes.get(..id_length).filter(|_| id_length <= 4).map(big_endian)?;
+    let bytes = &bytes[id_length..];
+    let size_length = bytes.first()?.leading_zeros() as usize + 1;
+    let size = bytes.get(..size_length).filter(|_| size_length <= 8).map(big_endian)?;
+    let all_ones = (1 << (7 * size_length)) - 1;
+    let size = size & all_ones;
+    Some((id, (size != all_ones).then_some(size), (id_length + size_length) as u64))
+}
+
+fn elements(mut bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+    std::iter::from_fn(move || {
+        let (id, size, header) = element(bytes)?;
+        let end = (header as usize).checked_add(usize::try_from(size?).ok()?)?;
+        let content = bytes.get(header as usize..end)?;
+        bytes = &bytes[end..];
+        Some((id, content))
+    })
+}

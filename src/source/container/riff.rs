@@ -1,0 +1,37 @@
+//! AVI: RIFF chunks, little-endian.
+
+use std::fs::File;
+use std::io;
+
+use super::{Container, bytes_at};
+
+pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
+    let mut container = Container { counts_frames: true, ..Container::default() };
+    let mut at = 0;
+    // A file over 1 GB has several pieces.
+    while at + 12 <= length {
+        let head = bytes_at(file, at, 12)?;
+        if &head[..4] != b"RIFF" {
+            break;
+        }
+        let size = little_endian(&head[4..8]);
+        if size == 0 {
+            container.unfinished = true;
+            break;
+        }
+        let end = at + 8 + size + size % 2;
+        container.missing_bytes = end.saturating_sub(length);
+        at = end;
+    }
+    let first_list = bytes_at(file, 12, 8)?;
+    if let Some(size) = first_list.get(4..8).filter(|_| first_list.starts_with(b"LIST")) {
+        // Each stream has a header that begins with its kind.
+        let lists = bytes_at(file, 20, little_endian(size))?;
+        container.has_sound = lists.windows(12).any(|w| w.starts_with(b"strh") && w.ends_with(b"auds"));
+    }
+    Ok(container)
+}
+
+fn little_endian(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}

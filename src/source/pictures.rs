@@ -1,0 +1,159 @@
+//! Picture files as a video.
+
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Source, SourceInfo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::frame::Frame;
+use crate::image::Image;
+
+/// Picture files, one frame each, at a rate that they are said to have.
+///
+/// Pictures may differ in size. One that cannot be read ends the stream with its error.
+#[derive(Debug)]
+pub struct PictureFiles {
+    info: SourceInfo,
+    files: Vec<PathBuf>,
+    next: usize,
+    seconds_per_frame: f64,
+}
+
+impl PictureFiles {
+    /// These files, in this order; see [`natural_order`]. `name` is what the stream is called.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] where there are none, or the frame rate is not above 0; what
+    /// [`Image::open`] says of the first picture, whose size is the stream's.
+    pub fn new(name: impl Into<String>, files: Vec<PathBuf>, frame_rate: f64) -> Result<Self> {
+        let name = name.into();
+        if !(frame_rate.is_finite() && frame_rate > 0.0) {
+            let message = format!("{name}: a frame rate of {frame_rate} is not above 0");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let Some(first) = files.first() else {
+            return Err(Error::new(ErrorKind::InvalidArgument, format!("{name}: there is no picture")));
+        };
+        let first = Image::open(first)?;
+        let info = SourceInfo {
+            name,
+            size: Some((first.width(), first.height())),
+            frame_rate: Some(frame_rate),
+            frame_count: Some(files.len() as u64),
+            live: false,
+        };
+        Ok(Self { info, files, next: 0, seconds_per_frame: 1.0 / frame_rate })
+    }
+
+    fn advance(&mut self, frame: &mut Frame) -> Option<&Path> {
+        let file = self.files.get(self.next)?;
+        frame.index = self.next as u64;
+        frame.time = Duration::from_secs_f64(self.next as f64 * self.seconds_per_frame);
+        self.next += 1;
+        Some(file)
+    }
+}
+
+impl Source for PictureFiles {
+    fn info(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn read_into(&mut self, frame: &mut Frame) -> Result<bool> {
+        let Some(file) = self.advance(frame) else { return Ok(false) };
+        frame.image = Image::open(file)?;
+        Ok(true)
+    }
+
+    fn skip(&mut self, frame: &mut Frame) -> Result<bool> {
+        Ok(self.advance(frame).is_some())
+    }
+}
+
+/// Sorts paths as people do: `2.png` before `10.png`.
+pub fn natural_order(files: &mut [PathBuf]) {
+    files.sort_by(|a, b| {
+        let (a, b) = (a.to_string_lossy(), b.to_string_lossy());
+        compare(&a, &b).then_with(|| a.cmp(&b))
+    });
+}
+
+/// Runs of digits compare as numbers, all else letter by letter.
+fn compare(mut a: &str, mut b: &str) -> Ordering {
+    loop {
+        let ((a_piece, a_rest), (b_piece, b_rest)) = match (first_piece(a), first_piece(b)) {
+            (Some(a), Some(b)) => (a, b),
+            (a, b) => return a.is_some().cmp(&b.is_some()),
+        };
+        let digits = |piece: &str| piece.starts_with(|c: char| c.is_ascii_digit());
+        let ordering = if digits(a_piece) && digits(b_piece) {
+            let (a, b) = (a_piece.trim_start_matches('0'), b_piece.trim_start_matches('0'));
+            a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+        } else {
+            a_piece.cmp(b_piece)
+        };
+        if ordering != Ordering::Equal {
+            return ordering;
+        }
+        (a, b) = (a_rest, b_rest);
+    }
+}
+
+/// A run of digits or one other letter, and what follows it.
+fn first_piece(text: &str) -> Option<(&str, &str)> {
+    let first = text.chars().next()?;
+    let end = if first.is_ascii_digit() {
+        text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())
+    } else {
+        first.len_utf8()
+    };
+    Some(text.split_at(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_names_count() {
+        let cases: [(&[&str], &[&str]); 5] = [
+            (&["10.png", "9.png", "1.png"], &["1.png", "9.png", "10.png"]),
+            (&["a10b2", "a10b10", "a2b3"], &["a2b3", "a10b2", "a10b10"]),
+            (&["f001", "f01", "f1", "f0"], &["f0", "f001", "f01", "f1"]),
+            (&["b/1", "a/2", "a"], &["a", "a/2", "b/1"]),
+            (
+                &["ä2", "ä10", "x99999999999999999999999", "x100000000000000000000000"],
+                &["x99999999999999999999999", "x100000000000000000000000", "ä2", "ä10"],
+            ),
+        ];
+        for (names, expected) in cases {
+            let mut files: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+            natural_order(&mut files);
+            assert_eq!(files, expected.iter().map(PathBuf::from).collect::<Vec<_>>(), "{names:?}");
+        }
+    }
+
+    #[test]
+    fn frames_come_in_order_and_a_damaged_picture_ends_them() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = |name: &str, width| {
+            let path = folder.path().join(name);
+            let picture = image::RgbImage::from_pixel(width, 2, image::Rgb([width as u8; 3]));
+            picture.save(&path).expect("the folder can be written to");
+            path
+        };
+        let files =
+            vec![file("a.png", 4), file("b.png", 7), folder.path().join("none.png"), file("c.png", 9)];
+        let mut source = PictureFiles::new("pictures", files, 10.0).expect("the first picture is whole");
+        assert_eq!((source.info().size, source.info().frame_count), (Some((4, 2)), Some(4)));
+        let mut frame = Frame::default();
+        assert!(source.skip(&mut frame).expect("there is a first"));
+        assert!(source.read_into(&mut frame).expect("there is a second"));
+        assert_eq!((frame.image.width(), frame.index, frame.time), (7, 1, Duration::from_millis(100)));
+        let error = source.read_into(&mut frame).expect_err("it is not there");
+        assert!(error.to_string().contains("none.png"), "{error}");
+        assert!(PictureFiles::new("x", Vec::new(), 10.0).is_err());
+        assert!(PictureFiles::new("x", vec![folder.path().join("a.png")], 0.0).is_err());
+    }
+}

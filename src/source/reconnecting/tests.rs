@@ -1,0 +1,192 @@
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use super::*;
+
+/// What a connection does next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Gives so many frames, ten a second.
+    Frames(u64),
+    /// Ends as a stream does whose sender went away.
+    End,
+    /// Hangs until the decoder's time is up, so many seconds.
+    Stall(u64),
+    /// Someone wants an end.
+    Cancel,
+}
+
+#[derive(Clone, Debug, Default)]
+struct TestClock(Arc<Mutex<(Duration, Vec<Duration>)>>);
+
+impl TestClock {
+    fn pass(&self, time: Duration) {
+        self.0.lock().expect("nobody panicked").0 += time;
+    }
+
+    /// Waits that follow each other without anything between, as one.
+    fn waits(&self) -> Vec<Duration> {
+        self.0.lock().expect("nobody panicked").1.clone()
+    }
+
+    fn note_attempt(&self) {
+        self.0.lock().expect("nobody panicked").1.push(Duration::ZERO);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Duration {
+        self.0.lock().expect("nobody panicked").0
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.pass(time);
+        if let Some(last) = self.0.lock().expect("nobody panicked").1.last_mut() {
+            *last += time;
+        }
+    }
+}
+
+struct Scripted {
+    info: SourceInfo,
+    steps: VecDeque<Step>,
+    next: u64,
+    clock: TestClock,
+    cancellation: Cancellation,
+}
+
+impl Source for Scripted {
+    fn info(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn read_into(&mut self, frame: &mut Frame) -> Result<bool> {
+        match self.steps.front_mut() {
+            Some(Step::Frames(left)) if *left > 0 => {
+                *left -= 1;
+                if *left == 0 {
+                    self.steps.pop_front();
+                }
+                (frame.index, frame.time) = (self.next, Duration::from_millis(100 * self.next));
+                self.next += 1;
+                self.clock.pass(Duration::from_millis(100));
+                Ok(true)
+            }
+            Some(Step::Stall(seconds)) => {
+                self.clock.pass(Duration::from_secs(*seconds));
+                Err(Error::new(ErrorKind::Io, format!("nothing came for {seconds} s")))
+            }
+            Some(Step::Cancel) => {
+                self.cancellation.cancel();
+                Ok(false)
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+/// What a run gave: frames by number and time in milliseconds, how it ended, delays between attempts in milliseconds.
+struct Ran {
+    frames: Vec<(u64, u64)>,
+    end: Result<bool>,
+    delays: Vec<u64>,
+}
+
+/// Runs a script of connections: one that is nothing is refused. After the last, all are refused.
+fn run(connections: &[Option<&[Step]>], options: ReconnectingOptions) -> Ran {
+    let clock = TestClock::default();
+    let cancellation = Cancellation::new();
+    let mut script: VecDeque<Option<Vec<Step>>> =
+        connections.iter().map(|steps| steps.map(<[Step]>::to_vec)).collect();
+    let (at_open, wish) = (clock.clone(), cancellation.clone());
+    let open = move || {
+        at_open.note_attempt();
+        let Some(Some(steps)) = script.pop_front() else {
+            return Err(Error::new(ErrorKind::Io, "refused"));
+        };
+        let info = SourceInfo { name: "camera 7".into(), ..SourceInfo::default() };
+        let (clock, cancellation) = (at_open.clone(), wish.clone());
+        Ok(Box::new(Scripted { info, steps: steps.into(), next: 0, clock, cancellation }) as Box<dyn Source>)
+    };
+    let mut source = Reconnecting::connect_with_clock(open, options, cancellation, clock.clone())
+        .expect("the first connection is made");
+    let (mut frame, mut frames) = (Frame::default(), Vec::new());
+    let end = loop {
+        match source.read_into(&mut frame) {
+            Ok(true) => frames.push((frame.index, frame.time.as_millis() as u64)),
+            end => break end,
+        }
+    };
+    let delays = clock.waits().iter().map(|wait| wait.as_millis() as u64).filter(|ms| *ms > 0).collect();
+    Ran { frames, end, delays }
+}
+
+#[test]
+fn loss_stall_and_return() {
+    use Step::{Cancel, End, Frames, Stall};
+    let options = ReconnectingOptions::default();
+    let cases: [(&str, &[Option<&[Step]>], &[(u64, u64)], &[u64]); 5] = [
+        (
+            "back at once",
+            &[Some(&[Frames(2), End]), Some(&[Frames(1), Cancel])],
+            &[(0, 0), (1, 100), (2, 200)],
+            &[],
+        ),
+        (
+            "a stall, two refusals, back",
+            &[Some(&[Frames(1), Stall(5)]), None, None, Some(&[Frames(2), Cancel])],
+            &[(0, 0), (1, 6600), (2, 6700)],
+            &[500, 1000],
+        ),
+        (
+            "lost twice: delays begin again",
+            &[Some(&[Frames(1), End]), None, Some(&[Frames(1), End]), None, Some(&[Frames(1), Cancel])],
+            &[(0, 0), (1, 600), (2, 1200)],
+            &[500, 500],
+        ),
+        ("lost before its first frame", &[Some(&[End]), Some(&[Frames(1), Cancel])], &[(0, 0)], &[]),
+        ("an end while it is gone", &[Some(&[Frames(1), Cancel])], &[(0, 0)], &[]),
+    ];
+    let mut failures = Vec::new();
+    for (name, connections, frames, delays) in cases {
+        let ran = run(connections, options);
+        if ran.frames != frames || ran.delays != delays || !matches!(ran.end, Ok(false)) {
+            failures.push(format!("{name}: {:?}, {:?}, {:?}", ran.frames, ran.delays, ran.end));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn it_gives_up_with_a_word() {
+    use Step::{Frames, Stall};
+    let options = |give_up_after| ReconnectingOptions {
+        give_up_after: Duration::from_secs(give_up_after),
+        longest_delay: Duration::from_secs(4),
+        ..ReconnectingOptions::default()
+    };
+    let cases: [(u64, &[u64], &[&str]); 3] = [
+        (0, &[], &["the stream is gone", "camera 7", "nothing came for 9 s"]),
+        (1, &[500, 500], &["3 attempts", "in 1 s", "refused"]),
+        (
+            20,
+            &[500, 1000, 2000, 4000, 4000, 4000, 4000, 500],
+            &["9 attempts", "gone, camera 7: nothing came for 9 s"],
+        ),
+    ];
+    for (give_up_after, delays, words) in cases {
+        let ran = run(&[Some(&[Frames(3), Stall(9)])], options(give_up_after));
+        assert_eq!((ran.frames.len(), ran.delays.as_slice()), (3, delays), "{give_up_after} s");
+        let error = ran.end.expect_err("it is gone for good").to_string();
+        for word in words {
+            assert!(error.contains(word), "{word}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_address_is_known_at_once() {
+    let refused = || Err(Error::new(ErrorKind::Io, "no such address"));
+    let error = Reconnecting::connect(refused, ReconnectingOptions::default(), Cancellation::new());
+    assert_eq!(error.expect_err("it was refused").to_string(), "no such address");
+}
