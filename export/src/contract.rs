@@ -121,6 +121,10 @@ pub enum Precision {
     /// 32-bit floating point.
     #[default]
     Fp32,
+    /// 8-bit integers in the large matrix products of image, words and fusion, 32-bit floating point elsewhere: a
+    /// scale for each output channel of a weight, and for each token of what it is multiplied with. Inputs and outputs
+    /// of the graphs are as in [`Precision::Fp32`].
+    Int8,
 }
 
 /// How pixels become [`tensor::PIXEL_VALUES`]: squash to the square, no letterbox.
