@@ -251,11 +251,7 @@ fn parts(plan: &Plan<'_>) -> Vec<Part> {
     parts
 }
 
-fn manifest(
-    plan: &Plan<'_>,
-    weights_sha256: String,
-    written: Vec<WrittenFile>,
-) -> Manifest {
+fn manifest(plan: &Plan<'_>, weights_sha256: String, written: Vec<WrittenFile>) -> Manifest {
     let config = plan.checkpoint.config();
     let files: BTreeMap<_, _> = written.into_iter().map(|file| (file.name, file.entry)).collect();
     Manifest {

@@ -62,14 +62,17 @@ mod tests {
     fn every_row_has_its_scale_and_its_sum() {
         let found = QuantizedMatrix::new(&[1.0, -1.0, 0.5, 100.0, 50.0, 0.0], 3);
         assert_eq!(found.codes, [127, -127, 64, 127, 64, 0]);
-        for ((found, expected), what) in found.row_sums().iter().zip([64.0 / 127.0, 19_100.0 / 127.0]).zip(0..) {
+        for ((found, expected), what) in
+            found.row_sums().iter().zip([64.0 / 127.0, 19_100.0 / 127.0]).zip(0..)
+        {
             assert!((found / expected - 1.0).abs() < 1e-6, "row {what}: {found}, expected {expected}");
         }
     }
 
     #[test]
     fn the_error_is_at_most_half_a_step() {
-        let data: Vec<f32> = (0..4096).map(|i| ((i * 2_654_435_761_usize) % 10_007) as f32 / 5003.5 - 1.0).collect();
+        let data: Vec<f32> =
+            (0..4096).map(|i| ((i * 2_654_435_761_usize) % 10_007) as f32 / 5003.5 - 1.0).collect();
         let found = QuantizedMatrix::new(&data, 64);
         let worst = data.iter().zip(&found.codes).enumerate().map(|(i, (value, &code))| {
             let scale = found.scales[i / 64];

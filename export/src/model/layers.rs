@@ -74,7 +74,8 @@ impl<'w> Graph<'w> {
     pub(crate) fn feed_forward(&mut self, x: &Value, name: &str, stack: &Stack) -> Value {
         let hidden = self.linear(x, &format!("{name}.fc1"));
         let hidden = self.activation(&hidden, stack.activation);
-        let last = LinearLayer { floor: Some(stack.activation.floor()), ..LinearLayer::new(&format!("{name}.fc2")) };
+        let last =
+            LinearLayer { floor: Some(stack.activation.floor()), ..LinearLayer::new(&format!("{name}.fc2")) };
         self.linear_layer(&hidden, &last)
     }
 

@@ -19,8 +19,8 @@ impl<'w> Graph<'w> {
             Ok(transpose(&read(weights)?.codes, rows, columns))
         });
         let read = reader(layer, columns);
-        let scales =
-            self.derived(&format!("{weight}.scale{suffix}"), &[rows], move |weights| Ok(read(weights)?.scales));
+        let scales = self
+            .derived(&format!("{weight}.scale{suffix}"), &[rows], move |weights| Ok(read(weights)?.scales));
         let quantized = self.quantize_rows(x, layer.floor);
         let product = self.integer_matmul(&quantized, &codes, &scales);
 
