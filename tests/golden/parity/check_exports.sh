@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Exports every golden for both targets, whole, pruned, split and for detection alone, and lets `onnx.checker` look at
+# each file: check_exports.sh OCELLI PYTHON. The Python has `onnx` 1.23.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+ocelli=$1 python=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+for config in "$here"/*/config.json; do
+  golden=$(dirname "$config")
+  name=$(basename "$golden")
+  # Global blocks are not pruned.
+  windowed=$("$python" - "$golden/config.json" <<'END'
+import json, sys
+config = json.load(open(sys.argv[1]))
+vit = config.get("detector_config", config)["vision_config"]["backbone_config"]
+print(next(i for i in range(vit["num_hidden_layers"]) if i not in vit["global_attn_indexes"]))
+END
+  )
+  for target in onnxruntime tensorrt; do
+    export_to() {
+      "$ocelli" export --quiet --checkpoint "$golden" --target "$target" --output "$work/$name-$target-$1" "${@:2}" >/dev/null
+    }
+    export_to whole
+    export_to text --prompt text
+    export_to boxes --detection-only
+    export_to pruned --mask-blocks "$windowed:attn"
+    export_to split --split-block 1 --skip-blocks "$windowed"
+  done
+done
+"$python" "$here/check_onnx.py" "$work" >"$work/checked" || { grep -v '^ok' "$work/checked"; exit 1; }
+echo "onnx.checker accepts $(grep -c '^ok' "$work/checked") files"
