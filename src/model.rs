@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ocelli_engines::Engine;
-use ocelli_export::contract::{Manifest, file};
+use ocelli_export::contract::{Manifest, Precision, file};
 use ocelli_export::{Checkpoint, ExportOptions, export};
 
 use sha2::{Digest, Sha256};
@@ -33,6 +33,9 @@ pub struct ModelRequest {
     pub source: ModelSource,
     /// Pixels of the input's side; the model's own by default. An exported folder has one that cannot be changed.
     pub imgsz: Option<usize>,
+    /// Number format of the large matrix products, in which a checkpoint or the built-in model is exported; 32-bit
+    /// floating point by default. An exported folder has one that cannot be changed.
+    pub precision: Option<Precision>,
     /// Whether masks will be asked for. Without, a checkpoint is exported without what only masks need.
     pub masks: bool,
 }
@@ -105,6 +108,17 @@ impl Model {
     }
 
     fn check_request(&self, request: &ModelRequest) -> Result<()> {
+        if let Some(precision) = request.precision.filter(|wanted| *wanted != self.manifest.precision) {
+            return Err(Error::new(
+                ErrorKind::Mismatch,
+                format!(
+                    "--precision {precision}, {}: this model was exported with --precision {}; leave --precision out, \
+                     or export the checkpoint again with `ocelli export --precision {precision}`",
+                    self.folder.display(),
+                    self.manifest.precision
+                ),
+            ));
+        }
         match request.imgsz {
             Some(imgsz) if imgsz != self.manifest.imgsz => Err(Error::new(
                 ErrorKind::Mismatch,
@@ -214,7 +228,9 @@ fn cached_export(
 }
 
 fn export_options(request: &ModelRequest) -> ExportOptions {
-    let options = ExportOptions::default().with_detection_only(!request.masks);
+    let options = ExportOptions::default()
+        .with_detection_only(!request.masks)
+        .with_precision(request.precision.unwrap_or_default());
     match request.imgsz {
         Some(imgsz) => options.with_imgsz(imgsz),
         None => options,

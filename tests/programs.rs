@@ -149,6 +149,7 @@ fn export_options_that_are_refused() {
         ("--split-block|4", &["--split-block is 4", "1 to 3"]),
         ("--split-block|-1", &["--split-block", "'-1'"]),
         ("--precision|fp12", &["--precision", "fp12", "possible values"]),
+        ("--precision|int8|--target|tensorrt", &["--precision int8, --target tensorrt", "fp32"]),
         ("--target|gpu", &["--target", "onnxruntime, tensorrt"]),
         ("--prompt|x", &["--prompt", "official, text"]),
         ("--detection_only", &["--detection_only", "--detection-only"]),

@@ -5,6 +5,7 @@
 #   OCELLI_BENCH_WORK     where 12 GB of checkpoint and graphs go [default: target/full_size]
 #   OCELLI_BENCH_CLASSES  numbers of classes [default: 1 4 16]
 #   OCELLI_BENCH_RUNS     measured runs of each [default: 3]
+#   OCELLI_BENCH_OPTIONS  1 measures the engine's options as well, about ten minutes more [default: 0]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -12,6 +13,7 @@ work=${OCELLI_BENCH_WORK:-target/full_size}
 classes=${OCELLI_BENCH_CLASSES:-1 4 16}
 runs=${OCELLI_BENCH_RUNS:-3}
 threads=2
+programs=${CARGO_TARGET_DIR:-target}/release
 here=benchmarks/full_size
 out=benchmarks/runs/$(date +%F)-full-size-cpu
 mkdir -p "$work" "$out"
@@ -26,16 +28,40 @@ fi
 # Runs are never edited: what another run of the day left is replaced whole.
 rm -f "$out"/*.jsonl
 measure() { "$python" $here/measure_command.py "$@" | tee -a "$out/export.jsonl"; }
-measure "ocelli export --detection-only" target/release/ocelli export --checkpoint "$work/checkpoint" \
-  --output "$work/graphs" --detection-only --force
-measure "ocelli export" target/release/ocelli export --checkpoint "$work/checkpoint" --output "$work/graphs-all" --force
+for precision in fp32 int8; do
+  measure "ocelli export --detection-only --precision $precision" "$programs/ocelli" export \
+    --checkpoint "$work/checkpoint" --output "$work/graphs-$precision" --detection-only --precision $precision --force
+done
+measure "ocelli export" "$programs/ocelli" export --checkpoint "$work/checkpoint" --output "$work/graphs-all" --force
 rm -r "$work/graphs-all"
 
-# The two take turns, so that a machine that slows down slows both.
+# They take turns, so that a machine that slows down slows all.
 for n in $classes; do
-  target/release/bench-detect --quiet --model "$work/graphs" --class-counts "$n" --runs "$runs" --warm-up 1 \
-    --threads $threads | tee -a "$out/ocelli.jsonl"
+  for precision in fp32 int8; do
+    "$programs/bench-detect" --quiet --model "$work/graphs-$precision" --class-counts "$n" --runs "$runs" --warm-up 1 \
+      --threads $threads | tee -a "$out/ocelli.jsonl"
+  done
   "$python" $here/reference.py --model "$work/checkpoint" --classes "$n" --runs "$runs" --warm-up 1 \
     --threads $threads | tee -a "$out/transformers.jsonl"
 done
+
+if [ "${OCELLI_BENCH_OPTIONS:-0}" = 1 ]; then
+  for precision in fp32 int8; do
+    while read -r options; do
+      # shellcheck disable=SC2086 — options are words
+      "$programs/bench-engine" --graph "$work/graphs-$precision/backbone.onnx" --runs 2 $options </dev/null \
+        | tee -a "$out/engine.jsonl"
+    done <<'OPTIONS'
+--threads 2
+--threads 1
+--threads 2 --optimization extended
+--threads 2 --optimization basic
+--threads 2 --optimization disabled
+--threads 2 --no-prepacking
+--threads 2 --no-arena
+--threads 2 --no-pattern
+--threads 2 --spinning
+OPTIONS
+  done
+fi
 "$python" $here/summary.py "$out" | tee "$out/README.md"

@@ -21,6 +21,19 @@ pub enum Activation {
     Silu,
 }
 
+impl Activation {
+    /// The least value it has anywhere, rounded down: minima of x·Φ(x) and x·σ(x), the latter at x = −1.2785.
+    pub(crate) fn floor(self) -> f32 {
+        match self {
+            Self::Gelu => -0.169_972,
+            Self::GeluTanh => -0.170_041,
+            Self::QuickGelu => -0.278_465 / 1.702,
+            Self::Relu => 0.0,
+            Self::Silu => -0.278_465,
+        }
+    }
+}
+
 /// Sizes of one stack of transformer layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stack {

@@ -5,7 +5,9 @@
 //! `N` = exemplar boxes, `K` = masks asked for.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -121,6 +123,34 @@ pub enum Precision {
     /// 32-bit floating point.
     #[default]
     Fp32,
+    /// 8-bit integers in the large matrix products of image, words and fusion, 32-bit floating point elsewhere: a
+    /// scale for each output channel of a weight, and for each token of what it is multiplied with. Inputs and outputs
+    /// of the graphs are as in [`Precision::Fp32`].
+    Int8,
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fp32 => "fp32",
+            Self::Int8 => "int8",
+        })
+    }
+}
+
+impl FromStr for Precision {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "fp32" | "float32" => Ok(Self::Fp32),
+            "int8" => Ok(Self::Int8),
+            _ => Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("precision {name}: expected fp32 or int8"),
+            )),
+        }
+    }
 }
 
 /// How pixels become [`tensor::PIXEL_VALUES`]: squash to the square, no letterbox.

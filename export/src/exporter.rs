@@ -42,7 +42,7 @@ impl ExportOptions {
         self
     }
 
-    /// Number format of the weights inside the graphs.
+    /// Number format of the weights inside the graphs; [`Precision::Int8`] goes with [`Target::OnnxRuntime`] alone.
     #[must_use]
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
@@ -127,6 +127,13 @@ impl ExportOptions {
             ));
         }
         self.pruning.check(checkpoint.config())?;
+        if self.precision == Precision::Int8 && self.target == Target::TensorRt {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "--precision int8, --target tensorrt: 8-bit products are written for ONNX Runtime alone so far; leave \
+                 --target out, or export with --precision fp32",
+            ));
+        }
         Ok(imgsz)
     }
 }
@@ -162,6 +169,7 @@ pub fn export(
         checkpoint,
         imgsz,
         target: options.target,
+        precision: options.precision,
         prompting: options.prompting,
         detection_only: options.detection_only,
         pruning: options.pruning.clone(),
@@ -187,7 +195,7 @@ pub fn export(
         Ok::<_, Error>((written, hash))
     })?;
 
-    let manifest = manifest(&plan, options, weights_sha256, written);
+    let manifest = manifest(&plan, weights_sha256, written);
     let text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
     let mut file = HashedFile::create(&staging.path().join(file::MANIFEST))?;
     file.append(text.as_bytes())?;
@@ -243,12 +251,7 @@ fn parts(plan: &Plan<'_>) -> Vec<Part> {
     parts
 }
 
-fn manifest(
-    plan: &Plan<'_>,
-    options: &ExportOptions,
-    weights_sha256: String,
-    written: Vec<WrittenFile>,
-) -> Manifest {
+fn manifest(plan: &Plan<'_>, weights_sha256: String, written: Vec<WrittenFile>) -> Manifest {
     let config = plan.checkpoint.config();
     let files: BTreeMap<_, _> = written.into_iter().map(|file| (file.name, file.entry)).collect();
     Manifest {
@@ -265,7 +268,7 @@ fn manifest(
         thresholds: Thresholds { confidence: 0.3, nms: 0.7 },
         prompting: plan.prompting,
         target: plan.target,
-        precision: options.precision,
+        precision: plan.precision,
         detection_only: plan.detection_only,
         skip_blocks: plan.pruning.skip_blocks.iter().copied().collect(),
         mask_blocks: plan

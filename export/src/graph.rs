@@ -7,15 +7,18 @@
 //! Weights are not held: an initialiser remembers how to read itself and is materialised when the file is written.
 
 mod ops;
+mod quantized;
 mod shape;
 mod write;
 
 use std::collections::HashMap;
 
 use crate::checkpoint::Weights;
+use crate::contract::Precision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::onnx::{AttributeProto, NodeProto, attribute_type, data_type};
 
+pub(crate) use quantized::QuantizedRows;
 pub(crate) use shape::Dim;
 pub(crate) use write::{HashedFile, WrittenFile};
 
@@ -27,6 +30,8 @@ pub(crate) const OPSET: i64 = 20;
 pub(crate) enum Element {
     F32,
     I64,
+    I8,
+    U8,
 }
 
 impl Element {
@@ -34,6 +39,8 @@ impl Element {
         match self {
             Self::F32 => data_type::FLOAT,
             Self::I64 => data_type::INT64,
+            Self::I8 => data_type::INT8,
+            Self::U8 => data_type::UINT8,
         }
     }
 
@@ -41,6 +48,7 @@ impl Element {
         match self {
             Self::F32 => 4,
             Self::I64 => 8,
+            Self::I8 | Self::U8 => 1,
         }
     }
 }
@@ -54,11 +62,12 @@ pub(crate) struct Value {
 }
 
 /// Reads an initialiser's values when they are needed.
-type Read<'w> = Box<dyn Fn(&Weights) -> Result<Vec<f32>> + 'w>;
+type Read<'w, T> = Box<dyn Fn(&Weights) -> Result<Vec<T>> + 'w>;
 
 enum Source<'w> {
     Bytes(Vec<u8>),
-    Weights(Read<'w>),
+    Weights(Read<'w, f32>),
+    Codes(Read<'w, i8>),
 }
 
 struct Initializer<'w> {
@@ -79,6 +88,10 @@ pub(crate) struct Graph<'w> {
     names: HashMap<String, usize>,
     /// Small constants by type, shape and bytes: each stands in the file once.
     constants: HashMap<(i32, Vec<usize>, Vec<u8>), Value>,
+    /// Whether linear layers that are added now compute in 8-bit integers.
+    quantizes_linear: bool,
+    /// Values whose rows are quantised already, by name and known least value.
+    quantized: HashMap<(String, Option<u32>), QuantizedRows>,
     fault: Option<Error>,
 }
 
@@ -94,6 +107,8 @@ impl<'w> Graph<'w> {
             scope: String::new(),
             names: HashMap::new(),
             constants: HashMap::new(),
+            quantizes_linear: false,
+            quantized: HashMap::new(),
             fault: None,
         }
     }
@@ -101,6 +116,15 @@ impl<'w> Graph<'w> {
     /// Names of the nodes that follow begin with this, as the checkpoint names the module.
     pub(crate) fn scope(&mut self, scope: impl Into<String>) {
         self.scope = scope.into();
+    }
+
+    /// In which numbers the linear layers that follow compute.
+    pub(crate) fn linear_precision(&mut self, precision: Precision) {
+        self.quantizes_linear = precision == Precision::Int8;
+    }
+
+    pub(crate) fn quantizes_linear(&self) -> bool {
+        self.quantizes_linear
     }
 
     pub(crate) fn input(&mut self, name: &str, element: Element, dims: &[Dim]) -> Value {
@@ -150,6 +174,18 @@ impl<'w> Graph<'w> {
         value
     }
 
+    /// An i8 initialiser computed from the checkpoint when the file is written.
+    pub(crate) fn derived_codes(
+        &mut self,
+        name: &str,
+        dims: &[usize],
+        read: impl Fn(&Weights) -> Result<Vec<i8>> + 'w,
+    ) -> Value {
+        let value = Value { name: self.unique(name), element: Element::I8, dims: shape::fixed(dims) };
+        self.initializers.push(Initializer { value: value.clone(), source: Source::Codes(Box::new(read)) });
+        value
+    }
+
     /// An f32 constant.
     pub(crate) fn constant(&mut self, name: &str, dims: &[usize], data: &[f32]) -> Value {
         let bytes = data.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -165,6 +201,11 @@ impl<'w> Graph<'w> {
     pub(crate) fn integers(&mut self, name: &str, data: &[i64]) -> Value {
         let bytes = data.iter().flat_map(|v| v.to_le_bytes()).collect();
         self.bytes(name, Element::I64, &[data.len()], bytes)
+    }
+
+    /// A scalar u8 constant.
+    fn scalar_u8(&mut self, value: u8) -> Value {
+        self.bytes("scalar", Element::U8, &[], vec![value])
     }
 
     fn bytes(&mut self, name: &str, element: Element, dims: &[usize], bytes: Vec<u8>) -> Value {

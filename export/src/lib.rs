@@ -31,6 +31,7 @@ mod graph;
 mod model;
 mod onnx;
 mod prune;
+mod quantize;
 
 pub use checkpoint::Checkpoint;
 pub use error::{Error, ErrorKind, Result};

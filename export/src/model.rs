@@ -11,12 +11,13 @@ mod geometry;
 mod layers;
 mod masks;
 mod position;
+mod quantized;
 mod scoring;
 mod text;
 
 use crate::checkpoint::Checkpoint;
 use crate::config::ModelConfig;
-use crate::contract::{Prompting, Target};
+use crate::contract::{Precision, Prompting, Target};
 use crate::prune::Pruning;
 
 /// What the graphs are written for.
@@ -25,6 +26,7 @@ pub(crate) struct Plan<'w> {
     /// S.
     pub(crate) imgsz: usize,
     pub(crate) target: Target,
+    pub(crate) precision: Precision,
     pub(crate) prompting: Prompting,
     pub(crate) detection_only: bool,
     pub(crate) pruning: Pruning,

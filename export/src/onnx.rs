@@ -10,6 +10,8 @@ use prost::Message;
 /// `TensorProto.DataType`.
 pub mod data_type {
     pub const FLOAT: i32 = 1;
+    pub const UINT8: i32 = 2;
+    pub const INT8: i32 = 3;
     pub const INT64: i32 = 7;
 }
 

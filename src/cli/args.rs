@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use ocelli_export::contract::Precision;
 
 use crate::detector::{Detector, DetectorBuilder, TextCacheFile};
 use crate::engine::EngineKind;
@@ -32,6 +33,10 @@ pub struct ModelArgs {
     /// ONNX Runtime's library [default: searched for; `ocelli doctor` says where]
     #[arg(long, value_name = "FILE")]
     pub onnxruntime: Option<PathBuf>,
+    /// Number format of the large matrix products: fp32, or int8, which is several times as fast with a large model and
+    /// a little less exact [default: fp32, or what an exported model has]
+    #[arg(long, value_name = "FORMAT")]
+    pub precision: Option<Precision>,
     /// Threads that compute [default: one for each physical core]
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     pub threads: Option<usize>,
@@ -55,6 +60,9 @@ impl ModelArgs {
         let mut builder = Detector::builder().with_engine(kind);
         if let Some(folder) = &self.model {
             builder = builder.with_model(ModelSource::Folder(folder.clone()));
+        }
+        if let Some(precision) = self.precision {
+            builder = builder.with_precision(precision);
         }
         if let Some(threads) = self.threads {
             builder = builder.with_threads(threads);

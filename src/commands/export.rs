@@ -31,6 +31,8 @@ enum PromptArg {
 enum PrecisionArg {
     /// 32-bit floating point
     Fp32,
+    /// 8-bit integers in the large matrix products: several times as fast on a processor, a little less exact
+    Int8,
 }
 
 /// Arguments of `ocelli export`.
@@ -47,7 +49,7 @@ pub struct ExportArgs {
     /// Side of the square input in pixels, a multiple of the patch size [default: the checkpoint's]
     #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS")]
     imgsz: Option<usize>,
-    /// Number format of the weights inside the graphs
+    /// Number format of the weights and the large matrix products
     #[arg(long, value_enum, default_value = "fp32")]
     precision: PrecisionArg,
     /// What attention is written as
@@ -87,6 +89,7 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         })
         .with_precision(match args.precision {
             PrecisionArg::Fp32 => contract::Precision::Fp32,
+            PrecisionArg::Int8 => contract::Precision::Int8,
         })
         .with_detection_only(args.detection_only)
         .with_skip_blocks(args.skip_blocks.iter().copied())

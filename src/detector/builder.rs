@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ocelli_export::contract::file;
+use ocelli_export::contract::{Precision, file};
 
 use super::Detector;
 use super::decode::PromptDecoder;
@@ -64,6 +64,14 @@ impl DetectorBuilder {
     #[must_use]
     pub fn with_imgsz(mut self, imgsz: usize) -> Self {
         self.request.imgsz = Some(imgsz);
+        self
+    }
+
+    /// In which numbers the large matrix products of a checkpoint or the built-in model are computed; 32-bit floating
+    /// point by default.
+    #[must_use]
+    pub fn with_precision(mut self, precision: Precision) -> Self {
+        self.request.precision = Some(precision);
         self
     }
 

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use ocelli::cli::{self, DetectorArgs, LogArgs, interrupted, print, say};
+use ocelli::export::contract::Precision;
 use ocelli::{Image, Prompts};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::quantiles::Quantiles;
@@ -49,6 +50,7 @@ struct Line<'a> {
     program: &'static str,
     engine: &'a str,
     imgsz: usize,
+    precision: Precision,
     classes: usize,
     class_chunk: Option<usize>,
     masks: bool,
@@ -110,6 +112,7 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
             program: "bench-detect",
             engine: detector.engine(),
             imgsz: detector.model().manifest().imgsz,
+            precision: detector.model().manifest().precision,
             classes,
             class_chunk: args.detector.class_chunk,
             masks: args.masks,

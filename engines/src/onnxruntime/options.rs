@@ -249,6 +249,8 @@ impl OnnxRuntimeBuilder {
             .with_intra_op_spinning(self.spinning)?
             .with_memory_pattern(self.memory_pattern)?
             .with_prepacking(self.prepacking)?
+            // Processors without VNNI add two products of 8 bits in 16, which can overflow: there exact kernels are used.
+            .with_config_entry("session.x64quantprecision", "1")?
             .with_optimization_level(level.into())?)
     }
 

@@ -87,6 +87,16 @@ impl Graph<'_> {
         self.node("LayerNormalization", &[x, scale, bias], attributes, x.element, x.dims.clone())
     }
 
+    /// The largest (`ReduceMax`) or least (`ReduceMin`) value of every row, `[…, 1]`.
+    pub(super) fn reduce_rows(&mut self, op: &str, x: &Value) -> Value {
+        let mut dims = x.dims.clone();
+        if let Some(last) = dims.last_mut() {
+            *last = Dim::Fixed(1);
+        }
+        let axes = self.integers("axes", &[-1]);
+        self.node(op, &[x, &axes], vec![int("keepdims", 1)], x.element, dims)
+    }
+
     pub(crate) fn softmax(&mut self, x: &Value) -> Value {
         self.node("Softmax", &[x], vec![int("axis", -1)], x.element, x.dims.clone())
     }

@@ -56,6 +56,7 @@ impl Graph<'_> {
                     let values = read(self.weights)?;
                     values.iter().flat_map(|v| v.to_le_bytes()).collect()
                 }
+                Source::Codes(read) => read(self.weights)?.iter().map(|v| v.cast_unsigned()).collect(),
             };
             let mut tensor = TensorProto {
                 dims: source.value.dims.iter().map(|d| known(d) as i64).collect(),

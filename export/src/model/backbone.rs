@@ -1,9 +1,9 @@
 //! `backbone.onnx`: the vision transformer, the neck, and the CLS token of a prompt without boxes.
 
 use super::Plan;
-use super::layers::transpose;
+use super::layers::LinearLayer;
 use super::position::{TokenOrder, rotary_row, rotary_tables};
-use crate::contract::{Prompting, Target, tensor};
+use crate::contract::{Precision, Prompting, Target, tensor};
 use crate::graph::{Dim, Element, Graph, Value};
 use crate::prune::Branch;
 
@@ -42,9 +42,11 @@ impl<'w> Plan<'w> {
             Section::First => 0..split,
             Section::Second => split..v.stack.layers,
         };
+        g.linear_precision(self.precision);
         for block in blocks.filter(|block| !self.pruning.skip_blocks.contains(block)) {
             x = self.block(g, &x, block, order, &tables);
         }
+        g.linear_precision(Precision::Fp32);
         if section == Section::First {
             g.output(tensor::TOKENS, &x, &[tokens.into(), v.hidden.into()]);
         } else {
@@ -162,20 +164,8 @@ impl<'w> Plan<'w> {
     fn rotary_projection(&self, g: &mut Graph<'w>, x: &Value, name: &str) -> Value {
         let v = &self.config().vision;
         let (hidden, head) = (v.hidden, v.hidden / v.stack.heads);
-        let key = format!("{name}.weight");
-        let weight = g.derived(&format!("{key}.T.rotary"), &[hidden, hidden], move |weights| {
-            let data = weights.read(&key)?;
-            let rows = (0..hidden).map(|row| rotary_row(row, head) * hidden);
-            let reordered: Vec<f32> = rows.flat_map(|at| data[at..at + hidden].iter().copied()).collect();
-            Ok(transpose(&reordered, hidden, hidden))
-        });
-        let key = format!("{name}.bias");
-        let bias = g.derived(&format!("{key}.rotary"), &[hidden], move |weights| {
-            let data = weights.read(&key)?;
-            Ok((0..hidden).map(|row| data[rotary_row(row, head)]).collect())
-        });
-        let product = g.matmul(x, &weight);
-        g.add(&product, &bias)
+        let order = (0..hidden).map(|row| rotary_row(row, head)).collect();
+        g.linear_layer(x, &LinearLayer { order, ..LinearLayer::new(name) })
     }
 
     /// Tokens → the feature pyramid and the CLS token.

@@ -2,6 +2,7 @@
 
 use super::Plan;
 use super::layers::Prompt;
+use crate::contract::Precision;
 use crate::graph::{Graph, Value};
 
 impl<'w> Plan<'w> {
@@ -18,6 +19,7 @@ impl<'w> Plan<'w> {
     ) -> Value {
         let stack = &self.config().encoder;
         let mut x = image.clone();
+        g.linear_precision(self.precision);
         for i in 0..stack.layers {
             let layer = format!("detr_encoder.layers.{i}");
             g.scope(layer.as_str());
@@ -39,6 +41,7 @@ impl<'w> Plan<'w> {
             let out = g.feed_forward(&normed, &format!("{layer}.mlp"), stack);
             x = g.add(&x, &out);
         }
+        g.linear_precision(Precision::Fp32);
         x
     }
 }

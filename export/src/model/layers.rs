@@ -5,27 +5,38 @@ use crate::contract::Target;
 use crate::fold::NORM_EPS;
 use crate::graph::{Dim, Element, Graph, Value};
 
-impl Graph<'_> {
+impl<'w> Graph<'w> {
     /// x · Wᵀ + b over the last axis; the weight is transposed in the file.
     pub(crate) fn linear(&mut self, x: &Value, name: &str) -> Value {
-        let product = self.linear_without_bias(x, name);
-        let bias = self.weight(&format!("{name}.bias"));
+        self.linear_layer(x, &LinearLayer::new(name))
+    }
+
+    /// As [`linear`](Self::linear), for a layer of which more is known than its name.
+    pub(super) fn linear_layer(&mut self, x: &Value, layer: &LinearLayer) -> Value {
+        if self.quantizes_linear() && !layer.exact {
+            return self.quantized_linear(x, layer);
+        }
+        let name = format!("{}.weight", layer.name);
+        let dims = self.weight_dims(&name);
+        let (rows, columns) = (dims[0], dims[1..].iter().product());
+        let (file_name, layer_of_weight) = (format!("{name}.T{}", layer.suffix()), layer.clone());
+        let weight = self.derived(&file_name, &[columns, rows], move |weights| {
+            Ok(transpose(&layer_of_weight.reorder(weights.read(&name)?, columns), rows, columns))
+        });
+        let product = self.matmul(x, &weight);
+        let bias = self.linear_bias(layer);
         self.add(&product, &bias)
     }
 
-    /// x · Wᵀ over the last axis.
-    pub(crate) fn linear_without_bias(&mut self, x: &Value, name: &str) -> Value {
-        let weight = self.transposed(&format!("{name}.weight"));
-        self.matmul(x, &weight)
-    }
-
-    /// A matrix of the checkpoint, rows and columns exchanged.
-    pub(crate) fn transposed(&mut self, name: &str) -> Value {
-        let dims = self.weight_dims(name);
-        let (rows, columns) = (dims[0], dims[1..].iter().product());
-        let key = name.to_owned();
-        self.derived(&format!("{name}.T"), &[columns, rows], move |weights| {
-            Ok(transpose(&weights.read(&key)?, rows, columns))
+    /// A linear layer's bias.
+    pub(super) fn linear_bias(&mut self, layer: &LinearLayer) -> Value {
+        let name = format!("{}.bias", layer.name);
+        if layer.order.is_empty() {
+            return self.weight(&name);
+        }
+        let (dims, layer) = (self.weight_dims(&name), layer.clone());
+        self.derived(&format!("{name}{}", layer.suffix()), &dims, move |weights| {
+            Ok(layer.reorder(weights.read(&name)?, 1))
         })
     }
 
@@ -63,7 +74,9 @@ impl Graph<'_> {
     pub(crate) fn feed_forward(&mut self, x: &Value, name: &str, stack: &Stack) -> Value {
         let hidden = self.linear(x, &format!("{name}.fc1"));
         let hidden = self.activation(&hidden, stack.activation);
-        self.linear(&hidden, &format!("{name}.fc2"))
+        let last =
+            LinearLayer { floor: Some(stack.activation.floor()), ..LinearLayer::new(&format!("{name}.fc2")) };
+        self.linear_layer(&hidden, &last)
     }
 
     /// `layer1 … layerN` with ReLU between them.
@@ -162,9 +175,11 @@ impl Graph<'_> {
         prompt: &Prompt,
         heads: usize,
     ) -> Value {
-        let k = self.linear(&prompt.features, &format!("{name}.k_proj"));
-        let v = self.linear(&prompt.features, &format!("{name}.v_proj"));
-        let [k, v] = [k, v].map(|x| self.split_heads(&x, heads));
+        let [k, v] = ["k_proj", "v_proj"].map(|projection| {
+            let layer = LinearLayer { exact: true, ..LinearLayer::new(&format!("{name}.{projection}")) };
+            let projected = self.linear_layer(&prompt.features, &layer);
+            self.split_heads(&projected, heads)
+        });
         let mixed = self.explicit_attention(q, &k, &v, Some(&prompt.bias));
         self.linear(&mixed, &format!("{name}.o_proj"))
     }
@@ -195,6 +210,39 @@ impl Graph<'_> {
     }
 }
 
+/// A linear layer of the checkpoint.
+#[derive(Clone)]
+pub(super) struct LinearLayer {
+    /// Of the module.
+    pub(super) name: String,
+    /// Which row of the weight stands in each place; empty where they stay.
+    pub(super) order: Vec<usize>,
+    /// What no input lies below, where that is known: at most 0.
+    pub(super) floor: Option<f32>,
+    /// Whether it computes in floating point at any precision: it has few inputs and gains nothing.
+    pub(super) exact: bool,
+}
+
+impl LinearLayer {
+    pub(super) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), order: Vec::new(), floor: None, exact: false }
+    }
+
+    /// Rows of `columns` numbers in the layer's order.
+    pub(super) fn reorder(&self, data: Vec<f32>, columns: usize) -> Vec<f32> {
+        if self.order.is_empty() {
+            return data;
+        }
+        let rows = self.order.iter().map(|row| row * columns);
+        rows.flat_map(|at| data[at..at + columns].iter().copied()).collect()
+    }
+
+    /// What tells a reordered tensor's name from the checkpoint's.
+    pub(super) fn suffix(&self) -> &'static str {
+        if self.order.is_empty() { "" } else { ".reordered" }
+    }
+}
+
 /// A prompt inside a graph.
 pub(crate) struct Prompt {
     /// f32 `[C, T, D]`.
@@ -210,9 +258,9 @@ fn scale_of(head: usize) -> f32 {
 }
 
 /// Rows and columns exchanged, in tiles that fit the cache.
-pub(crate) fn transpose(data: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+pub(crate) fn transpose<T: Copy + Default>(data: &[T], rows: usize, columns: usize) -> Vec<T> {
     const TILE: usize = 32;
-    let mut out = vec![0.0; data.len()];
+    let mut out = vec![T::default(); data.len()];
     for r0 in (0..rows).step_by(TILE) {
         for c0 in (0..columns).step_by(TILE) {
             for r in r0..(r0 + TILE).min(rows) {

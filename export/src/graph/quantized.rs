@@ -1,0 +1,77 @@
+//! Products of 8-bit integers, in ONNX Runtime's operator for them.
+
+use super::{Element, Graph, Value};
+
+/// Every row's greatest magnitude is at least this, so that a row of zeros has a scale.
+const LEAST_PEAK: f32 = 1e-12;
+
+/// A value whose rows (last axis) are u8 codes: `peak / levels · (code − zero)`, plus `floor` where the rows were
+/// quantised from a known least value up.
+#[derive(Clone, Debug)]
+pub(crate) struct QuantizedRows {
+    /// u8 `[…, K]`.
+    codes: Value,
+    /// f32 `[…, 1]`: what the largest code of a row stands for.
+    peak: Value,
+    levels: f32,
+    zero: u8,
+}
+
+impl Graph<'_> {
+    /// Quantises every row of x by its own largest value, while the model runs: tokens differ in size by more than
+    /// 8 bits can bridge.
+    ///
+    /// Without a `floor` codes are symmetric about zero. With one, which is at most 0 and no value of x lies below it,
+    /// all 256 codes lie between it and the row's largest value, and `floor` is what the codes leave out. A value that
+    /// is quantised twice is computed once.
+    pub(crate) fn quantize_rows(&mut self, x: &Value, floor: Option<f32>) -> QuantizedRows {
+        let key = (x.name.clone(), floor.map(f32::to_bits));
+        if let Some(known) = self.quantized.get(&key) {
+            return known.clone();
+        }
+        let (levels, zero) = if floor.is_some() { (255.0, 0) } else { (127.0, 128) };
+        let shifted = match floor {
+            Some(floor) if floor < 0.0 => {
+                let lift = self.scalar(-floor);
+                self.add(x, &lift)
+            }
+            _ => x.clone(),
+        };
+        let mut bounds = vec![self.reduce_rows("ReduceMax", &shifted), self.scalar(LEAST_PEAK)];
+        if floor.is_none() {
+            let least = self.reduce_rows("ReduceMin", &shifted);
+            bounds.push(self.unary("Neg", &least));
+        }
+        let dims = bounds[0].dims.clone();
+        let bounds: Vec<&Value> = bounds.iter().collect();
+        let peak = self.node("Max", &bounds, vec![], Element::F32, dims);
+        let full = self.scalar(levels);
+        let factor = self.div(&full, &peak);
+        let scaled = self.mul(&shifted, &factor);
+        let (one, zero_point) = (self.scalar(1.0), self.scalar_u8(zero));
+        let inputs = [&scaled, &one, &zero_point];
+        let codes = self.node("QuantizeLinear", &inputs, vec![], Element::U8, x.dims.clone());
+        let rows = QuantizedRows { codes, peak, levels, zero };
+        self.quantized.insert(key, rows.clone());
+        rows
+    }
+
+    /// rows · weight; `codes` i8 `[K, N]` and `scales` f32 `[N]` are the weight's.
+    pub(crate) fn integer_matmul(&mut self, rows: &QuantizedRows, codes: &Value, scales: &Value) -> Value {
+        let last = rows.codes.dims.len() - 1;
+        if codes.dims.len() != 2 || codes.dims[0] != rows.codes.dims[last] || scales.dims != codes.dims[1..] {
+            self.fail(format!(
+                "MatMulIntegerToFloat: {:?} by {:?}, scales {:?}",
+                rows.codes.dims, codes.dims, scales.dims
+            ));
+            return rows.codes.clone();
+        }
+        let mut dims = rows.codes.dims.clone();
+        dims[last] = codes.dims[1];
+        let (step, zero) = (self.scalar(1.0 / rows.levels), self.scalar_u8(rows.zero));
+        let inputs = [&rows.codes, codes, &step, scales, &zero].map(|v| v.name.clone()).to_vec();
+        let name = self.push("MatMulIntegerToFloat", "com.microsoft", inputs, vec![], 1);
+        let product = Value { name: format!("{name}:0"), element: Element::F32, dims };
+        self.mul(&product, &rows.peak)
+    }
+}
