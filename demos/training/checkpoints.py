@@ -87,7 +87,7 @@ def load_portable(source: Path, model: nn.Module, optimizer: torch.optim.Optimiz
     for name, parameter in model.named_parameters():
         if name in moments:
             optimizer.state[parameter] = {
-                "step": torch.tensor(steps), "exp_avg": torch.zeros_like(parameter),
+                "step": torch.tensor(steps, device=device), "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": unpack(moments[name].to(device)),
             }
     return state
