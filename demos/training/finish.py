@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Turns a training checkpoint into a checkpoint folder: `config.json`, `model.safetensors` (f16), `tokenizer.json`.
 
-    python finish.py --run runs/first --output runs/first/model
+    python finish.py --run runs/first --output runs/first/model     from train.py's checkpoint
+    python finish.py --folder DIR --output NEW                      from a checkpoint folder, as this version writes it
 
 The averaged weights are taken; `--last` takes those of the last step instead. Every stored number is checked. `train.py`
 writes the folder of the average itself at its end; this is for a run that was cut short, or to compare.
@@ -20,6 +21,7 @@ from torch import Tensor
 from checkpoints import write_folder
 from model import TrainingModel
 from tokenizer import load_tokenizer
+from vocabulary import VOCABULARY
 
 PREFIX = "detector."
 
@@ -43,17 +45,28 @@ def write_model(model: TrainingModel, weights: dict[str, Tensor], words: Path, o
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--run", type=Path, required=True, help="folder that train.py wrote")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--run", type=Path, help="folder that train.py wrote")
+    source.add_argument("--folder", type=Path, help="checkpoint folder")
     parser.add_argument("--output", type=Path, required=True, help="folder to write; made if missing")
     parser.add_argument("--last", action="store_true", help="the last step's weights in place of the average")
     arguments = parser.parse_args()
-    words = arguments.run / "tokenizer.json"
-    settings = json.loads((arguments.run / "settings.json").read_text())
-    saved = torch.load(arguments.run / "checkpoint.pt", weights_only=True, map_location="cpu")
-    model = TrainingModel(load_tokenizer(words), settings["side"], settings["names"])
-    write_model(model, saved["model" if arguments.last else "average"], words, arguments.output)
+    words = (arguments.run or arguments.folder) / "tokenizer.json"
+    if arguments.run:
+        settings = json.loads((arguments.run / "settings.json").read_text())
+        saved = torch.load(arguments.run / "checkpoint.pt", weights_only=True, map_location="cpu")
+        model = TrainingModel(load_tokenizer(words), settings["side"], settings["names"])
+        weights = saved["model" if arguments.last else "average"]
+    else:
+        config = json.loads((arguments.folder / "config.json").read_text())
+        side = config["vision_config"]["backbone_config"]["image_size"]
+        model = TrainingModel(load_tokenizer(words), side, len(VOCABULARY))
+        for note in model.start_from(arguments.folder):
+            raise SystemExit(f"error: {note}")
+        weights = model.state_dict()
+    write_model(model, weights, words, arguments.output)
     size = (arguments.output / "model.safetensors").stat().st_size
-    print(f"step {saved['state']['step']}, {size / 1e6:.1f} MB in {arguments.output}")
+    print(f"{size / 1e6:.1f} MB in {arguments.output}")
 
 
 if __name__ == "__main__":
