@@ -1,7 +1,7 @@
 """What lies behind the pictograms in everything that is measured.
 
-A background is drawn from a `random.Random` alone, so that a seed is a picture. Training has gradients and stripes of its own
-(`textures.py`); checkerboards, landscapes, mosaics and rooms, and the clutter drawn here, it never sees.
+A background is drawn from a `random.Random` alone, so that a seed is a picture. Training has gradients and stripes of
+its own (`textures.py`); checkerboards, landscapes, mosaics and rooms, and the clutter drawn here, it never sees.
 """
 
 from __future__ import annotations

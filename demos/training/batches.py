@@ -1,7 +1,7 @@
 """Endless training batches: which scenes, what is asked about them, and what the right answer is.
 
-A `Plan` is decided on the CPU, by worker processes where there are any, and holds small arrays alone; `realise` draws it on the
-device and computes the answers there, without ever waiting for the device.
+A `Plan` is decided on the CPU, by worker processes where there are any, and holds small arrays alone; `realise` draws
+it on the device and computes the answers there, without ever waiting for the device.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ COVERED, BARE = 0.4, 0.1
 class Plan:
     """B scenes and R prompts about them.
 
-    `ids`, `mask` [R, context]; `image_of` [R]; `asked` [R] the name's index; `things` [R, N] slots of the things to find
-    (-1: none); `shown_rows` [E] the prompts that carry boxes, with `wanted` and `unwanted` [E] their slots (-1: none);
-    `mask_rows` [M] the prompts whose masks are learnt from; `backgrounds` a kind for each scene.
+    `ids`, `mask` [R, context]; `image_of` [R]; `asked` [R] the name's index; `things` [R, N] slots of the things to
+    find (-1: none); `shown_rows` [E] the prompts that carry boxes, with `wanted` and `unwanted` [E] their slots (-1:
+    none); `mask_rows` [M] the prompts whose masks are learnt from; `backgrounds` a kind for each scene.
     """
 
     layout: Layout
@@ -73,9 +73,9 @@ class Exemplars:
 class Targets:
     """The truth of R prompts on B pictures, with N places for things and P the side of the token grid.
 
-    `boxes` [R, N, 4] cxcywh in 0..1, `valid` [R, N]; `coverage` [R, P, P], the share of each token that the prompt's things
-    cover; `token_classes` [B, P, P] i64, 0 nothing, 1.. the name's index + 1, -100 undecided; `mask_rows` [M] and `masks`
-    [M, N, 4P, 4P], the share of each cell that is covered.
+    `boxes` [R, N, 4] cxcywh in 0..1, `valid` [R, N]; `coverage` [R, P, P], the share of each token that the prompt's
+    things cover; `token_classes` [B, P, P] i64, 0 nothing, 1.. the name's index + 1, -100 undecided; `mask_rows` [M]
+    and `masks` [M, N, 4P, 4P], the share of each cell that is covered.
     """
 
     boxes: Tensor
@@ -101,8 +101,8 @@ class Batch:
 class Planner(IterableDataset):
     """Plans batches of `pictures` scenes with `prompts` names each; a seed and a worker give the same plans again.
 
-    `confusion` [names, names], in shared memory, says how readily the model sees the second name where the first is shown;
-    whoever trains keeps it up to date.
+    `confusion` [names, names], in shared memory, says how readily the model sees the second name where the first is
+    shown; whoever trains keeps it up to date.
     """
 
     def __init__(self, tokenizer: Tokenizer, sprites: Sprites, pictures: int, prompts: int, side: int, mask_rows: int,
@@ -213,8 +213,9 @@ def realise(plan: Plan, sprites: Sprites, side: int, patch: int) -> Batch:
     slots = on_device(plan.things[plan.mask_rows], device)
     owner = drawn.owner[image_of[mask_rows]]
     cells = 4 * side // patch
-    # By place, for the same reason as above; an empty place matches no pixel, since owners count from 1.
-    masks = [F.adaptive_avg_pool2d((owner == (slots[:, place] + 1 + 255 * (slots[:, place] < 0)).view(-1, 1, 1)).float()[:, None], cells)[:, 0]
+    # By place, for the same reason as above; an empty place is owner 255, which nobody is.
+    wanted = torch.where(slots < 0, 255, slots + 1)
+    masks = [F.adaptive_avg_pool2d((owner == wanted[:, place].view(-1, 1, 1)).float()[:, None], cells)[:, 0]
              for place in range(OF_ONE_NAME)]
     exemplars = None
     if len(plan.shown_rows):
@@ -223,7 +224,8 @@ def realise(plan: Plan, sprites: Sprites, side: int, patch: int) -> Batch:
         picked = boxes[image_of[rows][:, None], chosen.clamp(min=0)]
         # Nobody draws a box to the pixel.
         jitter = 1 + 0.04 * torch.randn(picked.shape, device=device)
-        picked = torch.cat([picked[..., :2] + picked[..., 2:] * (jitter[..., :2] - 1), picked[..., 2:] * jitter[..., 2:]], -1)
+        centre, size = picked[..., :2], picked[..., 2:]
+        picked = torch.cat([centre + size * (jitter[..., :2] - 1), size * jitter[..., 2:]], -1)
         exemplars = Exemplars(rows=rows, boxes=picked * (chosen >= 0)[..., None], valid=chosen >= 0,
                               labels=torch.tensor([[1, 0]]).to(device, non_blocking=True).expand(len(rows), 2))
     return Batch(

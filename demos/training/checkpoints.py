@@ -1,8 +1,8 @@
 """Where a training run stands, on disk: whole or not at all.
 
-`checkpoint.pt` holds everything, to the bit. A portable checkpoint is a quarter of that and made of files below 16 MB, for
-machines that give little back: weights in f16, the optimiser's second moments in eight bits of a logarithm, no first moments
-(they are forgotten within twenty steps anyway) and no average (it starts again from the weights).
+`checkpoint.pt` holds everything, to the bit. A portable checkpoint is a quarter of that and made of files below 16 MB,
+for machines that give little back: weights in f16, the optimiser's second moments in eight bits of a logarithm, no
+first moments (they are forgotten within twenty steps anyway) and no average (it starts again from the weights).
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def save_whole(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, a
     os.replace(unfinished, path)
 
 
-def load_whole(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> tuple[dict, dict]:
+def load_whole(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer,
+               device: torch.device) -> tuple[dict, dict]:
     """Fills model and optimiser; returns the average and the state."""
     saved = torch.load(path, weights_only=True, map_location=device)
     model.load_state_dict(saved["model"])
@@ -71,7 +72,8 @@ def save_portable(target: Path, model: nn.Module, optimizer: torch.optim.Optimiz
         steps = float(entry["step"])
 
     def write(folder: Path) -> None:
-        save_file({name: value.half().cpu().contiguous() for name, value in model.state_dict().items()}, folder / WEIGHTS)
+        weights = {name: value.half().cpu().contiguous() for name, value in model.state_dict().items()}
+        save_file(weights, folder / WEIGHTS)
         save_file(moments, folder / MOMENTS)
         (folder / STATE).write_text(json.dumps(state | {"optimizer_steps": steps}) + "\n")
 

@@ -3,8 +3,8 @@
 
     python checks.py
 
-Each check compares with something that is known otherwise: scipy's assignment, pycocotools' precision, Pillow's pasting, a
-checkpoint written and read. Prints a line for each, ends with an error where one fails.
+Each check compares with something that is known otherwise: scipy's assignment, pycocotools' precision, Pillow's
+pasting, a checkpoint written and read. Prints a line for each, ends with an error where one fails.
 """
 
 from __future__ import annotations
@@ -79,14 +79,15 @@ def check_precision() -> str:
         for category in range(4):
             truth = boxes(rng, rng.integers(0, 4)) * 300
             truth[:, :2] -= truth[:, 2:] / 2
-            near = truth[rng.random(len(truth)) < 0.8] + rng.normal(0, 6, (0, 4)).sum()
+            near = truth[rng.random(len(truth)) < 0.8]
             near = near + rng.normal(0, 6, near.shape)
             near[:, 2:] = np.abs(near[:, 2:]) + 1
             other = boxes(rng, rng.integers(0, 3)) * 300
             found = np.concatenate([near, other])
             scores = rng.random(len(found))
-            annotations += [{"id": len(annotations) + index + 1, "image_id": image, "category_id": category, "iscrowd": 0,
-                             "bbox": box.tolist(), "area": float(box[2] * box[3])} for index, box in enumerate(truth)]
+            annotations += [{"id": len(annotations) + index + 1, "image_id": image, "category_id": category,
+                             "iscrowd": 0, "bbox": box.tolist(), "area": float(box[2] * box[3])}
+                            for index, box in enumerate(truth)]
             results += [{"image_id": image, "category_id": category, "bbox": box.tolist(), "score": float(score)}
                         for box, score in zip(found, scores)]
             both = [np.concatenate([part[:, :2], part[:, :2] + part[:, 2:]], 1) for part in (found, truth)]
@@ -101,7 +102,7 @@ def check_precision() -> str:
         theirs.accumulate()
         theirs.summarize()
     ours = evaluation.summary()
-    difference = max(abs(ours[name] - 100 * theirs.stats[index]) for name, index in (("ap", 0), ("ap50", 1), ("ap75", 2)))
+    difference = max(abs(ours[name] - 100 * theirs.stats[place]) for place, name in enumerate(("ap", "ap50", "ap75")))
     assert difference < 0.02, (ours, theirs.stats[:3])
     return f"AP {ours['ap']:.2f}, {difference:.4f} from pycocotools"
 
@@ -124,7 +125,8 @@ def check_drawing() -> str:
 
     canvas = Image.new("RGB", (side, side))
     canvas.paste(load_glyphs()[2], (40, 50), load_glyphs()[2])
-    difference = float((picture[0].permute(1, 2, 0) * 255 - torch.from_numpy(np.asarray(canvas).astype(np.float32))).abs().max())
+    expected = torch.from_numpy(np.asarray(canvas).astype(np.float32))
+    difference = float((picture[0].permute(1, 2, 0) * 255 - expected).abs().max())
     assert difference < 3, f"{difference} levels from Pillow's pasting"
     alpha = np.asarray(load_glyphs()[2])[..., 3]
     rows, columns = np.flatnonzero((alpha > 100).any(1)), np.flatnonzero((alpha > 100).any(0))
@@ -145,7 +147,8 @@ def check_drawing() -> str:
             assert not len(xs) or (xs.min() >= x1 and xs.max() < x2 and ys.min() >= y1 and ys.max() < y2), (scene, slot)
     seen = [int((drawn.owner[scene] == slot + 1).sum()) for scene in range(12)
             for slot in np.flatnonzero(layout.label[scene] >= 0)]
-    return f"{difference:.1f} levels from Pillow, {len(seen)} things, {sum(count == 0 for count in seen)} of them hidden"
+    hidden = sum(count == 0 for count in seen)
+    return f"{difference:.1f} levels from Pillow, {len(seen)} things, {hidden} of them hidden"
 
 
 def check_jpeg() -> str:

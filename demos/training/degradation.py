@@ -38,7 +38,7 @@ def cosines(device: torch.device) -> Tensor:
 
 
 def jpeg(pictures: Tensor, quality: Tensor) -> Tensor:
-    """8x8 blocks, cosine transform, rounding as JPEG of `quality` [n] 10..95 rounds brightness; sides are multiples of 8."""
+    """Rounds 8x8 blocks as JPEG of `quality` [n], 10..95, rounds brightness; sides are multiples of 8."""
     count, _, height, width = pictures.shape
     factor = torch.where(quality < 50, 50 / quality, 2 - quality / 50).view(-1, 1, 1, 1, 1, 1)
     table = (torch.tensor(QUANTISERS, device=pictures.device).view(8, 8) * factor).clamp(min=1)

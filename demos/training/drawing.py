@@ -1,4 +1,5 @@
-"""Scenes drawn in batches on the device: backgrounds, sprites pasted one over the other, what is visible of each, boxes.
+"""Scenes drawn in batches on the device: backgrounds, sprites pasted one over the other, what is visible of each,
+boxes.
 
     python drawing.py --output SHEET.png     a sheet of training scenes with their boxes, to be looked at
 """

@@ -4,10 +4,11 @@
     python evaluate.py --count 500                              the built-in model: one line of JSON
     python evaluate.py --model DIR --device cuda --output OUT   another one, on a GPU; tables and pictures in OUT
 
-Every scene is asked for all names at once; then for each name in it by one example box and the word "visual". Average precision
-is COCO's (boxes, at most 100 a class and scene, suppression 0.7 within a class); precision and recall count a detection as right
-where it overlaps a thing of its name by 0.5. OUT gets `figures.json`, `classes.md`, `predictions.json` (COCO's results format),
-and, where matplotlib is installed, `reliability.png`; `failures.png` shows the worst scenes.
+Every scene is asked for all names at once; then for each name in it by one example box and the word "visual". Average
+precision is COCO's (boxes, at most 100 a class and scene, suppression 0.7 within a class); precision and recall count a
+detection as right where it overlaps a thing of its name by 0.5. OUT gets `figures.json`, `classes.md`,
+`predictions.json` (COCO's results format), and, where matplotlib is installed, `reliability.png`; `failures.png` shows
+the worst scenes.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Counts:
     def add(self, scene: Scene, found: list[Found]) -> list[tuple[Found, int | None, float]]:
         """Matches detections, best score first, to the free thing of the same name they overlap most (IoU >= 0.5).
 
-        Returns for each its thing (none for a false alarm) and the IoU with the free thing of its name it overlaps most.
+        Returns for each its thing (none for a false alarm) and the IoU with the free thing of its name it overlaps
+        most.
         """
         free, matches = set(range(len(scene.labels))), []
         for one in found:
@@ -74,7 +76,8 @@ class Counts:
 
     def figures(self) -> dict[str, float]:
         """Precision and recall."""
-        return {"precision": self.hits / max(1, self.hits + self.alarms), "recall": self.hits / max(1, self.hits + self.missed)}
+        return {"precision": self.hits / max(1, self.hits + self.alarms),
+                "recall": self.hits / max(1, self.hits + self.missed)}
 
 
 def arrays(found: list[Found], name: int) -> tuple[np.ndarray, np.ndarray]:
@@ -135,14 +138,14 @@ class Measurement:
                 continue
             self.classes[one.class_index].alarms += 1
             alarms.append(one)
-            near = box_overlaps(np.array([one.box]), scene.boxes.astype(np.float64))[0] if len(scene.labels) else np.zeros(0)
+            near = box_overlaps(np.array([one.box]), scene.boxes.astype(np.float64))[0]
             other = int(scene.labels[near.argmax()]) if len(near) and near.max() >= 0.5 else -1
             self.mistaken[one.class_index][other] = self.mistaken[one.class_index].get(other, 0) + 1
         for thing in missed:
             self.classes[int(scene.labels[thing])].missed += 1
         if alarms or missed:
-            self.failures.append(Failure(scene.image, [(scene.boxes[thing], int(scene.labels[thing])) for thing in missed],
-                                         alarms))
+            lost = [(scene.boxes[thing], int(scene.labels[thing])) for thing in missed]
+            self.failures.append(Failure(scene.image, lost, alarms))
 
     def examples(self, scene: Scene, pixels: torch.Tensor) -> None:
         """Each name in the scene is looked for by the box of its first thing and the word "visual"."""
@@ -185,8 +188,9 @@ class Measurement:
             figures = counts.figures()
             worst = max(mistaken, key=mistaken.get) if mistaken else None
             what = "" if worst is None else f"{'background' if worst < 0 else KNOWN_NAMES[worst]} ({mistaken[worst]})"
-            lines.append(f"| {KNOWN_NAMES[name]} | {KNOWN[name].character} | {counts.hits + counts.missed} | {100 * values.mean():.1f} "
-                         f"| {100 * values[0]:.1f} | {figures['precision']:.2f} | {figures['recall']:.2f} | {what} |")
+            lines.append(f"| {KNOWN_NAMES[name]} | {KNOWN[name].character} | {counts.hits + counts.missed} "
+                         f"| {100 * values.mean():.1f} | {100 * values[0]:.1f} | {figures['precision']:.2f} "
+                         f"| {figures['recall']:.2f} | {what} |")
         return "\n".join(lines) + "\n"
 
 
@@ -217,8 +221,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, default=BUILTIN, help="checkpoint folder (default: the built-in model)")
     parser.add_argument("--count", type=int, default=500, help="how many scenes (default 500)")
-    parser.add_argument("--names", type=int, default=len(NAMES), help=f"how many names are drawn and asked (default {len(NAMES)})")
-    parser.add_argument("--purpose", default="evaluation", help="evaluation (default), or validation: other scenes, to choose by")
+    parser.add_argument("--names", type=int, default=len(NAMES),
+                        help=f"how many names are drawn and asked (default {len(NAMES)})")
+    parser.add_argument("--purpose", default="evaluation",
+                        help="evaluation (default), or validation: other scenes, to choose by")
     parser.add_argument("--threshold", type=float, default=0.3, help="for precision, recall and masks (default 0.3)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
     parser.add_argument("--device", default="cpu", help="cpu (default) or cuda")

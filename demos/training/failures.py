@@ -26,7 +26,8 @@ class Failure:
 def label(pen: ImageDraw.ImageDraw, box: tuple[float, float, float, float], text: str, colour: str) -> None:
     """A box with its name at the upper left corner, inside the picture."""
     pen.rectangle(box, outline=colour, width=3)
-    pen.text((max(2, box[0] + 4), max(2, box[1] + 2)), text, fill=colour, stroke_width=3, stroke_fill="white", font_size=16)
+    corner = max(2, box[0] + 4), max(2, box[1] + 2)
+    pen.text(corner, text, fill=colour, stroke_width=3, stroke_fill="white", font_size=16)
 
 
 def draw_failures(failures: list[Failure], target: Path) -> None:

@@ -4,8 +4,8 @@
     python finish.py --run runs/first --output runs/first/model     from train.py's checkpoint
     python finish.py --folder DIR --output NEW                      from a checkpoint folder, as this version writes it
 
-The averaged weights are taken; `--last` takes those of the last step instead. Every stored number is checked. `train.py`
-writes the folder of the average itself at its end; this is for a run that was cut short, or to compare.
+The averaged weights are taken; `--last` takes those of the last step instead. Every stored number is checked.
+`train.py` writes the folder of the average itself at its end; this is for a run that was cut short, or to compare.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def write_model(model: TrainingModel, weights: dict[str, Tensor], words: Path, o
     detector = {name[len(PREFIX):]: value for name, value in weights.items() if name.startswith(PREFIX)}
 
     def write(folder: Path) -> None:
-        model.detector.save_pretrained(folder, state_dict={name: value.float().cpu() for name, value in detector.items()})
+        whole = {name: value.float().cpu() for name, value in detector.items()}
+        model.detector.save_pretrained(folder, state_dict=whole)
         file = folder / "model.safetensors"
         stored = {name: value.half() if value.is_floating_point() else value for name, value in load_file(file).items()}
         for name, value in stored.items():

@@ -43,19 +43,20 @@ PEOPLE = (range(0x1F385, 0x1F386), range(0x1F3C2, 0x1F3CD), range(0x1F464, 0x1F4
           range(0x1F9CD, 0x1F9E0), range(0x1FAC0, 0x1FAC6), range(0x1FAF0, 0x1FAF9), range(0x26F7, 0x26FA))
 # Words in a Unicode name that put a glyph too near to one of the names.
 NEAR_WORDS = frozenset(
-    "cat dog bear cow ox bull buffalo ram sheep horse unicorn bird chick duck eagle owl parrot penguin rooster chicken "
-    "turkey dove peacock flamingo swan dodo bus trolleybus car automobile taxi van truck lorry train railway tram metro "
-    "locomotive bicycle motor scooter airplane boat ship ferry speedboat canoe clock watch timer book books notebook "
-    "ledger phone telephone computer keyboard mouse television tree palm deciduous evergreen house houses home building "
-    "hut heart hearts love star stars stars. moon sun flower blossom bouquet hibiscus tulip rose sunflower fish blowfish "
-    "shark dolphin turtle butterfly hammer pick wrench key cup beverage tea coffee bowl glass beer wine sake cocktail "
-    "tropical bottle fork knife dagger spoon apple orange cake shortcake bread pizza donut doughnut bagel sandwich "
-    "burrito stuffed chair seat couch bed toilet bag handbag purse backpack satchel briefcase luggage umbrella kite ball "
-    "basketball football baseball softball volleyball rugby soccer tennis racket robot rocket teddy toothbrush vase "
-    "amphora scissors potted plant seedling herb stop octagonal sign traffic light extinguisher necktie shirt frisbee "
-    "disc ski skis skateboard sled snowboarder carrot banana broccoli hot zebra giraffe elephant mammoth rat pony "
-    "goat llama deer badminton vehicle minibus ambulance rickshaw snowman camera camel medal globe earth hourglass "
-    "stopwatch lock rainbow sun clinking modifier component envelope drop teapot tiger leopard fox flag".split())
+    "cat dog bear cow ox bull buffalo ram sheep horse unicorn bird chick duck eagle owl parrot penguin rooster "
+    "chicken turkey dove peacock flamingo swan dodo bus trolleybus car automobile taxi van truck lorry train "
+    "railway tram metro locomotive bicycle motor scooter airplane boat ship ferry speedboat canoe clock watch "
+    "timer book books notebook ledger phone telephone computer keyboard mouse television tree palm deciduous "
+    "evergreen house houses home building hut heart hearts love star stars stars. moon sun flower blossom bouquet "
+    "hibiscus tulip rose sunflower fish blowfish shark dolphin turtle butterfly hammer pick wrench key cup "
+    "beverage tea coffee bowl glass beer wine sake cocktail tropical bottle fork knife dagger spoon apple orange "
+    "cake shortcake bread pizza donut doughnut bagel sandwich burrito stuffed chair seat couch bed toilet bag "
+    "handbag purse backpack satchel briefcase luggage umbrella kite ball basketball football baseball softball "
+    "volleyball rugby soccer tennis racket robot rocket teddy toothbrush vase amphora scissors potted plant "
+    "seedling herb stop octagonal sign traffic light extinguisher necktie shirt frisbee disc ski skis skateboard "
+    "sled snowboarder carrot banana broccoli hot zebra giraffe elephant mammoth rat pony goat llama deer "
+    "badminton vehicle minibus ambulance rickshaw snowman camera camel medal globe earth hourglass stopwatch lock "
+    "rainbow sun clinking modifier component envelope drop teapot tiger leopard fox flag".split())
 # Shown as clutter at the most; the rest of the font adds little but size.
 OTHERS = 380
 

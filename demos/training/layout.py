@@ -1,8 +1,8 @@
 """What is in a batch of scenes and where: decided on the CPU, in arrays, before anything is drawn.
 
 A scene has `SLOTS` places, drawn one over the other from the first to the last. A place holds a thing (a sprite with a
-name), clutter (a sprite without one, or a tinted shape), or nothing. Positions are those in the square that the model sees:
-the picture is thought of as width by height and squashed, as the programs squash every picture.
+name), clutter (a sprite without one, or a tinted shape), or nothing. Positions are those in the square that the model
+sees: the picture is thought of as width by height and squashed, as the programs squash every picture.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def warps(rng: np.random.Generator, sizes: np.ndarray, kind: np.ndarray, side: i
     longest = np.where(kind == 3, longest * 1.3, longest)
     scale = longest / np.maximum(sizes.max(-1), 1)
     turn = np.where(rng.random((scenes, slots)) < 0.6, np.radians(rng.uniform(-25, 25, (scenes, slots))), 0)
-    turn = np.where(kind >= 2, rng.uniform(-math.pi, math.pi, (scenes, slots)) * (rng.random((scenes, slots)) < 0.6), turn)
+    whirl = rng.uniform(-math.pi, math.pi, (scenes, slots)) * (rng.random((scenes, slots)) < 0.6)
+    turn = np.where(kind >= 2, whirl, turn)
     mirror = np.where(rng.random((scenes, slots)) < 0.5, -1.0, 1.0)
     stretch = np.exp(np.where(kind == 3, rng.uniform(-0.8, 0.8, (scenes, slots)), rng.normal(0, 0.04, (scenes, slots))))
     warp = np.empty((scenes, slots, 2, 2))

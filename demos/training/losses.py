@@ -60,8 +60,8 @@ def token_loss(outputs: Outputs, targets: Targets) -> tuple[Tensor, Tensor]:
 def final_score_loss(outputs: Outputs, quality: Tensor) -> Tensor:
     """Cross-entropy of the score that the programs show, the product of query and presence, with the IoU it should be.
 
-    Summed over queries, absent names included at full weight: this is what makes scores mean something when everything is
-    asked at once.
+    Summed over queries, absent names included at full weight: this is what makes scores mean something when everything
+    is asked at once.
     """
     shown = (F.logsigmoid(outputs.logits[-1]) + F.logsigmoid(outputs.presence[-1])).exp().clamp(1e-6, 1 - 1e-6)
     distance = (quality - shown).abs()
@@ -93,8 +93,8 @@ def query_of_thing(thing: Tensor, places: int) -> tuple[Tensor, Tensor]:
 def total_loss(outputs: Outputs, targets: Targets, matched: Matched, mask: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
     """The sum that is minimised, and its parts, on the device, for the progress line.
 
-    Presence and classification count in every decoder layer; the last layer's target score is the IoU, so that the score says
-    how good the box is.
+    Presence and classification count in every decoder layer; the last layer's target score is the IoU, so that the
+    score says how good the box is.
     """
     layers = outputs.boxes.shape[0]
     classes, dense = token_loss(outputs, targets)

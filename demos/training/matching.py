@@ -1,4 +1,4 @@
-"""Which query answers for which thing: one to one, or several to one, for all prompts at once and without leaving the device."""
+"""Which query answers for which thing: one to one, or several to one, for all prompts at once, on the device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def generalised_iou(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def costs(logits: Tensor, boxes: Tensor, truth: Tensor) -> Tensor:
-    """What it costs to let a query answer for a thing: logits [..., Q], boxes [..., Q, 4], truth [..., N, 4] -> [..., Q, N]."""
+    """What a query costs for a thing [..., Q, N]; of logits [..., Q], boxes [..., Q, 4] and truth [..., N, 4]."""
     ours, theirs = boxes[..., :, None, :], truth[..., None, :, :]
     giou, _ = generalised_iou(corners(ours), corners(theirs))
     return -2 * logits.sigmoid()[..., None] + 5 * (ours - theirs).abs().sum(-1) - 2 * giou
@@ -50,8 +50,8 @@ def assign_several(cost: Tensor, valid: Tensor, copies: int) -> Tensor:
 def assign_one(cost: Tensor, valid: Tensor) -> Tensor:
     """Gives each thing a query of its own so that the costs' sum is least, by an auction (Bertsekas 1988).
 
-    Cost [R, Q, N] and valid [R, N] -> the thing of each query [R, Q], -1 for none. After `ROUNDS` rounds a thing may still be
-    without a query where many quarrel about the same; it is left out then, which is rare.
+    Cost [R, Q, N] and valid [R, N] -> the thing of each query [R, Q], -1 for none. After `ROUNDS` rounds a thing may
+    still be without a query where many quarrel about the same; it is left out then, which is rare.
     """
     rows, queries, things = cost.shape
     value = -cost.transpose(1, 2)

@@ -64,8 +64,8 @@ class Outputs:
     """What a training step looks at; B pictures, R prompts, L decoder layers, Q queries, P the grid.
 
     `token_classes` [B, 1 + names, P, P] (0: nothing), `token_match` [R, P, P], `boxes` [L, R, Q, 4] cxcywh in 0..1,
-    `logits` [L, R, Q], `presence` [L, R, 1]; the rest feeds the mask head: `queries` [R, Q, D], `levels` of the pictures,
-    `encoded` [R, P*P, D], `prompt` and `prompt_mask`.
+    `logits` [L, R, Q], `presence` [L, R, 1]; the rest feeds the mask head: `queries` [R, Q, D], `levels` of the
+    pictures, `encoded` [R, P*P, D], `prompt` and `prompt_mask`.
     """
 
     token_classes: Tensor
@@ -110,7 +110,8 @@ class TrainingModel(nn.Module):
     def start_from(self, folder: Path) -> list[str]:
         """Takes the weights of a checkpoint folder; returns what had to be fitted or left as it was.
 
-        The position table is interpolated where the grid differs. Raises `SystemExit` where another tensor's shape differs.
+        The position table is interpolated where the grid differs. Raises `SystemExit` where another tensor's shape
+        differs.
         """
         weights, own, notes = load_file(folder / "model.safetensors"), self.detector.state_dict(), []
         for name, mine in own.items():
@@ -201,7 +202,7 @@ class TrainingModel(nn.Module):
         )
 
     def masks(self, outputs: Outputs, image_of: Tensor, rows: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Instance masks [M, N, 4P, 4P] of some queries [M, N] of the prompts `rows` [M], and the semantic ones [M, 1, ..]."""
+        """Instance masks [M, N, 4P, 4P] of `queries` [M, N] of the prompts `rows` [M], and the semantic ones."""
         width = outputs.queries.shape[-1]
         chosen = outputs.queries[rows].gather(1, queries[..., None].expand(-1, -1, width))
         images = image_of[rows]

@@ -10,16 +10,19 @@ from vocabulary import KNOWN, Pictogram
 PLURALS = {
     "person": "people", "human": "humans", "sheep": "sheep", "fish": "fish", "mouse": "mice", "skis": "skis",
     "scissors": "scissors", "cattle": "cattle", "luggage": "luggage", "cutlery": "cutlery", "knife": "knives",
-    "broccoli": "broccoli", "coffee": "coffees", "glass of wine": "glasses of wine", "slice of pizza": "slices of pizza",
+    "broccoli": "broccoli", "coffee": "coffees", "glass of wine": "glasses of wine",
+    "slice of pizza": "slices of pizza",
     "headphones": "headphones", "grapes": "grapes", "cherries": "cherries", "glasses": "glasses", "loaf": "loaves",
     "spectacles": "spectacles", "french fries": "french fries", "fries": "fries", "maple leaf": "maple leaves",
     "computer mouse": "computer mice", "medicine": "medicine", "lightning": "lightning", "bread": "bread",
 }
 
-# Colours that are true of a pictogram. A wrong colour is never asked: whether "green apple" is there is a matter of taste.
+# Colours that are true of a pictogram. A wrong colour is never asked: whether "green apple" is there is a matter of
+# taste.
 COLOURS = {
     "car": "red", "motorcycle": "red", "bus": "yellow", "fire hydrant": "red", "stop sign": "red", "bird": "blue",
-    "elephant": "grey", "bear": "brown", "giraffe": "yellow", "backpack": "red", "umbrella": "purple", "banana": "yellow",
+    "elephant": "grey", "bear": "brown", "giraffe": "yellow", "backpack": "red", "umbrella": "purple",
+    "banana": "yellow",
     "apple": "red", "orange": "orange", "broccoli": "green", "carrot": "orange", "donut": "pink", "couch": "brown",
     "book": "red", "vase": "brown", "teddy bear": "brown", "tree": "green", "star": "yellow", "heart": "red",
     "moon": "yellow", "flower": "yellow", "turtle": "green", "butterfly": "blue", "cow": "brown", "horse": "brown",

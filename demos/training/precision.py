@@ -1,8 +1,8 @@
 """COCO's average precision, in numpy alone, so that it can be had where pycocotools is not installed.
 
-The same steps as `COCOeval` for boxes or masks without crowds: per category, detections by falling score, at most 100 a picture;
-each takes the free truth it overlaps most, at ten thresholds; precision made monotone and read at 101 recalls. `checks.py`
-compares the two.
+The same steps as `COCOeval` for boxes or masks without crowds: per category, detections by falling score, at most 100 a
+picture; each takes the free truth it overlaps most, at ten thresholds; precision made monotone and read at 101 recalls.
+`checks.py` compares the two.
 """
 
 from __future__ import annotations

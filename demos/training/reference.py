@@ -95,7 +95,8 @@ class ReferenceDetector:
         labels = torch.zeros(boxes.shape[:2], dtype=torch.long) if wanted is None else wanted.long()
         rows = boxes.shape[0]
         out = self.model.geometry_encoder(
-            box_embeddings=boxes.to(self.device), box_mask=torch.ones(boxes.shape[:2], dtype=torch.bool, device=self.device),
+            box_embeddings=boxes.to(self.device),
+            box_mask=torch.ones(boxes.shape[:2], dtype=torch.bool, device=self.device),
             box_labels=labels.to(self.device), img_feats=[features.expand(rows, -1, -1, -1)],
             img_pos_embeds=[position.expand(rows, -1, -1, -1)],
         )
@@ -107,8 +108,8 @@ class ReferenceDetector:
                    wanted: Tensor | None = None) -> Candidates:
         """Runs the model once on one picture for all phrases.
 
-        `examples` [C, K, 4], cxcywh as shares of the sides, are boxes shown with each phrase; `wanted` [C, K] says of each
-        whether such things are wanted (1) or not (0).
+        `examples` [C, K, 4], cxcywh as shares of the sides, are boxes shown with each phrase; `wanted` [C, K] says of
+        each whether such things are wanted (1) or not (0).
         """
         model, count = self.model, len(phrases)
         vision = model.vision_encoder(pixel_values)

@@ -1,4 +1,4 @@
-"""Whether scores mean what they say: of detections with a score near s, how well do they lie, and how many are right?"""
+"""Whether scores mean what they say: of detections with a score near s, how well they lie, how many are right."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ BINS = 10
 def reliability(scored: list[tuple[float, float]]) -> dict:
     """From (score, IoU with the thing it found, 0 for none) of every detection: figures for each tenth of the scores.
 
-    The training lets a score be the IoU to be expected; `error` is the mean distance from it, weighted by detections, over
-    scores from 0.1 on.
+    The training lets a score be the IoU to be expected; `error` is the mean distance from it, weighted by detections,
+    over scores from 0.1 on.
     """
     scores, overlaps = (np.array(column) for column in zip(*scored)) if scored else (np.zeros(0), np.zeros(0))
     place = np.minimum((scores * BINS).astype(int), BINS - 1)
@@ -42,13 +42,15 @@ def plot_reliability(figures: dict, target: Path) -> None:
     from matplotlib import pyplot
 
     bins = figures["bins"]
-    figure, (upper, lower) = pyplot.subplots(2, 1, figsize=(5, 6), height_ratios=[3, 1], sharex=True, layout="constrained")
+    figure, (upper, lower) = pyplot.subplots(2, 1, figsize=(5, 6), height_ratios=[3, 1], sharex=True,
+                                             layout="constrained")
     upper.plot([0, 1], [0, 1], color="0.7", linewidth=1)
-    upper.plot([row["score"] for row in bins], [row["iou"] for row in bins], "o-", label="mean IoU (what a score is to say)")
-    upper.plot([row["score"] for row in bins], [row["right"] for row in bins], "s--", label="share with IoU ≥ 0.5")
+    scores = [row["score"] for row in bins]
+    upper.plot(scores, [row["iou"] for row in bins], "o-", label="mean IoU (what a score is to say)")
+    upper.plot(scores, [row["right"] for row in bins], "s--", label="share with IoU ≥ 0.5")
     upper.legend()
     upper.set_title(f"mean distance from the diagonal {figures['error']:.3f}")
-    lower.bar([row["score"] for row in bins], [row["count"] for row in bins], width=0.06)
+    lower.bar(scores, [row["count"] for row in bins], width=0.06)
     lower.set_yscale("log")
     lower.set_ylabel("detections")
     lower.set_xlabel("score")

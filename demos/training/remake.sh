@@ -4,8 +4,8 @@
 #   demos/training/remake.sh MODEL     takes the checkpoint folder MODEL (train.py's model/) as the built-in model first
 #   demos/training/remake.sh           with the built-in model as it is
 #
-# PYTHON names the interpreter that has requirements.txt. Takes about fifteen minutes on two cores, most of it measuring; STEPS
-# picks some of: model goldens figures demo tests (all of them otherwise).
+# PYTHON names the interpreter that has requirements.txt. Most of the time goes into measuring. STEPS picks some of:
+# model goldens figures demo tests (all of them otherwise).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -17,7 +17,10 @@ want() { [[ " $steps " == *" $1 "* ]]; }
 
 if want model && [ $# -gt 0 ]; then
   for file in config.json model.safetensors tokenizer.json; do
-    [ -s "$1/$file" ] || { echo "error: no $file in $1: name a checkpoint folder, such as train.py's model/" >&2; exit 1; }
+    if [ ! -s "$1/$file" ]; then
+      echo "error: no $file in $1: name a checkpoint folder, such as train.py's model/" >&2
+      exit 1
+    fi
   done
   # Written anew from the weights, so that the file is the same whatever version of transformers trained it.
   "$python" $here/finish.py --folder "$1" --output target/training/model
@@ -43,7 +46,8 @@ source, target = map(Path, sys.argv[1:])
 for name in ("classes.md", "reliability.png"):
     shutil.copy(source / name, target / name)
 sheet = Image.open(source / "failures.png")
-sheet.resize((sheet.width * 2 // 3, sheet.height * 2 // 3), Image.Resampling.LANCZOS).save(target / "failures.jpg", quality=82)
+smaller = sheet.resize((sheet.width * 2 // 3, sheet.height * 2 // 3), Image.Resampling.LANCZOS)
+smaller.save(target / "failures.jpg", quality=82)
 END
 fi
 

@@ -1,7 +1,7 @@
 """Shapes, scribbles and words: things without a name, to be drawn in any colour behind, between and before the others.
 
-Each is an alpha picture of one side; the drawing tints, stretches and turns it. Held-out scenes draw rings, arcs, crosses, dots
-and waves of their own (`backgrounds.draw_clutter`); those kinds are not drawn here.
+Each is an alpha picture of one side; the drawing tints, stretches and turns it. Held-out scenes draw rings, arcs,
+crosses, dots and waves of their own (`backgrounds.draw_clutter`); those kinds are not drawn here.
 """
 
 from __future__ import annotations

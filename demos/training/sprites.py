@@ -1,4 +1,4 @@
-"""Everything that can be pasted, as tensors on the device: each sprite at four sizes, so that small ones are drawn smoothly."""
+"""Everything that can be pasted, as tensors on the device, each at four sizes so that small ones are drawn smoothly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ LEVELS = 4
 
 @dataclass(frozen=True)
 class Sprites:
-    """`levels[i]` [G, 4, SIDE / 2^i, SIDE / 2^i] u8, colour times opacity and opacity; the rest describes the G sprites.
+    """`levels[i]` [G, 4, SIDE / 2^i, SIDE / 2^i] u8, colour times opacity and opacity; the rest describes the G
+    sprites.
 
     `sizes` [G, 2] width and height in pixels of level 0; `labels` [G], the index of the name or -1; `of_label` the
     sprites of each name, the usual one first; `clutter` glyphs without a name; `shapes` pictures to be tinted.
@@ -54,7 +55,8 @@ def load_sprites(names: int, device: torch.device) -> Sprites:
     levels = [full.to(device)]
     for _ in range(LEVELS - 1):
         # In pieces: the whole as floats would be half a gigabyte.
-        levels.append(torch.cat([F.avg_pool2d(part.float(), 2).round().to(torch.uint8) for part in levels[-1].split(64)]))
+        halves = [F.avg_pool2d(part.float(), 2).round().to(torch.uint8) for part in levels[-1].split(64)]
+        levels.append(torch.cat(halves))
     of_label = tuple(tuple(index for index, label in enumerate(labels) if label == name) for name in range(names))
     return Sprites(
         levels=tuple(levels), sizes=np.array([picture.shape[1::-1] for picture in pictures], np.float32),

@@ -1,7 +1,8 @@
 """What lies behind the things in training, drawn in batches on the device.
 
-Every kind is a function of (numbers, count, side) that returns [count, 3, side, side] in 0..1. Checkerboards, landscapes,
-mosaics and rooms are deliberately not here: they are what held-out scenes are measured on (`backgrounds.py`).
+Every kind is a function of (numbers, count, side) that returns [count, 3, side, side] in 0..1. Checkerboards,
+landscapes, mosaics and rooms are deliberately not here: they are what held-out scenes are measured on
+(`backgrounds.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Numbers:
         return torch.randn(shape, generator=self.generator, device=self.device)
 
     def choice(self, *shape: int) -> Tensor:
-        """Evenly in 0..1 on the CPU, for what decides how much work there is: nobody waits for the device to know it."""
+        """Evenly in 0..1, on the CPU: what decides how much work there is must not be waited for."""
         return torch.rand(shape, generator=self.chooser)
 
     def below(self, share: float, *shape: int) -> Tensor:
@@ -133,7 +134,7 @@ def clouds(numbers: Numbers, count: int, side: int) -> Tensor:
 
 
 def photo_like(numbers: Numbers, count: int, side: int) -> Tensor:
-    """Noise with the spectrum of photographs in each channel, the channels alike: grass, stone, foliage out of focus."""
+    """Noise with the spectrum of photographs, the channels much alike: grass, stone, foliage out of focus."""
     shared = octaves(numbers, count, side, 1, 0.7, first=3)
     apart = octaves(numbers, count, side, 3, 0.6, first=2)
     contrast = numbers.uniform(count, 1, 1, 1, low=0.1, high=0.45)
@@ -202,6 +203,7 @@ def draw_backgrounds(numbers: Numbers, kinds: list[str], side: int) -> Tensor:
     """Backgrounds of the kinds named, [n, 3, S, S] in 0..1; a kind is drawn for all its scenes at once."""
     out = torch.empty(len(kinds), 3, side, side, device=numbers.device)
     for kind in dict.fromkeys(kinds):
-        rows = torch.tensor([index for index, one in enumerate(kinds) if one == kind]).to(numbers.device, non_blocking=True)
+        rows = torch.tensor([index for index, one in enumerate(kinds) if one == kind])
+        rows = rows.to(numbers.device, non_blocking=True)
         out.index_copy_(0, rows, KINDS[kind][1](numbers, len(rows), side).contiguous().expand(len(rows), 3, side, side))
     return out.clamp_(0, 1)

@@ -108,8 +108,9 @@ VOCABULARY: tuple[Pictogram, ...] = (
 
 NAMES: tuple[str, ...] = tuple(pictogram.name for pictogram in VOCABULARY)
 
-# A hundred more, for a model with time to learn them (`--names 180`); with fewer names they are drawn as clutter. None is
-# a kind of one of the eighty (no second bird, no second car), so that every name stays right or wrong without argument.
+# A hundred more, for a model with time to learn them (`--names 180`); with fewer names they are drawn as clutter. None
+# is a kind of one of the eighty (no second bird, no second car), so that every name stays right or wrong without
+# argument.
 ADDITIONAL: tuple[Pictogram, ...] = (
     Pictogram("pumpkin", "🎃", ("jack-o-lantern",)),
     Pictogram("crown", "👑", ()),
