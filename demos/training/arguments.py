@@ -32,7 +32,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--names", type=int, default=len(VOCABULARY),
                         help=f"how many names to learn, up to {len(KNOWN)} (default {len(VOCABULARY)})")
     parser.add_argument("--pictures", type=int, help="scenes a batch (default 16, on a GPU 128)")
-    parser.add_argument("--prompts", type=int, help="names asked a scene (default 4, on a GPU 6)")
+    parser.add_argument("--prompts", type=int, help="names asked a scene (default 4, on a GPU 8)")
     parser.add_argument("--mask-rows", type=int,
                         help="prompts a batch whose masks are learnt (default 12, on a GPU 192)")
     parser.add_argument("--rate", type=float, help="learning rate (default 5e-4, on a GPU 8e-4)")
@@ -45,7 +45,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--relearn-words", action="store_true", help="learn the tokeniser anew (with --start none)")
     arguments = parser.parse_args()
     on_gpu = arguments.device.startswith("cuda")
-    for name, cpu, gpu in (("pictures", 16, 128), ("prompts", 4, 6), ("mask_rows", 12, 192), ("rate", 5e-4, 8e-4),
+    for name, cpu, gpu in (("pictures", 16, 128), ("prompts", 4, 8), ("mask_rows", 12, 192), ("rate", 5e-4, 8e-4),
                            ("workers", 0, 4)):
         if getattr(arguments, name) is None:
             setattr(arguments, name, gpu if on_gpu else cpu)

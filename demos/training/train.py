@@ -48,6 +48,8 @@ AVERAGE_DECAY = 0.999
 # What the model confuses with what is looked up this often, and kept with this weight a time.
 CONFUSION_EVERY, CONFUSION_RATE, LEAST_CONFUSION = 5, 0.1, 0.02
 REPORT_EVERY, SAVE_SECONDS = 25, 90
+# So many reports in a row without a loss end the run.
+MOST_LOST = 4
 
 
 @dataclass
@@ -106,7 +108,7 @@ class Run:
         self.optimizer = torch.optim.AdamW(
             [{"params": list(self.model.detector.parameters())}, {"params": heads}], arguments.rate, weight_decay=0.02,
             betas=(0.9, 0.98), fused=True)
-        self.state, self.fresh_from = State(), 0
+        self.state, self.lost = State(), 0
         self.start()
         self.sprites = load_sprites(arguments.names, self.device)
         # Shared with the processes that plan the batches.
@@ -114,7 +116,8 @@ class Run:
         settings = {"side": arguments.side, "names": arguments.names, "seed": arguments.seed, "rate": arguments.rate,
                     "pictures": arguments.pictures, "prompts": arguments.prompts, "mask_rows": arguments.mask_rows}
         (self.folder / "settings.json").write_text(json.dumps(settings) + "\n")
-        self.compiled = self.compile() if arguments.compile else False
+        if arguments.compile:
+            self.compile()
 
     def start(self) -> None:
         """Takes up a saved run, or starts from the weights of a folder, or from nothing."""
@@ -134,11 +137,10 @@ class Run:
         # The scenes go on with other random numbers than the former part saw.
         torch.manual_seed(self.arguments.seed + self.state.step)
 
-    def compile(self) -> bool:
+    def compile(self) -> None:
         """Compiles the parts whose shapes never change; the names of the weights stay as they are."""
         for part in (self.model.detector.vision_encoder, self.model.detector.detr_encoder):
             part.compile(dynamic=False)
-        return True
 
     def save(self) -> None:
         """Writes the checkpoints."""
@@ -205,8 +207,13 @@ class Run:
         """One line on the terminal and one in `curves.csv`."""
         state = self.state
         latest = dict(zip(parts, torch.stack([value.float() for value in parts.values()]).tolist()))
+        # A single step without a loss was left out by the optimiser; several in a row mean that nothing is learnt any more.
         if not math.isfinite(latest["loss"]):
-            raise SystemExit(f"error: the loss is {latest['loss']} at step {state.step}: lower the learning rate")
+            self.lost += 1
+            if self.lost == MOST_LOST:
+                raise SystemExit(f"error: the loss is {latest['loss']} at step {state.step}: lower the learning rate")
+            return
+        self.lost = 0
         state.smooth(latest)
         shown = " ".join(f"{name} {value:.3f}" for name, value in state.smoothed.items())
         minutes = f"{state.seconds / 60:.1f} of {self.arguments.schedule_minutes:g} min"
