@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-WEIGHTS, MOMENTS, STATE = "weights.safetensors", "moments.safetensors", "state.json"
+WEIGHTS, MOMENTS, STATE, CURVES = "weights.safetensors", "moments.safetensors", "state.json", "curves.csv"
 # Eight bits for powers of two from 2^-48 up: a fifth of an octave each, which is 7 % at the most.
 LOWEST_POWER, STEPS_OF_POWER = -48.0, 5.0
 
@@ -63,8 +63,8 @@ def unpack(packed: Tensor) -> Tensor:
     return torch.where(packed > 0, torch.exp2(packed.float() / STEPS_OF_POWER + LOWEST_POWER), 0)
 
 
-def save_portable(target: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict) -> None:
-    """Writes a portable checkpoint."""
+def save_portable(target: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict, curves: Path) -> None:
+    """Writes a portable checkpoint, with the curves up to now where there are any."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     moments, steps = {}, 0.0
     for parameter, entry in optimizer.state.items():
@@ -76,12 +76,16 @@ def save_portable(target: Path, model: nn.Module, optimizer: torch.optim.Optimiz
         save_file(weights, folder / WEIGHTS)
         save_file(moments, folder / MOMENTS)
         (folder / STATE).write_text(json.dumps(state | {"optimizer_steps": steps}) + "\n")
+        if curves.exists():
+            shutil.copy(curves, folder / CURVES)
 
     write_folder(target, write)
 
 
-def load_portable(source: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict:
-    """Fills model and optimiser; returns the state."""
+def load_portable(source: Path, model: nn.Module, optimizer: torch.optim.Optimizer, curves: Path) -> dict:
+    """Fills model and optimiser, puts the curves into their place; returns the state."""
+    if (source / CURVES).exists():
+        shutil.copy(source / CURVES, curves)
     device = next(model.parameters()).device
     model.load_state_dict(load_file(source / WEIGHTS))
     moments, state = load_file(source / MOMENTS), json.loads((source / STATE).read_text())

@@ -199,10 +199,10 @@ def check_step_and_checkpoint() -> str:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "portable"
         for step in (1, 2):
-            save_portable(place, model, optimizer, {"step": step})
+            save_portable(place, model, optimizer, {"step": step}, Path(folder) / "curves.csv")
         other = TrainingModel(tokenizer, 224, 80)
         again = torch.optim.AdamW(other.parameters(), 1e-4, fused=True)
-        assert load_portable(place, other, again) == {"step": 2}
+        assert load_portable(place, other, again, Path(folder) / "curves.csv") == {"step": 2}
         with torch.no_grad():
             worst = max(float((a - b).abs().max() / a.abs().max().clamp(min=1e-6))
                         for a, b in zip(model.parameters(), other.parameters()))

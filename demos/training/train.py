@@ -127,7 +127,8 @@ class Run:
             self.average = Average(self.model)
             self.average.weights, self.average.updates = average, self.state.step
         elif self.arguments.resume_portable:
-            self.state = State(**load_portable(self.arguments.resume_portable, self.model, self.optimizer))
+            source = self.arguments.resume_portable
+            self.state = State(**load_portable(source, self.model, self.optimizer, self.curves))
             self.average = Average(self.model)
         else:
             if self.arguments.start != "none":
@@ -146,7 +147,7 @@ class Run:
         """Writes the checkpoints."""
         state = vars(self.state)
         if self.arguments.portable:
-            save_portable(self.folder / "portable", self.model, self.optimizer, state)
+            save_portable(self.folder / "portable", self.model, self.optimizer, state, self.curves)
         save_whole(self.checkpoint, self.model, self.optimizer, self.average.weights, state)
 
     def plans(self) -> Iterator[Plan]:
@@ -207,7 +208,7 @@ class Run:
         """One line on the terminal and one in `curves.csv`."""
         state = self.state
         latest = dict(zip(parts, torch.stack([value.float() for value in parts.values()]).tolist()))
-        # A single step without a loss was left out by the optimiser; several in a row mean that nothing is learnt any more.
+        # A single step without a loss was left out by the optimiser; several in a row mean that nothing is learnt.
         if not math.isfinite(latest["loss"]):
             self.lost += 1
             if self.lost == MOST_LOST:
