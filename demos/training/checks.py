@@ -152,13 +152,16 @@ def check_drawing() -> str:
 
 
 def check_jpeg() -> str:
-    """The cosine transform is orthogonal, and the best quality changes little."""
+    """The cosine transform is orthogonal, and the best quality changes little, the worst a lot."""
     matrix = cosines(CPU)
     assert torch.allclose(matrix @ matrix.T, torch.eye(8), atol=1e-5)
     smooth = torch.linspace(0, 1, 64).view(1, 1, 1, 64).expand(1, 3, 64, 64)
     change = float((jpeg(smooth, torch.tensor([95.0])) - smooth).abs().max())
-    assert change < 0.03, change
-    return f"quality 95 changes a gradient by {255 * change:.1f} levels"
+    assert change < 1 / 255, change
+    edge = (torch.arange(64) > 35).float().view(1, 1, 1, 64).expand(1, 3, 64, 64)
+    rough = float((jpeg(edge, torch.tensor([10.0])) - edge).abs().max())
+    assert 0.03 < rough < 0.5, rough
+    return f"quality 95 changes a gradient by {255 * change:.1f} levels, quality 10 an edge by {255 * rough:.0f}"
 
 
 def check_words() -> str:
