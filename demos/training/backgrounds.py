@@ -1,7 +1,7 @@
-"""What lies behind the pictograms: one family for training, others for everything that is measured.
+"""What lies behind the pictograms in everything that is measured.
 
-A background is drawn from a `random.Random` alone, so that a seed is a picture. `training_background` must keep the
-order of its random calls: it is the distribution that the shipped weights have seen.
+A background is drawn from a `random.Random` alone, so that a seed is a picture. Training has gradients and stripes of
+its own (`textures.py`); checkerboards, landscapes, mosaics and rooms, and the clutter drawn here, it never sees.
 """
 
 from __future__ import annotations
@@ -11,34 +11,9 @@ import random
 from typing import Callable
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFilter
+from PIL import Image, ImageDraw
 
 Colour = tuple[int, int, int]
-
-
-def training_background(rng: random.Random, size: int) -> Image.Image:
-    """A blurred or blocky patchwork, at times with rectangles, ellipses and lines on it."""
-    cells = rng.randint(2, 7)
-    pixels = np.random.default_rng(rng.getrandbits(32)).integers(0, 256, (cells, cells, 3), dtype=np.uint8)
-    resampling = Image.Resampling
-    image = Image.fromarray(pixels).resize(
-        (size, size), rng.choice([resampling.BILINEAR, resampling.BICUBIC, resampling.NEAREST]))
-    if rng.random() < 0.5:
-        draw = ImageDraw.Draw(image)
-        for _ in range(rng.randint(1, 8)):
-            x, y = rng.randint(-20, size), rng.randint(-20, size)
-            box = [x, y, x + rng.randint(5, size // 2), y + rng.randint(5, size // 2)]
-            colour = tuple(rng.randint(0, 255) for _ in range(3))
-            kind = rng.random()
-            if kind < 0.4:
-                draw.rectangle(box, fill=colour)
-            elif kind < 0.6:
-                draw.ellipse(box, fill=colour)
-            else:
-                draw.line(box, fill=colour, width=rng.randint(1, 6))
-    if rng.random() < 0.3:
-        image = image.filter(ImageFilter.GaussianBlur(rng.random() * 3))
-    return image
 
 
 def random_colour(rng: random.Random, low: int = 0, high: int = 255) -> Colour:
@@ -178,7 +153,7 @@ def draw_clutter(rng: random.Random, image: Image.Image) -> None:
 
 
 def held_out_background(rng: random.Random, width: int, height: int, family: str | None = None) -> Image.Image:
-    """A background of a family that training never draws (`HELD_OUT_FAMILIES`), with clutter on two in three."""
+    """A background of one of `HELD_OUT_FAMILIES`, with clutter on two in three."""
     chosen = family if family is not None else rng.choice(sorted(HELD_OUT_FAMILIES))
     image = HELD_OUT_FAMILIES[chosen](rng, width, height)
     if rng.random() < 2 / 3:

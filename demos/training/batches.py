@@ -1,7 +1,12 @@
-"""Endless training batches: scenes, prompts about them, and what the right answer is."""
+"""Endless training batches: which scenes, what is asked about them, and what the right answer is.
+
+A `Plan` is decided on the CPU, by worker processes where there are any, and holds small arrays alone; `realise` draws
+it on the device and computes the answers there, without ever waiting for the device.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from dataclasses import dataclass
 from typing import Iterator
@@ -13,19 +18,77 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
-from glyphs import load_glyphs
-from losses import BARE, COVERED, MASK_SIDE, Targets
-from model import IMAGE_SIZE, PATCH_SIZE, Exemplars
-from scenes import Scene, training_random, training_scene
-from vocabulary import NAMES, VOCABULARY
+from drawing import choose_backgrounds, draw
+from layout import OF_ONE_NAME, SLOTS, Layout, draw_layout
+from phrases import phrase_for
+from sprites import Sprites
+from tokenizer import CONTEXT
+from vocabulary import KNOWN
 
-# The share of batches whose prompts carry boxes.
-EXEMPLAR_SHARE = 0.25
+# The share of scenes whose prompts carry boxes, and how often the word beside a wanted box is "visual".
+EXEMPLAR_SHARE, VISUAL_SHARE = 0.25, 0.5
+# Half of the absent names asked are those that the model confuses with something in the scene.
+HARD_SHARE = 0.5
+# A token belongs to a thing that covers more than the first share of it, to nothing below the second.
+COVERED, BARE = 0.4, 0.1
+
+
+@dataclass
+class Plan:
+    """B scenes and R prompts about them.
+
+    `ids`, `mask` [R, context]; `image_of` [R]; `asked` [R] the name's index; `things` [R, N] slots of the things to
+    find (-1: none); `shown_rows` [E] the prompts that carry boxes, with `wanted` and `unwanted` [E] their slots (-1:
+    none); `mask_rows` [M] the prompts whose masks are learnt from; `backgrounds` a kind for each scene.
+    """
+
+    layout: Layout
+    backgrounds: list[str]
+    seed: int
+    ids: np.ndarray
+    mask: np.ndarray
+    image_of: np.ndarray
+    asked: np.ndarray
+    things: np.ndarray
+    shown_rows: np.ndarray
+    wanted: np.ndarray
+    unwanted: np.ndarray
+    mask_rows: np.ndarray
+
+
+@dataclass
+class Exemplars:
+    """Boxes shown beside a phrase, for the prompts `rows` [E].
+
+    `boxes` [E, 2, 4] cxcywh in 0..1, `valid` [E, 2] bool, `labels` [E, 2] (1 wanted, 0 unwanted).
+    """
+
+    rows: Tensor
+    boxes: Tensor
+    valid: Tensor
+    labels: Tensor
+
+
+@dataclass
+class Targets:
+    """The truth of R prompts on B pictures, with N places for things and P the side of the token grid.
+
+    `boxes` [R, N, 4] cxcywh in 0..1, `valid` [R, N]; `coverage` [R, P, P], the share of each token that the prompt's
+    things cover; `token_classes` [B, P, P] i64, 0 nothing, 1.. the name's index + 1, -100 undecided; `mask_rows` [M]
+    and `masks` [M, N, 4P, 4P], the share of each cell that is covered.
+    """
+
+    boxes: Tensor
+    valid: Tensor
+    coverage: Tensor
+    token_classes: Tensor
+    mask_rows: Tensor
+    masks: Tensor
 
 
 @dataclass
 class Batch:
-    """Pictures [B, 3, S, S], prompts [R, context] with `image_of` [R], exemplars for a quarter of the batches."""
+    """Pictures [B, 3, S, S] in -1..1, prompts [R, context] with `image_of` [R], exemplars, and the answers."""
 
     pixels: Tensor
     ids: Tensor
@@ -35,93 +98,140 @@ class Batch:
     targets: Targets
 
 
-def centre_form(boxes: np.ndarray) -> Tensor:
-    """Boxes xyxy in pixels [..., 4] as cxcywh in 0..1."""
-    scaled = torch.from_numpy(boxes) / IMAGE_SIZE
-    return torch.cat([(scaled[..., :2] + scaled[..., 2:]) / 2, scaled[..., 2:] - scaled[..., :2]], -1)
+class Planner(IterableDataset):
+    """Plans batches of `pictures` scenes with `prompts` names each; a seed and a worker give the same plans again.
 
+    `confusion` [names, names], in shared memory, says how readily the model sees the second name where the first is
+    shown; whoever trains keeps it up to date.
+    """
 
-def classify_tokens(scene: Scene) -> Tensor:
-    """[P, P] i64: the thing that covers each token, 0 for none, -100 where it is undecided."""
-    grid = IMAGE_SIZE // PATCH_SIZE
-    if not len(scene.labels):
-        return torch.zeros(grid, grid, dtype=torch.long)
-    cover = F.avg_pool2d(torch.from_numpy(scene.masks.astype(np.float32))[:, None], PATCH_SIZE)[:, 0]
-    most, which = cover.max(0)
-    labels = torch.from_numpy(scene.labels)[which] + 1
-    return torch.where(most > COVERED, labels, torch.where(most < BARE, 0, -100))
-
-
-def choose_names(rng: random.Random, scene: Scene, count: int) -> list[int]:
-    """Names to ask: present ones first, at least one that is absent."""
-    present = sorted(set(scene.labels.tolist()))
-    rng.shuffle(present)
-    chosen = present[:max(1, count - 1)]
-    while len(chosen) < count:
-        label = rng.randrange(len(NAMES))
-        if label not in present and label not in chosen:
-            chosen.append(label)
-    return chosen
-
-
-def choose_exemplars(rng: random.Random, scene: Scene, label: int) -> tuple[Tensor, list[bool], list[int]]:
-    """One wanted box, and at times an unwanted one of another name; none where the name is absent."""
-    boxes, valid, labels = torch.zeros(2, 4), [False, False], [0, 0]
-    if (scene.labels == label).any():
-        boxes[0] = centre_form(scene.boxes[rng.choice(np.flatnonzero(scene.labels == label).tolist())])
-        valid[0], labels[0] = True, 1
-        others = np.flatnonzero(scene.labels != label).tolist()
-        if others and rng.random() < 0.4:
-            boxes[1] = centre_form(scene.boxes[rng.choice(others)])
-            valid[1] = True
-    return boxes, valid, labels
-
-
-class Batches(IterableDataset):
-    """`pictures` scenes a batch, `prompts` names each; a seed and a worker give the same batches again."""
-
-    def __init__(self, tokenizer: Tokenizer, pictures: int, prompts: int, seed: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, sprites: Sprites, pictures: int, prompts: int, side: int, mask_rows: int,
+                 seed: int, confusion: Tensor) -> None:
         super().__init__()
-        self.tokenizer, self.pictures, self.prompts, self.seed = tokenizer, pictures, prompts, seed
+        self.tokenizer, self.sprites = tokenizer, dataclasses.replace(sprites, levels=())
+        self.pictures, self.prompts, self.side = pictures, prompts, side
+        self.mask_rows, self.seed, self.confusion = mask_rows, seed, confusion
+        self.names = len(sprites.of_label)
+        self.encoded: dict[str, tuple[list[int], list[int]]] = {}
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Plan]:
         worker = get_worker_info()
-        rng = training_random(self.seed, worker.id if worker else 0)
+        stream = worker.id if worker else 0
+        rng, words = np.random.default_rng([self.seed, stream]), random.Random(f"{self.seed}/{stream}")
         while True:
-            yield self.draw(rng)
+            yield self.plan(rng, words)
 
-    def phrase(self, rng: random.Random, label: int, shown: bool) -> str:
-        """The name, a synonym, or "visual" where a box says it all."""
-        if shown and rng.random() < 0.5:
-            return "visual"
-        return rng.choice(VOCABULARY[label].phrases) if rng.random() < 0.5 else NAMES[label]
+    def encode(self, phrase: str, name: str) -> tuple[list[int], list[int]]:
+        """Ids and mask of a phrase; of the bare name where the phrase is too long for the context."""
+        if phrase not in self.encoded:
+            encoding = self.tokenizer.encode(phrase)
+            # A full context may have been cut.
+            if sum(encoding.attention_mask) == CONTEXT and phrase != name:
+                encoding = self.tokenizer.encode(name)
+            self.encoded[phrase] = encoding.ids, encoding.attention_mask
+        return self.encoded[phrase]
 
-    def draw(self, rng: random.Random) -> Batch:
+    def choose_names(self, words: random.Random, present: list[int]) -> list[int]:
+        """Names to ask: up to two thirds present ones, the rest absent, half of those hard."""
+        chosen = words.sample(present, min(len(present), max(1, self.prompts * 2 // 3)))
+        while len(chosen) < self.prompts:
+            if present and words.random() < HARD_SHARE:
+                weights = self.confusion[words.choice(present)].tolist()
+                name = words.choices(range(self.names), weights)[0]
+            else:
+                name = words.randrange(self.names)
+            if name not in present and name not in chosen:
+                chosen.append(name)
+        return chosen
+
+    def plan(self, rng: np.random.Generator, words: random.Random) -> Plan:
         """One batch."""
-        with_exemplars = rng.random() < EXEMPLAR_SHARE
-        pixels, image_of, encodings, exemplars, boxes, masks, coverage, token_classes = ([] for _ in range(8))
-        for index in range(self.pictures):
-            scene = training_scene(rng, load_glyphs(), IMAGE_SIZE)
-            pixels.append(torch.from_numpy(scene.image).permute(2, 0, 1).float() / 127.5 - 1)
-            token_classes.append(classify_tokens(scene))
-            for label in choose_names(rng, scene, self.prompts):
-                mine = scene.labels == label
-                if with_exemplars:
-                    exemplars.append(choose_exemplars(rng, scene, label))
-                encodings.append(self.tokenizer.encode(self.phrase(rng, label, with_exemplars and bool(mine.any()))))
-                image_of.append(index)
-                boxes.append(centre_form(scene.boxes[mine]))
-                mask = torch.from_numpy(scene.masks[mine]).float()
-                masks.append(F.interpolate(mask[:, None], (MASK_SIDE, MASK_SIDE), mode="area")[:, 0]
-                             if len(mask) else mask.new_zeros(0, MASK_SIDE, MASK_SIDE))
-                union = mask.amax(0) if len(mask) else torch.zeros(IMAGE_SIZE, IMAGE_SIZE)
-                coverage.append(F.avg_pool2d(union[None, None], PATCH_SIZE)[0, 0])
-        shown = None
-        if with_exemplars:
-            all_boxes, valid, labels = zip(*exemplars)
-            shown = Exemplars(torch.stack(all_boxes), torch.tensor(valid), torch.tensor(labels))
-        return Batch(
-            pixels=torch.stack(pixels), ids=torch.tensor([encoding.ids for encoding in encodings]),
-            mask=torch.tensor([encoding.attention_mask for encoding in encodings]), image_of=torch.tensor(image_of),
-            exemplars=shown, targets=Targets(boxes, masks, torch.stack(coverage), torch.stack(token_classes)),
+        layout = draw_layout(rng, self.sprites, self.pictures, self.side)
+        with_boxes = round(self.pictures * EXEMPLAR_SHARE)
+        ids, masks, image_of, asked, things, shown = [], [], [], [], [], []
+        for scene in range(self.pictures):
+            labels = layout.label[scene]
+            for name in self.choose_names(words, layout.present(scene)):
+                slots = np.flatnonzero(labels == name).tolist()
+                phrase = phrase_for(words, KNOWN[name])
+                if scene < with_boxes:
+                    others = np.flatnonzero((labels >= 0) & (labels != name)).tolist()
+                    wanted = words.choice(slots) if slots and words.random() < 0.9 else -1
+                    unwanted = words.choice(others) if others and words.random() < 0.4 else -1
+                    if wanted >= 0 and words.random() < VISUAL_SHARE:
+                        phrase = "visual"
+                    shown.append((len(asked), wanted, unwanted))
+                encoded = self.encode(phrase, KNOWN[name].name)
+                ids.append(encoded[0])
+                masks.append(encoded[1])
+                image_of.append(scene)
+                asked.append(name)
+                things.append((slots + [-1] * OF_ONE_NAME)[:OF_ONE_NAME])
+        things, shown = np.array(things), np.array(shown, int).reshape(-1, 3)
+        with_things = np.flatnonzero(things[:, 0] >= 0)
+        return Plan(
+            layout=layout, backgrounds=choose_backgrounds(rng, self.pictures), seed=int(rng.integers(1 << 40)),
+            ids=np.array(ids), mask=np.array(masks), image_of=np.array(image_of), asked=np.array(asked), things=things,
+            shown_rows=shown[:, 0], wanted=shown[:, 1], unwanted=shown[:, 2],
+            mask_rows=np.sort(rng.permutation(with_things)[:self.mask_rows]),
         )
+
+
+def centre_form(boxes: Tensor) -> Tensor:
+    """xyxy as cxcywh."""
+    return torch.cat([(boxes[..., :2] + boxes[..., 2:]) / 2, boxes[..., 2:] - boxes[..., :2]], -1)
+
+
+def on_device(array: np.ndarray, device: torch.device) -> Tensor:
+    """An array as a tensor; on a GPU without waiting for it."""
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+
+
+def token_answers(owner: Tensor, layout: Layout, patch: int) -> tuple[Tensor, Tensor]:
+    """Share of each token that each slot covers [B, K, P, P], and the class of each token as `Targets` has it."""
+    # Slot by slot: all at once would be twenty pictures of floats for each scene.
+    cover = torch.stack([F.avg_pool2d((owner == slot + 1).float()[:, None], patch)[:, 0] for slot in range(SLOTS)], 1)
+    labels = on_device(layout.label, owner.device)
+    named = cover * (labels >= 0)[:, :, None, None]
+    most, which = named.max(1)
+    classes = labels.gather(1, which.flatten(1)).view_as(which) + 1
+    return cover, torch.where(most > COVERED, classes, torch.where(named.sum(1) < BARE, 0, -100))
+
+
+@torch.no_grad()
+def realise(plan: Plan, sprites: Sprites, side: int, patch: int) -> Batch:
+    """Draws a plan on the sprites' device."""
+    device = sprites.levels[0].device
+    drawn = draw(sprites, plan.layout, plan.backgrounds, plan.seed, side)
+    image_of, things = on_device(plan.image_of, device), on_device(plan.things, device)
+    boxes, valid = centre_form(drawn.boxes), things >= 0
+    cover, token_classes = token_answers(drawn.owner, plan.layout, patch)
+    same = on_device(plan.layout.label[plan.image_of] == plan.asked[:, None], device)
+    coverage = (cover[image_of] * same[:, :, None, None]).sum(1)
+    mask_rows = on_device(plan.mask_rows, device)
+    slots = on_device(plan.things[plan.mask_rows], device)
+    owner = drawn.owner[image_of[mask_rows]]
+    cells = 4 * side // patch
+    # By place, for the same reason as above; an empty place is owner 255, which nobody is.
+    wanted = torch.where(slots < 0, 255, slots + 1)
+    masks = [F.adaptive_avg_pool2d((owner == wanted[:, place].view(-1, 1, 1)).float()[:, None], cells)[:, 0]
+             for place in range(OF_ONE_NAME)]
+    exemplars = None
+    if len(plan.shown_rows):
+        chosen = on_device(np.stack([plan.wanted, plan.unwanted], 1), device)
+        rows = on_device(plan.shown_rows, device)
+        picked = boxes[image_of[rows][:, None], chosen.clamp(min=0)]
+        # Nobody draws a box to the pixel.
+        jitter = 1 + 0.04 * torch.randn(picked.shape, device=device)
+        centre, size = picked[..., :2], picked[..., 2:]
+        picked = torch.cat([centre + size * (jitter[..., :2] - 1), size * jitter[..., 2:]], -1)
+        exemplars = Exemplars(rows=rows, boxes=picked * (chosen >= 0)[..., None], valid=chosen >= 0,
+                              labels=torch.tensor([[1, 0]]).to(device, non_blocking=True).expand(len(rows), 2))
+    return Batch(
+        pixels=drawn.pixels, ids=on_device(plan.ids, device), mask=on_device(plan.mask, device), image_of=image_of,
+        exemplars=exemplars,
+        targets=Targets(boxes=boxes[image_of[:, None], things.clamp(min=0)] * valid[..., None], valid=valid,
+                        coverage=coverage, token_classes=token_classes, mask_rows=mask_rows,
+                        masks=torch.stack(masks, 1)),
+    )

@@ -5,25 +5,35 @@ from __future__ import annotations
 from typing import Iterator
 
 import numpy as np
-from pycocotools import mask as coco_mask
-
+from backgrounds import HELD_OUT_FAMILIES
 from glyphs import load_glyphs
 from scenes import Scene, held_out_random, held_out_scene
-from vocabulary import NAMES
+from vocabulary import KNOWN_NAMES, NAMES
 
 # Shape of the evaluation scenes: not square, and larger than what the model was trained on.
 WIDTH, HEIGHT = 448, 336
 
 
-def evaluation_scenes(count: int) -> Iterator[Scene]:
-    """The first `count` evaluation scenes; the n-th is the same whatever the count."""
-    glyphs = load_glyphs()
+def evaluation_scenes(count: int, names: int = len(NAMES), purpose: str = "evaluation") -> Iterator[Scene]:
+    """The first `count` scenes for a purpose, of the first `names` things; the n-th is the same whatever the count.
+
+    "evaluation" is what figures are told of, "validation" what choices are made on.
+    """
+    glyphs = load_glyphs(names)
     for index in range(count):
-        yield held_out_scene(held_out_random("evaluation", index), glyphs, WIDTH, HEIGHT)
+        yield held_out_scene(held_out_random(purpose, index), glyphs, WIDTH, HEIGHT)
+
+
+def family_of(index: int, purpose: str = "evaluation") -> str:
+    """The family of a scene's background: the first thing that is drawn by lot."""
+    return held_out_random(purpose, index).choice(sorted(HELD_OUT_FAMILIES))
 
 
 def encode_mask(mask: np.ndarray) -> dict:
     """COCO's compressed run-length encoding of a mask [H, W] bool, with text in place of bytes."""
+    # Here, so that boxes can be measured where pycocotools is not installed.
+    from pycocotools import mask as coco_mask
+
     encoded = coco_mask.encode(np.asfortranarray(mask.astype(np.uint8)))
     return {"size": [int(side) for side in encoded["size"]], "counts": encoded["counts"].decode("ascii")}
 
@@ -31,7 +41,8 @@ def encode_mask(mask: np.ndarray) -> dict:
 class Annotations:
     """Collects the ground truth of scenes; image and category ids count from 1."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: int = len(NAMES)) -> None:
+        self.names = KNOWN_NAMES[:names]
         self.images: list[dict] = []
         self.annotations: list[dict] = []
 
@@ -53,5 +64,5 @@ class Annotations:
         return {
             "info": {"description": "drawn scenes that the built-in model was not trained on"},
             "images": self.images, "annotations": self.annotations,
-            "categories": [{"id": index + 1, "name": name} for index, name in enumerate(NAMES)],
+            "categories": [{"id": index + 1, "name": name} for index, name in enumerate(self.names)],
         }

@@ -1,48 +1,73 @@
 #!/usr/bin/env python3
 """Turns a training checkpoint into a checkpoint folder: `config.json`, `model.safetensors` (f16), `tokenizer.json`.
 
-    python finish.py --run runs/first --output runs/first/model
+    python finish.py --run runs/first --output runs/first/model     from train.py's checkpoint
+    python finish.py --folder DIR --output NEW                      from a checkpoint folder, as this version writes it
 
 The averaged weights are taken; `--last` takes those of the last step instead. Every stored number is checked.
+`train.py` writes the folder of the average itself at its end; this is for a run that was cut short, or to compare.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
+import json
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
+from checkpoints import write_folder
 from model import TrainingModel
 from tokenizer import load_tokenizer
+from vocabulary import VOCABULARY
+
+PREFIX = "detector."
 
 
-def write_folder(run: Path, output: Path, which: str) -> None:
+def write_model(model: TrainingModel, weights: dict[str, Tensor], words: Path, output: Path) -> None:
     """Writes the folder; raises `SystemExit` where a weight does not fit into f16."""
-    words = run / "tokenizer.json"
-    model = TrainingModel(load_tokenizer(words))
-    saved = torch.load(run / "checkpoint.pt", weights_only=True)
-    model.load_state_dict(saved[which])
-    model.detector.save_pretrained(output)
-    file = output / "model.safetensors"
-    weights = {name: value.half() if value.is_floating_point() else value for name, value in load_file(file).items()}
-    for name, value in weights.items():
-        if not torch.isfinite(value).all():
-            raise SystemExit(f"error: {name}: a weight is too large for f16 or no number; train with a lower rate")
-    save_file(weights, file, metadata={"format": "pt"})
-    shutil.copy(words, output / "tokenizer.json")
-    print(f"step {saved['state']['step']}, {file.stat().st_size / 1e6:.1f} MB in {output}")
+    detector = {name[len(PREFIX):]: value for name, value in weights.items() if name.startswith(PREFIX)}
+
+    def write(folder: Path) -> None:
+        whole = {name: value.float().cpu() for name, value in detector.items()}
+        model.detector.save_pretrained(folder, state_dict=whole)
+        file = folder / "model.safetensors"
+        stored = {name: value.half() if value.is_floating_point() else value for name, value in load_file(file).items()}
+        for name, value in stored.items():
+            if not torch.isfinite(value).all():
+                raise SystemExit(f"error: {name}: a weight is too large for f16 or no number; train with a lower rate")
+        save_file(stored, file, metadata={"format": "pt"})
+        (folder / "tokenizer.json").write_bytes(words.read_bytes())
+
+    write_folder(output, write)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--run", type=Path, required=True, help="folder that train.py wrote")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--run", type=Path, help="folder that train.py wrote")
+    source.add_argument("--folder", type=Path, help="checkpoint folder")
     parser.add_argument("--output", type=Path, required=True, help="folder to write; made if missing")
     parser.add_argument("--last", action="store_true", help="the last step's weights in place of the average")
     arguments = parser.parse_args()
-    write_folder(arguments.run, arguments.output, "model" if arguments.last else "average")
+    words = (arguments.run or arguments.folder) / "tokenizer.json"
+    if arguments.run:
+        settings = json.loads((arguments.run / "settings.json").read_text())
+        saved = torch.load(arguments.run / "checkpoint.pt", weights_only=True, map_location="cpu")
+        model = TrainingModel(load_tokenizer(words), settings["side"], settings["names"])
+        weights = saved["model" if arguments.last else "average"]
+    else:
+        config = json.loads((arguments.folder / "config.json").read_text())
+        side = config["vision_config"]["backbone_config"]["image_size"]
+        model = TrainingModel(load_tokenizer(words), side, len(VOCABULARY))
+        for note in model.start_from(arguments.folder):
+            raise SystemExit(f"error: {note}")
+        weights = model.state_dict()
+    write_model(model, weights, words, arguments.output)
+    size = (arguments.output / "model.safetensors").stat().st_size
+    print(f"{size / 1e6:.1f} MB in {arguments.output}")
 
 
 if __name__ == "__main__":

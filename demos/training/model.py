@@ -1,7 +1,7 @@
-"""The built-in model's sizes, and the wrapper that trains it.
+"""The built-in model's sizes, the wrapper that trains it, and how it starts from weights that exist.
 
 The model itself is `transformers`' `Sam3Model`, unchanged. The wrapper adds two auxiliary classifiers that exist in
-training only and adds nothing to the checkpoint: they ask every image token which of the 80 things it belongs to,
+training only and adds nothing to the checkpoint: they ask every image token which of the known things it belongs to,
 before and after the fusion with the words, which is what makes so small a model learn within an hour or two.
 """
 
@@ -9,31 +9,41 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import Sam3Config, Sam3Model
-from transformers.models.sam3.modeling_sam3 import Sam3MaskDecoderOutput
 
+from batches import Batch, Exemplars
 from tokenizer import CONTEXT
-from vocabulary import NAMES
+from vocabulary import KNOWN_NAMES
 
-IMAGE_SIZE, PATCH_SIZE = 224, 14
+PATCH_SIZE = 14
 WIDTH, QUERIES = 128, 40
+POSITIONS = "vision_encoder.backbone.embeddings.position_embeddings"
+# The sides that are offered: grids of 16, 20 and 24 tokens.
+IMAGE_SIZES = (224, 280, 336)
 
 
-def configuration(vocabulary_size: int) -> Sam3Config:
-    """The architecture of the built-in model: 7.7 million parameters."""
-    grid = IMAGE_SIZE // PATCH_SIZE
+def window_of(grid: int) -> int:
+    """Windows of 8 where they fit; of half the grid otherwise, since padded windows learn badly."""
+    return 8 if grid % 8 == 0 else grid // 2
+
+
+def configuration(vocabulary_size: int, side: int) -> Sam3Config:
+    """The architecture of the built-in model: 7.7 million parameters, for pictures of `side` pixels."""
+    grid = side // PATCH_SIZE
     shared = dict(hidden_size=WIDTH, num_attention_heads=4)
     return Sam3Config(
         vision_config=dict(
             backbone_config=dict(
                 model_type="sam3_vit_model", hidden_size=192, intermediate_size=768, num_hidden_layers=6,
-                num_attention_heads=3, image_size=IMAGE_SIZE, pretrain_image_size=IMAGE_SIZE, patch_size=PATCH_SIZE,
-                window_size=8, global_attn_indexes=[2, 5],
+                num_attention_heads=3, image_size=side, pretrain_image_size=side, patch_size=PATCH_SIZE,
+                window_size=window_of(grid), global_attn_indexes=[2, 5],
             ),
             fpn_hidden_size=WIDTH, backbone_feature_sizes=[[4 * grid] * 2, [2 * grid] * 2, [grid] * 2],
         ),
@@ -50,23 +60,12 @@ def configuration(vocabulary_size: int) -> Sam3Config:
 
 
 @dataclass
-class Exemplars:
-    """Boxes shown in place of, or beside, a phrase.
-
-    `boxes` [R, 2, 4] cxcywh in 0..1, `valid` [R, 2] bool, `labels` [R, 2] (1 wanted, 0 unwanted).
-    """
-
-    boxes: Tensor
-    valid: Tensor
-    labels: Tensor
-
-
-@dataclass
 class Outputs:
     """What a training step looks at; B pictures, R prompts, L decoder layers, Q queries, P the grid.
 
-    `token_classes` [B, 81, P, P] (0: nothing), `token_match` [R, P, P], `boxes` [L, R, Q, 4] cxcywh in 0..1,
-    `logits` [L, R, Q], `presence` [L, R, 1], `masks` of the last layer where they were asked for.
+    `token_classes` [B, 1 + names, P, P] (0: nothing), `token_match` [R, P, P], `boxes` [L, R, Q, 4] cxcywh in 0..1,
+    `logits` [L, R, Q], `presence` [L, R, 1]; the rest feeds the mask head: `queries` [R, Q, D], `levels` of the
+    pictures, `encoded` [R, P*P, D], `prompt` and `prompt_mask`.
     """
 
     token_classes: Tensor
@@ -74,22 +73,27 @@ class Outputs:
     boxes: Tensor
     logits: Tensor
     presence: Tensor
-    masks: Sam3MaskDecoderOutput | None
+    queries: Tensor
+    levels: list[Tensor]
+    encoded: Tensor
+    prompt: Tensor
+    prompt_mask: Tensor
 
 
 class TrainingModel(nn.Module):
-    """`Sam3Model` with its auxiliary classifiers."""
+    """`Sam3Model` with its auxiliary classifiers, for the first `names` names."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, side: int, names: int) -> None:
         super().__init__()
-        self.detector = Sam3Model(configuration(tokenizer.get_vocab_size()))
+        self.side = side
+        self.detector = Sam3Model(configuration(tokenizer.get_vocab_size(), side))
         self.name_projection = nn.Linear(WIDTH, WIDTH)
         self.token_match = nn.Linear(WIDTH, 1)
         self.nothing = nn.Parameter(torch.zeros(1))
         self.log_scale = nn.Parameter(torch.tensor(2.0))
-        names = [tokenizer.encode(name) for name in NAMES]
-        self.register_buffer("name_ids", torch.tensor([name.ids for name in names]))
-        self.register_buffer("name_mask", torch.tensor([name.attention_mask for name in names]))
+        encoded = [tokenizer.encode(name) for name in KNOWN_NAMES[:names]]
+        self.register_buffer("name_ids", torch.tensor([name.ids for name in encoded]), persistent=False)
+        self.register_buffer("name_mask", torch.tensor([name.attention_mask for name in encoded]), persistent=False)
         self.spread_reference_points()
 
     @torch.no_grad()
@@ -101,6 +105,31 @@ class TrainingModel(nn.Module):
             x, y = (query % side + 0.5) / side, (query // side + 0.5) / side
             box = torch.tensor([x, min(y, 0.98), 0.25, 0.25]).clamp(0.02, 0.98)
             weight[query] = torch.log(box / (1 - box))
+
+    @torch.no_grad()
+    def start_from(self, folder: Path) -> list[str]:
+        """Takes the weights of a checkpoint folder; returns what had to be fitted or left as it was.
+
+        The position table is interpolated where the grid differs. Raises `SystemExit` where another tensor's shape
+        differs.
+        """
+        weights, own, notes = load_file(folder / "model.safetensors"), self.detector.state_dict(), []
+        for name, mine in own.items():
+            if name not in weights:
+                notes.append(f"{name}: not in the checkpoint, starts afresh")
+                continue
+            theirs = weights[name].to(mine.dtype)
+            if name == POSITIONS and theirs.shape != mine.shape:
+                old, new = math.isqrt(theirs.shape[1]), math.isqrt(mine.shape[1])
+                table = theirs.view(1, old, old, -1).permute(0, 3, 1, 2)
+                table = F.interpolate(table, (new, new), mode="bicubic", align_corners=False)
+                theirs = table.permute(0, 2, 3, 1).reshape(mine.shape)
+                notes.append(f"{name}: interpolated from a grid of {old} to {new}")
+            if theirs.shape != mine.shape:
+                raise SystemExit(f"error: {name} is {list(theirs.shape)} in {folder}, {list(mine.shape)} here: "
+                                 "start from nothing (--start none), or from a checkpoint of the same sizes")
+            mine.copy_(theirs)
+        return notes
 
     def text(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Text features [R, context, width]."""
@@ -118,56 +147,68 @@ class TrainingModel(nn.Module):
 
     def image_prompts(self, features: Tensor, position: Tensor, image_of: Tensor,
                       exemplars: Exemplars | None) -> tuple[Tensor, Tensor]:
-        """Geometry features and mask for each prompt: exemplars and the CLS token, or the CLS token alone."""
-        features = features.float()
+        """Geometry features and mask for each prompt: the CLS token alone, and for some exemplars before it."""
+        features, device = features.float(), features.device
         position = position.float().expand(features.shape[0], -1, -1, -1)
+        count = features.shape[0]
+        alone = self.detector.geometry_encoder(
+            box_embeddings=torch.zeros(count, 0, 4, device=device),
+            box_mask=torch.zeros(count, 0, dtype=torch.bool, device=device),
+            box_labels=torch.zeros(count, 0, dtype=torch.long, device=device), img_feats=[features],
+            img_pos_embeds=[position],
+        ).last_hidden_state[image_of]
+        mask = torch.ones(len(image_of), 1, dtype=torch.bool, device=device)
         if exemplars is None:
-            count = features.shape[0]
-            out = self.detector.geometry_encoder(
-                box_embeddings=torch.zeros(count, 0, 4), box_mask=torch.zeros(count, 0, dtype=torch.bool),
-                box_labels=torch.zeros(count, 0, dtype=torch.long), img_feats=[features], img_pos_embeds=[position],
-            )
-            return out.last_hidden_state[image_of], torch.ones(len(image_of), 1, dtype=torch.bool)
-        out = self.detector.geometry_encoder(
+            return alone, mask
+        images = image_of[exemplars.rows]
+        shown = self.detector.geometry_encoder(
             box_embeddings=exemplars.boxes, box_mask=exemplars.valid, box_labels=exemplars.labels,
-            img_feats=[features[image_of]], img_pos_embeds=[position[image_of]],
+            img_feats=[features[images]], img_pos_embeds=[position[images]],
         )
-        return out.last_hidden_state, out.attention_mask.bool()
+        # The encoder puts the CLS token into the first free place; so it lies in the first for those without boxes.
+        wide, wide_mask = F.pad(alone, (0, 0, 0, 2)), F.pad(mask, (0, 2))
+        wide = wide.index_copy(0, exemplars.rows, shown.last_hidden_state.to(wide.dtype))
+        return wide, wide_mask.index_copy(0, exemplars.rows, shown.attention_mask.bool())
 
-    def forward(self, pixels: Tensor, ids: Tensor, mask: Tensor, image_of: Tensor, with_masks: bool = False,
-                exemplars: Exemplars | None = None) -> Outputs:
-        """Pictures [B, 3, S, S] and prompts [R, context], `image_of` [R] saying which picture each prompt asks."""
-        detector = self.detector
+    def forward(self, batch: Batch) -> Outputs:
+        """Everything but the masks."""
+        detector, image_of, pixels = self.detector, batch.image_of, batch.pixels
         vision = detector.vision_encoder(pixels)
         levels, position = list(vision.fpn_hidden_states[:-1]), vision.fpn_position_encoding[-2]
         features = levels[-1]
-        with torch.autocast("cpu", enabled=False):
-            geometry, geometry_mask = self.image_prompts(features, position, image_of, exemplars)
-        prompt = torch.cat([self.text(ids, mask).float(), geometry.float()], 1)
-        prompt_mask = torch.cat([mask.bool(), geometry_mask], 1)
-        asked = features[image_of]
+        with torch.autocast(pixels.device.type, enabled=False):
+            geometry, geometry_mask = self.image_prompts(features, position, image_of, batch.exemplars)
+        prompt = torch.cat([self.text(batch.ids, batch.mask).float(), geometry.float()], 1)
+        prompt_mask = torch.cat([batch.mask.bool(), geometry_mask], 1)
         encoded = detector.detr_encoder(
-            vision_features=[asked], text_features=prompt, text_mask=prompt_mask,
+            vision_features=[features[image_of]], text_features=prompt, text_mask=prompt_mask,
             vision_pos_embeds=[position.expand(pixels.shape[0], -1, -1, -1)[image_of]],
         )
         decoded = detector.detr_decoder(
             vision_features=encoded.last_hidden_state, text_features=prompt, text_mask=prompt_mask,
-            vision_pos_encoding=encoded.pos_embeds_flattened, spatial_shapes=encoded.spatial_shapes,
+            # On the CPU: the decoder reads the grid's sides, and would wait for the device to know them.
+            vision_pos_encoding=encoded.pos_embeds_flattened, spatial_shapes=torch.tensor([features.shape[-2:]]),
         )
         hidden = decoded.intermediate_hidden_states
         reference = decoded.reference_boxes.clamp(1e-4, 1 - 1e-4)
         boxes = (torch.log(reference / (1 - reference)) + detector.detr_decoder.box_head(hidden)).sigmoid()
         logits = detector.dot_product_scoring(decoder_hidden_states=hidden, text_features=prompt, text_mask=prompt_mask)
-        masks = None
-        if with_masks:
-            masks = detector.mask_decoder(
-                decoder_queries=hidden[-1], backbone_features=[level[image_of] for level in levels],
-                encoder_hidden_states=encoded.last_hidden_state, prompt_features=prompt, prompt_mask=prompt_mask,
-            )
-            masks = Sam3MaskDecoderOutput(pred_masks=masks.pred_masks.float(), semantic_seg=masks.semantic_seg.float())
         token_match = self.token_match(encoded.last_hidden_state).squeeze(-1)
         return Outputs(
             token_classes=self.classify_tokens(features).float(),
             token_match=token_match.view(len(image_of), *features.shape[-2:]).float(), boxes=boxes.float(),
-            logits=logits.squeeze(-1).float(), presence=decoded.presence_logits.float(), masks=masks,
+            logits=logits.squeeze(-1).float(), presence=decoded.presence_logits.float(), queries=hidden[-1],
+            levels=levels, encoded=encoded.last_hidden_state, prompt=prompt, prompt_mask=prompt_mask,
         )
+
+    def masks(self, outputs: Outputs, image_of: Tensor, rows: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Instance masks [M, N, 4P, 4P] of `queries` [M, N] of the prompts `rows` [M], and the semantic ones."""
+        width = outputs.queries.shape[-1]
+        chosen = outputs.queries[rows].gather(1, queries[..., None].expand(-1, -1, width))
+        images = image_of[rows]
+        out = self.detector.mask_decoder(
+            decoder_queries=chosen, backbone_features=[level[images] for level in outputs.levels],
+            encoder_hidden_states=outputs.encoded[rows], prompt_features=outputs.prompt[rows],
+            prompt_mask=outputs.prompt_mask[rows],
+        )
+        return out.pred_masks.float(), out.semantic_seg.float()

@@ -1,4 +1,4 @@
-"""The reference pipeline: `transformers` on a CPU in float32, from a picture and words to boxes and masks.
+"""The reference pipeline: `transformers` in float32, from a picture and words or example boxes to boxes and masks.
 
 This is what the Rust programs are compared with. Prompts are Meta's official form: the words' tokens and the CLS token
 of the geometry encoder, which depends on the image alone and is computed once for all classes.
@@ -53,8 +53,9 @@ class Candidates:
 class ReferenceDetector:
     """A detector with the model of a checkpoint folder."""
 
-    def __init__(self, folder: Path = BUILTIN) -> None:
-        self.model = Sam3Model.from_pretrained(folder, dtype=torch.float32).eval()
+    def __init__(self, folder: Path = BUILTIN, device: torch.device = torch.device("cpu")) -> None:
+        self.device = device
+        self.model = Sam3Model.from_pretrained(folder, dtype=torch.float32).eval().to(device)
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         context = self.model.config.text_config.max_position_embeddings
         end = self.model.config.text_config.eos_token_id
@@ -67,39 +68,56 @@ class ReferenceDetector:
 
     def pixels(self, image: Image.Image) -> Tensor:
         """Pixel values [1, 3, S, S] as `transformers` prepares them: antialiased bilinear on 8 bits."""
-        return self.processor(image.convert("RGB"), return_tensors="pt").pixel_values
+        return self.processor(image.convert("RGB"), return_tensors="pt").pixel_values.to(self.device)
 
     def pixels_without_rounding(self, image: Image.Image) -> Tensor:
         """The same, resized in floating point: what a rounding of the resized picture to 8 bits costs."""
         planes = torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)[None].float()
         resized = transforms.resize(planes, [self.size["height"], self.size["width"]], antialias=True)
-        return (resized / 255 - 0.5) / 0.5
+        return ((resized / 255 - 0.5) / 0.5).to(self.device)
 
     def text(self, phrases: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Text features [C, L, D] and masks [C, L], remembered per phrase."""
         missing = [phrase for phrase in dict.fromkeys(phrases) if phrase not in self._text]
         if missing:
             encodings = [self.tokenizer.encode(phrase) for phrase in missing]
-            ids = torch.tensor([encoding.ids for encoding in encodings])
-            mask = torch.tensor([encoding.attention_mask for encoding in encodings])
+            ids = torch.tensor([encoding.ids for encoding in encodings], device=self.device)
+            mask = torch.tensor([encoding.attention_mask for encoding in encodings], device=self.device)
             features = self.model.get_text_features(input_ids=ids, attention_mask=mask).pooler_output
             self._text.update((phrase, (features[i], mask[i])) for i, phrase in enumerate(missing))
         rows = [self._text[phrase] for phrase in phrases]
         return torch.stack([row[0] for row in rows]), torch.stack([row[1] for row in rows])
 
+    def image_prompt(self, features: Tensor, position: Tensor, count: int, examples: Tensor | None,
+                     wanted: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The geometry encoder's tokens and mask for each of `count` prompts: its CLS token, and examples before it."""
+        boxes = torch.zeros(1, 0, 4) if examples is None else examples
+        labels = torch.zeros(boxes.shape[:2], dtype=torch.long) if wanted is None else wanted.long()
+        rows = boxes.shape[0]
+        out = self.model.geometry_encoder(
+            box_embeddings=boxes.to(self.device),
+            box_mask=torch.ones(boxes.shape[:2], dtype=torch.bool, device=self.device),
+            box_labels=labels.to(self.device), img_feats=[features.expand(rows, -1, -1, -1)],
+            img_pos_embeds=[position.expand(rows, -1, -1, -1)],
+        )
+        tokens = out.last_hidden_state.expand(count, -1, -1)
+        return tokens, torch.ones(tokens.shape[:2], dtype=torch.long, device=self.device)
+
     @torch.no_grad()
-    def candidates(self, pixel_values: Tensor, phrases: Sequence[str]) -> Candidates:
-        """Runs the model once on one picture for all phrases."""
+    def candidates(self, pixel_values: Tensor, phrases: Sequence[str], examples: Tensor | None = None,
+                   wanted: Tensor | None = None) -> Candidates:
+        """Runs the model once on one picture for all phrases.
+
+        `examples` [C, K, 4], cxcywh as shares of the sides, are boxes shown with each phrase; `wanted` [C, K] says of
+        each whether such things are wanted (1) or not (0).
+        """
         model, count = self.model, len(phrases)
         vision = model.vision_encoder(pixel_values)
         levels, position = list(vision.fpn_hidden_states[:-1]), vision.fpn_position_encoding[-2]
-        image_prompt = model.geometry_encoder(
-            box_embeddings=torch.zeros(1, 0, 4), box_mask=torch.zeros(1, 0, dtype=torch.bool),
-            box_labels=torch.zeros(1, 0, dtype=torch.long), img_feats=[levels[-1]], img_pos_embeds=[position],
-        ).last_hidden_state
+        image_prompt, image_mask = self.image_prompt(levels[-1], position, count, examples, wanted)
         text, text_mask = self.text(phrases)
-        prompt = torch.cat([text, image_prompt.expand(count, -1, -1)], 1)
-        mask = torch.cat([text_mask, torch.ones(count, 1, dtype=text_mask.dtype)], 1).bool()
+        prompt = torch.cat([text, image_prompt], 1)
+        mask = torch.cat([text_mask, image_mask.to(text_mask.dtype)], 1).bool()
         encoded = model.detr_encoder(
             vision_features=[levels[-1].expand(count, -1, -1, -1)], text_features=prompt,
             vision_pos_embeds=[position.expand(count, -1, -1, -1)], text_mask=mask,
@@ -124,19 +142,19 @@ class ReferenceDetector:
         """Masks [K, H, W] bool of some queries of one class: sigmoid, bilinear to the picture's size, > 0.5."""
         one = slice(class_index, class_index + 1)
         out = self.model.mask_decoder(
-            decoder_queries=candidates.queries[one, queries], backbone_features=candidates.levels,
+            decoder_queries=candidates.queries[one, queries.to(self.device)], backbone_features=candidates.levels,
             encoder_hidden_states=candidates.encoded[one], prompt_features=candidates.prompt[one],
             prompt_mask=candidates.prompt_mask[one],
         ).pred_masks.sigmoid()
         resized = torch.nn.functional.interpolate(out, size=(height, width), mode="bilinear", align_corners=False)
-        return (resized[0] > 0.5).numpy()
+        return (resized[0] > 0.5).cpu().numpy()
 
     def select(self, candidates: Candidates, width: int, height: int, threshold: float = 0.3, nms: float = 0.7,
                with_masks: bool = False) -> list[Found]:
         """Score above the threshold, suppression within a class, boxes in pixels and clipped; best scores first."""
         side = torch.tensor([width, height, width, height], dtype=torch.float32)
         found: list[Found] = []
-        for class_index, (scores, boxes) in enumerate(zip(candidates.scores, candidates.boxes)):
+        for class_index, (scores, boxes) in enumerate(zip(candidates.scores.cpu(), candidates.boxes.cpu())):
             above = torch.nonzero(scores > threshold).flatten()
             clipped = (boxes[above] * side).clamp(min=torch.zeros(4), max=side)
             kept = torchvision.ops.nms(clipped, scores[above], nms)

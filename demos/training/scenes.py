@@ -1,8 +1,7 @@
-"""Drawn scenes with their ground truth: pictograms pasted on backgrounds.
+"""Drawn scenes with their ground truth, which figures, goldens and demos are made of: pictograms pasted on backgrounds.
 
-Two generators share one placement routine. `training_scene` is the distribution the shipped weights were trained on
-(square, patchwork backgrounds); `held_out_scene` draws other shapes, sizes and backgrounds and is what every figure
-is measured on. Seeds do not mix: training draws from `training_random`, the rest from `held_out_random`.
+Training draws its own scenes, in batches and on the device (`drawing.py`), with other code, other backgrounds and other
+random numbers; nothing it sees is drawn here.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Sequence
 import numpy as np
 from PIL import Image
 
-from backgrounds import held_out_background, training_background
+from backgrounds import held_out_background
 
 # A pixel of a pictogram counts from this opacity on.
 OPAQUE = 127
@@ -34,13 +33,8 @@ class Scene:
     masks: np.ndarray
 
 
-def training_random(seed: int, stream: int) -> random.Random:
-    """The random numbers of one training worker."""
-    return random.Random(seed * 1000 + stream)
-
-
 def held_out_random(purpose: str, index: int | str) -> random.Random:
-    """The random numbers of one scene for `purpose` ("evaluation", "golden", "demo"): text, never a training seed."""
+    """The random numbers of one scene for `purpose` ("evaluation", "validation", "golden", "demo")."""
     return random.Random(f"{purpose}/{index}")
 
 
@@ -83,7 +77,7 @@ class Canvas:
         """Pastes where it covers little of the others; up to 1/`outside` of it may leave the picture (0: nothing)."""
         width, height = self.image.size
         w, h = glyph.size
-        # Rounded down on the left and on the right, as in the training data of the shipped weights.
+        # Rounded down on the left and on the right: a seed is a picture, so this stays as it is.
         left, right = (-w // outside, w // outside) if outside else (0, 0)
         above, below = (-h // outside, h // outside) if outside else (0, 0)
         if left > width - w + right or above > height - h + below:
@@ -115,23 +109,6 @@ class Canvas:
             image=pixels, boxes=np.array(self.boxes, np.float32).reshape(-1, 4), labels=np.array(self.labels, np.int64),
             masks=np.array(self.masks, bool).reshape(-1, height, width),
         )
-
-
-def training_scene(rng: random.Random, glyphs: Sequence[Image.Image], size: int = 224) -> Scene:
-    """One to eight pictograms of one to four kinds on a patchwork; at times dimmed, brightened or noisy."""
-    canvas = Canvas(training_background(rng, size))
-    kinds = rng.sample(list(range(len(glyphs))), rng.randint(1, 4))
-    for _ in range(rng.randint(1, 8)):
-        label = rng.choice(kinds)
-        side = int(np.exp(rng.uniform(np.log(size * 0.11), np.log(size * 0.45))))
-        glyph = prepare_glyph(rng, glyphs[label], side, turn=25, turn_share=0.6)
-        if glyph is not None:
-            canvas.place(rng, glyph, label, outside=6, limit=0.15)
-    pixels = np.asarray(canvas.image).astype(np.float32)
-    if rng.random() < 0.4:
-        pixels = pixels * rng.uniform(0.6, 1.2) + rng.uniform(-20, 20)
-        pixels = pixels + np.random.default_rng(rng.getrandbits(32)).normal(0, rng.uniform(0, 8), pixels.shape)
-    return canvas.finish(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
 def held_out_scene(rng: random.Random, glyphs: Sequence[Image.Image], width: int = 448, height: int = 336,

@@ -1,40 +1,55 @@
 #!/usr/bin/env python3
-"""Trains a model of the built-in model's architecture on drawn scenes, on a CPU.
+"""Trains the built-in model on drawn scenes, on a CPU or on a GPU with the same command.
 
-    python train.py --minutes 107 --output runs/first            the budget of the shipped weights
-    python train.py --minutes 107 --output runs/first --resume   go on after an interruption
+    python train.py --minutes 60 --output runs/first                     from the built-in weights, on what is there
+    python train.py --minutes 60 --output runs/first --resume            goes on with the run in the folder
+    python train.py --minutes 9 --schedule-minutes 26 --device cuda ...  the first third of a run of 26 minutes
+    python train.py --minutes 107 --start none --output runs/new         from nothing
 
-Writes `checkpoint.pt` (everything needed to go on), `curves.csv` and, where matplotlib is installed, `curves.png`
-into the output folder. `finish.py` turns the checkpoint into a checkpoint folder.
+Writes into the output folder: `checkpoint.pt` (everything needed to go on), `curves.csv` and, where matplotlib is
+installed, `curves.png`, `settings.json`, and at the end `model/`, the averaged weights as a checkpoint folder.
+`--portable` also writes `portable/`, a small checkpoint that `--resume-portable DIR` goes on from on another machine.
+Ctrl-C saves and ends.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import json
 import math
-import os
+import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Iterator
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from batches import Batch, Batches
-from losses import total_loss
-from model import TrainingModel
+from arguments import parse_arguments
+from batches import Batch, Plan, Planner, realise
+from checkpoints import load_portable, load_whole, save_portable, save_whole
+from curves import plot_curves
+from finish import write_model
+from losses import mask_loss, match, query_of_thing, total_loss
+from model import PATCH_SIZE, TrainingModel
+from sprites import load_sprites
 from tokenizer import learn_tokenizer, load_tokenizer
 
-LEARNING_RATE, WARM_UP_STEPS = 8e-4, 200
+WARM_UP_STEPS = 200
 # The rate is constant for this share of the time, then falls along a cosine.
-CONSTANT_SHARE = 0.6
-# Masks are expensive: every third step, and not before boxes are roughly right.
-MASK_EVERY, FIRST_MASK_STEP = 3, 400
-AVERAGE_EVERY, AVERAGE_RATE = 5, 0.01
-REPORT_EVERY, SAVE_EVERY = 25, 200
+CONSTANT_SHARE = 0.3
+# Auxiliary classifiers are new on every warm start: they learn alone at first, lest they pull at weights that are good.
+HEADS_ALONE_STEPS = 60
+# A running average over about a thousand steps; over fewer while there are few.
+AVERAGE_DECAY = 0.999
+# What the model confuses with what is looked up this often, and kept with this weight a time.
+CONFUSION_EVERY, CONFUSION_RATE, LEAST_CONFUSION = 5, 0.1, 0.02
+REPORT_EVERY, SAVE_SECONDS = 25, 90
+# So many reports in a row without a loss end the run.
+MOST_LOST = 4
 
 
 @dataclass
@@ -43,16 +58,14 @@ class State:
 
     step: int = 0
     seconds: float = 0.0
+    pictures: int = 0
     smoothed: dict[str, float] = field(default_factory=dict)
 
     def smooth(self, parts: dict[str, float]) -> None:
-        """Moves the shown figures a twentieth towards the latest; a step without masks leaves the mask figure."""
+        """Moves the shown figures a fifth towards the latest."""
         for name, value in parts.items():
-            if name == "mask" and value == 0:
-                self.smoothed.setdefault(name, 0.0)
-                continue
             before = self.smoothed.get(name) or value
-            self.smoothed[name] = 0.95 * before + 0.05 * value
+            self.smoothed[name] = 0.8 * before + 0.2 * value
 
 
 class Average:
@@ -60,15 +73,16 @@ class Average:
 
     def __init__(self, model: nn.Module) -> None:
         self.weights = {name: value.clone() for name, value in model.state_dict().items()}
+        self.updates = 0
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Moves the average a hundredth of the way to the model."""
-        for name, value in model.state_dict().items():
-            if value.is_floating_point():
-                self.weights[name].lerp_(value, AVERAGE_RATE)
-            else:
-                self.weights[name].copy_(value)
+        """Moves the average towards the model: a thousandth of the way, more at the beginning."""
+        self.updates += 1
+        decay = min(AVERAGE_DECAY, self.updates / (self.updates + 9))
+        own = model.state_dict()
+        floating = [name for name, value in own.items() if value.is_floating_point()]
+        torch._foreach_lerp_([self.weights[name] for name in floating], [own[name] for name in floating], 1 - decay)
 
 
 class Run:
@@ -76,76 +90,136 @@ class Run:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments, self.folder = arguments, arguments.output
+        self.device = torch.device(arguments.device)
         self.checkpoint, self.curves = self.folder / "checkpoint.pt", self.folder / "curves.csv"
         if self.checkpoint.exists() and not arguments.resume:
             raise SystemExit(f"error: {self.checkpoint} exists: add --resume to go on, or name another --output")
         if arguments.resume and not self.checkpoint.exists():
             raise SystemExit(f"error: nothing to resume: {self.checkpoint} does not exist")
         self.folder.mkdir(parents=True, exist_ok=True)
-        words = self.folder / "tokenizer.json"
-        if not words.exists():
-            (learn_tokenizer() if arguments.relearn_words else load_tokenizer()).save(str(words))
+        self.words = self.folder / "tokenizer.json"
+        if not self.words.exists():
+            (learn_tokenizer() if arguments.relearn_words else load_tokenizer()).save(str(self.words))
         torch.manual_seed(arguments.seed)
-        self.tokenizer = load_tokenizer(words)
-        self.model = TrainingModel(self.tokenizer)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), LEARNING_RATE, weight_decay=0.02, betas=(0.9, 0.98))
-        self.average, self.state = Average(self.model), State()
-        if arguments.resume:
-            self.load()
+        self.tokenizer = load_tokenizer(self.words)
+        self.model = TrainingModel(self.tokenizer, arguments.side, arguments.names).to(self.device)
+        heads = [value for name, value in self.model.named_parameters() if not name.startswith("detector.")]
+        # AdamW treats both alike; only their rates differ, at the beginning.
+        self.optimizer = torch.optim.AdamW(
+            [{"params": list(self.model.detector.parameters())}, {"params": heads}], arguments.rate, weight_decay=0.02,
+            betas=(0.9, 0.98), fused=True)
+        self.state, self.lost = State(), 0
+        self.start()
+        self.sprites = load_sprites(arguments.names, self.device)
+        # Shared with the processes that plan the batches.
+        self.confusion = torch.full((arguments.names, arguments.names), LEAST_CONFUSION).share_memory_()
+        settings = {"side": arguments.side, "names": arguments.names, "seed": arguments.seed, "rate": arguments.rate,
+                    "pictures": arguments.pictures, "prompts": arguments.prompts, "mask_rows": arguments.mask_rows}
+        (self.folder / "settings.json").write_text(json.dumps(settings) + "\n")
+        if arguments.compile:
+            self.compile()
 
-    def load(self) -> None:
-        """Takes up a saved run; the scenes go on with other random numbers than the first part saw."""
-        saved = torch.load(self.checkpoint, weights_only=True)
-        self.model.load_state_dict(saved["model"])
-        self.optimizer.load_state_dict(saved["optimizer"])
-        self.average.weights = saved["average"]
-        self.state = State(**saved["state"])
+    def start(self) -> None:
+        """Takes up a saved run, or starts from the weights of a folder, or from nothing."""
+        if self.arguments.resume:
+            average, state = load_whole(self.checkpoint, self.model, self.optimizer, self.device)
+            self.state = State(**state)
+            self.average = Average(self.model)
+            self.average.weights, self.average.updates = average, self.state.step
+        elif self.arguments.resume_portable:
+            source = self.arguments.resume_portable
+            self.state = State(**load_portable(source, self.model, self.optimizer, self.curves))
+            self.average = Average(self.model)
+        else:
+            if self.arguments.start != "none":
+                for note in self.model.start_from(Path(self.arguments.start)):
+                    print(note)
+            self.average = Average(self.model)
+        # The scenes go on with other random numbers than the former part saw.
         torch.manual_seed(self.arguments.seed + self.state.step)
 
-    def save(self) -> None:
-        """Writes the checkpoint beside its place, then renames it: an interruption leaves the former one whole."""
-        unfinished = self.checkpoint.with_suffix(".tmp")
-        torch.save({"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(),
-                    "average": self.average.weights, "state": vars(self.state)}, unfinished)
-        os.replace(unfinished, self.checkpoint)
+    def compile(self) -> None:
+        """Compiles the parts whose shapes never change; the names of the weights stay as they are."""
+        for part in (self.model.detector.vision_encoder, self.model.detector.detr_encoder):
+            part.compile(dynamic=False)
 
-    def batches(self) -> Iterator[Batch]:
-        """Batches drawn by one process beside this one."""
-        seed = self.arguments.seed * 1_000_003 + self.state.step
-        source = Batches(self.tokenizer, self.arguments.pictures, self.arguments.prompts, seed)
-        return iter(DataLoader(source, batch_size=None, num_workers=1, prefetch_factor=4))
+    def save(self) -> None:
+        """Writes the checkpoints."""
+        state = vars(self.state)
+        if self.arguments.portable:
+            save_portable(self.folder / "portable", self.model, self.optimizer, state, self.curves)
+        save_whole(self.checkpoint, self.model, self.optimizer, self.average.weights, state)
+
+    def plans(self) -> Iterator[Plan]:
+        """Plans of batches, made by processes beside this one where they are asked for."""
+        arguments = self.arguments
+        planner = Planner(self.tokenizer, self.sprites, arguments.pictures, arguments.prompts, arguments.side,
+                          arguments.mask_rows, arguments.seed * 1_000_003 + self.state.step, self.confusion)
+        if not arguments.workers:
+            return iter(planner)
+        return iter(DataLoader(planner, batch_size=None, num_workers=arguments.workers, prefetch_factor=4))
 
     def learning_rate(self, share: float) -> float:
         """The rate after a share of the time."""
         warm = min(1.0, (self.state.step + 1) / WARM_UP_STEPS)
         if share < CONSTANT_SHARE:
-            return LEARNING_RATE * warm
-        fall = (share - CONSTANT_SHARE) / (1 - CONSTANT_SHARE)
-        return LEARNING_RATE * warm * (0.5 * (1 + math.cos(math.pi * min(1.0, fall))) + 0.01)
+            return self.arguments.rate * warm
+        fall = min(1.0, (share - CONSTANT_SHARE) / (1 - CONSTANT_SHARE))
+        return self.arguments.rate * warm * (0.5 * (1 + math.cos(math.pi * fall)) + 0.005)
 
-    def step(self, batch: Batch, rate: float) -> dict[str, float]:
-        """One step of AdamW in bfloat16 mixed precision."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        with_masks = self.state.step % MASK_EVERY == MASK_EVERY - 1 and self.state.step > FIRST_MASK_STEP
-        with torch.autocast("cpu", torch.bfloat16, enabled=not self.arguments.full_precision):
-            outputs = self.model(batch.pixels, batch.ids, batch.mask, batch.image_of, with_masks, batch.exemplars)
-        loss, parts = total_loss(outputs, batch.targets)
-        if not math.isfinite(parts["loss"]):
-            raise SystemExit(f"error: the loss is {parts['loss']} at step {self.state.step}: lower the learning rate")
-        self.optimizer.zero_grad()
+    def step(self, batch: Batch, rate: float) -> tuple[dict[str, Tensor], Tensor]:
+        """One step of AdamW in bfloat16 mixed precision; returns the losses, and how present each name seemed."""
+        warm = self.arguments.start != "none" and self.state.step < HEADS_ALONE_STEPS
+        for group, share in zip(self.optimizer.param_groups, (0.0 if warm else 1.0, 1.0)):
+            group["lr"] = rate * share
+        mixed = not self.arguments.full_precision
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=mixed):
+            outputs = self.model(batch)
+        matched = match(outputs, batch.targets)
+        mask = outputs.boxes.new_zeros(())
+        rows = batch.targets.mask_rows
+        if len(rows):
+            queries, has_query = query_of_thing(matched.thing[-1][rows], batch.targets.masks.shape[1])
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=mixed):
+                masks, semantic = self.model.masks(outputs, batch.image_of, rows, queries)
+            mask = mask_loss(outputs, batch.targets, masks, semantic, has_query)
+        loss, parts = total_loss(outputs, batch.targets, matched, mask)
+        self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        # Where a gradient is no number the fused optimiser leaves the weights alone, without anybody waiting to know
+        # it.
+        self.optimizer.found_inf = (~torch.isfinite(norm)).float()
         self.optimizer.step()
-        return parts
+        parts["gradient"] = norm.detach()
+        seemed = outputs.logits[-1].detach().sigmoid().amax(1) * outputs.presence[-1].detach().sigmoid().squeeze(1)
+        return parts, seemed
 
-    def report(self, rate: float) -> None:
+    def learn_confusion(self, plan: Plan, seemed: Tensor) -> None:
+        """Notes how present absent names seemed where others were."""
+        scores = seemed.cpu()
+        for row in (plan.things[:, 0] < 0).nonzero()[0].tolist():
+            present, asked = plan.layout.present(int(plan.image_of[row])), int(plan.asked[row])
+            self.confusion[present, asked] = (
+                self.confusion[present, asked] * (1 - CONFUSION_RATE) + CONFUSION_RATE * scores[row]
+            ).clamp(min=LEAST_CONFUSION)
+
+    def report(self, parts: dict[str, Tensor], rate: float, speed: float) -> None:
         """One line on the terminal and one in `curves.csv`."""
         state = self.state
+        latest = dict(zip(parts, torch.stack([value.float() for value in parts.values()]).tolist()))
+        # A single step without a loss was left out by the optimiser; several in a row mean that nothing is learnt.
+        if not math.isfinite(latest["loss"]):
+            self.lost += 1
+            if self.lost == MOST_LOST:
+                raise SystemExit(f"error: the loss is {latest['loss']} at step {state.step}: lower the learning rate")
+            return
+        self.lost = 0
+        state.smooth(latest)
         shown = " ".join(f"{name} {value:.3f}" for name, value in state.smoothed.items())
-        minutes = f"{state.seconds / 60:.1f} of {self.arguments.minutes:g} min"
-        print(f"step {state.step}, {minutes}, rate {rate:.1e}, {shown}", flush=True)
-        row = {"step": state.step, "seconds": round(state.seconds, 1), "rate": rate} | {
+        minutes = f"{state.seconds / 60:.1f} of {self.arguments.schedule_minutes:g} min"
+        print(f"step {state.step}, {minutes}, {speed:.0f} pictures/s, rate {rate:.1e}, {shown}", flush=True)
+        row = {"step": state.step, "seconds": round(state.seconds, 1), "pictures": state.pictures, "rate": rate} | {
             name: round(value, 5) for name, value in state.smoothed.items()}
         is_new = not self.curves.exists()
         with self.curves.open("a", newline="") as file:
@@ -155,70 +229,49 @@ class Run:
             writer.writerow(row)
 
     def train(self) -> None:
-        """Trains until the time is up, saving on the way and at the end, Ctrl-C included."""
-        budget, before, started = self.arguments.minutes * 60, self.state.seconds, time.monotonic()
-        batches, rate = self.batches(), LEARNING_RATE
+        """Trains until this part's time is up, saving on the way and at the end, Ctrl-C and SIGTERM included."""
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        whole, part = self.arguments.schedule_minutes * 60, self.arguments.minutes * 60
+        before, started = self.state.seconds, time.monotonic()
+        plans, rate, saved, reported, elapsed = self.plans(), self.arguments.rate, started, started, 0.0
         try:
-            while self.state.seconds < budget:
-                rate = self.learning_rate(self.state.seconds / budget)
-                self.state.smooth(self.step(next(batches), rate))
+            while elapsed < part and self.state.seconds < whole and self.state.step != self.arguments.steps:
+                plan = next(plans)
+                rate = self.learning_rate(self.state.seconds / whole)
+                batch = realise(plan, self.sprites, self.arguments.side, PATCH_SIZE)
+                parts, seemed = self.step(batch, rate)
+                if self.state.step % CONFUSION_EVERY == 0:
+                    self.learn_confusion(plan, seemed)
+                self.average.update(self.model)
                 self.state.step += 1
-                self.state.seconds = before + time.monotonic() - started
-                if self.state.step % AVERAGE_EVERY == 0:
-                    self.average.update(self.model)
+                self.state.pictures += self.arguments.pictures
                 if self.state.step % REPORT_EVERY == 0:
-                    self.report(rate)
-                if self.state.step % SAVE_EVERY == 0:
+                    now = time.monotonic()
+                    self.report(parts, rate, REPORT_EVERY * self.arguments.pictures / (now - reported))
+                    reported = now
+                elapsed = time.monotonic() - started
+                self.state.seconds = before + elapsed
+                if time.monotonic() - saved > SAVE_SECONDS:
                     self.save()
+                    saved = time.monotonic()
         except KeyboardInterrupt:
             print("interrupted: saving")
         self.save()
+        write_model(self.model, self.average.weights, self.words, self.folder / "model")
         plot_curves(self.curves, self.folder / "curves.png")
-        print(f"{self.state.step} steps in {self.state.seconds / 60:.1f} minutes, saved in {self.checkpoint}")
-
-
-def plot_curves(source: Path, target: Path) -> None:
-    """Draws `curves.csv`; says so where matplotlib is missing."""
-    try:
-        import matplotlib
-    except ImportError:
-        print(f"matplotlib is not installed: the curves are in {source} alone")
-        return
-    if not source.exists():
-        return
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    with source.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    minutes = [float(row["seconds"]) / 60 for row in rows]
-    figure, axes = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    for axis, names in ((axes[0], ("token_classes", "presence", "score", "box", "giou", "mask")),
-                        (axes[1], ("token_accuracy", "presence_accuracy", "iou"))):
-        for name in names:
-            axis.plot(minutes, [float(row.get(name) or "nan") for row in rows], label=name)
-        axis.set_xlabel("minutes")
-        axis.legend()
-    axes[0].set_yscale("log")
-    figure.savefig(target, dpi=120)
+        print(f"{self.state.step} steps, {self.state.pictures} pictures in {self.state.seconds / 60:.1f} minutes, "
+              f"saved in {self.folder}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=107, help="time to train in all, resumed parts included")
-    parser.add_argument("--output", type=Path, required=True, help="folder of the run; made if missing")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --output")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights and of the scenes (default 0)")
-    parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")
-    parser.add_argument("--pictures", type=int, default=16, help="scenes a batch (default 16)")
-    parser.add_argument("--prompts", type=int, default=3, help="names asked a scene (default 3)")
-    parser.add_argument("--full-precision", action="store_true", help="float32 in place of mixed bfloat16")
-    parser.add_argument("--relearn-words", action="store_true", help="learn the tokeniser anew (changed vocabulary)")
-    arguments = parser.parse_args()
+    arguments = parse_arguments()
     torch.set_num_threads(arguments.threads)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cudnn.allow_tf32 = True
     run = Run(arguments)
     count = sum(parameter.numel() for parameter in run.model.detector.parameters())
-    print(f"{count / 1e6:.2f} million parameters, {run.tokenizer.get_vocab_size()} tokens, step {run.state.step}")
+    print(f"{count / 1e6:.2f} million parameters, {run.tokenizer.get_vocab_size()} tokens, {arguments.names} names, "
+          f"{arguments.side} px, {run.device}, step {run.state.step}", flush=True)
     run.train()
 
 

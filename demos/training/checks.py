@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""Checks of the training scripts that need seconds: run them after a change.
+
+    python checks.py
+
+Each check compares with something that is known otherwise: scipy's assignment, pycocotools' precision, Pillow's
+pasting, a checkpoint written and read. Prints a line for each, ends with an error where one fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from batches import Planner, realise
+from checkpoints import load_portable, pack, save_portable, unpack
+from degradation import cosines, jpeg
+from drawing import choose_backgrounds, compose, draw
+from layout import SLOTS, Layout, draw_layout
+from losses import match, query_of_thing, total_loss
+from matching import assign_one, assign_several, costs
+from model import PATCH_SIZE, TrainingModel
+from phrases import longest_in_tokens
+from precision import Evaluation, box_overlaps
+from sprites import SIDE, load_sprites
+from tokenizer import CONTEXT, SHIPPED, load_tokenizer
+from vocabulary import KNOWN, KNOWN_NAMES, VOCABULARY
+
+CPU = torch.device("cpu")
+
+
+def boxes(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Random boxes cxcywh."""
+    size = rng.uniform(0.05, 0.4, (*shape, 2))
+    return np.concatenate([rng.uniform(0.2, 0.8, (*shape, 2)), size], -1)
+
+
+def check_assignment() -> str:
+    """The auction against scipy: every thing gets a query, and the sum is the least within the bids' rise."""
+    from scipy.optimize import linear_sum_assignment
+
+    rng, worst, left = np.random.default_rng(0), 0.0, 0
+    truth, ours = torch.tensor(boxes(rng, 200, 8)), torch.tensor(boxes(rng, 200, 40))
+    valid = torch.arange(8) < torch.tensor(rng.integers(0, 9, 200))[:, None]
+    cost = costs(torch.tensor(rng.normal(size=(200, 40))), ours, truth)
+    holder = assign_one(cost, valid)
+    for row in range(200):
+        count = int(valid[row].sum())
+        queries, things = linear_sum_assignment(cost[row, :, :count].numpy())
+        best = float(cost[row][queries, things].sum())
+        held = holder[row]
+        found = sorted(held[held >= 0].tolist())
+        left += count - len(found)
+        if found == list(range(count)):
+            where = (held >= 0).nonzero()[:, 0]
+            worst = max(worst, float(cost[row][where, held[where]].sum()) - best)
+    assert worst <= 8 * 0.01 + 1e-6, f"{worst} above the least sum"
+    assert left <= 4, f"{left} things without a query"
+    several = assign_several(cost, valid, 4)
+    for row in range(200):
+        for query, thing in enumerate(several[row].tolist()):
+            assert thing < 0 or query in cost[row, :, thing].topk(4, largest=False).indices.tolist()
+    return f"at most {worst:.4f} above scipy's sum, {left} of {int(valid.sum())} things left out"
+
+
+def check_precision() -> str:
+    """Average precision against pycocotools."""
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    rng = np.random.default_rng(1)
+    evaluation, annotations, results = Evaluation(), [], []
+    for image in range(30):
+        for category in range(4):
+            truth = boxes(rng, rng.integers(0, 4)) * 300
+            truth[:, :2] -= truth[:, 2:] / 2
+            near = truth[rng.random(len(truth)) < 0.8]
+            near = near + rng.normal(0, 6, near.shape)
+            near[:, 2:] = np.abs(near[:, 2:]) + 1
+            other = boxes(rng, rng.integers(0, 3)) * 300
+            found = np.concatenate([near, other])
+            scores = rng.random(len(found))
+            annotations += [{"id": len(annotations) + index + 1, "image_id": image, "category_id": category,
+                             "iscrowd": 0, "bbox": box.tolist(), "area": float(box[2] * box[3])}
+                            for index, box in enumerate(truth)]
+            results += [{"image_id": image, "category_id": category, "bbox": box.tolist(), "score": float(score)}
+                        for box, score in zip(found, scores)]
+            both = [np.concatenate([part[:, :2], part[:, :2] + part[:, 2:]], 1) for part in (found, truth)]
+            evaluation.add(category, scores, box_overlaps(*both))
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO()
+        truth.dataset = {"images": [{"id": image} for image in range(30)], "annotations": annotations,
+                         "categories": [{"id": category} for category in range(4)]}
+        truth.createIndex()
+        theirs = COCOeval(truth, truth.loadRes(results), "bbox")
+        theirs.evaluate()
+        theirs.accumulate()
+        theirs.summarize()
+    ours = evaluation.summary()
+    difference = max(abs(ours[name] - 100 * theirs.stats[place]) for place, name in enumerate(("ap", "ap50", "ap75")))
+    assert difference < 0.02, (ours, theirs.stats[:3])
+    return f"AP {ours['ap']:.2f}, {difference:.4f} from pycocotools"
+
+
+def check_drawing() -> str:
+    """An unturned sprite at its own size is the glyph; owners and boxes agree; a seed is a picture."""
+    sprites = load_sprites(80, CPU)
+    side, sprite = 224, 2
+    width, height = sprites.sizes[sprite].astype(int)
+    one = Layout(
+        sprite=np.full((1, SLOTS), -1), label=np.full((1, SLOTS), -1), centre=np.zeros((1, SLOTS, 2)),
+        warp=np.tile(np.eye(2), (1, SLOTS, 1, 1)), extent=np.zeros((1, SLOTS, 2)), level=np.zeros((1, SLOTS), int),
+        tint=np.zeros((1, SLOTS, 4), np.float32))
+    one.sprite[0, 3], one.label[0, 3] = sprite, 2
+    # The sprite lies in the middle of its square, rounded up and left.
+    one.centre[0, 3] = 40 + SIDE / 2 - (SIDE - width) // 2, 50 + SIDE / 2 - (SIDE - height) // 2
+    picture, owner, found = compose(sprites, one, torch.zeros(1, 3, side, side))
+    from glyphs import load_glyphs
+    from PIL import Image
+
+    canvas = Image.new("RGB", (side, side))
+    canvas.paste(load_glyphs()[2], (40, 50), load_glyphs()[2])
+    expected = torch.from_numpy(np.asarray(canvas).astype(np.float32))
+    difference = float((picture[0].permute(1, 2, 0) * 255 - expected).abs().max())
+    assert difference < 3, f"{difference} levels from Pillow's pasting"
+    alpha = np.asarray(load_glyphs()[2])[..., 3]
+    rows, columns = np.flatnonzero((alpha > 100).any(1)), np.flatnonzero((alpha > 100).any(0))
+    expected = [40 + columns[0], 50 + rows[0], 40 + columns[-1] + 1, 50 + rows[-1] + 1]
+    assert np.abs(found[0, 3].numpy() * side - expected).max() < 0.01, (found[0, 3] * side, expected)
+    assert int((owner == 4).sum()) == int((alpha > 127).sum())
+    pictures = []
+    for _ in range(2):
+        rng = np.random.default_rng(5)
+        layout = draw_layout(rng, sprites, 12, side)
+        drawn = draw(sprites, layout, choose_backgrounds(rng, 12), 9, side)
+        pictures.append(drawn.pixels)
+    assert torch.equal(*pictures)
+    for scene in range(12):
+        for slot in np.flatnonzero(layout.label[scene] >= 0):
+            ys, xs = torch.where(drawn.owner[scene] == slot + 1)
+            x1, y1, x2, y2 = (drawn.boxes[scene, slot] * side).tolist()
+            assert not len(xs) or (xs.min() >= x1 and xs.max() < x2 and ys.min() >= y1 and ys.max() < y2), (scene, slot)
+    seen = [int((drawn.owner[scene] == slot + 1).sum()) for scene in range(12)
+            for slot in np.flatnonzero(layout.label[scene] >= 0)]
+    hidden = sum(count == 0 for count in seen)
+    return f"{difference:.1f} levels from Pillow, {len(seen)} things, {hidden} of them hidden"
+
+
+def check_jpeg() -> str:
+    """The cosine transform is orthogonal, and the best quality changes little, the worst a lot."""
+    matrix = cosines(CPU)
+    assert torch.allclose(matrix @ matrix.T, torch.eye(8), atol=1e-5)
+    smooth = torch.linspace(0, 1, 64).view(1, 1, 1, 64).expand(1, 3, 64, 64)
+    change = float((jpeg(smooth, torch.tensor([95.0])) - smooth).abs().max())
+    assert change < 1 / 255, change
+    edge = (torch.arange(64) > 35).float().view(1, 1, 1, 64).expand(1, 3, 64, 64)
+    rough = float((jpeg(edge, torch.tensor([10.0])) - edge).abs().max())
+    assert 0.03 < rough < 0.5, rough
+    return f"quality 95 changes a gradient by {255 * change:.1f} levels, quality 10 an edge by {255 * rough:.0f}"
+
+
+def check_words() -> str:
+    """Names are unique, read differently and fit into the context."""
+    assert len(set(KNOWN_NAMES)) == len(KNOWN) == 180 and len(VOCABULARY) == 80
+    tokenizer = load_tokenizer()
+    for name in KNOWN_NAMES:
+        assert sum(tokenizer.encode(name).attention_mask) < CONTEXT, f"{name} is too long"
+    words = [word for thing in KNOWN for word in thing.phrases]
+    assert len(set(words)) == len(words), "a word names two things"
+    # The shipped vocabulary lacks some letters at a word's end; what is left must still tell the words apart.
+    read = {tuple(tokenizer.encode(word).ids) for word in words}
+    assert len(read) == len(words), "two words read alike"
+    return f"{len(words)} words, the longest phrase {longest_in_tokens(load_tokenizer())} tokens"
+
+
+def check_step_and_checkpoint() -> str:
+    """Planning twice gives the same; the shipped weights start well; a portable checkpoint comes back."""
+    torch.manual_seed(0)
+    tokenizer, sprites = load_tokenizer(), load_sprites(80, CPU)
+    confusion = torch.full((80, 80), 0.02)
+    plans = [next(iter(Planner(tokenizer, sprites, 4, 3, 224, 6, 7, confusion))) for _ in range(2)]
+    assert (plans[0].ids == plans[1].ids).all() and plans[0].seed == plans[1].seed
+    batch = realise(plans[0], sprites, 224, PATCH_SIZE)
+    targets = batch.targets
+    assert targets.masks.shape[1:] == (8, 64, 64) and targets.coverage.shape == (12, 16, 16)
+    model = TrainingModel(tokenizer, 224, 80)
+    assert not model.start_from(SHIPPED.parent)
+    outputs = model(batch)
+    matched = match(outputs, targets)
+    queries, has_query = query_of_thing(matched.thing[-1], targets.boxes.shape[1])
+    assert (has_query == targets.valid).all()
+    loss, parts = total_loss(outputs, targets, matched, torch.zeros(()))
+    assert float(parts["iou"]) > 0.4, parts
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
+    loss.backward()
+    optimizer.step()
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "portable"
+        for step in (1, 2):
+            save_portable(place, model, optimizer, {"step": step}, Path(folder) / "curves.csv")
+        other = TrainingModel(tokenizer, 224, 80)
+        again = torch.optim.AdamW(other.parameters(), 1e-4, fused=True)
+        assert load_portable(place, other, again, Path(folder) / "curves.csv") == {"step": 2}
+        with torch.no_grad():
+            worst = max(float((a - b).abs().max() / a.abs().max().clamp(min=1e-6))
+                        for a, b in zip(model.parameters(), other.parameters()))
+        assert worst < 1e-3, worst
+        sizes = [file.stat().st_size for file in place.iterdir()]
+        assert max(sizes) < 16 << 20 and sum(1 for _ in Path(folder).iterdir()) == 1
+        loss, _ = total_loss(other(batch), targets, match(other(batch), targets), torch.zeros(()))
+        loss.backward()
+        again.step()
+    values = torch.tensor([0.0, 1e-12, 3e-5, 0.7, 6.0])
+    assert torch.allclose(unpack(pack(values)), values, rtol=0.08), unpack(pack(values))
+    larger = TrainingModel(tokenizer, 280, 80)
+    notes = larger.start_from(SHIPPED.parent)
+    assert len(notes) == 1 and "from a grid of 16 to 20" in notes[0], notes
+    return f"IoU of the shipped weights {float(parts['iou']):.2f}, portable {sum(sizes) / 1e6:.1f} MB"
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for check in (check_words, check_assignment, check_precision, check_jpeg, check_drawing, check_step_and_checkpoint):
+        print(f"{check.__name__}: {check()}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Which query answers for which thing: one to one, or several to one, for all prompts at once, on the device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Bids rise by at least this: the sum of costs is at most so much a thing above the best.
+LEAST_RISE = 0.01
+ROUNDS = 24
+
+
+def corners(boxes: Tensor) -> Tensor:
+    """cxcywh to xyxy."""
+    centre, half = boxes[..., :2], boxes[..., 2:] / 2
+    return torch.cat([centre - half, centre + half], -1)
+
+
+def generalised_iou(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """GIoU and IoU of boxes xyxy that broadcast against each other (Rezatofighi et al. 2019)."""
+    shared = (torch.min(a[..., 2:], b[..., 2:]) - torch.max(a[..., :2], b[..., :2])).clamp(0).prod(-1)
+    area_a, area_b = ((box[..., 2:] - box[..., :2]).clamp(0).prod(-1) for box in (a, b))
+    union = area_a + area_b - shared + 1e-7
+    hull = (torch.max(a[..., 2:], b[..., 2:]) - torch.min(a[..., :2], b[..., :2])).clamp(0).prod(-1) + 1e-7
+    return shared / union - (hull - union) / hull, shared / union
+
+
+@torch.no_grad()
+def costs(logits: Tensor, boxes: Tensor, truth: Tensor) -> Tensor:
+    """What a query costs for a thing [..., Q, N]; of logits [..., Q], boxes [..., Q, 4] and truth [..., N, 4]."""
+    ours, theirs = boxes[..., :, None, :], truth[..., None, :, :]
+    giou, _ = generalised_iou(corners(ours), corners(theirs))
+    return -2 * logits.sigmoid()[..., None] + 5 * (ours - theirs).abs().sum(-1) - 2 * giou
+
+
+@torch.no_grad()
+def assign_several(cost: Tensor, valid: Tensor, copies: int) -> Tensor:
+    """Gives each thing its `copies` cheapest queries; a query wanted by two goes to the one it is cheaper for.
+
+    Cost [..., Q, N] and valid [..., N] -> the thing of each query [..., Q], -1 for none.
+    """
+    cost = cost.masked_fill(~valid[..., None, :], torch.inf)
+    cheapest = cost.topk(copies, dim=-2, largest=False).indices
+    wanted = torch.zeros_like(cost, dtype=torch.bool).scatter_(-2, cheapest, True) & valid[..., None, :]
+    least, thing = cost.masked_fill(~wanted, torch.inf).min(-1)
+    return torch.where(least.isinf(), -1, thing)
+
+
+@torch.no_grad()
+def assign_one(cost: Tensor, valid: Tensor) -> Tensor:
+    """Gives each thing a query of its own so that the costs' sum is least, by an auction (Bertsekas 1988).
+
+    Cost [R, Q, N] and valid [R, N] -> the thing of each query [R, Q], -1 for none. After `ROUNDS` rounds a thing may
+    still be without a query where many quarrel about the same; it is left out then, which is rare.
+    """
+    rows, queries, things = cost.shape
+    value = -cost.transpose(1, 2)
+    price = cost.new_zeros(rows, queries)
+    holder = torch.full((rows, queries), -1, dtype=torch.long, device=cost.device)
+    names = torch.arange(things, device=cost.device)
+    for _ in range(ROUNDS):
+        waiting = valid & ~(holder[:, :, None] == names).any(1)
+        # On a CPU asking is free; a GPU would have to be waited for.
+        if cost.device.type == "cpu" and not waiting.any():
+            break
+        best, index = (value - price[:, None]).topk(2, dim=-1)
+        bid = torch.where(waiting, best[..., 0] - best[..., 1] + LEAST_RISE, -torch.inf)
+        offers = torch.full_like(value, -torch.inf).scatter_(-1, index[..., :1], bid[..., None])
+        highest, winner = offers.max(1)
+        sold = ~highest.isinf()
+        price = torch.where(sold, price + highest, price)
+        holder = torch.where(sold, winner, holder)
+    return holder

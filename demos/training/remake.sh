@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Makes everything that depends on the built-in model's weights again.
+#
+#   demos/training/remake.sh MODEL     takes the checkpoint folder MODEL (train.py's model/) as the built-in model first
+#   demos/training/remake.sh           with the built-in model as it is
+#
+# PYTHON names the interpreter that has requirements.txt. Most of the time goes into measuring. STEPS picks some of:
+# model goldens figures demo tests (all of them otherwise).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+python="${PYTHON:-python3}"
+steps="${STEPS:-model goldens figures demo tests}"
+out=target/training/evaluation
+here=demos/training
+want() { [[ " $steps " == *" $1 "* ]]; }
+
+if want model && [ $# -gt 0 ]; then
+  for file in config.json model.safetensors tokenizer.json; do
+    if [ ! -s "$1/$file" ]; then
+      echo "error: no $file in $1: name a checkpoint folder, such as train.py's model/" >&2
+      exit 1
+    fi
+  done
+  # Written anew from the weights, so that the file is the same whatever version of transformers trained it.
+  "$python" $here/finish.py --folder "$1" --output target/training/model
+  install -m 644 target/training/model/{config.json,model.safetensors,tokenizer.json} src/builtin/
+fi
+
+if want goldens; then
+  "$python" tests/golden/scenes/make.py
+  "$python" tests/golden/scenes/make.py --check
+  # Its ids depend on the words alone; it says nothing new where the tokeniser is the same.
+  "$python" tests/golden/tokenizer/make.py
+fi
+
+if want figures; then
+  "$python" $here/evaluate.py --count "${COUNT:-500}" --output "$out" --threads "${THREADS:-2}"
+  "$python" $here/card.py --figures "$out/figures.json"
+  mkdir -p $here/figures
+  "$python" - "$out" $here/figures <<'END'
+import shutil, sys
+from pathlib import Path
+from PIL import Image
+source, target = map(Path, sys.argv[1:])
+for name in ("classes.md", "reliability.png"):
+    shutil.copy(source / name, target / name)
+sheet = Image.open(source / "failures.png")
+smaller = sheet.resize((sheet.width * 2 // 3, sheet.height * 2 // 3), Image.Resampling.LANCZOS)
+smaller.save(target / "failures.jpg", quality=82)
+END
+fi
+
+if want demo; then
+  make demo
+  install -m 644 target/demo.png demos/found.png
+fi
+
+if want tests; then
+  cargo test --test end_to_end -- --nocapture
+  cargo test --test tokenizer_golden
+  cargo test -p ocelli-demos
+  git status --short src/builtin tests/golden demos
+  echo "Figures in README.md and demos/scenes/README.md are told in words: see $out/figures.json and the lines above."
+fi

@@ -1,0 +1,66 @@
+"""Everything that can be pasted, as tensors on the device, each at four sizes so that small ones are drawn smoothly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from glyphs import Glyph, all_glyphs
+from shapes import draw_shapes
+
+# Side of the largest size; glyphs are 128 at the most, so that some empty pixels are left around each, at every size.
+SIDE = 144
+LEVELS = 4
+
+
+@dataclass(frozen=True)
+class Sprites:
+    """`levels[i]` [G, 4, SIDE / 2^i, SIDE / 2^i] u8, colour times opacity and opacity; the rest describes the G
+    sprites.
+
+    `sizes` [G, 2] width and height in pixels of level 0; `labels` [G], the index of the name or -1; `of_label` the
+    sprites of each name, the usual one first; `clutter` glyphs without a name; `shapes` pictures to be tinted.
+    """
+
+    levels: tuple[Tensor, ...]
+    sizes: np.ndarray
+    labels: np.ndarray
+    of_label: tuple[tuple[int, ...], ...]
+    clutter: np.ndarray
+    shapes: np.ndarray
+
+
+def centred(picture: np.ndarray) -> np.ndarray:
+    """A picture [h, w, 4] u8 in the middle of a square, colours multiplied by opacity, [4, SIDE, SIDE]."""
+    out = np.zeros((SIDE, SIDE, 4), np.float32)
+    height, width = picture.shape[:2]
+    top, left = (SIDE - height) // 2, (SIDE - width) // 2
+    out[top:top + height, left:left + width] = picture
+    out[..., :3] *= out[..., 3:] / 255
+    return out.round().astype(np.uint8).transpose(2, 0, 1)
+
+
+def load_sprites(names: int, device: torch.device) -> Sprites:
+    """All sprites for a model that knows the first `names` names; glyphs of the further names are clutter then."""
+    glyphs: list[Glyph] = list(all_glyphs())
+    pictures = [np.asarray(glyph.picture) for glyph in glyphs]
+    labels = [glyph.label if glyph.label < names else -1 for glyph in glyphs]
+    for shape in draw_shapes():
+        pictures.append(np.dstack([np.full_like(shape, 255)] * 3 + [shape]))
+    full = torch.from_numpy(np.stack([centred(picture) for picture in pictures]))
+    levels = [full.to(device)]
+    for _ in range(LEVELS - 1):
+        # In pieces: the whole as floats would be half a gigabyte.
+        halves = [F.avg_pool2d(part.float(), 2).round().to(torch.uint8) for part in levels[-1].split(64)]
+        levels.append(torch.cat(halves))
+    of_label = tuple(tuple(index for index, label in enumerate(labels) if label == name) for name in range(names))
+    return Sprites(
+        levels=tuple(levels), sizes=np.array([picture.shape[1::-1] for picture in pictures], np.float32),
+        labels=np.array(labels + [-1] * (len(pictures) - len(labels))), of_label=of_label,
+        clutter=np.array([index for index, label in enumerate(labels) if label < 0]),
+        shapes=np.arange(len(glyphs), len(pictures)),
+    )
