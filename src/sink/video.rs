@@ -33,10 +33,11 @@ const LONGEST_GAP_S: f64 = 10.0;
 /// Makes a video file of annotated frames: codec and container by the name's ending, `frame_rate` frames a second.
 ///
 /// Whether this build can encode such a file is tried here, before the first frame. Frames are never left out; where
-/// time stamps leave a gap (a variable rate, a stride, dropped frames), the frame before it is repeated, so that the
-/// video takes as long as what it shows, but for gaps over ten seconds. Sides are made even with a repeated row or
-/// column, as encoders want them, and frames of another size than the first are fitted into it. The file appears when
-/// it is complete; with what there was, where the stream ended early.
+/// time stamps leave a gap (a variable rate, a stride, dropped frames), the frame before it is repeated, at most ten
+/// seconds of it, so that the video keeps time. Where frames come faster than the rate, it falls behind, and catches up
+/// in the next gap. Sides are made even with a repeated row or column, as encoders want them, and frames of another size
+/// than the first are fitted into it. The file appears when it is complete; with what there was, where the stream ended
+/// early.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`] for an ending that names no video, [`ErrorKind::Unavailable`] where this build has no
