@@ -145,7 +145,7 @@ const WORKERS: usize = 4;
 pub fn run(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     match &args.command {
         Some(LabelCommand::Merge(args)) => {
-            let merged = merge(&args.shards, &args.output, &mut || Ok(stop_if_interrupted()?));
+            let merged = merge(&args.shards, &args.output, &mut stop_if_interrupted);
             interrupted()?;
             report(&args.output, &merged?)
         }

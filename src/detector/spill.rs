@@ -64,7 +64,7 @@ impl ImageFeatures {
             }
             let shape: Vec<u64> = (0..rank).map(|_| number(from)).collect::<io::Result<_>>()?;
             let values = shape.iter().try_fold(1u64, |product, side| product.checked_mul(*side));
-            if !values.is_some_and(|values| values <= MAX_VALUES) {
+            if values.is_none_or(|values| values > MAX_VALUES) {
                 return Err(wrong());
             }
             let shape: Vec<usize> = shape.iter().map(|side| *side as usize).collect();
