@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Exports every golden for both targets, whole, pruned, split and for detection alone, and lets `onnx.checker` look at
-# each file: check_exports.sh OCELLI PYTHON. The Python has `onnx` 1.23.
+# Exports every golden for both targets, whole, pruned, split, for detection alone and in 8 bits, and lets
+# `onnx.checker` look at each file: check_exports.sh OCELLI PYTHON. The Python has `onnx` 1.23.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 ocelli=$1 python=$2
@@ -27,6 +27,7 @@ END
     export_to boxes --detection-only
     export_to pruned --mask-blocks "$windowed:attn"
     export_to split --split-block 1 --skip-blocks "$windowed"
+    if [ "$target" = onnxruntime ]; then export_to int8 --precision int8; fi
   done
 done
 "$python" "$here/check_onnx.py" "$work" >"$work/checked" || { grep -v '^ok' "$work/checked"; exit 1; }
