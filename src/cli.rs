@@ -40,7 +40,8 @@ pub fn run(log: &LogArgs, program: impl FnOnce() -> anyhow::Result<()>) -> ExitC
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {
-    if error.is::<Interrupted>() {
+    let cancelled = |e: &Error| e.kind() == ErrorKind::Cancelled && interrupted().is_err();
+    if error.is::<Interrupted>() || error.downcast_ref::<Error>().is_some_and(cancelled) {
         return ExitCode::from(130);
     }
     tell(&format!("error: {}", one_line(&error.to_string())));

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use ocelli_engines::Engine;
 use ocelli_export::contract::{Manifest, Precision, file};
-use ocelli_export::{Checkpoint, ExportOptions, export};
+use ocelli_export::{Checkpoint, ErrorKind as ExportErrorKind, ExportOptions, export};
 
 use sha2::{Digest, Sha256};
 
+use crate::Cancellation;
 use crate::builtin;
 use crate::cache::{Lock, cache_folder, create_folder, remembered_hash, remove_folder, short_hash};
 use crate::engine::EngineFactory;
@@ -71,12 +72,18 @@ impl Model {
     }
 
     /// Finds the model, exporting a checkpoint or the built-in model into the cache where that has not been done.
-    /// `report` is told what is being done meanwhile: it takes a minute for a full-size checkpoint.
+    /// `report` is told what is being done meanwhile: it takes a minute for a full-size checkpoint, and ends between two
+    /// graphs when `cancellation` asks for it.
     ///
     /// # Errors
+    /// [`ErrorKind::Cancelled`] where it was,
     /// [`ErrorKind::InvalidArgument`] for a path that is no model, [`ErrorKind::Mismatch`] for an `imgsz` that an
     /// exported folder does not have, and whatever the export finds wrong with a checkpoint.
-    pub fn resolve(request: &ModelRequest, report: &dyn Fn(&str)) -> Result<Self> {
+    pub fn resolve(
+        request: &ModelRequest,
+        report: &dyn Fn(&str),
+        cancellation: &Cancellation,
+    ) -> Result<Self> {
         match &request.source {
             ModelSource::Builtin => builtin_model(request),
             ModelSource::Folder(folder) if folder.join(file::MANIFEST).is_file() => {
@@ -90,7 +97,7 @@ impl Model {
                 let name = folder
                     .file_name()
                     .map_or_else(|| "checkpoint".into(), |n| n.to_string_lossy().into_owned());
-                cached_export(&checkpoint, &name, &identity, request, report)
+                cached_export(&checkpoint, (&name, &identity), request, report, cancellation)
             }
             ModelSource::Folder(folder) => {
                 let why = if !folder.exists() {
@@ -207,10 +214,10 @@ fn builtin_model(request: &ModelRequest) -> Result<Model> {
 
 fn cached_export(
     checkpoint: &Checkpoint,
-    name: &str,
-    identity: &str,
+    (name, identity): (&str, &str),
     request: &ModelRequest,
     report: &dyn Fn(&str),
+    cancellation: &Cancellation,
 ) -> Result<Model> {
     let options = export_options(request);
     let folder = cache_folder()?.join("models");
@@ -221,6 +228,10 @@ fn cached_export(
                 report(&format!("exporting {name} into the cache, {} (once)", entry.display()));
             }
             report(&format!("exporting {} ({} of {})", step.file, step.done + 1, step.total));
+            if cancellation.is_cancelled() {
+                let message = format!("exporting {name}: cancelled");
+                return Err(ocelli_export::Error::new(ExportErrorKind::Cancelled, message));
+            }
             Ok(())
         })?;
         Ok(())
@@ -271,4 +282,28 @@ fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path, &Path) -> Re
     let removed = remove_folder(&work);
     made.and(removed)?;
     Model::open(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_export_into_the_cache_ends_when_asked() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parity/plain");
+        // A size that nobody else asks for, so that no cache holds it.
+        let request = ModelRequest {
+            source: ModelSource::Folder(golden),
+            imgsz: Some(14 * 13),
+            ..ModelRequest::default()
+        };
+        let cancellation = Cancellation::new();
+        let report = |line: &str| {
+            if line.contains("(2 of") {
+                cancellation.cancel();
+            }
+        };
+        let outcome = Model::resolve(&request, &report, &cancellation).map(|model| model.folder);
+        assert_eq!(outcome.map_err(|e| e.kind()), Err(ErrorKind::Cancelled));
+    }
 }

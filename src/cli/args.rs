@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ocelli_export::contract::Precision;
 
+use crate::Cancellation;
 use crate::detector::{Detector, DetectorBuilder, TextCacheFile};
 use crate::engine::EngineKind;
 use crate::error::{Error, ErrorKind, Result};
@@ -33,7 +34,7 @@ pub struct ModelArgs {
     /// ONNX Runtime's library [default: searched for; `ocelli doctor` says where]
     #[arg(long, value_name = "FILE")]
     pub onnxruntime: Option<PathBuf>,
-    /// Number format of the large matrix products: fp32, or int8, which is several times as fast with a large model and
+    /// Number format of the large matrix products: fp32, or int8, which is about twice as fast with a large model and
     /// a little less exact [default: fp32, or what an exported model has]
     #[arg(long, value_name = "FORMAT")]
     pub precision: Option<Precision>,
@@ -57,7 +58,9 @@ impl ModelArgs {
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
         let kind: EngineKind = self.engine.to_lowercase().parse()?;
-        let mut builder = Detector::builder().with_engine(kind);
+        let cancellation = Cancellation::new();
+        super::cancel_on_interrupt(&cancellation);
+        let mut builder = Detector::builder().with_engine(kind).with_cancellation(cancellation);
         if let Some(folder) = &self.model {
             builder = builder.with_model(ModelSource::Folder(folder.clone()));
         }

@@ -8,6 +8,7 @@ use super::Detector;
 use super::decode::PromptDecoder;
 use super::encode::{ImageEncoder, ImageFeatures};
 use super::text::TextEmbedder;
+use crate::Cancellation;
 use crate::engine::{EngineFactory, EngineKind, EngineOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, ModelRequest, ModelSource};
@@ -43,6 +44,7 @@ pub struct DetectorBuilder {
     class_chunk: Option<usize>,
     text_cache: TextCacheFile,
     semantic_maps: bool,
+    cancellation: Cancellation,
 }
 
 impl DetectorBuilder {
@@ -146,6 +148,13 @@ impl DetectorBuilder {
         self
     }
 
+    /// Whose wish ends the export of a checkpoint into the cache.
+    #[must_use]
+    pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
+        self.cancellation = cancellation;
+        self
+    }
+
     /// Finds the model, exporting it into the cache where that has not been done, and the engine's library.
     ///
     /// # Errors
@@ -181,7 +190,7 @@ impl DetectorBuilder {
         let masks = self.request.masks;
         let model = match self.model {
             Some(model) => model,
-            None => Model::resolve(&self.request, report)?,
+            None => Model::resolve(&self.request, report, &self.cancellation)?,
         };
         if masks && !model.file(file::MASK_HEAD).is_file() {
             let message =
