@@ -30,7 +30,9 @@ test: setup
 
 bench: setup
 	cargo build --release --workspace
-	target/release/bench-detect --output benchmarks/runs
+	target/release/bench-detect --output benchmarks/runs/$(shell date +%F)-built-in
+	target/release/bench-video --output benchmarks/runs/$(shell date +%F)-built-in
+	target/release/bench-track --output benchmarks/runs/$(shell date +%F)-built-in
 
 bench-full: setup
 	cargo build --release --workspace
@@ -40,7 +42,6 @@ lint: setup
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p ocelli --lib --tests --no-default-features -- -D warnings
-	cargo clippy -p ocelli-demos --all-targets --no-default-features -- -D warnings
 
 doc: setup
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
