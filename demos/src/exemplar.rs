@@ -1,8 +1,9 @@
 //! `--exemplar "x1,y1,x2,y2[:no][@class]"`.
 
+use std::path::Path;
 use std::str::FromStr;
 
-use ocelli::{BoundingBox, Error, ErrorKind, Prompt, Prompts};
+use ocelli::{BoundingBox, Detector, EmbeddedPrompts, Error, ErrorKind, Image, Prompt, Prompts};
 
 /// An example box from the command line.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +41,21 @@ impl FromStr for ExemplarArg {
         }
         Ok(Self { bbox: BoundingBox::new(x1, y1, x2, y2), wanted, class })
     }
+}
+
+/// The prompts, once the examples in another picture, that of `--exemplar-image`, are encoded.
+///
+/// # Errors
+/// Where the picture cannot be read or a box lies outside it.
+pub fn examples_in(
+    path: &Path,
+    detector: &mut Detector,
+    prompts: &Prompts,
+) -> ocelli::Result<EmbeddedPrompts> {
+    let image = Image::open(path)?;
+    detector
+        .exemplar_features(&image, prompts)
+        .map_err(|e| Error::new(e.kind(), format!("--exemplar-image, {}: {e}", path.display())))
 }
 
 /// Classes and example boxes → prompts. A box belongs to the class it names, else to the only class, else, where no

@@ -35,6 +35,13 @@ pub struct EmbeddedPrompts {
     pub(super) classes: Vec<EmbeddedPrompt>,
 }
 
+impl EmbeddedPrompts {
+    /// Whether these are the words and examples of `prompts`, in that order.
+    pub(crate) fn are_of(&self, prompts: &Prompts) -> bool {
+        self.classes.iter().map(|class| &class.prompt).eq(prompts.iter())
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct EmbeddedPrompt {
     pub(super) prompt: Prompt,

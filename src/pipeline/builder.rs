@@ -7,7 +7,7 @@ use super::embedded::Pipeline;
 use super::stats::{PipelineStats, StatsRecorder};
 use super::{FramePolicy, run};
 use crate::cancellation::Cancellation;
-use crate::detector::Detector;
+use crate::detector::{Detector, EmbeddedPrompts};
 use crate::draw::Annotator;
 use crate::error::{Error, ErrorKind, Result};
 use crate::prompt::Prompts;
@@ -34,6 +34,7 @@ pub(super) type Observer = Box<dyn FnMut(&FrameOutcome) + Send>;
 pub struct PipelineBuilder {
     pub(super) detector: Detector,
     pub(super) prompts: Prompts,
+    pub(super) embedded: Option<EmbeddedPrompts>,
     pub(super) tracker: Option<ByteTrackerOptions>,
     pub(super) policy: Option<FramePolicy>,
     pub(super) queue_depth: Option<usize>,
@@ -56,6 +57,7 @@ impl Pipeline {
         PipelineBuilder {
             detector,
             prompts,
+            embedded: None,
             tracker: None,
             policy: None,
             queue_depth: None,
@@ -73,6 +75,15 @@ impl Pipeline {
 }
 
 impl PipelineBuilder {
+    /// Examples that were looked at in another picture, or in a frame of before: what
+    /// [`Detector::exemplar_features`] made of the very prompts that the loop looks for. Without, the boxes of examples
+    /// are places in each frame.
+    #[must_use]
+    pub fn with_embedded_prompts(mut self, embedded: EmbeddedPrompts) -> Self {
+        self.embedded = Some(embedded);
+        self
+    }
+
     /// Follows what is detected from frame to frame; off by default.
     #[must_use]
     pub fn with_tracker(mut self, options: ByteTrackerOptions) -> Self {

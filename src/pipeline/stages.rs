@@ -39,11 +39,20 @@ impl Stages {
         pictures: Pictures,
         shared: &Shared,
     ) -> Result<Self> {
-        let PipelineBuilder { detector, prompts, tracker, detect_every, class_budget, drawing, .. } = builder;
+        let PipelineBuilder {
+            detector, prompts, embedded, tracker, detect_every, class_budget, drawing, ..
+        } = builder;
         let tracker = tracker.map(|options| ByteTracker::builder().options(options).build()).transpose();
         let tracker = tracker.map_err(|e| Error::new(ErrorKind::InvalidArgument, e.to_string()))?;
         let (mut text, encoder, mut decoder) = detector.into_stages();
-        let embedded = text.embed(&prompts)?;
+        let embedded = match embedded {
+            Some(embedded) if embedded.are_of(&prompts) => embedded,
+            Some(_) => {
+                let message = "embedded prompts: they are not those that the loop looks for";
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            None => text.embed(&prompts)?,
+        };
         drop(text);
         let (preprocessor, mut backbone) = encoder.into_stages();
         backbone.load()?;

@@ -11,7 +11,7 @@ use ocelli::cli::{self, DetectorArgs, LogArgs, Progress, interrupted, print, say
 use ocelli::draw::Annotator;
 use ocelli::report::{DetectionRecord, ImageReport, Report, TableOptions, Timings, write_table};
 use ocelli::{Detection, Detections, Detector, EmbeddedPrompts, Error, Image, Prompts, StageTimes};
-use ocelli_demos::exemplar::{ExemplarArg, prompts};
+use ocelli_demos::exemplar::{ExemplarArg, examples_in, prompts};
 use ocelli_demos::outputs::{Outputs, check_picture_file};
 use ocelli_demos::semantic::SemanticFolder;
 use ocelli_demos::sheet::ContactSheet;
@@ -148,14 +148,6 @@ fn pictures(args: &Arguments) -> anyhow::Result<Vec<PathBuf>> {
         return Err(usage("no picture: name files, folders or patterns with --image"));
     }
     Ok(cli::expand_images(&named)?)
-}
-
-/// The prompts, once the examples in another picture are encoded.
-fn examples_in(path: &Path, detector: &mut Detector, prompts: &Prompts) -> anyhow::Result<EmbeddedPrompts> {
-    let image = Image::open(path)?;
-    detector
-        .exemplar_features(&image, prompts)
-        .map_err(|e| Error::new(e.kind(), format!("--exemplar-image, {}: {e}", path.display())).into())
 }
 
 fn timings(times: &StageTimes) -> Timings {

@@ -10,10 +10,9 @@ use clap::{Parser, ValueEnum};
 use ocelli::atomic_file::write_atomically;
 use ocelli::cli::{self, DetectorArgs, LogArgs, Progress, TrackerArgs, interrupted, print, say, usage};
 use ocelli::draw::{Annotator, Overlay, OverlayOptions};
-use ocelli::{
-    Cancellation, FramePolicy, Pipeline, PipelineBuilder, Prompt, Prompts, SourceInfo, StatsRecorder,
-};
+use ocelli::{Cancellation, FramePolicy, Pipeline, PipelineBuilder, SourceInfo, StatsRecorder};
 use ocelli_demos::coco;
+use ocelli_demos::exemplar::{ExemplarArg, examples_in, prompts};
 use ocelli_demos::video::{Counts, LiveProgress, RunReport, SinkArgs, Sinks, SourceArgs, stage_table};
 
 /// Finds what you name in videos, follows it, and draws it.
@@ -42,6 +41,14 @@ struct Arguments {
     /// Look for COCO's eighty classes
     #[arg(long, conflicts_with = "classes", help_heading = "Detection")]
     coco: bool,
+    /// An example of what to look for, a box in pixels of --exemplar-image: x1,y1,x2,y2, then :no for an example of what
+    /// is not wanted, then @class where there are several
+    #[arg(long, num_args = 1.., value_name = "BOX", requires = "exemplar_image", help_heading = "Detection")]
+    exemplar: Vec<ExemplarArg>,
+    /// The picture that the examples are boxes in: a frame of the video, or any other; the model was not trained for
+    /// that, so name the class as well
+    #[arg(long, value_name = "FILE", requires = "exemplar", help_heading = "Detection")]
+    exemplar_image: Option<PathBuf>,
     #[command(flatten)]
     sinks: SinkArgs,
     /// Find the pixels of each thing as well
@@ -126,9 +133,13 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
         );
     }
 
-    let prompts = Prompts::new(classes.iter().map(|class| Prompt::phrase(class.as_str())))?;
+    let prompts = prompts(&classes, &args.exemplar)?;
     let loading = Progress::waiting(&args.log);
     let mut detector = builder.build_reporting(&|line| loading.announce(line))?;
+    let embedded = match &args.exemplar_image {
+        Some(path) => Some(examples_in(path, &mut detector, &prompts)?),
+        None => None,
+    };
     detector.prepare(&prompts)?;
     drop(loading);
     say(&args.log, &format!("engine: {}", detector.engine()));
@@ -138,11 +149,14 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
         args,
         info,
         engine: detector.engine().to_owned(),
-        classes: classes.len(),
+        classes: prompts.len(),
         stats: StatsRecorder::new(),
         counts: Arc::default(),
     };
     let mut pipeline = job.options(Pipeline::builder(detector, prompts), cancellation.clone());
+    if let Some(embedded) = embedded {
+        pipeline = pipeline.with_embedded_prompts(embedded);
+    }
     if args.track {
         pipeline = pipeline.with_tracker(tracker);
     }
@@ -158,7 +172,7 @@ fn what_to_look_for(args: &Arguments) -> anyhow::Result<Vec<String>> {
     if args.coco {
         return Ok(coco::CLASSES.iter().map(ToString::to_string).collect());
     }
-    if args.classes.is_empty() {
+    if args.classes.is_empty() && args.exemplar.is_empty() {
         return Err(usage(
             "nothing to look for: name it with --classes, or look for COCO's classes with --coco",
         ));

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -242,4 +243,38 @@ fn frames_come_from_an_rtsp_server() {
     let lines = lines_of(lines.as_bytes());
     assert!((2..=20).contains(&lines.len()), "{} frames", lines.len());
     assert!(frames_of(&place.path("out.mp4")).0.len() >= lines.len());
+}
+
+#[test]
+fn an_example_in_another_picture_is_looked_for_in_every_frame() {
+    let place = Place::new();
+    let park = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenes/park.png");
+    let park = std::fs::read(park).expect("the scene is in the project");
+    for name in ["frames/1.png", "frames/2.png", "park.png"] {
+        place.write(name, &park);
+    }
+    // The dog on the left, as it is boxed when it is named.
+    let named = lines_of(succeed(&place, "--video frames --classes dog --max-frames 1 --jsonl -").as_bytes());
+    let dog = &named[0].detections[0].bbox;
+    let example = format!("{},{},{},{}@dog", dog.x1, dog.y1, dog.x2, dog.y2);
+    let arguments =
+        format!("--video frames --classes dog --exemplar {example} --exemplar-image park.png --jsonl -");
+    let found = lines_of(succeed(&place, &arguments).as_bytes());
+    assert_eq!(numbers(&found), [0, 1]);
+    for line in &found {
+        let overlaps = line.detections.iter().filter(|found| found.bbox.iou(dog) > 0.7).count();
+        assert_eq!(overlaps, 1, "{line:?}");
+        assert_eq!(line.detections.len(), 2, "{line:?}");
+    }
+    for (arguments, word) in [
+        ("--video frames --classes dog --exemplar 1,2,3,4 --jsonl -", "--exemplar-image"),
+        ("--video frames --classes dog --exemplar 1,2,3,4 --exemplar-image none.png --jsonl -", "none.png"),
+    ] {
+        let outcome = run_demo(&place, arguments);
+        assert!(
+            outcome.status != Some(0) && outcome.stderr.contains(word),
+            "{arguments}: {}",
+            outcome.stderr
+        );
+    }
 }
