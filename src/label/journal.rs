@@ -68,7 +68,19 @@ impl Journal {
     pub fn open(path: &Path, settings: &Value) -> Result<Self> {
         let file = File::options().create(true).truncate(false).read(true).write(true).open(path);
         let file = file.map_err(|e| Error::io("cannot open the journal", path, e))?;
-        let mut journal = Self {
+        let mut journal = Self::unread(path, file);
+        let known = journal.read_lines(Some(settings))?;
+        journal.cut()?;
+        if known.is_none() {
+            let header = Header { ocelli_label: FORMAT, settings: settings.clone() };
+            journal.write_line(&header)?;
+            journal.sync()?;
+        }
+        Ok(journal)
+    }
+
+    fn unread(path: &Path, file: File) -> Self {
+        Self {
             path: path.to_owned(),
             file,
             length: 0,
@@ -76,32 +88,13 @@ impl Journal {
             unsynced: 0,
             synced: Instant::now(),
             line: Vec::new(),
-        };
-        match journal.read_lines(Some(settings)) {
-            Ok(Some(_)) => journal.cut()?,
-            Ok(None) => {
-                journal.cut()?;
-                let header = Header { ocelli_label: FORMAT, settings: settings.clone() };
-                journal.write_line(&header)?;
-                journal.sync()?;
-            }
-            Err(e) => return Err(e),
         }
-        Ok(journal)
     }
 
     /// Opens a journal that is there, to read it; says what its settings are.
     pub fn open_existing(path: &Path) -> Result<(Self, Value)> {
         let file = File::open(path).map_err(|e| Error::io("cannot open the journal", path, e))?;
-        let mut journal = Self {
-            path: path.to_owned(),
-            file,
-            length: 0,
-            entries: HashMap::new(),
-            unsynced: 0,
-            synced: Instant::now(),
-            line: Vec::new(),
-        };
+        let mut journal = Self::unread(path, file);
         match journal.read_lines(None)? {
             Some(settings) => Ok((journal, settings)),
             None => Err(journal.damaged("it has no first line")),
