@@ -24,6 +24,7 @@ pub struct ExportOptions {
     precision: Precision,
     mixed_precision: MixedPrecision,
     keep_fp32: BTreeSet<Block>,
+    emulated_half: bool,
     prompting: Prompting,
     detection_only: bool,
     pruning: Pruning,
@@ -63,6 +64,15 @@ impl ExportOptions {
     #[must_use]
     pub fn with_keep_fp32(mut self, blocks: impl IntoIterator<Item = Block>) -> Self {
         self.keep_fp32 = blocks.into_iter().collect();
+        self
+    }
+
+    /// Writes [half precision](Precision::is_half) as a graph in 32 bits that rounds wherever half precision would: for
+    /// engines that have none, to see what it does to the numbers. Its files are as large as those of
+    /// [`Precision::Fp32`], and slower.
+    #[must_use]
+    pub fn with_emulated_half(mut self, emulated: bool) -> Self {
+        self.emulated_half = emulated;
         self
     }
 
@@ -127,7 +137,7 @@ impl ExportOptions {
         let half = match self.precision.is_half() {
             true => {
                 let kept = list(self.keep_fp32.iter().map(ToString::to_string).collect());
-                format!(";mixed={};keep={kept}", self.mixed_precision)
+                format!(";mixed={};keep={kept};emulated={}", self.mixed_precision, self.emulated_half)
             }
             false => String::new(),
         };
@@ -262,6 +272,7 @@ pub fn export(
             progress(ExportProgress { file: part.file(), done, total: parts.len() })?;
             let graph = part.build(&plan);
             let graph = match &half {
+                Some(rules) if options.emulated_half => graph.in_emulated_half(rules),
                 Some(rules) => graph.in_half(rules),
                 None => graph,
             };
@@ -272,7 +283,13 @@ pub fn export(
         Ok::<_, Error>((written, hash))
     })?;
 
+    let emulates = half.is_some() && options.emulated_half;
     let manifest = Manifest {
+        exporter: format!(
+            "ocelli {}{}",
+            env!("CARGO_PKG_VERSION"),
+            if emulates { ", half precision emulated" } else { "" }
+        ),
         mixed_precision: options.mixed_precision,
         keep_fp32: options.keep_fp32.iter().map(ToString::to_string).collect(),
         ..manifest(&plan, weights_sha256, written)

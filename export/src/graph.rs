@@ -143,6 +143,8 @@ enum Source<'w> {
 struct Initializer<'w> {
     value: Value,
     source: Source<'w>,
+    /// The narrower format whose values it takes, as a file that emulates half precision has them.
+    rounded: Option<Element>,
 }
 
 /// A graph under construction.
@@ -261,7 +263,11 @@ impl<'w> Graph<'w> {
         read: impl Fn(&Weights) -> Result<Vec<f32>> + 'w,
     ) -> Value {
         let value = Value { name: self.unique(name), element: Element::F32, dims: shape::fixed(dims) };
-        self.initializers.push(Initializer { value: value.clone(), source: Source::Weights(Rc::new(read)) });
+        self.initializers.push(Initializer {
+            value: value.clone(),
+            source: Source::Weights(Rc::new(read)),
+            rounded: None,
+        });
         value
     }
 
@@ -273,7 +279,11 @@ impl<'w> Graph<'w> {
         read: impl Fn(&Weights) -> Result<Vec<i8>> + 'w,
     ) -> Value {
         let value = Value { name: self.unique(name), element: Element::I8, dims: shape::fixed(dims) };
-        self.initializers.push(Initializer { value: value.clone(), source: Source::Codes(Rc::new(read)) });
+        self.initializers.push(Initializer {
+            value: value.clone(),
+            source: Source::Codes(Rc::new(read)),
+            rounded: None,
+        });
         value
     }
 
@@ -309,7 +319,11 @@ impl<'w> Graph<'w> {
             return known.clone();
         }
         let value = Value { name: self.unique(name), element, dims: shape::fixed(dims) };
-        self.initializers.push(Initializer { value: value.clone(), source: Source::Bytes(key.2.clone()) });
+        self.initializers.push(Initializer {
+            value: value.clone(),
+            source: Source::Bytes(key.2.clone()),
+            rounded: None,
+        });
         if key.2.len() <= 1024 {
             self.constants.insert(key, value.clone());
         }

@@ -5,6 +5,8 @@
 //! it can and never comes back. A value that several nodes want in another format is cast once; a weight is written in
 //! the format it is used in.
 
+mod emulate;
+
 use std::collections::{HashMap, HashSet};
 
 use super::{Element, Graph, Initializer, Node, Role, Value, int};
@@ -211,7 +213,7 @@ impl Writer {
                 element: wanted,
                 ..initializers[place].value.clone()
             };
-            let copy = Initializer { value, source: initializers[place].source.clone() };
+            let copy = Initializer { value, source: initializers[place].source.clone(), rounded: None };
             initializers.push(copy);
             initializers[initializers.len() - 1].value.name.clone()
         } else {

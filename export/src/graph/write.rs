@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use prost::Message;
 use sha2::{Digest, Sha256};
 
-use super::{Dim, Element, Graph, OPSET, Source, Value};
+use super::{Dim, Element, Graph, Initializer, OPSET, Source, Value};
 use crate::checkpoint::hex;
 use crate::contract::FileEntry;
 use crate::error::{Error, ErrorKind, Result};
@@ -52,12 +52,12 @@ impl Graph<'_> {
         let mut initializer = Vec::with_capacity(self.initializers.len());
         for source in &self.initializers {
             let data = match &source.source {
-                Source::Bytes(bytes) if source.value.element.is_half() => {
+                Source::Bytes(bytes) if source.value.element.is_half() || source.rounded.is_some() => {
                     let values = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
-                    floats(&source.value, &values.collect::<Vec<_>>())?
+                    floats(source, &values.collect::<Vec<_>>())?
                 }
                 Source::Bytes(bytes) => bytes.clone(),
-                Source::Weights(read) => floats(&source.value, &read(self.weights)?)?,
+                Source::Weights(read) => floats(source, &read(self.weights)?)?,
                 Source::Codes(read) => read(self.weights)?.iter().map(|v| v.cast_unsigned()).collect(),
             };
             let mut tensor = TensorProto {
@@ -111,20 +111,27 @@ impl Graph<'_> {
 }
 
 /// An initializer's values in its format.
-fn floats(value: &Value, values: &[f32]) -> Result<Vec<u8>> {
-    Ok(match value.element {
-        Element::F16 => {
-            if let Some(at) = values.iter().position(|v| !f16::from_f32(*v).is_finite()) {
-                let message = format!(
-                    "tensor {} does not fit 16-bit floating point, value {at} is {}: export with --precision bf16, or \
-                     keep its block in 32 bits with --keep-fp32",
-                    value.name, values[at]
-                );
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
-            }
-            values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect()
+fn floats(initializer: &Initializer<'_>, values: &[f32]) -> Result<Vec<u8>> {
+    let Initializer { value, rounded, .. } = initializer;
+    let format = rounded.unwrap_or(value.element);
+    let outside = |v: &f32| format == Element::F16 && !f16::from_f32(*v).is_finite();
+    if let Some(at) = values.iter().position(outside) {
+        let message = format!(
+            "tensor {} does not fit 16-bit floating point, value {at} is {}: export with --precision bf16, or keep its \
+             block in 32 bits with --keep-fp32",
+            value.name, values[at]
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    Ok(match (format, rounded) {
+        (Element::F16, None) => values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect(),
+        (Element::Bf16, None) => values.iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect(),
+        (Element::F16, Some(_)) => {
+            values.iter().flat_map(|v| f16::from_f32(*v).to_f32().to_le_bytes()).collect()
         }
-        Element::Bf16 => values.iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect(),
+        (Element::Bf16, Some(_)) => {
+            values.iter().flat_map(|v| bf16::from_f32(*v).to_f32().to_le_bytes()).collect()
+        }
         _ => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
     })
 }

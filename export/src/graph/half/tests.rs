@@ -212,6 +212,21 @@ fn casts_stand_where_formats_meet() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn emulation_rounds_where_half_precision_would() {
+    let checkpoint = plain();
+    let mut graph = Graph::new("tiny", checkpoint.weights());
+    let x = graph.input("x", Element::F32, &DIMS);
+    sum_then_norm(&mut graph, &x);
+    let graph = graph.in_emulated_half(&rules(MixedPrecision::NormSoftmax));
+    let sum = ">f16 >f32 Add:f32 >f16 >f32";
+    let again = ">f16 >f32 Add:f32 >f16 >f32";
+    assert_eq!(summary(&graph), format!("{sum} LayerNormalization:f32 {again} Identity:f32"));
+    let rounded: Vec<(&str, bool)> =
+        graph.initializers.iter().map(|i| (i.value.name.as_str(), i.rounded.is_some())).collect();
+    assert_eq!(rounded, [("weight", false), ("bias", false), ("weight.f16", true)]);
+}
+
 /// The checker sees what it is there for.
 #[test]
 fn the_checker_sees_mixed_types_and_needless_casts() {
