@@ -6,6 +6,7 @@
 //! - its [`EngineSpec`] says which: names, [`ElementType`]s and shapes, in which a [`Dim`] is fixed or has a name, and
 //!   the same name means the same size within a run;
 //! - [`onnxruntime`] finds and loads ONNX Runtime while the program runs and makes engines of ONNX files;
+//! - [`tensorrt`] does the same with TensorRT, and builds its plans of ONNX files;
 //! - [`fake`] makes engines of closures, for tests;
 //! - [`conformance`] is the suite that every engine passes; [`spec`] has the checks that every engine shares.
 //!
@@ -47,6 +48,7 @@ pub mod fake;
 pub mod onnxruntime;
 pub mod spec;
 mod tensor;
+pub mod tensorrt;
 
 pub use engine::Engine;
 pub use error::{Error, ErrorKind, Result};
