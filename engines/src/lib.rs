@@ -5,6 +5,7 @@
 //! - an [`Engine`] runs one network: named [`Tensor`]s in, named tensors out, into buffers that the caller keeps;
 //! - its [`EngineSpec`] says which: names, [`ElementType`]s and shapes, in which a [`Dim`] is fixed or has a name, and
 //!   the same name means the same size within a run;
+//! - tensors lie in the host's memory or on a [`Device`]; what stays on one goes from engine to engine without a copy;
 //! - [`onnxruntime`] finds and loads ONNX Runtime while the program runs and makes engines of ONNX files;
 //! - [`tensorrt`] does the same with TensorRT, and builds its plans of ONNX files;
 //! - [`fake`] makes engines of closures, for tests;
@@ -42,6 +43,7 @@
 #![deny(unsafe_code)]
 
 pub mod conformance;
+pub mod device;
 mod engine;
 mod error;
 pub mod fake;
@@ -50,7 +52,8 @@ pub mod spec;
 mod tensor;
 pub mod tensorrt;
 
+pub use device::{Device, DeviceBuffer, DeviceKind, Transferred};
 pub use engine::Engine;
 pub use error::{Error, ErrorKind, Result};
 pub use spec::{Dim, EngineSpec, TensorSpec};
-pub use tensor::{Element, ElementType, Tensor};
+pub use tensor::{DeviceSlice, Element, ElementType, Tensor};

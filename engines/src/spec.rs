@@ -1,5 +1,6 @@
 //! What an engine takes and gives, and the checks that follow from it.
 
+use crate::device::DeviceKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{ElementType, Tensor};
 use std::fmt;
@@ -217,6 +218,29 @@ pub fn check_outputs(
                 );
                 return Err(Error::new(ErrorKind::Execution, message));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that every tensor lies where an engine reads and writes: in the host's memory, or on its device.
+///
+/// To be called in [`Engine::run`](crate::Engine::run) beside [`check_run`]; `device` is the engine's own.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] if a tensor lies on another device; the message names both.
+pub fn check_residence(
+    device: Option<DeviceKind>,
+    inputs: &[(&str, &Tensor)],
+    outputs: &[(&str, &mut Tensor)],
+) -> Result<()> {
+    let inputs = inputs.iter().map(|(name, tensor)| ("input", name, &**tensor));
+    let outputs = outputs.iter().map(|(name, tensor)| ("output", name, &**tensor));
+    for (side, name, tensor) in inputs.chain(outputs) {
+        if let Some(other) = tensor.device().filter(|other| Some(other.kind()) != device) {
+            let own = device.map_or("the host's memory".to_owned(), |device| device.to_string());
+            let message = format!("{side} `{name}` lies on {}: this engine works in {own}", other.name());
+            return Err(misuse(message));
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use super::options::OnnxRuntimeBuilder;
 use super::{OnnxRuntime, call};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::spec::{Dim, EngineSpec, TensorSpec, check_outputs, check_run};
+use crate::spec::{Dim, EngineSpec, TensorSpec, check_outputs, check_residence, check_run};
 use crate::tensor::{Element, ElementType, Tensor, TensorData};
 use half::f16;
 use ort::session::{RunOptions, Session};
@@ -81,6 +81,7 @@ impl Engine for OnnxRuntimeEngine {
 
     fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
         let bindings = check_run(&self.spec, inputs, outputs)?;
+        check_residence(None, inputs, outputs)?;
 
         let mut views = Vec::with_capacity(inputs.len());
         for (name, tensor) in inputs {
@@ -171,6 +172,7 @@ fn view(tensor: &Tensor) -> ort::Result<DynValueRef<'_>> {
         TensorData::I32(data) => typed(shape, data),
         TensorData::U8(data) => typed(shape, data),
         TensorData::Bool(data) => typed(shape, data),
+        TensorData::OnDevice(_) => Err(ort::Error::new("the tensor lies on a device")),
     }
 }
 
@@ -188,6 +190,7 @@ fn view_mut(tensor: &mut Tensor) -> ort::Result<DynValueRefMut<'_>> {
         (shape, TensorData::I32(data)) => typed(shape, data),
         (shape, TensorData::U8(data)) => typed(shape, data),
         (shape, TensorData::Bool(data)) => typed(shape, data),
+        (_, TensorData::OnDevice(_)) => Err(ort::Error::new("the tensor lies on a device")),
     }
 }
 
