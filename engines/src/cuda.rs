@@ -36,6 +36,8 @@ mod driver;
 #[allow(unsafe_code)]
 mod event;
 #[allow(unsafe_code)]
+pub mod fake;
+#[allow(unsafe_code)]
 mod graph;
 #[allow(unsafe_code)]
 mod pinned;
@@ -53,3 +55,7 @@ pub use device::{CudaDevice, CudaMemory};
 pub use graph::CudaGraph;
 pub use pinned::PinnedBuffer;
 pub use stream::{CudaStream, Download, StreamPriority};
+
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod tests;
