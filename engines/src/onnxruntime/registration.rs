@@ -179,47 +179,122 @@ fn essence(reason: &str) -> String {
     if let Some((_, after)) = reason.rsplit_once("[ONNXRuntimeError] : ") {
         reason = after.splitn(3, " : ").last().unwrap_or(after).trim();
     }
-    if reason.starts_with('/') && let Some((place, after)) = reason.split_once(' ')
-        && place.contains(".cc:")
-    {
-        // The function ends where its parameters do.
-        reason = after.find(") ").map_or(after, |end| after[end + 1..].trim());
+    // "… CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version ; GPU=-1 ; hostname=… ; file=…"
+    if let Some(start) = reason.find("CUDA failure") {
+        let rest = &reason[start..];
+        reason = rest.split_once(" ; ").map_or(rest, |(what, _)| what);
     }
-    reason.trim_end_matches('.').to_owned()
+    reason.trim_end_matches(['.', ' ', ';']).to_owned()
 }
 
 fn remedy(provider: &ExecutionProvider, reason: &str) -> &'static str {
     let nvidia = provider.cuda_ordinal().is_some();
-    let missing = reason.contains("cannot open shared object file") || reason.contains("cannot load library");
-    let core_ml = matches!(provider, ExecutionProvider::CoreMl(_));
-    if core_ml && (reason.contains("not enabled") || reason.contains("not supported")) {
-        return "; Core ML is in ONNX Runtime's builds for macOS alone";
-    }
-    if !nvidia {
-        return "";
-    }
-    if reason.contains("not enabled in this build") {
-        "; use a library that was built with it: the one in the package `onnxruntime-gpu`"
-    } else if missing && (reason.contains("onnxruntime_providers") || reason.contains("onnxruntime/capi")) && !named_other_library(reason) {
-        "; it belongs beside ONNX Runtime's library, with libonnxruntime_providers_shared.so: the package \
-         `onnxruntime-gpu` has both"
-    } else if missing && reason.contains("libnvinfer") {
-        "; install TensorRT 10 and put its folder into LD_LIBRARY_PATH"
+    let missing = reason.contains("cannot open shared object file");
+    if reason.contains("not enabled in this build") || reason.contains("not supported in this build") {
+        match provider {
+            ExecutionProvider::CoreMl(_) => "; Core ML is in ONNX Runtime's builds for macOS alone",
+            _ if nvidia => {
+                "; use a library that was built with it: the one in the package `onnxruntime-gpu`"
+            }
+            _ => "",
+        }
     } else if missing && reason.contains("libcuda.so") {
         "; install NVIDIA's driver"
-    } else if missing {
-        "; install CUDA 13's libraries (the packages nvidia-cublas, nvidia-cuda-runtime and nvidia-curand have them) and put \
-         their folders into LD_LIBRARY_PATH"
-    } else if ["driver", "no CUDA-capable device", "CUDA failure"].iter().any(|word| reason.contains(word)) {
-        "; see that NVIDIA's driver is installed, new enough, and lists the GPU in nvidia-smi"
+    } else if missing && nvidia && !lacks_another_library(reason) {
+        "; it belongs beside ONNX Runtime's library: the package `onnxruntime-gpu` has it"
+    } else if missing && reason.contains("libnvinfer") {
+        "; install TensorRT 10 and put its folder into LD_LIBRARY_PATH"
+    } else if missing && nvidia {
+        "; install CUDA 13's libraries (the packages nvidia-cublas, nvidia-cuda-runtime and nvidia-curand have them; \
+         TensorRT wants nvidia-cudnn-cu13 as well) and put their folders into LD_LIBRARY_PATH"
+    } else if reason.starts_with("CUDA failure") {
+        "; see that NVIDIA's driver is installed and new enough, and that nvidia-smi lists the GPU"
     } else {
         ""
     }
 }
 
 /// Whether the loader missed a library that the provider needs, not the provider itself.
-fn named_other_library(reason: &str) -> bool {
+fn lacks_another_library(reason: &str) -> bool {
     reason.split_whitespace().any(|word| {
         word.starts_with("lib") && word.contains(".so") && !word.contains("onnxruntime_providers")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_loader_and_the_driver_say_has_a_remedy() {
+        let cuda = ExecutionProvider::Cuda(CudaOptions::default());
+        let tensorrt = ExecutionProvider::TensorRt(TensorRtOptions::default());
+        let core_ml = ExecutionProvider::CoreMl(CoreMlOptions::default());
+        let folder = "Failed to load library /lib/ort/libonnxruntime_providers_";
+        let missing = "cannot open shared object file: No such file or directory";
+        // As ONNX Runtime 1.31.1 and glibc say it.
+        let cases = [
+            (
+                &cuda,
+                "CUDA execution provider is not enabled in this build. ".to_owned(),
+                "CUDA execution provider is not enabled in this build",
+                "`onnxruntime-gpu`",
+            ),
+            (
+                &cuda,
+                format!("{folder}shared.so with error: /lib/ort/libonnxruntime_providers_shared.so: {missing}"),
+                "Failed to load library /lib/ort/libonnxruntime_providers_shared.so with error",
+                "beside ONNX Runtime's library",
+            ),
+            (
+                &cuda,
+                format!("{folder}cuda.so with error: libcublasLt.so.13: {missing}"),
+                "libcublasLt.so.13: cannot open shared object file: No such file or directory",
+                "nvidia-cublas",
+            ),
+            (
+                &cuda,
+                format!("{folder}cuda.so with error: libcuda.so.1: {missing}"),
+                "libcuda.so.1",
+                "install NVIDIA's driver",
+            ),
+            (
+                &tensorrt,
+                format!("{folder}tensorrt.so with error: libnvinfer.so.10: {missing}"),
+                "libnvinfer.so.10",
+                "install TensorRT 10",
+            ),
+            (
+                &cuda,
+                "provider_options_utils.h:187 Parse Failed to parse provider option \"device_id\": CUDA failure 35: \
+                 CUDA driver version is insufficient for CUDA runtime version ; GPU=-1 ; hostname=vm ; \
+                 file=/onnxruntime_src/x.cc ; line=70 ; expr=cudaGetDeviceCount(&num_devices);"
+                    .to_owned(),
+                "CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version",
+                "nvidia-smi lists the GPU",
+            ),
+            (
+                &core_ml,
+                "CoreML execution provider is not supported in this build. ".to_owned(),
+                "CoreML execution provider is not supported in this build",
+                "macOS",
+            ),
+            (
+                &cuda,
+                "/src/provider_bridge_ort.cc:2143 onnxruntime::Provider& Get() [ONNXRuntimeError] : 1 : FAIL : it broke"
+                    .to_owned(),
+                "it broke",
+                "",
+            ),
+        ];
+        let mut wrong = Vec::new();
+        for (provider, said, expected, cure) in cases {
+            let (short, remedy) = (essence(&said), remedy(provider, &essence(&said)));
+            let is_cut = short.len() <= said.len() && !short.contains(" ; ") && !short.ends_with(['.', ' ']);
+            if !short.contains(expected) || !is_cut || !remedy.contains(cure) || cure.is_empty() != remedy.is_empty() {
+                wrong.push(format!("{said}\n  {short}\n  {remedy}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
 }
