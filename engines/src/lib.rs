@@ -7,6 +7,7 @@
 //!   the same name means the same size within a run;
 //! - tensors lie in the host's memory or on a [`Device`]; what stays on one goes from engine to engine without a copy;
 //! - [`onnxruntime`] finds and loads ONNX Runtime while the program runs and makes engines of ONNX files;
+//! - [`tensorrt`] does the same with TensorRT, and builds its plans of ONNX files;
 //! - [`fake`] makes engines of closures, for tests;
 //! - [`conformance`] is the suite that every engine passes; [`spec`] has the checks that every engine shares.
 //!
@@ -49,6 +50,7 @@ pub mod fake;
 pub mod onnxruntime;
 pub mod spec;
 mod tensor;
+pub mod tensorrt;
 
 pub use device::{Device, DeviceBuffer, DeviceKind, Transferred};
 pub use engine::Engine;
