@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ocelli_engines::Engine;
-use ocelli_export::contract::{Manifest, Precision, Prompting, Target, file};
+use ocelli_export::contract::{Manifest, Precision, Target, file};
 use ocelli_export::{Checkpoint, ErrorKind as ExportErrorKind, ExportOptions, export};
 
 use sha2::{Digest, Sha256};
@@ -185,10 +185,10 @@ impl Model {
         Tokenizer::from_file(self.file(file::TOKENIZER), config)
     }
 
-    /// The same model asked in another way.
+    /// The same model, described in another way.
     #[must_use]
-    pub(crate) fn with_prompting(mut self, prompting: Prompting) -> Self {
-        self.manifest.prompting = prompting;
+    pub(crate) fn with_manifest(mut self, change: impl FnOnce(&mut Manifest)) -> Self {
+        change(&mut self.manifest);
         self
     }
 
@@ -198,7 +198,8 @@ impl Model {
     }
 }
 
-fn sha256(path: &Path) -> std::io::Result<String> {
+/// The SHA-256 of a file, lower-case hex.
+pub(crate) fn sha256(path: &Path) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
     loop {

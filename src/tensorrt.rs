@@ -21,10 +21,10 @@ mod native;
 mod run;
 mod sidecar;
 
-pub use backend::{BuildStep, Gpu, PlanRequest, TensorRtBackend, TensorRtLibrary};
-pub use build::{BuildEvent, BuildOptions, BuiltEngine, EngineBuild, verify_engine};
+pub use backend::{BuildStep, Gpu, PlanRequest, ReportStep, TensorRtBackend, TensorRtLibrary};
+pub use build::{BuildEvent, BuildOptions, BuiltEngine, EngineBuild, ReportEvent, verify_engine};
 pub use cached::cached_engines;
 pub use native::NativeTensorRt;
-pub use sidecar::{BuildSettings, DimensionSizes, EngineShapes, Sidecar};
+pub use sidecar::{BuildSettings, BuiltBy, DimensionSizes, EngineLayout, EngineShapes, Sidecar};
 
 pub(crate) use run::EngineFiles;

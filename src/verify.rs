@@ -194,8 +194,10 @@ impl Verification {
         }
         let graphs = ModelGraph::all_of(model.manifest());
         if let Some(graph) = options.graphs.iter().find(|graph| !graphs.contains(graph)) {
-            let message =
-                format!("verification of {graph}, {}: this model has no such graph", model.folder().display());
+            let message = format!(
+                "verification of {graph}, {}: this model has no such graph",
+                model.folder().display()
+            );
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let inputs = inputs::make(model.manifest(), &options)?;

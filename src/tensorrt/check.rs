@@ -75,7 +75,9 @@ pub(super) fn check_model(path: &Path, sidecar: &Sidecar, model: &Model) -> Resu
         }
     }
     match manifest.files.get(sidecar.graph.file()) {
-        None => Err(mismatch(format!("engine {engine}: it is a {}, which {folder} does not have", sidecar.graph))),
+        None => {
+            Err(mismatch(format!("engine {engine}: it is a {}, which {folder} does not have", sidecar.graph)))
+        }
         Some(entry) if entry.sha256 != sidecar.onnx_sha256 => Err(mismatch(format!(
             "engine {engine}: it was built from another {} than that of {folder} (the hashes differ); build it again: {}",
             sidecar.graph.file(),
@@ -145,7 +147,8 @@ pub(super) fn check_library(path: &Path, sidecar: &Sidecar, library: &TensorRtLi
     if fits {
         return Ok(());
     }
-    let remedy = if sidecar.options.version_compatible { "" } else { " (--version-compatible allows later ones)" };
+    let remedy =
+        if sidecar.options.version_compatible { "" } else { " (--version-compatible allows later ones)" };
     Err(mismatch(format!(
         "engine {engine}: it was built by {} {}, here is version {} ({}); build it again{remedy}: {}",
         built.name,
@@ -161,7 +164,8 @@ pub(super) fn check_gpu(path: &Path, sidecar: &Sidecar, gpu: &Gpu) -> Result<()>
     let here = gpu.compute_capability;
     let fits = |target: &String| {
         target.parse::<ComputeCapability>().is_ok_and(|built| {
-            built == here || (sidecar.options.hardware_compatible && here >= FIRST_COMPATIBLE && here >= built)
+            built == here
+                || (sidecar.options.hardware_compatible && here >= FIRST_COMPATIBLE && here >= built)
         })
     };
     if sidecar.compute_capability.iter().any(fits) {

@@ -25,6 +25,9 @@ pub struct Sidecar {
     pub writer: String,
     /// Which graph the engine is.
     pub graph: ModelGraph,
+    /// Whose names and shapes its tensors have.
+    #[serde(default)]
+    pub layout: EngineLayout,
     /// The engine's own file.
     pub engine: FileEntry,
     /// SHA-256 of the ONNX file that it was built from, lower-case hex.
@@ -51,6 +54,17 @@ pub struct Sidecar {
     /// How it compared with its ONNX file; `None` where it was built for a GPU that was not there. Such an engine does not
     /// run before it has been verified.
     pub verified: Option<VerificationSummary>,
+}
+
+/// Whose names and shapes an engine's tensors have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineLayout {
+    /// Those of an exported model.
+    #[default]
+    Ocelli,
+    /// Those of DART's scripts.
+    Dart,
 }
 
 /// A TensorRT.
@@ -127,7 +141,8 @@ impl Sidecar {
             Err(e) => return Err(Error::io("cannot read the engine's sidecar", &path, e)),
         };
         let invalid = |why: String| {
-            let message = format!("cannot use the engine's sidecar, {}: {why}; build the engine again", path.display());
+            let message =
+                format!("cannot use the engine's sidecar, {}: {why}; build the engine again", path.display());
             Error::new(ErrorKind::InvalidData, message)
         };
         // The version first: a later format need not have the fields of this one.

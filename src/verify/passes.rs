@@ -124,10 +124,7 @@ pub(super) fn encode(
         match engines {
             [whole] => whole.run(&[(tensor::PIXEL_VALUES, &input.pixels)], &mut outputs)?,
             [first, second] => {
-                first.run(
-                    &[(tensor::PIXEL_VALUES, &input.pixels)],
-                    &mut [(tensor::TOKENS, &mut tokens)],
-                )?;
+                first.run(&[(tensor::PIXEL_VALUES, &input.pixels)], &mut [(tensor::TOKENS, &mut tokens)])?;
                 second.run(&[(tensor::TOKENS, &tokens)], &mut outputs)?;
             }
             other => {
@@ -199,8 +196,7 @@ pub(super) fn decode(
         let [prompt, mask] = prompts(manifest, words, classes, features.image_prompt.as_ref())?;
         let mut out: [Tensor; 5] = std::array::from_fn(|_| Tensor::empty());
         {
-            let names =
-                [tensor::LOGITS, tensor::BOXES, tensor::PRESENCE, tensor::QUERIES, tensor::ENCODED];
+            let names = [tensor::LOGITS, tensor::BOXES, tensor::PRESENCE, tensor::QUERIES, tensor::ENCODED];
             let wanted = if with_states { 5 } else { 3 };
             let mut outputs: Vec<_> = names.into_iter().zip(out.iter_mut()).take(wanted).collect();
             let inputs = [
@@ -225,7 +221,8 @@ pub(super) fn decode(
     }
     let classes = input.phrases.len();
     let states = classes.min(CLASSES_WITH_STATES);
-    let state = |shape: [usize; 3], values: Vec<f32>| with_states.then(|| Tensor::f32(&shape, values)).transpose();
+    let state =
+        |shape: [usize; 3], values: Vec<f32>| with_states.then(|| Tensor::f32(&shape, values)).transpose();
     Ok(Heads {
         logits: Tensor::f32(&[classes, count], logits)?,
         boxes: Tensor::f32(&[classes, count, 4], boxes)?,
@@ -244,8 +241,7 @@ pub(super) fn draw_masks(
     pass: &mut Pass,
 ) -> Result<()> {
     let (grid, width) = (manifest.grid(), manifest.model_width);
-    let [prompt, mask] =
-        prompts(manifest, words, &input.phrases[..1], pass.features.image_prompt.as_ref())?;
+    let [prompt, mask] = prompts(manifest, words, &input.phrases[..1], pass.features.image_prompt.as_ref())?;
     let [Some(fine), Some(middle), _] = &pass.features.fpn else {
         return Err(Error::new(ErrorKind::Mismatch, "masks: this model was exported without them"));
     };

@@ -108,7 +108,13 @@ fn detections_are_the_same_where_a_person_would_say_so() {
             Some("boxes: an edge of a box differs by 0.0120 of the side (\"person\", query 0)"),
             0,
         ),
-        ("a box off where nobody looks", vec![(0.8, LEFT), (0.1, LEFT)], vec![(0.8, LEFT), (0.1, RIGHT)], None, 0),
+        (
+            "a box off where nobody looks",
+            vec![(0.8, LEFT), (0.1, LEFT)],
+            vec![(0.8, LEFT), (0.1, RIGHT)],
+            None,
+            0,
+        ),
         (
             "a box off of the surest, as nothing is near the threshold",
             vec![(0.1, LEFT)],
@@ -164,7 +170,9 @@ fn detections_are_the_same_where_a_person_would_say_so() {
             Some(part) => said.iter().any(|one| one.contains(part)),
         };
         if !fits || report.borderline != borderline {
-            wrong.push(format!("{what}: expected {expected:?} and {borderline}, came {said:?} and {report:?}"));
+            wrong.push(format!(
+                "{what}: expected {expected:?} and {borderline}, came {said:?} and {report:?}"
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
