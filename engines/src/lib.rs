@@ -6,6 +6,7 @@
 //! - its [`EngineSpec`] says which: names, [`ElementType`]s and shapes, in which a [`Dim`] is fixed or has a name, and
 //!   the same name means the same size within a run;
 //! - tensors lie in the host's memory or on a [`Device`]; what stays on one goes from engine to engine without a copy;
+//! - [`kernels`] are small programs that change tensors where they lie;
 //! - [`onnxruntime`] finds and loads ONNX Runtime while the program runs and makes engines of ONNX files;
 //! - [`fake`] makes engines of closures, for tests;
 //! - [`conformance`] is the suite that every engine passes; [`spec`] has the checks that every engine shares.
@@ -38,7 +39,7 @@
 //! # }
 //! ```
 
-// Not `forbid`: two files call C and say so below.
+// Not `forbid`: a few files call C and say so below.
 #![deny(unsafe_code)]
 
 pub mod conformance;
@@ -46,6 +47,7 @@ pub mod device;
 mod engine;
 mod error;
 pub mod fake;
+pub mod kernels;
 pub mod onnxruntime;
 pub mod spec;
 mod tensor;
