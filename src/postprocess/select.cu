@@ -1,9 +1,8 @@
 // The queries that may be worth a detection, so that nothing else has to leave the device.
 //
 // C that is CUDA C++ as well. One block does it all: scores are few (classes x queries), and a prefix sum within a block
-// keeps them in the order of classes and queries without another launch.
-
-#define THREADS 256
+// keeps them in the order of classes and queries without another launch. What is put before it says how many THREADS the
+// block has.
 
 // In the order in which the host sets them.
 typedef struct {

@@ -1,7 +1,8 @@
 // From 8-bit pixels of any size to the normalised square that a backbone reads, in one go.
 //
 // C that is CUDA C++ as well: it is compiled for the device when a program starts, and for the host's processor in the
-// tests. What is put before it says where the resize rounds: ROUND_ONCE is 0 for after each pass, 1 for at the end.
+// tests. What is put before it says where the resize rounds (ROUND_ONCE is 0 for after each pass, 1 for at the end) and
+// how the work is cut: TILE_WIDTH and TILE_HEIGHT, by blocks of TILE_WIDTH x THREAD_ROWS threads.
 //
 // A block makes a tile of TILE_WIDTH x TILE_HEIGHT values of the square. It walks the lines of the picture that the tile
 // needs, BAND at a time: the first pass puts them, TILE_WIDTH wide and rounded, into shared memory, the second adds
@@ -9,9 +10,6 @@
 // (2 lines in 16 for enlarging, an eighth for making smaller), and pictures of any size go through the same memory.
 // Threads beside each other read neighbouring pixels and write neighbouring values.
 
-#define TILE_WIDTH 32
-#define TILE_HEIGHT 16
-#define THREAD_ROWS 8
 #define BAND 32
 
 #if ROUND_ONCE

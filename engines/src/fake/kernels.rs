@@ -140,8 +140,7 @@ KERNEL(turn, Turn)
         let mut values = Tensor::on(Arc::clone(compiler.device()));
         values.copy_from_host(&Tensor::new(&[2, 8], (0..16).collect::<Vec<i32>>())?)?;
         let arguments = [KernelArgument::Write(&values), KernelArgument::I32(barrier)];
-        let launch =
-            Launch { kernel: "turn", blocks: [2, 1, 1], threads: [4, 2, 1], arguments: &arguments };
+        let launch = Launch { kernel: "turn", blocks: [2, 1, 1], threads: [4, 2, 1], arguments: &arguments };
         program.launch(&launch)?;
         let mut host = Tensor::empty();
         values.copy_to_host_into(&mut host)?;
