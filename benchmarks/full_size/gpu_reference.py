@@ -4,12 +4,14 @@
     python gpu_reference.py --model DIR --dtype f16 --mode compile --classes 4 16 8 2 1 80
 
 The peer is at its best: fused ("sdpa") attention, inference mode, no mask head, the vision encoder once a frame, words
-encoded before the clock starts, resize, threshold and suppression on the GPU, cuDNN's algorithms tried out. A frame goes
-from 8-bit pixels in the host's memory to boxes there; a half from features to features on the GPU. The clock stops after
-the GPU is done. `--mode compile` is `torch.compile` of both halves; a new number of classes may compile again, which
-happens before its clock starts; the decoder is handed the grid's size as plain numbers, which spares it a wait for the
-GPU and lets it be compiled in one piece (the order of `--classes` matters: the first shape is compiled for itself alone, later
-ones for any number). `--device cpu` is to try the script with. Prints one line of JSON for each number of classes.
+encoded before the clock starts, resize, threshold and suppression on the GPU, cuDNN's algorithms tried out, and the
+grid's size handed to the decoder as plain numbers, which spares it a wait for the GPU and lets it be compiled in one
+piece. A frame goes from 8-bit pixels in the host's memory to boxes there; a half from features to features on the GPU.
+The clock stops after the GPU is done.
+
+`--mode compile` is `torch.compile` of both halves. A new number of classes may compile again, before its clock starts;
+the order of `--classes` matters: the first is compiled for itself alone, the second for any number, but for 1.
+`--device cpu` is to try the script with. Prints one line of JSON for each number of classes.
 """
 
 from __future__ import annotations

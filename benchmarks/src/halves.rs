@@ -67,9 +67,9 @@ impl ImageHalf {
     /// Loads the backbone.
     ///
     /// # Errors
-    /// As [`EngineFactory::load`].
+    /// As [`Model::load_graph`].
     pub fn load(model: &Model, factory: &EngineFactory) -> anyhow::Result<Self> {
-        let load = |name| factory.load(&model.file(name));
+        let load = |name| model.load_graph(factory, name);
         let engines: Vec<_> =
             model.manifest().backbone_files().into_iter().map(load).collect::<Result<_, _>>()?;
         let tokens = on(engines.first().and_then(|engine| engine.device()));
@@ -137,9 +137,9 @@ impl PromptHalf {
     /// Loads the encoder-decoder.
     ///
     /// # Errors
-    /// As [`EngineFactory::load`].
+    /// As [`Model::load_graph`].
     pub fn load(model: &Model, factory: &EngineFactory) -> anyhow::Result<Self> {
-        let engine = factory.load(&model.file(file::ENCODER_DECODER))?;
+        let engine = model.load_graph(factory, file::ENCODER_DECODER)?;
         let (logits, boxes, presence) = (Tensor::empty(), Tensor::empty(), Tensor::empty());
         Ok(Self { engine, chunks: Vec::new(), logits, boxes, presence, outputs: Outputs::default() })
     }

@@ -1,7 +1,9 @@
-//! NVIDIA's GPU as its driver's own program sees it.
+//! NVIDIA's GPU: what its driver's own program says of it, and what crosses between it and the host.
 
 use std::process::Command;
+use std::sync::Arc;
 
+use ocelli::engines::{Device, Transferred};
 use serde::Serialize;
 
 /// The GPU behind a figure.
@@ -49,6 +51,29 @@ fn query(fields: &str) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().next().map(str::trim).filter(|line| !line.is_empty());
     output.status.success().then_some(line?.to_owned())
+}
+
+/// Counts what crosses between the host and the first GPU, through whatever engine; nothing where there is no GPU, or
+/// in a program that was built without CUDA.
+pub struct Crossing(Option<Arc<dyn Device>>);
+
+impl Crossing {
+    /// Begins to look. Whoever else opens the GPU meanwhile opens the same.
+    pub fn watch() -> Self {
+        #[cfg(feature = "cuda")]
+        {
+            Self(ocelli::engines::cuda::CudaDevice::open(0).ok().map(|device| device as Arc<dyn Device>))
+        }
+        #[cfg(not(feature = "cuda"))]
+        {
+            Self(None)
+        }
+    }
+
+    /// All that has crossed.
+    pub fn so_far(&self) -> Option<Transferred> {
+        self.0.as_ref().map(|device| device.transferred())
+    }
 }
 
 #[cfg(test)]

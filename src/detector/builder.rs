@@ -246,9 +246,10 @@ impl DetectorBuilder {
         };
         let text = TextEmbedder::new(&model, factory.clone(), &self.text_cache)?;
         let encoder = ImageEncoder::new(&model, factory.clone(), masks)?;
+        let decoder = PromptDecoder::new(&model, factory.clone(), post, class_chunk, with_masks, self.semantic_maps);
         let engine = factory.description();
-        let decoder = PromptDecoder::new(&model, factory, post, class_chunk, with_masks, self.semantic_maps);
-        Ok(Detector { model, text, encoder, decoder, features: ImageFeatures::default(), engine })
+        let features = ImageFeatures::default();
+        Ok(Detector { model, text, encoder, decoder, features, engine, factory })
     }
     /// The TensorRT engines that were named, looked at from outside.
     fn open_engines(&self) -> Result<Option<EngineFiles>> {

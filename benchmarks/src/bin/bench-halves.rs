@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use ocelli::builtin::EXAMPLE_CLASSES;
-use ocelli::cli::{self, LogArgs, ModelArgs, interrupted, print, say};
+use ocelli::cli::{self, DetectorArgs, LogArgs, interrupted, print, say};
 use ocelli::engines::Tensor;
 use ocelli::export::contract::{Manifest, Precision, Target};
 use ocelli::preprocess::{PreprocessConfig, Preprocessor};
 use ocelli::scenes::MovingScene;
-use ocelli::{Cancellation, EngineFactory, EngineOptions, Model, ModelRequest, ModelSource};
 use ocelli_benchmarks::agreement::{Agreement, Reference, detections};
 use ocelli_benchmarks::halves::{Halves, ImageHalf, Outputs, PromptHalf, Words};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
@@ -25,6 +24,8 @@ use serde::Serialize;
 
 /// Measured runs there are at least, however long one takes.
 const FEWEST: usize = 3;
+/// Classes decoded at once unless told otherwise.
+const CLASS_CHUNK: usize = 16;
 
 /// Measures the image half and the prompt half of a detector, and writes JSON lines: one for each number of classes.
 ///
@@ -38,12 +39,6 @@ struct Arguments {
     /// Numbers of classes
     #[arg(long, num_args = 1.., default_values_t = [1, 2, 4, 8, 16, 80], value_name = "N")]
     class_counts: Vec<usize>,
-    /// Classes decoded at once
-    #[arg(long, default_value_t = 16, value_name = "N")]
-    class_chunk: usize,
-    /// Side of the model's square input in pixels [default: the model's own]
-    #[arg(long, value_name = "PIXELS")]
-    imgsz: Option<usize>,
     /// Measured runs of each
     #[arg(long, default_value_t = 50, value_name = "N")]
     runs: usize,
@@ -63,7 +58,7 @@ struct Arguments {
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    model: ModelArgs,
+    detector: DetectorArgs,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -104,9 +99,11 @@ fn main() -> ExitCode {
 fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
     let limit = check(args)?;
     let gpu_memory_before_mib = memory_used_mib();
-    let model = Model::resolve(&request(args)?, &|line| say(&args.log, line), &Cancellation::new())?;
+    let class_chunk = args.detector.class_chunk.unwrap_or(CLASS_CHUNK);
+    let builder = args.detector.detector()?.with_class_chunk(class_chunk);
+    let detector = builder.build_reporting(&|line| say(&args.log, line))?;
+    let (model, factory) = (detector.model(), detector.engine_factory());
     let manifest = model.manifest();
-    let factory = factory(&args.model)?;
     let (pixels, words, reference) = match &args.reference {
         Some(path) => {
             let reference = Reference::read(path)?;
@@ -119,8 +116,8 @@ fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
     };
 
     let loading = Instant::now();
-    let image = ImageHalf::load(&model, &factory)?;
-    let prompt = PromptHalf::load(&model, &factory)?;
+    let image = ImageHalf::load(model, factory)?;
+    let prompt = PromptHalf::load(model, factory)?;
     let load_ms = milliseconds(loading);
     let mut halves = Halves { image, prompt };
     halves.image.set_pixels(&pixels)?;
@@ -131,7 +128,7 @@ fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
         &words,
         &features.image_prompt,
         args.class_counts[0],
-        args.class_chunk,
+        class_chunk,
     )?;
     halves.prompt.run(&features.fpn_2)?;
     let first_ms = milliseconds(start);
@@ -149,7 +146,7 @@ fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
             &words,
             &features.image_prompt,
             classes,
-            args.class_chunk,
+            class_chunk,
         )?;
         let mut outputs = Outputs::default();
         let encoder_decoder_ms = measure(args, limit, || {
@@ -161,12 +158,12 @@ fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
         let agreement = reference.as_ref().map(|r| r.compare(fpn_2.as_f32()?, &outputs)).transpose()?;
         lines.write(&Line {
             program: "bench-halves",
-            engine: &factory.description(),
+            engine: detector.engine(),
             imgsz: manifest.imgsz,
             precision: manifest.precision,
             target: manifest.target,
             classes,
-            class_chunk: args.class_chunk,
+            class_chunk,
             backbone_ms,
             encoder_decoder_ms,
             together_fps: together.fps,
@@ -193,28 +190,14 @@ fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
 
 /// How long a measurement may take.
 fn check(args: &Arguments) -> anyhow::Result<Duration> {
-    if args.runs == 0 || args.class_chunk == 0 || args.class_counts.contains(&0) {
-        return Err(cli::usage("--runs, --class-chunk and --class-counts: at least one of each"));
+    if args.runs == 0 || args.class_counts.contains(&0) {
+        return Err(cli::usage("--runs and --class-counts: at least one of each"));
     }
     if args.write_reference.is_some() && args.class_counts.len() > 1 {
         return Err(cli::usage("--write-reference: of one number of classes; name one with --class-counts"));
     }
     Duration::try_from_secs_f64(args.seconds)
         .map_err(|e| cli::usage(format!("--seconds is {}: expected a number of seconds; {e}", args.seconds)))
-}
-
-fn request(args: &Arguments) -> anyhow::Result<ModelRequest> {
-    let source = args.model.model.clone().map_or(ModelSource::Builtin, ModelSource::Folder);
-    Ok(ModelRequest { source, imgsz: args.imgsz, precision: args.model.precision, ..ModelRequest::default() })
-}
-
-fn factory(args: &ModelArgs) -> anyhow::Result<EngineFactory> {
-    let options = EngineOptions {
-        kind: args.engine.to_lowercase().parse()?,
-        threads: args.threads,
-        onnxruntime: args.onnxruntime.clone(),
-    };
-    Ok(EngineFactory::start(&options)?)
 }
 
 /// The model's input of a drawn picture, `[1, 3, S, S]`.
