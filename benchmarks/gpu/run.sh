@@ -32,7 +32,7 @@ run() {
   work=$(cd "$work" && pwd) programs=$(cd "$programs" && pwd)
   results=$work/run state=$work/state log=$work/log
   mkdir -p "$results" "$state" "$log"
-  deadline=$(awk -v m="$minutes" -v now="$SECONDS" 'BEGIN { printf "%d", m > 0 ? now + 60 * m : 1e9 }')
+  deadline=$(awk -v m="$minutes" -v now="$SECONDS" 'BEGIN { printf "%d", (m > 0 ? now + 60 * m : 1e9) }')
   postponed=()
   trap 'exit 130' INT TERM
   settings "${set[@]+"${set[@]}"}"

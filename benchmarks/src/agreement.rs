@@ -125,7 +125,8 @@ impl Reference {
     pub fn compare(&self, fpn_2: &[f32], outputs: &Outputs) -> anyhow::Result<Agreement> {
         let classes = self.outputs.presence.len().min(outputs.presence.len());
         let queries = self.outputs.logits.len() / self.outputs.presence.len().max(1);
-        let fits = fpn_2.len() == self.fpn_2.len() && outputs.logits.len() == outputs.presence.len() * queries;
+        let fits =
+            fpn_2.len() == self.fpn_2.len() && outputs.logits.len() == outputs.presence.len() * queries;
         anyhow::ensure!(classes > 0 && fits, "the reference is of another model, or of another image size");
         let (one, other) = (first(&self.outputs, classes), first(outputs, classes));
         let (mut boxes, mut scores) = (0.0_f64, 0.0_f64);

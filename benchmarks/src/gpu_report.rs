@@ -57,9 +57,10 @@ impl Run {
     /// Where there is no plan.
     pub fn read(folder: &Path) -> anyhow::Result<Self> {
         let path = folder.join("plan.json");
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read the plan, {}", path.display()))?;
-        let plan = serde_json::from_str(&text).with_context(|| format!("no plan of a run, {}", path.display()))?;
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("cannot read the plan, {}", path.display()))?;
+        let plan =
+            serde_json::from_str(&text).with_context(|| format!("no plan of a run, {}", path.display()))?;
         let lines = |name: &str| -> Vec<Value> {
             let text = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
             text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()

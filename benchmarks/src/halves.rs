@@ -98,7 +98,10 @@ impl ImageHalf {
         match self.engines.as_mut_slice() {
             [whole] => whole.run(&[(tensor::PIXEL_VALUES, &self.pixels)], &mut outputs)?,
             [first, second] => {
-                first.run(&[(tensor::PIXEL_VALUES, &self.pixels)], &mut [(tensor::TOKENS, &mut self.tokens)])?;
+                first.run(
+                    &[(tensor::PIXEL_VALUES, &self.pixels)],
+                    &mut [(tensor::TOKENS, &mut self.tokens)],
+                )?;
                 second.run(&[(tensor::TOKENS, &self.tokens)], &mut outputs)?;
             }
             other => anyhow::bail!("backbone, {} graphs: expected one or two", other.len()),

@@ -83,7 +83,12 @@ mod tests {
     #[test]
     fn lines_of_the_drivers_program() {
         let gpu = |name: &str, memory_mib| {
-            Some(Gpu { name: name.into(), driver: "580.1".into(), memory_mib, compute_capability: "9.0".into() })
+            Some(Gpu {
+                name: name.into(),
+                driver: "580.1".into(),
+                memory_mib,
+                compute_capability: "9.0".into(),
+            })
         };
         let cases = [
             ("NVIDIA H200, 580.1, 143771, 9.0", gpu("NVIDIA H200", 143_771.0)),

@@ -45,7 +45,8 @@ fn tensors(list: &str) -> anyhow::Result<Vec<Tensor>> {
     for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let mut words = line.split(' ');
         let name = words.next().unwrap_or_default();
-        let shape: Vec<usize> = words.map(str::parse).collect::<Result<_, _>>().with_context(|| line.to_owned())?;
+        let shape: Vec<usize> =
+            words.map(str::parse).collect::<Result<_, _>>().with_context(|| line.to_owned())?;
         match name.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
             None => tensors.push(Tensor { name: name.to_owned(), shape }),
             Some((before, (count, after))) => {

@@ -71,7 +71,10 @@ fn a_whole_run_on_the_processor() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    assert_eq!((lines(&results.join("detect.jsonl")).len(), lines(&results.join("video.jsonl")).len()), (2, 2));
+    assert_eq!(
+        (lines(&results.join("detect.jsonl")).len(), lines(&results.join("video.jsonl")).len()),
+        (2, 2)
+    );
     let report = std::fs::read_to_string(results.join("README.md")).expect("the report is written");
     let words = [
         "# The built-in model on a GPU",
@@ -95,7 +98,8 @@ fn time_that_is_up_leaves_steps_for_the_next_call() {
         stand_in(&slow, name, "exit 0");
     }
     let run = |minutes: &str| {
-        let settings = ["--model", "small", "--engines", "cpu cuda", "--phase", "check", "--minutes", minutes];
+        let settings =
+            ["--model", "small", "--engines", "cpu cuda", "--phase", "check", "--minutes", minutes];
         let output = gpu_sh(&[&["run", "--work", &work, "--programs", &slow_text], &settings[..]].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stderr)
@@ -122,14 +126,24 @@ fn what_is_packed_comes_out_again() {
     let (built, packed, into) = (path("built"), path("packed"), path("into"));
     std::fs::create_dir(&built).expect("the folder can be written to");
     // Small programs, so that it takes no time.
-    for name in ["ocelli", "bench-checkpoint", "bench-halves", "bench-detect", "bench-video", "bench-report"] {
+    for name in ["ocelli", "bench-checkpoint", "bench-halves", "bench-detect", "bench-video", "bench-report"]
+    {
         std::fs::copy("/bin/true", Path::new(&built).join(name)).expect("every system has it");
     }
     let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/builtin/tokenizer.json");
     let (tokenizer, library) = (tokenizer.display().to_string(), format!("{built}/ocelli:libnamed.so"));
     let output = gpu_sh(&[
-        "pack", "--output", &packed, "--programs", &built, "--tokenizer", &tokenizer, "--with", &library,
-        "--piece-mb", "6",
+        "pack",
+        "--output",
+        &packed,
+        "--programs",
+        &built,
+        "--tokenizer",
+        &tokenizer,
+        "--with",
+        &library,
+        "--piece-mb",
+        "6",
     ]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
@@ -141,8 +155,14 @@ fn what_is_packed_comes_out_again() {
     let output = gpu_sh(&[&["join", "--into", &into], &pieces[1..]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let expected = [
-        "programs/ocelli", "lib/libnamed.so", "model/small/model.safetensors", "model/tokenizer.json",
-        "model/picture.png", "benchmarks/gpu.sh", "benchmarks/gpu/run.sh", "benchmarks/full_size/gpu_reference.py",
+        "programs/ocelli",
+        "lib/libnamed.so",
+        "model/small/model.safetensors",
+        "model/tokenizer.json",
+        "model/picture.png",
+        "benchmarks/gpu.sh",
+        "benchmarks/gpu/run.sh",
+        "benchmarks/full_size/gpu_reference.py",
         "COMMIT",
     ];
     let missing: Vec<_> = expected.iter().filter(|name| !Path::new(&into).join(name).is_file()).collect();

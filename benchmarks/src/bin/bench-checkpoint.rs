@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -123,13 +123,7 @@ fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
     halves.image.set_pixels(&pixels)?;
     let mut features = halves.features();
     halves.image.run_into(&mut features)?;
-    halves.prompt.set_prompts(
-        manifest,
-        &words,
-        &features.image_prompt,
-        args.class_counts[0],
-        class_chunk,
-    )?;
+    halves.prompt.set_prompts(manifest, &words, &features.image_prompt, args.class_counts[0], class_chunk)?;
     halves.prompt.run(&features.fpn_2)?;
     let first_ms = milliseconds(start);
 
@@ -141,13 +135,7 @@ fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
     features.fpn_2.copy_to_host_into(&mut fpn_2)?;
     let mut lines = Lines::new(args)?;
     for &classes in &args.class_counts {
-        halves.prompt.set_prompts(
-            manifest,
-            &words,
-            &features.image_prompt,
-            classes,
-            class_chunk,
-        )?;
+        halves.prompt.set_prompts(manifest, &words, &features.image_prompt, classes, class_chunk)?;
         let mut outputs = Outputs::default();
         let encoder_decoder_ms = measure(args, limit, || {
             let came = halves.prompt.run(&features.fpn_2)?;

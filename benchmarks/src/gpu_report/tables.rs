@@ -53,7 +53,8 @@ pub(super) fn video(run: &Run, out: &mut String) {
             let lines = of(&run.video, label, imgsz, classes);
             let mode = |mode: &'static str| lines.clone().filter(move |line| line["mode"] == mode);
             let fps = |mode_of: &'static str| {
-                rounds(mode(mode_of).filter_map(|line| number(&line["fps"])), 1).unwrap_or_else(|| NOTHING.into())
+                rounds(mode(mode_of).filter_map(|line| number(&line["fps"])), 1)
+                    .unwrap_or_else(|| NOTHING.into())
             };
             let last = mode("pipelined").last().unwrap_or(&Value::Null);
             let halves = of(&run.halves, label, imgsz, classes).filter_map(|l| number(&l["together_fps"]));
@@ -176,7 +177,8 @@ pub(super) fn not_measured(run: &Run, out: &mut String) {
     for &imgsz in &plan.imgsz {
         for label in &plan.engines {
             let kinds = [("halves", &run.halves), ("frames", &run.detect), ("video", &run.video)];
-            let gone: Vec<_> = kinds.iter().filter(|kind| !has(kind.1, label, imgsz)).map(|kind| kind.0).collect();
+            let gone: Vec<_> =
+                kinds.iter().filter(|kind| !has(kind.1, label, imgsz)).map(|kind| kind.0).collect();
             if !gone.is_empty() {
                 missing.push(format!("{label} at {imgsz} px, all or some of: {}", gone.join(", ")));
             }

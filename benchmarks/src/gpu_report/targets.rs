@@ -70,7 +70,8 @@ fn pipelined<'r>(run: &'r Run, label: &'r str) -> impl Iterator<Item = &'r Value
 
 fn compiled(run: &Run) -> Outcome {
     let slowest = |label: &String| {
-        let times = of(&run.detect, label, IMGSZ, CLASSES).filter_map(|line| number(&line["total_ms"]["p50"]));
+        let times =
+            of(&run.detect, label, IMGSZ, CLASSES).filter_map(|line| number(&line["total_ms"]["p50"]));
         times.max_by(f64::total_cmp).map(|ms| (label.clone(), ms))
     };
     let (ours, ours_ms) = engines(run).filter_map(slowest).min_by(|one, other| one.1.total_cmp(&other.1))?;

@@ -104,7 +104,8 @@ fn what_is_missing_shows() {
 #[test]
 fn a_folder_is_read_whole_lines_alone() {
     let folder = tempfile::tempdir().expect("a folder");
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("it can be written");
+    let write =
+        |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("it can be written");
     let error = Run::read(folder.path()).expect_err("there is no plan").to_string();
     assert!(error.contains("cannot read the plan") && error.contains("plan.json"), "{error}");
     write("plan.json", "{}");
