@@ -34,8 +34,7 @@ pub struct ModelRequest {
     pub source: ModelSource,
     /// Pixels of the input's side; the model's own by default. An exported folder has one that cannot be changed.
     pub imgsz: Option<usize>,
-    /// Number format of the large matrix products, in which a checkpoint or the built-in model is exported; 32-bit
-    /// floating point by default. An exported folder has one that cannot be changed.
+    /// Number format in which a checkpoint or the built-in model is exported; 32-bit floating point by default. An exported folder has one that cannot be changed.
     pub precision: Option<Precision>,
     /// Whether masks will be asked for. Without, a checkpoint is exported without what only masks need.
     pub masks: bool,
