@@ -150,6 +150,12 @@ fn export_options_that_are_refused() {
         ("--split-block|-1", &["--split-block", "'-1'"]),
         ("--precision|fp12", &["--precision", "fp12", "possible values"]),
         ("--precision|int8|--target|tensorrt", &["--precision int8, --target tensorrt", "fp32"]),
+        ("--mixed-precision|all", &["--mixed-precision, --precision fp32", "fp16 or bf16"]),
+        (
+            "--precision|fp16|--keep-fp32|vit.99",
+            &["--keep-fp32 names vit.99", "the model has patches, vit.0"],
+        ),
+        ("--precision|bf16|--keep-fp32|nose", &["`nose` names no block", "fusion.N"]),
         ("--target|gpu", &["--target", "onnxruntime, tensorrt"]),
         ("--prompt|x", &["--prompt", "official, text"]),
         ("--detection_only", &["--detection_only", "--detection-only"]),
