@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ocelli_engines::Engine;
-use ocelli_export::contract::{Manifest, Precision, file};
+use ocelli_export::contract::{Manifest, Precision, Target, file};
 use ocelli_export::{Checkpoint, ErrorKind as ExportErrorKind, ExportOptions, export};
 
 use sha2::{Digest, Sha256};
@@ -15,6 +15,7 @@ use crate::builtin;
 use crate::cache::{Lock, cache_folder, create_folder, remembered_hash, remove_folder, short_hash};
 use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
+use crate::tokenizer::{Tokenizer, TokenizerConfig};
 
 /// Where a model comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +37,9 @@ pub struct ModelRequest {
     pub imgsz: Option<usize>,
     /// Number format in which a checkpoint or the built-in model is exported; 32-bit floating point by default. An exported folder has one that cannot be changed.
     pub precision: Option<Precision>,
+    /// What attention is written as in the graphs of a checkpoint or the built-in model. An exported folder has one that
+    /// cannot be changed.
+    pub target: Target,
     /// Whether masks will be asked for. Without, a checkpoint is exported without what only masks need.
     pub masks: bool,
 }
@@ -186,13 +190,29 @@ impl Model {
         })
     }
 
+    /// The tokeniser, as the text encoder wants its tokens.
+    pub(crate) fn tokenizer(&self) -> Result<Tokenizer> {
+        let mut config = TokenizerConfig::new(self.manifest.context_length);
+        config.start_id = Some(self.manifest.special_tokens.bos);
+        config.end_id = Some(self.manifest.special_tokens.eos);
+        Tokenizer::from_file(self.file(file::TOKENIZER), config)
+    }
+
+    /// The same model, described in another way.
+    #[must_use]
+    pub(crate) fn with_manifest(mut self, change: impl FnOnce(&mut Manifest)) -> Self {
+        change(&mut self.manifest);
+        self
+    }
+
     /// A file of the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }
 
-fn sha256(path: &Path) -> std::io::Result<String> {
+/// The SHA-256 of a file, lower-case hex.
+pub(crate) fn sha256(path: &Path) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
     loop {
@@ -254,7 +274,8 @@ fn cached_export(
 fn export_options(request: &ModelRequest) -> ExportOptions {
     let options = ExportOptions::default()
         .with_detection_only(!request.masks)
-        .with_precision(request.precision.unwrap_or_default());
+        .with_precision(request.precision.unwrap_or_default())
+        .with_target(request.target);
     match request.imgsz {
         Some(imgsz) => options.with_imgsz(imgsz),
         None => options,

@@ -1,8 +1,10 @@
 //! The trait that everything which runs a network implements.
 
+use crate::device::Device;
 use crate::error::Result;
 use crate::spec::EngineSpec;
 use crate::tensor::Tensor;
+use std::sync::Arc;
 
 /// Something that runs one network: named tensors in, named tensors out.
 ///
@@ -17,11 +19,19 @@ pub trait Engine: Send {
     /// Where it runs, for people: `ONNX Runtime 1.31.1, CPU, 2 threads`.
     fn description(&self) -> &str;
 
+    /// Where outputs can stay and inputs can lie besides the host's memory; nowhere by default.
+    ///
+    /// A caller that wants an output to stay there hands in a tensor made [on it](Tensor::on).
+    fn device(&self) -> Option<Arc<dyn Device>> {
+        None
+    }
+
     /// Runs once.
     ///
     /// `inputs` holds every input of the specification, in any order. `outputs` names the outputs that are wanted,
     /// any subset in any order; each tensor is given its type and shape in place, which allocates nothing once the
-    /// tensor has grown. Nothing that no named output needs has to be computed.
+    /// tensor has grown. Nothing that no named output needs has to be computed. Outputs in the host's memory are there
+    /// when it returns; those on a device may still be computed, and whoever reads them waits for that by itself.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where a name, a type or a shape differs from the
@@ -32,6 +42,10 @@ pub trait Engine: Send {
 }
 
 impl<E: Engine + ?Sized> Engine for Box<E> {
+    fn device(&self) -> Option<Arc<dyn Device>> {
+        (**self).device()
+    }
+
     fn spec(&self) -> &EngineSpec {
         (**self).spec()
     }

@@ -1,8 +1,15 @@
 //! An engine without a network, for the tests of what stands on engines.
 
+mod device;
+mod kernels;
+
+pub use device::{FakeBuffer, FakeDevice};
+pub use kernels::HostKernels;
+
+use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::spec::{EngineSpec, check_outputs, check_run};
+use crate::spec::{EngineSpec, check_outputs, check_residence, check_run};
 use crate::tensor::Tensor;
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +28,7 @@ pub struct FakeEngine {
     compute: Box<Compute>,
     delay: Duration,
     runs: Arc<AtomicUsize>,
+    device: Option<Arc<FakeDevice>>,
 }
 
 impl FakeEngine {
@@ -35,6 +43,7 @@ impl FakeEngine {
             compute: Box::new(compute),
             delay: Duration::ZERO,
             runs: Arc::default(),
+            device: None,
         }
     }
 
@@ -69,6 +78,13 @@ impl FakeEngine {
         self
     }
 
+    /// Has the engine work on this device: the closure is still given tensors of the host's memory, and what lies on the
+    /// device is not counted as crossing.
+    pub fn with_device(mut self, device: Arc<FakeDevice>) -> Self {
+        self.device = Some(device);
+        self
+    }
+
     /// The number of runs that reached the closure, readable after the engine has been handed over.
     pub fn run_counter(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.runs)
@@ -84,13 +100,22 @@ impl Engine for FakeEngine {
         &self.description
     }
 
+    fn device(&self) -> Option<Arc<dyn Device>> {
+        self.device.clone().map(|device| device as Arc<dyn Device>)
+    }
+
     fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
         let bindings = check_run(&self.spec, inputs, outputs)?;
+        check_residence(self.device.as_ref().map(|device| device.kind()), inputs, outputs)?;
         self.runs.fetch_add(1, Ordering::Relaxed);
         if !self.delay.is_zero() {
             std::thread::sleep(self.delay);
         }
-        (self.compute)(inputs, outputs)?;
+        if self.device.is_some() {
+            device::compute(&mut *self.compute, inputs, outputs)?;
+        } else {
+            (self.compute)(inputs, outputs)?;
+        }
         check_outputs(&self.spec, &bindings, outputs)
     }
 }

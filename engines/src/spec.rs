@@ -1,5 +1,6 @@
 //! What an engine takes and gives, and the checks that follow from it.
 
+use crate::device::DeviceKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{ElementType, Tensor};
 use std::fmt;
@@ -39,6 +40,17 @@ impl fmt::Display for Dim {
             Self::Named(name) => f.write_str(name),
         }
     }
+}
+
+/// The sizes that a dynamic dimension may have: any from `min` to `max`, with kernels chosen for `optimal`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DimensionRange {
+    /// The least size.
+    pub min: usize,
+    /// The size that is run most.
+    pub optimal: usize,
+    /// The greatest size.
+    pub max: usize,
 }
 
 /// One input or output: its name, what it holds, its shape.
@@ -217,6 +229,29 @@ pub fn check_outputs(
                 );
                 return Err(Error::new(ErrorKind::Execution, message));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that every tensor lies where an engine reads and writes: in the host's memory, or on its device.
+///
+/// To be called in [`Engine::run`](crate::Engine::run) beside [`check_run`]; `device` is the engine's own.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] if a tensor lies on another device; the message names both.
+pub fn check_residence(
+    device: Option<DeviceKind>,
+    inputs: &[(&str, &Tensor)],
+    outputs: &[(&str, &mut Tensor)],
+) -> Result<()> {
+    let inputs = inputs.iter().map(|(name, tensor)| ("input", name, &**tensor));
+    let outputs = outputs.iter().map(|(name, tensor)| ("output", name, &**tensor));
+    for (side, name, tensor) in inputs.chain(outputs) {
+        if let Some(other) = tensor.device().filter(|other| Some(other.kind()) != device) {
+            let own = device.map_or("the host's memory".to_owned(), |device| device.to_string());
+            let message = format!("{side} `{name}` lies on {}: this engine works in {own}", other.name());
+            return Err(misuse(message));
         }
     }
     Ok(())

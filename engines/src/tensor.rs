@@ -1,8 +1,12 @@
-//! Tensors in the host's memory: what goes into an engine and what comes out.
+//! Tensors, in the host's memory or on a device: what goes into an engine and what comes out.
+
+mod on_device;
 
 use crate::error::{Error, ErrorKind, Result};
 use half::f16;
 use std::fmt;
+
+pub use on_device::{DeviceSlice, OnDevice};
 
 /// What one element of a tensor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,6 +24,18 @@ pub enum ElementType {
     U8,
     /// True or false, a byte each.
     Bool,
+}
+
+impl ElementType {
+    /// Bytes of one element.
+    pub fn size(self) -> usize {
+        match self {
+            Self::I64 => 8,
+            Self::F32 | Self::I32 => 4,
+            Self::F16 => 2,
+            Self::U8 | Self::Bool => 1,
+        }
+    }
 }
 
 impl fmt::Display for ElementType {
@@ -61,6 +77,7 @@ pub enum TensorData {
     I32(Vec<i32>),
     U8(Vec<u8>),
     Bool(Vec<bool>),
+    OnDevice(OnDevice),
 }
 
 macro_rules! element {
@@ -86,7 +103,7 @@ macro_rules! element {
 }
 element!(f32 => F32, f16 => F16, i64 => I64, i32 => I32, u8 => U8, bool => Bool);
 
-/// An owned tensor: contiguous, row-major, on the host.
+/// An owned tensor: contiguous, row-major, in the host's memory unless it was made [on a device](Tensor::on).
 ///
 /// A tensor is also a buffer that goes round: [`reset`](Tensor::reset) gives it a new shape and keeps its memory, so
 /// a tensor that an engine fills again and again allocates until it has once been as large as it gets.
@@ -172,6 +189,7 @@ impl Tensor {
             TensorData::I32(_) => ElementType::I32,
             TensorData::U8(_) => ElementType::U8,
             TensorData::Bool(_) => ElementType::Bool,
+            TensorData::OnDevice(data) => data.element_type(),
         }
     }
 
@@ -184,6 +202,7 @@ impl Tensor {
             TensorData::I32(data) => data.len(),
             TensorData::U8(data) => data.len(),
             TensorData::Bool(data) => data.len(),
+            TensorData::OnDevice(data) => data.len,
         }
     }
 
@@ -201,13 +220,14 @@ impl Tensor {
             TensorData::I32(data) => data.capacity(),
             TensorData::U8(data) => data.capacity(),
             TensorData::Bool(data) => data.capacity(),
+            TensorData::OnDevice(data) => data.capacity(),
         }
     }
 
     /// The elements, row-major.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the tensor holds another type.
+    /// [`ErrorKind::InvalidArgument`] if the tensor holds another type, or lies on a device.
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         T::project(&self.data).map(Vec::as_slice).ok_or_else(|| self.holds_another::<T>())
     }
@@ -215,9 +235,9 @@ impl Tensor {
     /// The elements, row-major, to be changed.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the tensor holds another type.
+    /// [`ErrorKind::InvalidArgument`] if the tensor holds another type, or lies on a device.
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
-        if self.element_type() != T::TYPE {
+        if self.element_type() != T::TYPE || self.device().is_some() {
             return Err(self.holds_another::<T>());
         }
         Ok(T::project_mut(&mut self.data).expect("its type was compared above"))
@@ -258,13 +278,13 @@ impl Tensor {
     /// Gives the tensor this type and shape and returns the elements to fill.
     ///
     /// Memory is kept as long as the type stays. What the elements hold afterwards is unspecified (zeros or what was
-    /// there): fill all of them.
+    /// there): fill all of them. A tensor on a device becomes one of the host's.
     ///
     /// # Panics
     /// If the shape has more elements than memory can hold, as `Vec` does.
     pub fn reset<T: Element>(&mut self, shape: &[usize]) -> &mut [T] {
         let count = element_count(shape).unwrap_or(usize::MAX);
-        if self.element_type() != T::TYPE {
+        if T::project(&self.data).is_none() {
             self.data = T::wrap(Vec::new());
         }
         self.shape.clear();
@@ -290,11 +310,19 @@ impl Tensor {
         self.reset(shape)
     }
 
-    /// [`Tensor::reset`] to a type known only while running, for shapes that may be too large.
+    /// [`Tensor::reset`] to a type known only while running, for shapes that may be too large. A tensor on a device stays
+    /// there.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is no memory for the shape.
+    /// [`ErrorKind::InvalidArgument`] if there is no memory for the shape;
+    /// [`ErrorKind::Execution`] if the device has none.
     pub fn reset_to(&mut self, element_type: ElementType, shape: &[usize]) -> Result<()> {
+        if let TensorData::OnDevice(data) = &mut self.data {
+            data.reset(element_type, element_count(shape).unwrap_or(usize::MAX))?;
+            self.shape.clear();
+            self.shape.extend_from_slice(shape);
+            return Ok(());
+        }
         match element_type {
             ElementType::F32 => self.try_reset::<f32>(shape),
             ElementType::F16 => self.try_reset::<f16>(shape),
@@ -311,7 +339,7 @@ impl Tensor {
             Error::new(ErrorKind::InvalidArgument, message)
         };
         let count = element_count(shape).ok_or_else(too_large)?;
-        if self.element_type() != T::TYPE {
+        if T::project(&self.data).is_none() {
             self.reset::<T>(&[0]);
         }
         let data = T::project_mut(&mut self.data).expect("the data was given this type above");
@@ -329,7 +357,44 @@ impl Tensor {
         (&self.shape, &mut self.data)
     }
 
+    /// The elements as bytes.
+    pub(crate) fn bytes(&self) -> Result<&[u8]> {
+        self.refuse_device()?;
+        Ok(match &self.data {
+            TensorData::F32(data) => bytemuck::cast_slice(data),
+            TensorData::F16(data) => bytemuck::cast_slice(data),
+            TensorData::I64(data) => bytemuck::cast_slice(data),
+            TensorData::I32(data) => bytemuck::cast_slice(data),
+            TensorData::U8(data) => data,
+            TensorData::Bool(data) => bytemuck::cast_slice(data),
+            TensorData::OnDevice(_) => unreachable!("refused above"),
+        })
+    }
+
+    /// Has the elements, as bytes, filled in by somebody.
+    pub(crate) fn fill_bytes(&mut self, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+        self.refuse_device()?;
+        match &mut self.data {
+            TensorData::F32(data) => fill(bytemuck::cast_slice_mut(data)),
+            TensorData::F16(data) => fill(bytemuck::cast_slice_mut(data)),
+            TensorData::I64(data) => fill(bytemuck::cast_slice_mut(data)),
+            TensorData::I32(data) => fill(bytemuck::cast_slice_mut(data)),
+            TensorData::U8(data) => fill(data),
+            TensorData::Bool(data) => {
+                // Not every byte is a bool; what is not filled in stays.
+                let mut bytes: Vec<u8> = data.iter().map(|&value| value.into()).collect();
+                fill(&mut bytes)?;
+                data.iter_mut().zip(bytes).for_each(|(value, byte)| *value = byte != 0);
+                Ok(())
+            }
+            TensorData::OnDevice(_) => unreachable!("refused above"),
+        }
+    }
+
     fn holds_another<T: Element>(&self) -> Error {
+        if let Err(error) = self.refuse_device() {
+            return error;
+        }
         let message = format!(
             "tensor of shape {:?}: expected elements of {}, it holds {}",
             self.shape,
@@ -349,7 +414,8 @@ impl Default for Tensor {
 impl fmt::Debug for Tensor {
     /// Type and shape; the elements of a feature map would fill screens.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tensor<{}>{:?}", self.element_type(), self.shape)
+        write!(f, "Tensor<{}>{:?}", self.element_type(), self.shape)?;
+        self.device().map_or(Ok(()), |device| write!(f, " on {}", device.name()))
     }
 }
 

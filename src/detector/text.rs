@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
 use crate::prompt::{Prompt, Prompts};
 use crate::text_cache::{TextCache, TextCacheIdentity};
-use crate::tokenizer::{TokenIds, Tokenizer, TokenizerConfig, collapse_white_space};
+use crate::tokenizer::{TokenIds, Tokenizer, collapse_white_space};
 
 /// Phrases encoded at once; the text encoder is quick and a vocabulary may have thousands.
 const PHRASES_AT_ONCE: usize = 16;
@@ -132,10 +132,7 @@ impl Disk {
 impl TextEmbedder {
     pub(super) fn new(model: &Model, factory: EngineFactory, cache: &TextCacheFile) -> Result<Self> {
         let manifest = model.manifest();
-        let mut config = TokenizerConfig::new(manifest.context_length);
-        config.start_id = Some(manifest.special_tokens.bos);
-        config.end_id = Some(manifest.special_tokens.eos);
-        let tokenizer = Tokenizer::from_file(model.file(file::TOKENIZER), config)?;
+        let tokenizer = model.tokenizer()?;
         let identity = TextCacheIdentity {
             weights_sha256: manifest.weights_sha256.clone(),
             context_length: manifest.context_length,
