@@ -412,7 +412,7 @@ impl<'a> Bench<'a> {
         };
         let cosines = self.reference.cosines(&self.factory, &folder)?;
         let Some(least) = Least::of(&cosines) else { anyhow::bail!("no output to compare") };
-        let why = format!("least cosine {:.6} in {}", least.cosine, least.output);
+        let why = format!("least cosine {:.8} in {}", least.cosine, least.output);
         if least.cosine < self.args.least_cosine {
             return Ok((false, why));
         }
