@@ -44,6 +44,7 @@
 
 pub mod conformance;
 pub mod device;
+mod elf;
 mod engine;
 mod error;
 pub mod fake;
