@@ -1,6 +1,7 @@
 //! Options of a detector.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ocelli_export::contract::{Precision, file};
 
@@ -13,6 +14,7 @@ use crate::engine::{EngineFactory, EngineKind, EngineOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, ModelRequest, ModelSource};
 use crate::postprocess::{PostProcessOptions, PostProcessor};
+use crate::tensorrt::{EngineFiles, NativeTensorRt, TensorRtBackend};
 
 /// Classes decoded at once unless told otherwise; see the measurements in `benchmarks/README.md`.
 const CLASS_CHUNK: usize = 4;
@@ -45,6 +47,10 @@ pub struct DetectorBuilder {
     text_cache: TextCacheFile,
     semantic_maps: bool,
     cancellation: Cancellation,
+    trt_backbone: Option<PathBuf>,
+    trt_encoder_decoder: Option<PathBuf>,
+    tensorrt: Option<Arc<dyn TensorRtBackend>>,
+    tensorrt_library: Option<PathBuf>,
 }
 
 impl DetectorBuilder {
@@ -120,6 +126,35 @@ impl DetectorBuilder {
         self
     }
 
+    /// Runs the backbone as this TensorRT engine. Its sidecar says which model it is of, unless one is named.
+    #[must_use]
+    pub fn with_trt_backbone(mut self, engine: impl Into<PathBuf>) -> Self {
+        self.trt_backbone = Some(engine.into());
+        self
+    }
+
+    /// Runs the encoder-decoder as this TensorRT engine; as [`with_trt_backbone`](Self::with_trt_backbone). It limits how
+    /// many classes are decoded at once.
+    #[must_use]
+    pub fn with_trt_encoder_decoder(mut self, engine: impl Into<PathBuf>) -> Self {
+        self.trt_encoder_decoder = Some(engine.into());
+        self
+    }
+
+    /// TensorRT's library, or a folder that holds it, where it is not to be searched for.
+    #[must_use]
+    pub fn with_tensorrt_library(mut self, path: impl Into<PathBuf>) -> Self {
+        self.tensorrt_library = Some(path.into());
+        self
+    }
+
+    /// What runs TensorRT engines, in place of the TensorRT that the program was built for: something else for tests.
+    #[must_use]
+    pub fn with_tensorrt(mut self, backend: Arc<dyn TensorRtBackend>) -> Self {
+        self.tensorrt = Some(backend);
+        self
+    }
+
     /// Thresholds and suppression.
     #[must_use]
     pub fn with_post_processing(mut self, options: PostProcessOptions) -> Self {
@@ -179,7 +214,11 @@ impl DetectorBuilder {
             let message = format!("--threads is {threads}: expected 1 to {MAX_THREADS}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let post = PostProcessor::new(self.post)?;
+        let post = PostProcessor::new(self.post.clone())?;
+        let engines = self.open_engines()?;
+        if let (Some(engines), None) = (&engines, &self.model) {
+            engines.complete(&mut self.request)?;
+        }
         let factory = match self.factory {
             Some(factory) => factory,
             None => EngineFactory::start(&self.engine)?,
@@ -197,10 +236,35 @@ impl DetectorBuilder {
                 format!("masks, {}: this model was exported without them", model.folder().display());
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
+        let (model, factory, class_chunk) = match engines {
+            None => (model, factory, class_chunk),
+            Some(engines) => {
+                let found = engines.in_place_of(model, factory, masks)?;
+                let class_chunk = found.max_classes.map_or(class_chunk, |most| class_chunk.min(most));
+                (found.model, found.factory, class_chunk)
+            }
+        };
         let text = TextEmbedder::new(&model, factory.clone(), &self.text_cache)?;
         let encoder = ImageEncoder::new(&model, factory.clone(), masks)?;
         let engine = factory.description();
         let decoder = PromptDecoder::new(&model, factory, post, class_chunk, with_masks, self.semantic_maps);
         Ok(Detector { model, text, encoder, decoder, features: ImageFeatures::default(), engine })
+    }
+    /// The TensorRT engines that were named, looked at from outside.
+    fn open_engines(&self) -> Result<Option<EngineFiles>> {
+        let (backbone, encoder_decoder) = (self.trt_backbone.as_deref(), self.trt_encoder_decoder.as_deref());
+        let Some(first) = backbone.or(encoder_decoder) else { return Ok(None) };
+        let backend = match &self.tensorrt {
+            Some(backend) => Arc::clone(backend),
+            None => {
+                let purpose = format!("cannot run a TensorRT engine, {}", first.display());
+                let native = NativeTensorRt::new(&purpose, self.tensorrt_library.as_deref());
+                let native = native.map_err(|e| {
+                    Error::new(e.kind(), format!("{e}, or leave --trt out to run without")).with_source(e)
+                })?;
+                Arc::new(native)
+            }
+        };
+        EngineFiles::open(backbone, encoder_decoder, backend).map(Some)
     }
 }
