@@ -18,9 +18,8 @@ pub(super) fn driver() -> Result<(u32, u32)> {
         Error::new(ErrorKind::Unavailable, message)
     };
     // SAFETY: loading runs the driver's initialisers, which ask nothing of their caller.
-    let library = unsafe { Library::new(NAME) }.map_err(|error| {
-        unavailable(format!("{}; install NVIDIA's driver", one_line(&error)))
-    })?;
+    let library = unsafe { Library::new(NAME) }
+        .map_err(|error| unavailable(format!("{}; install NVIDIA's driver", one_line(&error))))?;
     // Stays for the life of the process, as everything that uses it does.
     let library: &'static Library = Box::leak(Box::new(library));
     // SAFETY: the symbols have these types in cuda.h.

@@ -6,8 +6,8 @@
 
 use super::Product;
 use super::calls::{
-    BuildCalls, Builder, Class, Config, Handle, Monitor, Network, NetworkTensor, ParseError, Parser, ProfileShape,
-    Setting, TimingCache,
+    BuildCalls, Builder, Class, Config, Handle, Monitor, Network, NetworkTensor, ParseError, Parser,
+    ProfileShape, Setting, TimingCache,
 };
 use super::driver::driver;
 use super::log::{LOG, Log, Severity};
@@ -23,7 +23,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use trtx::trtx_sys::{self, nvinfer1, nvonnxparser};
 
 #[cfg(windows)]
-compile_error!("TensorRT's C++ interface is called as the Itanium C++ ABI lays it out, which Windows does not use");
+compile_error!(
+    "TensorRT's C++ interface is called as the Itanium C++ ABI lays it out, which Windows does not use"
+);
 
 /// `createInferBuilder_INTERNAL(logger, version)`.
 type CreateBuilder = unsafe extern "C" fn(*mut c_void, i32) -> *mut c_void;
@@ -42,11 +44,7 @@ pub(super) fn bind(library: &Path) -> Result<(), String> {
 }
 
 /// Opens the builder's side, or says why there is none.
-pub(super) fn open(
-    product: Product,
-    library: &Path,
-    parser: &Path,
-) -> Result<Box<dyn BuildCalls>, String> {
+pub(super) fn open(product: Product, library: &Path, parser: &Path) -> Result<Box<dyn BuildCalls>, String> {
     let symbol = |path: &Path, name: &str| {
         // SAFETY: loading runs the library's initialisers; `library` was loaded and asked its version before, and
         // `parser` lies beside it under the name that NVIDIA gives it.
@@ -58,8 +56,9 @@ pub(super) fn open(
         let address = address.map_err(|_| format!("{} has no `{name}`", path.display()))?;
         Ok::<_, String>(*address)
     };
-    let create_builder = symbol(library, "createInferBuilder_INTERNAL")
-        .map_err(|_| format!("{} runs plans and builds none ({product}'s lean runtime)", library.display()))?;
+    let create_builder = symbol(library, "createInferBuilder_INTERNAL").map_err(|_| {
+        format!("{} runs plans and builds none ({product}'s lean runtime)", library.display())
+    })?;
     let create_parser = symbol(parser, "createNvOnnxParser_INTERNAL")?;
     // SAFETY: the symbols have these types in NvInfer.h and NvOnnxParser.h, unchanged since TensorRT 8.
     let native = unsafe {
@@ -171,7 +170,8 @@ impl BuildCalls for Native {
     fn parse_file(&self, parser: &mut Handle<Parser>, path: &CStr) -> bool {
         // SAFETY: a parser's handle; the path lasts for the call. The verbosity is the parser's own, of warnings up.
         unsafe {
-            pinned::<_, nvonnxparser::IParser>(parser).parseFromFile(path.as_ptr(), (Severity::Warning as c_int).into())
+            pinned::<_, nvonnxparser::IParser>(parser)
+                .parseFromFile(path.as_ptr(), (Severity::Warning as c_int).into())
         }
     }
 
@@ -192,7 +192,12 @@ impl BuildCalls for Native {
         let inputs = (0..network.getNbInputs()).map(|index| network.getInput(index));
         let outputs = (0..network.getNbOutputs()).map(|index| network.getOutput(index));
         // SAFETY: as above.
-        unsafe { [inputs.map(|tensor| describe(tensor)).collect(), outputs.map(|tensor| describe(tensor)).collect()] }
+        unsafe {
+            [
+                inputs.map(|tensor| describe(tensor)).collect(),
+                outputs.map(|tensor| describe(tensor)).collect(),
+            ]
+        }
     }
 
     fn configure(&self, config: &mut Handle<Config>, setting: &Setting) -> bool {
@@ -230,8 +235,9 @@ impl BuildCalls for Native {
     ) -> bool {
         use trtx_sys::OptProfileSelector::{kMAX, kMIN, kOPT};
         // SAFETY: handles of these classes.
-        let (builder, config) =
-            unsafe { (pinned::<_, nvinfer1::IBuilder>(builder), pinned::<_, nvinfer1::IBuilderConfig>(config)) };
+        let (builder, config) = unsafe {
+            (pinned::<_, nvinfer1::IBuilder>(builder), pinned::<_, nvinfer1::IBuilderConfig>(config))
+        };
         let profile = builder.createOptimizationProfile();
         // SAFETY: null or a profile that belongs to the builder.
         let Some(profile) = (unsafe { profile.as_mut() }) else { return false };
@@ -254,7 +260,8 @@ impl BuildCalls for Native {
     fn create_timing_cache(&self, config: &Handle<Config>, bytes: &[u8]) -> Option<Handle<TimingCache>> {
         // SAFETY: a configuration's handle; the bytes are copied. No bytes at all make a new cache.
         let cache = unsafe {
-            shared::<_, nvinfer1::IBuilderConfig>(config).createTimingCache(bytes.as_ptr().cast(), bytes.len())
+            shared::<_, nvinfer1::IBuilderConfig>(config)
+                .createTimingCache(bytes.as_ptr().cast(), bytes.len())
         };
         Handle::new(cache as usize)
     }
@@ -319,10 +326,7 @@ impl BuildCalls for Native {
 }
 
 #[cfg(feature = "tensorrt-rtx")]
-fn set_targets(
-    mut config: Pin<&mut nvinfer1::IBuilderConfig>,
-    targets: &[super::ComputeCapability],
-) -> bool {
+fn set_targets(mut config: Pin<&mut nvinfer1::IBuilderConfig>, targets: &[super::ComputeCapability]) -> bool {
     use trtx_sys::ComputeCapability::{kSM75, kSM80, kSM86, kSM89, kSM120, kSM121};
     let Ok(count) = i32::try_from(targets.len()) else { return false };
     config.as_mut().setNbComputeCapabilities(count)
@@ -354,13 +358,13 @@ unsafe fn describe(tensor: *mut nvinfer1::ITensor) -> Option<NetworkTensor> {
         let tensor = tensor.as_ref()?;
         let dims = tensor.getDimensions();
         let rank = usize::try_from(dims.nbDims).ok().filter(|rank| *rank <= dims.d.len())?;
-        let names = (0..dims.nbDims).map(|axis| text(tensor.getDimensionName(axis)).filter(|name| !name.is_empty()));
+        let names =
+            (0..dims.nbDims).map(|axis| text(tensor.getDimensionName(axis)).filter(|name| !name.is_empty()));
         Some(NetworkTensor {
             name: text(tensor.getName())?,
             data_type: trtx_sys::DataType::from(tensor.getType()) as i32,
             sizes: dims.d[..rank].to_vec(),
             names: names.collect(),
-            is_shape: tensor.isShapeTensor(),
         })
     }
 }

@@ -80,7 +80,8 @@ impl TensorRtSearch {
             .or_else(|| set("XDG_DATA_HOME").map(|data| data.join("ocelli")))
             .or_else(|| set("HOME").map(|home| home.join(".local/share/ocelli")));
         let beside = program.into_iter().flat_map(|folder| [folder.clone(), folder.join("lib")]);
-        let installations = [set("VIRTUAL_ENV"), set("CONDA_PREFIX"), set("HOME").map(|home| home.join(".local"))];
+        let installations =
+            [set("VIRTUAL_ENV"), set("CONDA_PREFIX"), set("HOME").map(|home| home.join(".local"))];
         let installations =
             installations.into_iter().flatten().chain(["/usr/local", "/usr"].map(PathBuf::from));
         let packages = installations.flat_map(|installation| python_packages(&installation));
@@ -121,7 +122,8 @@ impl TensorRtSearch {
                         Place::Environment(name) => format!("correct {name} or unset it"),
                         _ => format!("replace it, or {}", remedy(product)),
                     };
-                    let message = format!("cannot use {product}, {} ({place}): {reason}; {remedy}", path.display());
+                    let message =
+                        format!("cannot use {product}, {} ({place}): {reason}; {remedy}", path.display());
                     return Err(Error::new(ErrorKind::Unavailable, message));
                 }
             }
@@ -144,7 +146,9 @@ impl TensorRtSearch {
                     .or_else(|| runtimes(self.product).iter().find_map(|prefix| newest(path, prefix)))
             } else {
                 // The loader takes a bare file name for a name to search for; made absolute it means this file.
-                Some(path.clone()).filter(|path| path.exists()).and_then(|path| std::path::absolute(path).ok())
+                Some(path.clone())
+                    .filter(|path| path.exists())
+                    .and_then(|path| std::path::absolute(path).ok())
             };
             match file {
                 Some(file) => (*place, file.clone(), Some(self.examine(file))),
@@ -267,7 +271,8 @@ fn python_packages(installation: &Path) -> Vec<PathBuf> {
         path.file_name()?.to_str()?.strip_prefix("python3.")?.parse().ok()
     };
     pythons.sort_by_key(|path| std::cmp::Reverse(minor(path)));
-    let sites = pythons.iter().flat_map(|python| ["site-packages", "dist-packages"].map(|site| python.join(site)));
+    let sites =
+        pythons.iter().flat_map(|python| ["site-packages", "dist-packages"].map(|site| python.join(site)));
     sites
         .flat_map(|site| list(&site))
         .filter(|path| named(path, &|name| name.contains("tensorrt")) && path.is_dir())

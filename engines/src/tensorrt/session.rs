@@ -84,7 +84,8 @@ impl<'c> Session<'c> {
         if self.calls.configure(&mut self.config.handle, setting) {
             return Ok(());
         }
-        let message = format!("cannot build, {}: {what} refused: {}", self.onnx, self.calls.log().since(mark));
+        let message =
+            format!("cannot build, {}: {what} refused: {}", self.onnx, self.calls.log().since(mark));
         Err(Error::new(ErrorKind::InvalidArgument, message))
     }
 

@@ -11,7 +11,8 @@ impl Graph<'_> {
     /// weights over the map's lines, and over its columns. `x` [1, channels, side, side], `boxes` [n, 4] xyxy in pixels,
     /// no larger than the map.
     pub(crate) fn roi_align_written_out(&mut self, x: &Value, boxes: &Value, bins: usize) -> Value {
-        let Some(&[Dim::Fixed(1), channels, Dim::Fixed(side), Dim::Fixed(width)]) = x.dims.first_chunk::<4>() else {
+        let Some(&[Dim::Fixed(1), channels, Dim::Fixed(side), Dim::Fixed(width)]) = x.dims.first_chunk::<4>()
+        else {
             self.fail(format!("RoiAlign: {:?}", x.dims));
             return x.clone();
         };
