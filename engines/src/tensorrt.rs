@@ -33,10 +33,24 @@ compile_error!(
 );
 
 mod builder;
+mod run;
+#[allow(unsafe_code)]
+mod run_calls;
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod run_fake;
+mod run_graphs;
+#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#[allow(unsafe_code)]
+mod run_native;
+mod run_plan;
+#[cfg(test)]
+mod run_tests;
 mod search;
 mod version;
 
 pub use builder::{BuildProgress, DimensionRange, Plan, TensorRtBuilder};
+pub use run::{TensorRtEngine, TensorRtLoader};
 pub use search::TensorRtSearch;
 pub use version::{ComputeCapability, Product, Version};
 
@@ -97,4 +111,16 @@ impl fmt::Debug for TensorRt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} ({})", self.name(), self.version(), self.path().display())
     }
+}
+
+/// What runs the plans of a loaded library.
+#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+fn calls_of(tensorrt: &TensorRt) -> Result<Arc<dyn run_calls::RunCalls>> {
+    Ok(Arc::new(run_native::Native::new(tensorrt)?))
+}
+
+#[cfg(not(any(feature = "tensorrt", feature = "tensorrt-rtx")))]
+fn calls_of(tensorrt: &TensorRt) -> Result<Arc<dyn run_calls::RunCalls>> {
+    let message = format!("{tensorrt:?} cannot be used: this program was built without it");
+    Err(Error::new(ErrorKind::Unavailable, message))
 }
