@@ -46,6 +46,7 @@
 pub mod conformance;
 pub mod cuda;
 pub mod device;
+mod elf;
 mod engine;
 mod error;
 pub mod fake;

@@ -1,7 +1,7 @@
 //! Plans that run.
 
 use super::TensorRt;
-use super::builder::DimensionRange;
+use super::plan::DimensionRange;
 use super::run_calls::{ContextCalls, PlanCalls, RunCalls};
 use super::run_graphs::{Graphs, Way};
 use super::run_plan::{Description, Remedy};
