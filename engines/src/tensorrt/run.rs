@@ -2,7 +2,7 @@
 
 use super::TensorRt;
 use super::plan::DimensionRange;
-use super::run_calls::{ContextCalls, PlanCalls, RunCalls};
+use super::run_calls::{ContextCalls, PlanCalls, Refusal, RunCalls};
 use super::run_graphs::{Graphs, Way};
 use super::run_plan::{Description, Remedy};
 use crate::cuda::{CudaBuffer, CudaDevice, CudaStream, Download, StreamPriority};
@@ -84,8 +84,8 @@ impl TensorRtLoader {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidModel`] if it is damaged, of another TensorRT or for another GPU, if its tensors are of kinds
-    /// that are not supported here, or not those that were expected; [`ErrorKind::Execution`] where the device has no
-    /// room for it.
+    /// that are not supported here, or not those that were expected; [`ErrorKind::Unavailable`] if TensorRT does not
+    /// start; [`ErrorKind::Execution`] where the device has no room for it.
     pub fn load(self, plan: &[u8]) -> Result<TensorRtEngine> {
         self.load_named(plan, "cannot load the plan")
     }
@@ -98,13 +98,19 @@ impl TensorRtLoader {
         // TensorRT works in the context that is the thread's.
         self.device.calls()?;
         let library = self.calls.library();
-        let plan = self.calls.deserialize(plan).map_err(|reason| {
-            let (major, minor) = self.device.compute_capability();
-            let device = self.device.name();
-            invalid(format!(
-                "{reason}; a plan runs with the {library} and on the kind of GPU that it was built for, and here is \
-                 {device} of compute capability {major}.{minor}"
-            ))
+        let plan = self.calls.deserialize(plan).map_err(|refusal| match refusal {
+            Refusal::Library(reason) => {
+                let message = format!("{library} does not start: {reason}");
+                Error::new(ErrorKind::Unavailable, message)
+            }
+            Refusal::Plan(reason) => {
+                let (major, minor) = self.device.compute_capability();
+                let device = self.device.name();
+                invalid(format!(
+                    "{reason}; a plan runs with the {library} and on the kind of GPU that it was built for, and here \
+                     is {device} of compute capability {major}.{minor}"
+                ))
+            }
         })?;
         let tensors = plan.tensors().map_err(invalid)?;
         let description = Description::of(&tensors, self.spec.as_ref()).map_err(invalid)?;
@@ -198,7 +204,7 @@ impl TensorRtEngine {
 
     fn of(shared: Arc<Shared>) -> Result<Self> {
         shared.device.calls()?;
-        let context = Arc::clone(&shared.plan).create_context().map_err(|reason| {
+        let context = Arc::clone(&shared.plan).create_context(shared.with_graphs).map_err(|reason| {
             let bytes = shared.plan.context_bytes();
             let message = format!("{}: a context of {bytes} bytes cannot be made: {reason}", shared.text);
             Error::new(ErrorKind::Execution, message)
@@ -442,7 +448,7 @@ fn launch(
         });
         match captured {
             // SAFETY: as above.
-            Ok(graph) => return graphs.keep(graph).map_or(Ok(()), |graph| unsafe { graph.launch(stream) }),
+            Ok(graph) => return unsafe { graphs.keep(graph).launch(stream) },
             Err(error) => graphs.give_up(Some(&error)),
         }
     }

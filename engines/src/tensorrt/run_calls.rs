@@ -7,6 +7,15 @@ use std::sync::Arc;
 /// Why TensorRT refused: what it told its logger, in one line.
 pub(super) type Reason = String;
 
+/// Why a plan does not load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The library itself does not start.
+    Library(Reason),
+    /// It does not take the plan.
+    Plan(Reason),
+}
+
 /// A loaded library that runs plans.
 ///
 /// The driver is asked before any of this (there is a [`CudaDevice`](crate::cuda::CudaDevice)): without one TensorRT
@@ -16,7 +25,7 @@ pub(super) trait RunCalls: Send + Sync + fmt::Debug {
     fn library(&self) -> String;
 
     /// Makes what a plan describes, weights on the device included.
-    fn deserialize(&self, plan: &[u8]) -> Result<Arc<dyn PlanCalls>, Reason>;
+    fn deserialize(&self, plan: &[u8]) -> Result<Arc<dyn PlanCalls>, Refusal>;
 }
 
 /// A plan on the device. Contexts share its weights.
@@ -27,8 +36,9 @@ pub(super) trait PlanCalls: Send + Sync {
     /// The memory that each context takes on the device, in bytes.
     fn context_bytes(&self) -> u64;
 
-    /// A context of its own memory, with the plan's first profile.
-    fn create_context(self: Arc<Self>) -> Result<Box<dyn ContextCalls>, Reason>;
+    /// A context of its own memory, with the plan's first profile. Where runs are to be captured, TensorRT for RTX must
+    /// not put better kernels in their place later: a capture keeps those it was made with.
+    fn create_context(self: Arc<Self>, is_captured: bool) -> Result<Box<dyn ContextCalls>, Reason>;
 }
 
 /// One at a time runs in it.

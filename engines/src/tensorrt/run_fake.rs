@@ -1,6 +1,6 @@
 //! A TensorRT that is not there, on a GPU that is not there.
 
-use super::run_calls::{ContextCalls, PlanCalls, PlanTensor, Reason, RunCalls};
+use super::run_calls::{ContextCalls, PlanCalls, PlanTensor, Reason, Refusal, RunCalls};
 use crate::cuda::RawStream;
 use crate::cuda::fake::{FakeCudaCalls, FakeMemory, FakeWork};
 use crate::error::Result as EngineResult;
@@ -32,6 +32,7 @@ pub(super) struct FakeNetwork {
     duration: u64,
     label: String,
     can_be_captured: bool,
+    starts: bool,
     misuse: Mutex<Vec<String>>,
     pub(super) counts: Counts,
 }
@@ -93,6 +94,7 @@ impl FakeRunCalls {
             duration: 100,
             label: "network".to_owned(),
             can_be_captured: true,
+            starts: true,
             misuse: Mutex::default(),
             counts: Counts::default(),
         };
@@ -112,6 +114,11 @@ impl FakeRunCalls {
     /// A network that cannot be captured, which it says or does not say.
     pub(super) fn without_captures(self) -> Self {
         self.changed(|network| network.can_be_captured = false)
+    }
+
+    /// A library that does not start, as without a driver.
+    pub(super) fn without_start(self) -> Self {
+        self.changed(|network| network.starts = false)
     }
 
     /// Has the plan describe its tensors in another way.
@@ -151,20 +158,23 @@ impl RunCalls for FakeRunCalls {
         "fake TensorRT 1.0.0".to_owned()
     }
 
-    fn deserialize(&self, plan: &[u8]) -> Result<Arc<dyn PlanCalls>, Reason> {
+    fn deserialize(&self, plan: &[u8]) -> Result<Arc<dyn PlanCalls>, Refusal> {
         let known = &self.network.plan;
-        if plan == known {
+        if plan == known && self.network.starts {
             self.network.counts.deserialized.fetch_add(1, Ordering::Relaxed);
             return Ok(Arc::new(FakePlan { network: Arc::clone(&self.network) }));
         }
+        if !self.network.starts {
+            return Err(Refusal::Library("CUDA initialization failure with error: 35".to_owned()));
+        }
         // TensorRT's own words.
-        Err(if known.starts_with(plan) {
+        Err(Refusal::Plan(if known.starts_with(plan) {
             "IRuntime::deserializeCudaEngine: Error Code 1: Serialization (the plan ends early)".to_owned()
         } else {
             "IRuntime::deserializeCudaEngine: Error Code 1: Serialization (Serialization assertion \
              stdVersionRead == kSERIALIZATION_VERSION failed.Version tag does not match.)"
                 .to_owned()
-        })
+        }))
     }
 }
 
@@ -187,7 +197,7 @@ impl PlanCalls for FakePlan {
         1 << 20
     }
 
-    fn create_context(self: Arc<Self>) -> Result<Box<dyn ContextCalls>, Reason> {
+    fn create_context(self: Arc<Self>, _is_captured: bool) -> Result<Box<dyn ContextCalls>, Reason> {
         self.network.counts.contexts.fetch_add(1, Ordering::Relaxed);
         let tensors = self.network.tensors.len();
         Ok(Box::new(FakeContext {

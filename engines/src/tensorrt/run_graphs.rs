@@ -70,9 +70,8 @@ impl Graphs {
     }
 
     /// Keeps what was captured of the run that `way` was asked for last.
-    pub(super) fn keep(&mut self, graph: CudaGraph) -> Option<&CudaGraph> {
-        let run = self.remembered.last_mut()?;
-        Some(run.graph.insert(graph))
+    pub(super) fn keep(&mut self, graph: CudaGraph) -> &CudaGraph {
+        self.remembered.last_mut().expect("`way` remembered it").graph.insert(graph)
     }
 
     /// The shapes have changed.

@@ -6,7 +6,7 @@
 use super::TensorRt;
 use super::log::LOG;
 use super::native::logger;
-use super::run_calls::{ContextCalls, PlanCalls, PlanTensor, Reason, RunCalls};
+use super::run_calls::{ContextCalls, PlanCalls, PlanTensor, Reason, Refusal, RunCalls};
 use crate::cuda::RawStream;
 use crate::error::{Error, ErrorKind, Result as EngineResult};
 use cxx::memory::{UniquePtr, UniquePtrTarget};
@@ -96,7 +96,7 @@ impl RunCalls for Native {
         self.text.clone()
     }
 
-    fn deserialize(&self, plan: &[u8]) -> Result<Arc<dyn PlanCalls>, Reason> {
+    fn deserialize(&self, plan: &[u8]) -> Result<Arc<dyn PlanCalls>, Refusal> {
         let mark = LOG.mark();
         // SAFETY: the logger lives as long as the process (null is answered with null), and the version is that of the
         // headers that the calls below are made by.
@@ -104,14 +104,13 @@ impl RunCalls for Native {
             let version = trtx_sys::get_tensorrt_version() as i32;
             Owned::new((self.create_runtime)(logger(), version).cast::<nvinfer1::IRuntime>())
         };
-        let mut runtime =
-            runtime.ok_or_else(|| format!("{} does not start: {}", self.text, LOG.since(mark)))?;
+        let mut runtime = runtime.ok_or_else(|| Refusal::Library(LOG.since(mark)))?;
         // SAFETY: the bytes are read during the call.
         let engine =
             unsafe { Owned::new(runtime.get_mut().deserializeCudaEngine(plan.as_ptr().cast(), plan.len())) };
         let engine = engine.ok_or_else(|| match diagnosis(&runtime, plan) {
-            Some(diagnosis) => format!("{}; {diagnosis}", LOG.since(mark)),
-            None => LOG.since(mark),
+            Some(diagnosis) => Refusal::Plan(format!("{}; {diagnosis}", LOG.since(mark))),
+            None => Refusal::Plan(LOG.since(mark)),
         })?;
         let names = (0..engine.get().getNbIOTensors()).map(|index| {
             let name = engine.get().getIOTensorName(index);
@@ -119,7 +118,8 @@ impl RunCalls for Native {
             NonNull::new(name.cast_mut()).map(|name| unsafe { CStr::from_ptr(name.as_ptr()) }.to_owned())
         });
         let names: Option<Vec<CString>> = names.collect();
-        let names = names.ok_or_else(|| format!("a tensor has no name: {}", LOG.since(mark)))?;
+        let names =
+            names.ok_or_else(|| Refusal::Plan(format!("a tensor has no name: {}", LOG.since(mark))))?;
         Ok(Arc::new(NativePlan {
             engine: Mutex::new(engine),
             names: names.into(),
@@ -175,16 +175,44 @@ impl PlanCalls for NativePlan {
         u64::try_from(engine.get().getDeviceMemorySizeV2()).unwrap_or_default()
     }
 
-    fn create_context(self: Arc<Self>) -> Result<Box<dyn ContextCalls>, Reason> {
+    fn create_context(self: Arc<Self>, is_captured: bool) -> Result<Box<dyn ContextCalls>, Reason> {
         let mark = LOG.mark();
-        let strategy = trtx_sys::ExecutionContextAllocationStrategy::kSTATIC;
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: null or a context that is the caller's to delete; the context holds the plan.
-        let context = unsafe { Owned::new(engine.get_mut().createExecutionContext(strategy.into())) };
+        let made = make_context(engine.get_mut(), is_captured);
         drop(engine);
-        let context = context.ok_or_else(|| LOG.since(mark))?;
-        Ok(Box::new(NativeContext { context, names: Arc::clone(&self.names), _plan: self }))
+        let (context, config) = made.ok_or_else(|| LOG.since(mark))?;
+        Ok(Box::new(NativeContext { context, _config: config, names: Arc::clone(&self.names), _plan: self }))
     }
+}
+
+type Config = Option<Owned<nvinfer1::IRuntimeConfig>>;
+
+/// A context, and what it was configured with, which it may look at as long as it lives.
+#[cfg(feature = "tensorrt-rtx")]
+fn make_context(
+    mut engine: Pin<&mut nvinfer1::ICudaEngine>,
+    is_captured: bool,
+) -> Option<(Owned<nvinfer1::IExecutionContext>, Config)> {
+    use trtx_sys::DynamicShapesKernelSpecializationStrategy::{kEAGER, kLAZY};
+    // SAFETY: null or a configuration that is the caller's to delete.
+    let mut config = unsafe { Owned::new(engine.as_mut().createRuntimeConfig()) }?;
+    let allocation = trtx_sys::ExecutionContextAllocationStrategy::kSTATIC;
+    config.get_mut().setExecutionContextAllocationStrategy(allocation.into());
+    let kernels = if is_captured { kEAGER } else { kLAZY };
+    config.get_mut().setDynamicShapesKernelSpecializationStrategy(kernels.into());
+    // SAFETY: the configuration lives longer than the context; null or a context that is the caller's to delete.
+    let context = unsafe { Owned::new(engine.createExecutionContext1(config.0.as_ptr())) }?;
+    Some((context, Some(config)))
+}
+
+#[cfg(not(feature = "tensorrt-rtx"))]
+fn make_context(
+    engine: Pin<&mut nvinfer1::ICudaEngine>,
+    _is_captured: bool,
+) -> Option<(Owned<nvinfer1::IExecutionContext>, Config)> {
+    let strategy = trtx_sys::ExecutionContextAllocationStrategy::kSTATIC;
+    // SAFETY: null or a context that is the caller's to delete.
+    Some((unsafe { Owned::new(engine.createExecutionContext(strategy.into())) }?, None))
 }
 
 fn describe(engine: &nvinfer1::ICudaEngine, name: &CStr) -> Result<PlanTensor, Reason> {
@@ -222,9 +250,10 @@ fn sizes_of(dims: &nvinfer1::Dims64) -> Option<Vec<i64>> {
     dims.d.get(..rank).map(<[i64]>::to_vec)
 }
 
-/// Fields are dropped in this order: a context before the plan that made it.
+/// Fields are dropped in this order: a context before what it was made with and of.
 struct NativeContext {
     context: Owned<nvinfer1::IExecutionContext>,
+    _config: Config,
     names: Arc<[CString]>,
     _plan: Arc<NativePlan>,
 }

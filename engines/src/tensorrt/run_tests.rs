@@ -486,6 +486,17 @@ fn a_plan_that_does_not_load_says_why_in_one_line() {
 }
 
 #[test]
+fn a_library_that_does_not_start_is_unavailable() {
+    let machine = Machine::new();
+    let error = machine.loader(machine.doubling().without_start()).load(PLAN).expect_err("it does not start");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(
+        error.to_string(),
+        "fake TensorRT 1.0.0 does not start: CUDA initialization failure with error: 35"
+    );
+}
+
+#[test]
 fn a_plan_without_names_has_names_of_its_own() {
     let machine = Machine::new();
     let calls = machine.doubling();
