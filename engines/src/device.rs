@@ -101,6 +101,13 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// [`Execution`](crate::ErrorKind::Execution) where it failed.
     fn wait(&self) -> Result<()>;
 
+    /// Waits until nothing that was enqueued reads or writes the buffer: whoever writes it in no order that the device
+    /// knows of, does so after this.
+    ///
+    /// # Errors
+    /// [`Execution`](crate::ErrorKind::Execution) where some of it failed.
+    fn wait_idle(&self) -> Result<()>;
+
     /// The buffer as the type its engines know.
     fn as_any(&self) -> &dyn Any;
 }
