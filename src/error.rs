@@ -90,6 +90,7 @@ impl From<ocelli_engines::Error> for Error {
         let kind = match error.kind() {
             Kind::Unavailable => ErrorKind::Unavailable,
             Kind::InvalidModel => ErrorKind::InvalidData,
+            Kind::Cancelled => ErrorKind::Cancelled,
             _ => ErrorKind::Engine,
         };
         Self::new(kind, error.to_string()).with_source(error)

@@ -1,4 +1,4 @@
-//! What can go wrong in an engine, and in which of four ways.
+//! What can go wrong in an engine, and in which of five ways.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -18,6 +18,8 @@ pub enum ErrorKind {
     InvalidModel,
     /// The engine took the inputs and failed while running.
     Execution,
+    /// The caller stopped the work.
+    Cancelled,
 }
 
 /// An error of an engine: one line that says what failed, where and why.

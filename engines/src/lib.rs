@@ -6,7 +6,9 @@
 //! - its [`EngineSpec`] says which: names, [`ElementType`]s and shapes, in which a [`Dim`] is fixed or has a name, and
 //!   the same name means the same size within a run;
 //! - tensors lie in the host's memory or on a [`Device`]; what stays on one goes from engine to engine without a copy;
+//! - [`cuda`] has the memory, streams and events of NVIDIA's GPUs;
 //! - [`onnxruntime`] finds and loads ONNX Runtime while the program runs and makes engines of ONNX files;
+//! - [`tensorrt`] does the same with TensorRT, and builds its plans of ONNX files;
 //! - [`fake`] makes engines of closures, for tests;
 //! - [`conformance`] is the suite that every engine passes; [`spec`] has the checks that every engine shares.
 //!
@@ -38,10 +40,11 @@
 //! # }
 //! ```
 
-// Not `forbid`: two files call C and say so below.
+// Not `forbid`: the files that call C say so where they are named.
 #![deny(unsafe_code)]
 
 pub mod conformance;
+pub mod cuda;
 pub mod device;
 mod engine;
 mod error;
@@ -49,6 +52,7 @@ pub mod fake;
 pub mod onnxruntime;
 pub mod spec;
 mod tensor;
+pub mod tensorrt;
 
 pub use device::{Device, DeviceBuffer, DeviceKind, Transferred};
 pub use engine::Engine;

@@ -1,0 +1,146 @@
+//! Which TensorRT, in which version, for which GPU.
+
+use crate::error::{Error, ErrorKind};
+use std::fmt;
+use std::str::FromStr;
+
+/// The two forms of NVIDIA's TensorRT, whose libraries and plans do not mix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Product {
+    /// TensorRT proper: servers.
+    TensorRt,
+    /// TensorRT for RTX: desktops. Plans can be built without a GPU.
+    TensorRtForRtx,
+}
+
+impl Product {
+    /// The one that this program was built for (features `tensorrt` and `tensorrt-rtx`), if any.
+    pub const COMPILED: Option<Self> = if cfg!(feature = "tensorrt-rtx") {
+        Some(Self::TensorRtForRtx)
+    } else if cfg!(feature = "tensorrt") {
+        Some(Self::TensorRt)
+    } else {
+        None
+    };
+
+    /// The name as NVIDIA writes it: `TensorRT` or `TensorRT for RTX`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TensorRt => "TensorRT",
+            Self::TensorRtForRtx => "TensorRT for RTX",
+        }
+    }
+
+    /// The version of the headers that calls go by; the library's must have the same major number and be no older.
+    pub(super) const fn headers(self) -> Version {
+        match self {
+            Self::TensorRt => Version::new(11, 4, 0),
+            Self::TensorRtForRtx => Version::new(1, 7, 0),
+        }
+    }
+}
+
+impl fmt::Display for Product {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A version: `1.7.1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version {
+    /// The first number.
+    pub major: u32,
+    /// The second.
+    pub minor: u32,
+    /// The third.
+    pub patch: u32,
+}
+
+impl Version {
+    /// Puts a version together.
+    pub const fn new(major: u32, minor: u32, patch: u32) -> Self {
+        Self { major, minor, patch }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+/// The generation of a GPU, as NVIDIA numbers them: `8.9` is Ada, `9.0` Hopper, `12.0` Blackwell on the desktop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ComputeCapability {
+    /// The number before the dot.
+    pub major: u32,
+    /// The number after it.
+    pub minor: u32,
+}
+
+impl ComputeCapability {
+    /// Puts a compute capability together: `new(8, 9)`.
+    pub const fn new(major: u32, minor: u32) -> Self {
+        Self { major, minor }
+    }
+}
+
+impl fmt::Display for ComputeCapability {
+    /// `8.9`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl FromStr for ComputeCapability {
+    type Err = Error;
+
+    /// Reads `8.9`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if it is not two numbers with a dot between them.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let parsed = text.split_once('.').and_then(|(major, minor)| {
+            let number = |digits: &str| {
+                digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+            };
+            Some(Self::new(number(major)?, number(minor)?))
+        });
+        parsed.ok_or_else(|| {
+            let message = format!("compute capability \"{text}\": expected two numbers, such as 8.9");
+            Error::new(ErrorKind::InvalidArgument, message)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compute_capabilities_are_two_numbers() {
+        let cases = [
+            ("8.9", Some((8, 9))),
+            ("12.0", Some((12, 0))),
+            ("8", None),
+            ("8.", None),
+            (".9", None),
+            ("+8.9", None),
+            ("8.9.1", None),
+            ("sm_89", None),
+            ("", None),
+            ("99999999999.0", None),
+        ];
+        let mut wrong = Vec::new();
+        for (text, expected) in cases {
+            let parsed = text.parse::<ComputeCapability>().ok();
+            if parsed != expected.map(|(major, minor)| ComputeCapability::new(major, minor)) {
+                wrong.push(format!("{text:?}: got {parsed:?}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert_eq!(ComputeCapability::new(8, 6).to_string(), "8.6");
+    }
+}
