@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ocelli_engines::onnxruntime::{
-    CoreMlOptions, CudaOptions, ExecutionProvider, LibrarySearch, OnnxRuntime, OnnxRuntimeEngine, TensorRtOptions,
+    CoreMlOptions, CudaOptions, ExecutionProvider, LibrarySearch, OnnxRuntime, OnnxRuntimeEngine,
+    TensorRtOptions,
 };
 use ocelli_engines::{Device, Engine};
 use ocelli_export::contract::Target;
@@ -214,7 +215,8 @@ impl OnnxRuntimeMaker {
                 format!("ONNX Runtime {version}, CPU, {} thread{plural}", self.threads)
             }
             kind => {
-                let name = self.device.as_ref().map_or_else(String::new, |device| format!(", {}", device.name()));
+                let name =
+                    self.device.as_ref().map_or_else(String::new, |device| format!(", {}", device.name()));
                 format!("ONNX Runtime {version}, {}{name}", probe(kind))
             }
         }
@@ -234,7 +236,9 @@ fn load_onnxruntime(options: &EngineOptions) -> Result<OnnxRuntime> {
 fn probe(kind: EngineKind) -> ExecutionProvider {
     let cuda = |ordinal| CudaOptions { ordinal, ..CudaOptions::default() };
     match kind {
-        EngineKind::Cuda { ordinal } | EngineKind::CudaNative { ordinal } => ExecutionProvider::Cuda(cuda(ordinal)),
+        EngineKind::Cuda { ordinal } | EngineKind::CudaNative { ordinal } => {
+            ExecutionProvider::Cuda(cuda(ordinal))
+        }
         EngineKind::TensorRt { ordinal } => {
             ExecutionProvider::TensorRt(TensorRtOptions { cuda: cuda(ordinal), ..TensorRtOptions::default() })
         }

@@ -162,10 +162,8 @@ impl Model {
     /// An engine for one of the folder's graphs.
     pub(crate) fn load_graph(&self, factory: &EngineFactory, name: &str) -> Result<Box<dyn Engine>> {
         // Hashing all files each time would take as long as loading them; a graph that does not load is looked at.
-        let sizes = GraphSizes {
-            context_length: self.manifest.context_length,
-            queries: self.manifest.num_queries,
-        };
+        let sizes =
+            GraphSizes { context_length: self.manifest.context_length, queries: self.manifest.num_queries };
         factory.load_sized(&self.file(name), Some(sizes)).map_err(|e| self.damage(name).unwrap_or(e))
     }
 

@@ -16,8 +16,8 @@ use ocelli::export::contract::file;
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::scenes::{Scene, SceneGenerator, SceneOptions};
 use ocelli::{
-    Detection, Detections, Detector, EmbeddedPrompts, EngineFactory, ImageFeatures, Model, Pipeline, Prompt, Prompts,
-    SemanticMap, StageTimes, TextCacheFile,
+    Detection, Detections, Detector, EmbeddedPrompts, EngineFactory, ImageFeatures, Model, Pipeline, Prompt,
+    Prompts, SemanticMap, StageTimes, TextCacheFile,
 };
 
 /// Engines of ONNX Runtime on the processor, which pretend to work on `device` for the graphs in `there`.
@@ -81,13 +81,8 @@ fn facts(found: Detections) -> (Vec<Detection>, Vec<SemanticMap>) {
     (found.items, found.semantic)
 }
 
-const ALL: &[&str] = &[
-    file::TEXT_ENCODER,
-    file::BACKBONE,
-    file::EXEMPLAR_ENCODER,
-    file::ENCODER_DECODER,
-    file::MASK_HEAD,
-];
+const ALL: &[&str] =
+    &[file::TEXT_ENCODER, file::BACKBONE, file::EXEMPLAR_ENCODER, file::ENCODER_DECODER, file::MASK_HEAD];
 
 #[test]
 fn detections_are_the_same_to_the_bit_wherever_the_engines_work() {
@@ -106,7 +101,8 @@ fn detections_are_the_same_to_the_bit_wherever_the_engines_work() {
     };
     let nowhere = FakeDevice::new();
     let expected = run(&mut detector(&model, engines(&nowhere, &[]), 2));
-    assert!(expected.iter().all(|(items, semantic)| !items.is_empty() && !semantic.is_empty()));
+    // Examples from another image may find nothing.
+    assert!(expected[..6].iter().any(|(items, semantic)| items.len() > 2 && !semantic.is_empty()));
     assert_eq!(nowhere.allocations(), 0);
 
     let cases: [(&str, &[&str], usize); 8] = [
@@ -124,11 +120,8 @@ fn detections_are_the_same_to_the_bit_wherever_the_engines_work() {
         let device = FakeDevice::new();
         let found = run(&mut detector(&model, engines(&device, there), chunk));
         // Sums over a batch of another size may be rounded otherwise.
-        let expected = if chunk == 2 {
-            &expected
-        } else {
-            &run(&mut detector(&model, engines(&nowhere, &[]), chunk))
-        };
+        let expected =
+            if chunk == 2 { &expected } else { &run(&mut detector(&model, engines(&nowhere, &[]), chunk)) };
         for (image, (found, expected)) in found.iter().zip(expected).enumerate() {
             if found != expected {
                 wrong.push(format!("{name}, image {image}: {:?}\n  expected {:?}", found.0, expected.0));
@@ -145,7 +138,8 @@ fn detections_are_the_same_to_the_bit_wherever_the_engines_work() {
 fn classes_that_take_turns_are_the_same_and_cross_once() {
     let (_folder, model) = model();
     let scene = &scenes(1)[0];
-    let prompts = Prompts::new(["dog", "bicycle", "banana", "airplane", "cat", scene.objects[0].label]).expect("words");
+    let prompts =
+        Prompts::new(["dog", "bicycle", "banana", "airplane", "cat", scene.objects[0].label]).expect("words");
     let device = FakeDevice::new();
     let decode = |factory: EngineFactory| {
         let (mut text, mut encoder, mut decoder) = detector(&model, factory, 2).into_stages();
@@ -211,7 +205,7 @@ fn a_pipeline_allocates_nothing_on_the_device_once_it_runs() {
     // Features of the frames in the queues and stages, two tensors each, and what the two engines and the prompts keep.
     assert!(device.allocations() <= 2 * 8 + 16, "{}", device.allocations());
     let to_host = device.transferred().to_host;
-    assert_eq!(to_host, frames * fullsize::BYTES_TO_HOST);
+    assert_eq!(to_host, frames * fullsize::BYTES_TO_HOST + fullsize::WORDS_BYTES);
 }
 
 /// A model of the full size, without its arithmetic: 4 classes at 1008 px.
@@ -231,8 +225,7 @@ fn at_full_size_little_comes_back() {
         assert_eq!(frame(), (pixels, fullsize::BYTES_TO_HOST, allocations));
     }
     assert!(fullsize::BYTES_TO_HOST <= 64 * 1024);
-    // The words of the classes came from the text encoder, once.
-    assert_eq!(first_back, fullsize::BYTES_TO_HOST + 4 * 32 * 256 * 4);
+    assert_eq!(first_back, fullsize::BYTES_TO_HOST + fullsize::WORDS_BYTES);
 }
 
 #[test]

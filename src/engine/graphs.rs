@@ -69,7 +69,9 @@ impl Graph<'_> {
                 })
             }
             EngineKind::CoreMl if self.is_any_of(&[file::EXEMPLAR_ENCODER]) => {
-                tracing::info!("examples are encoded on the processor: their number is not fixed, as Core ML wants it");
+                tracing::info!(
+                    "examples are encoded on the processor: their number is not fixed, as Core ML wants it"
+                );
                 ExecutionProvider::Cpu
             }
             EngineKind::CoreMl => {
@@ -188,7 +190,8 @@ mod tests {
     fn a_compiled_graph_belongs_to_its_weights() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join(file::ENCODER_DECODER);
-        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("it writes");
+        let write =
+            |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("it writes");
         write(file::ENCODER_DECODER, "graph");
         write("encoder_decoder.onnx.data", "weights");
         write("other.onnx", "other");

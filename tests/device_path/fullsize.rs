@@ -24,6 +24,9 @@ const CONTEXT: usize = 32;
 /// Logits, boxes and presence of four classes.
 pub const BYTES_TO_HOST: u64 = 4 * (4 * QUERIES + 4 * QUERIES * 4 + 4) as u64;
 
+/// The text features of the four classes, which come from the text encoder once.
+pub const WORDS_BYTES: u64 = 4 * (4 * CONTEXT * WIDTH) as u64;
+
 pub fn prompts() -> Prompts {
     Prompts::new(["person", "car", "dog", "bicycle"]).expect("words")
 }
@@ -93,10 +96,15 @@ fn engine(spec: EngineSpec, found: bool) -> FakeEngine {
             let shape = bindings.shape_of(spec).expect("no shape depends on elements");
             **output = Tensor::zeros_f32(&shape);
             match *name {
-                tensor::LOGITS if found => output.as_f32_mut()?.chunks_exact_mut(QUERIES).for_each(|row| row[0] = 4.0),
+                tensor::LOGITS if found => {
+                    output.as_f32_mut()?.chunks_exact_mut(QUERIES).for_each(|row| row[0] = 4.0)
+                }
                 tensor::PRESENCE if found => output.as_f32_mut()?.fill(4.0),
                 tensor::BOXES => {
-                    output.as_f32_mut()?.chunks_exact_mut(4).for_each(|b| b.copy_from_slice(&[0.1, 0.1, 0.6, 0.6]));
+                    output
+                        .as_f32_mut()?
+                        .chunks_exact_mut(4)
+                        .for_each(|b| b.copy_from_slice(&[0.1, 0.1, 0.6, 0.6]));
                 }
                 _ => {}
             }
@@ -109,7 +117,8 @@ fn spec(graph: &str, grid: usize) -> Option<EngineSpec> {
     let f32 = |name: &str, shape: &[Dim]| TensorSpec::new(name, ElementType::F32, shape.to_vec());
     let i64 = |name: &str, shape: &[Dim]| TensorSpec::new(name, ElementType::I64, shape.to_vec());
     let n = Dim::Fixed;
-    let (classes, tokens, kept) = (Dim::named(dim::CLASSES), Dim::named(dim::PROMPT_TOKENS), Dim::named(dim::MASKS));
+    let (classes, tokens, kept) =
+        (Dim::named(dim::CLASSES), Dim::named(dim::PROMPT_TOKENS), Dim::named(dim::MASKS));
     let level = |scale: usize| [n(1), n(WIDTH), n(scale * grid), n(scale * grid)];
     let [fine, middle, coarse] = [4, 2, 1].map(level);
     let c = || classes.clone();

@@ -90,7 +90,8 @@ impl DeviceBuffer for CudaBuffer {
         bytes: usize,
     ) -> Result<()> {
         let Some(source) = source.as_any().downcast_ref::<Self>() else {
-            let message = format!("{}: {source:?} is not its own, and cannot be copied from", self.core.name());
+            let message =
+                format!("{}: {source:?} is not its own, and cannot be copied from", self.core.name());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         };
         let (to, from) = (self.range(offset, bytes)?, source.range(source_offset, bytes)?);

@@ -111,8 +111,7 @@ impl DeviceBuffer for FakeBuffer {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         };
         // Taken out first: both may be one buffer, which is locked once.
-        let copied =
-            source.with_bytes(|own| range(own, source_offset, bytes).map(|bytes| bytes.to_vec()))?;
+        let copied = source.with_bytes(|own| range(own, source_offset, bytes).map(|bytes| bytes.to_vec()))?;
         self.with_bytes(|own| {
             range(own, offset, bytes)?.copy_from_slice(&copied);
             Ok(())

@@ -35,8 +35,10 @@ impl Residence {
             (DeviceKind::Cuda { ordinal }, Some(own)) if ordinal == own => (AllocationDevice::CUDA, ordinal),
             (DeviceKind::Fake, None) if *provider == ExecutionProvider::Cpu => (AllocationDevice::CPU, 0),
             _ => {
-                let message =
-                    format!("{provider} cannot read or write the memory of {}: name its own device", device.name());
+                let message = format!(
+                    "{provider} cannot read or write the memory of {}: name its own device",
+                    device.name()
+                );
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
         };
@@ -69,11 +71,8 @@ impl Residence {
         }
         let mut values = Values { inputs: Vec::with_capacity(inputs.len()), outputs: Vec::new() };
         for (name, tensor) in inputs {
-            let there = if tensor.device().is_some() {
-                *tensor
-            } else {
-                &own_inputs[position(&spec.inputs, name)]
-            };
+            let there =
+                if tensor.device().is_some() { *tensor } else { &own_inputs[position(&spec.inputs, name)] };
             there.wait()?;
             values.inputs.push(value(memory, there)?);
         }
@@ -83,8 +82,7 @@ impl Residence {
                 values.outputs.push(None);
                 continue;
             };
-            let there =
-                if tensor.device().is_some() { &mut **tensor } else { &mut own_outputs[at] };
+            let there = if tensor.device().is_some() { &mut **tensor } else { &mut own_outputs[at] };
             there.reset_to(spec.outputs[at].element_type, &shape)?;
             there.wait_idle()?;
             values.outputs.push(Some(value(memory, there)?));

@@ -201,7 +201,8 @@ impl Tensor {
         let fits =
             |tensor: &Self, start: usize| start.checked_add(count).is_some_and(|end| end <= tensor.len());
         if self.element_type() != source.element_type() || !fits(self, to) || !fits(source, from) {
-            let message = format!("cannot copy {count} elements from {from} of {source:?} to {to} of {self:?}");
+            let message =
+                format!("cannot copy {count} elements from {from} of {source:?} to {to} of {self:?}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let size = self.element_type().size();
