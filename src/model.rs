@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::Cancellation;
 use crate::builtin;
 use crate::cache::{Lock, cache_folder, create_folder, remembered_hash, remove_folder, short_hash};
-use crate::engine::EngineFactory;
+use crate::engine::{EngineFactory, GraphSizes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tokenizer::{Tokenizer, TokenizerConfig};
 
@@ -163,7 +163,11 @@ impl Model {
     /// An engine for one of the folder's graphs.
     pub(crate) fn load_graph(&self, factory: &EngineFactory, name: &str) -> Result<Box<dyn Engine>> {
         // Hashing all files each time would take as long as loading them; a graph that does not load is looked at.
-        factory.load(&self.file(name)).map_err(|e| self.damage(name).unwrap_or_else(|| self.unsupported(e)))
+        let sizes =
+            GraphSizes { context_length: self.manifest.context_length, queries: self.manifest.num_queries };
+        factory
+            .load_sized(&self.file(name), Some(sizes))
+            .map_err(|e| self.damage(name).unwrap_or_else(|| self.unsupported(e)))
     }
 
     /// Says it where an engine may lack the number format: its own words are of an operator.
