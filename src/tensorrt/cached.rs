@@ -10,7 +10,7 @@ use super::build::{BuildEvent, BuildOptions, EngineBuild};
 use super::fit::fit;
 use super::sidecar::Sidecar;
 use crate::Cancellation;
-use crate::cache::{Lock, cache_folder, create_folder, short_hash};
+use crate::cache::{Lock, create_folder, short_hash};
 use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
@@ -19,7 +19,8 @@ use crate::model_graph::ModelGraph;
 /// Engines for the backbone and the encoder-decoder of a model that was exported for TensorRT: built into the cache, and
 /// passed through the numeric gate, when they are first asked for; `rest` runs the other graphs and is the reference.
 ///
-/// `report` is told, in words, when something begins that takes long.
+/// They are kept in `folder`, `engines` of the [cache](crate::cache_folder) for programs. `report` is told, in words, when
+/// something begins that takes long.
 ///
 /// # Errors
 /// [`ErrorKind::Unavailable`] where there is no TensorRT, no driver or no GPU. What [`EngineBuild::run`] finds comes when
@@ -28,6 +29,7 @@ pub fn cached_engines(
     backend: Arc<dyn TensorRtBackend>,
     rest: EngineFactory,
     options: BuildOptions,
+    folder: PathBuf,
     cancellation: Cancellation,
     report: impl Fn(&str) + Send + Sync + 'static,
 ) -> Result<EngineFactory> {
@@ -40,7 +42,13 @@ pub fn cached_engines(
         match (ModelGraph::of_file(name), graph.parent()) {
             (Some(graph), Some(folder)) if graph.is_backbone() || graph == ModelGraph::EncoderDecoder => {
                 let model = Model::open(folder)?;
-                let cache = Cache { backend: &backend, rest: &rest, options: &options, machine: &machine };
+                let cache = Cache {
+                    backend: &backend,
+                    rest: &rest,
+                    options: &options,
+                    folder: &folder,
+                    machine: &machine,
+                };
                 cache.load(&model, graph, &cancellation, &report)
             }
             _ => rest.load(graph),
@@ -52,6 +60,8 @@ struct Cache<'c> {
     backend: &'c Arc<dyn TensorRtBackend>,
     rest: &'c EngineFactory,
     options: &'c BuildOptions,
+    /// Where entries lie.
+    folder: &'c Path,
     /// Library and GPU: engines of others are others.
     machine: &'c str,
 }
@@ -79,10 +89,9 @@ impl Cache<'_> {
             model.manifest().weights_sha256,
             hashes.join(";")
         );
-        let folder = cache_folder()?.join("engines");
-        let entry = folder.join(short_hash(&key));
+        let entry = self.folder.join(short_hash(&key));
         let path = entry.join(format!("{graph}.engine"));
-        create_folder(&folder)?;
+        create_folder(self.folder)?;
         // One process builds, others wait.
         let lock = Lock::acquire(&entry.with_extension("lock"))?;
         if !is_whole(&path) {
