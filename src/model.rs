@@ -164,7 +164,21 @@ impl Model {
     /// An engine for one of the folder's graphs.
     pub(crate) fn load_graph(&self, factory: &EngineFactory, name: &str) -> Result<Box<dyn Engine>> {
         // Hashing all files each time would take as long as loading them; a graph that does not load is looked at.
-        factory.load(&self.file(name)).map_err(|e| self.damage(name).unwrap_or(e))
+        factory.load(&self.file(name)).map_err(|e| self.damage(name).unwrap_or_else(|| self.unsupported(e)))
+    }
+
+    /// Says it where an engine may lack the number format: its own words are of an operator.
+    fn unsupported(&self, error: Error) -> Error {
+        if self.manifest.precision != Precision::Bf16 || error.kind() != ErrorKind::InvalidData {
+            return error;
+        }
+        let message = format!(
+            "cannot run a model in bfloat16, {}: the engine does not take it (ONNX Runtime on the processor has no \
+             operators for bfloat16); export with --precision fp32 or fp16, or choose an engine that runs on a GPU: \
+             {error}",
+            self.folder.display()
+        );
+        Error::new(ErrorKind::Unavailable, message).with_source(error)
     }
 
     /// The first of a graph's files, its weights beside it included, that is not what the exporter wrote.

@@ -81,6 +81,20 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// [`Execution`](crate::ErrorKind::Execution) where the device is lost.
     fn copy_from_host(&self, offset: usize, bytes: &[u8]) -> Result<()>;
 
+    /// Copies bytes of another buffer of the same device, or of this one, from `source_offset` on to `offset` on: the
+    /// device does it, in order with everything else that touches the two, and nothing crosses.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `source` is another device's;
+    /// [`Execution`](crate::ErrorKind::Execution) where the device is lost.
+    fn copy_from_device(
+        &self,
+        offset: usize,
+        source: &dyn DeviceBuffer,
+        source_offset: usize,
+        bytes: usize,
+    ) -> Result<()>;
+
     /// Waits until what was enqueued to write the buffer is done.
     ///
     /// # Errors

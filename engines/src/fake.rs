@@ -1,8 +1,10 @@
 //! An engine without a network, for the tests of what stands on engines.
 
 mod device;
+mod kernels;
 
 pub use device::{FakeBuffer, FakeDevice};
+pub use kernels::HostKernels;
 
 use crate::device::Device;
 use crate::engine::Engine;

@@ -37,8 +37,9 @@ pub struct ModelArgs {
     /// ONNX Runtime's library [default: searched for; `ocelli doctor` says where]
     #[arg(long, value_name = "FILE")]
     pub onnxruntime: Option<PathBuf>,
-    /// Number format of the large matrix products: fp32, or int8, which is about twice as fast with a large model and
-    /// a little less exact [default: fp32, or what an exported model has]
+    /// Number format: fp32; int8, whose large matrix products are about twice as fast with a large model and a little
+    /// less exact; or fp16, which is for GPUs: a processor runs it too, more slowly than fp32 [default: fp32, or what an
+    /// exported model has]
     #[arg(long, value_name = "FORMAT")]
     pub precision: Option<Precision>,
     /// Threads that compute [default: one for each physical core]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ocelli_engines::Tensor;
-use ocelli_export::contract::{file, tensor};
+use ocelli_export::contract::{Precision, file, tensor};
 
 use super::builder::TextCacheFile;
 use crate::cache::{cache_folder, create_folder};
@@ -99,11 +99,13 @@ impl Disk {
 
     /// The model's own file in the cache folder: where it is damaged it is begun anew, where it cannot be read or
     /// written there is none.
-    fn automatic(identity: TextCacheIdentity) -> Result<Self> {
+    fn automatic(identity: TextCacheIdentity, precision: Precision) -> Result<Self> {
         let folder = cache_folder()?.join("text");
         create_folder(&folder)?;
         let weights = identity.weights_sha256.get(..24).unwrap_or(&identity.weights_sha256);
-        let path = folder.join(format!("{weights}.safetensors"));
+        // Half precision rounds the words' encoder too; in 8 bits it is the one of 32.
+        let half = if precision.is_half() { format!("-{precision}") } else { String::new() };
+        let path = folder.join(format!("{weights}{half}.safetensors"));
         let cache = match TextCache::open_or_new(&path, identity.clone()) {
             Err(e) if e.kind() != ErrorKind::Io => {
                 tracing::warn!("damaged, and made again: {}", path.display());
@@ -139,7 +141,7 @@ impl TextEmbedder {
         let disk = match cache {
             TextCacheFile::None => None,
             TextCacheFile::File(path) => Some(Disk::named(path, identity)?),
-            TextCacheFile::Automatic => Disk::automatic(identity)
+            TextCacheFile::Automatic => Disk::automatic(identity, manifest.precision)
                 .inspect_err(|e| tracing::warn!("words will have to be encoded again next time: {e}"))
                 .ok(),
         };

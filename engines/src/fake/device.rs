@@ -76,7 +76,7 @@ impl FakeBuffer {
 
 impl DeviceBuffer for FakeBuffer {
     fn address(&self) -> u64 {
-        self.with_bytes(|bytes| bytes.as_ptr() as u64)
+        self.with_bytes(|bytes| bytes.as_mut_ptr() as u64)
     }
 
     fn capacity(&self) -> usize {
@@ -95,6 +95,26 @@ impl DeviceBuffer for FakeBuffer {
         self.with_bytes(|own| {
             range(own, offset, bytes.len())?.copy_from_slice(bytes);
             self.counts.to_device.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            Ok(())
+        })
+    }
+
+    fn copy_from_device(
+        &self,
+        offset: usize,
+        source: &dyn DeviceBuffer,
+        source_offset: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        let Some(source) = source.as_any().downcast_ref::<Self>() else {
+            let message = format!("the fake device: {source:?} is not its own, and cannot be copied from");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        };
+        // Taken out first: both may be one buffer, which is locked once.
+        let copied =
+            source.with_bytes(|own| range(own, source_offset, bytes).map(|bytes| bytes.to_vec()))?;
+        self.with_bytes(|own| {
+            range(own, offset, bytes)?.copy_from_slice(&copied);
             Ok(())
         })
     }
