@@ -284,7 +284,7 @@ fn engines_for_another_gpu_wait_for_it() {
 
     let verify = |fake: &Arc<dyn TensorRtBackend>| {
         let options = VerificationOptions { scenes: 2, random_inputs: 1, ..VerificationOptions::default() };
-        verify_engine(engine, &shop.model, fake, &shop.onnxruntime, options, &mut |_| Ok(()))
+        verify_engine(engine, &shop.model, fake, (&shop.model, &shop.onnxruntime), options, &mut |_| Ok(()))
     };
     let report = verify(&there).expect("its GPU is here");
     assert!(report.accepted(), "{}", report.verdict());
@@ -307,30 +307,43 @@ fn engines_for_another_gpu_wait_for_it() {
 fn engines_in_the_cache_are_built_once() {
     let shop = Workshop::new(&for_tensorrt());
     let fake = Arc::new(FakeTensorRt::new(&shop.onnxruntime));
-    let detector = || {
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        let lines = std::cell::RefCell::new(Vec::new());
         let factory = cached_engines(
+            &shop.model,
             fake.clone(),
             shop.onnxruntime.clone(),
             quick(),
-            shop.engines(),
-            Cancellation::new(),
-            |_| (),
+            &shop.engines(),
+            &Cancellation::new(),
+            &|line| lines.borrow_mut().push(line.to_owned()),
         );
         let factory = factory.expect("library and GPU are there");
         assert!(
             factory.description().starts_with("Fake TensorRT 1.7.1 on Fake RTX (backbone, encoder_decoder)")
         );
-        Detector::builder()
+        let mut detector = Detector::builder()
             .with_open_model(shop.model.clone())
             .with_engine_factory(factory)
             .with_text_cache(TextCacheFile::None)
             .build()
-            .expect("the model is open")
-    };
-    for _ in 0..2 {
-        same(&shop.find(&mut detector()), &shop.expected(), 1e-3);
+            .expect("the model is open");
+        same(&shop.find(&mut detector), &shop.expected(), 1e-3);
         assert_eq!(fake.built.load(Ordering::SeqCst), 2, "both, once");
+        told.push(lines.into_inner());
     }
+    for (line, expected) in told[0].iter().zip([
+        "building engines into the cache",
+        "building the engine of the backbone",
+        "building the engine of the encoder_decoder",
+        "running the model on the processor",
+        "comparing the engine of the backbone",
+        "comparing the engine of the encoder_decoder",
+    ]) {
+        assert!(line.starts_with(expected), "{expected}: {told:?}");
+    }
+    assert_eq!((told[0].len(), told[1].len()), (6, 0), "{told:?}");
 }
 
 #[test]
@@ -378,8 +391,15 @@ fn engines_of_dart_find_what_the_model_finds_with_words_alone() {
     // One that was compared has a sidecar, needs no --model, and one without presence is on another scale.
     let options = || VerificationOptions { scenes: 2, random_inputs: 1, ..VerificationOptions::default() };
     let verify = |engine: &std::path::Path| {
-        verify_engine(engine, &shop.model, &fake, &shop.onnxruntime, options(), &mut |_| Ok(()))
-            .unwrap_or_else(|e| panic!("{}: {e}", engine.display()))
+        verify_engine(
+            engine,
+            &shop.model,
+            &fake,
+            (&shop.model, &shop.onnxruntime),
+            options(),
+            &mut |_| Ok(()),
+        )
+        .unwrap_or_else(|e| panic!("{}: {e}", engine.display()))
     };
     let decoder = shop.dart("encoder_decoder", serde_json::json!({ "classes": 3 }));
     for engine in [&backbone, &decoder] {

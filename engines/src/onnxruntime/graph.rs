@@ -90,7 +90,11 @@ fn from_shapes(inputs: &[Input], nodes: &[Node]) -> HashSet<String> {
     let mut count: HashMap<&str, usize> = HashMap::new();
     nodes.iter().for_each(|node| *count.entry(&node.name).or_default() += 1);
     let blind = nodes.iter().filter(|node| !seeing_nodes.contains(&std::ptr::from_ref(*node)));
-    blind.map(|node| &node.name).filter(|name| !name.is_empty() && count[name.as_str()] == 1).cloned().collect()
+    blind
+        .map(|node| &node.name)
+        .filter(|name| !name.is_empty() && count[name.as_str()] == 1)
+        .cloned()
+        .collect()
 }
 
 type OnField<'f, R> = dyn FnMut(&mut R, u64, u64) -> io::Result<()> + 'f;
