@@ -20,15 +20,14 @@
 
 #[allow(unsafe_code)]
 mod call;
-mod elf;
 mod graph;
-mod library;
+pub(crate) mod library;
 mod logging;
 mod optimized;
 mod options;
 mod placement;
 #[allow(unsafe_code)]
-mod probe;
+pub(crate) mod probe;
 mod provider;
 mod registration;
 #[allow(unsafe_code)]
