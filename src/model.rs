@@ -37,8 +37,7 @@ pub struct ModelRequest {
     pub imgsz: Option<usize>,
     /// Number format in which a checkpoint or the built-in model is exported; 32-bit floating point by default. An exported folder has one that cannot be changed.
     pub precision: Option<Precision>,
-    /// What attention is written as in the graphs of a checkpoint or the built-in model. An exported folder has one that
-    /// cannot be changed.
+    /// What attention is written as, in a checkpoint's export or the built-in model's. An exported folder has what it has.
     pub target: Target,
     /// Whether masks will be asked for. Without, a checkpoint is exported without what only masks need.
     pub masks: bool,
@@ -278,8 +277,8 @@ fn cached_export(
 fn export_options(request: &ModelRequest) -> ExportOptions {
     let options = ExportOptions::default()
         .with_detection_only(!request.masks)
-        .with_precision(request.precision.unwrap_or_default())
-        .with_target(request.target);
+        .with_target(request.target)
+        .with_precision(request.precision.unwrap_or_default());
     match request.imgsz {
         Some(imgsz) => options.with_imgsz(imgsz),
         None => options,

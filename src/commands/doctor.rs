@@ -1,5 +1,7 @@
 //! `ocelli doctor`.
 
+mod nvidia;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +18,9 @@ pub struct DoctorArgs {
     /// ONNX Runtime's library [default: searched for]
     #[arg(long, value_name = "FILE")]
     onnxruntime: Option<PathBuf>,
+    /// TensorRT's library, or the folder that it is in [default: searched for]
+    #[arg(long, value_name = "PATH")]
+    tensorrt: Option<PathBuf>,
 }
 
 /// Prints what works here. Fails where no engine does, or the built-in model does not run on it.
@@ -60,6 +65,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         writeln!(out, "  {:<15} not in this build", "cuda-native")?;
         writeln!(out, "\nONNX Runtime")?;
         write_places(out, &search.candidates())?;
+        nvidia::write(out, args.tensorrt.as_deref())?;
         writeln!(out)?;
         match &model {
             Some(Ok(ms)) => writeln!(out, "built-in model    works: {ms:.0} ms an image")?,
