@@ -14,9 +14,7 @@ use ocelli_engines::onnxruntime::{
     CoreMlOptions, CudaOptions, ExecutionProvider, LibrarySearch, OnnxRuntime, OnnxRuntimeBuilder,
     OnnxRuntimeEngine, OtherProvider, TensorRtOptions,
 };
-use ocelli_engines::{
-    Device, Dim, DimensionRange, Engine, ErrorKind, Tensor, Transferred,
-};
+use ocelli_engines::{Device, Dim, DimensionRange, Engine, ErrorKind, Tensor, Transferred};
 use std::path::PathBuf;
 
 fn runtime() -> OnnxRuntime {
@@ -57,7 +55,11 @@ fn a_provider_that_cannot_start_says_why_and_what_to_do() {
             "cannot start Core ML, ",
             "; Core ML is in ONNX Runtime's builds for macOS alone",
         ),
-        (other("NoneExecutionProvider", None), "cannot start NoneExecutionProvider, ", "NoneExecutionProvider"),
+        (
+            other("NoneExecutionProvider", None),
+            "cannot start NoneExecutionProvider, ",
+            "NoneExecutionProvider",
+        ),
         (other("X", Some("/nowhere/x.so")), "cannot start X, ", "/nowhere/x.so: No such file"),
         (other("X", Some(text)), "cannot start X, ", "Cargo.toml"),
     ];
@@ -118,7 +120,8 @@ fn passes_the_conformance_suite_with_a_device() {
 #[test]
 fn only_what_the_host_brings_and_wants_crosses() {
     let device = FakeDevice::new();
-    let load = |model: &[u8]| builder().with_device(device.clone()).build_from_memory(model).expect("it loads");
+    let load =
+        |model: &[u8]| builder().with_device(device.clone()).build_from_memory(model).expect("it loads");
     let mut engine = load(&models::conformance());
     assert_eq!(engine.device().map(|own| own.kind()), Some(device.kind()));
     let rows = |first: f32| Tensor::f32(&[2, 3], (0..6).map(|i| first + i as f32).collect()).expect("fits");
@@ -141,8 +144,10 @@ fn only_what_the_host_brings_and_wants_crosses() {
     }
     let after = device.transferred();
     // Three times: 2 x 3 f32 of `b` there, 2 x 4 of `product` back.
-    let crossed =
-        Transferred { to_device: after.to_device - before.to_device, to_host: after.to_host - before.to_host };
+    let crossed = Transferred {
+        to_device: after.to_device - before.to_device,
+        to_host: after.to_host - before.to_host,
+    };
     assert_eq!(crossed, Transferred { to_device: 3 * 24, to_host: 3 * 32 });
     assert_eq!(allocations[1..], [allocations[0]; 2], "nothing is allocated once all have grown");
 
@@ -211,8 +216,9 @@ fn ranges_are_for_every_named_dimension() {
     let range = DimensionRange { min: 1, optimal: 4, max: 8 };
     let dimensions = [("rows".to_owned(), range)].into();
     let options = TensorRtOptions { dimensions, ..TensorRtOptions::default() };
-    let loaded =
-        builder().with_provider(ExecutionProvider::TensorRt(options)).build_from_memory(&models::conformance());
+    let loaded = builder()
+        .with_provider(ExecutionProvider::TensorRt(options))
+        .build_from_memory(&models::conformance());
     let error = loaded.expect_err("`tokens` has none");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert_eq!(

@@ -233,7 +233,10 @@ impl PromptDecoder {
         let classes: Vec<_> = chunk.iter().map(|&class| &prompts.classes[class]).collect();
         // Taken out while the exemplar encoder uses the rest.
         let mut on_device = self.buffers.on_device.take();
-        let mut host = (std::mem::take(&mut self.buffers.prompt_features), std::mem::take(&mut self.buffers.prompt_mask));
+        let mut host = (
+            std::mem::take(&mut self.buffers.prompt_features),
+            std::mem::take(&mut self.buffers.prompt_mask),
+        );
         let outcome = (|| {
             let (prompt_features, prompt_mask) = match &mut on_device {
                 Some(chunks) => {
@@ -247,7 +250,15 @@ impl PromptDecoder {
             };
             let is_kept = at.is_some();
             for (row, class) in classes.iter().enumerate() {
-                self.append(features, class, &at, is_kept, prompt_features, shape.appended_at(row), shape.appended_len())?;
+                self.append(
+                    features,
+                    class,
+                    &at,
+                    is_kept,
+                    prompt_features,
+                    shape.appended_at(row),
+                    shape.appended_len(),
+                )?;
             }
             self.run_chunk(features, prompts, chunk, (prompt_features, prompt_mask), states)
         })();
@@ -363,7 +374,8 @@ impl PromptDecoder {
         let (own, masks_at) = (place(&self.encoder_decoder), place(&self.mask_head));
         let engine = self.encoder_decoder.as_mut().expect("decode loads it");
         let b = &mut self.buffers;
-        let mut state = if with_states { b.states.pop().unwrap_or_default() } else { StateTensors::default() };
+        let mut state =
+            if with_states { b.states.pop().unwrap_or_default() } else { StateTensors::default() };
         let mut outputs = vec![
             (tensor::LOGITS, &mut b.logits),
             (tensor::BOXES, &mut b.boxes),
@@ -439,7 +451,12 @@ impl PromptDecoder {
                 b.queries.reset_to(ElementType::F32, &[1, rows, width])?;
                 for row in 0..rows {
                     let i = kept[row.min(kept.len() - 1)];
-                    b.queries.copy_elements(row * width, &state.queries, b.candidates[i].query * width, width)?;
+                    b.queries.copy_elements(
+                        row * width,
+                        &state.queries,
+                        b.candidates[i].query * width,
+                        width,
+                    )?;
                 }
                 let semantic = self.semantic_maps && part == 0;
                 let mut outputs = Vec::new();

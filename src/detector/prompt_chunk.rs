@@ -176,9 +176,9 @@ impl ChunksOnDevice {
     /// A place for a chunk: a new one, or that of the one that was not used for longest, if there are many.
     fn place(&mut self) -> Result<usize> {
         let oldest = (0..self.chunks.len()).min_by_key(|&index| self.chunks[index].used);
-        if let Some(oldest) = oldest.filter(|&oldest| {
-            self.chunks.len() >= KEPT_CHUNKS && self.chunks[oldest].used + 1 < self.clock
-        }) {
+        if let Some(oldest) = oldest
+            .filter(|&oldest| self.chunks.len() >= KEPT_CHUNKS && self.chunks[oldest].used + 1 < self.clock)
+        {
             return Ok(oldest);
         }
         let tensor = |element_type| -> Result<Tensor> {

@@ -60,7 +60,8 @@ impl<const N: usize> Copies<N> {
 
     /// Makes the copy where it is needed and not there yet.
     pub(super) fn make(&mut self, which: usize, tensor: &Tensor, place: &Place) -> Result<()> {
-        let Some(device) = tensor.device().filter(|_| !is_in_reach(tensor, place) && !self.is_made[which]) else {
+        let Some(device) = tensor.device().filter(|_| !is_in_reach(tensor, place) && !self.is_made[which])
+        else {
             return Ok(());
         };
         if !self.is_told {

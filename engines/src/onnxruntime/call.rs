@@ -10,9 +10,7 @@ use half::f16;
 use ort::memory::MemoryInfo;
 use ort::session::builder::SessionBuilder;
 use ort::session::{RunOptions, Session};
-use ort::value::{
-    DynValue, DynValueRef, DynValueRefMut, PrimitiveTensorElementType, Shape, TensorRefMut,
-};
+use ort::value::{DynValue, DynValueRef, DynValueRefMut, PrimitiveTensorElementType, Shape, TensorRefMut};
 use ort::{AsPointer, sys};
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::{self, NonNull};
@@ -102,7 +100,8 @@ pub(super) fn append_provider(
     name: &str,
     options: &[(String, String)],
 ) -> ort::Result<()> {
-    let text = |text: &str| CString::new(text).map_err(|_| ort::Error::new(format!("{text:?} has a null byte")));
+    let text =
+        |text: &str| CString::new(text).map_err(|_| ort::Error::new(format!("{text:?} has a null byte")));
     let name = text(name)?;
     let keys = options.iter().map(|(key, _)| text(key)).collect::<ort::Result<Vec<_>>>()?;
     let values = options.iter().map(|(_, value)| text(value)).collect::<ort::Result<Vec<_>>>()?;

@@ -223,8 +223,7 @@ impl OnnxRuntimeBuilder {
         };
         let session = match &self.optimized_models {
             Some(_) if self.provider != ExecutionProvider::Cpu => {
-                let message =
-                    format!("{}: optimised models are kept for the processor alone", self.provider);
+                let message = format!("{}: optimised models are kept for the processor alone", self.provider);
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
             Some(folder) => {
@@ -279,7 +278,8 @@ impl OnnxRuntimeBuilder {
             placement::check(&name, &self.provider, &nodes, self.allow_partial, graph)?;
             format!("ONNX Runtime {version}, {}", self.provider)
         };
-        let residence = self.device.clone().map(|device| Residence::new(device, &self.provider)).transpose()?;
+        let residence =
+            self.device.clone().map(|device| Residence::new(device, &self.provider)).transpose()?;
         OnnxRuntimeEngine::new(session, options, residence, &self.fixed_dimensions, name, description)
     }
 

@@ -54,7 +54,9 @@ pub(super) fn check(
     let list = list(&left);
     let (count, all) = (left.len(), nodes.len());
     if allow_partial {
-        tracing::warn!("{provider} runs a part of {model}: {count} of {all} nodes are the processor's: {list}");
+        tracing::warn!(
+            "{provider} runs a part of {model}: {count} of {all} nodes are the processor's: {list}"
+        );
         return Ok(());
     }
     let remedy = if left.iter().any(|node| is_fused(&node.operator)) {
@@ -71,8 +73,15 @@ pub(super) fn check(
 
 /// Operators of ONNX Runtime's own, which other providers seldom have.
 fn is_fused(operator: &str) -> bool {
-    ["Attention", "MultiHeadAttention", "RotaryEmbedding", "MatMulNBits", "DynamicQuantizeMatMul", "MatMulIntegerToFloat"]
-        .contains(&operator)
+    [
+        "Attention",
+        "MultiHeadAttention",
+        "RotaryEmbedding",
+        "MatMulNBits",
+        "DynamicQuantizeMatMul",
+        "MatMulIntegerToFloat",
+    ]
+    .contains(&operator)
 }
 
 /// `Conv (2: \`stem/conv\`, …), Resize (\`up\`)`: operators, the most frequent first, and the first node of each.
@@ -143,7 +152,9 @@ mod tests {
             (
                 "an operator of ONNX Runtime's own",
                 vec![node(cpu, "MultiHeadAttention", "heads")],
-                Some("MultiHeadAttention `heads`; some are operators of ONNX Runtime's own: a model exported with --target tensorrt has standard ones; with"),
+                Some(
+                    "MultiHeadAttention `heads`; some are operators of ONNX Runtime's own: a model exported with --target tensorrt has standard ones; with",
+                ),
             ),
         ];
         let graph = || {

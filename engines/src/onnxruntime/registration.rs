@@ -1,12 +1,14 @@
 //! How a provider is told to a session, and what to do where it cannot start.
 
+use super::OnnxRuntime;
 use super::call;
 use super::graph::Graph;
 use super::provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
-use super::OnnxRuntime;
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::Dim;
-use ort::ep::{ArbitrarilyConfigurableExecutionProvider, ArenaExtendStrategy, ExecutionProviderDispatch, coreml};
+use ort::ep::{
+    ArbitrarilyConfigurableExecutionProvider, ArenaExtendStrategy, ExecutionProviderDispatch, coreml,
+};
 use ort::ep::{CPU, CUDA, CoreML, TensorRT};
 use ort::session::builder::SessionBuilder;
 use std::path::Path;
@@ -70,6 +72,9 @@ fn tensorrt(options: &TensorRtOptions, graph: &dyn Fn() -> Result<Graph>) -> Res
     if let Some(level) = options.builder_level {
         tensorrt = tensorrt.with_builder_optimization_level(level);
     }
+    if let Some(nodes) = options.least_nodes {
+        tensorrt = tensorrt.with_min_subgraph_size(nodes);
+    }
     if let Some(bytes) = options.workspace_bytes {
         tensorrt = tensorrt.with_max_workspace_size(bytes);
     }
@@ -86,7 +91,8 @@ fn tensorrt(options: &TensorRtOptions, graph: &dyn Fn() -> Result<Graph>) -> Res
 /// `name:1x3x8,…` of each input that has a named dimension, for the least, the usual and the greatest sizes.
 fn profile(options: &TensorRtOptions, graph: &Graph) -> Result<[String; 3]> {
     let mut texts = [const { String::new() }; 3];
-    for input in graph.inputs.iter().filter(|input| input.dims.iter().any(|dim| matches!(dim, Dim::Named(_)))) {
+    for input in graph.inputs.iter().filter(|input| input.dims.iter().any(|dim| matches!(dim, Dim::Named(_))))
+    {
         let mut shapes = [const { Vec::new() }; 3];
         for dim in &input.dims {
             let sizes = match dim {
@@ -140,7 +146,8 @@ fn register_other(
         .filter(|device| device.ep().is_ok_and(|provider| provider == other.name))
         .collect();
     let Some(device) = devices.into_iter().next() else {
-        let found = "the library was loaded and found no device that it can use: a GPU and its driver are needed";
+        let found =
+            "the library was loaded and found no device that it can use: a GPU and its driver are needed";
         return Err(ort::Error::new(found));
     };
     let options: Vec<_> =
@@ -193,9 +200,7 @@ fn remedy(provider: &ExecutionProvider, reason: &str) -> &'static str {
     if reason.contains("not enabled in this build") || reason.contains("not supported in this build") {
         match provider {
             ExecutionProvider::CoreMl(_) => "; Core ML is in ONNX Runtime's builds for macOS alone",
-            _ if nvidia => {
-                "; use a library that was built with it: the one in the package `onnxruntime-gpu`"
-            }
+            _ if nvidia => "; use a library that was built with it: the one in the package `onnxruntime-gpu`",
             _ => "",
         }
     } else if missing && reason.contains("libcuda.so") {
@@ -291,7 +296,11 @@ mod tests {
         for (provider, said, expected, cure) in cases {
             let (short, remedy) = (essence(&said), remedy(provider, &essence(&said)));
             let is_cut = short.len() <= said.len() && !short.contains(" ; ") && !short.ends_with(['.', ' ']);
-            if !short.contains(expected) || !is_cut || !remedy.contains(cure) || cure.is_empty() != remedy.is_empty() {
+            if !short.contains(expected)
+                || !is_cut
+                || !remedy.contains(cure)
+                || cure.is_empty() != remedy.is_empty()
+            {
                 wrong.push(format!("{said}\n  {short}\n  {remedy}"));
             }
         }

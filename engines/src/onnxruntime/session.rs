@@ -6,9 +6,7 @@ use super::{OnnxRuntime, call};
 use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::spec::{
-    Dim, EngineSpec, TensorSpec, check_inputs, check_outputs, check_residence, check_run,
-};
+use crate::spec::{Dim, EngineSpec, TensorSpec, check_inputs, check_outputs, check_residence, check_run};
 use crate::tensor::{Element, ElementType, Tensor, TensorData};
 use half::f16;
 use ort::session::{RunOptions, Session};
@@ -53,7 +51,8 @@ impl OnnxRuntimeEngine {
     ) -> Result<Self> {
         let fixed = |mut spec: TensorSpec| {
             for dim in &mut spec.shape {
-                let size = fixed_dimensions.iter().find(|(name, _)| matches!(dim, Dim::Named(own) if own == name));
+                let size =
+                    fixed_dimensions.iter().find(|(name, _)| matches!(dim, Dim::Named(own) if own == name));
                 if let Some((_, size)) = size {
                     *dim = Dim::Fixed(*size);
                 }
@@ -89,7 +88,11 @@ impl OnnxRuntimeEngine {
     }
 
     /// The run of an engine with a device, after the checks.
-    fn run_on_device(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
+    fn run_on_device(
+        &mut self,
+        inputs: &[(&str, &Tensor)],
+        outputs: &mut [(&str, &mut Tensor)],
+    ) -> Result<()> {
         let Self { session, options, spec, input_names, output_names, residence, model, .. } = self;
         let residence = residence.as_mut().expect("the caller saw it");
         let bindings = check_inputs(spec, inputs)?;
@@ -178,7 +181,16 @@ impl fmt::Debug for OnnxRuntimeEngine {
 }
 
 fn execution(model: &str, reason: &ort::Error) -> Error {
-    Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {}", reason.message()))
+    let reason = reason.message();
+    // CUDA's provider loads it when the first operator needs it.
+    let lacks_cudnn =
+        ["cuDNN is not available", "cuDNN is unavailable"].iter().any(|text| reason.contains(text));
+    let remedy = if lacks_cudnn {
+        "; install cuDNN 9 (the package nvidia-cudnn-cu13 has it) and put its folder into LD_LIBRARY_PATH"
+    } else {
+        ""
+    };
+    Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {reason}{remedy}"))
 }
 
 fn c_name<'n>(specs: &[TensorSpec], names: &'n [CString], name: &str) -> &'n CStr {

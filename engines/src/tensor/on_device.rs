@@ -201,7 +201,8 @@ impl Tensor {
         let fits =
             |tensor: &Self, start: usize| start.checked_add(count).is_some_and(|end| end <= tensor.len());
         if self.element_type() != source.element_type() || !fits(self, to) || !fits(source, from) {
-            let message = format!("cannot copy {count} elements from {from} of {source:?} to {to} of {self:?}");
+            let message =
+                format!("cannot copy {count} elements from {from} of {source:?} to {to} of {self:?}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let size = self.element_type().size();
@@ -235,6 +236,14 @@ impl Tensor {
     /// [`ErrorKind::Execution`] where what was to fill the tensor failed.
     pub fn wait(&self) -> Result<()> {
         self.device_slice().map_or(Ok(()), |slice| slice.buffer.wait())
+    }
+
+    /// Waits until nothing on the device reads or writes the elements; at once for the host's.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Execution`] where some of it failed.
+    pub fn wait_idle(&self) -> Result<()> {
+        self.device_slice().map_or(Ok(()), |slice| slice.buffer.wait_idle())
     }
 
     pub(super) fn refuse_device(&self) -> Result<()> {
