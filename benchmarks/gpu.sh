@@ -10,6 +10,7 @@ gpu.sh pack --output DIR    puts programs and scripts into one archive, for a ma
   --with FILE[:NAME]        a library to take along, as lib/NAME; may be given several times
   --tokenizer FILE          tokenizer.json of the full-size model, CLIP's say [default: the built-in model's]
   --piece-mb N              cut the archive into pieces of so many MB, a folder each [default: one piece]
+  --only-libraries          leave out everything but what --with names: for a second archive that is joined to the first
 gpu.sh join --into DIR FOLDER…   collects pieces there, and unpacks when all have come
 gpu.sh run --work DIR       measures; what is done is not done again, so it may be stopped and called as often as needed
   --phase NAME              check, model, export, engines, ours, peers, video, report, tests, or all but tests [default: all]
@@ -41,8 +42,13 @@ programs=$home/programs
 needed="ocelli bench-checkpoint bench-halves bench-detect bench-video bench-report"
 
 pack() {
-  local output='' tokenizer='' piece_mb=0 tests=() libraries=() name stage
+  local output='' tokenizer='' piece_mb=0 only=no tests=() libraries=() name stage
   while [ $# -gt 0 ]; do
+    if [ "$1" = --only-libraries ]; then
+      only=yes
+      shift
+      continue
+    fi
     [ $# -ge 2 ] || wrong "$1: it needs a value"
     case $1 in
       --output) output=$2 ;; --programs) programs=$2 ;; --tokenizer) tokenizer=$2 ;; --piece-mb) piece_mb=$2 ;;
@@ -58,7 +64,22 @@ pack() {
   output=$(cd "$output" && pwd)
   stage=$output/stage
   rm -rf "$stage" "$output"/[0-9][0-9][0-9]
-  mkdir -p "$stage"/{programs,benchmarks,model/small,lib,tests}
+  mkdir -p "$stage/lib"
+  for name in ${libraries[@]+"${libraries[@]}"}; do
+    cp -L "${name%%:*}" "$stage/lib/$(basename "${name#*:}")"
+  done
+  [ $only = yes ] || stage_programs
+  ( cd "$stage" && find . -type f -size +100k -printf '%10s  %P\n' | sort -rn ) >&2
+  # The built-in model is in several programs: a window that reaches from one to the next keeps it once.
+  tar -C "$stage" --sort=name --owner=0 --group=0 -cf - . | xz --lzma2=preset=6,dict=96MiB >"$output/payload"
+  rm -rf "$stage"
+  cut_up "$output" "$piece_mb"
+}
+
+# Programs, scripts and what they need, into the folder `stage`.
+stage_programs() {
+  local name
+  mkdir -p "$stage"/{programs,benchmarks,model/small,tests}
   for name in $needed; do
     [ -x "$programs/$name" ] || fail "cannot pack, $programs/$name: it is not built; cargo build --release --workspace"
   done
@@ -68,20 +89,12 @@ pack() {
   for name in ${tests[@]+"${tests[@]}"}; do
     strip -o "$stage/tests/$(basename "$name" | sed 's/-[0-9a-f]\{16\}$//')" "$name"
   done
-  for name in ${libraries[@]+"${libraries[@]}"}; do
-    cp -L "${name%%:*}" "$stage/lib/$(basename "${name#*:}")"
-  done
   cp -r "$here/gpu.sh" "$here/gpu" "$here/full_size" "$stage/benchmarks/"
   rm -rf "$stage"/benchmarks/*/__pycache__
   cp "$home"/src/builtin/{config.json,model.safetensors,tokenizer.json} "$stage/model/small/"
   cp "$home/demos/scenes/park.png" "$stage/model/picture.png"
   [ -z "$tokenizer" ] || cp "$tokenizer" "$stage/model/tokenizer.json"
   commit >"$stage/COMMIT"
-  ( cd "$stage" && find . -type f -size +100k -printf '%10s  %P\n' | sort -rn ) >&2
-  # The built-in model is in several programs: a window that reaches from one to the next keeps it once.
-  tar -C "$stage" --sort=name --owner=0 --group=0 -cf - . | xz --lzma2=preset=6,dict=96MiB >"$output/payload"
-  rm -rf "$stage"
-  cut_up "$output" "$piece_mb"
 }
 
 # A folder for each piece, each with the sums of all.
