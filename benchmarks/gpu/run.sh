@@ -180,7 +180,7 @@ make_graphs() {
   }
   graphs onnxruntime fp32
   reference=$work/reference-$px.safetensors
-  step export "reference-$px" 20 '' "$programs/bench-halves" --quiet --engine cpu --class-counts "${classes%% *}" \
+  step reference "reference-$px" 20 '' "$programs/bench-halves" --quiet --engine cpu --class-counts "${classes%% *}" \
     --runs 1 --warm-up 0 --model "$work/graphs/onnxruntime-fp32-$px" --write-reference "$reference"
   for precision in $precisions; do
     for engine in $engines; do

@@ -4,7 +4,9 @@
 in_phase() {
   case $phase in
     all) [ "$1" != tests ] ;;
-    ours) [ "$1" = halves ] || [ "$1" = detect ] ;;
+    # The peer is held against the reference as well.
+    ours) [ "$1" = reference ] || [ "$1" = halves ] || [ "$1" = detect ] ;;
+    peers) [ "$1" = reference ] || [ "$1" = peers ] ;;
     report) false ;;
     *) [ "$1" = "$phase" ] ;;
   esac
