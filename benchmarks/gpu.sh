@@ -25,6 +25,7 @@ gpu.sh run --work DIR       measures; what is done is not done again, so it may 
   --rounds N                measure the first number of classes so often, ours and the peer in turn [default: 2]
   --runs N --seconds S      measured runs, and the longest each may take [default: 50, 8]
   --frames N                of a video [default: 200]
+  --engine-options "…"      what else ONNX Runtime's engines are told, --allow-partial say [default: nothing]
   --again                   try again what failed
   --programs DIR            where the built programs are [default: beside this script, or target/release]
 The rest of what is told to `run` is remembered in the work folder. OCELLI_BENCH_PYTHON names the peer's Python.

@@ -10,7 +10,7 @@ run() {
     case $1 in
       --again) again=yes; shift; continue ;;
       --work | --phase | --minutes | --programs | --model | --engines | --precisions | --imgsz | --classes | \
-        --video-classes | --peers | --rounds | --runs | --seconds | --frames | --peer-device) ;;
+        --video-classes | --peers | --rounds | --runs | --seconds | --frames | --peer-device | --engine-options) ;;
       *) wrong "run $1: no such option" ;;
     esac
     [ $# -ge 2 ] || wrong "$1: it needs a value"
@@ -56,13 +56,14 @@ run() {
 settings() {
   model=full engines='cuda tensorrt trt' precisions=fp16 imgsz='' classes='4 16 8 2 1 80' peers=default rounds=2
   video_classes='4 16 1 2 8 80' runs=50 seconds=8 frames=200 peer_device=cuda
+  engine_options=
   # shellcheck source=/dev/null
   [ ! -f "$work/settings" ] || . "$work/settings"
   while [ $# -gt 0 ]; do
     printf -v "$1" '%s' "$2"
     shift 2
   done
-  declare -p model engines precisions imgsz classes peers rounds video_classes runs seconds frames peer_device \
+  declare -p model engines precisions imgsz classes peers rounds video_classes runs seconds frames peer_device engine_options \
     | sed 's/^declare -[^ ]* /declare -g /' >"$work/settings"
   local small=no
   [ "$model" != small ] || small=yes
@@ -141,7 +142,7 @@ check() {
       works trt || { missing probe-trt "no engine was built"; continue; }
     fi
     # shellcheck disable=SC2046 # options are words
-    step check "probe-$engine" 0 '' "${probe[@]}" $(engine_options "$engine" "$work/engines/probe")
+    step check "probe-$engine" 0 '' "${probe[@]}" $(options_of "$engine" "$work/engines/probe")
   done
   [ -z "$peers" ] || step check probe-peer 0 '' "$python" -c 'import sys, torch, transformers
 print(torch.__version__, transformers.__version__)
@@ -150,11 +151,11 @@ sys.exit(None if sys.argv[1] == "cpu" or torch.cuda.is_available() else "error: 
 }
 
 # The options that name an engine; of TensorRT itself, with the folder of the built ones.
-engine_options() {
+options_of() {
   if [ "$1" = trt ]; then
     echo "--trt $2/backbone.engine --trt-enc-dec $2/encoder_decoder.engine"
   else
-    echo "--engine $1"
+    echo "--engine $1 $engine_options"
   fi
 }
 
@@ -244,7 +245,7 @@ ours() {
   fi
   # shellcheck disable=SC2046 # options are words
   step "$kind" "$name" 30 "\"label\":\"$label\",\"round\":$round" "$programs/$program" --quiet \
-    $(engine_options "$engine" "$work/engines/$precision-$px") --model "$graphs" --class-chunk $chunk "$@"
+    $(options_of "$engine" "$work/engines/$precision-$px") --model "$graphs" --class-chunk $chunk "$@"
 }
 
 # theirs LABEL PX ROUND CLASSES

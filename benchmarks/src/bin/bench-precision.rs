@@ -235,6 +235,8 @@ impl<'a> Bench<'a> {
             kind: args.model.engine.to_lowercase().parse()?,
             threads: args.model.threads,
             onnxruntime: args.model.onnxruntime.clone(),
+            allow_partial: args.model.allow_partial,
+            tf32: args.model.tf32,
         })?;
         let target = match args.target {
             TargetArg::Onnxruntime => Target::OnnxRuntime,
