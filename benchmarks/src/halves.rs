@@ -72,7 +72,7 @@ impl ImageHalf {
         let load = |name| model.load_graph(factory, name);
         let engines: Vec<_> =
             model.manifest().backbone_files().into_iter().map(load).collect::<Result<_, _>>()?;
-        let tokens = on(engines.first().and_then(|engine| engine.device()));
+        let tokens = on(engines.first().and_then(Engine::device));
         let official = model.manifest().prompting == Prompting::Official;
         Ok(Self { engines, pixels: Tensor::empty(), tokens, official })
     }
@@ -82,7 +82,7 @@ impl ImageHalf {
     /// # Errors
     /// Where the device is full or lost.
     pub fn set_pixels(&mut self, pixels: &Tensor) -> anyhow::Result<()> {
-        self.pixels = on(self.engines.first().and_then(|engine| engine.device()));
+        self.pixels = on(self.engines.first().and_then(Engine::device));
         Ok(self.pixels.copy_from_host(pixels)?)
     }
 
@@ -110,7 +110,7 @@ impl ImageHalf {
     }
 
     fn device(&self) -> Option<Arc<dyn Device>> {
-        self.engines.last().and_then(|engine| engine.device())
+        self.engines.last().and_then(Engine::device)
     }
 }
 
