@@ -97,7 +97,7 @@ fn engine(spec: EngineSpec, found: bool) -> FakeEngine {
             **output = Tensor::zeros_f32(&shape);
             match *name {
                 tensor::LOGITS if found => {
-                    output.as_f32_mut()?.chunks_exact_mut(QUERIES).for_each(|row| row[0] = 4.0)
+                    output.as_f32_mut()?.chunks_exact_mut(QUERIES).for_each(|row| row[0] = 4.0);
                 }
                 tensor::PRESENCE if found => output.as_f32_mut()?.fill(4.0),
                 tensor::BOXES => {
