@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::Cancellation;
 use crate::builtin;
 use crate::cache::{Lock, cache_folder, create_folder, remembered_hash, remove_folder, short_hash};
-use crate::engine::EngineFactory;
+use crate::engine::{EngineFactory, GraphSizes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tokenizer::{Tokenizer, TokenizerConfig};
 
@@ -35,11 +35,9 @@ pub struct ModelRequest {
     pub source: ModelSource,
     /// Pixels of the input's side; the model's own by default. An exported folder has one that cannot be changed.
     pub imgsz: Option<usize>,
-    /// Number format of the large matrix products, in which a checkpoint or the built-in model is exported; 32-bit
-    /// floating point by default. An exported folder has one that cannot be changed.
+    /// Number format in which a checkpoint or the built-in model is exported; 32-bit floating point by default. An exported folder has one that cannot be changed.
     pub precision: Option<Precision>,
-    /// What attention is written as in the graphs of a checkpoint or the built-in model. An exported folder has one that
-    /// cannot be changed.
+    /// What attention is written as, in a checkpoint's export or the built-in model's. An exported folder has what it has.
     pub target: Target,
     /// Whether masks will be asked for. Without, a checkpoint is exported without what only masks need.
     pub masks: bool,
@@ -164,7 +162,11 @@ impl Model {
     /// An engine for one of the folder's graphs.
     pub(crate) fn load_graph(&self, factory: &EngineFactory, name: &str) -> Result<Box<dyn Engine>> {
         // Hashing all files each time would take as long as loading them; a graph that does not load is looked at.
-        factory.load(&self.file(name)).map_err(|e| self.damage(name).unwrap_or_else(|| self.unsupported(e)))
+        let sizes =
+            GraphSizes { context_length: self.manifest.context_length, queries: self.manifest.num_queries };
+        factory
+            .load_sized(&self.file(name), Some(sizes))
+            .map_err(|e| self.damage(name).unwrap_or_else(|| self.unsupported(e)))
     }
 
     /// Says it where an engine may lack the number format: its own words are of an operator.
@@ -275,8 +277,8 @@ fn cached_export(
 fn export_options(request: &ModelRequest) -> ExportOptions {
     let options = ExportOptions::default()
         .with_detection_only(!request.masks)
-        .with_precision(request.precision.unwrap_or_default())
-        .with_target(request.target);
+        .with_target(request.target)
+        .with_precision(request.precision.unwrap_or_default());
     match request.imgsz {
         Some(imgsz) => options.with_imgsz(imgsz),
         None => options,

@@ -11,8 +11,8 @@
 //!   score limit of it; where none does, as with random weights, the ten surest count;
 //! - the same things are kept in the drawn scenes: for each detection of one side there is one of the same class on the
 //!   other whose box overlaps it by at least [`Limits::min_iou`]. What has no partner is *borderline*, and allowed, where
-//!   its score is within the score limit of the threshold, or where its overlap with a detection that was kept on the
-//!   other side is within 0.05 of the suppression threshold: there a rounding decides.
+//!   its score is within the score limit of the threshold, or where its overlap with a detection that both sides keep is
+//!   within 0.05 of the suppression threshold: there a rounding decides.
 //!
 //! Graphs that the candidate does not replace are run by the reference, behind the candidate's outputs: what is compared
 //! is what a user would see.

@@ -55,6 +55,19 @@ mod plan;
 #[allow(unsafe_code)]
 mod probe;
 mod progress;
+mod run;
+#[allow(unsafe_code)]
+mod run_calls;
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod run_fake;
+mod run_graphs;
+#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#[allow(unsafe_code)]
+mod run_native;
+mod run_plan;
+#[cfg(test)]
+mod run_tests;
 mod search;
 mod session;
 mod timing_cache;
@@ -63,6 +76,7 @@ mod version;
 pub use builder::TensorRtBuilder;
 pub use plan::{DimensionRange, Plan};
 pub use progress::BuildProgress;
+pub use run::{TensorRtEngine, TensorRtLoader};
 pub use search::TensorRtSearch;
 pub use version::{ComputeCapability, Product, Version};
 
@@ -174,4 +188,16 @@ fn same_file(a: &Path, b: &Path) -> bool {
         (Ok(a), Ok(b)) => a == b,
         _ => a == b,
     }
+}
+
+/// What runs the plans of a loaded library.
+#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+fn calls_of(tensorrt: &TensorRt) -> Result<Arc<dyn run_calls::RunCalls>> {
+    Ok(Arc::new(run_native::Native::new(tensorrt)?))
+}
+
+#[cfg(not(any(feature = "tensorrt", feature = "tensorrt-rtx")))]
+fn calls_of(tensorrt: &TensorRt) -> Result<Arc<dyn run_calls::RunCalls>> {
+    let message = format!("{tensorrt:?} cannot be used: this program was built without it");
+    Err(Error::new(ErrorKind::Unavailable, message))
 }

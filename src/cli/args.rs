@@ -22,9 +22,16 @@ pub struct ModelArgs {
     /// built-in model, which knows eighty drawn pictograms]
     #[arg(long, alias = "weights", value_name = "DIR")]
     pub model: Option<PathBuf>,
-    /// What computes: auto or cpu; one that cannot start is an error
+    /// What computes: auto, cpu, cuda, tensorrt or coreml, cuda:1 for the second GPU; one that cannot start is an error.
+    /// auto is cuda where that starts, else cpu
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
     pub engine: String,
+    /// Let the engine leave parts of the model to the processor, with a warning that lists them [default: an error does]
+    #[arg(long)]
+    pub allow_partial: bool,
+    /// Let cuda compute 32-bit products in TF32: several times as fast, and less exact
+    #[arg(long)]
+    pub tf32: bool,
     /// Run the backbone as this TensorRT engine (`ocelli build-engine`); its sidecar says which model it is of
     #[arg(long, value_name = "FILE")]
     pub trt: Option<PathBuf>,
@@ -38,7 +45,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "FILE")]
     pub onnxruntime: Option<PathBuf>,
     /// Number format: fp32; int8, whose large matrix products are about twice as fast with a large model and a little
-    /// less exact; or fp16, which is for GPUs: a processor runs it too, more slowly than fp32 [default: fp32, or what an
+    /// less exact; or fp16, which is for GPUs: a processor runs it too, no faster than fp32 [default: fp32, or what an
     /// exported model has]
     #[arg(long, value_name = "FORMAT")]
     pub precision: Option<Precision>,
@@ -54,10 +61,14 @@ impl ModelArgs {
     /// [`ErrorKind::InvalidArgument`] for an engine nobody knows, [`ErrorKind::Unavailable`] for one that is not in
     /// this build.
     pub fn detector(&self) -> Result<DetectorBuilder> {
-        let kind: EngineKind = self.engine.to_lowercase().parse()?;
+        let kind: EngineKind = self.engine.parse()?;
         let cancellation = Cancellation::new();
         super::cancel_on_interrupt(&cancellation);
-        let mut builder = Detector::builder().with_engine(kind).with_cancellation(cancellation);
+        let mut builder = Detector::builder()
+            .with_engine(kind)
+            .with_partial_placement(self.allow_partial)
+            .with_tf32(self.tf32)
+            .with_cancellation(cancellation);
         if let Some(folder) = &self.model {
             builder = builder.with_model(ModelSource::Folder(folder.clone()));
         }

@@ -78,6 +78,10 @@ pub struct BuildEngineArgs {
     /// Keep what masks need, of a checkpoint or the built-in model
     #[arg(long)]
     masks: bool,
+    /// The exported model that engines are compared with: the same in 32 bits, for number formats that the processor does
+    /// not compute in [default: the ONNX files that they are built from]
+    #[arg(long, value_name = "DIR")]
+    reference: Option<PathBuf>,
     #[command(flatten)]
     verification: VerificationArgs,
     /// Write what the comparison found as JSON to this file
@@ -125,8 +129,13 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
         masks: args.masks,
     };
     let model = Model::resolve(&request, &|line| progress.announce(line), &cancellation)?;
+    let reference_model = match &args.reference {
+        Some(folder) => Model::open(folder)?,
+        None => model.clone(),
+    };
     if let Some(engine) = &args.verify {
-        let report = verify_engine(engine, &model, &backend, &reference, verification, &mut |step| {
+        let reference = (&reference_model, &reference);
+        let report = verify_engine(engine, &model, &backend, reference, verification, &mut |step| {
             tell(&progress, step, &cancellation)
         });
         drop(progress);
@@ -156,7 +165,9 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     let output = args.output.as_deref().ok_or_else(|| usage("--output: name the folder for the engines"))?;
     let start = Instant::now();
-    let build = EngineBuild::new(&model, backend, &reference, options).with_cancellation(cancellation);
+    let build = EngineBuild::new(&model, backend, &reference, options)
+        .with_reference_model(&reference_model)
+        .with_cancellation(cancellation);
     let built = build.run(output, &mut |event| show(&progress, event));
     drop(progress);
     interrupted()?;

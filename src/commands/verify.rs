@@ -56,7 +56,7 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.json {
         check_output_file("--json", path)?;
     }
-    let kind: EngineKind = args.engine.to_lowercase().parse()?;
+    let kind: EngineKind = args.engine.parse()?;
     let cancellation = Cancellation::new();
     cancel_on_interrupt(&cancellation);
     let engine = |kind| {

@@ -501,5 +501,5 @@ impl PromptDecoder {
 
 /// Where an engine works.
 fn place(engine: &Option<Box<dyn Engine>>) -> Place {
-    engine.as_ref().and_then(|engine| engine.device())
+    engine.as_ref().and_then(Engine::device)
 }

@@ -109,7 +109,7 @@ impl Backbone {
         let start = Instant::now();
         features.size = size;
         let official = self.model.manifest().prompting == Prompting::Official;
-        let place = self.engines.last().and_then(|engine| engine.device());
+        let place = self.engines.last().and_then(Engine::device);
         let tensors = features.fpn.iter_mut().chain([&mut features.image_prompt]);
         tensors.for_each(|tensor| keep_at(tensor, &place));
         let [fine, middle, coarse] = &mut features.fpn;

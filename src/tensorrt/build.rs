@@ -130,6 +130,7 @@ pub struct EngineBuild<'b> {
     model: &'b Model,
     backend: Arc<dyn TensorRtBackend>,
     reference: &'b EngineFactory,
+    reference_model: &'b Model,
     options: BuildOptions,
     cancellation: Cancellation,
 }
@@ -149,7 +150,16 @@ impl<'b> EngineBuild<'b> {
         reference: &'b EngineFactory,
         options: BuildOptions,
     ) -> Self {
-        Self { model, backend, reference, options, cancellation: Cancellation::new() }
+        let (reference_model, cancellation) = (model, Cancellation::new());
+        Self { model, backend, reference, reference_model, options, cancellation }
+    }
+
+    /// What the engines are compared with, where it is not the ONNX files that they are built from: the same model in 32
+    /// bits, for number formats that the reference does not compute in.
+    #[must_use]
+    pub fn with_reference_model(mut self, model: &'b Model) -> Self {
+        self.reference_model = model;
+        self
     }
 
     /// Whose wish ends it.
@@ -218,7 +228,7 @@ impl<'b> EngineBuild<'b> {
         options.max_classes = self.options.max_classes;
         options.graphs = graphs.to_vec();
         let verification =
-            Verification::of_reference(self.model, self.reference, options, &mut |progress| {
+            Verification::of_reference(self.reference_model, self.reference, options, &mut |progress| {
                 report(&BuildEvent::Verifying { graph: None, progress: *progress });
                 self.check_cancelled()
             })?;

@@ -30,8 +30,10 @@ pub(super) fn check_file(path: &Path, sidecar: Option<&Sidecar>) -> Result<()> {
     let found = match path.metadata() {
         Ok(found) => found,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            let message =
-                format!("no engine, {}: no such file; `ocelli build-engine` makes one", path.display());
+            let message = format!(
+                "no TensorRT engine, {}: no such file; `ocelli build-engine` makes one, or leave --trt out",
+                path.display()
+            );
             return Err(Error::new(ErrorKind::Io, message).with_source(e));
         }
         Err(e) => return Err(Error::io("cannot read the engine", path, e)),

@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Clone, Debug)]
 pub struct NativeTensorRt {
     library: Option<PathBuf>,
+    ordinal: usize,
 }
 
 impl NativeTensorRt {
@@ -28,7 +29,14 @@ impl NativeTensorRt {
             );
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
-        Ok(Self { library: library.map(Path::to_owned) })
+        Ok(Self { library: library.map(Path::to_owned), ordinal: 0 })
+    }
+
+    /// The GPU, as CUDA counts; the first unless set.
+    #[must_use]
+    pub fn with_ordinal(mut self, ordinal: usize) -> Self {
+        self.ordinal = ordinal;
+        self
     }
 
     fn tensorrt(&self) -> Result<TensorRt> {
@@ -51,7 +59,7 @@ impl TensorRtBackend for NativeTensorRt {
     }
 
     fn gpu(&self) -> Result<Gpu> {
-        device::gpu()
+        device::gpu(self.ordinal)
     }
 
     fn build(&self, onnx: &Path, request: &PlanRequest, report: &mut ReportStep<'_>) -> Result<Vec<u8>> {
@@ -83,11 +91,38 @@ impl TensorRtBackend for NativeTensorRt {
     }
 
     fn load(&self, engine: &Path) -> Result<Box<dyn Engine>> {
-        device::load(&self.tensorrt()?, engine)
+        device::load(&self.tensorrt()?, self.ordinal, engine)
     }
 }
 
 /// What needs a GPU.
+#[cfg(feature = "cuda")]
+mod device {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use ocelli_engines::cuda::CudaDevice;
+    use ocelli_engines::tensorrt::{ComputeCapability, TensorRt, TensorRtEngine};
+    use ocelli_engines::{Device, Engine};
+
+    use super::super::backend::Gpu;
+    use crate::error::Result;
+
+    pub(super) fn gpu(ordinal: usize) -> Result<Gpu> {
+        let device = CudaDevice::open(ordinal)?;
+        let (major, minor) = device.compute_capability();
+        let name = device.name().split(" (CUDA device").next().unwrap_or_default().to_owned();
+        Ok(Gpu { name, compute_capability: ComputeCapability::new(major, minor) })
+    }
+
+    pub(super) fn load(tensorrt: &TensorRt, ordinal: usize, engine: &Path) -> Result<Box<dyn Engine>> {
+        let device: Arc<CudaDevice> = CudaDevice::open(ordinal)?;
+        Ok(Box::new(TensorRtEngine::loader(tensorrt, &device)?.load_file(engine)?))
+    }
+}
+
+/// Without CUDA there is no GPU.
+#[cfg(not(feature = "cuda"))]
 mod device {
     use std::path::Path;
 
@@ -102,11 +137,11 @@ mod device {
         Error::new(ErrorKind::Unavailable, message)
     }
 
-    pub(super) fn gpu() -> Result<Gpu> {
+    pub(super) fn gpu(_: usize) -> Result<Gpu> {
         Err(missing("no NVIDIA GPU"))
     }
 
-    pub(super) fn load(_: &TensorRt, engine: &Path) -> Result<Box<dyn Engine>> {
+    pub(super) fn load(_: &TensorRt, _: usize, engine: &Path) -> Result<Box<dyn Engine>> {
         Err(missing(&format!("cannot run the engine, {}", engine.display())))
     }
 }

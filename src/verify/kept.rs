@@ -139,6 +139,7 @@ impl KeptComparison {
         self.report.kept_by_reference += ours.kept.len();
         self.report.kept_by_candidate += theirs.kept.len();
         let (mut left, mut right) = (Vec::from_iter(&ours.kept), Vec::from_iter(&theirs.kept));
+        let (mut left_matched, mut right_matched) = (Vec::new(), Vec::new());
         // Again and again the two of one class that overlap most.
         loop {
             let mut best: Option<(f32, usize, usize)> = None;
@@ -151,13 +152,13 @@ impl KeptComparison {
                 }
             }
             let Some((_, i, j)) = best else { break };
-            left.swap_remove(i);
-            right.swap_remove(j);
+            left_matched.push(left.swap_remove(i));
+            right_matched.push(right.swap_remove(j));
             self.report.matched += 1;
         }
         for (alone, others, who, other) in [
-            (left, &theirs.kept, "the reference", "the candidate"),
-            (right, &ours.kept, "the candidate", "the reference"),
+            (left, &right_matched, "the reference", "the candidate"),
+            (right, &left_matched, "the candidate", "the reference"),
         ] {
             for one in alone {
                 if self.is_borderline(one, others) {
@@ -174,13 +175,14 @@ impl KeptComparison {
         }
     }
 
-    fn is_borderline(&self, one: &Candidate, others: &[Candidate]) -> bool {
+    /// `others` are those that both sides keep: one of them may have suppressed it on the other side by a hair.
+    fn is_borderline(&self, one: &Candidate, others: &[&Candidate]) -> bool {
         if one.score - self.report.score_threshold <= self.limits.max_score_difference {
             return true;
         }
         let Some(suppression) = self.post.options().nms_iou else { return false };
-        let same = others.iter().filter(|other| other.class_id == one.class_id);
-        same.into_iter().any(|other| (other.bbox.iou(&one.bbox) - suppression).abs() <= BORDERLINE_IOU)
+        let mut same = others.iter().filter(|other| other.class_id == one.class_id);
+        same.any(|other| (other.bbox.iou(&one.bbox) - suppression).abs() <= BORDERLINE_IOU)
     }
 
     fn fail(&mut self, input: &Input, output: &str, why: String) {

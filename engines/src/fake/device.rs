@@ -122,19 +122,30 @@ impl DeviceBuffer for FakeBuffer {
         Ok(())
     }
 
+    fn wait_idle(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
 }
 
-/// Has a closure of tensors of the host's compute what lies on the device.
+/// Has a closure of tensors of the host's compute what lies on the device; what the caller brings and wants in the host's
+/// memory is counted as crossing.
 pub(super) fn compute(
+    device: &FakeDevice,
     compute: &mut super::Compute,
     inputs: &[(&str, &Tensor)],
     outputs: &mut [(&str, &mut Tensor)],
 ) -> Result<()> {
     let lift = |(name, tensor): &(&'_ str, &Tensor)| -> Result<(String, Tensor)> {
-        let Some(slice) = tensor.device_slice() else { return Ok(((*name).to_owned(), (*tensor).clone())) };
+        let Some(slice) = tensor.device_slice() else {
+            if tensor.device().is_none() {
+                device.counts.to_device.fetch_add(tensor.bytes()?.len() as u64, Ordering::Relaxed);
+            }
+            return Ok(((*name).to_owned(), (*tensor).clone()));
+        };
         let buffer = slice.buffer.as_any().downcast_ref::<FakeBuffer>();
         let buffer = buffer.expect("only this device's tensors get past the check of residence");
         let mut host = Tensor::empty();
@@ -157,6 +168,9 @@ pub(super) fn compute(
     for ((_, target), (_, source)) in outputs.iter_mut().zip(&host_outputs) {
         target.reset_to(source.element_type(), source.shape())?;
         let Some(slice) = target.device_slice() else {
+            if target.device().is_none() {
+                device.counts.to_host.fetch_add(source.bytes()?.len() as u64, Ordering::Relaxed);
+            }
             target.copy_from_host(source)?;
             continue;
         };

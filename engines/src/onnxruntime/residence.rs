@@ -73,6 +73,7 @@ impl Residence {
         for (name, tensor) in inputs {
             let there =
                 if tensor.device().is_some() { *tensor } else { &own_inputs[position(&spec.inputs, name)] };
+            there.wait()?;
             values.inputs.push(value(memory, there)?);
         }
         for (name, tensor) in outputs.iter_mut() {
@@ -83,6 +84,7 @@ impl Residence {
             };
             let there = if tensor.device().is_some() { &mut **tensor } else { &mut own_outputs[at] };
             there.reset_to(spec.outputs[at].element_type, &shape)?;
+            there.wait_idle()?;
             values.outputs.push(Some(value(memory, there)?));
         }
         Ok(values)
@@ -101,14 +103,14 @@ fn position(specs: &[TensorSpec], name: &str) -> usize {
     specs.iter().position(|spec| spec.name == name).expect("check_run knows every name")
 }
 
-/// ONNX Runtime's view of a tensor on the residence's device, once what was enqueued to fill the tensor is done.
+/// ONNX Runtime's view of a tensor on the residence's device that [`Residence::stage`] has waited for.
 fn value<'t>(memory: &MemoryInfo<'static>, tensor: &Tensor) -> Result<DynValueRefMut<'t>> {
-    tensor.wait()?;
     // Where there is no element there may be no memory: any address that is aligned does, and is not looked at.
     let address = tensor.device_slice().map_or(64, |slice| slice.address());
     // SAFETY: `check_residence` saw that the tensor lies where `memory` says, and the device promises memory for its type
     // and shape at its address. The tensor, the caller's or the engine's own, is borrowed by `stage` for as long as the
-    // view lives, exclusively where it is an output; what others enqueued to write it is over since `wait`.
+    // view lives, exclusively where it is an output. What others enqueued to write an input is over since `wait`, what
+    // they enqueued to read or write an output since `wait_idle`; ONNX Runtime is done when the run returns.
     let value = unsafe { call::value_at(memory, address, tensor.element_type(), tensor.shape()) };
     value.map_err(|error| {
         let message = format!("tensor of shape {:?}: {}", tensor.shape(), error.message());

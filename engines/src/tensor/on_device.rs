@@ -238,6 +238,14 @@ impl Tensor {
         self.device_slice().map_or(Ok(()), |slice| slice.buffer.wait())
     }
 
+    /// Waits until nothing on the device reads or writes the elements; at once for the host's.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Execution`] where some of it failed.
+    pub fn wait_idle(&self) -> Result<()> {
+        self.device_slice().map_or(Ok(()), |slice| slice.buffer.wait_idle())
+    }
+
     pub(super) fn refuse_device(&self) -> Result<()> {
         match self.device() {
             None => Ok(()),

@@ -60,7 +60,7 @@ fn graph_of(spec: &ocelli_engines::EngineSpec) -> ModelGraph {
     if decodes { ModelGraph::EncoderDecoder } else { ModelGraph::Backbone }
 }
 
-/// Compares an engine that is there with the model that it was built from, and writes what came of it into its sidecar,
+/// Compares an engine that is there with the model that it was built from, or with the same in other numbers, and writes what came of it into its sidecar,
 /// which is made where there is none. An engine that is refused does not run any more.
 ///
 /// # Errors
@@ -70,7 +70,7 @@ pub fn verify_engine(
     path: &Path,
     model: &Model,
     backend: &Arc<dyn TensorRtBackend>,
-    reference: &EngineFactory,
+    (reference_model, reference): (&Model, &EngineFactory),
     options: VerificationOptions,
     progress: &mut ReportProgress<'_>,
 ) -> Result<VerificationReport> {
@@ -106,30 +106,36 @@ pub fn verify_engine(
         }
     };
     let graph = sidecar.graph;
-    let mut model = model.clone();
-    if sidecar.layout == EngineLayout::Dart {
-        // Words alone, and nothing for masks.
-        model = model.with_manifest(|manifest| {
-            manifest.prompting = Prompting::Text;
-            manifest.detection_only = true;
-            manifest.split_block = manifest.split_block.filter(|_| graph != ModelGraph::Backbone);
-        });
+    let as_engine = |model: &Model| {
+        let model = model.clone();
+        match sidecar.layout {
+            EngineLayout::Ocelli => model,
+            // Words alone, and nothing for masks.
+            EngineLayout::Dart => model.with_manifest(|manifest| {
+                manifest.prompting = Prompting::Text;
+                manifest.detection_only = true;
+            }),
+        }
+    };
+    let reference_model = as_engine(reference_model);
+    let mut model = as_engine(model);
+    if sidecar.layout == EngineLayout::Dart && graph == ModelGraph::Backbone {
+        model = model.with_manifest(|manifest| manifest.split_block = None);
     }
     let mut options = options;
     if let Some(max) = sidecar.max_classes() {
         options.max_classes = options.max_classes.min(max);
     }
-    let mut engines = vec![(graph, path.to_owned())];
     let other = match graph {
         ModelGraph::BackboneFirst => Some(ModelGraph::BackboneSecond),
         ModelGraph::BackboneSecond => Some(ModelGraph::BackboneFirst),
         _ => None,
     };
-    // Half a backbone is compared with the ONNX file of the other half.
-    options.graphs = vec![graph];
+    // Half a backbone runs with the ONNX file of the other half.
+    options.graphs = if sidecar.layout == EngineLayout::Dart { Vec::new() } else { vec![graph] };
     options.graphs.extend(other);
-    let verification = Verification::of_reference(&model, reference, options, progress)?;
-    let report = judge(&verification, &model, backend, std::mem::take(&mut engines), progress)?;
+    let verification = Verification::of_reference(&reference_model, reference, options, progress)?;
+    let report = judge(&verification, &model, backend, vec![(graph, path.to_owned())], progress)?;
     sidecar.gpu = Some(gpu.name);
     sidecar.verified = report.accepted().then(|| report.summary());
     sidecar.write(path)?;
