@@ -10,6 +10,7 @@ mod logging;
 mod progress;
 mod tracker;
 mod usage;
+mod verification;
 
 use std::io::Write;
 use std::path::Path;
@@ -23,6 +24,7 @@ pub use logging::LogArgs;
 pub use progress::Progress;
 pub use tracker::{ClassMatching, TrackerArgs};
 pub use usage::parse;
+pub use verification::VerificationArgs;
 
 use crate::error::{Error, ErrorKind, Result};
 

@@ -44,6 +44,7 @@ pub mod image;
 pub mod label;
 mod mask;
 mod model;
+mod model_graph;
 #[cfg(feature = "opencv")]
 mod native_log;
 pub mod pipeline;
@@ -54,8 +55,10 @@ pub mod report;
 pub mod scenes;
 pub mod sink;
 pub mod source;
+pub mod tensorrt;
 pub mod text_cache;
 pub mod tokenizer;
+pub mod verify;
 
 pub use ocelli_engines as engines;
 pub use ocelli_export as export;
@@ -76,6 +79,7 @@ pub use frame_view::{FrameView, PixelFormat};
 pub use image::{Image, ImageView};
 pub use mask::{Mask, MaskSpan, Outline, SemanticMap};
 pub use model::{Model, ModelRequest, ModelSource};
+pub use model_graph::ModelGraph;
 pub use pipeline::{FramePolicy, Pipeline, PipelineBuilder, PipelineStats, RunSummary, StatsRecorder};
 pub use prompt::{Exemplar, Prompt, Prompts, VISUAL};
 pub use sink::{FrameOutcome, Sink};

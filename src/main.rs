@@ -26,6 +26,10 @@ struct Arguments {
 enum Command {
     /// Turn a checkpoint into ONNX graphs, without Python
     Export(commands::export::ExportArgs),
+    /// Turn an exported model into TensorRT engines, each compared with its ONNX file before it is put in place
+    BuildEngine(Box<commands::build_engine::BuildEngineArgs>),
+    /// Compare two exported models, or two ways to run one: the same numbers, the same detections?
+    Verify(Box<commands::verify::VerifyArgs>),
     /// Write the text features of words to a file, so that detecting them needs no text encoder
     Embed(commands::embed::EmbedArgs),
     /// Make a data set of pictures: YOLO, YOLO-seg, COCO
@@ -42,6 +46,8 @@ fn main() -> ExitCode {
     let Arguments { command, log } = cli::parse();
     cli::run(&log, || match command {
         Command::Export(args) => commands::export::run(&args, &log),
+        Command::BuildEngine(args) => commands::build_engine::run(&args, &log),
+        Command::Verify(args) => commands::verify::run(&args, &log),
         Command::Embed(args) => commands::embed::run(&args, &log),
         Command::Label(args) => commands::label::run(&args, &log),
         Command::Track(args) => commands::track::run(&args, &log),

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ocelli_engines::Engine;
-use ocelli_export::contract::{Manifest, Precision, file};
+use ocelli_export::contract::{Manifest, Precision, Target, file};
 use ocelli_export::{Checkpoint, ErrorKind as ExportErrorKind, ExportOptions, export};
 
 use sha2::{Digest, Sha256};
@@ -13,8 +13,9 @@ use sha2::{Digest, Sha256};
 use crate::Cancellation;
 use crate::builtin;
 use crate::cache::{Lock, cache_folder, create_folder, remembered_hash, remove_folder, short_hash};
-use crate::engine::EngineFactory;
+use crate::engine::{EngineFactory, GraphSizes};
 use crate::error::{Error, ErrorKind, Result};
+use crate::tokenizer::{Tokenizer, TokenizerConfig};
 
 /// Where a model comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,9 +35,10 @@ pub struct ModelRequest {
     pub source: ModelSource,
     /// Pixels of the input's side; the model's own by default. An exported folder has one that cannot be changed.
     pub imgsz: Option<usize>,
-    /// Number format of the large matrix products, in which a checkpoint or the built-in model is exported; 32-bit
-    /// floating point by default. An exported folder has one that cannot be changed.
+    /// Number format in which a checkpoint or the built-in model is exported; 32-bit floating point by default. An exported folder has one that cannot be changed.
     pub precision: Option<Precision>,
+    /// What attention is written as, in a checkpoint's export or the built-in model's. An exported folder has what it has.
+    pub target: Target,
     /// Whether masks will be asked for. Without, a checkpoint is exported without what only masks need.
     pub masks: bool,
 }
@@ -160,7 +162,25 @@ impl Model {
     /// An engine for one of the folder's graphs.
     pub(crate) fn load_graph(&self, factory: &EngineFactory, name: &str) -> Result<Box<dyn Engine>> {
         // Hashing all files each time would take as long as loading them; a graph that does not load is looked at.
-        factory.load(&self.file(name)).map_err(|e| self.damage(name).unwrap_or(e))
+        let sizes =
+            GraphSizes { context_length: self.manifest.context_length, queries: self.manifest.num_queries };
+        factory
+            .load_sized(&self.file(name), Some(sizes))
+            .map_err(|e| self.damage(name).unwrap_or_else(|| self.unsupported(e)))
+    }
+
+    /// Says it where an engine may lack the number format: its own words are of an operator.
+    fn unsupported(&self, error: Error) -> Error {
+        if self.manifest.precision != Precision::Bf16 || error.kind() != ErrorKind::InvalidData {
+            return error;
+        }
+        let message = format!(
+            "cannot run a model in bfloat16, {}: the engine does not take it (ONNX Runtime on the processor has no \
+             operators for bfloat16); export with --precision fp32 or fp16, or choose an engine that runs on a GPU: \
+             {error}",
+            self.folder.display()
+        );
+        Error::new(ErrorKind::Unavailable, message).with_source(error)
     }
 
     /// The first of a graph's files, its weights beside it included, that is not what the exporter wrote.
@@ -173,13 +193,29 @@ impl Model {
         })
     }
 
+    /// The tokeniser, as the text encoder wants its tokens.
+    pub(crate) fn tokenizer(&self) -> Result<Tokenizer> {
+        let mut config = TokenizerConfig::new(self.manifest.context_length);
+        config.start_id = Some(self.manifest.special_tokens.bos);
+        config.end_id = Some(self.manifest.special_tokens.eos);
+        Tokenizer::from_file(self.file(file::TOKENIZER), config)
+    }
+
+    /// The same model, described in another way.
+    #[must_use]
+    pub(crate) fn with_manifest(mut self, change: impl FnOnce(&mut Manifest)) -> Self {
+        change(&mut self.manifest);
+        self
+    }
+
     /// A file of the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }
 
-fn sha256(path: &Path) -> std::io::Result<String> {
+/// The SHA-256 of a file, lower-case hex.
+pub(crate) fn sha256(path: &Path) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
     loop {
@@ -241,6 +277,7 @@ fn cached_export(
 fn export_options(request: &ModelRequest) -> ExportOptions {
     let options = ExportOptions::default()
         .with_detection_only(!request.masks)
+        .with_target(request.target)
         .with_precision(request.precision.unwrap_or_default());
     match request.imgsz {
         Some(imgsz) => options.with_imgsz(imgsz),

@@ -4,12 +4,19 @@
 //! ([`PostProcessor::push_chunk`]); only what compares classes with each other, class-agnostic suppression, the
 //! limit and the order, waits until all are there ([`PostProcessor::finish_into`]). How many classes a chunk
 //! holds can therefore not show in the result.
+//!
+//! Where the outputs lie on a device, [`QuerySelector`] picks what may be worth keeping there, and
+//! [`PostProcessor::push_selected`] takes it from there with the same result.
+
+mod select;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ocelli_tracking::BoundingBox;
+
+pub use select::{QuerySelector, SelectedQuery};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -59,7 +66,7 @@ impl PostProcessOptions {
             .map_or(Ok(()), |iou| check("IoU of class-agnostic non-maximum suppression".into(), iou))
     }
 
-    fn score_threshold_of(&self, class_id: usize) -> f32 {
+    pub(crate) fn score_threshold_of(&self, class_id: usize) -> f32 {
         self.class_score_thresholds.get(&class_id).copied().unwrap_or(self.score_threshold)
     }
 }
@@ -168,13 +175,29 @@ impl PostProcessor {
     pub fn push_chunk(&mut self, raw: &RawOutputs<'_>) -> Result<()> {
         let queries = raw.queries()?;
         let kept_before = self.kept.len();
-        for row in 0..raw.labels.len() {
-            if let Err(error) = self.push_class(raw, row, queries) {
+        for (row, label) in raw.labels.iter().enumerate() {
+            let logits = &raw.logits[row * queries..][..queries]; // [query]
+            let (edges, _) = raw.boxes[row * queries * 4..][..queries * 4].as_chunks(); // [query, xyxy]
+            let all =
+                logits.iter().zip(edges).enumerate().map(|(query, (&logit, &edges))| (query, logit, edges));
+            let presence = raw.presence.map(|presence| presence[row]);
+            if let Err(error) = self.push_class(raw.first_class_id + row, label, presence, all) {
                 self.kept.truncate(kept_before);
                 return Err(error);
             }
         }
         Ok(())
+    }
+
+    /// Takes a class of the image of which a [`QuerySelector`] left these queries; as [`push_chunk`](Self::push_chunk)
+    /// with all of them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Engine`] where a score or the box of a kept query is no number; nothing of such a class is kept.
+    pub fn push_selected(&mut self, class_id: usize, label: &str, queries: &[SelectedQuery]) -> Result<()> {
+        let presence = queries.first().and_then(|query| query.presence);
+        let queries = queries.iter().map(|query| (query.query, query.logit, query.edges));
+        self.push_class(class_id, label, presence, queries)
     }
 
     /// How many candidates of this image there are so far.
@@ -210,26 +233,29 @@ impl PostProcessor {
         Ok(())
     }
 
-    fn push_class(&mut self, raw: &RawOutputs<'_>, row: usize, queries: usize) -> Result<()> {
-        let class_id = raw.first_class_id + row;
+    /// One class: its presence, and its queries with their logits and edges.
+    fn push_class(
+        &mut self,
+        class_id: usize,
+        label: &str,
+        presence: Option<f32>,
+        queries: impl Iterator<Item = (usize, f32, [f32; 4])>,
+    ) -> Result<()> {
         let not_a_number = |what: &str| {
             let message = format!(
-                "encoder-decoder output, class {class_id} \"{}\": the engine returned a {what} that is no finite \
-                 number; if the model runs in half precision, export it with --precision fp32",
-                raw.labels[row]
+                "encoder-decoder output, class {class_id} \"{label}\": the engine returned a {what} that is no finite \
+                 number; if the model runs in half precision, export it with --precision fp32"
             );
             Error::new(ErrorKind::Engine, message)
         };
-        let presence = raw.presence.map_or(1.0, |presence| sigmoid(presence[row]));
+        let presence = presence.map_or(1.0, sigmoid);
         if presence.is_nan() {
             return Err(not_a_number("presence"));
         }
         let threshold = self.options.score_threshold_of(class_id);
-        let logits = &raw.logits[row * queries..][..queries]; // [query]
-        let boxes = &raw.boxes[row * queries * 4..][..queries * 4]; // [query, xyxy]
 
         self.class.clear();
-        for (query, (&logit, edges)) in logits.iter().zip(boxes.chunks_exact(4)).enumerate() {
+        for (query, logit, edges) in queries {
             let score = sigmoid(logit) * presence;
             if score.is_nan() {
                 return Err(not_a_number("logit"));

@@ -7,13 +7,17 @@
 //! weights differ in places by one, all but a value in a thousand, which is one level off).
 
 pub(crate) mod nv12;
+mod on_device;
 mod resize;
+mod weights;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::{FrameView, PixelFormat};
 use crate::image::ImageView;
 use fast_image_resize::pixels::U8x3;
 use resize::Resize;
+
+pub use on_device::DevicePreprocessor;
 
 /// What a model asks of its input pictures.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,6 +52,19 @@ impl PreprocessConfig {
     pub fn new(imgsz: usize) -> Self {
         Self { imgsz, mean: [0.5; 3], std: [0.5; 3], rounding: Rounding::default() }
     }
+
+    fn validate(&self) -> Result<()> {
+        let Self { imgsz, mean, std, .. } = *self;
+        let refuse =
+            |why: String| Err(Error::new(ErrorKind::InvalidArgument, format!("preprocessing: {why}")));
+        if !(1..=MAX_IMGSZ).contains(&imgsz) {
+            return refuse(format!("imgsz is {imgsz}, expected 1 to {MAX_IMGSZ}"));
+        }
+        if mean.iter().any(|v| !v.is_finite()) || std.iter().any(|v| !(v.is_finite() && *v > 0.0)) {
+            return refuse(format!("mean {mean:?} and std {std:?} must be finite, std above zero"));
+        }
+        Ok(())
+    }
 }
 
 /// Turns pictures into `pixel_values`; made once, its buffers go round.
@@ -70,15 +87,8 @@ impl Preprocessor {
     /// `InvalidArgument` when `imgsz` is zero or above 16384, a mean is not finite, or a standard deviation is not
     /// positive.
     pub fn new(config: PreprocessConfig) -> Result<Self> {
+        config.validate()?;
         let PreprocessConfig { imgsz, mean, std, rounding } = config;
-        let refuse =
-            |why: String| Err(Error::new(ErrorKind::InvalidArgument, format!("preprocessing: {why}")));
-        if !(1..=MAX_IMGSZ).contains(&imgsz) {
-            return refuse(format!("imgsz is {imgsz}, expected 1 to {MAX_IMGSZ}"));
-        }
-        if mean.iter().any(|v| !v.is_finite()) || std.iter().any(|v| !(v.is_finite() && *v > 0.0)) {
-            return refuse(format!("mean {mean:?} and std {std:?} must be finite, std above zero"));
-        }
         let levels = std::array::from_fn(|c| {
             // The reference folds /255 into mean and std; its results are met to the bit this way only.
             let (mean, std) = (mean[c] * 255.0, std[c] * 255.0);

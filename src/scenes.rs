@@ -21,7 +21,7 @@ mod clutter;
 mod moving;
 mod pictogram;
 mod pixels;
-mod random;
+pub(crate) mod random;
 mod sprite;
 #[cfg(test)]
 mod tests;

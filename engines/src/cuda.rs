@@ -5,7 +5,8 @@
 //!   [`CudaStream`] that reads it waits, on the device, for its last write, one that overwrites it for its readers;
 //! - [`PinnedBuffer`] is page-locked memory of the host; copies go through pieces of it that are locked once and go
 //!   round;
-//! - a [`CudaGraph`] is enqueued work that was captured once and is launched as a whole.
+//! - a [`CudaGraph`] is enqueued work that was captured once and is launched as a whole;
+//! - a [`CudaCompiler`] makes [kernels](crate::kernels) for it, with [`Nvrtc`].
 //!
 //! Three layers: the driver's functions, [`CudaCalls`] with a `Result` for each, and the owners above. Behind the trait
 //! there can stand a [`FakeCudaCalls`](fake::FakeCudaCalls), which runs what is enqueued as late as the order allows and
@@ -39,8 +40,13 @@ mod event;
 pub mod fake;
 #[allow(unsafe_code)]
 mod graph;
+mod kernel_cache;
+#[allow(unsafe_code)]
+mod nvrtc;
 #[allow(unsafe_code)]
 mod pinned;
+#[allow(unsafe_code)]
+mod program;
 mod staging;
 #[allow(unsafe_code)]
 mod stream;
@@ -53,7 +59,9 @@ pub use calls::{
 };
 pub use device::{CudaDevice, CudaMemory};
 pub use graph::CudaGraph;
+pub use nvrtc::{CompiledKernels, Nvrtc};
 pub use pinned::PinnedBuffer;
+pub use program::CudaCompiler;
 pub use stream::{CudaStream, Download, StreamPriority};
 
 #[cfg(test)]

@@ -81,11 +81,33 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// [`Execution`](crate::ErrorKind::Execution) where the device is lost.
     fn copy_from_host(&self, offset: usize, bytes: &[u8]) -> Result<()>;
 
+    /// Copies bytes of another buffer of the same device, or of this one, from `source_offset` on to `offset` on: the
+    /// device does it, in order with everything else that touches the two, and nothing crosses. The two pieces do not
+    /// overlap.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `source` is another device's;
+    /// [`Execution`](crate::ErrorKind::Execution) where the device is lost.
+    fn copy_from_device(
+        &self,
+        offset: usize,
+        source: &dyn DeviceBuffer,
+        source_offset: usize,
+        bytes: usize,
+    ) -> Result<()>;
+
     /// Waits until what was enqueued to write the buffer is done.
     ///
     /// # Errors
     /// [`Execution`](crate::ErrorKind::Execution) where it failed.
     fn wait(&self) -> Result<()>;
+
+    /// Waits until nothing that was enqueued reads or writes the buffer: whoever writes it in no order that the device
+    /// knows of, does so after this.
+    ///
+    /// # Errors
+    /// [`Execution`](crate::ErrorKind::Execution) where some of it failed.
+    fn wait_idle(&self) -> Result<()>;
 
     /// The buffer as the type its engines know.
     fn as_any(&self) -> &dyn Any;

@@ -6,6 +6,7 @@
 //! - its [`EngineSpec`] says which: names, [`ElementType`]s and shapes, in which a [`Dim`] is fixed or has a name, and
 //!   the same name means the same size within a run;
 //! - tensors lie in the host's memory or on a [`Device`]; what stays on one goes from engine to engine without a copy;
+//! - [`kernels`] are small programs that change tensors where they lie;
 //! - [`cuda`] has the memory, streams and events of NVIDIA's GPUs;
 //! - [`onnxruntime`] finds and loads ONNX Runtime while the program runs and makes engines of ONNX files;
 //! - [`tensorrt`] does the same with TensorRT, and builds its plans of ONNX files;
@@ -50,6 +51,7 @@ mod elf;
 mod engine;
 mod error;
 pub mod fake;
+pub mod kernels;
 pub mod onnxruntime;
 pub mod spec;
 mod tensor;
@@ -58,5 +60,5 @@ pub mod tensorrt;
 pub use device::{Device, DeviceBuffer, DeviceKind, Transferred};
 pub use engine::Engine;
 pub use error::{Error, ErrorKind, Result};
-pub use spec::{Dim, EngineSpec, TensorSpec};
+pub use spec::{Dim, DimensionRange, EngineSpec, TensorSpec};
 pub use tensor::{DeviceSlice, Element, ElementType, Tensor};

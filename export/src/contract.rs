@@ -12,6 +12,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::mixed_precision::MixedPrecision;
 
 /// The format of [`Manifest`] that this version writes and reads.
 pub const FORMAT_VERSION: u32 = 1;
@@ -127,6 +128,22 @@ pub enum Precision {
     /// scale for each output channel of a weight, and for each token of what it is multiplied with. Inputs and outputs
     /// of the graphs are as in [`Precision::Fp32`].
     Int8,
+    /// IEEE half precision: 11 bits, up to 65504. [`Manifest::mixed_precision`] and [`Manifest::keep_fp32`] say what
+    /// stays in 32 bits. Inputs and outputs of the graphs are as in [`Precision::Fp32`].
+    Fp16,
+    /// bfloat16: 8 bits, the range of 32-bit floating point; as [`Precision::Fp16`] otherwise. Convolutions stay in 32
+    /// bits, because the standard operators of the graphs' opset have no other.
+    Bf16,
+}
+
+impl Precision {
+    /// All of them.
+    pub const EVERY: [Self; 4] = [Self::Fp32, Self::Fp16, Self::Bf16, Self::Int8];
+
+    /// Whether features are 16-bit floating point.
+    pub fn is_half(self) -> bool {
+        matches!(self, Self::Fp16 | Self::Bf16)
+    }
 }
 
 impl fmt::Display for Precision {
@@ -134,6 +151,8 @@ impl fmt::Display for Precision {
         f.write_str(match self {
             Self::Fp32 => "fp32",
             Self::Int8 => "int8",
+            Self::Fp16 => "fp16",
+            Self::Bf16 => "bf16",
         })
     }
 }
@@ -145,9 +164,11 @@ impl FromStr for Precision {
         match name {
             "fp32" | "float32" => Ok(Self::Fp32),
             "int8" => Ok(Self::Int8),
+            "fp16" | "float16" | "half" => Ok(Self::Fp16),
+            "bf16" | "bfloat16" => Ok(Self::Bf16),
             _ => Err(Error::new(
                 ErrorKind::InvalidArgument,
-                format!("precision {name}: expected fp32 or int8"),
+                format!("precision {name}: expected fp32, fp16, bf16 or int8"),
             )),
         }
     }
@@ -213,6 +234,12 @@ pub struct Manifest {
     pub target: Target,
     /// Number format of the weights.
     pub precision: Precision,
+    /// Which kinds of computation stay in 32 bits in half precision.
+    #[serde(default)]
+    pub mixed_precision: MixedPrecision,
+    /// Which [blocks](crate::Block) stay in 32 bits in half precision.
+    #[serde(default)]
+    pub keep_fp32: Vec<String>,
     /// Whether what masks need was left out.
     pub detection_only: bool,
     /// ViT blocks that were dropped.

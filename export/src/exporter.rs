@@ -9,6 +9,7 @@ use crate::contract::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::graph::{Graph, HashedFile, WrittenFile};
+use crate::mixed_precision::{Block, Family, HalfFormat, HalfRules, MixedPrecision};
 use crate::model::{Plan, Section};
 use crate::prune::{MaskedBranch, Pruning};
 
@@ -21,6 +22,9 @@ pub struct ExportOptions {
     imgsz: Option<usize>,
     target: Target,
     precision: Precision,
+    mixed_precision: MixedPrecision,
+    keep_fp32: BTreeSet<Block>,
+    emulated_half: bool,
     prompting: Prompting,
     detection_only: bool,
     pruning: Pruning,
@@ -47,6 +51,42 @@ impl ExportOptions {
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
         self
+    }
+
+    /// Which kinds of computation stay in 32 bits in [half precision](Precision::is_half).
+    #[must_use]
+    pub fn with_mixed_precision(mut self, islands: MixedPrecision) -> Self {
+        self.mixed_precision = islands;
+        self
+    }
+
+    /// Keeps these blocks in 32 bits in [half precision](Precision::is_half).
+    #[must_use]
+    pub fn with_keep_fp32(mut self, blocks: impl IntoIterator<Item = Block>) -> Self {
+        self.keep_fp32 = blocks.into_iter().collect();
+        self
+    }
+
+    /// Writes [half precision](Precision::is_half) as a graph in 32 bits that rounds wherever half precision would: for
+    /// engines that have none, to see what it does to the numbers. Its files are as large as those of
+    /// [`Precision::Fp32`], and slower.
+    #[must_use]
+    pub fn with_emulated_half(mut self, emulated: bool) -> Self {
+        self.emulated_half = emulated;
+        self
+    }
+
+    /// The names that [`with_keep_fp32`](Self::with_keep_fp32) knows for this checkpoint, front to back; blocks that
+    /// these options leave out are not among them.
+    pub fn blocks(&self, checkpoint: &Checkpoint) -> Vec<Block> {
+        let all = Block::of_model(checkpoint.config()).into_iter();
+        all.filter(|block| {
+            let skipped =
+                self.pruning.skip_blocks.iter().any(|&skip| *block == Block::layer(Family::Vit, skip));
+            let masks = *block == Block::whole(Family::Masks);
+            !(skipped || masks && self.detection_only)
+        })
+        .collect()
     }
 
     /// Whether the CLS token belongs to a text prompt.
@@ -94,8 +134,15 @@ impl ExportOptions {
     /// A short text that differs wherever the exported graphs would.
     pub fn fingerprint(&self, checkpoint: &Checkpoint) -> String {
         let list = |blocks: Vec<String>| blocks.join(",");
+        let half = match self.precision.is_half() {
+            true => {
+                let kept = list(self.keep_fp32.iter().map(ToString::to_string).collect());
+                format!(";mixed={};keep={kept};emulated={}", self.mixed_precision, self.emulated_half)
+            }
+            false => String::new(),
+        };
         format!(
-            "v{FORMAT_VERSION};{};imgsz={};{:?};{:?};{:?};detection_only={};skip={};mask={};split={:?}",
+            "v{FORMAT_VERSION};{};imgsz={};{:?};{:?};{:?};detection_only={};skip={};mask={};split={:?}{half}",
             env!("CARGO_PKG_VERSION"),
             self.imgsz.unwrap_or(checkpoint.config().vision.image_size),
             self.target,
@@ -127,6 +174,7 @@ impl ExportOptions {
             ));
         }
         self.pruning.check(checkpoint.config())?;
+        self.check_half(checkpoint)?;
         if self.precision == Precision::Int8 && self.target == Target::TensorRt {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
@@ -135,6 +183,39 @@ impl ExportOptions {
             ));
         }
         Ok(imgsz)
+    }
+
+    fn check_half(&self, checkpoint: &Checkpoint) -> Result<()> {
+        let invalid = |message| Err(Error::new(ErrorKind::InvalidArgument, message));
+        if !self.precision.is_half() {
+            let flag = if self.mixed_precision != MixedPrecision::None {
+                "--mixed-precision"
+            } else if !self.keep_fp32.is_empty() {
+                "--keep-fp32"
+            } else {
+                return Ok(());
+            };
+            return invalid(format!(
+                "{flag}, --precision {}: it says what stays in 32 bits where the rest is half; export with --precision \
+                 fp16 or bf16",
+                self.precision
+            ));
+        }
+        let known = self.blocks(checkpoint);
+        match self.keep_fp32.iter().find(|kept| !known.iter().any(|block| kept.covers(*block))) {
+            Some(unknown) => {
+                let names: Vec<String> = known.iter().map(ToString::to_string).collect();
+                invalid(format!("--keep-fp32 names {unknown}: the model has {}", names.join(", ")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// How the graphs are typed, if they are half precision.
+    fn half_rules(&self) -> Option<HalfRules> {
+        let format = HalfFormat::of(self.precision)?;
+        let kept = self.keep_fp32.iter().copied().collect();
+        Some(HalfRules { format, islands: self.mixed_precision, kept })
     }
 }
 
@@ -182,20 +263,37 @@ pub fn export(
         .map_err(|e| Error::io("cannot write into", &parent, e))?;
 
     let parts = parts(&plan);
+    let half = options.half_rules();
     let (written, weights_sha256) = std::thread::scope(|scope| {
         // Hashing reads the whole checkpoint, which warms the page cache for the writer as well.
         let hash = scope.spawn(|| checkpoint.weights_sha256());
         let mut written = Vec::new();
         for (done, part) in parts.iter().enumerate() {
             progress(ExportProgress { file: part.file(), done, total: parts.len() })?;
-            written.extend(part.build(&plan).finish(staging.path(), part.file())?);
+            let graph = part.build(&plan);
+            let graph = match &half {
+                Some(rules) if options.emulated_half => graph.in_emulated_half(rules),
+                Some(rules) => graph.in_half(rules),
+                None => graph,
+            };
+            written.extend(graph.finish(staging.path(), part.file())?);
         }
         written.push(copy_tokenizer(checkpoint, staging.path())?);
         let hash = hash.join().expect("hashing does not panic");
         Ok::<_, Error>((written, hash))
     })?;
 
-    let manifest = manifest(&plan, weights_sha256, written);
+    let emulates = half.is_some() && options.emulated_half;
+    let manifest = Manifest {
+        exporter: format!(
+            "ocelli {}{}",
+            env!("CARGO_PKG_VERSION"),
+            if emulates { ", half precision emulated" } else { "" }
+        ),
+        mixed_precision: options.mixed_precision,
+        keep_fp32: options.keep_fp32.iter().map(ToString::to_string).collect(),
+        ..manifest(&plan, weights_sha256, written)
+    };
     let text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
     let mut file = HashedFile::create(&staging.path().join(file::MANIFEST))?;
     file.append(text.as_bytes())?;
@@ -269,6 +367,8 @@ fn manifest(plan: &Plan<'_>, weights_sha256: String, written: Vec<WrittenFile>) 
         prompting: plan.prompting,
         target: plan.target,
         precision: plan.precision,
+        mixed_precision: MixedPrecision::None,
+        keep_fp32: Vec::new(),
         detection_only: plan.detection_only,
         skip_blocks: plan.pruning.skip_blocks.iter().copied().collect(),
         mask_blocks: plan

@@ -6,16 +6,20 @@
 //!
 //! Weights are not held: an initialiser remembers how to read itself and is materialised when the file is written.
 
+mod half;
 mod ops;
+mod pooling;
 mod quantized;
 mod shape;
 mod write;
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use crate::checkpoint::Weights;
 use crate::contract::Precision;
 use crate::error::{Error, ErrorKind, Result};
+use crate::mixed_precision::Block;
 use crate::onnx::{AttributeProto, NodeProto, attribute_type, data_type};
 
 pub(crate) use quantized::QuantizedRows;
@@ -26,9 +30,11 @@ pub(crate) use write::{HashedFile, WrittenFile};
 pub(crate) const OPSET: i64 = 20;
 
 /// Element type of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Element {
     F32,
+    F16,
+    Bf16,
     I64,
     I8,
     U8,
@@ -38,6 +44,8 @@ impl Element {
     pub(crate) fn data_type(self) -> i32 {
         match self {
             Self::F32 => data_type::FLOAT,
+            Self::F16 => data_type::FLOAT16,
+            Self::Bf16 => data_type::BFLOAT16,
             Self::I64 => data_type::INT64,
             Self::I8 => data_type::INT8,
             Self::U8 => data_type::UINT8,
@@ -47,10 +55,72 @@ impl Element {
     fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
             Self::I64 => 8,
             Self::I8 | Self::U8 => 1,
         }
     }
+
+    fn is_half(self) -> bool {
+        matches!(self, Self::F16 | Self::Bf16)
+    }
+
+    fn is_float(self) -> bool {
+        self.is_half() || self == Self::F32
+    }
+
+    /// What is added to the name of a value that is cast to this.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::I64 => "i64",
+            Self::I8 => "i8",
+            Self::U8 => "u8",
+        }
+    }
+}
+
+/// What a node is there for, which decides where it stays in 32 bits; see
+/// [`MixedPrecision`](crate::MixedPrecision).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Products with weights, and their biases.
+    Product,
+    /// Sums of branches, activations, positions of features: what has no other role.
+    Stream,
+    /// Normalisation.
+    Norm,
+    /// What becomes of attention scores.
+    Softmax,
+    /// Products of attention and what goes into them.
+    Attention,
+    /// Places, boxes, and the last steps to a score: 32 bits always.
+    Exact,
+}
+
+impl Role {
+    /// The role of an operator of which nothing else was said.
+    fn of(op: &str) -> Self {
+        match op {
+            "MatMul" | "Conv" | "ConvTranspose" => Self::Product,
+            "LayerNormalization" | "InstanceNormalization" => Self::Norm,
+            "Softmax" => Self::Softmax,
+            "MultiHeadAttention" | "RotaryEmbedding" => Self::Attention,
+            _ => Self::Stream,
+        }
+    }
+}
+
+/// A node of a graph, and what the file does not say of it.
+struct Node {
+    proto: NodeProto,
+    /// Of its outputs.
+    element: Element,
+    role: Role,
+    /// The place in the model that it belongs to, if it has one.
+    block: Option<Block>,
 }
 
 /// A tensor inside a graph: a name, an element type, a shape.
@@ -62,8 +132,9 @@ pub(crate) struct Value {
 }
 
 /// Reads an initialiser's values when they are needed.
-type Read<'w, T> = Box<dyn Fn(&Weights) -> Result<Vec<T>> + 'w>;
+type Read<'w, T> = Rc<dyn Fn(&Weights) -> Result<Vec<T>> + 'w>;
 
+#[derive(Clone)]
 enum Source<'w> {
     Bytes(Vec<u8>),
     Weights(Read<'w, f32>),
@@ -73,17 +144,23 @@ enum Source<'w> {
 struct Initializer<'w> {
     value: Value,
     source: Source<'w>,
+    /// The narrower format whose values it takes, as a file that emulates half precision has them.
+    rounded: Option<Element>,
 }
 
 /// A graph under construction.
 pub(crate) struct Graph<'w> {
     name: String,
     weights: &'w Weights,
-    nodes: Vec<NodeProto>,
+    nodes: Vec<Node>,
     initializers: Vec<Initializer<'w>>,
     inputs: Vec<Value>,
     outputs: Vec<Value>,
     scope: String,
+    /// The role of nodes that are added now, where it is not the operator's own.
+    role: Option<Role>,
+    /// The place in the model that nodes which are added now belong to.
+    block: Option<Block>,
     /// How often an operator or a weight has been named, so that names stay unique.
     names: HashMap<String, usize>,
     /// Small constants by type, shape and bytes: each stands in the file once.
@@ -105,6 +182,8 @@ impl<'w> Graph<'w> {
             inputs: Vec::new(),
             outputs: Vec::new(),
             scope: String::new(),
+            role: None,
+            block: None,
             names: HashMap::new(),
             constants: HashMap::new(),
             quantizes_linear: false,
@@ -116,6 +195,20 @@ impl<'w> Graph<'w> {
     /// Names of the nodes that follow begin with this, as the checkpoint names the module.
     pub(crate) fn scope(&mut self, scope: impl Into<String>) {
         self.scope = scope.into();
+    }
+
+    /// The nodes that follow belong to this place in the model.
+    pub(crate) fn block(&mut self, block: Block) {
+        self.block = Some(block);
+    }
+
+    /// What `add` adds has this role; around it another may count already.
+    pub(crate) fn as_role<T>(&mut self, role: Role, add: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.role;
+        self.role = outer.or(Some(role));
+        let added = add(self);
+        self.role = outer;
+        added
     }
 
     /// In which numbers the linear layers that follow compute.
@@ -140,13 +233,14 @@ impl<'w> Graph<'w> {
             self.fail(format!("output {name} has shape {:?}: the contract says {dims:?}", value.dims));
         }
         let out = Value { name: name.to_owned(), ..value.clone() };
-        self.nodes.push(NodeProto {
+        let proto = NodeProto {
             input: vec![value.name.clone()],
             output: vec![name.to_owned()],
             name: format!("output/{name}"),
             op_type: "Identity".into(),
             ..NodeProto::default()
-        });
+        };
+        self.nodes.push(Node { proto, element: value.element, role: Role::Exact, block: None });
         self.outputs.push(out);
     }
 
@@ -170,7 +264,11 @@ impl<'w> Graph<'w> {
         read: impl Fn(&Weights) -> Result<Vec<f32>> + 'w,
     ) -> Value {
         let value = Value { name: self.unique(name), element: Element::F32, dims: shape::fixed(dims) };
-        self.initializers.push(Initializer { value: value.clone(), source: Source::Weights(Box::new(read)) });
+        self.initializers.push(Initializer {
+            value: value.clone(),
+            source: Source::Weights(Rc::new(read)),
+            rounded: None,
+        });
         value
     }
 
@@ -182,7 +280,11 @@ impl<'w> Graph<'w> {
         read: impl Fn(&Weights) -> Result<Vec<i8>> + 'w,
     ) -> Value {
         let value = Value { name: self.unique(name), element: Element::I8, dims: shape::fixed(dims) };
-        self.initializers.push(Initializer { value: value.clone(), source: Source::Codes(Box::new(read)) });
+        self.initializers.push(Initializer {
+            value: value.clone(),
+            source: Source::Codes(Rc::new(read)),
+            rounded: None,
+        });
         value
     }
 
@@ -218,7 +320,11 @@ impl<'w> Graph<'w> {
             return known.clone();
         }
         let value = Value { name: self.unique(name), element, dims: shape::fixed(dims) };
-        self.initializers.push(Initializer { value: value.clone(), source: Source::Bytes(key.2.clone()) });
+        self.initializers.push(Initializer {
+            value: value.clone(),
+            source: Source::Bytes(key.2.clone()),
+            rounded: None,
+        });
         if key.2.len() <= 1024 {
             self.constants.insert(key, value.clone());
         }
@@ -235,11 +341,11 @@ impl<'w> Graph<'w> {
         dims: Vec<Dim>,
     ) -> Value {
         let inputs: Vec<String> = inputs.iter().map(|value| value.name.clone()).collect();
-        let name = self.push(op, "", inputs, attributes, 1);
+        let name = self.push(op, "", inputs, attributes, 1, element);
         Value { name: format!("{name}:0"), element, dims }
     }
 
-    /// Adds a node; its outputs are called `name:0`, `name:1`, …
+    /// Adds a node with outputs of type `element`; they are called `name:0`, `name:1`, …
     fn push(
         &mut self,
         op: &str,
@@ -247,17 +353,20 @@ impl<'w> Graph<'w> {
         input: Vec<String>,
         attribute: Vec<AttributeProto>,
         outputs: usize,
+        element: Element,
     ) -> String {
         let name = if self.scope.is_empty() { op.to_owned() } else { format!("{}/{op}", self.scope) };
         let name = self.unique(&name);
-        self.nodes.push(NodeProto {
+        let proto = NodeProto {
             input,
             output: (0..outputs).map(|i| format!("{name}:{i}")).collect(),
             name: name.clone(),
             op_type: op.to_owned(),
             attribute,
             domain: domain.to_owned(),
-        });
+        };
+        let role = self.role.unwrap_or(Role::of(op));
+        self.nodes.push(Node { proto, element, role, block: self.block });
         name
     }
 

@@ -13,6 +13,8 @@ pub mod data_type {
     pub const UINT8: i32 = 2;
     pub const INT8: i32 = 3;
     pub const INT64: i32 = 7;
+    pub const FLOAT16: i32 = 10;
+    pub const BFLOAT16: i32 = 16;
 }
 
 /// `AttributeProto.AttributeType`.

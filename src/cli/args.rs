@@ -22,20 +22,31 @@ pub struct ModelArgs {
     /// built-in model, which knows eighty drawn pictograms]
     #[arg(long, alias = "weights", value_name = "DIR")]
     pub model: Option<PathBuf>,
-    /// What computes: auto or cpu; one that cannot start is an error
+    /// What computes: auto, cpu, cuda, tensorrt or coreml, cuda:1 for the second GPU; one that cannot start is an error.
+    /// auto is cuda where that starts, else cpu
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
     pub engine: String,
-    /// The backbone as a TensorRT engine; said to be missing by builds without TensorRT.
-    #[arg(long, value_name = "FILE", hide = true)]
+    /// Let the engine leave parts of the model to the processor, with a warning that lists them [default: an error does]
+    #[arg(long)]
+    pub allow_partial: bool,
+    /// Let cuda compute 32-bit products in TF32: several times as fast, and less exact
+    #[arg(long)]
+    pub tf32: bool,
+    /// Run the backbone as this TensorRT engine (`ocelli build-engine`); its sidecar says which model it is of
+    #[arg(long, value_name = "FILE")]
     pub trt: Option<PathBuf>,
-    /// The encoder-decoder as a TensorRT engine; said to be missing by builds without TensorRT.
-    #[arg(long, value_name = "FILE", hide = true)]
+    /// Run the encoder-decoder as this TensorRT engine
+    #[arg(long, value_name = "FILE")]
     pub trt_enc_dec: Option<PathBuf>,
+    /// TensorRT's library, or the folder that it is in [default: searched for]
+    #[arg(long, value_name = "PATH")]
+    pub tensorrt: Option<PathBuf>,
     /// ONNX Runtime's library [default: searched for; `ocelli doctor` says where]
     #[arg(long, value_name = "FILE")]
     pub onnxruntime: Option<PathBuf>,
-    /// Number format of the large matrix products: fp32, or int8, which is about twice as fast with a large model and
-    /// a little less exact [default: fp32, or what an exported model has]
+    /// Number format: fp32; int8, whose large matrix products are about twice as fast with a large model and a little
+    /// less exact; or fp16, which is for GPUs: a processor runs it too, no faster than fp32 [default: fp32, or what an
+    /// exported model has]
     #[arg(long, value_name = "FORMAT")]
     pub precision: Option<Precision>,
     /// Threads that compute [default: one for each physical core]
@@ -50,17 +61,14 @@ impl ModelArgs {
     /// [`ErrorKind::InvalidArgument`] for an engine nobody knows, [`ErrorKind::Unavailable`] for one that is not in
     /// this build.
     pub fn detector(&self) -> Result<DetectorBuilder> {
-        if let Some(engine) = self.trt.as_ref().or(self.trt_enc_dec.as_ref()) {
-            let message = format!(
-                "cannot run a TensorRT engine, {}: this build has no TensorRT; leave --trt out to run on the processor",
-                engine.display()
-            );
-            return Err(Error::new(ErrorKind::Unavailable, message));
-        }
-        let kind: EngineKind = self.engine.to_lowercase().parse()?;
+        let kind: EngineKind = self.engine.parse()?;
         let cancellation = Cancellation::new();
         super::cancel_on_interrupt(&cancellation);
-        let mut builder = Detector::builder().with_engine(kind).with_cancellation(cancellation);
+        let mut builder = Detector::builder()
+            .with_engine(kind)
+            .with_partial_placement(self.allow_partial)
+            .with_tf32(self.tf32)
+            .with_cancellation(cancellation);
         if let Some(folder) = &self.model {
             builder = builder.with_model(ModelSource::Folder(folder.clone()));
         }
@@ -72,6 +80,15 @@ impl ModelArgs {
         }
         if let Some(path) = &self.onnxruntime {
             builder = builder.with_onnxruntime(path);
+        }
+        if let Some(engine) = &self.trt {
+            builder = builder.with_trt_backbone(engine);
+        }
+        if let Some(engine) = &self.trt_enc_dec {
+            builder = builder.with_trt_encoder_decoder(engine);
+        }
+        if let Some(path) = &self.tensorrt {
+            builder = builder.with_tensorrt_library(path);
         }
         Ok(builder)
     }

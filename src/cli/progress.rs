@@ -47,6 +47,21 @@ impl Progress {
         }
     }
 
+    /// How far a step in several parts is: the bar begins anew with each. Words alone where there is no terminal, once for
+    /// each message.
+    pub fn at(&self, message: &str, done: u64, total: u64) {
+        if !std::io::stderr().is_terminal() {
+            if self.bar.message() != message {
+                self.bar.set_message(message.to_owned());
+                say(&self.log, message);
+            }
+            return;
+        }
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+        self.bar.set_message(message.to_owned());
+    }
+
     /// One step is done.
     pub fn step(&self) {
         self.bar.inc(1);

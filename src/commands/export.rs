@@ -6,7 +6,9 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use ocelli::cli::{LogArgs, Progress, interrupted, print, say, usage};
 use ocelli::export::contract::{self, Prompting, Target, file};
-use ocelli::export::{Checkpoint, Error, ErrorKind, ExportOptions, MaskedBranch, export};
+use ocelli::export::{
+    Block, Checkpoint, Error, ErrorKind, ExportOptions, MaskedBranch, MixedPrecision, export,
+};
 
 /// `--target`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -31,14 +33,39 @@ enum PromptArg {
 enum PrecisionArg {
     /// 32-bit floating point
     Fp32,
+    /// IEEE half precision, for GPUs: half the size; a processor runs it too, no faster than fp32
+    Fp16,
+    /// bfloat16, for GPUs: less exact than fp16, but no number is too large; nothing runs it on a processor
+    Bf16,
     /// 8-bit integers in the large matrix products: several times as fast on a processor, a little less exact
     Int8,
 }
 
+/// `--mixed-precision`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum MixedPrecisionArg {
+    /// Nothing but boxes, positions and scores
+    None,
+    /// Norms, and attention scores between the two products: scale, mask, softmax
+    NormSoftmax,
+    /// These, and the products of attention with the rotary embedding
+    Attention,
+    /// Everything but the products with weights
+    All,
+}
+
 /// Arguments of `ocelli export`.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  ocelli export --checkpoint sam3/ --output sam3-672/ --imgsz 672\n  \
-                        demo-image --model sam3-672/ --image street.jpg --classes person car -o found.png")]
+#[command(after_help = "\
+Half precision: inputs and outputs of the files stay in 32 bits, and so do boxes, positions and the last steps to a \
+score. Every node has one format, with a cast where two meet, so that TensorRT takes the formats from the file. Blocks \
+are vit.N, text.N, fusion.N, decoder.N, a name without its number for all of them, and patches, neck, exemplars, words, \
+scoring, masks.
+
+Examples:
+  ocelli export --checkpoint sam3/ --output sam3-672/ --imgsz 672
+  demo-image --model sam3-672/ --image street.jpg --classes person car -o found.png
+  ocelli export --checkpoint sam3/ --output sam3-trt/ --target tensorrt --precision fp16 --mixed-precision norm-softmax")]
 pub struct ExportArgs {
     /// A Hugging Face folder: config.json, model.safetensors or its shards, tokenizer.json
     #[arg(long, alias = "model", alias = "weights", value_name = "PATH")]
@@ -52,6 +79,12 @@ pub struct ExportArgs {
     /// Number format of the weights and the large matrix products
     #[arg(long, value_enum, default_value = "fp32")]
     precision: PrecisionArg,
+    /// What stays in 32 bits with fp16 and bf16; each holds what those before it hold
+    #[arg(long, value_enum, default_value = "none")]
+    mixed_precision: MixedPrecisionArg,
+    /// Blocks that stay in 32 bits with fp16 and bf16, as vit.7,fusion,decoder.0; `bench-precision --bisect` finds them
+    #[arg(long, value_name = "BLOCKS", value_delimiter = ',', num_args = 1..)]
+    keep_fp32: Vec<Block>,
     /// What attention is written as
     #[arg(long, value_enum, default_value = "onnxruntime")]
     target: TargetArg,
@@ -89,8 +122,17 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         })
         .with_precision(match args.precision {
             PrecisionArg::Fp32 => contract::Precision::Fp32,
+            PrecisionArg::Fp16 => contract::Precision::Fp16,
+            PrecisionArg::Bf16 => contract::Precision::Bf16,
             PrecisionArg::Int8 => contract::Precision::Int8,
         })
+        .with_mixed_precision(match args.mixed_precision {
+            MixedPrecisionArg::None => MixedPrecision::None,
+            MixedPrecisionArg::NormSoftmax => MixedPrecision::NormSoftmax,
+            MixedPrecisionArg::Attention => MixedPrecision::Attention,
+            MixedPrecisionArg::All => MixedPrecision::All,
+        })
+        .with_keep_fp32(args.keep_fp32.iter().copied())
         .with_detection_only(args.detection_only)
         .with_skip_blocks(args.skip_blocks.iter().copied())
         .with_mask_blocks(args.mask_blocks.iter().copied())

@@ -1,18 +1,22 @@
 //! Options of a detector.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use ocelli_export::contract::{Precision, file};
+use ocelli_engines::tensorrt::Product;
+use ocelli_export::contract::{Precision, Target, file};
 
 use super::Detector;
 use super::decode::PromptDecoder;
 use super::encode::{ImageEncoder, ImageFeatures};
 use super::text::TextEmbedder;
 use crate::Cancellation;
+use crate::cache::cache_folder;
 use crate::engine::{EngineFactory, EngineKind, EngineOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, ModelRequest, ModelSource};
 use crate::postprocess::{PostProcessOptions, PostProcessor};
+use crate::tensorrt::{BuildOptions, EngineFiles, NativeTensorRt, TensorRtBackend, cached_engines};
 
 /// Classes decoded at once unless told otherwise; see the measurements in `benchmarks/README.md`.
 const CLASS_CHUNK: usize = 4;
@@ -45,6 +49,10 @@ pub struct DetectorBuilder {
     text_cache: TextCacheFile,
     semantic_maps: bool,
     cancellation: Cancellation,
+    trt_backbone: Option<PathBuf>,
+    trt_encoder_decoder: Option<PathBuf>,
+    tensorrt: Option<Arc<dyn TensorRtBackend>>,
+    tensorrt_library: Option<PathBuf>,
 }
 
 impl DetectorBuilder {
@@ -69,8 +77,7 @@ impl DetectorBuilder {
         self
     }
 
-    /// In which numbers the large matrix products of a checkpoint or the built-in model are computed; 32-bit floating
-    /// point by default.
+    /// In which numbers a checkpoint or the built-in model computes; 32-bit floating point by default.
     #[must_use]
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.request.precision = Some(precision);
@@ -117,6 +124,50 @@ impl DetectorBuilder {
     #[must_use]
     pub fn with_onnxruntime(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.onnxruntime = Some(path.into());
+        self
+    }
+
+    /// Whether the engine may leave a part of a graph to the processor; off by default, and then it is an error with the
+    /// list of what it leaves.
+    #[must_use]
+    pub fn with_partial_placement(mut self, allowed: bool) -> Self {
+        self.engine.allow_partial = allowed;
+        self
+    }
+
+    /// Whether CUDA may compute products of f32 in TF32: several times as fast, and less exact; off by default.
+    #[must_use]
+    pub fn with_tf32(mut self, tf32: bool) -> Self {
+        self.engine.tf32 = tf32;
+        self
+    }
+
+    /// Runs the backbone as this TensorRT engine. Its sidecar says which model it is of, unless one is named.
+    #[must_use]
+    pub fn with_trt_backbone(mut self, engine: impl Into<PathBuf>) -> Self {
+        self.trt_backbone = Some(engine.into());
+        self
+    }
+
+    /// Runs the encoder-decoder as this TensorRT engine; as [`with_trt_backbone`](Self::with_trt_backbone). It limits how
+    /// many classes are decoded at once.
+    #[must_use]
+    pub fn with_trt_encoder_decoder(mut self, engine: impl Into<PathBuf>) -> Self {
+        self.trt_encoder_decoder = Some(engine.into());
+        self
+    }
+
+    /// TensorRT's library, or a folder that holds it, where it is not to be searched for.
+    #[must_use]
+    pub fn with_tensorrt_library(mut self, path: impl Into<PathBuf>) -> Self {
+        self.tensorrt_library = Some(path.into());
+        self
+    }
+
+    /// What runs TensorRT engines, in place of the TensorRT that the program was built for: something else for tests.
+    #[must_use]
+    pub fn with_tensorrt(mut self, backend: Arc<dyn TensorRtBackend>) -> Self {
+        self.tensorrt = Some(backend);
         self
     }
 
@@ -179,11 +230,22 @@ impl DetectorBuilder {
             let message = format!("--threads is {threads}: expected 1 to {MAX_THREADS}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let post = PostProcessor::new(self.post)?;
+        let post = PostProcessor::new(self.post.clone())?;
+        let engines = self.open_engines()?;
+        let native = self.native_tensorrt()?;
         let factory = match self.factory {
             Some(factory) => factory,
+            // What TensorRT does not run, and what its engines are compared with.
+            None if native.is_some() => {
+                EngineFactory::start(&EngineOptions { kind: EngineKind::Cpu, ..self.engine.clone() })?
+            }
             None => EngineFactory::start(&self.engine)?,
         };
+        let factory = factory.with_class_chunk(class_chunk);
+        self.request.target = if native.is_some() { Target::TensorRt } else { factory.target() };
+        if let (Some(engines), None) = (&engines, &self.model) {
+            engines.complete(&mut self.request)?;
+        }
         let with_masks = self.request.masks;
         // Both come from the mask head, and need what it needs.
         self.request.masks |= self.semantic_maps;
@@ -197,10 +259,59 @@ impl DetectorBuilder {
                 format!("masks, {}: this model was exported without them", model.folder().display());
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
+        let (model, factory, class_chunk) = match (engines, native) {
+            (None, None) => (model, factory, class_chunk),
+            (None, Some(backend)) => {
+                let options = BuildOptions { max_classes: class_chunk, ..BuildOptions::default() };
+                let folder = cache_folder()?.join("engines");
+                let factory =
+                    cached_engines(&model, backend, factory, options, &folder, &self.cancellation, report)?;
+                (model, factory, class_chunk)
+            }
+            (Some(engines), _) => {
+                let found = engines.in_place_of(model, factory, masks)?;
+                let class_chunk = found.max_classes.map_or(class_chunk, |most| class_chunk.min(most));
+                (found.model, found.factory, class_chunk)
+            }
+        };
         let text = TextEmbedder::new(&model, factory.clone(), &self.text_cache)?;
         let encoder = ImageEncoder::new(&model, factory.clone(), masks)?;
         let engine = factory.description();
         let decoder = PromptDecoder::new(&model, factory, post, class_chunk, with_masks, self.semantic_maps);
         Ok(Detector { model, text, encoder, decoder, features: ImageFeatures::default(), engine })
+    }
+
+    /// TensorRT itself, where `tensorrt` is asked for by name of a program that was built with it; others run it through
+    /// ONNX Runtime's provider.
+    fn native_tensorrt(&self) -> Result<Option<Arc<dyn TensorRtBackend>>> {
+        let named = matches!(self.engine.kind, EngineKind::TensorRt { .. }) && self.factory.is_none();
+        let engines = self.trt_backbone.is_some() || self.trt_encoder_decoder.is_some();
+        if !named || engines || (Product::COMPILED.is_none() && self.tensorrt.is_none()) {
+            return Ok(None);
+        }
+        let EngineKind::TensorRt { ordinal } = self.engine.kind else { return Ok(None) };
+        if let Some(backend) = &self.tensorrt {
+            return Ok(Some(Arc::clone(backend)));
+        }
+        let native = NativeTensorRt::new("engine tensorrt", self.tensorrt_library.as_deref())?;
+        Ok(Some(Arc::new(native.with_ordinal(ordinal))))
+    }
+
+    /// The TensorRT engines that were named, looked at from outside.
+    fn open_engines(&self) -> Result<Option<EngineFiles>> {
+        let (backbone, encoder_decoder) = (self.trt_backbone.as_deref(), self.trt_encoder_decoder.as_deref());
+        let Some(first) = backbone.or(encoder_decoder) else { return Ok(None) };
+        let backend = match &self.tensorrt {
+            Some(backend) => Arc::clone(backend),
+            None => {
+                let purpose = format!("cannot run a TensorRT engine, {}", first.display());
+                let native = NativeTensorRt::new(&purpose, self.tensorrt_library.as_deref());
+                let native = native.map_err(|e| {
+                    Error::new(e.kind(), format!("{e}, or leave --trt out to run without")).with_source(e)
+                })?;
+                Arc::new(native)
+            }
+        };
+        EngineFiles::open(backbone, encoder_decoder, backend).map(Some)
     }
 }

@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ocelli_engines::Tensor;
-use ocelli_export::contract::{file, tensor};
+use ocelli_export::contract::{Precision, file, tensor};
 
 use super::builder::TextCacheFile;
+use super::prompt_chunk::fixed;
 use crate::cache::{cache_folder, create_folder};
 use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
 use crate::prompt::{Prompt, Prompts};
 use crate::text_cache::{TextCache, TextCacheIdentity};
-use crate::tokenizer::{TokenIds, Tokenizer, TokenizerConfig, collapse_white_space};
+use crate::tokenizer::{TokenIds, Tokenizer, collapse_white_space};
 
 /// Phrases encoded at once; the text encoder is quick and a vocabulary may have thousands.
 const PHRASES_AT_ONCE: usize = 16;
@@ -99,11 +100,13 @@ impl Disk {
 
     /// The model's own file in the cache folder: where it is damaged it is begun anew, where it cannot be read or
     /// written there is none.
-    fn automatic(identity: TextCacheIdentity) -> Result<Self> {
+    fn automatic(identity: TextCacheIdentity, precision: Precision) -> Result<Self> {
         let folder = cache_folder()?.join("text");
         create_folder(&folder)?;
         let weights = identity.weights_sha256.get(..24).unwrap_or(&identity.weights_sha256);
-        let path = folder.join(format!("{weights}.safetensors"));
+        // Half precision rounds the words' encoder too; in 8 bits it is the one of 32.
+        let half = if precision.is_half() { format!("-{precision}") } else { String::new() };
+        let path = folder.join(format!("{weights}{half}.safetensors"));
         let cache = match TextCache::open_or_new(&path, identity.clone()) {
             Err(e) if e.kind() != ErrorKind::Io => {
                 tracing::warn!("damaged, and made again: {}", path.display());
@@ -130,10 +133,7 @@ impl Disk {
 impl TextEmbedder {
     pub(super) fn new(model: &Model, factory: EngineFactory, cache: &TextCacheFile) -> Result<Self> {
         let manifest = model.manifest();
-        let mut config = TokenizerConfig::new(manifest.context_length);
-        config.start_id = Some(manifest.special_tokens.bos);
-        config.end_id = Some(manifest.special_tokens.eos);
-        let tokenizer = Tokenizer::from_file(model.file(file::TOKENIZER), config)?;
+        let tokenizer = model.tokenizer()?;
         let identity = TextCacheIdentity {
             weights_sha256: manifest.weights_sha256.clone(),
             context_length: manifest.context_length,
@@ -142,7 +142,7 @@ impl TextEmbedder {
         let disk = match cache {
             TextCacheFile::None => None,
             TextCacheFile::File(path) => Some(Disk::named(path, identity)?),
-            TextCacheFile::Automatic => Disk::automatic(identity)
+            TextCacheFile::Automatic => Disk::automatic(identity, manifest.precision)
                 .inspect_err(|e| tracing::warn!("words will have to be encoded again next time: {e}"))
                 .ok(),
         };
@@ -193,12 +193,18 @@ impl TextEmbedder {
         let mut engine = self.model.load_graph(&self.factory, file::TEXT_ENCODER)?;
         let length = self.model.manifest().context_length;
         let (mut ids, mut mask, mut features) = (Tensor::empty(), Tensor::empty(), Tensor::empty());
-        for chunk in phrases.chunks(PHRASES_AT_ONCE) {
-            let shape = [chunk.len(), length]; // [class, token]
-            let rows = ids.reset_i64(&shape).chunks_exact_mut(length);
-            rows.zip(chunk).for_each(|(row, (_, tokens))| row.copy_from_slice(&tokens.ids));
-            let rows = mask.reset_i64(&shape).chunks_exact_mut(length);
-            rows.zip(chunk).for_each(|(row, (_, tokens))| row.copy_from_slice(&tokens.mask));
+        // An engine that always takes as many is given as many; the last is repeated where there are fewer.
+        let fixed_rows = fixed(&*engine, tensor::INPUT_IDS, 0);
+        for chunk in phrases.chunks(fixed_rows.unwrap_or(PHRASES_AT_ONCE).max(1)) {
+            let rows = fixed_rows.unwrap_or(chunk.len());
+            let phrase = |row: usize| &chunk[row.min(chunk.len() - 1)].1;
+            let shape = [rows, length]; // [class, token]
+            for (row, ids) in ids.reset_i64(&shape).chunks_exact_mut(length).enumerate() {
+                ids.copy_from_slice(&phrase(row).ids);
+            }
+            for (row, mask) in mask.reset_i64(&shape).chunks_exact_mut(length).enumerate() {
+                mask.copy_from_slice(&phrase(row).mask);
+            }
             engine.run(
                 &[(tensor::INPUT_IDS, &ids), (tensor::ATTENTION_MASK, &mask)],
                 &mut [(tensor::TEXT_FEATURES, &mut features)],

@@ -15,6 +15,11 @@ use crate::image::ImageView;
 /// The order matters to the rounding alone.
 const MAX_BETWEEN_PIXELS: usize = 64 << 20;
 
+/// Whether the vertical pass comes first.
+pub(super) fn is_down_first(width: u32, height: u32, side: usize) -> bool {
+    height > width && side * height as usize > MAX_BETWEEN_PIXELS
+}
+
 /// The library's state and the pictures between the steps.
 pub(super) struct Resize {
     side: u32,
@@ -128,7 +133,7 @@ fn two_passes<P: PixelTrait>(
         // One pass is left, or none.
         return resizer.resize_typed(source, &mut square, &options).map_err(failed);
     }
-    let tall = height > width && side as usize * height as usize > MAX_BETWEEN_PIXELS;
+    let tall = is_down_first(width, height, side as usize);
     let (between_width, between_height) = if tall { (width, side) } else { (side, height) };
     let pixels = between_width as usize * between_height as usize;
     if between.len() < pixels {

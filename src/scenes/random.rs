@@ -7,11 +7,11 @@ use std::ops::RangeInclusive;
 /// Everything derived from it goes through arithmetic that IEEE 754 fixes, or through `libm`'s own code: the system's
 /// sine differs from machine to machine.
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// The numbers of stream `stream` of a seed.
-    pub(super) fn new(seed: u64, stream: u64) -> Self {
+    pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut mixed = Self(seed ^ 0x6F63_656C_6C69);
         let start = mixed.next();
         Self(start ^ stream.wrapping_mul(0xD134_2543_DE82_EF95)).skipped()
@@ -22,7 +22,7 @@ impl Random {
         self
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -31,39 +31,39 @@ impl Random {
     }
 
     /// A number from 0 to 1, not included.
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    pub(super) fn uniform(&mut self, low: f64, high: f64) -> f64 {
+    pub(crate) fn uniform(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
 
     /// Between `low` and `high`, each factor equally likely.
-    pub(super) fn log_uniform(&mut self, low: f64, high: f64) -> f64 {
+    pub(crate) fn log_uniform(&mut self, low: f64, high: f64) -> f64 {
         libm::exp(self.uniform(libm::log(low), libm::log(high)))
     }
 
-    pub(super) fn chance(&mut self, share: f64) -> bool {
+    pub(crate) fn chance(&mut self, share: f64) -> bool {
         self.unit() < share
     }
 
     /// A whole number from 0 to `end`, not included.
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.next()) * end as u128) >> 64) as usize
     }
 
     /// A whole number from `low` to `high`, both included.
-    pub(super) fn between(&mut self, low: i64, high: i64) -> i64 {
+    pub(crate) fn between(&mut self, low: i64, high: i64) -> i64 {
         low + self.below((high - low + 1) as usize) as i64
     }
 
-    pub(super) fn whole(&mut self, range: RangeInclusive<u32>) -> u32 {
+    pub(crate) fn whole(&mut self, range: RangeInclusive<u32>) -> u32 {
         self.between(i64::from(*range.start()), i64::from(*range.end())) as u32
     }
 
     /// `count` of `items`, or all where there are fewer, in any order.
-    pub(super) fn sample(&mut self, items: &[usize], count: usize) -> Vec<usize> {
+    pub(crate) fn sample(&mut self, items: &[usize], count: usize) -> Vec<usize> {
         let mut items = items.to_vec();
         let count = count.min(items.len());
         for place in 0..count {
@@ -75,12 +75,12 @@ impl Random {
     }
 
     /// A colour with each channel between `low` and `high`.
-    pub(super) fn color(&mut self, low: u8, high: u8) -> [f64; 3] {
+    pub(crate) fn color(&mut self, low: u8, high: u8) -> [f64; 3] {
         [(); 3].map(|()| self.between(i64::from(low), i64::from(high)) as f64)
     }
 
     /// Nearly normal, with mean 0 and deviation 1: four uniform numbers added up.
-    pub(super) fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         let bits = self.next();
         let sum: u64 = [0, 16, 32, 48].iter().map(|shift| (bits >> shift) & 0xFFFF).sum();
         // Four uniforms have a variance of 4/12 and a mean of 2.

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use ocelli::engines::fake::FakeEngine;
 use ocelli::engines::{Dim, ElementType, Engine, EngineSpec, Tensor, TensorSpec};
+use ocelli::export::MixedPrecision;
 use ocelli::export::contract::{
     FORMAT_VERSION, Manifest, Precision, Preprocessing, Prompting, SpecialTokens, Target, Thresholds, dim,
     file, tensor,
@@ -88,6 +89,8 @@ fn folder() -> TempDir {
         prompting: Prompting::Official,
         target: Target::OnnxRuntime,
         precision: Precision::Fp32,
+        mixed_precision: MixedPrecision::None,
+        keep_fp32: Vec::new(),
         detection_only: true,
         skip_blocks: Vec::new(),
         mask_blocks: Vec::new(),

@@ -76,7 +76,7 @@ impl FakeBuffer {
 
 impl DeviceBuffer for FakeBuffer {
     fn address(&self) -> u64 {
-        self.with_bytes(|bytes| bytes.as_ptr() as u64)
+        self.with_bytes(|bytes| bytes.as_mut_ptr() as u64)
     }
 
     fn capacity(&self) -> usize {
@@ -99,7 +99,30 @@ impl DeviceBuffer for FakeBuffer {
         })
     }
 
+    fn copy_from_device(
+        &self,
+        offset: usize,
+        source: &dyn DeviceBuffer,
+        source_offset: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        let Some(source) = source.as_any().downcast_ref::<Self>() else {
+            let message = format!("the fake device: {source:?} is not its own, and cannot be copied from");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        };
+        // Taken out first: both may be one buffer, which is locked once.
+        let copied = source.with_bytes(|own| range(own, source_offset, bytes).map(|bytes| bytes.to_vec()))?;
+        self.with_bytes(|own| {
+            range(own, offset, bytes)?.copy_from_slice(&copied);
+            Ok(())
+        })
+    }
+
     fn wait(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn wait_idle(&self) -> Result<()> {
         Ok(())
     }
 
@@ -108,14 +131,21 @@ impl DeviceBuffer for FakeBuffer {
     }
 }
 
-/// Has a closure of tensors of the host's compute what lies on the device.
+/// Has a closure of tensors of the host's compute what lies on the device; what the caller brings and wants in the host's
+/// memory is counted as crossing.
 pub(super) fn compute(
+    device: &FakeDevice,
     compute: &mut super::Compute,
     inputs: &[(&str, &Tensor)],
     outputs: &mut [(&str, &mut Tensor)],
 ) -> Result<()> {
     let lift = |(name, tensor): &(&'_ str, &Tensor)| -> Result<(String, Tensor)> {
-        let Some(slice) = tensor.device_slice() else { return Ok(((*name).to_owned(), (*tensor).clone())) };
+        let Some(slice) = tensor.device_slice() else {
+            if tensor.device().is_none() {
+                device.counts.to_device.fetch_add(tensor.bytes()?.len() as u64, Ordering::Relaxed);
+            }
+            return Ok(((*name).to_owned(), (*tensor).clone()));
+        };
         let buffer = slice.buffer.as_any().downcast_ref::<FakeBuffer>();
         let buffer = buffer.expect("only this device's tensors get past the check of residence");
         let mut host = Tensor::empty();
@@ -138,6 +168,9 @@ pub(super) fn compute(
     for ((_, target), (_, source)) in outputs.iter_mut().zip(&host_outputs) {
         target.reset_to(source.element_type(), source.shape())?;
         let Some(slice) = target.device_slice() else {
+            if target.device().is_none() {
+                device.counts.to_host.fetch_add(source.bytes()?.len() as u64, Ordering::Relaxed);
+            }
             target.copy_from_host(source)?;
             continue;
         };

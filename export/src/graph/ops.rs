@@ -1,6 +1,6 @@
 //! The operators that the model is made of, each with its shape rule.
 
-use super::{Dim, Element, Graph, Value, float, int, ints, shape, string};
+use super::{Dim, Element, Graph, Role, Value, float, int, ints, shape, string};
 
 impl Graph<'_> {
     /// A two-operand operator with broadcasting.
@@ -54,7 +54,7 @@ impl Graph<'_> {
         if inputs[2].is_empty() {
             inputs.pop();
         }
-        let name = self.push("Clip", "", inputs, vec![], 1);
+        let name = self.push("Clip", "", inputs, vec![], 1, x.element);
         Value { name: format!("{name}:0"), ..x.clone() }
     }
 
@@ -142,7 +142,7 @@ impl Graph<'_> {
             _ => self.fail(format!("Split: {:?} has no halves", x.dims)),
         }
         let attributes = vec![int("axis", -1), int("num_outputs", 2)];
-        let name = self.push("Split", "", vec![x.name.clone()], attributes, 2);
+        let name = self.push("Split", "", vec![x.name.clone()], attributes, 2, x.element);
         let half = |i: usize| Value { name: format!("{name}:{i}"), element: x.element, dims: dims.clone() };
         (half(0), half(1))
     }
@@ -260,7 +260,8 @@ impl Graph<'_> {
             string("coordinate_transformation_mode", "asymmetric"),
             string("nearest_mode", "floor"),
         ];
-        let name = self.push("Resize", "", vec![x.name.clone(), String::new(), scales.name], attributes, 1);
+        let inputs = vec![x.name.clone(), String::new(), scales.name];
+        let name = self.push("Resize", "", inputs, attributes, 1, x.element);
         Value { name: format!("{name}:0"), element: x.element, dims: shape::fixed(&[n, c, 2 * h, 2 * w]) }
     }
 
@@ -286,8 +287,10 @@ impl Graph<'_> {
         let normed = self.node("InstanceNormalization", &[&flat, &ones, &zeros], attributes, x.element, dims);
         let normed = self.reshape(&normed, &x.dims);
         let [scale, bias] = [scale, bias].map(|v| self.reshape(v, &shape::fixed(&[1, c, 1, 1])));
-        let scaled = self.mul(&normed, &scale);
-        self.add(&scaled, &bias)
+        self.as_role(Role::Norm, |g| {
+            let scaled = g.mul(&normed, &scale);
+            g.add(&scaled, &bias)
+        })
     }
 
     /// Average-pools boxes of `[1, channels, h, w]` to `bins` × `bins`, sampling density by the box's size and
@@ -326,7 +329,7 @@ impl Graph<'_> {
             inputs.extend([String::new(), String::new(), bias.name.clone()]);
         }
         let attributes = vec![int("num_heads", heads as i64), float("scale", scale)];
-        let name = self.push("MultiHeadAttention", "com.microsoft", inputs, attributes, 1);
+        let name = self.push("MultiHeadAttention", "com.microsoft", inputs, attributes, 1, q.element);
         Value { name: format!("{name}:0"), ..q.clone() }
     }
 
@@ -335,7 +338,8 @@ impl Graph<'_> {
     pub(crate) fn fused_rotary(&mut self, x: &Value, cos: &Value, sin: &Value) -> Value {
         let start = self.integers("position", &[0]);
         let inputs = [x, &start, cos, sin].iter().map(|v| v.name.clone()).collect();
-        let name = self.push("RotaryEmbedding", "com.microsoft", inputs, vec![int("interleaved", 0)], 1);
+        let attributes = vec![int("interleaved", 0)];
+        let name = self.push("RotaryEmbedding", "com.microsoft", inputs, attributes, 1, x.element);
         Value { name: format!("{name}:0"), ..x.clone() }
     }
 }

@@ -70,7 +70,7 @@ impl Graph<'_> {
         dims[last] = codes.dims[1];
         let (step, zero) = (self.scalar(1.0 / rows.levels), self.scalar_u8(rows.zero));
         let inputs = [&rows.codes, codes, &step, scales, &zero].map(|v| v.name.clone()).to_vec();
-        let name = self.push("MatMulIntegerToFloat", "com.microsoft", inputs, vec![], 1);
+        let name = self.push("MatMulIntegerToFloat", "com.microsoft", inputs, vec![], 1, Element::F32);
         let product = Value { name: format!("{name}:0"), element: Element::F32, dims };
         self.mul(&product, &rows.peak)
     }

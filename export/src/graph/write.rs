@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use half::{bf16, f16};
 use prost::Message;
 use sha2::{Digest, Sha256};
 
-use super::{Dim, Graph, OPSET, Source, Value};
+use super::{Dim, Element, Graph, Initializer, OPSET, Source, Value};
 use crate::checkpoint::hex;
 use crate::contract::FileEntry;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::onnx::{
     DimensionProto, DimensionValue, GraphProto, ModelProto, OperatorSetIdProto, StringStringEntryProto,
     TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
@@ -51,11 +52,12 @@ impl Graph<'_> {
         let mut initializer = Vec::with_capacity(self.initializers.len());
         for source in &self.initializers {
             let data = match &source.source {
-                Source::Bytes(bytes) => bytes.clone(),
-                Source::Weights(read) => {
-                    let values = read(self.weights)?;
-                    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+                Source::Bytes(bytes) if source.value.element.is_half() || source.rounded.is_some() => {
+                    let values = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+                    floats(source, &values.collect::<Vec<_>>())?
                 }
+                Source::Bytes(bytes) => bytes.clone(),
+                Source::Weights(read) => floats(source, &read(self.weights)?)?,
                 Source::Codes(read) => read(self.weights)?.iter().map(|v| v.cast_unsigned()).collect(),
             };
             let mut tensor = TensorProto {
@@ -79,7 +81,7 @@ impl Graph<'_> {
             }
             initializer.push(tensor);
         }
-        let uses_contrib = self.nodes.iter().any(|node| !node.domain.is_empty());
+        let uses_contrib = self.nodes.iter().any(|node| !node.proto.domain.is_empty());
         let mut opset_import = vec![OperatorSetIdProto { domain: String::new(), version: OPSET }];
         if uses_contrib {
             opset_import.push(OperatorSetIdProto { domain: "com.microsoft".into(), version: 1 });
@@ -89,7 +91,7 @@ impl Graph<'_> {
             producer_name: "ocelli".into(),
             producer_version: env!("CARGO_PKG_VERSION").into(),
             graph: Some(GraphProto {
-                node: self.nodes,
+                node: self.nodes.into_iter().map(|node| node.proto).collect(),
                 name: self.name,
                 initializer,
                 input: self.inputs.iter().map(value_info).collect(),
@@ -106,6 +108,32 @@ impl Graph<'_> {
         }
         Ok(written)
     }
+}
+
+/// An initializer's values in its format.
+fn floats(initializer: &Initializer<'_>, values: &[f32]) -> Result<Vec<u8>> {
+    let Initializer { value, rounded, .. } = initializer;
+    let format = rounded.unwrap_or(value.element);
+    let outside = |v: &f32| format == Element::F16 && !f16::from_f32(*v).is_finite();
+    if let Some(at) = values.iter().position(outside) {
+        let message = format!(
+            "tensor {} does not fit 16-bit floating point, value {at} is {}: export with --precision bf16, or keep its \
+             block in 32 bits with --keep-fp32",
+            value.name, values[at]
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    Ok(match (format, rounded) {
+        (Element::F16, None) => values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect(),
+        (Element::Bf16, None) => values.iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect(),
+        (Element::F16, Some(_)) => {
+            values.iter().flat_map(|v| f16::from_f32(*v).to_f32().to_le_bytes()).collect()
+        }
+        (Element::Bf16, Some(_)) => {
+            values.iter().flat_map(|v| bf16::from_f32(*v).to_f32().to_le_bytes()).collect()
+        }
+        _ => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+    })
 }
 
 fn known(dim: &Dim) -> usize {

@@ -4,7 +4,8 @@ use super::Plan;
 use super::layers::LinearLayer;
 use super::position::{TokenOrder, rotary_row, rotary_tables};
 use crate::contract::{Precision, Prompting, Target, tensor};
-use crate::graph::{Dim, Element, Graph, Value};
+use crate::graph::{Dim, Element, Graph, Role, Value};
+use crate::mixed_precision::{Block, Family};
 use crate::prune::Branch;
 
 /// Which blocks of the backbone a graph holds.
@@ -34,6 +35,7 @@ impl<'w> Plan<'w> {
         let mut x = if section == Section::Second {
             g.input(tensor::TOKENS, Element::F32, &[tokens.into(), v.hidden.into()])
         } else {
+            g.block(Block::whole(Family::Patches));
             self.patch_tokens(g, order)
         };
         let tables = RotaryTables::new(g, self, order);
@@ -44,6 +46,7 @@ impl<'w> Plan<'w> {
         };
         g.linear_precision(self.precision);
         for block in blocks.filter(|block| !self.pruning.skip_blocks.contains(block)) {
+            g.block(Block::layer(Family::Vit, block));
             x = self.block(g, &x, block, order, &tables);
         }
         g.linear_precision(Precision::Fp32);
@@ -173,6 +176,7 @@ impl<'w> Plan<'w> {
         let hidden = self.config().vision.hidden;
         let (grid, width) = (order.grid, self.config().width);
         g.scope("vision_encoder.neck");
+        g.block(Block::whole(Family::Neck));
         let map = if order.by_window() {
             let (n, w) = (grid / order.window, order.window);
             let windows = g.reshape(x, &[n, n, w, w, hidden].map(Dim::from));
@@ -246,10 +250,13 @@ impl RotaryTables {
 /// Rotary embedding in real arithmetic; x `[batch, heads, tokens, head]`.
 fn rotate(g: &mut Graph<'_>, x: &Value, [cos, sin]: &[Value; 2]) -> Value {
     let (a, b) = g.halves(x);
-    let [a_cos, b_sin, b_cos, a_sin] = [(&a, cos), (&b, sin), (&b, cos), (&a, sin)].map(|(x, t)| g.mul(x, t));
-    let first = g.sub(&a_cos, &b_sin);
-    let second = g.add(&b_cos, &a_sin);
-    g.concat(&[&first, &second], 3, x.dims[3])
+    g.as_role(Role::Attention, |g| {
+        let [a_cos, b_sin, b_cos, a_sin] =
+            [(&a, cos), (&b, sin), (&b, cos), (&a, sin)].map(|(x, t)| g.mul(x, t));
+        let first = g.sub(&a_cos, &b_sin);
+        let second = g.add(&b_cos, &a_sin);
+        g.concat(&[&first, &second], 3, x.dims[3])
+    })
 }
 
 /// Raster tokens → windows, the grid padded with zeros. The zeros take part in the attention, as in the reference.

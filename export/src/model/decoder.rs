@@ -9,7 +9,8 @@ use super::position::{sine_encoding, sine_frequencies};
 use crate::checkpoint::Weights;
 use crate::error::Result;
 use crate::fold::{self, Matrix};
-use crate::graph::{Dim, Graph, Value};
+use crate::graph::{Dim, Graph, Role, Value};
+use crate::mixed_precision::{Block, Family};
 
 const ROOT: &str = "detr_decoder";
 /// Presence logits are clamped to ± this.
@@ -57,6 +58,7 @@ impl<'w> Plan<'w> {
         let (layers, queries) = (config.decoder.layers, config.num_queries);
         let classes = encoded.dims[0];
         g.scope(ROOT);
+        g.block(Block::layer(Family::Decoder, 0));
         let keys = g.add(encoded, positions);
         let mut input = self.first_layer(g);
         let mut layer = 0;
@@ -67,20 +69,25 @@ impl<'w> Plan<'w> {
             g.scope(format!("{ROOT}.box_head"));
             let only_queries = g.slice(&hidden, 1, 1, 1 + queries);
             let normed = g.norm(&only_queries, &format!("{ROOT}.output_layer_norm"));
-            let delta = g.perceptron(&normed, &format!("{ROOT}.box_head"), 3);
-            let logits = g.add(&delta, &input.box_logits);
-            let boxes = g.unary("Sigmoid", &logits);
+            let boxes = g.as_role(Role::Exact, |g| {
+                let delta = g.perceptron(&normed, &format!("{ROOT}.box_head"), 3);
+                let logits = g.add(&delta, &input.box_logits);
+                g.unary("Sigmoid", &logits)
+            });
             layer += 1;
             if layer == layers {
                 g.scope(format!("{ROOT}.presence_head"));
                 let presence = g.slice(&hidden, 1, 0, 1);
                 let presence = g.norm(&presence, &format!("{ROOT}.presence_layer_norm"));
-                let presence = g.perceptron(&presence, &format!("{ROOT}.presence_head"), 3);
-                let presence = g.clip(&presence, Some(-MAX_PRESENCE), Some(MAX_PRESENCE));
+                let presence = g.as_role(Role::Exact, |g| {
+                    let presence = g.perceptron(&presence, &format!("{ROOT}.presence_head"), 3);
+                    g.clip(&presence, Some(-MAX_PRESENCE), Some(MAX_PRESENCE))
+                });
                 let presence = g.reshape(&presence, &[classes, 1.into()]);
-                let boxes = corners(g, &boxes);
+                let boxes = g.as_role(Role::Exact, |g| corners(g, &boxes));
                 return Decoded { queries: normed, boxes, presence };
             }
+            g.block(Block::layer(Family::Decoder, layer));
             input = self.next_layer(g, layer, &hidden, &boxes);
         }
     }
@@ -146,7 +153,8 @@ impl<'w> Plan<'w> {
         let placed = g.add(&hidden, &query_positions);
         let q = g.linear(&placed, &format!("{name}.text_cross_attn.q_proj"));
         let prompt_queries = g.split_heads(&q, stack.heads);
-        LayerInput { hidden, prompt_queries, query_positions, bias, box_logits: inverse_sigmoid(g, boxes) }
+        let box_logits = g.as_role(Role::Exact, |g| inverse_sigmoid(g, boxes));
+        LayerInput { hidden, prompt_queries, query_positions, bias, box_logits }
     }
 
     /// The box bias along one axis, `[C, heads, 1 + Q, P]`, zero for the presence token.
@@ -155,23 +163,25 @@ impl<'w> Plan<'w> {
         let [classes, queries] = [boxes.dims[0], boxes.dims[1]];
         g.scope(format!("{ROOT}.box_rpb_embed_{axis}"));
         let (centre, size) = if axis == "x" { (0, 2) } else { (1, 3) };
-        let [centre, size] = [centre, size].map(|i| g.slice(boxes, 2, i, i + 1));
-        let half = g.scale(&size, 0.5);
-        let low = g.sub(&centre, &half);
-        let high = g.add(&centre, &half);
-        let edges = g.concat(&[&low, &high], 2, 2);
-        let edges = g.reshape(&edges, &[classes, queries, 1.into(), 2.into()]);
-        let places: Vec<f32> = (0..grid).map(|i| (i as f64 / grid as f64) as f32).collect();
-        let places = g.constant("places", &[1, 1, grid, 1], &places);
-        let distance = g.sub(&places, &edges);
-        let distance = g.scale(&distance, BIAS_UNITS as f32);
-        let sign = g.unary("Sign", &distance);
-        let size = g.unary("Abs", &distance);
-        let one = g.scalar(1.0);
-        let size = g.add(&size, &one);
-        let log = g.unary("Log", &size);
-        let log = g.mul(&log, &sign);
-        let log = g.scale(&log, (1.0 / BIAS_UNITS.ln()) as f32);
+        let log = g.as_role(Role::Exact, |g| {
+            let [centre, size] = [centre, size].map(|i| g.slice(boxes, 2, i, i + 1));
+            let half = g.scale(&size, 0.5);
+            let low = g.sub(&centre, &half);
+            let high = g.add(&centre, &half);
+            let edges = g.concat(&[&low, &high], 2, 2);
+            let edges = g.reshape(&edges, &[classes, queries, 1.into(), 2.into()]);
+            let places: Vec<f32> = (0..grid).map(|i| (i as f64 / grid as f64) as f32).collect();
+            let places = g.constant("places", &[1, 1, grid, 1], &places);
+            let distance = g.sub(&places, &edges);
+            let distance = g.scale(&distance, BIAS_UNITS as f32);
+            let sign = g.unary("Sign", &distance);
+            let size = g.unary("Abs", &distance);
+            let one = g.scalar(1.0);
+            let size = g.add(&size, &one);
+            let log = g.unary("Log", &size);
+            let log = g.mul(&log, &sign);
+            g.scale(&log, (1.0 / BIAS_UNITS.ln()) as f32)
+        });
         let bias = g.perceptron(&log, &format!("{ROOT}.box_rpb_embed_{axis}"), 2);
         let bias = g.transpose(&bias, &[0, 3, 1, 2]);
         g.pad_start(&bias, 2)
@@ -182,7 +192,7 @@ impl<'w> Plan<'w> {
         let [classes, heads, queries, grid] = [0, 1, 2, 3].map(|i| by.dims[i]);
         let by = g.reshape(by, &[classes, heads, queries, grid, 1.into()]);
         let bx = g.reshape(bx, &[classes, heads, queries, 1.into(), grid]);
-        let bias = g.add(&by, &bx);
+        let bias = g.as_role(Role::Attention, |g| g.add(&by, &bx));
         g.reshape(&bias, &[classes, heads, queries, (self.grid() * self.grid()).into()])
     }
 

@@ -3,6 +3,7 @@
 use super::Plan;
 use crate::contract::{dim, tensor};
 use crate::graph::{Dim, Element, Graph};
+use crate::mixed_precision::{Block, Family};
 
 impl<'w> Plan<'w> {
     /// Fusion encoder, decoder and scoring for C classes at once.
@@ -11,6 +12,7 @@ impl<'w> Plan<'w> {
         let g = &mut graph;
         let (grid, width, queries) = (self.grid(), self.config().width, self.config().num_queries);
         let classes = Dim::Named(dim::CLASSES);
+        g.block(Block::layer(Family::Fusion, 0));
         let features = g.input(tensor::FPN[2], Element::F32, &[1, width, grid, grid].map(Dim::from));
         let tokens = Dim::Named(dim::PROMPT_TOKENS);
         let prompt = g.prompt_input(tensor::PROMPT_FEATURES, tensor::PROMPT_MASK, classes, tokens, width);

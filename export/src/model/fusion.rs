@@ -4,6 +4,7 @@ use super::Plan;
 use super::layers::Prompt;
 use crate::contract::Precision;
 use crate::graph::{Graph, Value};
+use crate::mixed_precision::{Block, Family};
 
 impl<'w> Plan<'w> {
     /// Image tokens `[1, P·P, D]` and prompts of C classes → `[C, P·P, D]`.
@@ -23,6 +24,7 @@ impl<'w> Plan<'w> {
         for i in 0..stack.layers {
             let layer = format!("detr_encoder.layers.{i}");
             g.scope(layer.as_str());
+            g.block(Block::layer(Family::Fusion, i));
             let normed = g.norm(&x, &format!("{layer}.layer_norm1"));
             let placed = g.add(&normed, positions);
             let mixed = g.attention(

@@ -4,9 +4,10 @@ use std::f64::consts::TAU;
 
 use super::Plan;
 use super::position::sine_frequencies;
-use crate::contract::{dim, tensor};
+use crate::contract::{Target, dim, tensor};
 use crate::fold;
-use crate::graph::{Dim, Element, Graph, Value};
+use crate::graph::{Dim, Element, Graph, Role, Value};
+use crate::mixed_precision::{Block, Family};
 
 const ROOT: &str = "geometry_encoder";
 
@@ -29,9 +30,10 @@ impl<'w> Plan<'w> {
         let labels = g.input(tensor::BOX_LABELS, Element::I64, &[1.into(), boxes_dim]);
 
         g.scope(ROOT);
+        g.block(Block::whole(Family::Exemplars));
         let boxes = g.reshape(&boxes, &[boxes_dim, 4.into()]);
         let labels = g.reshape(&labels, &[boxes_dim]);
-        let direct = g.linear(&boxes, &format!("{ROOT}.boxes_direct_project"));
+        let direct = g.as_role(Role::Exact, |g| g.linear(&boxes, &format!("{ROOT}.boxes_direct_project")));
         let pooled = self.pooled_boxes(g, &features, &boxes, &labels);
         let placed = self.placed_boxes(g, &boxes);
         let table = g.weight(&format!("{ROOT}.label_embed.weight"));
@@ -67,6 +69,7 @@ impl<'w> Plan<'w> {
         let width = self.config().width;
         let layers = self.config().geometry.layers;
         g.scope(ROOT);
+        g.block(Block::whole(Family::Exemplars));
         let mut x = g.derived(&format!("{ROOT}.cls_embed.folded"), &[1, 1, width], move |weights| {
             let cls = fold::matrix(weights, &format!("{ROOT}.cls_embed.weight"), width)?;
             let x = fold::linear(weights, &format!("{ROOT}.final_proj"), &cls)?;
@@ -140,10 +143,16 @@ impl<'w> Plan<'w> {
                 0.0, -half, 0.0,  half,
             ];
             let matrix = g.constant("cxcywh_to_xyxy", &[4, 4], &matrix);
-            g.matmul(boxes, &matrix)
+            g.as_role(Role::Exact, |g| g.matmul(boxes, &matrix))
         };
-        let batch = g.sub(labels, labels);
-        let pooled = g.roi_align(&normed, &corners, &batch, roi);
+        let pooled = match self.target {
+            Target::OnnxRuntime => {
+                let batch = g.sub(labels, labels);
+                g.as_role(Role::Exact, |g| g.roi_align(&normed, &corners, &batch, roi))
+            }
+            // TensorRT has the operator in a library of plugins, TensorRT for RTX has it not.
+            Target::TensorRt => g.as_role(Role::Exact, |g| g.roi_align_written_out(&normed, &corners, roi)),
+        };
         let flat = g.reshape(&pooled, &[boxes.dims[0], (width * roi * roi).into()]);
         // A convolution as large as its input is a matrix product.
         g.linear(&flat, &format!("{ROOT}.boxes_pool_project"))
@@ -161,7 +170,7 @@ impl<'w> Plan<'w> {
         let encoded = g.reshape(&encoded, &[count, width.into()]);
         let sides = g.select(boxes, 1, &[3, 2]);
         let joined = g.concat(&[&encoded, &sides], 1, width + 2);
-        g.linear(&joined, &format!("{ROOT}.boxes_pos_enc_project"))
+        g.as_role(Role::Exact, |g| g.linear(&joined, &format!("{ROOT}.boxes_pos_enc_project")))
     }
 }
 
@@ -176,10 +185,10 @@ pub(super) fn encode_sine(
 ) -> Value {
     let column: Vec<Dim> = dims.iter().copied().chain([1.into()]).collect();
     let x = g.reshape(x, &column);
-    let angles = g.mul(&x, radians);
+    let angles = g.as_role(Role::Exact, |g| g.mul(&x, radians));
     let stacked: Vec<Dim> = dims.iter().copied().chain([frequencies.into(), 1.into()]).collect();
     let [sin, cos] = ["Sin", "Cos"].map(|op| {
-        let values = g.unary(op, &angles);
+        let values = g.as_role(Role::Exact, |g| g.unary(op, &angles));
         g.reshape(&values, &stacked)
     });
     g.concat(&[&sin, &cos], dims.len() + 1, 2)

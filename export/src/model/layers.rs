@@ -3,7 +3,7 @@
 use crate::config::{Activation, Stack};
 use crate::contract::Target;
 use crate::fold::NORM_EPS;
-use crate::graph::{Dim, Element, Graph, Value};
+use crate::graph::{Dim, Element, Graph, Role, Value};
 
 impl<'w> Graph<'w> {
     /// x · Wᵀ + b over the last axis; the weight is transposed in the file.
@@ -25,7 +25,7 @@ impl<'w> Graph<'w> {
         });
         let product = self.matmul(x, &weight);
         let bias = self.linear_bias(layer);
-        self.add(&product, &bias)
+        self.as_role(Role::Product, |g| g.add(&product, &bias))
     }
 
     /// A linear layer's bias.
@@ -108,13 +108,15 @@ impl<'w> Graph<'w> {
     ) -> Value {
         let Dim::Fixed(head) = q.dims[3] else { return q.clone() };
         let keys = self.transpose(k, &[0, 1, 3, 2]);
-        let scores = self.matmul(q, &keys);
-        let mut scores = self.scale(&scores, scale_of(head));
-        if let Some(bias) = bias {
-            scores = self.add(&scores, bias);
-        }
-        let attention = self.softmax(&scores);
-        let mixed = self.matmul(&attention, v);
+        let scores = self.as_role(Role::Attention, |g| g.matmul(q, &keys));
+        let attention = self.as_role(Role::Softmax, |g| {
+            let mut scores = g.scale(&scores, scale_of(head));
+            if let Some(bias) = bias {
+                scores = g.add(&scores, bias);
+            }
+            g.softmax(&scores)
+        });
+        let mixed = self.as_role(Role::Attention, |g| g.matmul(&attention, v));
         let joined = self.transpose(&mixed, &[0, 2, 1, 3]);
         let [batch, tokens, heads, head] = [0, 1, 2, 3].map(|i| joined.dims[i]);
         let (Dim::Fixed(heads), Dim::Fixed(head)) = (heads, head) else { return joined };
@@ -204,9 +206,11 @@ impl<'w> Graph<'w> {
     /// 0 where `valid` is 1 and a large negative number where it is 0. exp(−10⁴) is zero in every number format in use,
     /// and the number itself is finite in all of them.
     pub(crate) fn padding_bias(&mut self, valid: &Value) -> Value {
-        let one = self.scalar(1.0);
-        let absent = self.sub(valid, &one);
-        self.scale(&absent, 1e4)
+        self.as_role(Role::Softmax, |g| {
+            let one = g.scalar(1.0);
+            let absent = g.sub(valid, &one);
+            g.scale(&absent, 1e4)
+        })
     }
 }
 

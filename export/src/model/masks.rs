@@ -4,6 +4,7 @@ use super::Plan;
 use crate::contract::{dim, tensor};
 use crate::fold::NORM_EPS;
 use crate::graph::{Dim, Element, Graph, Value};
+use crate::mixed_precision::{Block, Family};
 
 const ROOT: &str = "mask_decoder";
 /// Groups of the pixel decoder's norms.
@@ -16,6 +17,7 @@ impl<'w> Plan<'w> {
         let g = &mut graph;
         let (grid, width) = (self.grid(), self.config().width);
         let kept = Dim::Named(dim::MASKS);
+        g.block(Block::whole(Family::Masks));
         let fine = g.input(tensor::FPN[0], Element::F32, &[1, width, 4 * grid, 4 * grid].map(Dim::from));
         let middle = g.input(tensor::FPN[1], Element::F32, &[1, width, 2 * grid, 2 * grid].map(Dim::from));
         let encoded = g.input(tensor::ENCODED, Element::F32, &[1, grid * grid, width].map(Dim::from));

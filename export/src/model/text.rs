@@ -2,7 +2,8 @@
 
 use super::Plan;
 use crate::contract::{dim, tensor};
-use crate::graph::{Dim, Element, Graph};
+use crate::graph::{Dim, Element, Graph, Role};
+use crate::mixed_precision::{Block, Family};
 
 const CLIP: &str = "text_encoder.text_model";
 
@@ -17,6 +18,7 @@ impl<'w> Plan<'w> {
         let mask = g.input(tensor::ATTENTION_MASK, Element::I64, &[classes, length.into()]);
 
         g.scope(format!("{CLIP}.embeddings"));
+        g.block(Block::whole(Family::Words));
         let table = g.weight(&format!("{CLIP}.embeddings.token_embedding.weight"));
         let tokens = g.gather_rows(&table, &ids);
         let positions = g.weight(&format!("{CLIP}.embeddings.position_embedding.weight"));
@@ -29,11 +31,12 @@ impl<'w> Plan<'w> {
         let later: Vec<f32> =
             (0..length * length).map(|i| if i % length > i / length { -1e4 } else { 0.0 }).collect();
         let later = g.constant("causal", &[1, 1, length, length], &later);
-        let bias = g.add(&padding, &later);
+        let bias = g.as_role(Role::Softmax, |g| g.add(&padding, &later));
 
         for i in 0..t.stack.layers {
             let layer = format!("{CLIP}.encoder.layers.{i}");
             g.scope(layer.as_str());
+            g.block(Block::layer(Family::Text, i));
             let normed = g.norm_with(&x, &format!("{layer}.layer_norm1"), t.layer_norm_eps);
             let [q, k, v] = ["q_proj", "k_proj", "v_proj"].map(|projection| {
                 let projected = g.linear(&normed, &format!("{layer}.self_attn.{projection}"));
@@ -47,6 +50,7 @@ impl<'w> Plan<'w> {
             x = g.add(&x, &out);
         }
         g.scope("text_projection");
+        g.block(Block::whole(Family::Words));
         let x = g.norm_with(&x, &format!("{CLIP}.final_layer_norm"), t.layer_norm_eps);
         let x = g.linear(&x, "text_projection");
         g.output(tensor::TEXT_FEATURES, &x, &[classes, length.into(), self.config().width.into()]);

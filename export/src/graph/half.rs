@@ -1,0 +1,231 @@
+//! A graph in 32 bits → the same graph in half precision, strongly typed.
+//!
+//! Nodes that compute have the format that [`HalfRules`] gives them. Nodes that only move numbers ([`MOVES`]) have the
+//! format of what they move, and half where all that follows is half, so that a cast stands as near to the wider side as
+//! it can and never comes back. A value that several nodes want in another format is cast once; a weight is written in
+//! the format it is used in.
+
+mod emulate;
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Element, Graph, Initializer, Node, Role, Value, int};
+use crate::mixed_precision::{HalfFormat, HalfRules, MixedPrecision};
+use crate::onnx::NodeProto;
+
+/// Operators whose result is made of their inputs' numbers, unchanged; ReLU keeps a number or has zero. Casts are
+/// those of masks, whose zeros and ones are exact in every format.
+const MOVES: [&str; 10] =
+    ["Cast", "Concat", "Gather", "Pad", "Relu", "Reshape", "Resize", "Slice", "Split", "Transpose"];
+/// Operators that the standard's opset 20 has not for bfloat16.
+const NOT_IN_BF16: [&str; 6] = ["Conv", "ConvTranspose", "Cos", "InstanceNormalization", "RoiAlign", "Sin"];
+
+impl HalfRules {
+    fn half(&self) -> Element {
+        match self.format {
+            HalfFormat::F16 => Element::F16,
+            HalfFormat::Bf16 => Element::Bf16,
+        }
+    }
+
+    /// In which format a node computes.
+    fn element(&self, node: &Node) -> Element {
+        let island = match node.role {
+            Role::Exact => true,
+            Role::Product => false,
+            Role::Norm | Role::Softmax => self.islands >= MixedPrecision::NormSoftmax,
+            Role::Attention => self.islands >= MixedPrecision::Attention,
+            Role::Stream => self.islands >= MixedPrecision::All,
+        };
+        let kept = node.block.is_some_and(|block| self.kept.iter().any(|kept| kept.covers(block)));
+        let missing = self.format == HalfFormat::Bf16 && NOT_IN_BF16.contains(&node.proto.op_type.as_str());
+        if island || kept || missing { Element::F32 } else { self.half() }
+    }
+}
+
+fn moves(node: &Node) -> bool {
+    MOVES.contains(&node.proto.op_type.as_str())
+}
+
+/// Whether an input is in 32 bits whatever the node computes in.
+fn is_fixed_input(node: &NodeProto, place: usize) -> bool {
+    node.op_type == "Resize" && place == 2
+}
+
+impl<'w> Graph<'w> {
+    /// The same graph in half precision; inputs and outputs keep their types.
+    pub(crate) fn in_half(mut self, rules: &HalfRules) -> Self {
+        let types = choose(&self, rules);
+        let mut writer = Writer::new(&self);
+        let mut initializers = std::mem::take(&mut self.initializers);
+        for (node, element) in std::mem::take(&mut self.nodes).into_iter().zip(types) {
+            match element {
+                Some(element) => writer.add(node, element, &mut initializers),
+                None => writer.nodes.push(node),
+            }
+        }
+        let used: HashSet<&String> = writer.nodes.iter().flat_map(|node| &node.proto.input).collect();
+        initializers.retain(|initializer| used.contains(&initializer.value.name));
+        self.initializers = initializers;
+        self.nodes = writer.nodes;
+        self
+    }
+}
+
+/// The format of every node that has to do with floating point.
+fn choose(graph: &Graph<'_>, rules: &HalfRules) -> Vec<Option<Element>> {
+    let outputs: HashSet<&str> = graph.outputs.iter().map(|value| value.name.as_str()).collect();
+    let graph_inputs: HashSet<&str> = graph.inputs.iter().map(|value| value.name.as_str()).collect();
+    let mut producers: HashMap<&str, usize> = HashMap::new();
+    let mut users: Vec<Vec<usize>> = vec![Vec::new(); graph.nodes.len()];
+    // What is known of a node's format; `None` where it follows from what comes after.
+    let mut types: Vec<Option<Element>> = Vec::with_capacity(graph.nodes.len());
+    let is_float: Vec<bool> = graph.nodes.iter().map(|node| node.element == Element::F32).collect();
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let sources = node.proto.input.iter().filter_map(|name| producers.get(name.as_str()).copied());
+        let sources: Vec<usize> = sources.filter(|&source| is_float[source]).collect();
+        sources.iter().for_each(|&source| users[source].push(index));
+        producers.extend(node.proto.output.iter().map(|name| (name.as_str(), index)));
+        types.push(if !is_float[index] {
+            None
+        } else if node.proto.output.iter().any(|name| outputs.contains(name.as_str())) {
+            Some(Element::F32)
+        } else if moves(node) {
+            let from_input = node.proto.op_type != "Cast"
+                && node.proto.input.iter().any(|name| graph_inputs.contains(name.as_str()));
+            let mut known: Vec<Element> = sources.iter().filter_map(|&source| types[source]).collect();
+            known.extend(from_input.then_some(Element::F32));
+            if known.contains(&Element::F32) { Some(Element::F32) } else { known.first().copied() }
+        } else {
+            Some(rules.element(node))
+        });
+    }
+    for (index, node) in graph.nodes.iter().enumerate().rev() {
+        let is_output = node.proto.output.iter().any(|name| outputs.contains(name.as_str()));
+        if is_float[index] && moves(node) && !is_output {
+            let users = &users[index];
+            let all_half = !users.is_empty() && users.iter().all(|&user| types[user] == Some(rules.half()));
+            types[index] = Some(if all_half { rules.half() } else { types[index].unwrap_or(Element::F32) });
+        }
+    }
+    types
+}
+
+/// The typed graph under construction.
+struct Writer {
+    nodes: Vec<Node>,
+    /// What every value is now.
+    elements: HashMap<String, Element>,
+    /// Values in another format, by name and that format.
+    casts: HashMap<(String, Element), String>,
+    /// What a value was cast from where that was whole numbers.
+    whole: HashMap<String, String>,
+    /// Where an initializer stands.
+    places: HashMap<String, usize>,
+    /// Names of initializers in the formats they are used in.
+    used: HashMap<(usize, Element), String>,
+}
+
+impl Writer {
+    fn new(graph: &Graph<'_>) -> Self {
+        let named = |value: &Value| (value.name.clone(), value.element);
+        let mut elements: HashMap<String, Element> = graph.inputs.iter().map(named).collect();
+        elements.extend(graph.initializers.iter().map(|initializer| named(&initializer.value)));
+        let places = graph.initializers.iter().enumerate();
+        let places = places.map(|(place, initializer)| (initializer.value.name.clone(), place)).collect();
+        let (casts, whole, used) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { nodes: Vec::new(), elements, casts, whole, places, used }
+    }
+
+    fn add(&mut self, mut node: Node, element: Element, initializers: &mut Vec<Initializer<'_>>) {
+        let op = node.proto.op_type.as_str();
+        let leaves =
+            op == "Identity" && self.elements.get(&node.proto.input[0]).is_some_and(|e| *e != element);
+        if op == "Cast" || leaves {
+            // Whole numbers that come in, or an output: the node is the cast itself.
+            if op == "Cast" {
+                self.whole.insert(node.proto.output[0].clone(), node.proto.input[0].clone());
+            }
+            node.proto.op_type = "Cast".into();
+            node.proto.attribute = vec![int("to", i64::from(element.data_type()))];
+        } else {
+            for place in 0..node.proto.input.len() {
+                let wanted = if is_fixed_input(&node.proto, place) { Element::F32 } else { element };
+                let name = std::mem::take(&mut node.proto.input[place]);
+                node.proto.input[place] = self.in_format(&node, name, wanted, initializers);
+            }
+        }
+        self.elements.extend(node.proto.output.iter().map(|name| (name.clone(), element)));
+        node.element = element;
+        self.nodes.push(node);
+    }
+
+    /// The name of a value in the format that `user` wants.
+    fn in_format(
+        &mut self,
+        user: &Node,
+        name: String,
+        wanted: Element,
+        initializers: &mut Vec<Initializer<'_>>,
+    ) -> String {
+        let Some(&found) = self.elements.get(&name) else { return name };
+        if !found.is_float() {
+            return name;
+        }
+        if let Some(&place) = self.places.get(&name) {
+            return self.initializer_in(place, wanted, initializers);
+        }
+        if found == wanted {
+            return name;
+        }
+        let key = (name, wanted);
+        if let Some(known) = self.casts.get(&key) {
+            return known.clone();
+        }
+        let cast = format!("{}.{}", key.0, wanted.suffix());
+        let proto = NodeProto {
+            input: vec![self.whole.get(&key.0).unwrap_or(&key.0).clone()],
+            output: vec![cast.clone()],
+            name: cast.clone(),
+            op_type: "Cast".into(),
+            attribute: vec![int("to", i64::from(wanted.data_type()))],
+            ..NodeProto::default()
+        };
+        self.nodes.push(Node { proto, element: wanted, role: user.role, block: user.block });
+        self.casts.insert(key, cast.clone());
+        cast
+    }
+
+    /// The name of an initializer in a format; one that is used in two stands in the file twice.
+    fn initializer_in(
+        &mut self,
+        place: usize,
+        wanted: Element,
+        initializers: &mut Vec<Initializer<'_>>,
+    ) -> String {
+        if let Some(known) = self.used.get(&(place, wanted)) {
+            return known.clone();
+        }
+        let name = initializers[place].value.name.clone();
+        let name = if self.used.keys().any(|(other, _)| *other == place) {
+            let value = Value {
+                name: format!("{name}.{}", wanted.suffix()),
+                element: wanted,
+                ..initializers[place].value.clone()
+            };
+            let copy = Initializer { value, source: initializers[place].source.clone(), rounded: None };
+            initializers.push(copy);
+            initializers[initializers.len() - 1].value.name.clone()
+        } else {
+            initializers[place].value.element = wanted;
+            name
+        };
+        self.used.insert((place, wanted), name.clone());
+        name
+    }
+}
+
+#[cfg(test)]
+mod checker;
+#[cfg(test)]
+mod tests;

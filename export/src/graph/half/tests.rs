@@ -1,0 +1,336 @@
+use std::path::{Path, PathBuf};
+
+use super::super::{Dim, Element, Graph, Role, Value};
+use super::checker::check;
+use crate::checkpoint::Checkpoint;
+use crate::contract::{Precision, Prompting, Target};
+use crate::mixed_precision::{Block, HalfFormat, HalfRules, MixedPrecision};
+use crate::model::{Plan, Section};
+use crate::prune::Pruning;
+
+fn rules(islands: MixedPrecision) -> HalfRules {
+    HalfRules { format: HalfFormat::F16, islands, kept: Vec::new() }
+}
+
+fn goldens() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/parity")
+}
+
+fn plain() -> Checkpoint {
+    Checkpoint::open(&goldens().join("plain")).expect("goldens are in the repository")
+}
+
+/// Nodes in order, as `Add:f16`; casts as `>f16`.
+fn summary(graph: &Graph<'_>) -> String {
+    let words = graph.nodes.iter().map(|node| match node.proto.op_type.as_str() {
+        "Cast" => format!(">{}", node.element.suffix()),
+        op => format!("{op}:{}", node.element.suffix()),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+const DIMS: [Dim; 2] = [Dim::Fixed(4), Dim::Fixed(6)];
+
+fn vector(g: &mut Graph<'_>, name: &str) -> Value {
+    g.constant(name, &[6], &[0.5, 1.0, 1.5, 2.0, 2.5, 3.0])
+}
+
+fn norm(g: &mut Graph<'_>, x: &Value) -> Value {
+    let (scale, bias) = (vector(g, "scale"), g.constant("bias", &[6], &[0.0; 6]));
+    g.layer_norm(x, &scale, &bias, 1e-5)
+}
+
+fn sum_then_norm(g: &mut Graph<'_>, x: &Value) {
+    let weight = vector(g, "weight");
+    let x = g.add(x, &weight);
+    let x = norm(g, &x);
+    let out = g.add(&x, &weight);
+    g.output("out", &out, &DIMS);
+}
+
+fn moved(g: &mut Graph<'_>, x: &Value) {
+    let x = g.unary("Sigmoid", x);
+    let x = g.reshape(&x, &[6, 4].map(Dim::from));
+    let x = g.transpose(&x, &[1, 0]);
+    let x = g.softmax(&x);
+    let x = g.reshape(&x, &[6, 4].map(Dim::from));
+    let x = g.unary("Sigmoid", &x);
+    let x = g.reshape(&x, &DIMS);
+    g.output("out", &x, &DIMS);
+}
+
+fn shared(g: &mut Graph<'_>, x: &Value) {
+    let a = g.unary("Sigmoid", x);
+    let b = g.softmax(&a);
+    let c = norm(g, &a);
+    let d = g.add(&b, &c);
+    let e = g.add(&a, &b);
+    let e = g.add(&d, &e);
+    g.output("out", &e, &DIMS);
+}
+
+fn constant_in_both(g: &mut Graph<'_>, x: &Value) {
+    let table = vector(g, "table");
+    let a = g.add(x, &table);
+    let b = g.as_role(Role::Exact, |g| g.mul(&a, &table));
+    g.output("out", &b, &DIMS);
+}
+
+fn mask(g: &mut Graph<'_>, x: &Value) {
+    let ids = g.input("mask", Element::I64, &DIMS);
+    let valid = g.cast(&ids, Element::F32);
+    let bias = g.padding_bias(&valid);
+    let out = g.add(x, &bias);
+    g.output("out", &out, &DIMS);
+}
+
+fn resized(g: &mut Graph<'_>, x: &Value) {
+    let x = g.reshape(x, &[1, 1, 4, 6].map(Dim::from));
+    let x = g.upsample2(&x);
+    let x = g.unary("Sigmoid", &x);
+    let x = g.upsample2(&x);
+    g.output("out", &x, &[1, 1, 16, 24].map(Dim::from));
+}
+
+fn two_blocks(g: &mut Graph<'_>, x: &Value) {
+    let mut x = x.clone();
+    for name in ["vit.0", "vit.1", "neck"] {
+        g.block(name.parse::<Block>().expect("a name"));
+        x = g.unary("Sigmoid", &x);
+    }
+    g.output("out", &x, &DIMS);
+}
+
+fn convolution(g: &mut Graph<'_>, x: &Value) {
+    let x = g.unary("Sigmoid", x);
+    let x = g.reshape(&x, &[1, 6, 2, 2].map(Dim::from));
+    let kernel = g.constant("kernel", &[3, 6, 1, 1], &[0.1; 18]);
+    let x = g.conv(&x, &kernel, None, 1, 0);
+    let x = g.unary("Sigmoid", &x);
+    g.output("out", &x, &[1, 3, 2, 2].map(Dim::from));
+}
+
+fn joined(g: &mut Graph<'_>, x: &Value) {
+    let exact = g.as_role(Role::Exact, |g| g.unary("Sigmoid", x));
+    let half = g.unary("Sigmoid", x);
+    let wide = g.concat(&[&exact, &half], 0, 8);
+    let wide = g.as_role(Role::Exact, |g| g.unary("Sigmoid", &wide));
+    g.output("wide", &wide, &[8, 6].map(Dim::from));
+    let narrow = g.concat(&[&exact, &half], 1, 12);
+    let narrow = g.unary("Sigmoid", &narrow);
+    g.output("narrow", &narrow, &[4, 12].map(Dim::from));
+}
+
+fn branch(g: &mut Graph<'_>, x: &Value) {
+    let x = g.unary("Sigmoid", x);
+    let weight = g.constant("weight", &[6, 6], &[0.1; 36]);
+    let bias = vector(g, "bias");
+    let y = g.matmul(&x, &weight);
+    let y = g.as_role(Role::Product, |g| g.add(&y, &bias));
+    let y = g.unary("Relu", &y);
+    let y = g.matmul(&y, &weight);
+    let out = g.add(&x, &y);
+    g.output("out", &out, &DIMS);
+}
+
+#[test]
+fn casts_stand_where_formats_meet() {
+    use MixedPrecision::{All, Attention, None, NormSoftmax};
+    let kept = |block: &str| HalfRules { kept: vec![block.parse().expect("a name")], ..rules(None) };
+    let bf16 = || HalfRules { format: HalfFormat::Bf16, ..rules(None) };
+    type Build = fn(&mut Graph<'_>, &Value);
+    let cases: Vec<(&str, Build, HalfRules, &str)> = vec![
+        ("all half", sum_then_norm, rules(None), ">f16 Add:f16 LayerNormalization:f16 Add:f16 >f32"),
+        (
+            "a norm is an island",
+            sum_then_norm,
+            rules(NormSoftmax),
+            ">f16 Add:f16 >f32 LayerNormalization:f32 >f16 Add:f16 >f32",
+        ),
+        ("sums too", sum_then_norm, rules(All), "Add:f32 LayerNormalization:f32 Add:f32 Identity:f32"),
+        (
+            "what moves is half where it can be",
+            moved,
+            rules(NormSoftmax),
+            ">f16 Sigmoid:f16 Reshape:f16 Transpose:f16 >f32 Softmax:f32 >f16 Reshape:f16 Sigmoid:f16 Reshape:f16 >f32",
+        ),
+        (
+            "a value is cast once for all",
+            shared,
+            rules(Attention),
+            ">f16 Sigmoid:f16 >f32 Softmax:f32 LayerNormalization:f32 >f16 >f16 Add:f16 Add:f16 Add:f16 >f32",
+        ),
+        (
+            "a constant in two formats",
+            constant_in_both,
+            rules(None),
+            ">f16 Add:f16 >f32 Mul:f32 Identity:f32",
+        ),
+        ("a mask is cast once", mask, rules(None), ">f16 Sub:f16 Mul:f16 >f16 Add:f16 >f32"),
+        ("in 32 bits as well", mask, rules(All), ">f32 Sub:f32 Mul:f32 Add:f32 Identity:f32"),
+        ("scales stay", resized, rules(None), ">f16 Reshape:f16 Resize:f16 Sigmoid:f16 Resize:f16 >f32"),
+        (
+            "a block that is kept",
+            two_blocks,
+            kept("vit.1"),
+            ">f16 Sigmoid:f16 >f32 Sigmoid:f32 >f16 Sigmoid:f16 >f32",
+        ),
+        ("a family that is kept", two_blocks, kept("vit"), "Sigmoid:f32 Sigmoid:f32 >f16 Sigmoid:f16 >f32"),
+        (
+            "no convolution in bfloat16",
+            convolution,
+            bf16(),
+            ">bf16 Sigmoid:bf16 Reshape:bf16 >f32 Conv:f32 >bf16 Sigmoid:bf16 >f32",
+        ),
+        (
+            "both formats joined",
+            joined,
+            rules(None),
+            "Sigmoid:f32 >f16 Sigmoid:f16 >f32 Concat:f32 Sigmoid:f32 Identity:f32 >f16 Concat:f16 Sigmoid:f16 >f32",
+        ),
+        (
+            "products alone are half",
+            branch,
+            rules(All),
+            "Sigmoid:f32 >f16 MatMul:f16 Add:f16 Relu:f16 MatMul:f16 >f32 Add:f32 Identity:f32",
+        ),
+    ];
+    let checkpoint = plain();
+    let mut wrong = Vec::new();
+    for (what, build, rules, expected) in cases {
+        let mut graph = Graph::new("tiny", checkpoint.weights());
+        let x = graph.input("x", Element::F32, &DIMS);
+        build(&mut graph, &x);
+        let graph = graph.in_half(&rules);
+        wrong.extend(check(&graph).iter().map(|problem| format!("{what}: {problem}")));
+        wrong.extend(graph.fault.iter().map(|fault| format!("{what}: {fault}")));
+        let found = summary(&graph);
+        if found != expected {
+            wrong.push(format!("{what}:\n  {found}, expected\n  {expected}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn emulation_rounds_where_half_precision_would() {
+    let checkpoint = plain();
+    let mut graph = Graph::new("tiny", checkpoint.weights());
+    let x = graph.input("x", Element::F32, &DIMS);
+    sum_then_norm(&mut graph, &x);
+    let graph = graph.in_emulated_half(&rules(MixedPrecision::NormSoftmax));
+    let sum = ">f16 >f32 Add:f32 >f16 >f32";
+    let again = ">f16 >f32 Add:f32 >f16 >f32";
+    assert_eq!(summary(&graph), format!("{sum} LayerNormalization:f32 {again} Identity:f32"));
+    let rounded: Vec<(&str, bool)> =
+        graph.initializers.iter().map(|i| (i.value.name.as_str(), i.rounded.is_some())).collect();
+    assert_eq!(rounded, [("weight", false), ("bias", false), ("weight.f16", true)]);
+}
+
+/// The checker sees what it is there for.
+#[test]
+fn the_checker_sees_mixed_types_and_needless_casts() {
+    let checkpoint = plain();
+    let mut wrong = Vec::new();
+    let mut expect = |what: &str, word: &str, spoil: &dyn Fn(&mut Graph<'_>)| {
+        let mut graph = Graph::new("tiny", checkpoint.weights());
+        let x = graph.input("x", Element::F32, &DIMS);
+        sum_then_norm(&mut graph, &x);
+        let mut graph = graph.in_half(&rules(MixedPrecision::NormSoftmax));
+        spoil(&mut graph);
+        let problems = check(&graph);
+        if !problems.iter().any(|problem| problem.contains(word)) {
+            wrong.push(format!("{what}: {problems:?}"));
+        }
+    };
+    let cast_to = |graph: &mut Graph<'_>, output: &str| {
+        let place = graph.nodes.iter().position(|node| node.proto.output[0] == output);
+        place.expect("the graph has this cast")
+    };
+    expect("a cast that is left out", "inputs of types", &|graph| {
+        let place = cast_to(graph, "x.f16");
+        graph.nodes.remove(place);
+        graph.nodes[0].proto.input[0] = "x".into();
+    });
+    expect("there and back", "a second cast", &|graph| {
+        let place = graph.nodes.iter().position(|node| node.proto.op_type == "LayerNormalization");
+        graph.nodes[place.expect("it has one")].proto.op_type = "Identity".into();
+    });
+    expect("a weight in the wrong format", "inputs of types", &|graph| {
+        let weight = graph.initializers.iter_mut().find(|i| i.value.name == "weight");
+        weight.expect("it has one").value.element = Element::F32;
+    });
+    expect("an output in half", "output out is", &|graph| {
+        let last = graph.nodes.last_mut().expect("it has nodes");
+        last.proto.op_type = "Identity".into();
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn graphs<'w>(plan: &Plan<'w>) -> Vec<Graph<'w>> {
+    let backbones = match plan.pruning.split_block {
+        Some(_) => vec![plan.backbone(Section::First), plan.backbone(Section::Second)],
+        None => vec![plan.backbone(Section::Whole)],
+    };
+    let others = [plan.text_encoder(), plan.exemplar_encoder(), plan.encoder_decoder(), plan.mask_head()];
+    backbones.into_iter().chain(others).collect()
+}
+
+/// Nodes that compute places, boxes and scores and are not in 32 bits.
+fn inexact(graph: &Graph<'_>) -> Vec<String> {
+    let exact = |node: &&super::Node| {
+        let (name, op) = (&node.proto.name, node.proto.op_type.as_str());
+        let head = ["box_head/", "presence_head/"].iter().any(|head| name.contains(head));
+        let last = matches!(op, "MatMul" | "Add" | "Sigmoid" | "Clip");
+        (head && last) || ["Log", "Sign", "Sin", "Cos", "RoiAlign"].contains(&op)
+    };
+    let wrong = graph.nodes.iter().filter(exact).filter(|node| node.element != Element::F32);
+    wrong.map(|node| node.proto.name.clone()).collect()
+}
+
+/// Every graph of every golden, for both targets, in both formats, with every set of islands and with each block kept.
+#[test]
+fn every_graph_is_strongly_typed() {
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    let names = ["padded", "patch16", "plain", "released", "small_grid", "tiled"];
+    for name in names {
+        let checkpoint = Checkpoint::open(&goldens().join(name)).expect("goldens are in the repository");
+        let config = checkpoint.config();
+        let kept = Block::of_model(config).into_iter().map(|block| (MixedPrecision::None, vec![block]));
+        let settings: Vec<_> =
+            MixedPrecision::EVERY.map(|islands| (islands, vec![])).into_iter().chain(kept).collect();
+        for target in [Target::OnnxRuntime, Target::TensorRt] {
+            for (at, (islands, kept)) in settings.iter().enumerate() {
+                let plan = Plan {
+                    checkpoint: &checkpoint,
+                    imgsz: config.vision.image_size,
+                    target,
+                    precision: Precision::Fp16,
+                    prompting: Prompting::Official,
+                    detection_only: at % 2 == 1,
+                    pruning: Pruning { split_block: (at % 3 == 1).then_some(1), ..Pruning::default() },
+                };
+                for format in [HalfFormat::F16, HalfFormat::Bf16] {
+                    let rules = HalfRules { format, islands: *islands, kept: kept.clone() };
+                    for graph in graphs(&plan) {
+                        let graph = graph.in_half(&rules);
+                        let place =
+                            format!("{name}, {target:?}, {format:?}, {islands}, {kept:?}, {}", graph.name);
+                        wrong.extend(graph.fault.iter().map(|fault| format!("{place}: {fault}")));
+                        wrong.extend(check(&graph).iter().map(|problem| format!("{place}: {problem}")));
+                        wrong.extend(inexact(&graph).iter().map(|name| format!("{place}: {name} is half")));
+                        checked += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} problems, the first:\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(20)].join("\n")
+    );
+    assert!(checked > 1000, "{checked} graphs");
+}

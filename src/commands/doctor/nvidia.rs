@@ -1,0 +1,70 @@
+//! What there is of NVIDIA's: driver, GPUs, TensorRT.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use ocelli::engines::tensorrt::{Product, TensorRtSearch};
+
+use super::write_places;
+
+/// Writes what engines of `--trt` and `ocelli build-engine` need, and what of it is here.
+pub fn write(out: &mut dyn Write, library: Option<&Path>) -> io::Result<()> {
+    writeln!(out, "\nNVIDIA")?;
+    write_gpus(out)?;
+    match Product::COMPILED {
+        None => writeln!(
+            out,
+            "  TensorRT        not in this build: --trt and build-engine need `cargo build --release --features \
+             tensorrt-rtx` (desktops) or `tensorrt` (servers)"
+        ),
+        Some(product) => {
+            writeln!(out, "\n{product}")?;
+            let mut search = TensorRtSearch::new();
+            if let Some(path) = library {
+                search = search.with_path(path);
+            }
+            write_places(out, &search.candidates())
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn write_gpus(out: &mut dyn Write) -> io::Result<()> {
+    use ocelli::engines::Device;
+    use ocelli::engines::cuda::CudaDevice;
+
+    let count = match CudaDevice::count() {
+        Ok(count) => count,
+        Err(reason) => return writeln!(out, "  driver          {reason}"),
+    };
+    for ordinal in 0..count {
+        let device = match CudaDevice::open(ordinal) {
+            Ok(device) => device,
+            Err(reason) => {
+                writeln!(out, "  GPU {ordinal:<11} {reason}")?;
+                continue;
+            }
+        };
+        if ordinal == 0 {
+            writeln!(out, "  driver          speaks CUDA {}", device.driver_version())?;
+        }
+        let (major, minor) = device.compute_capability();
+        let memory = match device.memory() {
+            Ok(memory) => {
+                format!("{:.1} of {:.1} GB free", memory.free as f64 / 1e9, memory.total as f64 / 1e9)
+            }
+            Err(reason) => reason.to_string(),
+        };
+        let name = device.name().split(" (CUDA device").next().unwrap_or_default();
+        writeln!(out, "  GPU {ordinal:<11} {name}, compute capability {major}.{minor}, {memory}")?;
+    }
+    if count == 0 {
+        writeln!(out, "  GPU             none; CUDA_VISIBLE_DEVICES says which ones a program sees")?;
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "cuda"))]
+fn write_gpus(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "  driver, GPUs    not looked for: this build has no CUDA of its own")
+}

@@ -1,0 +1,115 @@
+//! The graphs of an exported model, by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ocelli_export::contract::{Manifest, file};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// One graph of an exported model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelGraph {
+    /// Pixels → features.
+    Backbone,
+    /// Of a backbone cut in two: pixels → tokens.
+    BackboneFirst,
+    /// Of a backbone cut in two: tokens → features.
+    BackboneSecond,
+    /// Words → text features.
+    TextEncoder,
+    /// Boxes → exemplar features.
+    ExemplarEncoder,
+    /// Features and prompts → scores and boxes.
+    EncoderDecoder,
+    /// Queries → masks.
+    MaskHead,
+}
+
+impl ModelGraph {
+    /// All of them.
+    pub const EVERY: [Self; 7] = [
+        Self::Backbone,
+        Self::BackboneFirst,
+        Self::BackboneSecond,
+        Self::TextEncoder,
+        Self::ExemplarEncoder,
+        Self::EncoderDecoder,
+        Self::MaskHead,
+    ];
+
+    /// The file of an exported folder that holds it.
+    pub fn file(self) -> &'static str {
+        match self {
+            Self::Backbone => file::BACKBONE,
+            Self::BackboneFirst => file::BACKBONE_FIRST,
+            Self::BackboneSecond => file::BACKBONE_SECOND,
+            Self::TextEncoder => file::TEXT_ENCODER,
+            Self::ExemplarEncoder => file::EXEMPLAR_ENCODER,
+            Self::EncoderDecoder => file::ENCODER_DECODER,
+            Self::MaskHead => file::MASK_HEAD,
+        }
+    }
+
+    /// Its name: the file's, without the ending.
+    pub fn name(self) -> &'static str {
+        self.file().trim_end_matches(".onnx")
+    }
+
+    /// The graph that a file of an exported folder holds.
+    pub fn of_file(name: &str) -> Option<Self> {
+        Self::EVERY.into_iter().find(|graph| graph.file() == name)
+    }
+
+    /// Whether it is the backbone, or half of one.
+    pub fn is_backbone(self) -> bool {
+        matches!(self, Self::Backbone | Self::BackboneFirst | Self::BackboneSecond)
+    }
+
+    /// The graphs that a model's backbone consists of, in the order they run.
+    pub fn backbone_of(manifest: &Manifest) -> Vec<Self> {
+        manifest.backbone_files().into_iter().filter_map(Self::of_file).collect()
+    }
+
+    /// All graphs that a model has.
+    pub fn all_of(manifest: &Manifest) -> Vec<Self> {
+        Self::EVERY.into_iter().filter(|graph| manifest.files.contains_key(graph.file())).collect()
+    }
+}
+
+impl fmt::Display for ModelGraph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ModelGraph {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let wanted = name.replace('-', "_");
+        Self::EVERY.into_iter().find(|graph| graph.name() == wanted).ok_or_else(|| {
+            let names: Vec<_> = Self::EVERY.iter().map(|graph| graph.name()).collect();
+            let message = format!("graph {name}: no such graph; the graphs are {}", names.join(", "));
+            Error::new(ErrorKind::InvalidArgument, message)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for graph in ModelGraph::EVERY {
+            assert_eq!(graph.to_string().parse::<ModelGraph>().ok(), Some(graph));
+            assert_eq!(serde_json::to_value(graph).ok(), Some(graph.name().into()), "as in a sidecar");
+        }
+        assert_eq!("encoder-decoder".parse::<ModelGraph>().ok(), Some(ModelGraph::EncoderDecoder));
+        let error = "decoder".parse::<ModelGraph>().expect_err("there is no such graph");
+        assert!(error.to_string().contains("encoder_decoder"), "{error}");
+    }
+}

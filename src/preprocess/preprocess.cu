@@ -1,0 +1,194 @@
+// From 8-bit pixels of any size to the normalised square that a backbone reads, in one go.
+//
+// C that is CUDA C++ as well: it is compiled for the device when a program starts, and for the host's processor in the
+// tests. What is put before it says where the resize rounds (ROUND_ONCE is 0 for after each pass, 1 for at the end) and
+// how the work is cut: TILE_WIDTH and TILE_HEIGHT, by blocks of TILE_WIDTH x THREAD_ROWS threads.
+//
+// A block makes a tile of TILE_WIDTH x TILE_HEIGHT values of the square. It walks the lines of the picture that the tile
+// needs, BAND at a time: the first pass puts them, TILE_WIDTH wide and rounded, into shared memory, the second adds
+// them up in registers. So the picture between the passes never exists, a line is filtered again only where tiles meet
+// (2 lines in 16 for enlarging, an eighth for making smaller), and pictures of any size go through the same memory.
+// Threads beside each other read neighbouring pixels and write neighbouring values.
+
+#define BAND 32
+
+#if ROUND_ONCE
+typedef long long Sum;
+typedef unsigned short Sample;
+#define MOST 65535
+#define LEVEL 257
+#else
+typedef int Sum;
+typedef unsigned char Sample;
+#define MOST 255
+#define LEVEL 1
+#endif
+
+enum Format { INTERLEAVED, GRAY, NV12 };
+
+// In the order in which the host sets them.
+typedef struct {
+    const unsigned char *picture;
+    // For each value of the square's side: the first pixel that counts, how many do, and their weights [tap, value].
+    const int *across;
+    const int *along;
+    // [rgb, side, side] of 32 or 16 bits.
+    void *square;
+    int width;
+    int height;
+    int stride;
+    int side;
+    // Binary digits behind the point of the weights.
+    int across_digits;
+    int along_digits;
+    // Whether the first pass goes down the picture.
+    int down_first;
+    int blue_first;
+    int half_precision;
+    // Of red, green and blue, on the scale of levels.
+    float mean[3];
+    float deviation[3];
+} PreprocessArguments;
+
+static __device__ __forceinline__ int level_of(int sum)
+{
+    sum >>= 20;
+    return sum < 0 ? 0 : sum > 255 ? 255 : sum;
+}
+
+// Red, green and blue, or blue, green and red, of one pixel.
+static __device__ __forceinline__ void read_pixel(const PreprocessArguments *p, enum Format format, int x, int y, int pixel[3])
+{
+    const unsigned char *row = p->picture + (size_t)y * p->stride;
+    if (format == INTERLEAVED) {
+        pixel[0] = row[3 * x];
+        pixel[1] = row[3 * x + 1];
+        pixel[2] = row[3 * x + 2];
+    } else if (format == GRAY) {
+        pixel[0] = pixel[1] = pixel[2] = row[x];
+    } else {
+        // BT.601 in limited range, 20 digits behind the point.
+        const unsigned char *chroma = p->picture + ((size_t)p->height + y / 2) * p->stride + (x & ~1);
+        const int u = chroma[0] - 128, v = chroma[1] - 128;
+        int luma = row[x] - 16;
+        luma = (luma < 0 ? 0 : luma) * 1220542 + (1 << 19);
+        pixel[0] = level_of(luma + 1673527 * v);
+        pixel[1] = level_of(luma - 852492 * v - 409993 * u);
+        pixel[2] = level_of(luma + 2116026 * u);
+    }
+}
+
+static __device__ __forceinline__ int rounded(Sum sum, int digits)
+{
+    const Sum value = sum >> digits;
+    return value > MOST ? MOST : (int)value;
+}
+
+// The nearest number of 16 bits, the even one of two.
+static __device__ __forceinline__ unsigned short half_bits(float value)
+{
+    union {
+        float value;
+        unsigned bits;
+    } single;
+    single.value = value;
+    const unsigned sign = single.bits >> 16 & 0x8000, magnitude = single.bits & 0x7fffffff;
+    if (magnitude >= 0x47800000)
+        // Beyond the largest: infinite, and what is no number stays none.
+        return (unsigned short)(sign | (magnitude > 0x7f800000 ? 0x7e00 : 0x7c00));
+    unsigned mantissa, dropped;
+    if (magnitude >= 0x38800000) {
+        mantissa = magnitude - 0x38000000;
+        dropped = 13;
+    } else {
+        // Smaller than the exponent can say.
+        const unsigned exponent = magnitude >> 23;
+        if (exponent < 102)
+            return (unsigned short)sign;
+        mantissa = (magnitude & 0x7fffff) | 0x800000;
+        dropped = 126 - exponent;
+    }
+    const unsigned kept = mantissa >> dropped, rest = mantissa & ((1u << dropped) - 1), half = 1u << (dropped - 1);
+    return (unsigned short)(sign | (kept + (rest > half || (rest == half && (kept & 1)))));
+}
+
+static __device__ __forceinline__ void preprocess(const PreprocessArguments *p, enum Format format)
+{
+    __shared__ Sample band[BAND][3][TILE_WIDTH];
+    const int side = p->side, column = threadIdx.x;
+    const int first = blockIdx.y * TILE_HEIGHT, end = first + TILE_HEIGHT < side ? first + TILE_HEIGHT : side;
+    const int lines_from = p->along[first], lines_to = p->along[end - 1] + p->along[side + end - 1];
+
+    const int x = blockIdx.x * TILE_WIDTH + column;
+    const int inside = x < side;
+    const int start = inside ? p->across[x] : 0, taps = inside ? p->across[side + x] : 0;
+    const int *across = p->across + 2 * (size_t)side + x;
+    const Sum across_half = (Sum)1 << (p->across_digits - 1), along_half = (Sum)1 << (p->along_digits - 1);
+
+    Sum sums[TILE_HEIGHT / THREAD_ROWS][3];
+    for (int part = 0; part < TILE_HEIGHT / THREAD_ROWS; part++)
+        for (int c = 0; c < 3; c++)
+            sums[part][c] = along_half;
+
+    for (int top = lines_from; top < lines_to; top += BAND) {
+        const int bottom = top + BAND < lines_to ? top + BAND : lines_to;
+        for (int line = top + (int)threadIdx.y; inside && line < bottom; line += THREAD_ROWS) {
+            Sum sum[3] = {across_half, across_half, across_half};
+            for (int tap = 0; tap < taps; tap++) {
+                const int weight = across[(size_t)tap * side], at = start + tap;
+                int pixel[3];
+                read_pixel(p, format, p->down_first ? line : at, p->down_first ? at : line, pixel);
+                for (int c = 0; c < 3; c++)
+                    sum[c] += (Sum)weight * (pixel[c] * LEVEL);
+            }
+            for (int c = 0; c < 3; c++)
+                band[line - top][c][column] = (Sample)rounded(sum[c], p->across_digits);
+        }
+        __syncthreads();
+        for (int part = 0; part < TILE_HEIGHT / THREAD_ROWS; part++) {
+            const int y = first + part * THREAD_ROWS + (int)threadIdx.y;
+            if (y >= end)
+                continue;
+            const int from = p->along[y], to = from + p->along[side + y];
+            const int *along = p->along + 2 * (size_t)side + y;
+            for (int line = from > top ? from : top; line < (to < bottom ? to : bottom); line++) {
+                const Sum weight = along[(size_t)(line - from) * side];
+                for (int c = 0; c < 3; c++)
+                    sums[part][c] += weight * band[line - top][c][column];
+            }
+        }
+        // The band is filled again.
+        __syncthreads();
+    }
+
+    for (int part = 0; part < TILE_HEIGHT / THREAD_ROWS; part++) {
+        const int y = first + part * THREAD_ROWS + (int)threadIdx.y;
+        if (!inside || y >= end)
+            continue;
+        for (int c = 0; c < 3; c++) {
+            const int plane = p->blue_first ? 2 - c : c;
+            const int level = (rounded(sums[part][c], p->along_digits) + LEVEL / 2) / LEVEL;
+            const float value = ((float)level - p->mean[plane]) / p->deviation[plane];
+            const size_t at = ((size_t)plane * side + (p->down_first ? x : y)) * side + (p->down_first ? y : x);
+            if (p->half_precision)
+                ((unsigned short *)p->square)[at] = half_bits(value);
+            else
+                ((float *)p->square)[at] = value;
+        }
+    }
+}
+
+KERNEL(preprocess_interleaved, PreprocessArguments)
+{
+    preprocess(&arguments, INTERLEAVED);
+}
+
+KERNEL(preprocess_gray, PreprocessArguments)
+{
+    preprocess(&arguments, GRAY);
+}
+
+KERNEL(preprocess_nv12, PreprocessArguments)
+{
+    preprocess(&arguments, NV12);
+}

@@ -1,0 +1,151 @@
+//! Whether an engine, once it is loaded, is the graph that it is taken for; and DART's engines as if they were.
+
+use std::path::Path;
+
+use ocelli_engines::{Dim, Engine, TensorSpec};
+use ocelli_export::contract::{Manifest, Prompting, tensor};
+
+use super::dart::{DartBackbone, DartEncoderDecoder};
+use crate::error::{Error, ErrorKind, Result};
+use crate::model_graph::ModelGraph;
+
+/// An engine behind the names and shapes of an exported model's graph.
+pub(super) struct Fitted {
+    pub(super) engine: Box<dyn Engine>,
+    /// Whether it was DART's.
+    pub(super) of_dart: bool,
+    /// Classes that it takes at once at most, where the engine itself says so.
+    pub(super) max_classes: Option<usize>,
+}
+
+/// A tensor that a graph has: its name, its sizes with `None` where they vary.
+type Expected = (&'static str, Vec<Option<usize>>);
+
+/// What a model's graph takes and returns at least.
+fn expected(graph: ModelGraph, manifest: &Manifest) -> (Vec<Expected>, Vec<Expected>) {
+    let known = |size: usize| Some(size);
+    let (side, grid, width) = (manifest.imgsz, manifest.grid(), manifest.model_width);
+    let (queries, length) = (manifest.num_queries, manifest.context_length);
+    let pixels = (tensor::PIXEL_VALUES, [1, 3, side, side].map(known).to_vec());
+    let level = |index: usize, times: usize| {
+        (tensor::FPN[index], [1, width, times * grid, times * grid].map(known).to_vec())
+    };
+    let mut features = vec![level(2, 1)];
+    if manifest.prompting == Prompting::Official {
+        features.push((tensor::IMAGE_PROMPT, [1, 1, width].map(known).to_vec()));
+    }
+    let prompt = |classes: Option<usize>| {
+        [
+            (tensor::PROMPT_FEATURES, vec![classes, None, known(width)]),
+            (tensor::PROMPT_MASK, vec![classes, None]),
+        ]
+    };
+    let encoded = (tensor::ENCODED, [1, grid * grid, width].map(known).to_vec());
+    match graph {
+        ModelGraph::Backbone => (vec![pixels], features),
+        ModelGraph::BackboneFirst => (vec![pixels], vec![(tensor::TOKENS, vec![known(grid * grid), None])]),
+        ModelGraph::BackboneSecond => (vec![(tensor::TOKENS, vec![known(grid * grid), None])], features),
+        ModelGraph::TextEncoder => (
+            vec![
+                (tensor::INPUT_IDS, vec![None, known(length)]),
+                (tensor::ATTENTION_MASK, vec![None, known(length)]),
+            ],
+            vec![(tensor::TEXT_FEATURES, vec![None, known(length), known(width)])],
+        ),
+        ModelGraph::ExemplarEncoder => (
+            vec![
+                level(2, 1),
+                (tensor::BOXES, vec![known(1), None, known(4)]),
+                (tensor::BOX_LABELS, vec![known(1), None]),
+            ],
+            vec![(tensor::EXEMPLAR_FEATURES, vec![known(1), None, known(width)])],
+        ),
+        ModelGraph::EncoderDecoder => {
+            let mut inputs = vec![level(2, 1)];
+            inputs.extend(prompt(None));
+            (
+                inputs,
+                vec![
+                    (tensor::LOGITS, vec![None, known(queries)]),
+                    (tensor::BOXES, vec![None, known(queries), known(4)]),
+                    (tensor::PRESENCE, vec![None, known(1)]),
+                ],
+            )
+        }
+        ModelGraph::MaskHead => {
+            let mut inputs = vec![level(0, 4), level(1, 2), encoded];
+            inputs.extend(prompt(known(1)));
+            inputs.push((tensor::QUERIES, vec![known(1), None, known(width)]));
+            let side = known(4 * grid);
+            (
+                inputs,
+                vec![
+                    (tensor::MASKS, vec![known(1), None, side, side]),
+                    (tensor::SEMANTIC, vec![known(1), known(1), side, side]),
+                ],
+            )
+        }
+    }
+}
+
+fn fits(found: &TensorSpec, expected: &[Option<usize>]) -> bool {
+    let same = |(found, expected): (&Dim, &Option<usize>)| match (found, expected) {
+        (Dim::Fixed(found), Some(expected)) => found == expected,
+        _ => true,
+    };
+    found.shape.len() == expected.len() && found.shape.iter().zip(expected).all(same)
+}
+
+/// Checks an engine's tensors against those of a model's graph, and adapts it where it is one of DART's.
+///
+/// # Errors
+/// [`ErrorKind::Mismatch`] where it is another graph, or one of another model; the message names the first tensor.
+pub(super) fn fit(
+    engine: Box<dyn Engine>,
+    graph: ModelGraph,
+    manifest: &Manifest,
+    path: &Path,
+) -> Result<Fitted> {
+    let refuse = |why: String| {
+        let message = format!(
+            "engine {}: {why}; it is no {graph} of a model of {} px and width {}",
+            path.display(),
+            manifest.imgsz,
+            manifest.model_width
+        );
+        Error::new(ErrorKind::Mismatch, message)
+    };
+    let spec = engine.spec();
+    let (inputs, outputs) = expected(graph, manifest);
+    let named = inputs.iter().all(|(name, _)| spec.input(name).is_some());
+    if !named && graph == ModelGraph::EncoderDecoder && DartEncoderDecoder::fits(spec) {
+        let adapted = DartEncoderDecoder::new(engine, manifest).map_err(|e| refuse(e.to_string()))?;
+        let max_classes = Some(adapted.max_classes());
+        return Ok(Fitted { engine: Box::new(adapted), of_dart: true, max_classes });
+    }
+    let by_name = named && spec.output(tensor::FPN[2]).is_some();
+    if graph == ModelGraph::Backbone && !by_name && DartBackbone::fits(spec, manifest) {
+        let adapted = DartBackbone::new(engine, manifest).map_err(|e| refuse(e.to_string()))?;
+        return Ok(Fitted { engine: Box::new(adapted), of_dart: true, max_classes: None });
+    }
+    for (is_input, tensors) in [(true, inputs), (false, outputs)] {
+        let side = if is_input { "input" } else { "output" };
+        for (name, shape) in tensors {
+            let found = if is_input { spec.input(name) } else { spec.output(name) };
+            match found {
+                Some(found) if fits(found, &shape) => {}
+                Some(found) => {
+                    let sizes = shape.iter().map(|size| size.map_or("any".into(), |size| size.to_string()));
+                    let sizes = sizes.collect::<Vec<_>>().join(", ");
+                    return Err(refuse(format!("its {side} is {found}, the model needs [{sizes}]")));
+                }
+                None => {
+                    let all = if is_input { &spec.inputs } else { &spec.outputs };
+                    let all = all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                    return Err(refuse(format!("it has no {side} `{name}`, but {all}")));
+                }
+            }
+        }
+    }
+    Ok(Fitted { engine, of_dart: false, max_classes: None })
+}

@@ -1,0 +1,190 @@
+//! `ocelli build-engine` and `ocelli verify`, run as a person runs them.
+//!
+//! What needs TensorRT for RTX is ignored unless asked for: the program is then built with the feature `tensorrt-rtx`, and
+//! `OCELLI_TENSORRT` names the library. It takes no GPU.
+
+#[path = "programs/run.rs"]
+mod run;
+
+use run::{Place, refusal};
+
+const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
+
+#[test]
+fn two_models_are_compared() {
+    let place = Place::new();
+    place.folder("checkpoint");
+    ocelli::builtin::write_checkpoint(&place.path("checkpoint")).expect("the folder can be written to");
+    for precision in ["fp32", "int8"] {
+        let flags =
+            ["export", "--checkpoint", "checkpoint", "--output", precision, "--precision", precision, "-q"];
+        place.succeed(OCELLI, &[&flags[..], &["--detection-only"]].concat());
+    }
+    let quick = ["--scenes", "2", "--random-inputs", "1", "-q"];
+    let verify =
+        |flags: &[&str]| place.run(OCELLI, &[&["verify", "--model", "fp32"], &quick[..], flags].concat());
+
+    let same = verify(&["--json", "report.json"]);
+    assert_eq!((same.status, same.stderr.as_str()), (Some(0), ""), "{same:?}");
+    for word in ["fpn_2", "logits", "kept by the reference", "accepted: "] {
+        assert!(same.stdout.contains(word), "{word}: {}", same.stdout);
+    }
+    let report = place.json("report.json");
+    assert_eq!(report["accepted"], true, "{report}");
+    assert_eq!(report["scenes"], 2, "{report}");
+    assert!(report["outputs"][0]["cosine"].as_f64().is_some_and(|cosine| cosine > 0.999), "{report}");
+
+    let other = verify(&["--candidate", "int8", "--min-cosine", "0.999999", "--json", "other.json"]);
+    other
+        .is_refusal(1, &["candidate int8", "refused: ", "the cosine is", "at least 0.999999"])
+        .expect("it is refused");
+    assert!(other.stdout.contains("refused"), "the table is told as well: {}", other.stdout);
+    assert_eq!(place.json("other.json")["accepted"], false);
+    let decoder = verify(&["--candidate", "int8", "--graphs", "encoder_decoder"]);
+    assert_eq!(decoder.status, Some(0), "{decoder:?}");
+}
+
+#[test]
+fn what_cannot_be_compared_or_built_is_refused() {
+    let place = Place::new();
+    place.write("file", "x");
+    place.folder("folder");
+    let verify = |flags: &str| format!("verify|{flags}");
+    let cases = [
+        (verify("--model|nowhere"), 2, &["nowhere", "no such folder"][..]),
+        (verify("--model|folder"), 2, &["model.json"]),
+        (verify("--min-cosine|2"), 2, &["--min-cosine is 2"]),
+        (verify("--max-box-difference|-1"), 2, &["--max-box-difference is -1"]),
+        (verify("--scenes|0|--random-inputs|0"), 2, &["nothing to compare"]),
+        (verify("--graphs|decoder"), 2, &["decoder", "encoder_decoder"]),
+        (verify("--graphs|mask_head"), 2, &["mask_head", "not in both models"]),
+        (verify("--engine|quick"), 2, &["quick", "no such engine"]),
+        (verify("--json|nowhere/report.json"), 1, &["--json", "nowhere", "create it first"]),
+        ("build-engine".into(), 2, &["--output"]),
+        ("build-engine|-o|out|--target-sm|sm_89".into(), 2, &["sm_89", "8.9"]),
+        ("build-engine|-o|out|--verify|x.engine".into(), 2, &["--verify"]),
+    ];
+    let cases: Vec<_> =
+        cases.iter().map(|(arguments, status, words)| refusal(arguments, *status, words)).collect();
+    place.refuses(OCELLI, &cases);
+    assert!(!place.path("out").exists());
+}
+
+#[cfg(not(any(feature = "tensorrt", feature = "tensorrt-rtx")))]
+#[test]
+fn a_program_without_tensorrt_says_what_to_build() {
+    let place = Place::new();
+    let words = ["built without TensorRT", "cargo build --release --features tensorrt-rtx"];
+    place.run(OCELLI, &["build-engine", "-o", "out"]).is_refusal(1, &words).expect("there is no TensorRT");
+    place
+        .run(OCELLI, &["build-engine", "--verify", "x.engine"])
+        .is_refusal(1, &words)
+        .expect("there is none");
+    assert!(!place.path("out").exists());
+}
+
+#[cfg(feature = "tensorrt-rtx")]
+mod with_tensorrt {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    use super::{OCELLI, Place};
+
+    /// The built-in model, exported for TensorRT into `exported`.
+    fn place() -> Place {
+        let place = Place::new();
+        place.folder("checkpoint");
+        ocelli::builtin::write_checkpoint(&place.path("checkpoint")).expect("the folder can be written to");
+        let flags =
+            ["export", "--checkpoint", "checkpoint", "--output", "exported", "--target", "tensorrt", "-q"];
+        place.succeed(OCELLI, &[&flags[..], &["--detection-only"]].concat());
+        place
+    }
+
+    #[test]
+    #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
+    fn engines_are_built_for_a_gpu_that_is_not_here() {
+        let place = place();
+        let build = [
+            "build-engine",
+            "--model",
+            "exported",
+            "-o",
+            "engines",
+            "--target-sm",
+            "8.9",
+            "--max-classes",
+            "3",
+        ];
+        let outcome = place.run(OCELLI, &build);
+        assert_eq!(outcome.status, Some(0), "{outcome:?}");
+        for word in ["backbone.engine", "encoder_decoder.engine", "not verified on a GPU", "8.9", "--verify"]
+        {
+            assert!(outcome.stdout.contains(word), "{word}: {outcome:?}");
+        }
+        for graph in ["backbone", "encoder_decoder"] {
+            let sidecar = place.json(&format!("engines/{graph}.engine.json"));
+            assert_eq!(sidecar["graph"], graph, "{sidecar}");
+            assert!(sidecar["verified"].is_null(), "{sidecar}");
+            assert!(sidecar["gpu"].is_null(), "{sidecar}");
+            assert_eq!(sidecar["compute_capability"], serde_json::json!(["8.9"]), "{sidecar}");
+            assert_eq!(sidecar["tensorrt"]["name"], "TensorRT for RTX", "{sidecar}");
+            let bytes = place.read(&format!("engines/{graph}.engine")).len();
+            assert_eq!(sidecar["engine"]["bytes"], bytes, "{sidecar}");
+            assert!(bytes > 100_000, "{bytes} bytes hold no weights");
+        }
+        let decoder = place.json("engines/encoder_decoder.engine.json");
+        assert_eq!(decoder["shapes"]["dimensions"]["classes"]["max"], 3, "{decoder}");
+
+        // They are there already, and they do not run unverified.
+        place
+            .run(OCELLI, &build)
+            .is_refusal(1, &["backbone.engine", "it is there already", "--force"])
+            .expect("nothing is replaced unasked");
+        place
+            .run(
+                OCELLI,
+                &["embed", "--classes", "dog", "-o", "x.safetensors", "--trt", "engines/backbone.engine"],
+            )
+            .is_refusal(1, &["never been compared", "ocelli build-engine --verify"])
+            .expect("nobody has compared it");
+    }
+
+    #[test]
+    #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
+    fn ctrl_c_leaves_nothing_behind() {
+        let place = place();
+        let flags = ["build-engine", "--model", "exported", "-o", "engines", "--target-sm", "8.9"];
+        let mut child = place.command(OCELLI, &flags).stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("it was piped"));
+        let mut line = String::new();
+        while !line.starts_with("building backbone") {
+            line.clear();
+            let read = stderr.read_line(&mut line).expect("the program writes text");
+            assert!(read > 0, "it ended without building");
+        }
+        let kill =
+            std::process::Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status();
+        assert!(kill.is_ok_and(|status| status.success()), "the signal can be sent");
+        // What it says meanwhile has to be read, or it waits.
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut stderr, &mut rest).expect("the program writes text");
+        assert_eq!(child.wait().expect("it ends").code(), Some(130), "{rest}");
+        assert!(!place.path("engines").exists(), "something was left behind");
+    }
+
+    #[test]
+    #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
+    fn without_a_gpu_one_has_to_be_named_and_a_fused_model_cannot_be_built() {
+        let place = place();
+        place.succeed(
+            OCELLI,
+            &["export", "--checkpoint", "checkpoint", "--output", "fused", "--detection-only", "-q"],
+        );
+        place
+            .run(OCELLI, &["build-engine", "--model", "fused", "-o", "engines", "--target-sm", "8.9"])
+            .is_refusal(1, &["fused", "--target tensorrt"])
+            .expect("TensorRT has no fused operators");
+        assert!(!place.path("engines").exists());
+    }
+}

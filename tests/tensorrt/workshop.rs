@@ -1,0 +1,122 @@
+//! A model, a picture, and what is found in it without engines.
+
+use std::path::PathBuf;
+
+use ocelli::export::contract::Target;
+use ocelli::export::{Checkpoint, ExportOptions, export};
+use ocelli::tensorrt::BuildOptions;
+use ocelli::verify::VerificationOptions;
+use ocelli::{
+    Detection, Detector, DetectorBuilder, EngineFactory, EngineOptions, Image, Model, Prompts, TextCacheFile,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// What is looked for: more classes than any engine here takes at once.
+pub const CLASSES: [&str; 7] = ["dog", "person", "bicycle", "tree", "car", "clock", "cat"];
+
+/// The built-in model, exported into a folder of its own.
+pub struct Workshop {
+    folder: TempDir,
+    pub model: Model,
+    pub onnxruntime: EngineFactory,
+}
+
+/// As engines are built from.
+pub fn for_tensorrt() -> ExportOptions {
+    ExportOptions::default().with_target(Target::TensorRt).with_detection_only(true)
+}
+
+/// A gate that takes seconds.
+pub fn quick() -> BuildOptions {
+    let verification = VerificationOptions { scenes: 2, random_inputs: 1, ..VerificationOptions::default() };
+    BuildOptions { verification, ..BuildOptions::default() }
+}
+
+impl Workshop {
+    pub fn new(options: &ExportOptions) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (checkpoint, exported) = (folder.path().join("checkpoint"), folder.path().join("exported"));
+        std::fs::create_dir(&checkpoint).expect("the folder is new");
+        ocelli::builtin::write_checkpoint(&checkpoint).expect("it writes");
+        let checkpoint = Checkpoint::open(&checkpoint).expect("the built-in model is a checkpoint");
+        export(&checkpoint, options, &exported, |_| Ok(())).expect("it exports");
+        let model = Model::open(&exported).expect("it was just exported");
+        let onnxruntime = EngineFactory::start(&EngineOptions::default())
+            .expect("`make setup` puts ONNX Runtime where it is found");
+        Self { folder, model, onnxruntime }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Where engines are built.
+    pub fn engines(&self) -> PathBuf {
+        self.path("engines")
+    }
+
+    /// What lies there, sorted; nothing where the folder is gone.
+    pub fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.engines()).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    pub fn clear(&self) {
+        if self.engines().exists() {
+            std::fs::remove_dir_all(self.engines()).expect("it is ours");
+        }
+    }
+
+    /// An engine of DART's, as the fake reads it.
+    pub fn dart(&self, graph: &str, options: Value) -> PathBuf {
+        let name = format!("dart-{graph}-{}.engine", options.to_string().len());
+        let onnx = self.model.file(&format!("{graph}.onnx"));
+        let path = self.path(&name);
+        std::fs::write(&path, json!({ "onnx": onnx, "dart": options }).to_string())
+            .expect("the temporary folder can be written to");
+        path
+    }
+
+    /// A detector without a model of its own: an engine's sidecar has to name it.
+    pub fn detector(&self) -> DetectorBuilder {
+        Detector::builder().with_text_cache(TextCacheFile::None)
+    }
+
+    /// What a detector finds.
+    pub fn find(&self, detector: &mut Detector) -> Vec<Detection> {
+        let image = Image::open("demos/scenes/park.png").expect("the scene is in the project");
+        let prompts = Prompts::new(CLASSES).expect("they are words");
+        detector.detect(&image, &prompts).expect("the engines run").items
+    }
+
+    /// What the model finds through ONNX Runtime alone.
+    pub fn expected(&self) -> Vec<Detection> {
+        let mut detector =
+            self.detector().with_open_model(self.model.clone()).build().expect("the model is open");
+        let found = self.find(&mut detector);
+        assert!(found.len() >= 4, "there is something to compare: {found:?}");
+        found
+    }
+}
+
+/// The same detections, nearly.
+pub fn same(found: &[Detection], expected: &[Detection], tolerance: f32) {
+    let of = |all: &[Detection]| {
+        let mut labels: Vec<_> = all.iter().map(|one| one.label.to_string()).collect();
+        labels.sort();
+        labels
+    };
+    assert_eq!(of(found), of(expected));
+    for one in expected {
+        let near = |other: &&Detection| {
+            other.label == one.label
+                && (other.score - one.score).abs() <= tolerance
+                && other.bbox.iou(&one.bbox) >= 1.0 - 4.0 * tolerance
+        };
+        assert!(found.iter().any(|other| near(&other)), "{one:?} is not in {found:?}");
+    }
+}

@@ -1,0 +1,280 @@
+//! The numeric gate: what it accepts and what it refuses, with ONNX Runtime on both sides.
+//!
+//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+
+#[path = "verify/candidates.rs"]
+mod candidates;
+
+use std::path::Path;
+
+use candidates::{builtin, disturbed_engines, disturbed_weights, engine};
+use ocelli::export::contract::{Precision, tensor};
+use ocelli::export::{Checkpoint, ExportOptions, export};
+use ocelli::verify::{Candidate, Limits, Verification, VerificationOptions, VerificationReport};
+use ocelli::{ErrorKind, Model, ModelGraph};
+use ocelli_engines::Tensor;
+
+/// Everything that the model has, in few scenes.
+fn options() -> VerificationOptions {
+    VerificationOptions { scenes: 4, random_inputs: 1, ..VerificationOptions::default() }
+}
+
+fn verification(model: &Model, options: VerificationOptions) -> Verification {
+    Verification::of_reference(model, &engine(), options, &mut |_| Ok(())).expect("the reference runs")
+}
+
+fn check(verification: &Verification, candidate: &Candidate<'_>) -> VerificationReport {
+    verification.check(candidate, &mut |_| Ok(())).expect("the candidate runs")
+}
+
+/// The table, for when a test fails.
+fn table(report: &VerificationReport) -> String {
+    let mut text = Vec::new();
+    report.write_table(&mut text).expect("memory takes all");
+    String::from_utf8(text).expect("tables are text")
+}
+
+#[test]
+fn a_model_agrees_with_itself() {
+    let (_folder, model) = builtin(&ExportOptions::default());
+    let graphs = ModelGraph::all_of(model.manifest());
+    let verification = verification(&model, VerificationOptions { graphs, ..options() });
+    let mut steps = Vec::new();
+    let engine = engine();
+    let report = verification.check(&Candidate::of_model(&model, &engine), &mut |step| {
+        steps.push((step.done, step.total, step.reference));
+        Ok(())
+    });
+    let report = report.expect("it runs");
+    assert!(report.accepted(), "{}", table(&report));
+    assert_eq!(steps.first(), Some(&(0, 10, false)));
+    assert_eq!(steps.last(), Some(&(9, 10, false)));
+    let names: Vec<_> = report.outputs.iter().map(|output| output.output.as_str()).collect();
+    for name in [
+        tensor::TEXT_FEATURES,
+        tensor::FPN[0],
+        tensor::FPN[1],
+        tensor::FPN[2],
+        tensor::IMAGE_PROMPT,
+        tensor::EXEMPLAR_FEATURES,
+        tensor::LOGITS,
+        tensor::BOXES,
+        tensor::PRESENCE,
+        tensor::QUERIES,
+        tensor::ENCODED,
+        tensor::MASKS,
+        tensor::SEMANTIC,
+    ] {
+        assert!(names.contains(&name), "{name} is not compared: {names:?}");
+    }
+    // Chunks of other sizes take other ways through the matrix products.
+    assert!(report.outputs.iter().all(|output| output.cosine > 1.0 - 1e-6), "{}", table(&report));
+    let found = &report.detections;
+    assert!(found.kept_by_reference >= 8, "{}", table(&report));
+    assert_eq!((found.matched, found.borderline), (found.kept_by_reference, 0), "{}", table(&report));
+    let json = serde_json::to_value(report.summary()).expect("a summary is plain data");
+    assert!(json["cosine"]["fpn_2"].as_f64().is_some_and(|cosine| cosine > 0.999), "{json}");
+}
+
+#[test]
+fn weights_that_were_disturbed_are_refused_and_a_little_noise_is_not() {
+    let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
+    let verification = verification(&model, options());
+    let engine = engine();
+    // Which tensors, by how much, and the output that has to be named first.
+    let cases = [
+        ("vision_encoder", 0.3, Some(tensor::FPN[2])),
+        ("detr_decoder", 0.5, Some(tensor::LOGITS)),
+        ("", 2e-3, None),
+    ];
+    let mut wrong = Vec::new();
+    for (tensors, amplitude, expected) in cases {
+        let (_folder, other) = disturbed_weights(tensors, amplitude);
+        let report = check(&verification, &Candidate::of_model(&other, &engine));
+        let first = report.failures.first();
+        let fits = match expected {
+            None => report.accepted() && report.outputs.iter().any(|output| output.cosine < 1.0),
+            Some(output) => {
+                first.is_some_and(|first| first.output == output)
+                    && report.failures.iter().any(|failure| failure.input.starts_with("scene "))
+                    && report.verdict().starts_with("refused: ")
+                    && report.verdict().contains(output)
+            }
+        };
+        if !fits {
+            wrong.push(format!("{tensors} by {amplitude}: expected {expected:?}, came\n{}", table(&report)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_graph_alone_is_blamed() {
+    let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
+    let verification = verification(&model, options());
+    let (_other_folder, other) = disturbed_weights("", 0.3);
+    let engine = engine();
+    for (graph, blamed, innocent) in [
+        (ModelGraph::Backbone, tensor::FPN[2], None),
+        (ModelGraph::EncoderDecoder, tensor::LOGITS, Some(tensor::FPN[2])),
+    ] {
+        let report = check(&verification, &Candidate::of_graphs(&other, &engine, &[graph]));
+        assert!(report.failures.iter().any(|failure| failure.output == blamed), "{}", table(&report));
+        let of =
+            |name: &str| report.outputs.iter().find(|output| output.output == name).map(|one| one.cosine);
+        if let Some(innocent) = innocent {
+            let cosine = of(innocent).expect("it is compared");
+            assert!(cosine > 1.0 - 1e-12, "the reference ran it: {}", table(&report));
+        }
+    }
+}
+
+#[test]
+fn what_engines_get_wrong_is_refused_with_the_output_and_the_input() {
+    let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
+    let verification = verification(&model, options());
+    type Change = fn(&str, &mut Tensor);
+    // What the candidate does to its outputs, what the report has to say.
+    let cases: [(&str, Change, &[&str]); 5] = [
+        (
+            "NaN in features",
+            |name, tensor| {
+                if name == tensor::FPN[2] {
+                    tensor.as_f32_mut().expect("it is f32")[17] = f32::NAN;
+                }
+            },
+            &["backbone, fpn_2, random input 0: 1 of ", "infinite or none"],
+        ),
+        (
+            "infinity in boxes",
+            |name, tensor| {
+                if name == tensor::BOXES {
+                    tensor.as_f32_mut().expect("it is f32")[0] = f32::INFINITY;
+                }
+            },
+            &["encoder_decoder, boxes, random input 0: ", "infinite or none"],
+        ),
+        (
+            "boxes moved by two hundredths",
+            |name, tensor| {
+                if name == tensor::BOXES {
+                    tensor.as_f32_mut().expect("it is f32").iter_mut().for_each(|edge| *edge += 0.02);
+                }
+            },
+            &["encoder_decoder, boxes, scene ", "0.0200 of the side", "at most 0.01"],
+        ),
+        (
+            "classes that are never there",
+            |name, tensor| {
+                if name == tensor::PRESENCE {
+                    tensor.as_f32_mut().expect("it is f32").fill(-9.0);
+                }
+            },
+            &["encoder_decoder, detections, scene ", "the reference keeps", "the candidate does not"],
+        ),
+        (
+            "queries in another order",
+            |name, tensor| {
+                if name == tensor::LOGITS {
+                    tensor.as_f32_mut().expect("it is f32").reverse();
+                }
+            },
+            &["encoder_decoder, logits, scene ", "a score differs by"],
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (what, change, expected) in cases {
+        let factory = disturbed_engines(change);
+        let report = check(&verification, &Candidate::of_model(&model, &factory));
+        let said = table(&report);
+        let listed: Vec<_> = report
+            .failures
+            .iter()
+            .map(|one| format!("{}, {}, {}: {}", one.graph, one.output, one.input, one.why))
+            .collect();
+        if report.accepted()
+            || !listed.iter().any(|line| expected.iter().all(|part| line.contains(part)))
+            || !said.contains("refused")
+        {
+            wrong.push(format!("{what}: expected {expected:?}, came {listed:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn eight_bits_are_judged_by_their_numbers() {
+    let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
+    let int8 = ExportOptions::default().with_detection_only(true).with_precision(Precision::Int8);
+    let (_int8_folder, int8) = builtin(&int8);
+    let engine = engine();
+    let report = check(&verification(&model, options()), &Candidate::of_model(&int8, &engine));
+    // Two thousandths of the angle: the limits for engines let it through.
+    assert!(report.accepted(), "{}", table(&report));
+    let least = report.outputs.iter().filter(|output| output.limited).map(|output| output.cosine);
+    let least = least.fold(1.0, f64::min);
+    assert!((0.999..0.99999).contains(&least), "{}", table(&report));
+    // Somebody who wants more is told which output of which input falls short.
+    let limits = Limits { min_cosine: 0.99999, max_score_difference: 0.001, ..Limits::default() };
+    let strict = verification(&model, VerificationOptions { limits, ..options() });
+    let report = check(&strict, &Candidate::of_model(&int8, &engine));
+    let verdict = report.verdict();
+    assert!(verdict.starts_with("refused: backbone, fpn_2, "), "{verdict}");
+    assert!(report.failures.iter().any(|one| one.why.contains("a score differs by")), "{}", table(&report));
+}
+
+#[test]
+fn random_weights_have_nothing_to_find_and_are_compared_all_the_same() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parity/plain");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let exported = folder.path().join("exported");
+    let checkpoint = Checkpoint::open(&golden).expect("the golden is whole");
+    export(&checkpoint, &ExportOptions::default(), &exported, |_| Ok(())).expect("it exports");
+    let model = Model::open(&exported).expect("it was just exported");
+    let options = VerificationOptions { score_threshold: Some(0.999), ..options() };
+    let (verification, engine) = (verification(&model, options), engine());
+    let report = check(&verification, &Candidate::of_model(&model, &engine));
+    assert!(report.accepted(), "{}", table(&report));
+    assert_eq!(report.detections.kept_by_reference, 0);
+    assert!(report.detections.compared_queries > 0, "the surest are compared where none is sure");
+    assert!(report.verdict().contains("no detection to compare"), "{}", report.verdict());
+
+    let (_folder, other) = builtin(&ExportOptions::default());
+    let outcome = verification.check(&Candidate::of_model(&other, &engine), &mut |_| Ok(()));
+    let error = outcome.expect_err("they are of different sizes");
+    assert_eq!(error.kind(), ErrorKind::Mismatch);
+    assert!(error.to_string().contains("imgsz is"), "{error}");
+}
+
+#[test]
+fn options_that_make_no_sense_and_a_wish_to_end() {
+    let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
+    let cases = [
+        (VerificationOptions { scenes: 0, random_inputs: 0, ..options() }, "nothing to compare"),
+        (VerificationOptions { max_classes: 0, ..options() }, "nothing to compare"),
+        (
+            VerificationOptions { limits: Limits { min_cosine: f64::NAN, ..Limits::default() }, ..options() },
+            "least cosine",
+        ),
+        (
+            VerificationOptions {
+                limits: Limits { max_box_difference: -1.0, ..Limits::default() },
+                ..options()
+            },
+            "largest box difference",
+        ),
+        (VerificationOptions { graphs: vec![ModelGraph::MaskHead], ..options() }, "has no such graph"),
+    ];
+    for (options, part) in cases {
+        let outcome = Verification::of_reference(&model, &engine(), options, &mut |_| Ok(()));
+        let error = outcome.err().unwrap_or_else(|| panic!("{part}: it was accepted"));
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+    let stop = || ocelli::Error::new(ErrorKind::Cancelled, "enough");
+    let outcome = Verification::of_reference(&model, &engine(), options(), &mut |step| match step.done {
+        0..2 => Ok(()),
+        _ => Err(stop()),
+    });
+    assert_eq!(outcome.err().map(|e| e.kind()), Some(ErrorKind::Cancelled));
+}
