@@ -1,5 +1,6 @@
 //! Plans run by the real TensorRT, which `OCELLI_TENSORRT` names.
 #![cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#![allow(clippy::print_stderr, reason = "they say what they found and measured on a GPU")]
 
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::cuda::CudaDevice;
