@@ -58,6 +58,8 @@ pub fn detector(device: &Arc<FakeDevice>, side: usize, masks: bool) -> Detector 
         .with_engine_factory(factory)
         .with_text_cache(TextCacheFile::None)
         .with_masks(masks)
+        // With masks in two chunks, whose states are in use together.
+        .with_class_chunk(if masks { 2 } else { 4 })
         .build()
         .expect("fakes load")
 }
