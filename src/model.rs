@@ -35,8 +35,7 @@ pub struct ModelRequest {
     pub source: ModelSource,
     /// Pixels of the input's side; the model's own by default. An exported folder has one that cannot be changed.
     pub imgsz: Option<usize>,
-    /// Number format of the large matrix products, in which a checkpoint or the built-in model is exported; 32-bit
-    /// floating point by default. An exported folder has one that cannot be changed.
+    /// Number format in which a checkpoint or the built-in model is exported; 32-bit floating point by default. An exported folder has one that cannot be changed.
     pub precision: Option<Precision>,
     /// What attention is written as, in a checkpoint's export or the built-in model's. An exported folder has what it has.
     pub target: Target,

@@ -14,14 +14,14 @@ use std::path::Path;
 
 use exported::{Exported, Outcome};
 use golden::{Golden, Variant};
-use ocelli::export::contract::{Prompting, Target, file};
-use ocelli::export::{Checkpoint, ExportOptions};
+use ocelli::export::contract::{Precision, Prompting, Target, file};
+use ocelli::export::{Checkpoint, ExportOptions, MixedPrecision};
 use prost::Message;
 
 /// The newest opset that the files may ask for.
 const MAX_OPSET: i64 = 20;
-/// What the other target takes from ONNX Runtime, and nothing else.
-const FUSED: [&str; 2] = ["com.microsoft.MultiHeadAttention", "com.microsoft.RotaryEmbedding"];
+/// What the other target takes beside: two operators of ONNX Runtime's own, and one that TensorRT has in a plugin.
+const FUSED: [&str; 3] = ["RoiAlign", "com.microsoft.MultiHeadAttention", "com.microsoft.RotaryEmbedding"];
 
 /// The committed list.
 fn allowed() -> BTreeSet<String> {
@@ -50,13 +50,17 @@ fn graphs(model: &Exported) -> Outcome<BTreeMap<String, onnx::Model>> {
 }
 
 /// Every way to export that writes other nodes.
-fn variants(target: Target) -> [(&'static str, ExportOptions); 4] {
+fn variants(target: Target) -> [(&'static str, ExportOptions); 7] {
     let options = || ExportOptions::default().with_target(target);
+    let half = |precision, islands| options().with_precision(precision).with_mixed_precision(islands);
     [
         ("whole", options()),
         ("split", options().with_split_block(Some(1))),
         ("detection only", options().with_detection_only(true)),
         ("words alone", options().with_prompting(Prompting::Text)),
+        ("fp16", half(Precision::Fp16, MixedPrecision::None)),
+        ("fp16 with islands", half(Precision::Fp16, MixedPrecision::All)),
+        ("bf16", half(Precision::Bf16, MixedPrecision::NormSoftmax)),
     ]
 }
 
@@ -105,7 +109,7 @@ fn files_for_tensorrt_hold_allowed_operators_alone() -> Outcome<()> {
 }
 
 #[test]
-fn files_for_onnx_runtime_add_two_fused_operators() -> Outcome<()> {
+fn files_for_onnx_runtime_add_three_fused_operators() -> Outcome<()> {
     let mut problems = Vec::new();
     let found = operators(Target::OnnxRuntime, &mut problems)?;
     let allowed = allowed();

@@ -150,6 +150,12 @@ fn export_options_that_are_refused() {
         ("--split-block|-1", &["--split-block", "'-1'"]),
         ("--precision|fp12", &["--precision", "fp12", "possible values"]),
         ("--precision|int8|--target|tensorrt", &["--precision int8, --target tensorrt", "fp32"]),
+        ("--mixed-precision|all", &["--mixed-precision, --precision fp32", "fp16 or bf16"]),
+        (
+            "--precision|fp16|--keep-fp32|vit.99",
+            &["--keep-fp32 names vit.99", "the model has patches, vit.0"],
+        ),
+        ("--precision|bf16|--keep-fp32|nose", &["`nose` names no block", "fusion.N"]),
         ("--target|gpu", &["--target", "onnxruntime, tensorrt"]),
         ("--prompt|x", &["--prompt", "official, text"]),
         ("--detection_only", &["--detection_only", "--detection-only"]),
@@ -240,7 +246,15 @@ fn embedding_words() {
 fn what_the_doctor_says() {
     let place = Place::new();
     let healthy = place.succeed(OCELLI, &["doctor"]);
-    for word in ["works: ONNX Runtime", "ms an image", "version", "threads", "cuda", "1 model;"] {
+    for word in [
+        "works: ONNX Runtime",
+        "ms an image",
+        "version",
+        "threads",
+        "not in this ONNX Runtime",
+        "cuda-native",
+        "1 model;",
+    ] {
         assert!(healthy.contains(word), "{word}: {healthy}");
     }
     assert_eq!(healthy.matches("folders of the system").count(), 1, "{healthy}");

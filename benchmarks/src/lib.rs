@@ -1,7 +1,10 @@
-//! What the measuring programs share: quantiles, drawn videos, and what a figure was measured on.
+//! What the measuring programs share: quantiles, drawn videos, number formats, and what a figure was
+//! measured on.
 
 #![forbid(unsafe_code)]
 
+pub mod bisect;
 pub mod drawn_video;
 pub mod machine;
+pub mod precision;
 pub mod quantiles;

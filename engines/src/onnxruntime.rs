@@ -134,7 +134,12 @@ impl OnnxRuntime {
     /// # Errors
     /// [`ErrorKind::Unavailable`] with the reason, and what to install, where it cannot start.
     pub fn try_provider(&self, provider: &ExecutionProvider) -> Result<()> {
-        let builder = OnnxRuntimeEngine::builder(self).with_provider(provider.clone()).with_threads(1);
+        let mut provider = provider.clone();
+        if let ExecutionProvider::TensorRt(options) = &mut provider {
+            // Its libraries are loaded; compiling a kernel for the one operator would take seconds.
+            options.least_nodes = Some(2);
+        }
+        let builder = OnnxRuntimeEngine::builder(self).with_provider(provider).with_threads(1);
         builder.build_from_memory(SMALLEST_MODEL).map(drop)
     }
 

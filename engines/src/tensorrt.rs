@@ -37,15 +37,20 @@ compile_error!(
 mod native;
 
 mod builder;
+// Without a library nothing makes or says what these are of.
+#[cfg_attr(not(any(feature = "tensorrt", feature = "tensorrt-rtx")), allow(dead_code))]
 mod calls;
+#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
 #[allow(unsafe_code)]
 mod driver;
 #[cfg(test)]
 mod fake_calls;
+#[cfg_attr(not(any(feature = "tensorrt", feature = "tensorrt-rtx")), allow(dead_code))]
 mod log;
 #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
 #[allow(unsafe_code)]
 mod native;
+mod onnx_outputs;
 mod plan;
 #[allow(unsafe_code)]
 mod probe;

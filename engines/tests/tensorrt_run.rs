@@ -27,20 +27,22 @@ fn device() -> Arc<CudaDevice> {
 /// The suite's network, built for the GPU that is here.
 fn plan() -> &'static Plan {
     static PLAN: OnceLock<Plan> = OnceLock::new();
-    PLAN.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("there is a place");
-        let onnx = folder.path().join("network.onnx");
-        std::fs::write(&onnx, models::conformance_following_shapes()).expect("it is written");
-        let (major, minor) = device().compute_capability();
-        let builder = TensorRtBuilder::new(&tensorrt())
-            .with_dimension("rows", DimensionRange { min: 0, optimal: 8, max: 64 })
-            .with_dimension("tokens", DimensionRange { min: 0, optimal: 8, max: 64 });
-        let builder = match Product::COMPILED {
-            Some(Product::TensorRtForRtx) => builder.with_target(ComputeCapability::new(major, minor)),
-            _ => builder,
-        };
-        builder.build(&onnx).expect("it is built")
-    })
+    PLAN.get_or_init(|| build(&tensorrt(), device().compute_capability()))
+}
+
+/// The suite's network; TensorRT proper builds for the GPU that is here in any case.
+fn build(tensorrt: &TensorRt, (major, minor): (u32, u32)) -> Plan {
+    let folder = tempfile::tempdir().expect("there is a place");
+    let onnx = folder.path().join("network.onnx");
+    std::fs::write(&onnx, models::conformance_following_shapes()).expect("it is written");
+    let builder = TensorRtBuilder::new(tensorrt)
+        .with_dimension("rows", DimensionRange { min: 0, optimal: 8, max: 64 })
+        .with_dimension("tokens", DimensionRange { min: 0, optimal: 8, max: 64 });
+    let builder = match tensorrt.product() {
+        Product::TensorRtForRtx => builder.with_target(ComputeCapability::new(major, minor)),
+        _ => builder,
+    };
+    builder.build(&onnx).expect("it is built")
 }
 
 fn engine(with_graphs: bool) -> Result<TensorRtEngine> {
@@ -79,16 +81,35 @@ fn without_a_driver_it_says_so() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("NVIDIA's driver is not installed"), "{error}");
 
-    // Past that question, on a GPU that is not there: TensorRT answers null, and nothing crashes.
+    // Past that question, on a GPU that is not there: nothing crashes. TensorRT proper has no runtime without a driver;
+    // TensorRT for RTX has one, which builds for a GPU that is not there and reads the beginning of a plan.
     let fake = CudaDevice::open_with(FakeCudaCalls::new(), 0).expect("the fake has one");
-    for bytes in [&b"not a plan"[..], &[0; 4096]] {
-        let error = TensorRtEngine::load(&tensorrt(), &fake, bytes).expect_err("it does not start");
+    let tensorrt = tensorrt();
+    let is_rtx = tensorrt.product() == Product::TensorRtForRtx;
+    let whole = if is_rtx { build(&tensorrt, (8, 9)).bytes().to_vec() } else { vec![0x5A; 100_000] };
+    let mut changed = whole.clone();
+    changed[..64].fill(0x5A);
+    let cases = [
+        ("a few bytes", &b"not a plan"[..], "it is cut off, or no plan; "),
+        ("zeros", &[0; 100_000], "it is no plan of this TensorRT; "),
+        ("another beginning", &changed, "it is no plan of this TensorRT; "),
+        ("half of one", &whole[..whole.len() / 2], "it is cut off, or longer than it should be; "),
+        ("a plan", &whole, "NVIDIA's driver is missing, or too old for this TensorRT; "),
+    ];
+    let mut wrong = Vec::new();
+    for (case, bytes, told) in cases {
+        let error = TensorRtEngine::load(&tensorrt, &fake, bytes).expect_err("there is no driver");
         let text = error.to_string();
-        eprintln!("{text}");
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{text}");
-        assert!(text.contains("does not start") && text.contains("CUDA"), "{text}");
-        assert_eq!(text.lines().count(), 1, "{text}");
+        eprintln!("{case}: {text}");
+        let (kind, told) = match is_rtx {
+            true => (ErrorKind::InvalidModel, told),
+            false => (ErrorKind::Unavailable, "does not start: CUDA initialization failure"),
+        };
+        if error.kind() != kind || !text.contains(told) || text.lines().count() != 1 {
+            wrong.push(format!("{case}: expected {kind:?} with {told:?}, got {error:?}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
@@ -100,26 +121,48 @@ fn the_suite_of_all_engines_passes() {
     assert!(outcome.is_ok(), "{}", outcome.expect_err("it failed"));
 }
 
+/// Whether two tensors are equal but for the rounding of products.
+fn are_near(one: &Tensor, other: &Tensor) -> bool {
+    match (one.as_f32(), other.as_f32()) {
+        (Ok(one), Ok(other)) => {
+            let near = |(one, other): (&f32, &f32)| (one - other).abs() <= 2e-2 + 2e-3 * one.abs();
+            one.len() == other.len() && one.iter().zip(other).all(near)
+        }
+        _ => one == other,
+    }
+}
+
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn a_graph_gives_what_the_run_gives() {
     let (mut plain, mut captured) = (engine(false).expect("it loads"), engine(true).expect("it loads"));
     let device = device();
     let mut failures = Vec::new();
+    // The first two runs of a shape are enqueued, those after them launched: the same bits.
+    for rows in [1, 8, 64, 8] {
+        let inputs = Inputs::of(rows, 3.0);
+        let first = answer(&mut captured, &inputs);
+        let others = (1..8).filter(|_| answer(&mut captured, &inputs) != first).count();
+        if others > 0 {
+            failures.push(format!("{rows} rows: {others} of 7 runs have other bits than the first"));
+        }
+    }
     let mut outputs = [(); 3].map(|()| Tensor::on(device.clone()));
     for round in 0..60 {
-        // A change of shapes now and then; addresses that take turns.
+        // A change of shapes now and then; addresses that take turns; other data in every round.
         let inputs = Inputs::of(1 + round / 20, round as f32);
         let expected = answer(&mut plain, &inputs);
         let there = &mut outputs[round % 3];
         captured.run(&inputs.list(), &mut [("product", there)]).expect("it runs");
         let mut product = Tensor::empty();
         there.copy_to_host_into(&mut product).expect("it is copied");
-        if product != expected[1] || answer(&mut captured, &inputs) != expected {
-            failures.push(format!("round {round}"));
+        let answer = answer(&mut captured, &inputs);
+        let near = answer.iter().zip(&expected).all(|(one, other)| are_near(one, other));
+        if !near || !are_near(&product, &expected[1]) {
+            failures.push(format!("round {round}: {answer:?} and {product:?} instead of {expected:?}"));
         }
     }
-    assert!(failures.is_empty(), "other results: {}", failures.join(", "));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
     for (name, engine) in [("plain", &mut plain), ("captured", &mut captured)] {
         let inputs = Inputs::of(4, 1.0);
         let mut times: Vec<_> = (0..300)
@@ -139,7 +182,8 @@ fn a_graph_gives_what_the_run_gives() {
 fn engines_of_one_plan_on_two_threads_give_what_one_gives() {
     let mut single = engine(true).expect("it loads");
     let siblings = [(); 2].map(|()| single.another_context().expect("there is room"));
-    let rounds = || (0..500).map(|round| Inputs::of(1 + round % 7, round as f32));
+    // The shape stays for a while, so that most runs are launched as graphs.
+    let rounds = || (0..500).map(|round| Inputs::of(1 + round / 72, round as f32));
     let expected: Vec<_> = rounds().map(|inputs| answer(&mut single, &inputs)).collect();
     let threads = siblings.map(|mut sibling| {
         std::thread::spawn(move || rounds().map(|inputs| answer(&mut sibling, &inputs)).collect::<Vec<_>>())

@@ -84,7 +84,7 @@ impl ExportOptions {
             let skipped =
                 self.pruning.skip_blocks.iter().any(|&skip| *block == Block::layer(Family::Vit, skip));
             let masks = *block == Block::whole(Family::Masks);
-            !skipped && !(masks && self.detection_only)
+            !(skipped || masks && self.detection_only)
         })
         .collect()
     }

@@ -8,6 +8,7 @@
 
 mod half;
 mod ops;
+mod pooling;
 mod quantized;
 mod shape;
 mod write;

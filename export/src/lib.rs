@@ -4,7 +4,7 @@
 //! [`export`] writes it as a folder of ONNX graphs whose names and shapes are those of [`contract`]: image backbone,
 //! text encoder, exemplar encoder, encoder-decoder, mask head, and a [`Manifest`](contract::Manifest) that tells the
 //! runtime everything else. [`ExportOptions`] choose the image size, what attention is written as, which blocks are
-//! pruned.
+//! pruned, and the number format; in half precision [`MixedPrecision`] and [`Block`] say what stays in 32 bits.
 //!
 //! ```no_run
 //! use ocelli_export::{Checkpoint, ExportOptions, export};

@@ -45,7 +45,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "FILE")]
     pub onnxruntime: Option<PathBuf>,
     /// Number format: fp32; int8, whose large matrix products are about twice as fast with a large model and a little
-    /// less exact; or fp16, which is for GPUs: a processor runs it too, more slowly than fp32 [default: fp32, or what an
+    /// less exact; or fp16, which is for GPUs: a processor runs it too, no faster than fp32 [default: fp32, or what an
     /// exported model has]
     #[arg(long, value_name = "FORMAT")]
     pub precision: Option<Precision>,

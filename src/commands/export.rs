@@ -33,9 +33,9 @@ enum PromptArg {
 enum PrecisionArg {
     /// 32-bit floating point
     Fp32,
-    /// IEEE half precision, for GPUs: half the size; a processor runs it, but slowly
+    /// IEEE half precision, for GPUs: half the size; a processor runs it too, no faster than fp32
     Fp16,
-    /// bfloat16, for GPUs: less exact than fp16 and out of range never; no processor runs it here
+    /// bfloat16, for GPUs: less exact than fp16, but no number is too large; nothing runs it on a processor
     Bf16,
     /// 8-bit integers in the large matrix products: several times as fast on a processor, a little less exact
     Int8,

@@ -77,8 +77,7 @@ impl DetectorBuilder {
         self
     }
 
-    /// In which numbers the large matrix products of a checkpoint or the built-in model are computed; 32-bit floating
-    /// point by default.
+    /// In which numbers a checkpoint or the built-in model computes; 32-bit floating point by default.
     #[must_use]
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.request.precision = Some(precision);

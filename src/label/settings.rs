@@ -125,13 +125,16 @@ impl LabelSettings {
 
     /// Everything that decides the labels, the model included, for the journal's first line.
     pub(super) fn describe(&self, model: &Manifest) -> Value {
+        let of_half: &[&str] =
+            if model.precision.is_half() { &["mixed_precision", "keep_fp32"] } else { &[] };
         let model = serde_json::to_value(model).unwrap_or_default();
         // Names of files, their hashes and the exporter's version differ between exports of one model.
         let decisive =
             ["weights_sha256", "imgsz", "precision", "prompting", "skip_blocks", "mask_blocks", "pruning"];
         let model: serde_json::Map<String, Value> = decisive
-            .into_iter()
-            .filter_map(|key| model.get(key).map(|value| (key.to_owned(), value.clone())))
+            .iter()
+            .chain(of_half)
+            .filter_map(|&key| model.get(key).map(|value| (key.to_owned(), value.clone())))
             .collect();
         json!({
             "model": model,

@@ -24,6 +24,9 @@ const CONTEXT: usize = 32;
 /// Logits, boxes and presence of four classes.
 pub const BYTES_TO_HOST: u64 = 4 * (4 * QUERIES + 4 * QUERIES * 4 + 4) as u64;
 
+/// The text features of the four classes, which come from the text encoder once.
+pub const WORDS_BYTES: u64 = 4 * (4 * CONTEXT * WIDTH) as u64;
+
 pub fn prompts() -> Prompts {
     Prompts::new(["person", "car", "dog", "bicycle"]).expect("words")
 }

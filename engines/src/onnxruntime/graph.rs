@@ -54,11 +54,14 @@ impl Graph {
             if field != 7 {
                 return skip(model, length);
             }
-            fields(model, length, &mut |model, field, length| match field {
-                1 => Ok(nodes.push(node(model, length)?)),
-                5 => Ok(initializers.extend(initializer(model, length)?)),
-                11 => Ok(inputs.push(input(model, length)?)),
-                _ => skip(model, length),
+            fields(model, length, &mut |model, field, length| {
+                match field {
+                    1 => nodes.push(node(model, length)?),
+                    5 => initializers.extend(initializer(model, length)?),
+                    11 => inputs.push(input(model, length)?),
+                    _ => {}
+                }
+                Ok(())
             })
         })?;
         // Old files list weights among the inputs.
@@ -188,12 +191,17 @@ fn initializer<R: Read + Seek>(from: &mut R, length: u64) -> io::Result<Option<S
 fn input<R: Read + Seek>(from: &mut R, length: u64) -> io::Result<Input> {
     let mut input = Input::default();
     fields(from, length, &mut |from, field, length| match field {
-        1 => Ok(input.name = text(from, length)?),
+        1 => {
+            input.name = text(from, length)?;
+            Ok(())
+        }
         2 => fields(from, length, &mut |from, field, length| match field {
             1 => fields(from, length, &mut |from, field, length| match field {
-                2 => fields(from, length, &mut |from, field, length| match field {
-                    1 => Ok(input.dims.push(dimension(from, length)?)),
-                    _ => Ok(()),
+                2 => fields(from, length, &mut |from, field, length| {
+                    if field == 1 {
+                        input.dims.push(dimension(from, length)?);
+                    }
+                    Ok(())
                 }),
                 _ => Ok(()),
             }),

@@ -86,6 +86,8 @@ pub struct TensorRtOptions {
     /// The sizes that named dimensions of the inputs may have: without, engines are built again for each new size. Either
     /// every named dimension of the model's inputs has one, or none.
     pub dimensions: BTreeMap<String, DimensionRange>,
+    /// The least nodes that a part of the model must have for TensorRT to take it; CUDA takes smaller ones. 1 by default.
+    pub least_nodes: Option<usize>,
     /// How hard the builder tries, 0 to 5; TensorRT's own 3 by default.
     pub builder_level: Option<u8>,
     /// The most memory that a kernel may work in, in bytes; all there is by default.

@@ -72,6 +72,9 @@ fn tensorrt(options: &TensorRtOptions, graph: &dyn Fn() -> Result<Graph>) -> Res
     if let Some(level) = options.builder_level {
         tensorrt = tensorrt.with_builder_optimization_level(level);
     }
+    if let Some(nodes) = options.least_nodes {
+        tensorrt = tensorrt.with_min_subgraph_size(nodes);
+    }
     if let Some(bytes) = options.workspace_bytes {
         tensorrt = tensorrt.with_max_workspace_size(bytes);
     }

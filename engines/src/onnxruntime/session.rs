@@ -181,7 +181,16 @@ impl fmt::Debug for OnnxRuntimeEngine {
 }
 
 fn execution(model: &str, reason: &ort::Error) -> Error {
-    Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {}", reason.message()))
+    let reason = reason.message();
+    // CUDA's provider loads it when the first operator needs it.
+    let lacks_cudnn =
+        ["cuDNN is not available", "cuDNN is unavailable"].iter().any(|text| reason.contains(text));
+    let remedy = if lacks_cudnn {
+        "; install cuDNN 9 (the package nvidia-cudnn-cu13 has it) and put its folder into LD_LIBRARY_PATH"
+    } else {
+        ""
+    };
+    Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {reason}{remedy}"))
 }
 
 fn c_name<'n>(specs: &[TensorSpec], names: &'n [CString], name: &str) -> &'n CStr {

@@ -5,7 +5,7 @@ use super::plan::{DimensionRange, Plan};
 use super::progress::{BuildProgress, Progress, Reporter};
 use super::session::Session;
 use super::version::{ComputeCapability, Product, Version};
-use super::{TensorRt, timing_cache};
+use super::{TensorRt, onnx_outputs, timing_cache};
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::{Dim, EngineSpec, TensorSpec};
 use crate::tensor::ElementType;
@@ -80,13 +80,14 @@ impl<'b> TensorRtBuilder<'b> {
         self
     }
 
-    /// Whether later versions of TensorRT can load the plan.
+    /// Whether later versions of TensorRT can load the plan; TensorRT for RTX builds none such.
     pub fn with_version_compatible(mut self, yes: bool) -> Self {
         self.options.version_compatible = yes;
         self
     }
 
-    /// Whether GPUs of other generations (Ampere and later) can run the plan.
+    /// Whether GPUs of other generations (Ampere and later) can run the plan. TensorRT for RTX builds none such, but
+    /// takes several [targets](Self::with_target).
     pub fn with_hardware_compatible(mut self, yes: bool) -> Self {
         self.options.hardware_compatible = yes;
         self
@@ -175,7 +176,8 @@ pub(super) fn build(
         return Err(cancelled());
     }
 
-    let [inputs, outputs] = session.tensors()?;
+    let [inputs, mut outputs] = session.tensors()?;
+    name_dimensions(&mut outputs, onnx)?;
     let dimensions = ranges(&inputs, options, onnx)?;
     let shapes = profile(&inputs, &dimensions);
     if !shapes.is_empty() {
@@ -235,6 +237,13 @@ fn check(product: Product, options: &Options, onnx: &Path) -> Result<()> {
             "{product} has no timing cache (it compiles kernels when an engine first runs); leave it out"
         ));
     }
+    if product == Product::TensorRtForRtx && options.version_compatible {
+        return refuse(format!("{product} builds no plans for other versions; leave that out"));
+    }
+    if product == Product::TensorRtForRtx && options.hardware_compatible {
+        let instead = "name the generations of GPUs instead, it builds one plan for all that are named";
+        return refuse(format!("{product} builds no plans for GPUs in general; {instead}"));
+    }
     if let Some(level) = options.optimization_level.filter(|level| *level > MAX_LEVEL) {
         return refuse(format!("optimisation level {level}: expected 0 to {MAX_LEVEL}"));
     }
@@ -293,6 +302,20 @@ fn ranges(
         }
     }
     Ok(ranges)
+}
+
+/// Gives the dynamic dimensions of the outputs the names that the file has for them.
+fn name_dimensions(outputs: &mut [NetworkTensor], onnx: &Path) -> Result<()> {
+    let mut names = onnx_outputs::read(onnx).map_err(|error| {
+        let message = format!("cannot read the outputs, {}: {error}", onnx.display());
+        Error::new(ErrorKind::InvalidModel, message).with_source(error)
+    })?;
+    for output in outputs {
+        if let Some(names) = names.remove(&output.name).filter(|names| names.len() == output.sizes.len()) {
+            output.names = names;
+        }
+    }
+    Ok(())
 }
 
 /// Axes and names of the dynamic dimensions.

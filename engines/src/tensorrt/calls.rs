@@ -19,7 +19,6 @@ pub(super) struct Handle<T> {
 
 impl<T> Handle<T> {
     /// `None` for null.
-    #[allow(dead_code, reason = "without a library there are no objects")]
     pub(super) fn new(address: usize) -> Option<Self> {
         NonZeroUsize::new(address).map(|address| Self { address, object: PhantomData })
     }
@@ -85,8 +84,6 @@ pub(super) struct NetworkTensor {
     pub(super) sizes: Vec<i64>,
     /// ONNX's `dim_param`, for each of the sizes.
     pub(super) names: Vec<Option<String>>,
-    /// Whether the network computes shapes with what it holds.
-    pub(super) is_shape: bool,
 }
 
 /// The sizes of one input in an optimisation profile.

@@ -10,7 +10,6 @@ const KEPT: usize = 32;
 
 /// How grave a message is, in the order of `ILogger::Severity`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code, reason = "without a library nobody speaks")]
 pub(super) enum Severity {
     InternalError,
     Error,
@@ -26,7 +25,6 @@ pub(super) struct Log {
 }
 
 /// The log of the library, of which a process has one.
-#[allow(dead_code, reason = "without a library nobody speaks")]
 pub(super) static LOG: Log = Log::new();
 
 #[derive(Debug)]
@@ -49,7 +47,6 @@ impl Log {
     ///
     /// Errors arrive as `DEBUG` at the target `tensorrt`: the call that failed returns them, too, and they would be
     /// told twice.
-    #[allow(dead_code, reason = "without a library nobody speaks")]
     pub(super) fn take(&self, severity: Severity, message: &str) {
         match severity {
             Severity::InternalError | Severity::Error => {
@@ -89,7 +86,9 @@ fn tidy(message: &str) -> String {
     let tail = |line: &str| {
         // ` In createRuntime at /_src/runtime/dispatch/runtime.cpp:123`
         let at = line.rfind(" In ")?;
-        line[at..].contains(" at /").then(|| line[..at].trim_end().to_owned())
+        let head = line[..at].trim_end();
+        let close = if line.ends_with(')') { ")" } else { "" };
+        line[at..].contains(" at /").then(|| format!("{head}{close}"))
     };
     tail(&line).unwrap_or(line)
 }
@@ -109,6 +108,9 @@ mod tests {
         log.take(Severity::Error, "first\n  line\n");
         log.take(Severity::InternalError, "second. In build at /_src/optimizer/api/builder.cpp:960");
         assert_eq!(log.since(mark), "first; line; second.");
+        let mark = log.mark();
+        log.take(Severity::Error, "Error Code 6: (no library. In load at /_src/common/library.cpp:40)");
+        assert_eq!(log.since(mark), "Error Code 6: (no library.)");
     }
 
     #[test]

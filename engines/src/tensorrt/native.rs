@@ -365,7 +365,6 @@ unsafe fn describe(tensor: *mut nvinfer1::ITensor) -> Option<NetworkTensor> {
             data_type: trtx_sys::DataType::from(tensor.getType()) as i32,
             sizes: dims.d[..rank].to_vec(),
             names: names.collect(),
-            is_shape: tensor.isShapeTensor(),
         })
     }
 }

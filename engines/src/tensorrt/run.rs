@@ -4,7 +4,7 @@ use super::TensorRt;
 use super::plan::DimensionRange;
 use super::run_calls::{ContextCalls, PlanCalls, Refusal, RunCalls};
 use super::run_graphs::{Graphs, Way};
-use super::run_plan::{Description, Remedy};
+use super::run_plan::{Description, Remedy, plain_words};
 use crate::cuda::{CudaBuffer, CudaDevice, CudaStream, Download, StreamPriority};
 use crate::device::{Device, DeviceBuffer, DeviceKind};
 use crate::engine::Engine;
@@ -106,9 +106,10 @@ impl TensorRtLoader {
             Refusal::Plan(reason) => {
                 let (major, minor) = self.device.compute_capability();
                 let device = self.device.name();
+                let words = plain_words(&reason);
                 invalid(format!(
-                    "{reason}; a plan runs with the {library} and on the kind of GPU that it was built for, and here \
-                     is {device} of compute capability {major}.{minor}"
+                    "{words}; a plan runs with the {library} and on the kind of GPU that it was built for, and here is \
+                     {device} of compute capability {major}.{minor}; TensorRT says: {reason}"
                 ))
             }
         })?;

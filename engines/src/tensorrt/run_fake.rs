@@ -169,7 +169,7 @@ impl RunCalls for FakeRunCalls {
         }
         // TensorRT's own words.
         Err(Refusal::Plan(if known.starts_with(plan) {
-            "IRuntime::deserializeCudaEngine: Error Code 1: Serialization (the plan ends early)".to_owned()
+            "IRuntime::deserializeCudaEngine: Error Code 1: Serialization (Serialization assertion plan.header.size == blobSize failed.)".to_owned()
         } else {
             "IRuntime::deserializeCudaEngine: Error Code 1: Serialization (Serialization assertion \
              stdVersionRead == kSERIALIZATION_VERSION failed.Version tag does not match.)"

@@ -109,7 +109,7 @@ impl RunCalls for Native {
         let engine =
             unsafe { Owned::new(runtime.get_mut().deserializeCudaEngine(plan.as_ptr().cast(), plan.len())) };
         let engine = engine.ok_or_else(|| match diagnosis(&runtime, plan) {
-            Some(diagnosis) => Refusal::Plan(format!("{}; {diagnosis}", LOG.since(mark))),
+            Some(diagnosis) => Refusal::Plan(format!("{diagnosis}; {}", LOG.since(mark))),
             None => Refusal::Plan(LOG.since(mark)),
         })?;
         let names = (0..engine.get().getNbIOTensors()).map(|index| {

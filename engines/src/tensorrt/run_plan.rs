@@ -150,3 +150,21 @@ fn element_type(data_type: i32) -> Option<ElementType> {
         _ => return None,
     })
 }
+
+/// What TensorRT means by its words about a plan that it does not take.
+pub(super) fn plain_words(reason: &str) -> &'static str {
+    let known = [
+        ("magicTag", "it is no plan of this TensorRT"),
+        ("blobSize", "it is cut off, or longer than it should be"),
+        ("bufferSize >= minBufferSize", "it is cut off, or no plan"),
+        ("kSERIALIZATION_VERSION", "another version of TensorRT built it"),
+        ("ersion tag does not match", "another version of TensorRT built it"),
+        ("incompatible device", "it was built for another kind of GPU"),
+        ("unsupported compute capability", "it was built for another kind of GPU"),
+        ("OutOfMemory", "the GPU has too little memory for it"),
+        ("out of memory", "the GPU has too little memory for it"),
+        ("driver version is insufficient", "NVIDIA's driver is missing, or too old for this TensorRT"),
+    ];
+    let found = known.iter().find(|(words, _)| reason.contains(words));
+    found.map_or("TensorRT does not take it", |(_, meaning)| meaning)
+}

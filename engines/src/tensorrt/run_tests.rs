@@ -416,14 +416,14 @@ fn a_plan_that_does_not_load_says_why_in_one_line() {
     let with_tensors = |change: fn(&mut Vec<super::run_calls::PlanTensor>)| {
         machine.loader(machine.doubling().with_tensors(change)).load(PLAN)
     };
-    let version = "cannot load the plan: IRuntime::deserializeCudaEngine: Error Code 1: Serialization \
-                   (Serialization assertion stdVersionRead == kSERIALIZATION_VERSION failed.Version tag does not \
-                   match.); a plan runs with the fake TensorRT 1.0.0 and on the kind of GPU that it was built for, and \
-                   here is the fake GPU (CUDA device 0) of compute capability 8.9";
+    let version = "cannot load the plan: another version of TensorRT built it; a plan runs with the fake TensorRT \
+                   1.0.0 and on the kind of GPU that it was built for, and here is the fake GPU (CUDA device 0) of \
+                   compute capability 8.9; TensorRT says: IRuntime::deserializeCudaEngine: Error Code 1: Serialization \
+                   (Serialization assertion stdVersionRead == kSERIALIZATION_VERSION failed.Version tag does not match.)";
     let cases: [(&str, Result<TensorRtEngine>, &str); 13] = [
         ("nothing", load(b""), "cannot load the plan: it is empty"),
         ("another version's", load(b"other"), version),
-        ("cut off", load(&PLAN[..5]), "the plan ends early"),
+        ("cut off", load(&PLAN[..5]), "it is cut off"),
         (
             "a missing file",
             machine.loader(machine.doubling()).load_file(&missing),
@@ -432,7 +432,7 @@ fn a_plan_that_does_not_load_says_why_in_one_line() {
         (
             "a damaged file",
             machine.loader(machine.doubling()).load_file(&damaged),
-            "damaged.engine: IRuntime::deserializeCudaEngine",
+            "damaged.engine: it is cut off, or longer than it should be; ",
         ),
         (
             "another type",

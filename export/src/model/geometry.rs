@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 
 use super::Plan;
 use super::position::sine_frequencies;
-use crate::contract::{dim, tensor};
+use crate::contract::{Target, dim, tensor};
 use crate::fold;
 use crate::graph::{Dim, Element, Graph, Role, Value};
 use crate::mixed_precision::{Block, Family};
@@ -145,8 +145,14 @@ impl<'w> Plan<'w> {
             let matrix = g.constant("cxcywh_to_xyxy", &[4, 4], &matrix);
             g.as_role(Role::Exact, |g| g.matmul(boxes, &matrix))
         };
-        let batch = g.sub(labels, labels);
-        let pooled = g.as_role(Role::Exact, |g| g.roi_align(&normed, &corners, &batch, roi));
+        let pooled = match self.target {
+            Target::OnnxRuntime => {
+                let batch = g.sub(labels, labels);
+                g.as_role(Role::Exact, |g| g.roi_align(&normed, &corners, &batch, roi))
+            }
+            // TensorRT has the operator in a library of plugins, TensorRT for RTX has it not.
+            Target::TensorRt => g.as_role(Role::Exact, |g| g.roi_align_written_out(&normed, &corners, roi)),
+        };
         let flat = g.reshape(&pooled, &[boxes.dims[0], (width * roi * roi).into()]);
         // A convolution as large as its input is a matrix product.
         g.linear(&flat, &format!("{ROOT}.boxes_pool_project"))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Exports every golden for both targets, whole, pruned, split, for detection alone and in 8 bits, and lets
-# `onnx.checker` look at each file: check_exports.sh OCELLI PYTHON. The Python has `onnx` 1.23.
+# Exports every golden for both targets, whole, pruned, split, for detection alone, in half precision with every set of
+# islands and in 8 bits, and lets `onnx.checker` look at each file: check_exports.sh OCELLI PYTHON. The Python has `onnx` 1.23.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 ocelli=$1 python=$2
@@ -27,6 +27,11 @@ END
     export_to boxes --detection-only
     export_to pruned --mask-blocks "$windowed:attn"
     export_to split --split-block 1 --skip-blocks "$windowed"
+    for islands in none norm-softmax attention all; do
+      export_to "fp16-$islands" --precision fp16 --mixed-precision "$islands"
+    done
+    export_to fp16-kept --precision fp16 --keep-fp32 "vit.$windowed,fusion,scoring" --split-block 1
+    export_to bf16 --precision bf16 --mixed-precision norm-softmax
     if [ "$target" = onnxruntime ]; then export_to int8 --precision int8; fi
   done
 done

@@ -276,6 +276,18 @@ fn graphs<'w>(plan: &Plan<'w>) -> Vec<Graph<'w>> {
     backbones.into_iter().chain(others).collect()
 }
 
+/// Nodes that compute places, boxes and scores and are not in 32 bits.
+fn inexact(graph: &Graph<'_>) -> Vec<String> {
+    let exact = |node: &&super::Node| {
+        let (name, op) = (&node.proto.name, node.proto.op_type.as_str());
+        let head = ["box_head/", "presence_head/"].iter().any(|head| name.contains(head));
+        let last = matches!(op, "MatMul" | "Add" | "Sigmoid" | "Clip");
+        (head && last) || ["Log", "Sign", "Sin", "Cos", "RoiAlign"].contains(&op)
+    };
+    let wrong = graph.nodes.iter().filter(exact).filter(|node| node.element != Element::F32);
+    wrong.map(|node| node.proto.name.clone()).collect()
+}
+
 /// Every graph of every golden, for both targets, in both formats, with every set of islands and with each block kept.
 #[test]
 fn every_graph_is_strongly_typed() {
@@ -307,6 +319,7 @@ fn every_graph_is_strongly_typed() {
                             format!("{name}, {target:?}, {format:?}, {islands}, {kept:?}, {}", graph.name);
                         wrong.extend(graph.fault.iter().map(|fault| format!("{place}: {fault}")));
                         wrong.extend(check(&graph).iter().map(|problem| format!("{place}: {problem}")));
+                        wrong.extend(inexact(&graph).iter().map(|name| format!("{place}: {name} is half")));
                         checked += 1;
                     }
                 }

@@ -1,0 +1,474 @@
+//! `bench-precision`: what number formats cost and save, and which blocks have to stay in 32 bits.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use clap::{Parser, ValueEnum};
+use ocelli::cli::{self, LogArgs, ModelArgs, interrupted, print, say};
+use ocelli::export::contract::{Precision, Target, file};
+use ocelli::export::{
+    Block, Checkpoint, Error as ExportError, ErrorKind, ExportOptions, MixedPrecision, export,
+};
+use ocelli::{EngineFactory, EngineOptions, StageTimes};
+use ocelli_benchmarks::bisect::least_needed;
+use ocelli_benchmarks::machine::Machine;
+use ocelli_benchmarks::precision::{Least, Reference, Scenes, detect, graph_bytes, time};
+use ocelli_benchmarks::quantiles::Quantiles;
+use serde::Serialize;
+
+/// `--target`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TargetArg {
+    /// Fused operators of ONNX Runtime
+    Onnxruntime,
+    /// Standard operators only, attention written out
+    Tensorrt,
+}
+
+/// Compares number formats: time, size, the cosine of every output with 32 bits, average precision on drawn scenes. Or
+/// finds the blocks that have to stay in 32 bits.
+#[derive(Parser)]
+#[command(
+    name = "bench-precision",
+    version,
+    after_help = "\
+Writes JSON lines, one for each strategy, and a table at the end on stderr. Every graph is compared on its own, with \
+inputs of the model in 32 bits, on the first scenes; average precision is of the whole. A cosine of 0 is one of numbers \
+that are not finite.
+
+A processor has no half precision worth the name: there the cosines, the average precision and the bisection are of \
+files that compute in 32 bits and round after every step, and the times those of the files as they are.
+
+Bisection starts with everything in half precision and ends with a least set of blocks to keep: without any one of \
+them the target is missed.
+
+Examples:
+  bench-precision
+  bench-precision --model sam3/ --scenes 4 --strategies fp16 fp16:attention bf16
+  bench-precision --model sam3/ --bisect --precision fp16 --least-cosine 0.999"
+)]
+struct Arguments {
+    /// Formats, as fp16, fp16:attention (with what stays in 32 bits), bf16, int8 [default: all]
+    #[arg(long, num_args = 1.., value_name = "FORMAT")]
+    strategies: Vec<Strategy>,
+    /// What attention is written as; int8 has the first alone
+    #[arg(long, value_enum, default_value = "onnxruntime")]
+    target: TargetArg,
+    /// Drawn scenes for average precision
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    scenes: usize,
+    /// Scenes whose outputs are compared
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    compared: usize,
+    /// Classes that are asked for, those seen most often in the scenes
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    class_count: usize,
+    /// Measured runs of each
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    runs: usize,
+    /// Find the blocks that have to stay in 32 bits for --precision fp16 or bf16
+    #[arg(long, conflicts_with = "strategies")]
+    bisect: bool,
+    /// What stays in 32 bits anyhow in a bisection: none, norm-softmax, attention
+    #[arg(long, default_value = "none", value_name = "ISLANDS", requires = "bisect")]
+    mixed_precision: MixedPrecision,
+    /// The least cosine of any output that a bisection accepts
+    #[arg(long, default_value_t = 0.999, value_name = "COSINE", requires = "bisect")]
+    least_cosine: f64,
+    /// How much average precision a bisection may lose, 0 to 1 [default: not looked at]
+    #[arg(long, value_name = "AP", requires = "bisect")]
+    most_ap_loss: Option<f64>,
+    /// Side of the model's square input in pixels [default: the model's own]
+    #[arg(long, alias = "img-size", value_name = "PIXELS", help_heading = "Model and engine")]
+    imgsz: Option<usize>,
+    /// Add the lines to a file of this folder as well
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// A format and what stays in 32 bits in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Strategy {
+    precision: Precision,
+    islands: MixedPrecision,
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.precision.is_half() {
+            true => write!(f, "{}:{}", self.precision, self.islands),
+            false => write!(f, "{}", self.precision),
+        }
+    }
+}
+
+impl FromStr for Strategy {
+    type Err = ExportError;
+
+    fn from_str(text: &str) -> Result<Self, ExportError> {
+        let (precision, islands) = text.split_once(':').unwrap_or((text, "none"));
+        Ok(Self { precision: precision.parse()?, islands: islands.parse()? })
+    }
+}
+
+impl Strategy {
+    /// All of them.
+    fn every() -> Vec<Self> {
+        let plain = |precision| Self { precision, islands: MixedPrecision::None };
+        let fp16 = MixedPrecision::EVERY.map(|islands| Self { precision: Precision::Fp16, islands });
+        let mut all = vec![plain(Precision::Fp32)];
+        all.extend(fp16);
+        all.extend([plain(Precision::Bf16), plain(Precision::Int8)]);
+        all
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    program: &'static str,
+    strategy: String,
+    precision: Precision,
+    mixed_precision: MixedPrecision,
+    keep_fp32: Vec<String>,
+    target: Target,
+    engine: String,
+    /// Whether cosines and average precision are of files that emulate half precision.
+    emulated: bool,
+    imgsz: usize,
+    classes: usize,
+    scenes: usize,
+    bytes: u64,
+    total_ms: Option<Quantiles>,
+    backbone_ms: Option<Quantiles>,
+    decode_ms: Option<Quantiles>,
+    least_cosine: Option<Least>,
+    cosines: BTreeMap<String, f64>,
+    ap: Option<f64>,
+    ap50: Option<f64>,
+    detections: usize,
+    failed_scenes: usize,
+    machine: &'a Machine,
+}
+
+/// What a bisection found.
+#[derive(Serialize)]
+struct Verdict<'a> {
+    program: &'static str,
+    precision: Precision,
+    mixed_precision: MixedPrecision,
+    target: Target,
+    engine: String,
+    emulated: bool,
+    least_cosine: f64,
+    most_ap_loss: Option<f64>,
+    trials: usize,
+    /// A least set; null where not even all of them are enough.
+    keep_fp32: Option<Vec<String>>,
+    machine: &'a Machine,
+}
+
+fn main() -> ExitCode {
+    let args = Arguments::parse();
+    cli::run(&args.log, || run(&args))
+}
+
+fn run(args: &Arguments) -> anyhow::Result<()> {
+    for (flag, count) in [
+        ("--scenes", args.scenes),
+        ("--compared", args.compared),
+        ("--class-count", args.class_count),
+        ("--runs", args.runs),
+    ] {
+        if count == 0 {
+            return Err(cli::usage(format!("{flag} is 0: at least one is needed")));
+        }
+    }
+    let bench = Bench::new(args)?;
+    if args.bisect { bench.bisect() } else { bench.compare() }
+}
+
+/// The model in 32 bits and everything that others are compared with.
+struct Bench<'a> {
+    args: &'a Arguments,
+    /// Holds the exports, and the built-in model's checkpoint.
+    work: tempfile::TempDir,
+    checkpoint: Checkpoint,
+    factory: EngineFactory,
+    scenes: Scenes,
+    reference: Reference,
+    target: Target,
+    /// Whether the engine has no half precision of its own.
+    emulates: bool,
+    machine: Machine,
+}
+
+impl<'a> Bench<'a> {
+    fn new(args: &'a Arguments) -> anyhow::Result<Self> {
+        let work = tempfile::tempdir()?;
+        let checkpoint = match &args.model.model {
+            Some(folder) if folder.join(file::MANIFEST).is_file() => {
+                let message =
+                    "it is an exported model, which has one format; name the checkpoint it came from";
+                return Err(cli::usage(format!("--model, {}: {message}", folder.display())));
+            }
+            Some(folder) => Checkpoint::open(folder)?,
+            None => {
+                let folder = work.path().join("checkpoint");
+                std::fs::create_dir(&folder)?;
+                ocelli::builtin::write_checkpoint(&folder)?;
+                Checkpoint::open(&folder)?
+            }
+        };
+        // What is wrong with the engine's name and the model's flags is said in the words of every program.
+        args.model.detector()?;
+        let factory = EngineFactory::start(&EngineOptions {
+            kind: args.model.engine.to_lowercase().parse()?,
+            threads: args.model.threads,
+            onnxruntime: args.model.onnxruntime.clone(),
+        })?;
+        let target = match args.target {
+            TargetArg::Onnxruntime => Target::OnnxRuntime,
+            TargetArg::Tensorrt => Target::TensorRt,
+        };
+        let emulates = factory.description().contains("CPU");
+        say(&args.log, &format!("engine: {}", factory.description()));
+        let scenes = Scenes::draw(args.scenes, args.class_count)?;
+        let options = options(args, target);
+        let full = work.path().join("fp32");
+        export(&checkpoint, &options, &full, |_| Ok(()))?;
+        let reference = Reference::new(&factory, &full, &scenes, args.compared)?;
+        let machine = Machine::here();
+        Ok(Self { args, work, checkpoint, factory, scenes, reference, target, emulates, machine })
+    }
+
+    /// Exports with some options, replacing what `name` held.
+    fn export(&self, name: &str, options: &ExportOptions) -> ocelli::export::Result<PathBuf> {
+        let folder = self.work.path().join(name);
+        export(&self.checkpoint, &options.clone().with_force(true), &folder, |_| Ok(()))?;
+        Ok(folder)
+    }
+
+    fn compare(&self) -> anyhow::Result<()> {
+        let every = Strategy::every();
+        let mut strategies =
+            if self.args.strategies.is_empty() { every } else { self.args.strategies.clone() };
+        if self.args.strategies.is_empty() && self.target == Target::TensorRt {
+            strategies.retain(|strategy| strategy.precision != Precision::Int8);
+        }
+        let mut file = match &self.args.output {
+            Some(folder) => {
+                std::fs::create_dir_all(folder)?;
+                let path = folder.join("bench-precision.jsonl");
+                Some(std::fs::File::options().create(true).append(true).open(path)?)
+            }
+            None => None,
+        };
+        let mut lines = Vec::new();
+        for strategy in strategies {
+            interrupted()?;
+            let line = self.line(strategy)?;
+            let text = serde_json::to_string(&line)?;
+            print(|out| writeln!(out, "{text}"))?;
+            if let Some(file) = &mut file {
+                writeln!(file, "{text}")?;
+            }
+            lines.push(line);
+        }
+        for row in table(&lines) {
+            say(&self.args.log, &row);
+        }
+        Ok(())
+    }
+
+    fn line(&self, strategy: Strategy) -> anyhow::Result<Line<'_>> {
+        let options = options(self.args, self.target)
+            .with_precision(strategy.precision)
+            .with_mixed_precision(strategy.islands);
+        let folder = self.export("measured", &options)?;
+        let emulated = self.emulates && strategy.precision.is_half();
+        let judged = match emulated {
+            true => self.export("judged", &options.with_emulated_half(true))?,
+            false => folder.clone(),
+        };
+        let times = match emulated && strategy.precision == Precision::Bf16 {
+            // No processor's engine takes it.
+            true => None,
+            false => Some(time(&self.factory, &folder, &self.scenes, self.args.runs)?),
+        };
+        let quantiles = |stage: fn(&StageTimes) -> f64| {
+            times.as_ref().map(|times| Quantiles::of(times.iter().map(stage).collect()))
+        };
+        let cosines = self.reference.cosines(&self.factory, &judged)?;
+        let detected = detect(&self.factory, &judged, &self.scenes)?;
+        Ok(Line {
+            program: "bench-precision",
+            strategy: strategy.to_string(),
+            precision: strategy.precision,
+            mixed_precision: strategy.islands,
+            keep_fp32: Vec::new(),
+            target: self.target,
+            engine: self.factory.description(),
+            emulated,
+            imgsz: self.imgsz(),
+            classes: self.args.class_count,
+            scenes: self.scenes.len(),
+            bytes: graph_bytes(&folder)?,
+            total_ms: quantiles(|t| t.total),
+            backbone_ms: quantiles(|t| t.backbone),
+            decode_ms: quantiles(|t| t.decode),
+            least_cosine: Least::of(&cosines),
+            cosines,
+            ap: detected.accuracy.ap,
+            ap50: detected.accuracy.ap50,
+            detections: detected.detections,
+            failed_scenes: detected.failed,
+            machine: &self.machine,
+        })
+    }
+
+    fn imgsz(&self) -> usize {
+        self.args.imgsz.unwrap_or(self.checkpoint.config().vision.image_size)
+    }
+
+    fn bisect(&self) -> anyhow::Result<()> {
+        let precision = self.args.model.precision.unwrap_or(Precision::Fp16);
+        let half = options(self.args, self.target)
+            .with_precision(precision)
+            .with_mixed_precision(self.args.mixed_precision)
+            .with_emulated_half(self.emulates);
+        if !precision.is_half() {
+            let why = "the blocks that stay in 32 bits are those of fp16 or bf16";
+            return Err(cli::usage(format!("--bisect, --precision {precision}: {why}")));
+        }
+        let full = self.work.path().join("fp32");
+        let whole_ap = match self.args.most_ap_loss {
+            Some(_) => detect(&self.factory, &full, &self.scenes)?.accuracy.ap,
+            None => None,
+        };
+        let mut trials = 0;
+        let found = least_needed(&half.blocks(&self.checkpoint), |kept| {
+            interrupted()?;
+            trials += 1;
+            let (passes, why) = self.trial(&half, kept, whole_ap)?;
+            let what = names(kept).join(",");
+            let what = if what.is_empty() { "nothing" } else { &what };
+            let verdict = if passes { "enough" } else { "not enough" };
+            say(&self.args.log, &format!("trial {trials}: keeping {what}: {verdict}, {why}"));
+            Ok::<_, anyhow::Error>(passes)
+        })?;
+        let verdict = Verdict {
+            program: "bench-precision",
+            precision,
+            mixed_precision: self.args.mixed_precision,
+            target: self.target,
+            engine: self.factory.description(),
+            emulated: self.emulates,
+            least_cosine: self.args.least_cosine,
+            most_ap_loss: self.args.most_ap_loss,
+            trials,
+            keep_fp32: found.as_deref().map(names),
+            machine: &self.machine,
+        };
+        let text = serde_json::to_string(&verdict)?;
+        print(|out| writeln!(out, "{text}"))?;
+        let Some(kept) = verdict.keep_fp32 else {
+            anyhow::bail!(
+                "no bisection, {precision}: the target is missed even with every block in 32 bits; ask for less with \
+                 --least-cosine"
+            );
+        };
+        let keep = if kept.is_empty() { String::new() } else { format!(" --keep-fp32 {}", kept.join(",")) };
+        let islands = match self.args.mixed_precision {
+            MixedPrecision::None => String::new(),
+            islands => format!(" --mixed-precision {islands}"),
+        };
+        say(&self.args.log, &format!("ocelli export --precision {precision}{islands}{keep} …"));
+        Ok(())
+    }
+
+    /// Whether the target is reached with some blocks in 32 bits, and what was measured.
+    fn trial(
+        &self,
+        half: &ExportOptions,
+        kept: &[Block],
+        whole_ap: Option<f64>,
+    ) -> anyhow::Result<(bool, String)> {
+        let options = half.clone().with_keep_fp32(kept.iter().copied());
+        let folder = match self.export("trial", &options) {
+            Ok(folder) => folder,
+            // A weight that the format does not have.
+            Err(e) if e.kind() == ErrorKind::InvalidArgument => return Ok((false, e.to_string())),
+            Err(e) => return Err(e.into()),
+        };
+        let cosines = self.reference.cosines(&self.factory, &folder)?;
+        let Some(least) = Least::of(&cosines) else { anyhow::bail!("no output to compare") };
+        let why = format!("least cosine {:.8} in {}", least.cosine, least.output);
+        if least.cosine < self.args.least_cosine {
+            return Ok((false, why));
+        }
+        let (Some(loss), Some(whole)) = (self.args.most_ap_loss, whole_ap) else { return Ok((true, why)) };
+        let ap = detect(&self.factory, &folder, &self.scenes)?.accuracy.ap.unwrap_or(0.0);
+        Ok((whole - ap <= loss, format!("{why}, AP {ap:.3} of {whole:.3}")))
+    }
+}
+
+fn names(blocks: &[Block]) -> Vec<String> {
+    blocks.iter().map(ToString::to_string).collect()
+}
+
+fn options(args: &Arguments, target: Target) -> ExportOptions {
+    let options = ExportOptions::default().with_target(target);
+    match args.imgsz {
+        Some(imgsz) => options.with_imgsz(imgsz),
+        None => options,
+    }
+}
+
+/// The lines for people.
+fn table(lines: &[Line<'_>]) -> Vec<String> {
+    let mut rows = vec![format!(
+        "{:<18} {:>8} {:>4} {:>8} {:>11} {:>6} {:>6}  {}",
+        "strategy", "p50 ms", "n", "MB", "least cos", "AP", "found", "least in"
+    )];
+    for line in lines {
+        let (p50, n) = line.total_ms.map_or(("–".into(), 0), |ms| (format!("{:.1}", ms.p50), ms.n));
+        let (cosine, output) =
+            line.least_cosine.as_ref().map_or((0.0, ""), |least| (least.cosine, least.output.as_str()));
+        let ap = line.ap.map_or_else(|| "–".into(), |ap| format!("{ap:.3}"));
+        let emulated = if line.emulated { " (rounded in 32 bits)" } else { "" };
+        rows.push(format!(
+            "{:<18} {p50:>8} {n:>4} {:>8.1} {cosine:>11.7} {ap:>6} {:>6}  {output}{emulated}",
+            line.strategy,
+            line.bytes as f64 / 1e6,
+            line.detections,
+        ));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strategies_parse_and_print() {
+        for strategy in Strategy::every() {
+            assert_eq!(strategy.to_string().parse::<Strategy>().ok(), Some(strategy));
+        }
+        for text in ["fp8", "fp16:some", "", ":all"] {
+            assert!(text.parse::<Strategy>().is_err(), "{text}");
+        }
+        let short = "fp16".parse::<Strategy>().ok();
+        assert_eq!(short, Some(Strategy { precision: Precision::Fp16, islands: MixedPrecision::None }));
+    }
+}

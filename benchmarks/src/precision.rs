@@ -1,0 +1,146 @@
+//! What a number format does to a model: its outputs, its detections, its time.
+//!
+//! [`Reference`] is the model in 32 bits on some of the drawn [`Scenes`]; [`Reference::cosines`] compares another export
+//! with it graph by graph, each given the reference's inputs. [`detect`] judges what the whole finds, and [`time`] how
+//! long it takes.
+
+mod reference;
+mod scenes;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ocelli::eval::{Accuracy, Overlap, Predictions, Protocol, average_precision};
+use ocelli::export::contract::Manifest;
+use ocelli::{Detector, EngineFactory, ErrorKind, Model, StageTimes, TextCacheFile};
+use serde::Serialize;
+
+pub use reference::Reference;
+pub use scenes::Scenes;
+
+/// What was found in the scenes.
+#[derive(Clone, Debug)]
+pub struct Detected {
+    /// COCO's figures.
+    pub accuracy: Accuracy,
+    /// Detections above the model's own threshold, in all pictures.
+    pub detections: usize,
+    /// Pictures in which the engine failed or said what is no number.
+    pub failed: usize,
+}
+
+/// Detects on all scenes with an export, and judges what is found.
+///
+/// # Errors
+/// Where a graph cannot be loaded or run.
+pub fn detect(factory: &EngineFactory, folder: &Path, scenes: &Scenes) -> anyhow::Result<Detected> {
+    let mut detector = detector(factory, folder)?;
+    let threshold = detector.model().manifest().thresholds.confidence;
+    detector.prepare(&scenes.prompts)?;
+    let (mut found, mut detections, mut failed) = (Predictions::default(), 0, 0);
+    let ids = scenes.truth.picture_ids();
+    for (image, id) in scenes.images.iter().zip(&ids) {
+        ocelli::cli::interrupted()?;
+        let answer = match detector.detect(image, &scenes.prompts) {
+            Ok(answer) => answer,
+            // Numbers that left the range: nothing was found.
+            Err(e) if e.kind() == ErrorKind::Engine => {
+                failed += 1;
+                continue;
+            }
+            Err(e) => return Err(e.into()),
+        };
+        detections += answer.items.iter().filter(|item| item.score > threshold).count();
+        found.push_detections(*id, &answer.items, &scenes.category_ids);
+    }
+    let accuracy = average_precision(&scenes.truth, &found, &ids, Overlap::Boxes)?;
+    Ok(Detected { accuracy, detections, failed })
+}
+
+/// The times of `runs` detections in the first scene, after one that does not count.
+///
+/// # Errors
+/// Where a graph cannot be loaded or run.
+pub fn time(
+    factory: &EngineFactory,
+    folder: &Path,
+    scenes: &Scenes,
+    runs: usize,
+) -> anyhow::Result<Vec<StageTimes>> {
+    let mut detector = detector(factory, folder)?;
+    detector.prepare(&scenes.prompts)?;
+    let mut times = Vec::new();
+    for _ in 0..=runs {
+        ocelli::cli::interrupted()?;
+        times.push(detector.detect(&scenes.images[0], &scenes.prompts)?.times);
+    }
+    times.remove(0);
+    Ok(times)
+}
+
+fn detector(factory: &EngineFactory, folder: &Path) -> anyhow::Result<Detector> {
+    let builder = Detector::builder()
+        .with_open_model(Model::open(folder)?)
+        .with_engine_factory(factory.clone())
+        .with_post_processing(Protocol::Practical.post_processing())
+        .with_text_cache(TextCacheFile::None);
+    Ok(builder.build()?)
+}
+
+/// Bytes of an exported folder's graphs and weights.
+///
+/// # Errors
+/// Where it is no exported folder.
+pub fn graph_bytes(folder: &Path) -> anyhow::Result<u64> {
+    let manifest = Manifest::read(folder)?;
+    let graphs = manifest.files.iter().filter(|(name, _)| name.contains(".onnx"));
+    Ok(graphs.map(|(_, entry)| entry.bytes).sum())
+}
+
+/// The least of some cosines, with its name.
+#[derive(Clone, Debug, Serialize)]
+pub struct Least {
+    /// `graph.output`.
+    pub output: String,
+    /// Its cosine.
+    pub cosine: f64,
+}
+
+impl Least {
+    /// The least of `cosines`.
+    pub fn of(cosines: &BTreeMap<String, f64>) -> Option<Self> {
+        let least = cosines.iter().min_by(|a, b| a.1.total_cmp(b.1))?;
+        Some(Self { output: least.0.clone(), cosine: *least.1 })
+    }
+}
+
+/// The cosine of the angle between two rows of numbers; 0 where it is no number, and 1 for two that are all zero.
+pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    let (aa, bb) = (dot(a, a), dot(b, b));
+    if aa == 0.0 && bb == 0.0 {
+        return 1.0;
+    }
+    let cosine = dot(a, b) / (aa * bb).sqrt();
+    if cosine.is_finite() { cosine } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cosine;
+
+    #[test]
+    fn cosines() {
+        let cases: [(&[f32], &[f32], f64); 6] = [
+            (&[1.0, 2.0], &[2.0, 4.0], 1.0),
+            (&[1.0, 0.0], &[0.0, 1.0], 0.0),
+            (&[1.0, 1.0], &[-1.0, -1.0], -1.0),
+            (&[0.0, 0.0], &[0.0, 0.0], 1.0),
+            (&[1.0, 2.0], &[f32::INFINITY, 2.0], 0.0),
+            (&[1.0, 2.0], &[f32::NAN, 2.0], 0.0),
+        ];
+        for (a, b, expected) in cases {
+            assert!((cosine(a, b) - expected).abs() < 1e-12, "{a:?} and {b:?}: {}", cosine(a, b));
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Drawn scenes, and what they are asked for.
+
+use anyhow::Context;
+use ocelli::eval::{Truth, TruthBuilder};
+use ocelli::scenes::{SceneGenerator, SceneOptions, vocabulary};
+use ocelli::{Image, Prompts};
+
+/// The scenes that `ocelli eval --scenes` draws.
+const SEED: u64 = 1;
+
+/// Drawn scenes and what they are asked for.
+pub struct Scenes {
+    pub(super) images: Vec<Image>,
+    pub(super) truth: Truth,
+    pub(super) prompts: Prompts,
+    pub(super) category_ids: Vec<u64>,
+}
+
+impl Scenes {
+    /// The first `count` scenes, asked for the `classes` things that are seen most often in them.
+    ///
+    /// # Errors
+    /// Where there is nothing to draw or to ask for.
+    pub fn draw(count: usize, classes: usize) -> anyhow::Result<Self> {
+        let generator = SceneGenerator::new(SEED, SceneOptions::default())?;
+        let scenes: Vec<_> = (0..count as u64).map(|number| generator.scene(number)).collect();
+        let mut seen: Vec<(usize, usize)> = (0..vocabulary().len()).map(|class| (0, class)).collect();
+        for object in scenes.iter().flat_map(|scene| &scene.objects) {
+            let class = vocabulary().iter().position(|name| *name == object.label);
+            seen[class.context("scenes show what is in the vocabulary")?].0 += 1;
+        }
+        seen.sort_by_key(|&(count, class)| (std::cmp::Reverse(count), class));
+        let asked: Vec<usize> = seen.iter().take(classes).map(|(_, class)| *class).collect();
+        let names: Vec<&str> = asked.iter().map(|class| vocabulary()[*class]).collect();
+        let mut truth = TruthBuilder::new(names.iter().copied());
+        let mut images = Vec::new();
+        for (number, scene) in scenes.into_iter().enumerate() {
+            let size = (scene.image.width(), scene.image.height());
+            let picture = truth.add_picture(format!("scene {number}"), size.0, size.1);
+            for object in scene.objects {
+                if let Some(class) = names.iter().position(|name| *name == object.label) {
+                    truth.add_thing(picture, class, object.bbox, None);
+                }
+            }
+            images.push(scene.image);
+        }
+        let truth = truth.build()?;
+        let category_ids = truth.categories().iter().map(|category| category.id).collect();
+        Ok(Self { images, truth, prompts: Prompts::new(names)?, category_ids })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.images.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.images.is_empty()
+    }
+}

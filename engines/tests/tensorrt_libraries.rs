@@ -1,0 +1,75 @@
+//! Libraries of TensorRT's that are there: which they are, which they are not. No feature is needed to ask.
+//!
+//! Needs TensorRT for RTX at `OCELLI_TENSORRT` and TensorRT's lean runtime at `OCELLI_TENSORRT_LEAN`, files or folders.
+
+use ocelli_engines::onnxruntime::{Finding, Place};
+use ocelli_engines::tensorrt::{Product, TensorRtSearch};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a variable names.
+fn named(variable: &str) -> PathBuf {
+    PathBuf::from(std::env::var_os(variable).unwrap_or_else(|| panic!("{variable} is not set")))
+}
+
+/// What is found there as this product.
+fn found(product: Product, path: &Path) -> Finding {
+    let candidates = TensorRtSearch::of(product).with_path(path).candidates();
+    let flag = candidates.into_iter().find(|candidate| candidate.place == Place::Flag);
+    flag.expect("the path that was given is a place").finding
+}
+
+/// The library in a folder, if it is one.
+fn file(path: &Path) -> PathBuf {
+    if path.is_file() {
+        return path.to_owned();
+    }
+    let mut files = fs::read_dir(path).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let library = files.find(|file| {
+        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        name.starts_with("libnvinfer_lean.so") || name.starts_with("libtensorrt_rtx.so")
+    });
+    library.expect("a library")
+}
+
+#[test]
+#[ignore = "needs TensorRT for RTX and the lean runtime (OCELLI_TENSORRT, OCELLI_TENSORRT_LEAN)"]
+fn each_library_is_asked_what_it_is() {
+    let (rtx, lean) = (named("OCELLI_TENSORRT"), named("OCELLI_TENSORRT_LEAN"));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let cut_off = folder.path().join("libnvinfer.so.11");
+    let mut bytes = fs::read(file(&lean)).expect("the lean runtime");
+    let whole = bytes.len();
+    bytes.truncate(whole / 2);
+    fs::write(&cut_off, &bytes).expect("half of it");
+    let parser = file(&rtx).with_file_name("libtensorrt_onnxparser_rtx.so.1.7.1");
+
+    let usable = |start: &'static str| (true, start);
+    let refused = |start: &'static str| (false, start);
+    let cases = [
+        ("RTX as RTX", Product::TensorRtForRtx, rtx.clone(), usable("1.")),
+        ("the lean runtime as TensorRT", Product::TensorRt, lean.clone(), usable("11.")),
+        ("RTX' file as TensorRT", Product::TensorRt, file(&rtx), refused("it is TensorRT for RTX 1.")),
+        ("the lean runtime as RTX", Product::TensorRtForRtx, file(&lean), refused("it is TensorRT 11.")),
+        ("half a library", Product::TensorRt, cut_off, refused("the file is cut off: it has ")),
+        (
+            "the parser",
+            Product::TensorRtForRtx,
+            parser,
+            refused("it is a library, but not TensorRT: `getInferLibVersion` is missing"),
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (name, product, path, (is_usable, start)) in cases {
+        let finding = found(product, &path);
+        let fits = match &finding {
+            Finding::Usable { version } => is_usable && version.starts_with(start),
+            Finding::Unusable { reason } => !is_usable && reason.starts_with(start),
+            _ => false,
+        };
+        if !fits {
+            wrong.push(format!("{name}: {finding:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

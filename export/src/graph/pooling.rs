@@ -1,0 +1,93 @@
+//! Average pooling of boxes, written out.
+
+use super::{Dim, Graph, Value};
+
+impl Graph<'_> {
+    /// As [`roi_align`](Self::roi_align), with operators that every runtime has.
+    ///
+    /// A bin is the mean of n × m samples of the map, each a bilinear mix of four pixels (Mask R-CNN, section 3, as
+    /// torchvision counts: n and m by the box's size, no half-pixel shift, nothing beyond a pixel outside). Both the mix
+    /// and the mean are products of a part in y and a part in x, so that all of it is two matrix products: rows of
+    /// weights over the map's lines, and over its columns. `x` [1, channels, side, side], `boxes` [n, 4] xyxy in pixels,
+    /// no larger than the map.
+    pub(crate) fn roi_align_written_out(&mut self, x: &Value, boxes: &Value, bins: usize) -> Value {
+        let Some(&[Dim::Fixed(1), channels, Dim::Fixed(side), Dim::Fixed(width)]) = x.dims.first_chunk::<4>()
+        else {
+            self.fail(format!("RoiAlign: {:?}", x.dims));
+            return x.clone();
+        };
+        if side != width {
+            self.fail(format!("RoiAlign: {:?}", x.dims));
+        }
+        let count = boxes.dims[0];
+        let [from_x, from_y, to_x, to_y] = [0, 1, 2, 3].map(|i| self.slice(boxes, 1, i, i + 1));
+        let lines = self.bin_weights(&from_y, &to_y, bins, side);
+        let lines = self.reshape(&lines, &[count, 1.into(), bins.into(), side.into()]);
+        let columns = self.bin_weights(&from_x, &to_x, bins, side);
+        let columns = self.reshape(&columns, &[count, 1.into(), bins.into(), side.into()]);
+        let columns = self.transpose(&columns, &[0, 1, 3, 2]);
+        let pooled = self.matmul(&lines, x);
+        debug_assert_eq!(pooled.dims.get(1), Some(&channels));
+        self.matmul(&pooled, &columns)
+    }
+
+    /// How much every pixel of an axis adds to every bin of a box that lies from `from` to `to`, [n, 1] each:
+    /// [n, bins, 1, side].
+    fn bin_weights(&mut self, from: &Value, to: &Value, bins: usize, side: usize) -> Value {
+        let count = from.dims[0];
+        let row = |n: usize| (0..n).map(|i| i as f32).collect::<Vec<_>>();
+        // A box of the map's side has this many samples a bin, one more for what rounding adds.
+        let most = side / bins + 1;
+        let extent = self.sub(to, from);
+        let extent = self.clip(&extent, Some(1.0), None);
+        let bin = self.scale(&extent, 1.0 / bins as f32);
+        // torchvision divides the box's extent by the bins and rounds up.
+        let samples = self.scalar(bins as f32);
+        let samples = self.div(&extent, &samples);
+        let samples = self.unary("Ceil", &samples);
+
+        let index = self.constant("sample_indices", &[1, most], &row(most));
+        let counted = self.sub(&samples, &index);
+        // 1 for the samples that there are, over how many they are: their mean.
+        let counted = self.clip(&counted, Some(0.0), Some(1.0));
+        let share = self.div(&counted, &samples);
+        let share = self.reshape(&share, &[count, 1.into(), most.into(), 1.into()]);
+
+        let half = self.scalar(0.5);
+        let centre = self.add(&index, &half);
+        let within = self.div(&centre, &samples);
+        let within = self.mul(&within, &bin);
+        let within = self.reshape(&within, &[count, 1.into(), most.into(), 1.into()]);
+        let bin_index = self.constant("bin_indices", &[1, bins], &row(bins));
+        let start = self.mul(&bin, &bin_index);
+        let start = self.add(&start, from);
+        let start = self.reshape(&start, &[count, bins.into(), 1.into(), 1.into()]);
+        let place = self.add(&start, &within); // [box, bin, sample, 1]
+
+        // What lies more than a pixel outside counts as zero, what lies less outside as the edge.
+        let inside = self.inside(&place, -1.0, side as f32);
+        let share = self.mul(&share, &inside);
+        let place = self.clip(&place, Some(0.0), Some((side - 1) as f32));
+        let pixels = self.constant("pixel_indices", &[1, 1, 1, side], &row(side));
+        let distance = self.sub(&place, &pixels);
+        let distance = self.unary("Abs", &distance);
+        let one = self.scalar(1.0);
+        let near = self.sub(&one, &distance);
+        let near = self.unary("Relu", &near);
+        let weighted = self.mul(&near, &share); // [box, bin, sample, pixel]
+        self.sum(&weighted, 2)
+    }
+
+    /// 1 where `low` ≤ x ≤ `high`, else 0.
+    fn inside(&mut self, x: &Value, low: f32, high: f32) -> Value {
+        let [low, high, one] = [low, high, 1.0].map(|limit| self.scalar(limit));
+        let below = self.sub(&low, x);
+        let above = self.sub(x, &high);
+        let [below, above] = [below, above].map(|excess| {
+            let excess = self.unary("Relu", &excess);
+            let outside = self.unary("Sign", &excess);
+            self.sub(&one, &outside)
+        });
+        self.mul(&below, &above)
+    }
+}

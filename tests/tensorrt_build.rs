@@ -1,0 +1,204 @@
+//! Every graph of `--target tensorrt` through TensorRT for RTX' own parser and builder, which need no GPU: that it knows
+//! every operator, takes every type and shape, and that the plan has the graph's inputs and outputs. What a plan computes
+//! is not asked here. `cargo test --features tensorrt-rtx --test tensorrt_build -- --include-ignored --nocapture` shows
+//! how long each takes.
+//!
+//! Needs TensorRT for RTX, at `OCELLI_TENSORRT`.
+
+#![allow(clippy::print_stdout, reason = "the figures are worth seeing when all is well, too")]
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use ocelli::engines::Dim;
+use ocelli::engines::tensorrt::{
+    ComputeCapability, DimensionRange, Plan, TensorRt, TensorRtBuilder, TensorRtSearch,
+};
+use ocelli::export::contract::{Manifest, Precision, Prompting, Target, dim, file, tensor};
+use ocelli::export::{Checkpoint, ExportOptions, MixedPrecision, export};
+use tempfile::TempDir;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// The most classes that plans are built for.
+const MAX_CLASSES: usize = 80;
+/// Ada: what everything is built for.
+const ADA: ComputeCapability = ComputeCapability::new(8, 9);
+/// And the others that desktops and servers have, for which one of the models is built.
+const OTHERS: [ComputeCapability; 3] =
+    [ComputeCapability::new(8, 0), ComputeCapability::new(8, 6), ComputeCapability::new(12, 0)];
+
+/// The built-in model among the names of checkpoints; the others are goldens.
+const BUILT_IN: &str = "built-in";
+
+/// What is exported and built: each checkpoint, and every option that writes other nodes in each precision.
+fn exports() -> Vec<(&'static str, &'static str, ExportOptions)> {
+    let plain = || ExportOptions::default().with_target(Target::TensorRt);
+    let half = || plain().with_precision(Precision::Fp16);
+    let brain = || plain().with_precision(Precision::Bf16);
+    vec![
+        (BUILT_IN, "fp32", plain()),
+        (BUILT_IN, "fp16", half()),
+        (BUILT_IN, "bf16, detection only", brain().with_detection_only(true)),
+        ("plain", "fp32, words alone", plain().with_prompting(Prompting::Text)),
+        ("plain", "fp16, islands: norm-softmax", half().with_mixed_precision(MixedPrecision::NormSoftmax)),
+        ("padded", "fp16, split", half().with_split_block(Some(1))),
+        ("tiled", "fp32, block 1 skipped", plain().with_skip_blocks([1])),
+        ("released", "fp16, islands: all", half().with_mixed_precision(MixedPrecision::All)),
+        ("patch16", "bf16, islands: attention", brain().with_mixed_precision(MixedPrecision::Attention)),
+        (
+            "small_grid",
+            "fp32, detection only, split, words alone",
+            plain().with_detection_only(true).with_split_block(Some(1)).with_prompting(Prompting::Text),
+        ),
+    ]
+}
+
+fn tensorrt() -> TensorRt {
+    TensorRt::load(&TensorRtSearch::new()).expect("OCELLI_TENSORRT names TensorRT for RTX")
+}
+
+/// A checkpoint, exported into a folder that goes when this does.
+struct Exported {
+    manifest: Manifest,
+    folder: TempDir,
+}
+
+impl Exported {
+    fn new(checkpoint: &str, options: &ExportOptions) -> Outcome<Self> {
+        let folder = tempfile::tempdir()?;
+        let source = if checkpoint == BUILT_IN {
+            let source = folder.path().join("checkpoint");
+            std::fs::create_dir(&source)?;
+            ocelli::builtin::write_checkpoint(&source)?;
+            source
+        } else {
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parity").join(checkpoint)
+        };
+        let manifest =
+            export(&Checkpoint::open(&source)?, options, &folder.path().join("model"), |_| Ok(()))?;
+        Ok(Self { manifest, folder })
+    }
+
+    fn path(&self, graph: &str) -> PathBuf {
+        self.folder.path().join("model").join(graph)
+    }
+
+    fn graphs(&self) -> Vec<&str> {
+        self.manifest.files.keys().map(String::as_str).filter(|name| name.ends_with(".onnx")).collect()
+    }
+
+    /// The sizes that the dynamic dimensions may have, in any of the graphs.
+    fn ranges(&self) -> [(&'static str, DimensionRange); 4] {
+        let words = self.manifest.context_length;
+        let range = |min, optimal, max| DimensionRange { min, optimal, max };
+        [
+            (dim::CLASSES, range(1, 4, MAX_CLASSES)),
+            (dim::PROMPT_TOKENS, range(1, words + 1, words + 17)),
+            (dim::EXEMPLARS, range(1, 2, 16)),
+            (dim::MASKS, range(1, 8, self.manifest.num_queries)),
+        ]
+    }
+
+    fn build(&self, tensorrt: &TensorRt, graph: &str, targets: &[ComputeCapability]) -> Outcome<Plan> {
+        let mut builder = TensorRtBuilder::new(tensorrt);
+        for target in targets {
+            builder = builder.with_target(*target);
+        }
+        for (name, range) in self.ranges() {
+            builder = builder.with_dimension(name, range);
+        }
+        Ok(builder.build(&self.path(graph))?)
+    }
+}
+
+/// Builds a graph, prints what it took, and checks what the plan says of itself.
+fn build_and_check(
+    tensorrt: &TensorRt,
+    exported: &Exported,
+    (model, graph): (&str, &str),
+    targets: &[ComputeCapability],
+    problems: &mut Vec<String>,
+) {
+    let start = Instant::now();
+    let place = format!(
+        "{model}: {graph} for {}",
+        targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    );
+    match exported.build(tensorrt, graph, targets) {
+        Ok(plan) => {
+            let (seconds, bytes) = (start.elapsed().as_secs_f64(), plan.bytes().len());
+            println!("{place}: {seconds:.1} s, {:.1} MB", bytes as f64 / 1e6);
+            for (name, dims) in expected(graph) {
+                let tensor = plan.spec().input(name).or_else(|| plan.spec().output(name));
+                let found: Option<Vec<String>> = tensor.map(|tensor| {
+                    let named = tensor.shape.iter().filter(|dim| matches!(dim, Dim::Named(_)));
+                    named.map(ToString::to_string).collect()
+                });
+                if found.as_deref().is_none_or(|found| found != dims) {
+                    problems.push(format!(
+                        "{place}: `{name}` has dynamic dimensions {found:?}, expected {dims:?}"
+                    ));
+                }
+            }
+        }
+        Err(error) => problems.push(format!("{place}: {error}")),
+    }
+}
+
+/// Some inputs and outputs of a graph, and the dynamic dimensions that they have.
+fn expected(graph: &str) -> &'static [(&'static str, &'static [&'static str])] {
+    match graph {
+        file::BACKBONE => &[(tensor::PIXEL_VALUES, &[]), (tensor::FPN[2], &[])],
+        file::BACKBONE_FIRST => &[(tensor::PIXEL_VALUES, &[]), (tensor::TOKENS, &[])],
+        file::BACKBONE_SECOND => &[(tensor::TOKENS, &[]), (tensor::FPN[2], &[])],
+        file::TEXT_ENCODER => {
+            &[(tensor::INPUT_IDS, &[dim::CLASSES]), (tensor::TEXT_FEATURES, &[dim::CLASSES])]
+        }
+        file::EXEMPLAR_ENCODER => {
+            &[(tensor::BOXES, &[dim::EXEMPLARS]), (tensor::EXEMPLAR_FEATURES, &[dim::EXEMPLAR_TOKENS])]
+        }
+        file::ENCODER_DECODER => &[
+            (tensor::PROMPT_FEATURES, &[dim::CLASSES, dim::PROMPT_TOKENS]),
+            (tensor::LOGITS, &[dim::CLASSES]),
+            (tensor::BOXES, &[dim::CLASSES]),
+        ],
+        file::MASK_HEAD => &[(tensor::QUERIES, &[dim::MASKS]), (tensor::MASKS, &[dim::MASKS])],
+        other => panic!("no such graph: {other}"),
+    }
+}
+
+#[test]
+#[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
+fn every_graph_becomes_a_plan() -> Outcome<()> {
+    let tensorrt = tensorrt();
+    let mut problems = Vec::new();
+    for (checkpoint, what, options) in exports() {
+        let exported = Exported::new(checkpoint, &options)?;
+        let model = format!("{checkpoint}, {what}");
+        for graph in exported.graphs() {
+            build_and_check(&tensorrt, &exported, (&model, graph), &[ADA], &mut problems);
+        }
+    }
+    assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
+fn every_generation_of_gpus_has_plans() -> Outcome<()> {
+    let tensorrt = tensorrt();
+    let mut problems = Vec::new();
+    let options = ExportOptions::default().with_target(Target::TensorRt).with_precision(Precision::Fp16);
+    let exported = Exported::new("plain", &options)?;
+    for target in OTHERS {
+        for graph in [file::BACKBONE, file::TEXT_ENCODER, file::ENCODER_DECODER] {
+            build_and_check(&tensorrt, &exported, ("plain, fp16", graph), &[target], &mut problems);
+        }
+    }
+    // And one plan for several.
+    build_and_check(&tensorrt, &exported, ("plain, fp16", file::BACKBONE), &OTHERS, &mut problems);
+    assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+    Ok(())
+}
