@@ -38,7 +38,7 @@ fn mistakes_are_told() {
         (&["--runs", "0"], 2, "--runs is 0"),
         (&["--sizes", "64"], 2, "expected WIDTHxHEIGHT"),
         (&["--sizes", "0x5"], 2, "expected sides from 1 to 16384"),
-        (&["--imgsz", "0"], 1, "imgsz is 0"),
+        (&["--imgsz", "0"], 2, "imgsz is 0"),
     ];
     let mut failures = Vec::new();
     for (arguments, code, told) in cases {
