@@ -41,6 +41,14 @@ pub fn spec() -> EngineSpec {
     }
 }
 
+/// The specification of the network without `positions`: for engines that run networks alone whose shapes follow from
+/// those of the inputs; see [`check_following_shapes`].
+pub fn spec_following_shapes() -> EngineSpec {
+    let mut spec = spec();
+    spec.outputs.retain(|output| output.name != "positions");
+    spec
+}
+
 /// How far an engine's `f32` results may be from exact ones: `absolute + relative · |exact|`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
@@ -94,9 +102,21 @@ impl std::error::Error for Failures {}
 /// # Errors
 /// The failing cases.
 pub fn check<E: Engine>(make: impl FnMut() -> Result<E>, tolerance: Tolerance) -> Result<(), Failures> {
-    let failures = cases::run_all(make, tolerance);
+    let failures = cases::run_all(make, tolerance, spec());
+    if failures.is_empty() { Ok(()) } else { Err(Failures(failures)) }
+}
+
+/// As [`check`], with the network of [`spec_following_shapes`].
+///
+/// # Errors
+/// The failing cases.
+pub fn check_following_shapes<E: Engine>(
+    make: impl FnMut() -> Result<E>,
+    tolerance: Tolerance,
+) -> Result<(), Failures> {
+    let failures = cases::run_all(make, tolerance, spec_following_shapes());
     if failures.is_empty() { Ok(()) } else { Err(Failures(failures)) }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -47,6 +47,7 @@
 pub mod conformance;
 pub mod cuda;
 pub mod device;
+mod elf;
 mod engine;
 mod error;
 pub mod fake;

@@ -20,13 +20,12 @@
 
 #[allow(unsafe_code)]
 mod call;
-mod elf;
-mod library;
+pub(crate) mod library;
 mod logging;
 mod optimized;
 mod options;
 #[allow(unsafe_code)]
-mod probe;
+pub(crate) mod probe;
 mod session;
 
 pub use library::{Candidate, Finding, LibrarySearch, Place};

@@ -32,18 +32,55 @@ compile_error!(
      turn on one of them"
 );
 
+#[cfg(not(any(feature = "tensorrt", feature = "tensorrt-rtx")))]
+#[path = "tensorrt/absent.rs"]
+mod native;
+
 mod builder;
+mod calls;
+#[allow(unsafe_code)]
+mod driver;
+#[cfg(test)]
+mod fake_calls;
+mod log;
+#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#[allow(unsafe_code)]
+mod native;
+mod plan;
+#[allow(unsafe_code)]
+mod probe;
+mod progress;
+mod run;
+#[allow(unsafe_code)]
+mod run_calls;
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod run_fake;
+mod run_graphs;
+#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#[allow(unsafe_code)]
+mod run_native;
+mod run_plan;
+#[cfg(test)]
+mod run_tests;
 mod search;
+mod session;
+mod timing_cache;
 mod version;
 
-pub use builder::{BuildProgress, DimensionRange, Plan, TensorRtBuilder};
+pub use builder::TensorRtBuilder;
+pub use plan::{DimensionRange, Plan};
+pub use progress::BuildProgress;
+pub use run::{TensorRtEngine, TensorRtLoader};
 pub use search::TensorRtSearch;
 pub use version::{ComputeCapability, Product, Version};
 
 use crate::error::{Error, ErrorKind, Result};
+use calls::BuildCalls;
+use search::Found;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The one TensorRT of this process.
 ///
@@ -57,7 +94,12 @@ struct Loaded {
     path: PathBuf,
     product: Product,
     version: Version,
+    /// The builder's side, or why nothing can be built.
+    calls: Result<Box<dyn BuildCalls>, String>,
 }
+
+/// What `load` loaded. The bindings hold one library for the life of the process, so this keeps it for as long.
+static LOADED: Mutex<Option<TensorRt>> = Mutex::new(None);
 
 impl TensorRt {
     /// Loads the library that the search finds, or returns the one this process has if it is the same file.
@@ -66,10 +108,42 @@ impl TensorRt {
     /// [`ErrorKind::Unavailable`] if there is none, if it is broken, another product or of another major version, if
     /// another file is loaded already (a process can have only one), or if this program was built without TensorRT.
     pub fn load(search: &TensorRtSearch) -> Result<Self> {
-        let _ = search;
-        let message = "TensorRT cannot be used: this program was built without it; build it with the feature \
-                       `tensorrt` or `tensorrt-rtx`";
-        Err(Error::new(ErrorKind::Unavailable, message))
+        let product = search.product();
+        if Product::COMPILED != Some(product) {
+            let message = format!(
+                "{product} cannot be used: this program was built without it; build it with the feature \
+                 `tensorrt` (TensorRT proper) or `tensorrt-rtx` (TensorRT for RTX)"
+            );
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        let Found { library, version, parser } = search.locate()?;
+        if let Some(tensorrt) = &*loaded {
+            if same_file(&library, tensorrt.path()) {
+                return Ok(tensorrt.clone());
+            }
+            let (asked, held) = (library.display(), tensorrt.path().display());
+            let message = format!(
+                "cannot load {product}, {asked}: this process already runs {held}, and can run only one"
+            );
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        native::bind(&library).map_err(|reason| {
+            let message = format!("cannot load {product}, {}: {reason}", library.display());
+            Error::new(ErrorKind::Unavailable, message)
+        })?;
+        let calls = parser
+            .and_then(|parser| native::open(product, &library, &parser))
+            .map_err(|reason| format!("{reason}; {}", search::remedy(product)));
+        tracing::debug!(path = %library.display(), %version, "{product} loaded");
+        let tensorrt = Self { loaded: Arc::new(Loaded { path: library, product, version, calls }) };
+        *loaded = Some(tensorrt.clone());
+        Ok(tensorrt)
+    }
+
+    /// Whether it builds plans: a lean runtime does not, nor does a library without its ONNX parser.
+    pub fn can_build(&self) -> bool {
+        self.loaded.calls.is_ok()
     }
 
     /// The version as the library states it.
@@ -91,10 +165,34 @@ impl TensorRt {
     pub fn path(&self) -> &Path {
         &self.loaded.path
     }
+
+    /// The builder's side, or why there is none.
+    fn calls(&self) -> Result<&dyn BuildCalls, &str> {
+        self.loaded.calls.as_deref().map_err(String::as_str)
+    }
 }
 
 impl fmt::Debug for TensorRt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} ({})", self.name(), self.version(), self.path().display())
     }
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+/// What runs the plans of a loaded library.
+#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+fn calls_of(tensorrt: &TensorRt) -> Result<Arc<dyn run_calls::RunCalls>> {
+    Ok(Arc::new(run_native::Native::new(tensorrt)?))
+}
+
+#[cfg(not(any(feature = "tensorrt", feature = "tensorrt-rtx")))]
+fn calls_of(tensorrt: &TensorRt) -> Result<Arc<dyn run_calls::RunCalls>> {
+    let message = format!("{tensorrt:?} cannot be used: this program was built without it");
+    Err(Error::new(ErrorKind::Unavailable, message))
 }

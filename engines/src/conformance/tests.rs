@@ -10,7 +10,7 @@ fn input<'t>(inputs: &[(&str, &'t Tensor)], name: &str) -> &'t Tensor {
 }
 
 /// The network in Rust.
-fn compute(inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
+pub(crate) fn compute(inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
     let (a, b) = (input(inputs, "a").as_f32()?, input(inputs, "b").as_f32()?);
     let ids = input(inputs, "ids");
     let (rows, tokens) = (ids.shape()[0], ids.shape()[1]);

@@ -55,6 +55,11 @@ impl FakeCudaCalls {
         state.enqueue(stream, state::Operation::work(work))
     }
 
+    /// Whether what is enqueued on a stream is written down instead of run.
+    pub fn is_being_captured(&self, stream: RawStream) -> bool {
+        self.state().streams.get(&stream.0).is_some_and(|stream| stream.capture.is_some())
+    }
+
     /// Every race, use after free and misuse so far, one line each; empty is what tests want.
     pub fn races(&self) -> Vec<String> {
         self.state().races.clone()

@@ -82,20 +82,22 @@ impl StagingPool {
             .filter(|(_, piece)| fits(piece) && piece.has_finished())
             .min_by_key(|(_, piece)| piece.len())
             .map(|(index, _)| index);
-        // As many as may be kept: rather wait for the oldest than make another.
-        let oldest = || if idle.len() < MOST_IDLE / 2 { None } else { idle.iter().position(fits) };
-        let found = finished.or_else(oldest).map(|index| idle.remove(index));
-        drop(idle);
-        match found {
-            Some(mut piece) => {
-                piece.wait()?;
-                Ok(piece)
-            }
-            None => {
-                let bytes = bytes.next_power_of_two().max(LEAST_BYTES);
-                Ok(Staging { memory: PinnedBuffer::lock(context, bytes)?, busy: None })
-            }
+        if let Some(index) = finished {
+            let mut piece = idle.remove(index);
+            piece.is_done();
+            return Ok(piece);
         }
+        // As many as there should be: rather wait for the oldest than make another.
+        let oldest = if idle.len() < MOST_IDLE / 2 { None } else { idle.iter().position(fits) };
+        if let Some(index) = oldest {
+            let mut piece = idle.remove(index);
+            drop(idle);
+            piece.wait()?;
+            return Ok(piece);
+        }
+        drop(idle);
+        let bytes = bytes.next_power_of_two().max(LEAST_BYTES);
+        Ok(Staging { memory: PinnedBuffer::lock(context, bytes)?, busy: None })
     }
 
     /// Takes a piece back, which the device may still use.

@@ -34,7 +34,7 @@ pub struct LibrarySearch {
     folders: Vec<(Place, PathBuf)>,
 }
 
-/// One of the places that [`LibrarySearch`] looks at.
+/// One of the places where a library is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Place {
@@ -46,6 +46,8 @@ pub enum Place {
     BesideProgram,
     /// The folder that `make setup` fills.
     SetupFolder,
+    /// A package of a Python installation.
+    Python,
     /// A folder of the system's loader.
     System,
 }
@@ -57,6 +59,7 @@ impl fmt::Display for Place {
             Self::Environment(variable) => f.write_str(variable),
             Self::BesideProgram => f.write_str("beside the program"),
             Self::SetupFolder => f.write_str("setup folder"),
+            Self::Python => f.write_str("Python package"),
             Self::System => f.write_str("system"),
         }
     }
@@ -73,13 +76,13 @@ pub struct Candidate {
     pub finding: Finding,
 }
 
-/// What [`LibrarySearch`] found at a place.
+/// What was found at a place where a library may lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
     /// Nothing.
     Missing,
-    /// An ONNX Runtime of this version that can be used.
+    /// A library of this version that can be used.
     Usable {
         /// As the library states it: `1.31.1`.
         version: String,
@@ -244,7 +247,7 @@ fn library_version(name: &str) -> Option<Vec<u32>> {
 }
 
 /// Where the system's loader looks for libraries.
-fn system_folders(set: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
+pub(crate) fn system_folders(set: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
     let (variable, fixed): (_, &[&str]) = if cfg!(target_os = "macos") {
         ("DYLD_LIBRARY_PATH", &["/opt/homebrew/lib", "/usr/local/lib", "/usr/lib"])
     } else if cfg!(windows) {

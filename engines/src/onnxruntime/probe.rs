@@ -3,7 +3,7 @@
 //! `ort` panics where a library states a version but does not hand out the API, and keeps what it loaded for the life
 //! of the process; so the question is put here first.
 
-use super::elf;
+use crate::elf;
 use libloading::Library;
 use ort::sys::{ORT_API_VERSION, OrtApiBase};
 use std::ffi::CStr;
@@ -50,9 +50,9 @@ fn minor(version: &str) -> Option<u32> {
     version.split('.').nth(1)?.parse().ok()
 }
 
-fn one_line(error: &libloading::Error) -> String {
+/// The loader's own words, which libloading keeps in the source.
+pub(crate) fn one_line(error: &libloading::Error) -> String {
     use std::error::Error;
-    // libloading keeps the loader's own words in the source.
     let text = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }

@@ -32,6 +32,23 @@ impl Product {
         }
     }
 
+    /// The generations of GPUs that plans can be built for without one: of TensorRT for RTX those it knows, of TensorRT
+    /// proper none.
+    pub const fn targets(self) -> &'static [ComputeCapability] {
+        const RTX: [ComputeCapability; 6] = [
+            ComputeCapability::new(7, 5),
+            ComputeCapability::new(8, 0),
+            ComputeCapability::new(8, 6),
+            ComputeCapability::new(8, 9),
+            ComputeCapability::new(12, 0),
+            ComputeCapability::new(12, 1),
+        ];
+        match self {
+            Self::TensorRt => &[],
+            Self::TensorRtForRtx => &RTX,
+        }
+    }
+
     /// The version of the headers that calls go by; the library's must have the same major number and be no older.
     pub(super) const fn headers(self) -> Version {
         match self {

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// The bytes a 64-bit little-endian ELF file must have for the segments it declares, and those it has, if the latter
 /// are fewer. Any other file is for the loader to judge.
-pub(super) fn shortfall(path: &Path) -> Option<(u64, u64)> {
+pub(crate) fn shortfall(path: &Path) -> Option<(u64, u64)> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
     let mut header = [0; 64];

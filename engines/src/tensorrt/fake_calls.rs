@@ -1,0 +1,1 @@
+//! Calls without a library.

@@ -1,0 +1,252 @@
+//! Plans run by the real TensorRT, which `OCELLI_TENSORRT` names.
+#![cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+
+use ocelli_engines::conformance::{self, Tolerance};
+use ocelli_engines::cuda::CudaDevice;
+use ocelli_engines::cuda::fake::FakeCudaCalls;
+use ocelli_engines::tensorrt::{
+    ComputeCapability, DimensionRange, Plan, Product, TensorRt, TensorRtBuilder, TensorRtEngine,
+    TensorRtSearch,
+};
+use ocelli_engines::{Device, Engine, ErrorKind, Result, Tensor};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+#[allow(dead_code, reason = "shared with the tests of ONNX Runtime")]
+#[path = "onnxruntime/models.rs"]
+mod models;
+
+fn tensorrt() -> TensorRt {
+    TensorRt::load(&TensorRtSearch::new()).expect("OCELLI_TENSORRT names a library")
+}
+
+fn device() -> Arc<CudaDevice> {
+    CudaDevice::open(0).expect("there is a GPU")
+}
+
+/// The suite's network, built for the GPU that is here.
+fn plan() -> &'static Plan {
+    static PLAN: OnceLock<Plan> = OnceLock::new();
+    PLAN.get_or_init(|| build(&tensorrt(), device().compute_capability()))
+}
+
+/// The suite's network; TensorRT proper builds for the GPU that is here in any case.
+fn build(tensorrt: &TensorRt, (major, minor): (u32, u32)) -> Plan {
+    let folder = tempfile::tempdir().expect("there is a place");
+    let onnx = folder.path().join("network.onnx");
+    std::fs::write(&onnx, models::conformance_following_shapes()).expect("it is written");
+    let builder = TensorRtBuilder::new(tensorrt)
+        .with_dimension("rows", DimensionRange { min: 0, optimal: 8, max: 64 })
+        .with_dimension("tokens", DimensionRange { min: 0, optimal: 8, max: 64 });
+    let builder = match tensorrt.product() {
+        Product::TensorRtForRtx => builder.with_target(ComputeCapability::new(major, minor)),
+        _ => builder,
+    };
+    builder.build(&onnx).expect("it is built")
+}
+
+fn engine(with_graphs: bool) -> Result<TensorRtEngine> {
+    let loader = TensorRtEngine::loader(&tensorrt(), &device())?;
+    loader.with_spec(conformance::spec_following_shapes()).with_graphs(with_graphs).load(plan().bytes())
+}
+
+struct Inputs([Tensor; 3]);
+
+impl Inputs {
+    fn of(rows: usize, seed: f32) -> Self {
+        let floats = |scale: f32| {
+            Tensor::f32(&[rows, 3], (0..rows * 3).map(|at| seed + scale * at as f32).collect()).expect("fits")
+        };
+        let ids = Tensor::i64(&[rows, 5], (0..rows as i64 * 5).map(|at| at + seed as i64).collect());
+        Self([floats(0.25), floats(-0.5), ids.expect("fits")])
+    }
+
+    fn list(&self) -> [(&str, &Tensor); 3] {
+        [("a", &self.0[0]), ("b", &self.0[1]), ("ids", &self.0[2])]
+    }
+}
+
+/// The three outputs of a run, in the host's memory.
+fn answer(engine: &mut TensorRtEngine, inputs: &Inputs) -> [Tensor; 3] {
+    let [mut sum, mut product, mut doubled] = [(); 3].map(|()| Tensor::empty());
+    let mut outputs = [("sum", &mut sum), ("product", &mut product), ("doubled", &mut doubled)];
+    engine.run(&inputs.list(), &mut outputs).expect("it runs");
+    [sum, product, doubled]
+}
+
+#[test]
+#[ignore = "needs OCELLI_TENSORRT, and no NVIDIA driver"]
+fn without_a_driver_it_says_so() {
+    let error = CudaDevice::open(0).expect_err("this machine has no driver");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("NVIDIA's driver is not installed"), "{error}");
+
+    // Past that question, on a GPU that is not there: nothing crashes. TensorRT proper has no runtime without a driver;
+    // TensorRT for RTX has one, which builds for a GPU that is not there and reads the beginning of a plan.
+    let fake = CudaDevice::open_with(FakeCudaCalls::new(), 0).expect("the fake has one");
+    let tensorrt = tensorrt();
+    let is_rtx = tensorrt.product() == Product::TensorRtForRtx;
+    let whole = if is_rtx { build(&tensorrt, (8, 9)).bytes().to_vec() } else { vec![0x5A; 100_000] };
+    let mut changed = whole.clone();
+    changed[..64].fill(0x5A);
+    let cases = [
+        ("a few bytes", &b"not a plan"[..], "it is cut off, or no plan; "),
+        ("zeros", &[0; 100_000], "it is no plan of this TensorRT; "),
+        ("another beginning", &changed, "it is no plan of this TensorRT; "),
+        ("half of one", &whole[..whole.len() / 2], "it is cut off, or longer than it should be; "),
+        ("a plan", &whole, "NVIDIA's driver is missing, or too old for this TensorRT; "),
+    ];
+    let mut wrong = Vec::new();
+    for (case, bytes, told) in cases {
+        let error = TensorRtEngine::load(&tensorrt, &fake, bytes).expect_err("there is no driver");
+        let text = error.to_string();
+        eprintln!("{case}: {text}");
+        let (kind, told) = match is_rtx {
+            true => (ErrorKind::InvalidModel, told),
+            false => (ErrorKind::Unavailable, "does not start: CUDA initialization failure"),
+        };
+        if error.kind() != kind || !text.contains(told) || text.lines().count() != 1 {
+            wrong.push(format!("{case}: expected {kind:?} with {told:?}, got {error:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn the_suite_of_all_engines_passes() {
+    // TensorRT multiplies matrices of `f32` in TF32 where it may.
+    let tolerance = Tolerance { absolute: 2e-2, relative: 2e-3 };
+    let outcome = conformance::check_following_shapes(|| engine(true), tolerance);
+    assert!(outcome.is_ok(), "{}", outcome.expect_err("it failed"));
+}
+
+/// Whether two tensors are equal but for the rounding of products.
+fn are_near(one: &Tensor, other: &Tensor) -> bool {
+    match (one.as_f32(), other.as_f32()) {
+        (Ok(one), Ok(other)) => {
+            let near = |(one, other): (&f32, &f32)| (one - other).abs() <= 2e-2 + 2e-3 * one.abs();
+            one.len() == other.len() && one.iter().zip(other).all(near)
+        }
+        _ => one == other,
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn a_graph_gives_what_the_run_gives() {
+    let (mut plain, mut captured) = (engine(false).expect("it loads"), engine(true).expect("it loads"));
+    let device = device();
+    let mut failures = Vec::new();
+    // The first two runs of a shape are enqueued, those after them launched: the same bits.
+    for rows in [1, 8, 64, 8] {
+        let inputs = Inputs::of(rows, 3.0);
+        let first = answer(&mut captured, &inputs);
+        let others = (1..8).filter(|_| answer(&mut captured, &inputs) != first).count();
+        if others > 0 {
+            failures.push(format!("{rows} rows: {others} of 7 runs have other bits than the first"));
+        }
+    }
+    let mut outputs = [(); 3].map(|()| Tensor::on(device.clone()));
+    for round in 0..60 {
+        // A change of shapes now and then; addresses that take turns; other data in every round.
+        let inputs = Inputs::of(1 + round / 20, round as f32);
+        let expected = answer(&mut plain, &inputs);
+        let there = &mut outputs[round % 3];
+        captured.run(&inputs.list(), &mut [("product", there)]).expect("it runs");
+        let mut product = Tensor::empty();
+        there.copy_to_host_into(&mut product).expect("it is copied");
+        let answer = answer(&mut captured, &inputs);
+        let near = answer.iter().zip(&expected).all(|(one, other)| are_near(one, other));
+        if !near || !are_near(&product, &expected[1]) {
+            failures.push(format!("round {round}: {answer:?} and {product:?} instead of {expected:?}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    for (name, engine) in [("plain", &mut plain), ("captured", &mut captured)] {
+        let inputs = Inputs::of(4, 1.0);
+        let mut times: Vec<_> = (0..300)
+            .map(|_| {
+                let begin = Instant::now();
+                answer(engine, &inputs);
+                begin.elapsed()
+            })
+            .collect();
+        times.sort();
+        eprintln!("{name}: median {:?}", times[times.len() / 2]);
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn engines_of_one_plan_on_two_threads_give_what_one_gives() {
+    let mut single = engine(true).expect("it loads");
+    let siblings = [(); 2].map(|()| single.another_context().expect("there is room"));
+    // The shape stays for a while, so that most runs are launched as graphs.
+    let rounds = || (0..500).map(|round| Inputs::of(1 + round / 72, round as f32));
+    let expected: Vec<_> = rounds().map(|inputs| answer(&mut single, &inputs)).collect();
+    let threads = siblings.map(|mut sibling| {
+        std::thread::spawn(move || rounds().map(|inputs| answer(&mut sibling, &inputs)).collect::<Vec<_>>())
+    });
+    for thread in threads {
+        assert!(thread.join().expect("it did not panic") == expected, "other results");
+    }
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn what_stays_on_the_device_goes_from_engine_to_engine() {
+    let (mut first, mut second) = (engine(true).expect("it loads"), engine(true).expect("it loads"));
+    let device = device();
+    let mut between = Tensor::on(device.clone());
+    let mut failures = Vec::new();
+    for round in 0..500 {
+        let inputs = Inputs::of(9, round as f32);
+        first.run(&inputs.list(), &mut [("sum", &mut between)]).expect("it runs");
+        let before = device.transferred();
+        let mut sum = Tensor::empty();
+        // The rows begin where no tensor may: 12 bytes apart.
+        let row = between.row(round % 9).expect("there are nine");
+        let zeros = Tensor::zeros_f32(&[1, 3]);
+        let ids = Tensor::zeros::<i64>(&[1, 1]);
+        second.run(&[("a", &row), ("b", &zeros), ("ids", &ids)], &mut [("sum", &mut sum)]).expect("it runs");
+        let after = device.transferred();
+        let [a, b, _] = &inputs.0;
+        let (a, b) = (a.as_f32().expect("f32"), b.as_f32().expect("f32"));
+        let expected: Vec<f32> = (0..3).map(|at| a[round % 9 * 3 + at] + b[round % 9 * 3 + at]).collect();
+        if sum.as_f32().expect("f32") != expected || after.to_host - before.to_host != 12 {
+            failures.push(format!("round {round}: {sum:?}, {before:?}, {after:?}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn damaged_plans_and_other_sizes_are_one_line() {
+    let (tensorrt, device) = (tensorrt(), device());
+    let whole = plan().bytes();
+    let mut changed = whole.to_vec();
+    changed[..16].fill(0x5A);
+    let cases =
+        [("cut off", &whole[..whole.len() / 2]), ("hardly begun", &whole[..20]), ("another thing", &changed)];
+    let mut wrong = Vec::new();
+    for (case, bytes) in cases {
+        match TensorRtEngine::load(&tensorrt, &device, bytes) {
+            Err(error)
+                if error.kind() == ErrorKind::InvalidModel && error.to_string().lines().count() == 1 =>
+            {
+                eprintln!("{case}: {error}");
+            }
+            other => wrong.push(format!("{case}: {other:?}")),
+        }
+    }
+    let mut engine = engine(true).expect("it loads");
+    let inputs = Inputs::of(65, 0.0);
+    match engine.run(&inputs.list(), &mut [("sum", &mut Tensor::empty())]) {
+        Err(error) if error.to_string().contains("`rows` is 65, the plan was built for 0 to 64") => {}
+        other => wrong.push(format!("65 rows: {other:?}")),
+    }
+    answer(&mut engine, &Inputs::of(64, 0.0));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
