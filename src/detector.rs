@@ -3,6 +3,8 @@
 mod builder;
 mod decode;
 mod encode;
+mod prompt_chunk;
+mod residence;
 mod spill;
 mod text;
 

@@ -10,8 +10,8 @@ use crate::cache::cache_folder;
 use crate::error::Result;
 
 /// The compiler for a device; none for a kind of device that runs no kernels of ours.
-pub(crate) fn compiler_for(device: &dyn Device) -> Result<Option<Arc<dyn KernelCompiler>>> {
-    let DeviceKind::Cuda { ordinal } = device.kind() else { return Ok(None) };
+pub(crate) fn compiler_for(device: &Arc<dyn Device>) -> Result<Option<Arc<dyn KernelCompiler>>> {
+    let DeviceKind::Cuda { ordinal } = device.kind() else { return Ok(Arc::clone(device).kernel_compiler()) };
     let compiler = CudaCompiler::new(&CudaDevice::open(ordinal)?)?;
     Ok(Some(Arc::new(match cache_folder() {
         Ok(folder) => compiler.with_cache(folder.join("kernels")),

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ocelli_engines::Engine;
-use ocelli_export::contract::{Manifest, Precision, file};
+use ocelli_export::contract::{Manifest, Precision, Target, file};
 use ocelli_export::{Checkpoint, ErrorKind as ExportErrorKind, ExportOptions, export};
 
 use sha2::{Digest, Sha256};
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::Cancellation;
 use crate::builtin;
 use crate::cache::{Lock, cache_folder, create_folder, remembered_hash, remove_folder, short_hash};
-use crate::engine::EngineFactory;
+use crate::engine::{EngineFactory, GraphSizes};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Where a model comes from.
@@ -37,6 +37,8 @@ pub struct ModelRequest {
     /// Number format of the large matrix products, in which a checkpoint or the built-in model is exported; 32-bit
     /// floating point by default. An exported folder has one that cannot be changed.
     pub precision: Option<Precision>,
+    /// What attention is written as, in a checkpoint's export or the built-in model's. An exported folder has what it has.
+    pub target: Target,
     /// Whether masks will be asked for. Without, a checkpoint is exported without what only masks need.
     pub masks: bool,
 }
@@ -160,7 +162,9 @@ impl Model {
     /// An engine for one of the folder's graphs.
     pub(crate) fn load_graph(&self, factory: &EngineFactory, name: &str) -> Result<Box<dyn Engine>> {
         // Hashing all files each time would take as long as loading them; a graph that does not load is looked at.
-        factory.load(&self.file(name)).map_err(|e| self.damage(name).unwrap_or(e))
+        let sizes =
+            GraphSizes { context_length: self.manifest.context_length, queries: self.manifest.num_queries };
+        factory.load_sized(&self.file(name), Some(sizes)).map_err(|e| self.damage(name).unwrap_or(e))
     }
 
     /// The first of a graph's files, its weights beside it included, that is not what the exporter wrote.
@@ -241,6 +245,7 @@ fn cached_export(
 fn export_options(request: &ModelRequest) -> ExportOptions {
     let options = ExportOptions::default()
         .with_detection_only(!request.masks)
+        .with_target(request.target)
         .with_precision(request.precision.unwrap_or_default());
     match request.imgsz {
         Some(imgsz) => options.with_imgsz(imgsz),

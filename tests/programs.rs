@@ -240,7 +240,15 @@ fn embedding_words() {
 fn what_the_doctor_says() {
     let place = Place::new();
     let healthy = place.succeed(OCELLI, &["doctor"]);
-    for word in ["works: ONNX Runtime", "ms an image", "version", "threads", "cuda", "1 model;"] {
+    for word in [
+        "works: ONNX Runtime",
+        "ms an image",
+        "version",
+        "threads",
+        "not in this ONNX Runtime",
+        "cuda-native",
+        "1 model;",
+    ] {
         assert!(healthy.contains(word), "{word}: {healthy}");
     }
     assert_eq!(healthy.matches("folders of the system").count(), 1, "{healthy}");

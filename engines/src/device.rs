@@ -4,6 +4,7 @@
 //! and write it where it is, so that what goes from network to network never crosses the bus.
 
 use crate::error::Result;
+use crate::kernels::KernelCompiler;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -56,6 +57,12 @@ pub trait Device: Send + Sync + fmt::Debug {
 
     /// What has crossed so far, through tensors and engines alike.
     fn transferred(&self) -> Transferred;
+
+    /// The device's own compiler of [kernels](crate::kernels), if it brings one along; a GPU's is made with its options
+    /// ([`CudaCompiler`](crate::cuda::CudaCompiler)).
+    fn kernel_compiler(self: Arc<Self>) -> Option<Arc<dyn KernelCompiler>> {
+        None
+    }
 }
 
 /// A piece of a device's memory, given back when it is dropped and nothing on the device uses it any more.
@@ -81,11 +88,33 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// [`Execution`](crate::ErrorKind::Execution) where the device is lost.
     fn copy_from_host(&self, offset: usize, bytes: &[u8]) -> Result<()>;
 
+    /// Copies bytes of another buffer of the same device, or of this one, from `source_offset` on to `offset` on: the
+    /// device does it, in order with everything else that touches the two, and nothing crosses. The two pieces do not
+    /// overlap.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `source` is another device's;
+    /// [`Execution`](crate::ErrorKind::Execution) where the device is lost.
+    fn copy_from_device(
+        &self,
+        offset: usize,
+        source: &dyn DeviceBuffer,
+        source_offset: usize,
+        bytes: usize,
+    ) -> Result<()>;
+
     /// Waits until what was enqueued to write the buffer is done.
     ///
     /// # Errors
     /// [`Execution`](crate::ErrorKind::Execution) where it failed.
     fn wait(&self) -> Result<()>;
+
+    /// Waits until nothing that was enqueued reads or writes the buffer: whoever writes it in no order that the device
+    /// knows of, does so after this.
+    ///
+    /// # Errors
+    /// [`Execution`](crate::ErrorKind::Execution) where some of it failed.
+    fn wait_idle(&self) -> Result<()>;
 
     /// The buffer as the type its engines know.
     fn as_any(&self) -> &dyn Any;

@@ -78,8 +78,8 @@ impl FakeEngine {
         self
     }
 
-    /// Has the engine work on this device: the closure is still given tensors of the host's memory, and what lies on the
-    /// device is not counted as crossing.
+    /// Has the engine work on this device: the closure is still given tensors of the host's memory; what lies on the
+    /// device is not counted as crossing, what the caller brings and wants in the host's memory is.
     pub fn with_device(mut self, device: Arc<FakeDevice>) -> Self {
         self.device = Some(device);
         self
@@ -111,8 +111,8 @@ impl Engine for FakeEngine {
         if !self.delay.is_zero() {
             std::thread::sleep(self.delay);
         }
-        if self.device.is_some() {
-            device::compute(&mut *self.compute, inputs, outputs)?;
+        if let Some(device) = &self.device {
+            device::compute(device, &mut *self.compute, inputs, outputs)?;
         } else {
             (self.compute)(inputs, outputs)?;
         }

@@ -60,5 +60,5 @@ pub mod tensorrt;
 pub use device::{Device, DeviceBuffer, DeviceKind, Transferred};
 pub use engine::Engine;
 pub use error::{Error, ErrorKind, Result};
-pub use spec::{Dim, EngineSpec, TensorSpec};
+pub use spec::{Dim, DimensionRange, EngineSpec, TensorSpec};
 pub use tensor::{DeviceSlice, Element, ElementType, Tensor};

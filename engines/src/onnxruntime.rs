@@ -20,21 +20,29 @@
 
 #[allow(unsafe_code)]
 mod call;
+mod graph;
 pub(crate) mod library;
 mod logging;
 mod optimized;
 mod options;
+mod placement;
 #[allow(unsafe_code)]
 pub(crate) mod probe;
+mod provider;
+mod registration;
+#[allow(unsafe_code)]
+mod residence;
 mod session;
 
 pub use library::{Candidate, Finding, LibrarySearch, Place};
 pub use logging::LogLevel;
-pub use options::{ExecutionProvider, OnnxRuntimeBuilder, OptimizationLevel, default_threads};
+pub use options::{OnnxRuntimeBuilder, OptimizationLevel, default_threads};
+pub use provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
 pub use session::OnnxRuntimeEngine;
 
 use crate::error::{Error, ErrorKind, Result};
 use ort::environment::Environment;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,7 +59,17 @@ struct Loaded {
     path: PathBuf,
     version: String,
     environment: Environment,
+    /// Libraries of providers that were loaded into the environment.
+    plugins: Mutex<BTreeSet<PathBuf>>,
 }
+
+/// A network of one `Relu`, four f32 from `x` to `y`: an `onnx.proto` ModelProto of IR version 8, operator set 17.
+const SMALLEST_MODEL: &[u8] = b"\x08\x08\x3a\x33\
+    \x0a\x0c\x0a\x01x\x12\x01y\x22\x04Relu\
+    \x12\x01g\
+    \x5a\x0f\x0a\x01x\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x04\
+    \x62\x0f\x0a\x01y\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x04\
+    \x42\x02\x10\x11";
 
 /// What `load` loaded. `ort` binds itself to one library and one environment for the life of the process, so this
 /// keeps them for as long.
@@ -83,7 +101,8 @@ impl OnnxRuntime {
             Error::new(ErrorKind::Unavailable, message)
         })?;
         tracing::debug!(path = %path.display(), %version, "ONNX Runtime loaded");
-        let runtime = Self { loaded: Arc::new(Loaded { path, version, environment }) };
+        let plugins = Mutex::default();
+        let runtime = Self { loaded: Arc::new(Loaded { path, version, environment, plugins }) };
         *loaded = Some(runtime.clone());
         Ok(runtime)
     }
@@ -96,6 +115,46 @@ impl OnnxRuntime {
     /// The file it was loaded from.
     pub fn path(&self) -> &Path {
         &self.loaded.path
+    }
+
+    /// The providers that the library was built with, by ONNX Runtime's names; whether one can start here is another
+    /// question, which [`try_provider`](Self::try_provider) answers.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] if the library does not say.
+    pub fn providers(&self) -> Result<Vec<String>> {
+        call::built_in_providers().map_err(|error| {
+            let message = format!("ONNX Runtime, {}: {}", self.path().display(), error.message());
+            Error::new(ErrorKind::Unavailable, message)
+        })
+    }
+
+    /// Starts a provider with a network of one operator, and lets it go again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] with the reason, and what to install, where it cannot start.
+    pub fn try_provider(&self, provider: &ExecutionProvider) -> Result<()> {
+        let mut provider = provider.clone();
+        if let ExecutionProvider::TensorRt(options) = &mut provider {
+            // Its libraries are loaded; compiling a kernel for the one operator would take seconds.
+            options.least_nodes = Some(2);
+        }
+        let builder = OnnxRuntimeEngine::builder(self).with_provider(provider).with_threads(1);
+        builder.build_from_memory(SMALLEST_MODEL).map(drop)
+    }
+
+    /// Loads a provider's own library, unless that was done.
+    fn register_provider_library(&self, library: &Path) -> ort::Result<()> {
+        let path = library.canonicalize().map_err(|error| {
+            ort::Error::new(format!("cannot load the provider's library, {}: {error}", library.display()))
+        })?;
+        let mut plugins = self.loaded.plugins.lock().unwrap_or_else(PoisonError::into_inner);
+        if !plugins.contains(&path) {
+            let name = format!("ocelli.{}", plugins.len());
+            self.environment().register_ep_library(name, &path)?;
+            plugins.insert(path);
+        }
+        Ok(())
     }
 
     /// From which level on ONNX Runtime reports to `tracing`; engines that exist keep the level they were made with.

@@ -42,6 +42,17 @@ impl fmt::Display for Dim {
     }
 }
 
+/// The sizes that a dynamic dimension may have: any from `min` to `max`, with kernels chosen for `optimal`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DimensionRange {
+    /// The least size.
+    pub min: usize,
+    /// The size that is run most.
+    pub optimal: usize,
+    /// The greatest size.
+    pub max: usize,
+}
+
 /// One input or output: its name, what it holds, its shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorSpec {

@@ -381,8 +381,8 @@ impl Tensor {
             TensorData::I32(data) => fill(bytemuck::cast_slice_mut(data)),
             TensorData::U8(data) => fill(data),
             TensorData::Bool(data) => {
-                // Not every byte is a bool.
-                let mut bytes = vec![0; data.len()];
+                // Not every byte is a bool; what is not filled in stays.
+                let mut bytes: Vec<u8> = data.iter().map(|&value| value.into()).collect();
                 fill(&mut bytes)?;
                 data.iter_mut().zip(bytes).for_each(|(value, byte)| *value = byte != 0);
                 Ok(())

@@ -39,12 +39,13 @@ fn what_stays_on_the_device_does_not_cross() {
     assert_eq!(y.as_f32().expect("it is the host's"), [4.0, -12.0]);
     assert_eq!(between.shape(), [1, 2]);
     assert!(between.device().is_some_and(|it| it.kind() == device.kind()));
-    assert_eq!(device.transferred(), Transferred { to_device: 8, to_host: 0 });
+    // `x` there, `y` back.
+    assert_eq!(device.transferred(), Transferred { to_device: 8, to_host: 8 });
 
     let mut host = Tensor::empty();
     between.copy_to_host_into(&mut host).expect("it is copied");
     assert_eq!(host.as_f32().expect("it is the host's"), [2.0, -6.0]);
-    assert_eq!(device.transferred(), Transferred { to_device: 8, to_host: 8 });
+    assert_eq!(device.transferred(), Transferred { to_device: 8, to_host: 16 });
 }
 
 #[test]
@@ -113,6 +114,61 @@ fn every_type_crosses_there_and_back() {
             failures.push(format!("{tensor:?}: came back as {back:?}"));
         }
     }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn elements_are_copied_wherever_they_lie() {
+    let (device, other) = (FakeDevice::new(), FakeDevice::new());
+    let source = Tensor::f32(&[2, 3], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("fits");
+    let mut there = on(&device);
+    there.copy_from_host(&source).expect("it is copied");
+    let target = || Tensor::f32(&[4], vec![9.0; 4]).expect("fits");
+    let target_there = || {
+        let mut tensor = on(&device);
+        tensor.copy_from_host(&target()).expect("it is copied");
+        tensor
+    };
+    let mut failures = Vec::new();
+    for (name, mut target, source, crossed) in [
+        ("host to host", target(), &source, (0, 0)),
+        ("host to device", target_there(), &source, (8, 0)),
+        ("device to host", target(), &there, (0, 8)),
+        ("device to device", target_there(), &there, (0, 0)),
+        ("a row", target_there(), &there.row(0).expect("there are two"), (0, 0)),
+    ] {
+        let from = if name == "a row" { 1 } else { 2 };
+        let before = device.transferred();
+        target.copy_elements(1, source, from, 2).expect("it is copied");
+        let after = device.transferred();
+        if (after.to_device - before.to_device, after.to_host - before.to_host) != crossed {
+            failures.push(format!("{name}: {before:?} became {after:?}"));
+        }
+        let mut host = Tensor::empty();
+        target.copy_to_host_into(&mut host).expect("it is copied");
+        let (a, b) = if name == "a row" { (2.0, 3.0) } else { (3.0, 4.0) };
+        if host.as_f32().expect("f32") != [9.0, a, b, 9.0] {
+            failures.push(format!("{name}: {host:?}"));
+        }
+    }
+    let mut flags = Tensor::new(&[3], vec![true; 3]).expect("fits");
+    flags.copy_elements(1, &Tensor::zeros::<bool>(&[1]), 0, 1).expect("it is copied");
+    assert_eq!(flags.as_slice::<bool>().expect("bool"), [true, false, true]);
+
+    // Into itself, and what cannot be.
+    there.clone().copy_elements(0, &there, 3, 3).expect("it is copied");
+    let mut host = Tensor::empty();
+    there.copy_to_host_into(&mut host).expect("it is copied");
+    assert_eq!(host.as_f32().expect("f32"), [4.0, 5.0, 6.0, 4.0, 5.0, 6.0]);
+    let mut elsewhere = on(&other);
+    elsewhere.copy_from_host(&source).expect("it is copied");
+    elsewhere.copy_elements(0, &there, 0, 6).expect("fake devices are one kind of memory");
+    for (to, count) in [(3, 2), (5, 0), (usize::MAX, 2)] {
+        let error = target().copy_elements(to, &source, 0, count).expect_err("it has four");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    }
+    let error = target().copy_elements(0, &Tensor::zeros::<i64>(&[4]), 0, 1).expect_err("they differ");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 

@@ -22,9 +22,16 @@ pub struct ModelArgs {
     /// built-in model, which knows eighty drawn pictograms]
     #[arg(long, alias = "weights", value_name = "DIR")]
     pub model: Option<PathBuf>,
-    /// What computes: auto or cpu; one that cannot start is an error
+    /// What computes: auto, cpu, cuda, tensorrt or coreml, cuda:1 for the second GPU; one that cannot start is an error.
+    /// auto is cuda where that starts, else cpu
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
     pub engine: String,
+    /// Let the engine leave parts of the model to the processor, with a warning that lists them [default: an error does]
+    #[arg(long)]
+    pub allow_partial: bool,
+    /// Let cuda compute 32-bit products in TF32: several times as fast, and less exact
+    #[arg(long)]
+    pub tf32: bool,
     /// The backbone as a TensorRT engine; said to be missing by builds without TensorRT.
     #[arg(long, value_name = "FILE", hide = true)]
     pub trt: Option<PathBuf>,
@@ -57,10 +64,14 @@ impl ModelArgs {
             );
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
-        let kind: EngineKind = self.engine.to_lowercase().parse()?;
+        let kind: EngineKind = self.engine.parse()?;
         let cancellation = Cancellation::new();
         super::cancel_on_interrupt(&cancellation);
-        let mut builder = Detector::builder().with_engine(kind).with_cancellation(cancellation);
+        let mut builder = Detector::builder()
+            .with_engine(kind)
+            .with_partial_placement(self.allow_partial)
+            .with_tf32(self.tf32)
+            .with_cancellation(cancellation);
         if let Some(folder) = &self.model {
             builder = builder.with_model(ModelSource::Folder(folder.clone()));
         }

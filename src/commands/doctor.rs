@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ocelli::cli::print;
-use ocelli::engines::onnxruntime::{Candidate, Finding, LibrarySearch, Place, default_threads};
-use ocelli::{Detector, EngineFactory, EngineOptions, Image, Prompts, TextCacheFile, cache_folder};
+use ocelli::engines::onnxruntime::{Candidate, Finding, LibrarySearch, OnnxRuntime, Place, default_threads};
+use ocelli::{
+    Detector, EngineFactory, EngineKind, EngineOptions, Image, Prompts, TextCacheFile, cache_folder,
+};
 
 /// Arguments of `ocelli doctor`.
 #[derive(Args, Debug)]
@@ -22,10 +24,12 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.onnxruntime {
         search = search.with_path(path);
     }
-    let engine = EngineFactory::start(&EngineOptions {
-        onnxruntime: args.onnxruntime.clone(),
-        ..EngineOptions::default()
-    });
+    let start = |kind| {
+        let onnxruntime = args.onnxruntime.clone();
+        EngineFactory::start(&EngineOptions { kind, onnxruntime, ..EngineOptions::default() })
+    };
+    let engine = start(EngineKind::Cpu);
+    let providers = engine.as_ref().map_or(Vec::new(), |_| built_in_providers(&search));
     let model = engine.as_ref().ok().map(|_| try_model(args));
     print(|out| {
         writeln!(
@@ -40,9 +44,20 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
             Ok(engine) => writeln!(out, "  cpu             works: {}", engine.description())?,
             Err(_) => writeln!(out, "  cpu             does not work, see the last line")?,
         }
-        for name in ["cuda", "tensorrt", "coreml", "cuda-native"] {
-            writeln!(out, "  {name:<15} not in this build")?;
+        for (name, provider, remedy) in PROVIDERS {
+            let state = if engine.is_err() {
+                "needs ONNX Runtime".to_owned()
+            } else if !providers.iter().any(|built_in| built_in == provider) {
+                format!("not in this ONNX Runtime; {remedy}")
+            } else {
+                match name.parse().and_then(&start) {
+                    Ok(engine) => format!("works: {}", engine.description()),
+                    Err(e) => format!("does not start: {e}"),
+                }
+            };
+            writeln!(out, "  {name:<15} {state}")?;
         }
+        writeln!(out, "  {:<15} not in this build", "cuda-native")?;
         writeln!(out, "\nONNX Runtime")?;
         write_places(out, &search.candidates())?;
         writeln!(out)?;
@@ -60,6 +75,22 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     engine?;
     model.transpose()?;
     Ok(())
+}
+
+/// Engines that are providers of ONNX Runtime: their names, ONNX Runtime's names, and which library has them.
+const PROVIDERS: [(&str, &str, &str); 3] = [
+    ("cuda", "CUDAExecutionProvider", "the one of the package onnxruntime-gpu has it"),
+    ("tensorrt", "TensorrtExecutionProvider", "the one of the package onnxruntime-gpu has it"),
+    ("coreml", "CoreMLExecutionProvider", "builds for macOS have it"),
+];
+
+/// The providers that the library was built with; none where it does not say.
+fn built_in_providers(search: &LibrarySearch) -> Vec<String> {
+    let providers = OnnxRuntime::load(search).and_then(|runtime| runtime.providers());
+    providers.unwrap_or_else(|e| {
+        tracing::warn!("{e}");
+        Vec::new()
+    })
 }
 
 /// What was found and where; of the places that hold nothing, only how many there are, but for those of our own.

@@ -120,6 +120,21 @@ impl DetectorBuilder {
         self
     }
 
+    /// Whether the engine may leave a part of a graph to the processor; off by default, and then it is an error with the
+    /// list of what it leaves.
+    #[must_use]
+    pub fn with_partial_placement(mut self, allowed: bool) -> Self {
+        self.engine.allow_partial = allowed;
+        self
+    }
+
+    /// Whether CUDA may compute products of f32 in TF32: several times as fast, and less exact; off by default.
+    #[must_use]
+    pub fn with_tf32(mut self, tf32: bool) -> Self {
+        self.engine.tf32 = tf32;
+        self
+    }
+
     /// Thresholds and suppression.
     #[must_use]
     pub fn with_post_processing(mut self, options: PostProcessOptions) -> Self {
@@ -184,6 +199,8 @@ impl DetectorBuilder {
             Some(factory) => factory,
             None => EngineFactory::start(&self.engine)?,
         };
+        let factory = factory.with_class_chunk(class_chunk);
+        self.request.target = factory.target();
         let with_masks = self.request.masks;
         // Both come from the mask head, and need what it needs.
         self.request.masks |= self.semantic_maps;

@@ -1,13 +1,14 @@
 //! The half that knows what is looked for.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Instant;
 
-use ocelli_engines::{Engine, Tensor};
-use ocelli_export::contract::{Prompting, file, tensor};
+use ocelli_engines::{ElementType, Engine, Tensor};
+use ocelli_export::contract::{file, tensor};
 
 use super::encode::ImageFeatures;
+use super::prompt_chunk::{ChunkShape, ChunksOnDevice, fixed};
+use super::residence::{Copies, Place, brought, keep_at, same};
 use super::text::{EmbeddedPrompt, EmbeddedPrompts};
 use super::{StageTimes, milliseconds};
 use crate::detection::Detection;
@@ -15,7 +16,7 @@ use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mask::{MaskResampler, SemanticMap};
 use crate::model::Model;
-use crate::postprocess::{Candidate, PostProcessor, RawOutputs};
+use crate::postprocess::{Candidate, OutputReader, PostProcessor};
 
 /// Encoder-decoder, exemplar encoder, mask head, and what becomes of their outputs.
 pub struct PromptDecoder {
@@ -37,48 +38,47 @@ pub struct PromptDecoder {
 }
 
 /// Tensors that go round from image to image.
+#[derive(Default)]
 struct Buffers {
     prompt_features: Tensor,
     prompt_mask: Tensor,
+    /// Where the encoder-decoder works on a device.
+    on_device: Option<ChunksOnDevice>,
     logits: Tensor,
     boxes: Tensor,
     presence: Tensor,
-    queries: Tensor,
-    encoded: Tensor,
+    reader: OutputReader,
     exemplar_boxes: Tensor,
     exemplar_labels: Tensor,
     exemplar_features: Tensor,
+    /// For the mask head.
+    states: Vec<StateTensors>,
+    states_in_use: Vec<StateTensors>,
+    queries: Tensor,
     masks: Tensor,
     semantic: Tensor,
     candidates: Vec<Candidate>,
+    /// Of `fpn_0`, `fpn_1`, `fpn_2` and `image_prompt`.
+    copies: Copies<4>,
 }
 
-impl Default for Buffers {
-    fn default() -> Self {
-        let empty = Tensor::empty;
-        Self {
-            prompt_features: empty(),
-            prompt_mask: empty(),
-            logits: empty(),
-            boxes: empty(),
-            presence: empty(),
-            queries: empty(),
-            encoded: empty(),
-            exemplar_boxes: empty(),
-            exemplar_labels: empty(),
-            exemplar_features: empty(),
-            masks: empty(),
-            semantic: empty(),
-            candidates: Vec::new(),
-        }
-    }
+/// `image_prompt` among the [copies](Buffers::copies).
+const IMAGE_PROMPT: usize = 3;
+
+/// What the encoder-decoder says of a chunk for the mask head.
+#[derive(Default)]
+struct StateTensors {
+    /// `[C, Q, D]`.
+    queries: Tensor,
+    /// `[C, P·P, D]`.
+    encoded: Tensor,
 }
 
-/// What the mask head needs of a class that has candidates.
+/// What the mask head needs of a class that has candidates, in its reach.
 struct ClassState {
     prompt_features: Tensor,
     prompt_mask: Tensor,
-    queries: Vec<f32>,
+    queries: Tensor,
     encoded: Tensor,
 }
 
@@ -172,6 +172,7 @@ impl PromptDecoder {
         let (width, height) = features.size;
         self.post.begin(width, height);
         self.semantic.clear();
+        self.begin_image();
         let mut states: BTreeMap<usize, ClassState> = BTreeMap::new();
         // Classes of one chunk have prompts of one length, so that nothing is padded.
         let mut by_examples: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -180,9 +181,11 @@ impl PromptDecoder {
             by_examples.entry(prompts.classes[class].prompt.exemplars().len()).or_default().push(class);
         }
         for (examples, classes) in by_examples {
-            for chunk in classes.chunks(self.class_chunk) {
-                self.fill_prompts(features, prompts, chunk, examples)?;
-                self.run_chunk(features, prompts, chunk, &mut states)?;
+            let engine = self.encoder_decoder.as_ref().expect("loaded above");
+            // One that always takes as many is given as many.
+            let size = fixed(&**engine, tensor::PROMPT_MASK, 0).unwrap_or(self.class_chunk);
+            for chunk in classes.chunks(size) {
+                self.decode_chunk(features, prompts, chunk, examples, &mut states)?;
             }
         }
         self.post.finish_into(&mut self.buffers.candidates);
@@ -203,43 +206,97 @@ impl PromptDecoder {
         std::mem::take(&mut self.semantic)
     }
 
-    /// The prompts of a chunk: words, then the CLS token or the examples.
-    fn fill_prompts(
+    /// Another image: nothing of the last one is in use any more.
+    fn begin_image(&mut self) {
+        let b = &mut self.buffers;
+        b.copies.begin();
+        b.states.append(&mut b.states_in_use);
+        let place = place(&self.encoder_decoder);
+        if place.is_some() {
+            b.on_device.get_or_insert_with(|| ChunksOnDevice::new(place)).begin();
+        }
+    }
+
+    /// Writes the prompts of a chunk (words, then the CLS token or the examples), runs the encoder-decoder over them and
+    /// pushes what it finds into the post-processor.
+    fn decode_chunk(
         &mut self,
         features: &ImageFeatures,
         prompts: &EmbeddedPrompts,
         chunk: &[usize],
         examples: usize,
+        states: &mut BTreeMap<usize, ClassState>,
     ) -> Result<()> {
-        let manifest = self.model.manifest();
-        let (width, words) = (manifest.model_width, manifest.context_length);
-        let more = match (examples, manifest.prompting) {
-            (0, Prompting::Official) => 1,
-            (0, Prompting::Text) => 0,
-            (n, _) => n + 1,
-        };
-        let tokens = words + more;
-        self.buffers.prompt_features.reset_f32(&[chunk.len(), tokens, width]);
-        self.buffers.prompt_mask.reset_i64(&[chunk.len(), tokens]).fill(1);
-        for (row, &class) in chunk.iter().enumerate() {
-            let embedded = &prompts.classes[class];
-            if examples > 0 && embedded.kept_examples.is_none() {
-                self.encode_exemplars(features, embedded)?;
-            }
-            let appended = match (more, examples, &embedded.kept_examples) {
-                (0, _, _) => &[][..],
-                (_, 0, _) => features.image_prompt.as_f32()?,
-                (_, _, Some(kept)) => kept,
-                _ => self.buffers.exemplar_features.as_f32()?,
+        let engine = self.encoder_decoder.as_ref().expect("decode loads it");
+        let shape = ChunkShape::new(self.model.manifest(), &**engine, chunk.len(), examples)?;
+        let at = place(&self.encoder_decoder);
+        let classes: Vec<_> = chunk.iter().map(|&class| &prompts.classes[class]).collect();
+        // Taken out while the exemplar encoder uses the rest.
+        let mut on_device = self.buffers.on_device.take();
+        let mut host = (
+            std::mem::take(&mut self.buffers.prompt_features),
+            std::mem::take(&mut self.buffers.prompt_mask),
+        );
+        let outcome = (|| {
+            let (prompt_features, prompt_mask) = match &mut on_device {
+                Some(chunks) => {
+                    let chunk = chunks.find_or_make(shape, &classes, (&mut host.0, &mut host.1))?;
+                    (&mut chunk.features, &chunk.mask)
+                }
+                None => {
+                    shape.fill(&classes, &mut host.0, &mut host.1);
+                    (&mut host.0, &host.1)
+                }
             };
-            let target =
-                &mut self.buffers.prompt_features.as_f32_mut()?[row * tokens * width..][..tokens * width];
-            target[..words * width].copy_from_slice(&embedded.text.features);
-            target[words * width..].copy_from_slice(appended);
-            self.buffers.prompt_mask.as_i64_mut()?[row * tokens..][..words]
-                .copy_from_slice(&embedded.text.mask);
+            let is_kept = at.is_some();
+            for (row, class) in classes.iter().enumerate() {
+                self.append(
+                    features,
+                    class,
+                    &at,
+                    is_kept,
+                    prompt_features,
+                    shape.appended_at(row),
+                    shape.appended_len(),
+                )?;
+            }
+            self.run_chunk(features, prompts, chunk, (prompt_features, prompt_mask), states)
+        })();
+        self.buffers.on_device = on_device;
+        (self.buffers.prompt_features, self.buffers.prompt_mask) = host;
+        outcome
+    }
+
+    /// Writes what comes after a class's words: nothing, the image's CLS token, or what the exemplar encoder says. Examples
+    /// that were looked at before are there already where the chunk `is_kept`.
+    #[allow(clippy::too_many_arguments)]
+    fn append(
+        &mut self,
+        features: &ImageFeatures,
+        class: &EmbeddedPrompt,
+        at: &Place,
+        is_kept: bool,
+        target: &mut Tensor,
+        position: usize,
+        count: usize,
+    ) -> Result<()> {
+        if count == 0 {
+            return Ok(());
         }
-        Ok(())
+        if let Some(kept) = &class.kept_examples {
+            if !is_kept {
+                target.as_f32_mut()?[position..][..count].copy_from_slice(kept);
+            }
+            return Ok(());
+        }
+        if class.prompt.exemplars().is_empty() {
+            let copies = &mut self.buffers.copies;
+            copies.make(IMAGE_PROMPT, &features.image_prompt, at)?;
+            let source = copies.of(IMAGE_PROMPT, &features.image_prompt, at);
+            return Ok(target.copy_elements(position, source, 0, count)?);
+        }
+        self.encode_exemplars(features, class, at)?;
+        Ok(target.copy_elements(position, &self.buffers.exemplar_features, 0, count)?)
     }
 
     /// The same prompts with their examples encoded where they are: boxes in the image of `features`. From then on they
@@ -252,15 +309,22 @@ impl PromptDecoder {
         features: &ImageFeatures,
         prompts: &EmbeddedPrompts,
     ) -> Result<EmbeddedPrompts> {
+        self.begin_image();
         let mut kept = prompts.clone();
         for embedded in kept.classes.iter_mut().filter(|one| !one.prompt.exemplars().is_empty()) {
-            self.encode_exemplars(features, embedded)?;
+            self.encode_exemplars(features, embedded, &None)?;
             embedded.kept_examples = Some(self.buffers.exemplar_features.as_f32()?.into());
         }
         Ok(kept)
     }
 
-    fn encode_exemplars(&mut self, features: &ImageFeatures, embedded: &EmbeddedPrompt) -> Result<()> {
+    /// Fills `exemplar_features`, at the place where they are wanted if the exemplar encoder works there too.
+    fn encode_exemplars(
+        &mut self,
+        features: &ImageFeatures,
+        embedded: &EmbeddedPrompt,
+        wanted_at: &Place,
+    ) -> Result<()> {
         let engine = match &mut self.exemplar_encoder {
             Some(engine) => engine,
             none => none.insert(self.model.load_graph(&self.factory, file::EXEMPLAR_ENCODER)?),
@@ -282,13 +346,17 @@ impl PromptDecoder {
         }
         let labels = self.buffers.exemplar_labels.reset_i64(&[1, exemplars.len()]);
         labels.iter_mut().zip(exemplars).for_each(|(label, exemplar)| *label = i64::from(exemplar.wanted));
+        let b = &mut self.buffers;
+        let own = engine.device();
+        keep_at(&mut b.exemplar_features, if same(&own, wanted_at) { wanted_at } else { &None });
+        b.copies.make(2, &features.fpn[2], &own)?;
         engine.run(
             &[
-                (tensor::FPN[2], &features.fpn[2]),
-                (tensor::BOXES, &self.buffers.exemplar_boxes),
-                (tensor::BOX_LABELS, &self.buffers.exemplar_labels),
+                (tensor::FPN[2], b.copies.of(2, &features.fpn[2], &own)),
+                (tensor::BOXES, &b.exemplar_boxes),
+                (tensor::BOX_LABELS, &b.exemplar_labels),
             ],
-            &mut [(tensor::EXEMPLAR_FEATURES, &mut self.buffers.exemplar_features)],
+            &mut [(tensor::EXEMPLAR_FEATURES, &mut b.exemplar_features)],
         )?;
         Ok(())
     }
@@ -299,56 +367,58 @@ impl PromptDecoder {
         features: &ImageFeatures,
         prompts: &EmbeddedPrompts,
         chunk: &[usize],
+        (prompt_features, prompt_mask): (&Tensor, &Tensor),
         states: &mut BTreeMap<usize, ClassState>,
     ) -> Result<()> {
         let with_states = self.needs_mask_head();
+        let (own, masks_at) = (place(&self.encoder_decoder), place(&self.mask_head));
         let engine = self.encoder_decoder.as_mut().expect("decode loads it");
         let b = &mut self.buffers;
+        let mut state =
+            if with_states { b.states.pop().unwrap_or_default() } else { StateTensors::default() };
+        let stay = if b.reader.place_at(own.as_ref()) { &own } else { &None };
+        [&mut b.logits, &mut b.boxes, &mut b.presence].into_iter().for_each(|tensor| keep_at(tensor, stay));
         let mut outputs = vec![
             (tensor::LOGITS, &mut b.logits),
             (tensor::BOXES, &mut b.boxes),
             (tensor::PRESENCE, &mut b.presence),
         ];
         if with_states {
-            outputs.extend([(tensor::QUERIES, &mut b.queries), (tensor::ENCODED, &mut b.encoded)]);
+            let shared = if same(&own, &masks_at) { &own } else { &None };
+            keep_at(&mut state.queries, shared);
+            keep_at(&mut state.encoded, shared);
+            outputs.extend([(tensor::QUERIES, &mut state.queries), (tensor::ENCODED, &mut state.encoded)]);
         }
+        b.copies.make(2, &features.fpn[2], &own)?;
         engine.run(
             &[
-                (tensor::FPN[2], &features.fpn[2]),
-                (tensor::PROMPT_FEATURES, &b.prompt_features),
-                (tensor::PROMPT_MASK, &b.prompt_mask),
+                (tensor::FPN[2], b.copies.of(2, &features.fpn[2], &own)),
+                (tensor::PROMPT_FEATURES, prompt_features),
+                (tensor::PROMPT_MASK, prompt_mask),
             ],
             &mut outputs,
         )?;
-        let queries = self.model.manifest().num_queries;
-        let (logits, boxes, presence) = (b.logits.as_f32()?, b.boxes.as_f32()?, b.presence.as_f32()?);
-        for (row, &class) in chunk.iter().enumerate() {
-            let labels: [Arc<str>; 1] = [prompts.classes[class].prompt.label().clone()];
-            let before = self.post.pending();
-            self.post.push_chunk(&RawOutputs {
-                first_class_id: class,
-                labels: &labels,
-                logits: &logits[row * queries..][..queries],
-                boxes: &boxes[row * queries * 4..][..queries * 4],
-                presence: Some(&presence[row..][..1]),
-            })?;
-            if with_states && self.post.pending() > before {
-                states.insert(
-                    class,
-                    ClassState {
-                        prompt_features: row_of(&b.prompt_features, row)?,
-                        prompt_mask: {
-                            let tokens = b.prompt_mask.shape()[1];
-                            Tensor::i64(
-                                &[1, tokens],
-                                b.prompt_mask.as_i64()?[row * tokens..][..tokens].to_vec(),
-                            )?
-                        },
-                        queries: row_of(&b.queries, row)?.as_f32()?.to_vec(),
-                        encoded: row_of(&b.encoded, row)?,
-                    },
-                );
+        let known = states.len();
+        let mut before = self.post.pending();
+        let label = |class: usize| prompts.classes[class].prompt.label();
+        let outputs = (&b.logits, &b.boxes, &b.presence);
+        b.reader.read(outputs, chunk, label, &mut self.post, |row, post| {
+            if with_states && post.pending() > before {
+                let state = ClassState {
+                    prompt_features: brought(prompt_features.row(row)?, &masks_at)?,
+                    prompt_mask: brought(prompt_mask.row(row)?, &masks_at)?,
+                    queries: state.queries.row(row)?,
+                    encoded: state.encoded.row(row)?,
+                };
+                states.insert(chunk[row], state);
             }
+            before = post.pending();
+            Ok(())
+        })?;
+        // Rows of the host's are copies, those on a device are this very memory.
+        let in_use = if states.len() > known { &mut b.states_in_use } else { &mut b.states };
+        if with_states {
+            in_use.push(state);
         }
         Ok(())
     }
@@ -360,58 +430,72 @@ impl PromptDecoder {
         states: &BTreeMap<usize, ClassState>,
         detections: &mut [Detection],
     ) -> Result<()> {
+        let own = place(&self.mask_head);
         let engine = self.mask_head.as_mut().expect("decode loads it");
         let width = self.model.manifest().model_width;
         let side = 4 * self.model.manifest().grid();
+        let fixed_queries = fixed(&**engine, tensor::QUERIES, 1);
         for (&class, state) in states {
             let kept: Vec<usize> =
                 (0..detections.len()).filter(|&i| detections[i].class_id == class).collect();
-            if kept.is_empty() {
-                continue;
-            }
-            let rows = kept
-                .iter()
-                .flat_map(|&i| &state.queries[self.buffers.candidates[i].query * width..][..width]);
-            let queries = Tensor::f32(&[1, kept.len(), width], rows.copied().collect())?;
-            let mut outputs = Vec::new();
-            if self.masks {
-                outputs.push((tensor::MASKS, &mut self.buffers.masks));
-            }
-            if self.semantic_maps {
-                outputs.push((tensor::SEMANTIC, &mut self.buffers.semantic));
-            }
-            engine.run(
-                &[
-                    (tensor::FPN[0], &features.fpn[0]),
-                    (tensor::FPN[1], &features.fpn[1]),
-                    (tensor::ENCODED, &state.encoded),
-                    (tensor::PROMPT_FEATURES, &state.prompt_features),
-                    (tensor::PROMPT_MASK, &state.prompt_mask),
-                    (tensor::QUERIES, &queries),
-                ],
-                &mut outputs,
-            )?;
-            if self.masks {
-                let logits = self.buffers.masks.as_f32()?.chunks_exact(side * side);
-                for (&i, logits) in kept.iter().zip(logits) {
-                    detections[i].mask = Some(self.resampler.run(logits, (side, side), features.size)?);
+            // One that always takes as many is given as many; the last is repeated where there are fewer.
+            let size = fixed_queries.unwrap_or(kept.len()).max(1);
+            for (part, kept) in kept.chunks(size).enumerate() {
+                let b = &mut self.buffers;
+                let rows = fixed_queries.unwrap_or(kept.len());
+                keep_at(&mut b.queries, &state.queries.device().cloned());
+                b.queries.reset_to(ElementType::F32, &[1, rows, width])?;
+                for row in 0..rows {
+                    let i = kept[row.min(kept.len() - 1)];
+                    b.queries.copy_elements(
+                        row * width,
+                        &state.queries,
+                        b.candidates[i].query * width,
+                        width,
+                    )?;
                 }
-            }
-            if self.semantic_maps {
-                let logits = self.buffers.semantic.as_f32()?;
-                let mask = self.resampler.run(logits, (side, side), features.size)?;
-                let label = detections[kept[0]].label.clone();
-                self.semantic.push(SemanticMap { class_id: class, label, mask });
+                let semantic = self.semantic_maps && part == 0;
+                let mut outputs = Vec::new();
+                if self.masks {
+                    outputs.push((tensor::MASKS, &mut b.masks));
+                }
+                if semantic {
+                    outputs.push((tensor::SEMANTIC, &mut b.semantic));
+                }
+                if outputs.is_empty() {
+                    continue;
+                }
+                b.copies.make(0, &features.fpn[0], &own)?;
+                b.copies.make(1, &features.fpn[1], &own)?;
+                engine.run(
+                    &[
+                        (tensor::FPN[0], b.copies.of(0, &features.fpn[0], &own)),
+                        (tensor::FPN[1], b.copies.of(1, &features.fpn[1], &own)),
+                        (tensor::ENCODED, &state.encoded),
+                        (tensor::PROMPT_FEATURES, &state.prompt_features),
+                        (tensor::PROMPT_MASK, &state.prompt_mask),
+                        (tensor::QUERIES, &b.queries),
+                    ],
+                    &mut outputs,
+                )?;
+                if self.masks {
+                    let logits = b.masks.as_f32()?.chunks_exact(side * side);
+                    for (&i, logits) in kept.iter().zip(logits) {
+                        detections[i].mask = Some(self.resampler.run(logits, (side, side), features.size)?);
+                    }
+                }
+                if semantic {
+                    let mask = self.resampler.run(b.semantic.as_f32()?, (side, side), features.size)?;
+                    let label = detections[kept[0]].label.clone();
+                    self.semantic.push(SemanticMap { class_id: class, label, mask });
+                }
             }
         }
         Ok(())
     }
 }
 
-/// One row of a batch, as a batch of one.
-fn row_of(batch: &Tensor, row: usize) -> Result<Tensor> {
-    let mut shape = batch.shape().to_vec();
-    let size: usize = shape[1..].iter().product();
-    shape[0] = 1;
-    Ok(Tensor::f32(&shape, batch.as_f32()?[row * size..][..size].to_vec())?)
+/// Where an engine works.
+fn place(engine: &Option<Box<dyn Engine>>) -> Place {
+    engine.as_ref().and_then(|engine| engine.device())
 }

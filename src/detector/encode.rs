@@ -6,6 +6,7 @@ use std::time::Instant;
 use ocelli_engines::{Device, Engine, Tensor};
 use ocelli_export::contract::{Prompting, tensor};
 
+use super::residence::{keep_at, same};
 use super::{StageTimes, milliseconds};
 use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
@@ -14,7 +15,8 @@ use crate::image::ImageView;
 use crate::model::Model;
 use crate::preprocess::{PlacedPreprocessor, PreprocessConfig};
 
-/// What the backbone says of an image; its buffers go round.
+/// What the backbone says of an image; its buffers go round. They lie where the backbone works: on its device, if it has
+/// one.
 #[derive(Debug)]
 pub struct ImageFeatures {
     /// `[1, D, 4P, 4P]` and `[1, D, 2P, 2P]` where masks are wanted, and `[1, D, P, P]`.
@@ -119,6 +121,9 @@ impl Backbone {
         let start = Instant::now();
         features.size = size;
         let official = self.model.manifest().prompting == Prompting::Official;
+        let place = self.engines.last().and_then(|engine| engine.device());
+        let tensors = features.fpn.iter_mut().chain([&mut features.image_prompt]);
+        tensors.for_each(|tensor| keep_at(tensor, &place));
         let [fine, middle, coarse] = &mut features.fpn;
         let mut outputs = vec![(tensor::FPN[2], coarse)];
         if self.masks {
@@ -130,6 +135,7 @@ impl Backbone {
         match self.engines.as_mut_slice() {
             [whole] => whole.run(&[(tensor::PIXEL_VALUES, pixels)], &mut outputs)?,
             [first, second] => {
+                keep_at(&mut self.tokens, if same(&first.device(), &place) { &place } else { &None });
                 first.run(&[(tensor::PIXEL_VALUES, pixels)], &mut [(tensor::TOKENS, &mut self.tokens)])?;
                 second.run(&[(tensor::TOKENS, &self.tokens)], &mut outputs)?;
             }

@@ -19,7 +19,7 @@ impl ImageFeatures {
         coarse * if masks { 1 + 4 + 16 } else { 1 } + cell
     }
 
-    /// Writes the features as they lie in memory, for this machine to read again.
+    /// Writes the features as they lie in memory, the host's or a device's, for this machine to read again.
     ///
     /// # Errors
     /// Where `out` fails.
@@ -28,6 +28,14 @@ impl ImageFeatures {
             out.write_all(&side.to_le_bytes())?;
         }
         for tensor in self.fpn.iter().chain([&self.image_prompt]) {
+            let mut host = Tensor::empty();
+            let tensor = match tensor.device() {
+                Some(_) => {
+                    tensor.copy_to_host_into(&mut host).map_err(io::Error::other)?;
+                    &host
+                }
+                None => tensor,
+            };
             let values =
                 if tensor.is_empty() { &[][..] } else { tensor.as_f32().map_err(io::Error::other)? };
             let shape = if tensor.is_empty() { &[][..] } else { tensor.shape() };
@@ -40,7 +48,7 @@ impl ImageFeatures {
         Ok(())
     }
 
-    /// Reads what [`write_to`](Self::write_to) wrote, into the buffers that are there.
+    /// Reads what [`write_to`](Self::write_to) wrote, into the host's memory.
     ///
     /// # Errors
     /// Where `from` fails or ends, or holds something else.

@@ -8,6 +8,7 @@ use ocelli_engines::Tensor;
 use ocelli_export::contract::{file, tensor};
 
 use super::builder::TextCacheFile;
+use super::prompt_chunk::fixed;
 use crate::cache::{cache_folder, create_folder};
 use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
@@ -193,12 +194,18 @@ impl TextEmbedder {
         let mut engine = self.model.load_graph(&self.factory, file::TEXT_ENCODER)?;
         let length = self.model.manifest().context_length;
         let (mut ids, mut mask, mut features) = (Tensor::empty(), Tensor::empty(), Tensor::empty());
-        for chunk in phrases.chunks(PHRASES_AT_ONCE) {
-            let shape = [chunk.len(), length]; // [class, token]
-            let rows = ids.reset_i64(&shape).chunks_exact_mut(length);
-            rows.zip(chunk).for_each(|(row, (_, tokens))| row.copy_from_slice(&tokens.ids));
-            let rows = mask.reset_i64(&shape).chunks_exact_mut(length);
-            rows.zip(chunk).for_each(|(row, (_, tokens))| row.copy_from_slice(&tokens.mask));
+        // An engine that always takes as many is given as many; the last is repeated where there are fewer.
+        let fixed_rows = fixed(&*engine, tensor::INPUT_IDS, 0);
+        for chunk in phrases.chunks(fixed_rows.unwrap_or(PHRASES_AT_ONCE).max(1)) {
+            let rows = fixed_rows.unwrap_or(chunk.len());
+            let phrase = |row: usize| &chunk[row.min(chunk.len() - 1)].1;
+            let shape = [rows, length]; // [class, token]
+            for (row, ids) in ids.reset_i64(&shape).chunks_exact_mut(length).enumerate() {
+                ids.copy_from_slice(&phrase(row).ids);
+            }
+            for (row, mask) in mask.reset_i64(&shape).chunks_exact_mut(length).enumerate() {
+                mask.copy_from_slice(&phrase(row).mask);
+            }
             engine.run(
                 &[(tensor::INPUT_IDS, &ids), (tensor::ATTENTION_MASK, &mask)],
                 &mut [(tensor::TEXT_FEATURES, &mut features)],

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-#[cfg(test)]
-use ocelli_engines::kernels::KernelCompiler;
 use ocelli_engines::{Device, DeviceKind, Tensor};
 
 use super::{DevicePreprocessor, PreprocessConfig, Preprocessor};
@@ -41,7 +39,7 @@ impl PlacedPreprocessor {
             self.device = None;
             return;
         };
-        let made = compiler_for(&**device).and_then(|compiler| {
+        let made = compiler_for(device).and_then(|compiler| {
             compiler.map(|compiler| DevicePreprocessor::new(&*compiler, *self.host.config())).transpose()
         });
         self.device = made.unwrap_or_else(|error| {
@@ -51,14 +49,6 @@ impl PlacedPreprocessor {
             );
             None
         });
-    }
-
-    /// As [`place_at`](Self::place_at) with a compiler at hand.
-    #[cfg(test)]
-    fn place_with(&mut self, compiler: &dyn KernelCompiler) -> Result<()> {
-        self.device = Some(DevicePreprocessor::new(compiler, *self.host.config())?);
-        self.placed_at = Some(compiler.device().kind());
-        Ok(())
     }
 
     /// Picture → `pixels` [1, 3, S, S].
@@ -81,35 +71,24 @@ impl PlacedPreprocessor {
 mod tests {
     use super::*;
     use crate::image::Image;
-    use ocelli_engines::fake::{FakeDevice, HostKernels};
+    use ocelli_engines::fake::FakeDevice;
 
     /// One buffer goes round while the place changes.
     #[test]
     fn pixels_lie_where_they_are_wanted() {
         let folder = tempfile::tempdir().expect("a folder");
-        let device = FakeDevice::new();
-        let compiler = HostKernels::new(device.clone(), folder.path());
         let image = Image::from_rgb8(5, 4, (0..60).collect()).expect("60 bytes");
         let mut preprocessor = PlacedPreprocessor::new(PreprocessConfig::new(14)).expect("it is fine");
-        let (mut pixels, mut copy) = (Tensor::empty(), Tensor::empty());
-        preprocessor.run_into(&image, &mut pixels).expect("it runs");
-        let expected = pixels.clone();
-        assert!(pixels.device().is_none());
-
-        preprocessor.place_with(&compiler).expect("the kernels compile");
-        preprocessor.run_into(&image, &mut pixels).expect("it runs");
-        assert_eq!(pixels.device().map(|device| device.kind()), Some(DeviceKind::Fake));
-        pixels.copy_to_host_into(&mut copy).expect("it is copied");
-        assert!(copy == expected);
-
-        preprocessor.place_at(None);
-        preprocessor.run_into(&image, &mut pixels).expect("it runs");
-        assert!(pixels == expected);
-
-        // A device that runs no kernels of ours reads what the host makes.
-        let device: Arc<dyn Device> = device;
-        preprocessor.place_at(Some(&device));
-        preprocessor.run_into(&image, &mut pixels).expect("it runs");
-        assert!(pixels == expected);
+        let (mut pixels, mut copy, mut expected) = (Tensor::empty(), Tensor::empty(), Tensor::empty());
+        preprocessor.run_into(&image, &mut expected).expect("it runs");
+        let with_kernels: Arc<dyn Device> = FakeDevice::with_kernels(folder.path());
+        let without: Arc<dyn Device> = FakeDevice::new();
+        for (device, is_there) in [(Some(&with_kernels), true), (None, false), (Some(&without), false)] {
+            preprocessor.place_at(device);
+            preprocessor.run_into(&image, &mut pixels).expect("it runs");
+            assert_eq!(pixels.device().is_some(), is_there);
+            pixels.copy_to_host_into(&mut copy).expect("it is copied");
+            assert!(copy == expected);
+        }
     }
 }

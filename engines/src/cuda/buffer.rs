@@ -82,11 +82,39 @@ impl DeviceBuffer for CudaBuffer {
         self.core.stream_to_device().copy_to_device(self, offset, bytes)
     }
 
+    fn copy_from_device(
+        &self,
+        offset: usize,
+        source: &dyn DeviceBuffer,
+        source_offset: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        let Some(source) = source.as_any().downcast_ref::<Self>() else {
+            let message =
+                format!("{}: {source:?} is not its own, and cannot be copied from", self.core.name());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        };
+        let (to, from) = (self.range(offset, bytes)?, source.range(source_offset, bytes)?);
+        let (reads, writes) = (std::iter::once(source), std::iter::once(self));
+        self.core.stream_to_device().enqueue(reads, writes, |stream| {
+            let copied = self.core.context().bound().and_then(|calls| {
+                // SAFETY: both places are of this size and apart, and what is enqueued on the two buffers is waited for.
+                unsafe { calls.copy_on_device(to, from, bytes, stream) }
+            });
+            copied.map_err(|error| error.during(self.core.name()))
+        })
+    }
+
     fn wait(&self) -> Result<()> {
         match self.last_write() {
             Some(mark) => mark.wait().map_err(|error| error.during(self.core.name())),
             None => Ok(()),
         }
+    }
+
+    fn wait_idle(&self) -> Result<()> {
+        let marks = self.usage().marks();
+        marks.iter().try_for_each(Mark::wait).map_err(|error| error.during(self.core.name()))
     }
 
     fn as_any(&self) -> &dyn Any {

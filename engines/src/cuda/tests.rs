@@ -421,3 +421,37 @@ fn what_is_missing_is_named() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn copies_on_the_device_keep_the_order_and_cross_nothing() {
+    let (calls, device) = open();
+    let on: Arc<dyn Device> = device.clone();
+    let mut source = Tensor::on(on.clone());
+    source.copy_from_host(&Tensor::new(&[4], vec![1_u8, 2, 3, 4]).expect("fits")).expect("it is copied");
+    let mut target = Tensor::on(on);
+    target.copy_from_host(&Tensor::new(&[4], vec![9_u8; 4]).expect("fits")).expect("it is copied");
+    let before = device.transferred();
+    let (stream, other) = (stream(&device), buffer(&device, 1));
+    let slices = |tensor: &Tensor| tensor.device_slice().expect("it has elements").buffer.clone();
+    let (from, to) = (slices(&source), slices(&target));
+    let [from, to] =
+        [&from, &to].map(|buffer| buffer.as_any().downcast_ref::<CudaBuffer>().expect("it is the GPU's"));
+    // The first byte is written before, and read after, by another stream.
+    mix(&calls, &stream, &[], from, 7).expect("it is enqueued");
+    target.copy_elements(1, &source, 0, 2).expect("it is copied");
+    mix(&calls, &stream, &[to], &other, 1).expect("it is enqueued");
+    mix(&calls, &stream, &[], to, 3).expect("it is enqueued");
+    target.wait_idle().expect("nothing fails");
+    assert_eq!(device.transferred(), before);
+    let mut host = Tensor::empty();
+    target.copy_to_host_into(&mut host).expect("it is copied");
+    let first = 9_u8.wrapping_mul(31).wrapping_add(3);
+    assert_eq!(host.as_slice::<u8>().expect("u8"), [first, 31 + 7, 2, 9]);
+    assert_eq!(calls.races(), Vec::<String>::new());
+
+    let error = to.copy_from_device(0, from, 1, 1 << 20).expect_err("it is not that large");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let foreign = crate::fake::FakeDevice::new().allocate(4).expect("there is memory");
+    let error = to.copy_from_device(0, &*foreign, 0, 1).expect_err("it is another device's");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}

@@ -48,6 +48,11 @@ impl Usage {
         self.last_write.clone()
     }
 
+    /// Everything enqueued that uses the memory, to be waited for without holding what guards this.
+    pub(super) fn marks(&self) -> Vec<Mark> {
+        self.last_write.iter().chain(&self.reads).cloned().collect()
+    }
+
     /// Waits until nothing that is enqueued uses the memory.
     pub(super) fn wait(&self) -> CallResult<()> {
         self.last_write.iter().chain(&self.reads).try_for_each(Mark::wait)

@@ -2,9 +2,12 @@
 
 use crate::device::{Device, DeviceBuffer, DeviceKind, Transferred};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fake::HostKernels;
+use crate::kernels::KernelCompiler;
 use crate::tensor::Tensor;
 use std::any::Any;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct FakeDevice {
     counts: Arc<Counts>,
     allocations: AtomicUsize,
+    /// Where its kernels are compiled.
+    kernels: Option<PathBuf>,
 }
 
 #[derive(Default)]
@@ -25,6 +30,11 @@ impl FakeDevice {
     /// A device that nothing has crossed to yet.
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// A device that also runs kernels, which [are compiled](HostKernels) in a folder.
+    pub fn with_kernels(folder: impl Into<PathBuf>) -> Arc<Self> {
+        Arc::new(Self { kernels: Some(folder.into()), ..Self::default() })
     }
 
     /// How many times memory was asked for.
@@ -53,6 +63,11 @@ impl Device for FakeDevice {
             to_host: self.counts.to_host.load(Ordering::Relaxed),
         }
     }
+
+    fn kernel_compiler(self: Arc<Self>) -> Option<Arc<dyn KernelCompiler>> {
+        let folder = self.kernels.clone()?;
+        Some(Arc::new(HostKernels::new(self, folder)))
+    }
 }
 
 impl fmt::Debug for FakeDevice {
@@ -76,7 +91,7 @@ impl FakeBuffer {
 
 impl DeviceBuffer for FakeBuffer {
     fn address(&self) -> u64 {
-        self.with_bytes(|bytes| bytes.as_ptr() as u64)
+        self.with_bytes(|bytes| bytes.as_mut_ptr() as u64)
     }
 
     fn capacity(&self) -> usize {
@@ -99,7 +114,30 @@ impl DeviceBuffer for FakeBuffer {
         })
     }
 
+    fn copy_from_device(
+        &self,
+        offset: usize,
+        source: &dyn DeviceBuffer,
+        source_offset: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        let Some(source) = source.as_any().downcast_ref::<Self>() else {
+            let message = format!("the fake device: {source:?} is not its own, and cannot be copied from");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        };
+        // Taken out first: both may be one buffer, which is locked once.
+        let copied = source.with_bytes(|own| range(own, source_offset, bytes).map(|bytes| bytes.to_vec()))?;
+        self.with_bytes(|own| {
+            range(own, offset, bytes)?.copy_from_slice(&copied);
+            Ok(())
+        })
+    }
+
     fn wait(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn wait_idle(&self) -> Result<()> {
         Ok(())
     }
 
@@ -108,14 +146,21 @@ impl DeviceBuffer for FakeBuffer {
     }
 }
 
-/// Has a closure of tensors of the host's compute what lies on the device.
+/// Has a closure of tensors of the host's compute what lies on the device; what the caller brings and wants in the host's
+/// memory is counted as crossing.
 pub(super) fn compute(
+    device: &FakeDevice,
     compute: &mut super::Compute,
     inputs: &[(&str, &Tensor)],
     outputs: &mut [(&str, &mut Tensor)],
 ) -> Result<()> {
     let lift = |(name, tensor): &(&'_ str, &Tensor)| -> Result<(String, Tensor)> {
-        let Some(slice) = tensor.device_slice() else { return Ok(((*name).to_owned(), (*tensor).clone())) };
+        let Some(slice) = tensor.device_slice() else {
+            if tensor.device().is_none() {
+                device.counts.to_device.fetch_add(tensor.bytes()?.len() as u64, Ordering::Relaxed);
+            }
+            return Ok(((*name).to_owned(), (*tensor).clone()));
+        };
         let buffer = slice.buffer.as_any().downcast_ref::<FakeBuffer>();
         let buffer = buffer.expect("only this device's tensors get past the check of residence");
         let mut host = Tensor::empty();
@@ -138,6 +183,9 @@ pub(super) fn compute(
     for ((_, target), (_, source)) in outputs.iter_mut().zip(&host_outputs) {
         target.reset_to(source.element_type(), source.shape())?;
         let Some(slice) = target.device_slice() else {
+            if target.device().is_none() {
+                device.counts.to_host.fetch_add(source.bytes()?.len() as u64, Ordering::Relaxed);
+            }
             target.copy_from_host(source)?;
             continue;
         };

@@ -1,32 +1,16 @@
 //! How an engine is made: where it runs, with how many threads, how much it may rewrite the model.
 
+use super::graph::Graph;
+use super::provider::ExecutionProvider;
+use super::residence::Residence;
 use super::session::OnnxRuntimeEngine;
-use super::{OnnxRuntime, optimized};
+use super::{OnnxRuntime, call, optimized, placement, registration};
+use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
-use ort::ep;
 use ort::session::builder::{AutoDevicePolicy, GraphOptimizationLevel, SessionBuilder};
 use ort::session::{RunOptions, Session};
-use std::fmt;
 use std::path::{Path, PathBuf};
-
-/// What computes.
-///
-/// A provider that is named and cannot start is an error; nothing else is tried in its stead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum ExecutionProvider {
-    /// The processor.
-    #[default]
-    Cpu,
-}
-
-impl fmt::Display for ExecutionProvider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cpu => f.write_str("CPU"),
-        }
-    }
-}
+use std::sync::Arc;
 
 /// How much ONNX Runtime rewrites the model before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -88,6 +72,9 @@ fn adds_products_exactly() -> bool {
 pub struct OnnxRuntimeBuilder {
     runtime: OnnxRuntime,
     provider: ExecutionProvider,
+    device: Option<Arc<dyn Device>>,
+    allow_partial: bool,
+    fixed_dimensions: Vec<(String, usize)>,
     threads: usize,
     spinning: bool,
     optimization: OptimizationLevel,
@@ -103,6 +90,9 @@ impl OnnxRuntimeBuilder {
         Self {
             runtime: runtime.clone(),
             provider: ExecutionProvider::default(),
+            device: None,
+            allow_partial: false,
+            fixed_dimensions: Vec::new(),
             threads: 0,
             spinning: false,
             optimization: OptimizationLevel::default(),
@@ -117,6 +107,33 @@ impl OnnxRuntimeBuilder {
     /// What computes; the processor unless said otherwise.
     pub fn with_provider(mut self, provider: ExecutionProvider) -> Self {
         self.provider = provider;
+        self
+    }
+
+    /// The device that inputs may lie and outputs may stay on: that of the CUDA and TensorRT providers' GPU, or, for tests,
+    /// the [fake one](crate::fake::FakeDevice) with the processor. Without, everything crosses in every run.
+    ///
+    /// What a caller brings in the host's memory is copied there before a run, and back after it, by the device, which
+    /// counts it. When a run returns, ONNX Runtime is done with the device.
+    pub fn with_device(mut self, device: Arc<dyn Device>) -> Self {
+        self.device = Some(device);
+        self
+    }
+
+    /// Whether the provider may leave nodes to the processor, which is a warning then; off by default, and then it is an
+    /// error with the list when the model is loaded.
+    ///
+    /// Computations of shapes are no part of this: nodes that see the inputs' elements in no way but through `Shape` or
+    /// `Size` always may run on the processor, where shapes are known.
+    pub fn with_partial_placement(mut self, allowed: bool) -> Self {
+        self.allow_partial = allowed;
+        self
+    }
+
+    /// Gives a named dimension this size for good, before the model is optimised and given to the provider. The engine's
+    /// specification says so, and other sizes are refused. A name that the model does not have changes nothing.
+    pub fn with_fixed_dimension(mut self, name: impl Into<String>, size: usize) -> Self {
+        self.fixed_dimensions.push((name.into(), size));
         self
     }
 
@@ -147,7 +164,7 @@ impl OnnxRuntimeBuilder {
     /// An entry belongs to the model file (path, size, time of change), ONNX Runtime's version, the optimisation level
     /// and the processor's features; where one differs, another entry is made. Entries appear whole or not at all, and
     /// can be deleted at any time. Weights are stored again, so an entry is as large as the model. Only for
-    /// [`build_from_file`](Self::build_from_file).
+    /// [`build_from_file`](Self::build_from_file) and the processor; other providers have caches of their own.
     pub fn with_optimized_model_cache(mut self, folder: impl Into<PathBuf>) -> Self {
         self.optimized_models = Some(folder.into());
         self
@@ -198,12 +215,21 @@ impl OnnxRuntimeBuilder {
                 format!("cannot load the model, {name}: {what}"),
             ));
         }
+        let graph = || {
+            Graph::of_file(model).map_err(|error| {
+                let message = format!("cannot read the model, {name}: {error}");
+                Error::new(ErrorKind::InvalidModel, message).with_source(error)
+            })
+        };
         let session = match &self.optimized_models {
+            Some(_) if self.provider != ExecutionProvider::Cpu => {
+                let message = format!("{}: optimised models are kept for the processor alone", self.provider);
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
             Some(folder) => {
                 let entry = optimized::Entry::new(folder, model, self.runtime.version(), self.optimization)?;
                 entry.load_or_make(|file, level, store| {
-                    let mut builder =
-                        self.session_builder(level).map_err(|error| self.failure(&name, &error))?;
+                    let mut builder = self.session_builder(level, &name, &graph)?;
                     if let Some(store) = store {
                         builder =
                             optimized::store(builder, store).map_err(|error| self.failure(&name, &error))?;
@@ -213,12 +239,11 @@ impl OnnxRuntimeBuilder {
                 })?
             }
             None => {
-                let builder = self.session_builder(self.optimization);
-                let session = builder.and_then(|mut builder| builder.commit_from_file(model));
-                session.map_err(|error| self.failure(&name, &error))?
+                let mut builder = self.session_builder(self.optimization, &name, &graph)?;
+                builder.commit_from_file(model).map_err(|error| self.failure(&name, &error))?
             }
         };
-        self.engine(session, name)
+        self.engine(session, name.clone(), &graph)
     }
 
     /// Loads a model without external data from memory, which is copied.
@@ -227,39 +252,70 @@ impl OnnxRuntimeBuilder {
     /// As [`build_from_file`](Self::build_from_file).
     pub fn build_from_memory(self, model: &[u8]) -> Result<OnnxRuntimeEngine> {
         let name = "(in memory)".to_owned();
-        let builder = self.session_builder(self.optimization);
-        let session = builder.and_then(|mut builder| builder.commit_from_memory(model));
-        let session = session.map_err(|error| self.failure(&name, &error))?;
-        self.engine(session, name)
+        let graph = || {
+            let message = |error| format!("cannot read the model, (in memory): {error}");
+            Graph::of_bytes(model).map_err(|error| Error::new(ErrorKind::InvalidModel, message(error)))
+        };
+        let mut builder = self.session_builder(self.optimization, &name, &graph)?;
+        let session = builder.commit_from_memory(model).map_err(|error| self.failure(&name, &error))?;
+        self.engine(session, name, &graph)
     }
 
-    fn engine(&self, session: Session, name: String) -> Result<OnnxRuntimeEngine> {
+    fn engine(
+        &self,
+        session: Session,
+        name: String,
+        graph: &dyn Fn() -> Result<Graph>,
+    ) -> Result<OnnxRuntimeEngine> {
         let options = self.run_options().map_err(|error| self.failure(&name, &error))?;
-        let threads = self.effective_threads();
-        let plural = if threads == 1 { "" } else { "s" };
-        let description =
-            format!("ONNX Runtime {}, {}, {threads} thread{plural}", self.runtime.version(), self.provider);
-        OnnxRuntimeEngine::new(session, options, name, description)
+        let version = self.runtime.version();
+        let description = if self.provider == ExecutionProvider::Cpu {
+            let threads = self.effective_threads();
+            let plural = if threads == 1 { "" } else { "s" };
+            format!("ONNX Runtime {version}, CPU, {threads} thread{plural}")
+        } else {
+            let nodes = call::placement(&session).map_err(|error| self.failure(&name, &error))?;
+            placement::check(&name, &self.provider, &nodes, self.allow_partial, graph)?;
+            format!("ONNX Runtime {version}, {}", self.provider)
+        };
+        let residence =
+            self.device.clone().map(|device| Residence::new(device, &self.provider)).transpose()?;
+        OnnxRuntimeEngine::new(session, options, residence, &self.fixed_dimensions, name, description)
     }
 
     fn effective_threads(&self) -> usize {
         if self.threads == 0 { default_threads() } else { self.threads }
     }
 
-    fn session_builder(&self, level: OptimizationLevel) -> ort::Result<SessionBuilder> {
-        let provider = match self.provider {
-            ExecutionProvider::Cpu => ep::CPU::default().with_arena_allocator(self.memory_arena).build(),
+    fn session_builder(
+        &self,
+        level: OptimizationLevel,
+        model: &str,
+        graph: &dyn Fn() -> Result<Graph>,
+    ) -> Result<SessionBuilder> {
+        let begun = || -> ort::Result<SessionBuilder> {
+            let mut builder = Session::builder(self.runtime.environment())?
+                // Without this ONNX Runtime may choose a provider by itself (CoreML on macOS).
+                .with_auto_device(AutoDevicePolicy::PreferCPU)?
+                .with_intra_threads(self.effective_threads())?
+                .with_intra_op_spinning(self.spinning)?
+                .with_memory_pattern(self.memory_pattern)?
+                .with_prepacking(self.prepacking)?
+                .with_config_entry(
+                    "session.x64quantprecision",
+                    if adds_products_exactly() { "0" } else { "1" },
+                )?
+                .with_optimization_level(level.into())?;
+            for (name, size) in &self.fixed_dimensions {
+                builder = builder.with_dimension_override(name, i64::try_from(*size).unwrap_or(i64::MAX))?;
+            }
+            if self.provider != ExecutionProvider::Cpu {
+                builder = builder.with_config_entry("session.record_ep_graph_assignment_info", "1")?;
+            }
+            Ok(builder)
         };
-        Ok(Session::builder(self.runtime.environment())?
-            // Without this ONNX Runtime may choose a provider by itself (CoreML on macOS).
-            .with_auto_device(AutoDevicePolicy::PreferCPU)?
-            .with_execution_providers([provider.error_on_failure()])?
-            .with_intra_threads(self.effective_threads())?
-            .with_intra_op_spinning(self.spinning)?
-            .with_memory_pattern(self.memory_pattern)?
-            .with_prepacking(self.prepacking)?
-            .with_config_entry("session.x64quantprecision", if adds_products_exactly() { "0" } else { "1" })?
-            .with_optimization_level(level.into())?)
+        let builder = begun().map_err(|error| self.failure(model, &error))?;
+        registration::register(&self.runtime, builder, &self.provider, self.memory_arena, graph)
     }
 
     fn run_options(&self) -> ort::Result<RunOptions> {
@@ -271,6 +327,9 @@ impl OnnxRuntimeBuilder {
     }
 
     fn failure(&self, model: &str, error: &ort::Error) -> Error {
+        if registration::is_of_provider(&self.provider, error) {
+            return registration::cannot_start(&self.provider, &self.runtime, error.message());
+        }
         let kind = match error.code() {
             ort::ErrorCode::ExecutionProviderFailure => ErrorKind::Unavailable,
             _ => ErrorKind::InvalidModel,

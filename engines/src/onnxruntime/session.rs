@@ -1,10 +1,12 @@
 //! One model in ONNX Runtime.
 
 use super::options::OnnxRuntimeBuilder;
+use super::residence::Residence;
 use super::{OnnxRuntime, call};
+use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::spec::{Dim, EngineSpec, TensorSpec, check_outputs, check_residence, check_run};
+use crate::spec::{Dim, EngineSpec, TensorSpec, check_inputs, check_outputs, check_residence, check_run};
 use crate::tensor::{Element, ElementType, Tensor, TensorData};
 use half::f16;
 use ort::session::{RunOptions, Session};
@@ -14,18 +16,21 @@ use ort::value::{
 };
 use std::ffi::{CStr, CString};
 use std::fmt;
+use std::sync::Arc;
 
 /// A model that ONNX Runtime runs.
 ///
 /// Inputs are read where they are. An output whose shape follows from the inputs (all its named dimensions are an
 /// input's) is written straight into the caller's tensor; one that depends on the data is copied once. Outputs that
-/// are not asked for are not fetched, and what only they need may not be computed.
+/// are not asked for are not fetched, and what only they need may not be computed. With a
+/// [device](OnnxRuntimeBuilder::with_device), tensors that lie there are read and written there.
 pub struct OnnxRuntimeEngine {
     session: Session,
     options: RunOptions,
     spec: EngineSpec,
     input_names: Vec<CString>,
     output_names: Vec<CString>,
+    residence: Option<Residence>,
     model: String,
     description: String,
 }
@@ -39,11 +44,23 @@ impl OnnxRuntimeEngine {
     pub(super) fn new(
         session: Session,
         options: RunOptions,
+        residence: Option<Residence>,
+        fixed_dimensions: &[(String, usize)],
         model: String,
         description: String,
     ) -> Result<Self> {
+        let fixed = |mut spec: TensorSpec| {
+            for dim in &mut spec.shape {
+                let size =
+                    fixed_dimensions.iter().find(|(name, _)| matches!(dim, Dim::Named(own) if own == name));
+                if let Some((_, size)) = size {
+                    *dim = Dim::Fixed(*size);
+                }
+            }
+            spec
+        };
         let specs = |side: &str, outlets: &[Outlet]| -> Result<Vec<TensorSpec>> {
-            let specs = outlets.iter().map(|outlet| tensor_spec(side, outlet));
+            let specs = outlets.iter().map(|outlet| tensor_spec(side, outlet).map(fixed));
             specs.collect::<Result<_, String>>().map_err(|reason| {
                 Error::new(ErrorKind::InvalidModel, format!("cannot use the model, {model}: {reason}"))
             })
@@ -60,6 +77,7 @@ impl OnnxRuntimeEngine {
             spec: EngineSpec { inputs, outputs },
             session,
             options,
+            residence,
             model,
             description,
         })
@@ -67,6 +85,39 @@ impl OnnxRuntimeEngine {
 
     fn failed(&self, reason: &ort::Error) -> Error {
         execution(&self.model, reason)
+    }
+
+    /// The run of an engine with a device, after the checks.
+    fn run_on_device(
+        &mut self,
+        inputs: &[(&str, &Tensor)],
+        outputs: &mut [(&str, &mut Tensor)],
+    ) -> Result<()> {
+        let Self { session, options, spec, input_names, output_names, residence, model, .. } = self;
+        let residence = residence.as_mut().expect("the caller saw it");
+        let bindings = check_inputs(spec, inputs)?;
+        let output_names: Vec<_> =
+            outputs.iter().map(|(name, _)| c_name(&spec.outputs, output_names, name)).collect();
+        let staged = residence.stage(spec, &bindings, inputs, outputs)?;
+        let input_names = inputs.iter().map(|(name, _)| c_name(&spec.inputs, input_names, name));
+        let views: Vec<_> = input_names.zip(staged.inputs.iter().map(|value| value.view())).collect();
+        let mut slots: Vec<_> = output_names.into_iter().zip(staged.outputs).collect();
+        let produced = call::run(session, options, &views, &mut slots);
+        let produced = produced.map_err(|error| execution(model, &error))?;
+        drop((views, slots));
+        for ((name, tensor), value) in outputs.iter_mut().zip(produced) {
+            match value {
+                None => residence.fetch(spec, name, tensor)?,
+                // Its shape was not known before, and ONNX Runtime has left it in the host's memory.
+                Some(value) => {
+                    let element_type = spec.output(name).expect("check_run knows every output").element_type;
+                    let mut host = Tensor::empty();
+                    copy(&value, element_type, &mut host).map_err(|error| execution(model, &error))?;
+                    tensor.copy_from_host(&host)?;
+                }
+            }
+        }
+        check_outputs(spec, &bindings, outputs)
     }
 }
 
@@ -79,9 +130,17 @@ impl Engine for OnnxRuntimeEngine {
         &self.description
     }
 
+    fn device(&self) -> Option<Arc<dyn Device>> {
+        self.residence.as_ref().map(|residence| residence.device().clone())
+    }
+
     fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
         let bindings = check_run(&self.spec, inputs, outputs)?;
-        check_residence(None, inputs, outputs)?;
+        let device = self.residence.as_ref().map(|residence| residence.device().kind());
+        check_residence(device, inputs, outputs)?;
+        if self.residence.is_some() {
+            return self.run_on_device(inputs, outputs);
+        }
 
         let mut views = Vec::with_capacity(inputs.len());
         for (name, tensor) in inputs {
@@ -122,7 +181,16 @@ impl fmt::Debug for OnnxRuntimeEngine {
 }
 
 fn execution(model: &str, reason: &ort::Error) -> Error {
-    Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {}", reason.message()))
+    let reason = reason.message();
+    // CUDA's provider loads it when the first operator needs it.
+    let lacks_cudnn =
+        ["cuDNN is not available", "cuDNN is unavailable"].iter().any(|text| reason.contains(text));
+    let remedy = if lacks_cudnn {
+        "; install cuDNN 9 (the package nvidia-cudnn-cu13 has it) and put its folder into LD_LIBRARY_PATH"
+    } else {
+        ""
+    };
+    Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {reason}{remedy}"))
 }
 
 fn c_name<'n>(specs: &[TensorSpec], names: &'n [CString], name: &str) -> &'n CStr {

@@ -189,12 +189,61 @@ impl Tensor {
         Ok(copy)
     }
 
+    /// Copies `count` elements of another tensor of the same type, from its element `from` on, to this one's from `to`
+    /// on, wherever the two lie: on one device the device does it, and nothing crosses.
+    ///
+    /// Whoever shares this tensor's memory ([rows](Self::row), clones) sees what is written.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the types differ, an element is beyond its tensor, or the two lie on different
+    /// devices; [`ErrorKind::Execution`] where a device is lost.
+    pub fn copy_elements(&mut self, to: usize, source: &Self, from: usize, count: usize) -> Result<()> {
+        let fits =
+            |tensor: &Self, start: usize| start.checked_add(count).is_some_and(|end| end <= tensor.len());
+        if self.element_type() != source.element_type() || !fits(self, to) || !fits(source, from) {
+            let message =
+                format!("cannot copy {count} elements from {from} of {source:?} to {to} of {self:?}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let size = self.element_type().size();
+        let (to, from, bytes) = (to * size, from * size, count * size);
+        if bytes == 0 {
+            return Ok(());
+        }
+        match (self.device_slice(), source.device_slice()) {
+            (Some(own), Some(other)) => {
+                own.buffer.copy_from_device(own.offset + to, &**other.buffer, other.offset + from, bytes)
+            }
+            (Some(own), None) => {
+                own.buffer.copy_from_host(own.offset + to, &source.bytes()?[from..][..bytes])
+            }
+            (None, Some(other)) => {
+                self.fill_bytes(|own| other.buffer.copy_to_host(other.offset + from, &mut own[to..][..bytes]))
+            }
+            (None, None) => {
+                let source = &source.bytes()?[from..][..bytes];
+                self.fill_bytes(|own| {
+                    own[to..][..bytes].copy_from_slice(source);
+                    Ok(())
+                })
+            }
+        }
+    }
+
     /// Waits until the elements are there; at once for the host's.
     ///
     /// # Errors
     /// [`ErrorKind::Execution`] where what was to fill the tensor failed.
     pub fn wait(&self) -> Result<()> {
         self.device_slice().map_or(Ok(()), |slice| slice.buffer.wait())
+    }
+
+    /// Waits until nothing on the device reads or writes the elements; at once for the host's.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Execution`] where some of it failed.
+    pub fn wait_idle(&self) -> Result<()> {
+        self.device_slice().map_or(Ok(()), |slice| slice.buffer.wait_idle())
     }
 
     pub(super) fn refuse_device(&self) -> Result<()> {

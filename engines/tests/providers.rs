@@ -1,0 +1,228 @@
+//! Execution providers of ONNX Runtime: which start, where nodes end up, and tensors that stay on a device.
+//!
+//! Needs ONNX Runtime for the processor where programs find it; `make setup` puts it there.
+
+// Another test program uses the rest.
+#[allow(dead_code)]
+#[path = "onnxruntime/models.rs"]
+mod models;
+
+use models::{F32, I64, Model};
+use ocelli_engines::conformance::{self, Tolerance};
+use ocelli_engines::fake::FakeDevice;
+use ocelli_engines::onnxruntime::{
+    CoreMlOptions, CudaOptions, ExecutionProvider, LibrarySearch, OnnxRuntime, OnnxRuntimeBuilder,
+    OnnxRuntimeEngine, OtherProvider, TensorRtOptions,
+};
+use ocelli_engines::{Device, Dim, DimensionRange, Engine, ErrorKind, Tensor, Transferred};
+use std::path::PathBuf;
+
+fn runtime() -> OnnxRuntime {
+    // The message says what to do where the library is missing.
+    OnnxRuntime::load(&LibrarySearch::new()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn builder() -> OnnxRuntimeBuilder {
+    OnnxRuntimeEngine::builder(&runtime()).with_threads(1)
+}
+
+/// A provider inside of every build of ONNX Runtime that takes no node of these models: it calls services.
+fn taking_nothing() -> ExecutionProvider {
+    let name = "AzureExecutionProvider".to_owned();
+    ExecutionProvider::Other(OtherProvider { name, library: None, options: Vec::new() })
+}
+
+#[test]
+fn a_provider_that_cannot_start_says_why_and_what_to_do() {
+    let other = |name: &str, library: Option<&str>| {
+        let library = library.map(PathBuf::from);
+        ExecutionProvider::Other(OtherProvider { name: name.to_owned(), library, options: Vec::new() })
+    };
+    let text = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let cases = [
+        (
+            ExecutionProvider::Cuda(CudaOptions { ordinal: 1, ..CudaOptions::default() }),
+            "cannot start CUDA device 1, ",
+            "not enabled in this build; use a library that was built with it: the one in the package `onnxruntime-gpu`",
+        ),
+        (
+            ExecutionProvider::TensorRt(TensorRtOptions::default()),
+            "cannot start TensorRT on CUDA device 0, ",
+            "not enabled in this build; use a library that was built with it: the one in the package `onnxruntime-gpu`",
+        ),
+        (
+            ExecutionProvider::CoreMl(CoreMlOptions::default()),
+            "cannot start Core ML, ",
+            "; Core ML is in ONNX Runtime's builds for macOS alone",
+        ),
+        (
+            other("NoneExecutionProvider", None),
+            "cannot start NoneExecutionProvider, ",
+            "NoneExecutionProvider",
+        ),
+        (other("X", Some("/nowhere/x.so")), "cannot start X, ", "/nowhere/x.so: No such file"),
+        (other("X", Some(text)), "cannot start X, ", "Cargo.toml"),
+    ];
+    let runtime = runtime();
+    let mut wrong = Vec::new();
+    for (provider, start, end) in cases {
+        let loaded = builder().with_provider(provider.clone()).build_from_memory(&models::conformance());
+        for error in [loaded.map(drop).err(), runtime.try_provider(&provider).err()] {
+            let text = error.as_ref().map(ToString::to_string).unwrap_or_default();
+            let kind = error.map(|error| error.kind());
+            let fits = text.starts_with(start) && text.contains(end) && text.lines().count() == 1;
+            if !fits || kind != Some(ErrorKind::Unavailable) {
+                wrong.push(format!("{provider}: {kind:?} {text}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_library_says_what_it_was_built_with() {
+    let runtime = runtime();
+    let providers = runtime.providers().expect("it says");
+    assert!(providers.iter().any(|name| name == ExecutionProvider::Cpu.name()), "{providers:?}");
+    runtime.try_provider(&ExecutionProvider::Cpu).expect("a processor is always there");
+}
+
+#[test]
+fn nodes_that_are_left_to_the_processor_are_an_error_with_the_list() {
+    let load = |allowed, model: &[u8]| {
+        let builder = builder().with_provider(taking_nothing()).with_partial_placement(allowed);
+        builder.build_from_memory(model)
+    };
+    let error = load(false, &models::conformance()).expect_err("it takes nothing");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let expected = "AzureExecutionProvider does not run all of the model, (in memory): it leaves 4 of 4 nodes to the \
+                    processor: Add (2), MatMul, NonZero; with --allow-partial it runs as it is";
+    assert_eq!(error.to_string(), expected);
+
+    let outcome = conformance::check(|| load(true, &models::conformance()), Tolerance::F32);
+    outcome.unwrap_or_else(|failures| panic!("{failures}"));
+
+    let shapes = Model {
+        nodes: &[("Shape", &["x"], "s"), ("Size", &["x"], "n")],
+        inputs: &[("x", F32, "rows 3")],
+        outputs: &[("s", I64, "2"), ("n", I64, "")],
+    };
+    load(false, &shapes.encode()).expect("shapes are the processor's");
+}
+
+#[test]
+fn passes_the_conformance_suite_with_a_device() {
+    let make = || builder().with_device(FakeDevice::new()).build_from_memory(&models::conformance());
+    let outcome = conformance::check(make, Tolerance::F32);
+    outcome.unwrap_or_else(|failures| panic!("{failures}"));
+}
+
+#[test]
+fn only_what_the_host_brings_and_wants_crosses() {
+    let device = FakeDevice::new();
+    let load =
+        |model: &[u8]| builder().with_device(device.clone()).build_from_memory(model).expect("it loads");
+    let mut engine = load(&models::conformance());
+    assert_eq!(engine.device().map(|own| own.kind()), Some(device.kind()));
+    let rows = |first: f32| Tensor::f32(&[2, 3], (0..6).map(|i| first + i as f32).collect()).expect("fits");
+    let (a, b) = (rows(1.0), rows(10.0));
+    let ids = Tensor::i64(&[2, 1], vec![3, 0]).expect("fits");
+    let on = || Tensor::on(device.clone());
+    let (mut there, mut ids_there) = (on(), on());
+    there.copy_from_host(&a).expect("it is copied");
+    ids_there.copy_from_host(&ids).expect("it is copied");
+    let before = device.transferred();
+
+    let (mut sum, mut product, mut doubled, mut positions) = (on(), Tensor::empty(), on(), on());
+    let mut allocations = Vec::new();
+    for _ in 0..3 {
+        let inputs = [("a", &there), ("b", &b), ("ids", &ids_there)];
+        engine
+            .run(&inputs, &mut [("sum", &mut sum), ("product", &mut product), ("doubled", &mut doubled)])
+            .expect("it runs");
+        allocations.push(device.allocations());
+    }
+    let after = device.transferred();
+    // Three times: 2 x 3 f32 of `b` there, 2 x 4 of `product` back.
+    let crossed = Transferred {
+        to_device: after.to_device - before.to_device,
+        to_host: after.to_host - before.to_host,
+    };
+    assert_eq!(crossed, Transferred { to_device: 3 * 24, to_host: 3 * 32 });
+    assert_eq!(allocations[1..], [allocations[0]; 2], "nothing is allocated once all have grown");
+
+    let mut plain = builder().build_from_memory(&models::conformance()).expect("it loads");
+    let mut expected = [Tensor::empty(), Tensor::empty(), Tensor::empty(), Tensor::empty()];
+    let [expected_sum, expected_product, expected_doubled, expected_positions] = &mut expected;
+    let inputs = [("a", &a), ("b", &b), ("ids", &ids)];
+    let mut outputs = [
+        ("sum", expected_sum),
+        ("product", expected_product),
+        ("doubled", expected_doubled),
+        ("positions", expected_positions),
+    ];
+    plain.run(&inputs, &mut outputs).expect("it runs");
+    // Its shape depends on the elements.
+    engine.run(&inputs, &mut [("positions", &mut positions)]).expect("it runs");
+    for (name, came, expected) in [
+        ("sum", &sum, &expected[0]),
+        ("product", &product, &expected[1]),
+        ("doubled", &doubled, &expected[2]),
+        ("positions", &positions, &expected[3]),
+    ] {
+        let mut host = Tensor::empty();
+        came.copy_to_host_into(&mut host).expect("it is copied");
+        assert_eq!(&host, expected, "{name}");
+    }
+    assert!([&sum, &doubled, &positions].iter().all(|tensor| tensor.device().is_some()));
+}
+
+#[test]
+fn a_device_that_the_provider_cannot_reach_is_refused() {
+    let provider = builder().with_provider(taking_nothing()).with_partial_placement(true);
+    let error = provider.with_device(FakeDevice::new()).build_from_memory(&models::conformance());
+    let error = error.expect_err("it is the processor's");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(
+        error.to_string(),
+        "AzureExecutionProvider cannot read or write the memory of the fake device: name its own device"
+    );
+}
+
+#[test]
+fn a_fixed_dimension_is_part_of_the_specification() {
+    let model = models::conformance();
+    let fixed = builder().with_fixed_dimension("rows", 2).with_fixed_dimension("absent", 7);
+    let mut engine = fixed.build_from_memory(&model).expect("it loads");
+    let shape = |name: &str| {
+        let spec = engine.spec();
+        spec.input(name).or(spec.output(name)).expect("the model has it").shape.clone()
+    };
+    assert_eq!(shape("a"), [Dim::Fixed(2), Dim::Fixed(3)]);
+    assert_eq!(shape("ids"), [Dim::Fixed(2), Dim::named("tokens")]);
+    assert_eq!(shape("product"), [Dim::Fixed(2), Dim::Fixed(4)]);
+    let mut run = |rows: usize| {
+        let (a, ids) = (Tensor::zeros_f32(&[rows, 3]), Tensor::zeros::<i64>(&[rows, 5]));
+        let mut sum = Tensor::empty();
+        let inputs = [("a", &a), ("b", &a), ("ids", &ids)];
+        engine.run(&inputs, &mut [("sum", &mut sum)]).map_err(|error| error.to_string())
+    };
+    assert_eq!(run(2), Ok(()));
+    assert_eq!(run(3), Err("input `a`: expected shape [2, 3], got [3, 3]".to_owned()));
+}
+
+#[test]
+fn ranges_are_for_every_named_dimension() {
+    let range = DimensionRange { min: 1, optimal: 4, max: 8 };
+    let dimensions = [("rows".to_owned(), range)].into();
+    let options = TensorRtOptions { dimensions, ..TensorRtOptions::default() };
+    let loaded = builder()
+        .with_provider(ExecutionProvider::TensorRt(options))
+        .build_from_memory(&models::conformance());
+    let error = loaded.expect_err("`tokens` has none");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(
+        error.to_string(),
+        "TensorRT: no range for dimension `tokens` of input `ids`: give one to every named dimension, or to none"
+    );
+}

@@ -1,0 +1,207 @@
+//! A model with the shapes of the full size and no arithmetic: what crosses can be counted without a GPU.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ocelli::engines::fake::{FakeDevice, FakeEngine};
+use ocelli::engines::{Dim, ElementType, Engine, EngineSpec, Tensor, TensorSpec};
+use ocelli::export::contract::{
+    FORMAT_VERSION, Manifest, Precision, Preprocessing, Prompting, SpecialTokens, Target, Thresholds, dim,
+    file, tensor,
+};
+use ocelli::{
+    Detector, EngineFactory, Error, ErrorKind, Frame, Image, Model, Prompts, Result, Source, SourceInfo,
+    TextCacheFile,
+};
+
+const PATCH: usize = 14;
+const WIDTH: usize = 256;
+const QUERIES: usize = 200;
+const CONTEXT: usize = 32;
+
+/// Logits, boxes and presence of four classes.
+pub const BYTES_TO_HOST: u64 = 4 * (4 * QUERIES + 4 * QUERIES * 4 + 4) as u64;
+
+/// The text features of the four classes, which come from the text encoder once.
+pub const WORDS_BYTES: u64 = 4 * (4 * CONTEXT * WIDTH) as u64;
+
+pub fn prompts() -> Prompts {
+    Prompts::new(["person", "car", "dog", "bicycle"]).expect("words")
+}
+
+pub fn picture() -> Image {
+    Image::from_rgb8(64, 48, vec![99; 64 * 48 * 3]).expect("the bytes fit")
+}
+
+/// A detector all of whose engines work on the device. With masks, the first query of each class is found, otherwise
+/// nothing.
+pub fn detector(device: &Arc<FakeDevice>, side: usize, masks: bool) -> Detector {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    ocelli::builtin::write_checkpoint(folder.path()).expect("it writes");
+    let text = serde_json::to_string(&manifest(side, masks)).expect("a manifest is JSON");
+    std::fs::write(folder.path().join(file::MANIFEST), text).expect("it writes");
+    // Masks are made where there is a graph for them; no fake looks into it.
+    std::fs::write(folder.path().join(file::MASK_HEAD), "").expect("it writes");
+    let model = Model::open(folder.path()).expect("the folder is a model");
+    let device = device.clone();
+    let factory = EngineFactory::custom("fakes", move |graph: &Path| {
+        let name = graph.file_name().and_then(|name| name.to_str()).expect("a graph has a name");
+        let Some(spec) = spec(name, side / PATCH) else {
+            return Err(Error::new(ErrorKind::Unavailable, format!("{name}: there is no such fake")));
+        };
+        Ok(Box::new(engine(spec, masks).with_device(device.clone())) as Box<dyn Engine>)
+    });
+    Detector::builder()
+        .with_open_model(model)
+        .with_engine_factory(factory)
+        .with_text_cache(TextCacheFile::None)
+        .with_masks(masks)
+        .build()
+        .expect("fakes load")
+}
+
+fn manifest(side: usize, masks: bool) -> Manifest {
+    Manifest {
+        format_version: FORMAT_VERSION,
+        exporter: "none".into(),
+        weights_sha256: "0".repeat(64),
+        imgsz: side,
+        patch_size: PATCH,
+        model_width: WIDTH,
+        num_queries: QUERIES,
+        context_length: CONTEXT,
+        special_tokens: SpecialTokens { bos: 0, eos: 1, pad: 1 },
+        preprocessing: Preprocessing { resize: "bilinear-antialias".into(), mean: [0.0; 3], std: [1.0; 3] },
+        thresholds: Thresholds { confidence: 0.3, nms: 0.7 },
+        prompting: Prompting::Official,
+        target: Target::OnnxRuntime,
+        precision: Precision::Fp32,
+        detection_only: !masks,
+        skip_blocks: Vec::new(),
+        mask_blocks: Vec::new(),
+        split_block: None,
+        files: BTreeMap::new(),
+    }
+}
+
+/// Zeros, but for what makes the first query of each class be found.
+fn engine(spec: EngineSpec, found: bool) -> FakeEngine {
+    let known = spec.clone();
+    FakeEngine::new(spec, move |inputs, outputs| {
+        let bindings = ocelli::engines::spec::check_inputs(&known, inputs)?;
+        for (name, output) in outputs.iter_mut() {
+            let spec = known.output(name).expect("the engine checked the names");
+            let shape = bindings.shape_of(spec).expect("no shape depends on elements");
+            **output = Tensor::zeros_f32(&shape);
+            match *name {
+                tensor::LOGITS if found => {
+                    output.as_f32_mut()?.chunks_exact_mut(QUERIES).for_each(|row| row[0] = 4.0)
+                }
+                tensor::PRESENCE if found => output.as_f32_mut()?.fill(4.0),
+                tensor::BOXES => {
+                    output
+                        .as_f32_mut()?
+                        .chunks_exact_mut(4)
+                        .for_each(|b| b.copy_from_slice(&[0.1, 0.1, 0.6, 0.6]));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    })
+}
+
+fn spec(graph: &str, grid: usize) -> Option<EngineSpec> {
+    let f32 = |name: &str, shape: &[Dim]| TensorSpec::new(name, ElementType::F32, shape.to_vec());
+    let i64 = |name: &str, shape: &[Dim]| TensorSpec::new(name, ElementType::I64, shape.to_vec());
+    let n = Dim::Fixed;
+    let (classes, tokens, kept) =
+        (Dim::named(dim::CLASSES), Dim::named(dim::PROMPT_TOKENS), Dim::named(dim::MASKS));
+    let level = |scale: usize| [n(1), n(WIDTH), n(scale * grid), n(scale * grid)];
+    let [fine, middle, coarse] = [4, 2, 1].map(level);
+    let c = || classes.clone();
+    let (inputs, outputs) = match graph {
+        file::TEXT_ENCODER => {
+            let words = [c(), n(CONTEXT)];
+            (
+                vec![i64(tensor::INPUT_IDS, &words), i64(tensor::ATTENTION_MASK, &words)],
+                vec![f32(tensor::TEXT_FEATURES, &[c(), n(CONTEXT), n(WIDTH)])],
+            )
+        }
+        file::BACKBONE => (
+            vec![f32(tensor::PIXEL_VALUES, &[n(1), n(3), n(grid * PATCH), n(grid * PATCH)])],
+            vec![
+                f32(tensor::FPN[0], &fine),
+                f32(tensor::FPN[1], &middle),
+                f32(tensor::FPN[2], &coarse),
+                f32(tensor::IMAGE_PROMPT, &[n(1), n(1), n(WIDTH)]),
+            ],
+        ),
+        file::ENCODER_DECODER => (
+            vec![
+                f32(tensor::FPN[2], &coarse),
+                f32(tensor::PROMPT_FEATURES, &[c(), tokens.clone(), n(WIDTH)]),
+                i64(tensor::PROMPT_MASK, &[c(), tokens]),
+            ],
+            vec![
+                f32(tensor::LOGITS, &[c(), n(QUERIES)]),
+                f32(tensor::BOXES, &[c(), n(QUERIES), n(4)]),
+                f32(tensor::PRESENCE, &[c(), n(1)]),
+                f32(tensor::QUERIES, &[c(), n(QUERIES), n(WIDTH)]),
+                f32(tensor::ENCODED, &[c(), n(grid * grid), n(WIDTH)]),
+            ],
+        ),
+        file::MASK_HEAD => (
+            vec![
+                f32(tensor::FPN[0], &fine),
+                f32(tensor::FPN[1], &middle),
+                f32(tensor::ENCODED, &[n(1), n(grid * grid), n(WIDTH)]),
+                f32(tensor::PROMPT_FEATURES, &[n(1), tokens.clone(), n(WIDTH)]),
+                i64(tensor::PROMPT_MASK, &[n(1), tokens]),
+                f32(tensor::QUERIES, &[n(1), kept.clone(), n(WIDTH)]),
+            ],
+            vec![
+                f32(tensor::MASKS, &[n(1), kept, n(4 * grid), n(4 * grid)]),
+                f32(tensor::SEMANTIC, &[n(1), n(1), n(4 * grid), n(4 * grid)]),
+            ],
+        ),
+        _ => return None,
+    };
+    Some(EngineSpec { inputs, outputs })
+}
+
+/// A stream of grey frames.
+pub struct Grey {
+    info: SourceInfo,
+    left: u64,
+}
+
+impl Grey {
+    pub fn new(frames: u64) -> Self {
+        let info = SourceInfo {
+            name: "grey".into(),
+            size: Some((64, 48)),
+            frame_rate: Some(25.0),
+            frame_count: Some(frames),
+            live: false,
+        };
+        Self { info, left: frames }
+    }
+}
+
+impl Source for Grey {
+    fn info(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn read_into(&mut self, frame: &mut Frame) -> Result<bool> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(false) };
+        self.left = left;
+        frame.image.reset_rgb8(64, 48)?.fill(99);
+        frame.index = self.info.frame_count.unwrap_or(0) - left - 1;
+        frame.time = Duration::from_millis(40 * frame.index);
+        Ok(true)
+    }
+}
