@@ -11,6 +11,7 @@ mod text;
 use std::time::Instant;
 
 use crate::detection::Detection;
+use crate::engine::EngineFactory;
 use crate::error::Result;
 use crate::image::ImageView;
 use crate::mask::SemanticMap;
@@ -62,6 +63,7 @@ pub struct Detector {
     decoder: PromptDecoder,
     features: ImageFeatures,
     engine: String,
+    factory: EngineFactory,
 }
 
 impl Detector {
@@ -145,6 +147,12 @@ impl Detector {
     /// What runs the graphs, for people: `ONNX Runtime 1.31.1, CPU, 2 threads`.
     pub fn engine(&self) -> &str {
         &self.engine
+    }
+
+    /// What makes the engines, for a program that runs the model's graphs itself
+    /// ([`Model::load_graph`](crate::Model::load_graph)).
+    pub fn engine_factory(&self) -> &EngineFactory {
+        &self.factory
     }
 
     /// The parts, for a loop that runs them on threads of their own.

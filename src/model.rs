@@ -159,8 +159,11 @@ impl Model {
         &self.folder
     }
 
-    /// An engine for one of the folder's graphs.
-    pub(crate) fn load_graph(&self, factory: &EngineFactory, name: &str) -> Result<Box<dyn Engine>> {
+    /// An engine for one of the folder's graphs, for a program that runs graphs itself.
+    ///
+    /// # Errors
+    /// As [`EngineFactory::load`]; where the file is not what the exporter wrote, the message says so.
+    pub fn load_graph(&self, factory: &EngineFactory, name: &str) -> Result<Box<dyn Engine>> {
         // Hashing all files each time would take as long as loading them; a graph that does not load is looked at.
         let sizes =
             GraphSizes { context_length: self.manifest.context_length, queries: self.manifest.num_queries };

@@ -1,10 +1,16 @@
-//! What the measuring programs share: quantiles, drawn videos, number formats, and what a figure was
+//! What the measuring programs share: quantiles, drawn videos, number formats, the halves of a detector and whether two ways
+//! of running them agree, weights of the released model's size, the report of a run on a GPU, and what a figure was
 //! measured on.
 
 #![forbid(unsafe_code)]
 
+pub mod agreement;
 pub mod bisect;
 pub mod drawn_video;
+pub mod gpu_report;
+pub mod halves;
 pub mod machine;
+pub mod nvidia;
 pub mod precision;
 pub mod quantiles;
+pub mod random_weights;

@@ -2,6 +2,11 @@
 
 use serde::Serialize;
 
+use crate::nvidia::Gpu;
+
+/// The commit that programs were built from, for a machine that has them without the repository.
+const COMMIT: &str = "OCELLI_BENCH_COMMIT";
+
 /// The machine and the build behind a figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
@@ -17,6 +22,9 @@ pub struct Machine {
     pub commit: String,
     /// Version of ocelli.
     pub ocelli: &'static str,
+    /// The first NVIDIA GPU, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<Gpu>,
 }
 
 impl Machine {
@@ -36,11 +44,15 @@ impl Machine {
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             commit: commit(),
             ocelli: env!("CARGO_PKG_VERSION"),
+            gpu: Gpu::here(),
         }
     }
 }
 
 fn commit() -> String {
+    if let Some(commit) = std::env::var(COMMIT).ok().filter(|commit| !commit.is_empty()) {
+        return commit;
+    }
     let git = |arguments: &[&str]| {
         let output = std::process::Command::new("git").args(arguments).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())

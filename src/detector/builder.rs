@@ -276,9 +276,10 @@ impl DetectorBuilder {
         };
         let text = TextEmbedder::new(&model, factory.clone(), &self.text_cache)?;
         let encoder = ImageEncoder::new(&model, factory.clone(), masks)?;
+        let decoder = PromptDecoder::new(&model, factory.clone(), post, class_chunk, with_masks, self.semantic_maps);
         let engine = factory.description();
-        let decoder = PromptDecoder::new(&model, factory, post, class_chunk, with_masks, self.semantic_maps);
-        Ok(Detector { model, text, encoder, decoder, features: ImageFeatures::default(), engine })
+        let features = ImageFeatures::default();
+        Ok(Detector { model, text, encoder, decoder, features, engine, factory })
     }
 
     /// TensorRT itself, where `tensorrt` is asked for by name of a program that was built with it; others run it through

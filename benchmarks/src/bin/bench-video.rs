@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use ocelli::builtin::EXAMPLE_CLASSES;
 use ocelli::cli::{self, DetectorArgs, LogArgs, interrupted, print, say};
+use ocelli::engines::Transferred;
 use ocelli::pipeline::{Quantiles, StageStats};
 use ocelli::scenes::{MovingScene, vocabulary};
 use ocelli::sink::{Pictures, Sink};
@@ -19,6 +20,7 @@ use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{Cancellation, FrameOutcome, Pipeline, PipelineBuilder, Prompts, StatsRecorder};
 use ocelli_benchmarks::drawn_video::{DrawnVideo, Found};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib, resident_memory_mib};
+use ocelli_benchmarks::nvidia::{Crossing, memory_used_mib};
 use serde::Serialize;
 
 const FRAME_RATE: f64 = 30.0;
@@ -88,7 +90,14 @@ struct Line<'a> {
     visible: usize,
     recall_detections: f64,
     recall_tracks: f64,
+    /// From the start of loading to the first frame's detections.
+    first_ms: f64,
+    /// Between host and GPU, a frame.
+    to_device_bytes: Option<u64>,
+    to_host_bytes: Option<u64>,
     peak_memory_mib: f64,
+    /// What all programs hold.
+    gpu_memory_mib: Option<f64>,
     machine: &'a Machine,
 }
 
@@ -126,7 +135,11 @@ impl Sink for Nowhere {
 /// What the frames after the warm-up came to.
 #[derive(Default)]
 struct Seen {
+    first: Option<Instant>,
     moments: Vec<Instant>,
+    crossed_before: Option<Transferred>,
+    crossed_after: Option<Transferred>,
+    gpu_memory_mib: Option<f64>,
     found: Found,
     detections: usize,
 }
@@ -177,19 +190,24 @@ fn measure(
     video: &Arc<DrawnVideo>,
     lines: &mut Lines,
 ) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let crossing = Crossing::watch();
     let (builder, engine, imgsz) = builder(args, named, classes, class_budget)?;
     let (seen, stats, cancellation) =
         (Arc::new(Mutex::new(Seen::default())), StatsRecorder::new(), Cancellation::new());
     let observer = {
         let (seen, stats, cancellation) = (seen.clone(), stats.clone(), cancellation.clone());
         let (video, warm_up) = (video.clone(), args.warm_up);
+        let frames = args.warm_up + args.frames;
         move |outcome: &FrameOutcome| {
             if interrupted().is_err() {
                 cancellation.cancel();
             }
             let mut seen = seen.lock().expect("nobody panics with it");
+            seen.first.get_or_insert_with(Instant::now);
             if outcome.index + 1 == warm_up {
                 stats.restart();
+                seen.crossed_before = crossing.so_far();
             }
             // The last frame of the warm-up is where the first measured one begins.
             if outcome.index + 1 >= warm_up {
@@ -198,6 +216,11 @@ fn measure(
             if outcome.index >= warm_up {
                 seen.found.add(video.compare(outcome, classes));
                 seen.detections += outcome.detections.len();
+                seen.crossed_after = crossing.so_far();
+            }
+            // While the engines are there; asking takes longer than a frame.
+            if outcome.index + 1 == frames {
+                seen.gpu_memory_mib = memory_used_mib();
             }
         }
     };
@@ -212,6 +235,11 @@ fn measure(
     let gaps = seen.moments.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e3);
     let frame_ms = ocelli_benchmarks::quantiles::Quantiles::of(gaps.collect());
     let whole = seen.moments[seen.moments.len() - 1] - seen.moments[0];
+    // Frames that are still on their way when the count begins and ends are about as many.
+    let crossed = |bytes: fn(Transferred) -> u64| {
+        let (before, after) = (seen.crossed_before.map(bytes)?, seen.crossed_after.map(bytes)?);
+        Some((after - before) / frame_ms.n.max(1) as u64)
+    };
     let recall = |found: usize| found as f64 / seen.found.visible.max(1) as f64;
     lines.write(&Line {
         program: "bench-video",
@@ -232,6 +260,10 @@ fn measure(
         visible: seen.found.visible,
         recall_detections: recall(seen.found.detected),
         recall_tracks: recall(seen.found.tracked),
+        first_ms: seen.first.map_or(0.0, |first| (first - start).as_secs_f64() * 1e3),
+        to_device_bytes: crossed(|one| one.to_device),
+        to_host_bytes: crossed(|one| one.to_host),
+        gpu_memory_mib: seen.gpu_memory_mib,
         peak_memory_mib: peak_memory_mib(),
         machine: &lines.machine.clone(),
     })

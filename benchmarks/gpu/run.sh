@@ -1,0 +1,277 @@
+# `gpu.sh run`: what is measured, in which order; step.sh does a step. Sourced by gpu.sh.
+
+# shellcheck source=step.sh
+. "$here/gpu/step.sh"
+
+run() {
+  work='' phase=all minutes=0 again=no
+  local set=() name
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --again) again=yes; shift; continue ;;
+      --work | --phase | --minutes | --programs | --model | --engines | --precisions | --imgsz | --classes | \
+        --video-classes | --peers | --rounds | --runs | --seconds | --frames | --peer-device | --engine-options) ;;
+      *) wrong "run $1: no such option" ;;
+    esac
+    [ $# -ge 2 ] || wrong "$1: it needs a value"
+    case $1 in
+      --work) work=$2 ;; --phase) phase=$2 ;; --minutes) minutes=$2 ;; --programs) programs=$2 ;;
+      *) name=${1#--}; set+=("${name//-/_}" "$2") ;;
+    esac
+    shift 2
+  done
+  [ -n "$work" ] || wrong "run: --work DIR says where graphs and results go"
+  [[ $minutes =~ ^[0-9]+(\.[0-9]+)?$ ]] || wrong "--minutes is $minutes: expected a number"
+  case " all check model export engines ours peers video report tests " in
+    *" $phase "*) ;; *) wrong "--phase $phase: no such phase" ;;
+  esac
+  for name in $needed; do
+    [ -x "$programs/$name" ] || fail "cannot run, $programs/$name: it is not built; cargo build --release --workspace"
+  done
+  mkdir -p "$work"
+  work=$(cd "$work" && pwd) programs=$(cd "$programs" && pwd)
+  results=$work/run state=$work/state log=$work/log
+  mkdir -p "$results" "$state" "$log"
+  deadline=$(awk -v m="$minutes" -v now="$SECONDS" 'BEGIN { printf "%d", (m > 0 ? now + 60 * m : 1e9) }')
+  postponed=()
+  trap 'exit 130' INT TERM
+  settings "${set[@]+"${set[@]}"}"
+  surroundings
+  [ "$again" = no ] || rm -f "$state"/*.failed
+  plan
+  [ "$phase" != tests ] || test_programs
+  check
+  local px
+  for px in $imgsz; do
+    make_graphs "$px"
+    measure "$px"
+  done
+  assemble
+  if [ ${#postponed[@]} -gt 0 ]; then
+    say "no time was left for ${#postponed[@]} steps, the next call goes on with: ${postponed[0]}"
+  fi
+}
+
+# What is told now goes before what was told earlier, and that before the defaults.
+settings() {
+  model=full engines='cuda tensorrt trt' precisions=fp16 imgsz='' classes='4 16 8 2 1 80' peers=default rounds=2
+  video_classes='4 16 1 2 8 80' runs=50 seconds=8 frames=200 peer_device=cuda
+  engine_options=
+  # shellcheck source=/dev/null
+  [ ! -f "$work/settings" ] || . "$work/settings"
+  while [ $# -gt 0 ]; do
+    printf -v "$1" '%s' "$2"
+    shift 2
+  done
+  declare -p model engines precisions imgsz classes peers rounds video_classes runs seconds frames peer_device engine_options \
+    | sed 's/^declare -[^ ]* /declare -g /' >"$work/settings"
+  local small=no
+  [ "$model" != small ] || small=yes
+  [ -n "$imgsz" ] || imgsz=$([ $small = yes ] && echo 224 || echo '1008 672 644')
+  [ "$peers" != default ] || peers=$([ $small = yes ] || echo 'compile-f16 eager-f16 compile-bf16 eager-bf16 eager-f32')
+  chunk=16
+  labels=
+  local engine precision
+  for precision in $precisions; do
+    for engine in $engines; do
+      labels+="${labels:+ }$engine-$precision"
+    done
+  done
+}
+
+# What programs and peers find: libraries that were taken along, those of the peer's Python, a cache of our own.
+surroundings() {
+  python=${OCELLI_BENCH_PYTHON:-python3}
+  local found='' library
+  if command -v "$python" >/dev/null; then
+    found=$("$python" -c 'import glob, os, site, sys
+folders = site.getsitepackages() + [site.getusersitepackages()] + sys.path
+print(":".join(sorted({os.path.dirname(f) for p in folders for f in glob.glob(p + "/nvidia/*/lib/*.so*")})))' || true)
+  fi
+  export LD_LIBRARY_PATH=$home/lib${found:+:$found}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export PATH=$PATH:/usr/local/nvidia/bin XDG_CACHE_HOME=$work/cache TORCHINDUCTOR_CACHE_DIR=$work/inductor
+  for library in "$home"/lib/libonnxruntime.so*; do
+    [ ! -f "$library" ] || export OCELLI_ONNXRUNTIME=$library
+  done
+  OCELLI_BENCH_COMMIT=$(commit)
+  export OCELLI_BENCH_COMMIT
+  small=$home/model/small
+  [ -d "$small" ] || small=$home/src/builtin
+  # Where CLIP's was not taken along, another that knows fewer words does as well.
+  tokenizer=$home/model/tokenizer.json
+  [ -f "$tokenizer" ] || tokenizer=$small/tokenizer.json
+  picture=$home/model/picture.png
+  [ -f "$picture" ] || picture=$home/demos/scenes/park.png
+}
+
+plan() {
+  [ -f "$work/began" ] || date +%FT%R >"$work/began"
+  local kind=$model
+  [ "$kind" = small ] || kind=full
+  printf '{"began":"%s","model":"%s","engines":[%s],"peers":[%s],"imgsz":[%s],"classes":[%s],"commit":"%s"}\n' \
+    "$(cat "$work/began")" "$kind" "$(texts "$labels")" "$(texts "$peers")" "$(numbers "$imgsz")" \
+    "$(tr ' ' '\n' <<<"$classes $video_classes" | sort -nu | paste -sd' ' | xargs | tr ' ' ',')" \
+    "$OCELLI_BENCH_COMMIT" >"$results/plan.json"
+}
+
+texts() { tr -s ' ' '\n' <<<"$1" | sed '/^$/d; s/.*/"&"/' | paste -sd,; }
+numbers() { xargs <<<"$1" | tr ' ' ','; }
+
+# What works here: minutes are not spent on an engine that does not start.
+check() {
+  local engine probe
+  in_phase check || return 0
+  [ "$phase" != check ] || rm -f "$state"/probe-*
+  if [ "$phase" = check ] || [ ! -f "$results/check.txt" ]; then
+    {
+      date -u
+      uname -srm
+      nvidia-smi -L
+      "$python" -V
+      "$programs/ocelli" doctor
+    } >"$results/check.txt" 2>&1 || true
+  fi
+  for engine in $engines; do
+    probe=("$programs/bench-halves" --quiet --class-counts 1 --runs 3 --warm-up 1)
+    if [ "$engine" = trt ]; then
+      step check probe-graphs 0 '' "$programs/ocelli" export --checkpoint "$small" --output "$work/graphs/probe" \
+        --target tensorrt --precision "${precisions%% *}" --detection-only --force
+      step check probe-build 0 '' "$programs/ocelli" build-engine --model "$work/graphs/probe" \
+        --output "$work/engines/probe" --max-classes 4
+      probe+=(--model "$work/graphs/probe")
+      works trt || { missing probe-trt "no engine was built"; continue; }
+    fi
+    # shellcheck disable=SC2046 # options are words
+    step check "probe-$engine" 0 '' "${probe[@]}" $(options_of "$engine" "$work/engines/probe")
+  done
+  [ -z "$peers" ] || step check probe-peer 0 '' "$python" -c 'import sys, torch, transformers
+print(torch.__version__, transformers.__version__)
+sys.exit(None if sys.argv[1] == "cpu" or torch.cuda.is_available() else "error: torch sees no GPU")' "$peer_device"
+  grep -h . "$state"/probe-*.step >>"$results/check.txt" || true
+}
+
+# The options that name an engine; of TensorRT itself, with the folder of the built ones.
+options_of() {
+  if [ "$1" = trt ]; then
+    echo "--trt $2/backbone.engine --trt-enc-dec $2/encoder_decoder.engine"
+  else
+    echo "--engine $1 $engine_options"
+  fi
+}
+
+# Whether an engine, or the peer, has started here; not known is yes.
+works() { [ ! -e "$state/probe-$1.failed" ] && { [ "$1" != trt ] || [ ! -e "$state/probe-build.failed" ]; }; }
+
+# Checkpoint, graphs, engines and the reference of one image size.
+make_graphs() {
+  local px=$1 precision engine target checkpoint=$model
+  case $model in
+    small) checkpoint=$small ;;
+    full)
+      checkpoint=$work/checkpoint
+      step model checkpoint 20 '' "$programs/bench-checkpoint" --output "$checkpoint" --tokenizer "$tokenizer"
+      ;;
+  esac
+  weights=$checkpoint
+  [ -f "$checkpoint/config.json" ] || return 0
+  graphs() {
+    step export "export-$1-$2-$px" 15 "ocelli export --imgsz $px --precision $2 --target $1" \
+      "$programs/ocelli" export --checkpoint "$checkpoint" --output "$work/graphs/$1-$2-$px" --imgsz "$px" \
+      --precision "$2" --target "$1" --detection-only --force
+  }
+  graphs onnxruntime fp32
+  reference=$work/reference-$px.safetensors
+  step reference "reference-$px" 20 '' "$programs/bench-halves" --quiet --engine cpu --class-counts "${classes%% *}" \
+    --runs 1 --warm-up 0 --model "$work/graphs/onnxruntime-fp32-$px" --write-reference "$reference"
+  for precision in $precisions; do
+    for engine in $engines; do
+      works "$engine" || continue
+      target=$(target_of "$engine")
+      graphs "$target" "$precision"
+      if [ "$engine" = trt ] && [ -f "$work/graphs/$target-$precision-$px/model.json" ]; then
+        step engines "build-$precision-$px" 60 "ocelli build-engine --imgsz $px --precision $precision" \
+          "$programs/ocelli" build-engine --model "$work/graphs/$target-$precision-$px" --max-classes $chunk \
+          --output "$work/engines/$precision-$px" --timing-cache "$work/timing-cache"
+      fi
+    done
+  done
+}
+
+target_of() { if [ "$1" = cpu ] || [ "$1" = cuda ]; then echo onnxruntime; else echo tensorrt; fi; }
+
+# Ours and the peer in turn, the numbers that matter most first.
+measure() {
+  local px=$1 round label peer count
+  # shellcheck disable=SC2086 # numbers are words
+  for round in $(seq "$rounds"); do
+    # Later rounds show how steady it all is: one number of classes is enough.
+    local counts=$classes
+    [ "$round" = 1 ] || counts=${classes%% *}
+    for label in $labels; do
+      ours halves "halves-$label-$px-$round" "$label" "$px" "$round" bench-halves --class-counts $counts \
+        --runs "$runs" --seconds "$seconds" $(compare)
+      ours detect "detect-$label-$px-$round" "$label" "$px" "$round" bench-detect --class-counts $counts \
+        --runs "$runs" --image "$picture"
+      drawn_video "$label" "$px" "$round" "${video_classes%% *}"
+    done
+    for peer in $peers; do
+      [ "$round" = 1 ] || [ "$peer" = "${peers%% *}" ] || continue
+      theirs "$peer" "$px" "$round" "$counts"
+    done
+  done
+  for count in $video_classes; do
+    for label in $labels; do
+      drawn_video "$label" "$px" 1 "$count"
+    done
+  done
+}
+
+drawn_video() {
+  ours video "video-$1-$2-$3-$4" "$1" "$2" "$3" bench-video --class-counts "$4" --frames "$frames" --size 1280 720
+}
+
+compare() { [ ! -f "$reference" ] || echo "--reference $reference"; }
+
+# ours KIND STEP LABEL PX ROUND PROGRAM ARGUMENTS…
+ours() {
+  local kind=$1 name=$2 label=$3 px=$4 round=$5 program=$6
+  shift 6
+  local engine=${label%-*} precision=${label##*-} graphs
+  works "$engine" && in_phase "$kind" || return 0
+  graphs=$work/graphs/$(target_of "$engine")-$precision-$px
+  if [ ! -f "$graphs/model.json" ]; then
+    missing "$name" "there are no graphs, $graphs"
+    return 0
+  fi
+  # shellcheck disable=SC2046 # options are words
+  step "$kind" "$name" 30 "\"label\":\"$label\",\"round\":$round" "$programs/$program" --quiet \
+    $(options_of "$engine" "$work/engines/$precision-$px") --model "$graphs" --class-chunk $chunk "$@"
+}
+
+# theirs LABEL PX ROUND CLASSES
+theirs() {
+  local mode=${1%-*} dtype=${1##*-} px=$2 round=$3 counts=$4 needs=30
+  works peer || return 0
+  if [ "$mode" != eager ]; then
+    needs=90
+    # Compiling takes a minute and more for each format: the first is asked for every number of classes.
+    [ "$1" = "${peers%% *}" ] || counts=${classes%% *}
+  fi
+  # shellcheck disable=SC2046,SC2086 # options and numbers are words
+  step peers "peers-$1-$px-$round" "$needs" "\"round\":$round" "$python" "$here/full_size/gpu_reference.py" \
+    --model "$weights" --imgsz "$px" --mode "$mode" --dtype "$dtype" --device "$peer_device" --classes $counts \
+    --chunk $chunk --runs "$runs" --seconds "$seconds" --image "$picture" $(compare)
+}
+
+# Test programs that were taken along: what needs a GPU.
+test_programs() {
+  local program
+  for program in "$home"/tests/*; do
+    [ ! -x "$program" ] || step tests "test-$(basename "$program")" 1 '' "$program" --ignored --test-threads 1
+  done
+  : >"$results/tests.txt"
+  for program in "$home"/tests/*; do
+    program=$(basename "$program")
+    { echo "== $program"; cat "$state/test-$program.out" "$log/test-$program.log"; } >>"$results/tests.txt" 2>/dev/null || true
+  done
+}

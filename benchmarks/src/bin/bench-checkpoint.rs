@@ -1,0 +1,38 @@
+//! `bench-checkpoint`: something of the released model's size to measure.
+
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+use ocelli::cli::{self, LogArgs, print};
+use ocelli_benchmarks::random_weights;
+
+/// Writes a checkpoint of facebook/sam3's size and layout with random weights: 840 million parameters, 3.4 GB.
+#[derive(Parser)]
+#[command(name = "bench-checkpoint", version)]
+struct Arguments {
+    /// The folder to write; made where it is missing
+    #[arg(long, short, value_name = "DIR")]
+    output: PathBuf,
+    /// A tokenizer.json to put beside the weights: CLIP's, or another with no more than its 49408 words
+    #[arg(long, value_name = "FILE")]
+    tokenizer: PathBuf,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+fn main() -> ExitCode {
+    let args = Arguments::parse();
+    cli::run(&args.log, || {
+        std::fs::create_dir_all(&args.output)
+            .with_context(|| format!("cannot make the folder, {}", args.output.display()))?;
+        std::fs::copy(&args.tokenizer, args.output.join("tokenizer.json"))
+            .with_context(|| format!("cannot copy the tokeniser, {}", args.tokenizer.display()))?;
+        let parameters = random_weights::write(&args.output)?;
+        let folder = args.output.display();
+        print(|out| writeln!(out, "{:.1} million parameters in {folder}", parameters as f64 / 1e6))
+    })
+}

@@ -1,0 +1,257 @@
+//! `bench-halves`: how long the two halves of a detector take on an engine, each alone and both at once.
+
+#![forbid(unsafe_code)]
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use ocelli::builtin::EXAMPLE_CLASSES;
+use ocelli::cli::{self, DetectorArgs, LogArgs, interrupted, print, say};
+use ocelli::engines::Tensor;
+use ocelli::export::contract::{Manifest, Precision, Target};
+use ocelli::preprocess::{PreprocessConfig, Preprocessor};
+use ocelli::scenes::MovingScene;
+use ocelli_benchmarks::agreement::{Agreement, Reference, detections};
+use ocelli_benchmarks::halves::{Halves, ImageHalf, Outputs, PromptHalf, Words};
+use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
+use ocelli_benchmarks::nvidia::memory_used_mib;
+use ocelli_benchmarks::quantiles::Quantiles;
+use serde::Serialize;
+
+/// Measured runs there are at least, however long one takes.
+const FEWEST: usize = 3;
+/// Classes decoded at once unless told otherwise.
+const CLASS_CHUNK: usize = 16;
+
+/// Measures the image half and the prompt half of a detector, and writes JSON lines: one for each number of classes.
+///
+/// Inputs and features stay where the engine computes; the clock stops when the device is done and the boxes are in the
+/// host's memory. `together` is the image half of a frame beside the prompt half of the one before, on two threads:
+/// what a loop around them can reach at most. Words are noise, the picture is drawn. Peak memory is that of the whole
+/// process so far, memory of the GPU is what all programs hold.
+#[derive(Parser)]
+#[command(name = "bench-halves", version)]
+struct Arguments {
+    /// Numbers of classes
+    #[arg(long, num_args = 1.., default_values_t = [1, 2, 4, 8, 16, 80], value_name = "N")]
+    class_counts: Vec<usize>,
+    /// Measured runs of each
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    runs: usize,
+    /// Runs before the first one that counts
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    warm_up: usize,
+    /// Measure each for so long at most, though three times at least
+    #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
+    seconds: f64,
+    /// Take input and words from this file and compare with what it says
+    #[arg(long, value_name = "FILE", conflicts_with = "write_reference")]
+    reference: Option<PathBuf>,
+    /// Write input, words and what came of them into this file, for others to compare with
+    #[arg(long, value_name = "FILE")]
+    write_reference: Option<PathBuf>,
+    /// Add the lines to a file of this folder as well
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    detector: DetectorArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    program: &'static str,
+    engine: &'a str,
+    imgsz: usize,
+    precision: Precision,
+    target: Target,
+    classes: usize,
+    class_chunk: usize,
+    backbone_ms: Quantiles,
+    encoder_decoder_ms: Quantiles,
+    /// Of both at once.
+    together_fps: f64,
+    together_n: usize,
+    /// Of a frame.
+    to_device_bytes: u64,
+    to_host_bytes: u64,
+    load_ms: f64,
+    /// From the program's start to the first boxes.
+    first_ms: f64,
+    detections: usize,
+    agreement: Option<Agreement>,
+    peak_memory_mib: f64,
+    gpu_memory_mib: Option<f64>,
+    gpu_memory_before_mib: Option<f64>,
+    machine: &'a Machine,
+}
+
+fn main() -> ExitCode {
+    let args = Arguments::parse();
+    cli::run(&args.log, || run(&args, Instant::now()))
+}
+
+fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
+    let limit = check(args)?;
+    let gpu_memory_before_mib = memory_used_mib();
+    let class_chunk = args.detector.class_chunk.unwrap_or(CLASS_CHUNK);
+    let builder = args.detector.detector()?.with_class_chunk(class_chunk);
+    let detector = builder.build_reporting(&|line| say(&args.log, line))?;
+    let (model, factory) = (detector.model(), detector.engine_factory());
+    let manifest = model.manifest();
+    let (pixels, words, reference) = match &args.reference {
+        Some(path) => {
+            let reference = Reference::read(path)?;
+            (reference.pixels.clone(), reference.words.clone(), Some(reference))
+        }
+        None => {
+            let most = args.class_counts.iter().max().expect("checked above");
+            (drawn(manifest)?, Words::noise(manifest, *most), None)
+        }
+    };
+
+    let loading = Instant::now();
+    let image = ImageHalf::load(model, factory)?;
+    let prompt = PromptHalf::load(model, factory)?;
+    let load_ms = milliseconds(loading);
+    let mut halves = Halves { image, prompt };
+    halves.image.set_pixels(&pixels)?;
+    let mut features = halves.features();
+    halves.image.run_into(&mut features)?;
+    halves.prompt.set_prompts(manifest, &words, &features.image_prompt, args.class_counts[0], class_chunk)?;
+    halves.prompt.run(&features.fpn_2)?;
+    let first_ms = milliseconds(start);
+
+    let backbone_ms = measure(args, limit, || {
+        halves.image.run_into(&mut features)?;
+        Ok(features.fpn_2.wait()?)
+    })?;
+    let mut fpn_2 = Tensor::empty();
+    features.fpn_2.copy_to_host_into(&mut fpn_2)?;
+    let mut lines = Lines::new(args)?;
+    for &classes in &args.class_counts {
+        halves.prompt.set_prompts(manifest, &words, &features.image_prompt, classes, class_chunk)?;
+        let mut outputs = Outputs::default();
+        let encoder_decoder_ms = measure(args, limit, || {
+            let came = halves.prompt.run(&features.fpn_2)?;
+            outputs.clone_from(came);
+            Ok(())
+        })?;
+        let together = halves.together(args.warm_up, args.runs, limit, || Ok(interrupted()?))?;
+        let agreement = reference.as_ref().map(|r| r.compare(fpn_2.as_f32()?, &outputs)).transpose()?;
+        lines.write(&Line {
+            program: "bench-halves",
+            engine: detector.engine(),
+            imgsz: manifest.imgsz,
+            precision: manifest.precision,
+            target: manifest.target,
+            classes,
+            class_chunk,
+            backbone_ms,
+            encoder_decoder_ms,
+            together_fps: together.fps,
+            together_n: together.n,
+            to_device_bytes: together.crossed.to_device,
+            to_host_bytes: together.crossed.to_host,
+            load_ms,
+            first_ms,
+            detections: detections(&outputs)?,
+            agreement,
+            peak_memory_mib: peak_memory_mib(),
+            gpu_memory_mib: memory_used_mib(),
+            gpu_memory_before_mib,
+            machine: &lines.machine.clone(),
+        })?;
+        if let Some(path) = &args.write_reference {
+            let fpn_2 = fpn_2.as_f32()?.to_vec();
+            let (pixels, words) = (pixels.clone(), words.clone());
+            Reference { pixels, words, fpn_2, outputs }.write(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// How long a measurement may take.
+fn check(args: &Arguments) -> anyhow::Result<Duration> {
+    if args.runs == 0 || args.class_counts.contains(&0) {
+        return Err(cli::usage("--runs and --class-counts: at least one of each"));
+    }
+    if args.write_reference.is_some() && args.class_counts.len() > 1 {
+        return Err(cli::usage("--write-reference: of one number of classes; name one with --class-counts"));
+    }
+    Duration::try_from_secs_f64(args.seconds)
+        .map_err(|e| cli::usage(format!("--seconds is {}: expected a number of seconds; {e}", args.seconds)))
+}
+
+/// The model's input of a drawn picture, `[1, 3, S, S]`.
+fn drawn(manifest: &Manifest) -> anyhow::Result<Tensor> {
+    let picture = MovingScene::new(1, &EXAMPLE_CLASSES[..4], 1280, 720, 1, 30.0)?.image(0);
+    let mut config = PreprocessConfig::new(manifest.imgsz);
+    config.mean = manifest.preprocessing.mean;
+    config.std = manifest.preprocessing.std;
+    let mut pixels = Tensor::zeros_f32(&[1, 3, manifest.imgsz, manifest.imgsz]);
+    Preprocessor::new(config)?.run_into(&picture, pixels.as_f32_mut()?)?;
+    Ok(pixels)
+}
+
+/// Runs something until it was measured as often as wished, or for as long.
+fn measure(
+    args: &Arguments,
+    limit: Duration,
+    mut once: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<Quantiles> {
+    let warm_up = Instant::now();
+    for _ in 0..args.warm_up {
+        interrupted()?;
+        once()?;
+        if warm_up.elapsed() > limit {
+            break;
+        }
+    }
+    let (begun, mut times) = (Instant::now(), Vec::with_capacity(args.runs));
+    while times.len() < args.runs && (times.len() < FEWEST || begun.elapsed() < limit) {
+        interrupted()?;
+        let start = Instant::now();
+        once()?;
+        times.push(milliseconds(start));
+    }
+    Ok(Quantiles::of(times))
+}
+
+/// Where lines go.
+struct Lines {
+    machine: Machine,
+    file: Option<File>,
+}
+
+impl Lines {
+    fn new(args: &Arguments) -> anyhow::Result<Self> {
+        let file = match &args.output {
+            Some(folder) => {
+                std::fs::create_dir_all(folder)?;
+                let path = folder.join("bench-halves.jsonl");
+                Some(File::options().create(true).append(true).open(path)?)
+            }
+            None => None,
+        };
+        Ok(Self { machine: Machine::here(), file })
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> anyhow::Result<()> {
+        let text = serde_json::to_string(line)?;
+        print(|out| writeln!(out, "{text}"))?;
+        if let Some(file) = &mut self.file {
+            writeln!(file, "{text}")?;
+        }
+        Ok(())
+    }
+}
+
+fn milliseconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}

@@ -1,0 +1,36 @@
+//! `bench-report`: the table of a run on a GPU.
+
+#![forbid(unsafe_code)]
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use ocelli::atomic_file::write_atomically;
+use ocelli::cli::{self, LogArgs, print};
+use ocelli_benchmarks::gpu_report::Run;
+
+/// Writes what a run on a GPU measured, beside what was to be reached, as Markdown.
+#[derive(Parser)]
+#[command(name = "bench-report", version)]
+struct Arguments {
+    /// The run's folder: plan.json and JSON lines, as `benchmarks/gpu.sh` leaves them
+    run: PathBuf,
+    /// The file to write [default: stdout]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+fn main() -> ExitCode {
+    let args = Arguments::parse();
+    cli::run(&args.log, || {
+        let report = Run::read(&args.run)?.report();
+        match &args.output {
+            Some(path) => Ok(write_atomically(path, |file| file.write_all(report.as_bytes()))?),
+            None => print(|out| out.write_all(report.as_bytes())),
+        }
+    })
+}

@@ -1,0 +1,324 @@
+//! The two halves of a detector as engines alone, with their tensors where the engines compute.
+
+use std::sync::Arc;
+use std::sync::mpsc::{channel, sync_channel};
+use std::time::{Duration, Instant};
+
+use ocelli::engines::{Device, Engine, Tensor, Transferred};
+use ocelli::export::contract::{Manifest, Prompting, file, tensor};
+use ocelli::{EngineFactory, Model};
+
+/// Features that are on their way: one is written, one waits, one is read.
+const IN_FLIGHT: usize = 3;
+/// How a word's tokens are spread.
+const WORD_TOKENS: [usize; 4] = [3, 4, 5, 3];
+
+/// What the words of some classes are for the decoder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Words {
+    /// `[class, token, channel]`.
+    pub features: Vec<f32>,
+    /// `[class, token]`, 1 = token.
+    pub mask: Vec<i64>,
+    /// How many classes there are.
+    pub classes: usize,
+}
+
+impl Words {
+    /// Numbers in −1..1 that are the same each time; a class that comes later does not change those before it.
+    pub fn noise(manifest: &Manifest, classes: usize) -> Self {
+        let (tokens, width) = (manifest.context_length, manifest.model_width);
+        let features = noise(classes * tokens * width).collect();
+        let of_class = |class: usize| {
+            let words = WORD_TOKENS[class % WORD_TOKENS.len()].min(tokens);
+            (0..tokens).map(move |token| i64::from(token < words))
+        };
+        Self { features, mask: (0..classes).flat_map(of_class).collect(), classes }
+    }
+}
+
+/// Numbers in −1..1 that repeat late.
+fn noise(count: usize) -> impl Iterator<Item = f32> {
+    let mut state = 0x9e37_79b9_u32;
+    (0..count).map(move |_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+    })
+}
+
+/// What the image half says; the buffers go round.
+#[derive(Debug)]
+pub struct Features {
+    /// `[1, D, P, P]`, on the device where both halves compute there.
+    pub fpn_2: Tensor,
+    /// `[1, 1, D]` in the host's memory; empty where prompts have no token of the image.
+    pub image_prompt: Tensor,
+}
+
+/// The backbone, one graph or two that chain, and its input.
+pub struct ImageHalf {
+    engines: Vec<Box<dyn Engine>>,
+    pixels: Tensor,
+    tokens: Tensor,
+    official: bool,
+}
+
+impl ImageHalf {
+    /// Loads the backbone.
+    ///
+    /// # Errors
+    /// As [`Model::load_graph`].
+    pub fn load(model: &Model, factory: &EngineFactory) -> anyhow::Result<Self> {
+        let load = |name| model.load_graph(factory, name);
+        let engines: Vec<_> =
+            model.manifest().backbone_files().into_iter().map(load).collect::<Result<_, _>>()?;
+        let tokens = on(engines.first().and_then(|engine| engine.device()));
+        let official = model.manifest().prompting == Prompting::Official;
+        Ok(Self { engines, pixels: Tensor::empty(), tokens, official })
+    }
+
+    /// The input of the runs that follow, `[1, 3, S, S]` in the host's memory; it is brought to where it is read.
+    ///
+    /// # Errors
+    /// Where the device is full or lost.
+    pub fn set_pixels(&mut self, pixels: &Tensor) -> anyhow::Result<()> {
+        self.pixels = on(self.engines.first().and_then(|engine| engine.device()));
+        Ok(self.pixels.copy_from_host(pixels)?)
+    }
+
+    /// Runs once; [`Tensor::wait`] says when a device is done.
+    ///
+    /// # Errors
+    /// Where a graph fails.
+    pub fn run_into(&mut self, features: &mut Features) -> anyhow::Result<()> {
+        let mut outputs = vec![(tensor::FPN[2], &mut features.fpn_2)];
+        if self.official {
+            outputs.push((tensor::IMAGE_PROMPT, &mut features.image_prompt));
+        }
+        match self.engines.as_mut_slice() {
+            [whole] => whole.run(&[(tensor::PIXEL_VALUES, &self.pixels)], &mut outputs)?,
+            [first, second] => {
+                first.run(
+                    &[(tensor::PIXEL_VALUES, &self.pixels)],
+                    &mut [(tensor::TOKENS, &mut self.tokens)],
+                )?;
+                second.run(&[(tensor::TOKENS, &self.tokens)], &mut outputs)?;
+            }
+            other => anyhow::bail!("backbone, {} graphs: expected one or two", other.len()),
+        }
+        Ok(())
+    }
+
+    fn device(&self) -> Option<Arc<dyn Device>> {
+        self.engines.last().and_then(|engine| engine.device())
+    }
+}
+
+/// What the decoder says of all classes, in the host's memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outputs {
+    /// `[class, query]`.
+    pub logits: Vec<f32>,
+    /// `[class, query, xyxy]`.
+    pub boxes: Vec<f32>,
+    /// `[class]`.
+    pub presence: Vec<f32>,
+}
+
+/// The encoder-decoder and its prompts.
+pub struct PromptHalf {
+    engine: Box<dyn Engine>,
+    /// Features and masks of the classes that are decoded at once.
+    chunks: Vec<(Tensor, Tensor)>,
+    logits: Tensor,
+    boxes: Tensor,
+    presence: Tensor,
+    outputs: Outputs,
+}
+
+impl PromptHalf {
+    /// Loads the encoder-decoder.
+    ///
+    /// # Errors
+    /// As [`Model::load_graph`].
+    pub fn load(model: &Model, factory: &EngineFactory) -> anyhow::Result<Self> {
+        let engine = model.load_graph(factory, file::ENCODER_DECODER)?;
+        let (logits, boxes, presence) = (Tensor::empty(), Tensor::empty(), Tensor::empty());
+        Ok(Self { engine, chunks: Vec::new(), logits, boxes, presence, outputs: Outputs::default() })
+    }
+
+    /// What the runs that follow look for: the first `classes` of the words, again from the first where there are
+    /// fewer, so many at once, each with the image's token appended where prompts have one.
+    ///
+    /// # Errors
+    /// Where the device is full or lost.
+    pub fn set_prompts(
+        &mut self,
+        manifest: &Manifest,
+        words: &Words,
+        image_prompt: &Tensor,
+        classes: usize,
+        at_once: usize,
+    ) -> anyhow::Result<()> {
+        let (length, width) = (manifest.context_length, manifest.model_width);
+        let appended = match manifest.prompting {
+            Prompting::Official => image_prompt.as_f32()?,
+            Prompting::Text => &[],
+        };
+        let tokens = length + usize::from(!appended.is_empty());
+        self.chunks.clear();
+        let all: Vec<usize> = (0..classes).map(|class| class % words.classes).collect();
+        for chunk in all.chunks(at_once) {
+            let (mut features, mut mask) = (Vec::new(), Vec::new());
+            for class in chunk {
+                features.extend_from_slice(&words.features[class * length * width..][..length * width]);
+                features.extend_from_slice(appended);
+                mask.extend_from_slice(&words.mask[class * length..][..length]);
+                mask.extend((length..tokens).map(|_| 1));
+            }
+            let place = || on(self.engine.device());
+            let (mut on_features, mut on_mask) = (place(), place());
+            on_features.copy_from_host(&Tensor::f32(&[chunk.len(), tokens, width], features)?)?;
+            on_mask.copy_from_host(&Tensor::i64(&[chunk.len(), tokens], mask)?)?;
+            self.chunks.push((on_features, on_mask));
+        }
+        Ok(())
+    }
+
+    /// Runs over all classes; what it says is in the host's memory when it returns.
+    ///
+    /// # Errors
+    /// Where the graph fails.
+    pub fn run(&mut self, fpn_2: &Tensor) -> anyhow::Result<&Outputs> {
+        let out = &mut self.outputs;
+        [&mut out.logits, &mut out.boxes, &mut out.presence].into_iter().for_each(Vec::clear);
+        for (features, mask) in &self.chunks {
+            self.engine.run(
+                &[(tensor::FPN[2], fpn_2), (tensor::PROMPT_FEATURES, features), (tensor::PROMPT_MASK, mask)],
+                &mut [
+                    (tensor::LOGITS, &mut self.logits),
+                    (tensor::BOXES, &mut self.boxes),
+                    (tensor::PRESENCE, &mut self.presence),
+                ],
+            )?;
+            out.logits.extend_from_slice(self.logits.as_f32()?);
+            out.boxes.extend_from_slice(self.boxes.as_f32()?);
+            out.presence.extend_from_slice(self.presence.as_f32()?);
+        }
+        Ok(&self.outputs)
+    }
+}
+
+/// Both.
+pub struct Halves {
+    /// Pixels to features.
+    pub image: ImageHalf,
+    /// Features and words to boxes.
+    pub prompt: PromptHalf,
+}
+
+/// What both came to at the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct Together {
+    /// Frames a second.
+    pub fps: f64,
+    /// Frames that were counted.
+    pub n: usize,
+    /// What crossed between host and device for each of them; zero where there is no device.
+    pub crossed: Transferred,
+}
+
+impl Halves {
+    /// Buffers for features, where both halves read and write without a copy.
+    pub fn features(&self) -> Features {
+        let (from, to) = (self.image.device(), self.prompt.engine.device());
+        let shared = from.filter(|from| to.is_some_and(|to| to.kind() == from.kind()));
+        Features { fpn_2: on(shared), image_prompt: Tensor::empty() }
+    }
+
+    /// The image half of a frame beside the prompt half of the one before, as a loop would have them: what both
+    /// allow, without anything around them. Ends after `frames`, or after `limit` if that is sooner.
+    ///
+    /// # Errors
+    /// Where a graph fails, or `check` does, which is asked between frames.
+    pub fn together(
+        &mut self,
+        warm_up: usize,
+        frames: usize,
+        limit: Duration,
+        mut check: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Together> {
+        // The last frame of the warm-up is where the first measured one begins.
+        let warm_up = warm_up.max(1);
+        let (to_prompt, at_prompt) = sync_channel::<Features>(1);
+        let (to_image, at_image) = channel::<Features>();
+        for _ in 0..IN_FLIGHT {
+            to_image.send(self.features()).expect("the other end is below");
+        }
+        let (mut begun, mut before) = (Instant::now(), Transferred::default());
+        let mut n = 0;
+        let mut elapsed = Duration::ZERO;
+        let devices = [self.image.device(), self.prompt.engine.device()];
+        let crossed = || transferred(&devices);
+        let (image, prompt) = (&mut self.image, &mut self.prompt);
+        std::thread::scope(|scope| {
+            let producer = scope.spawn(move || -> anyhow::Result<()> {
+                while let Ok(mut features) = at_image.recv() {
+                    image.run_into(&mut features)?;
+                    if to_prompt.send(features).is_err() {
+                        break;
+                    }
+                }
+                Ok(())
+            });
+            let mut consume = || -> anyhow::Result<()> {
+                for frame in 0..warm_up + frames {
+                    check()?;
+                    // The other thread's error is the one to report.
+                    let Ok(features) = at_prompt.recv() else { return Ok(()) };
+                    prompt.run(&features.fpn_2)?;
+                    drop(to_image.send(features));
+                    if frame + 1 == warm_up {
+                        (begun, before) = (Instant::now(), crossed());
+                    } else if frame + 1 > warm_up {
+                        n += 1;
+                        elapsed = begun.elapsed();
+                        if elapsed > limit && n >= 3 {
+                            break;
+                        }
+                    }
+                }
+                Ok(())
+            };
+            let consumed = consume();
+            drop((at_prompt, to_image));
+            let produced = producer.join().map_err(|_| anyhow::anyhow!("the backbone's thread panicked"))?;
+            produced.and(consumed)
+        })?;
+        let after = crossed();
+        let each = |after: u64, before: u64| (after - before) / n.max(1) as u64;
+        Ok(Together {
+            fps: n as f64 / elapsed.as_secs_f64(),
+            n,
+            crossed: Transferred {
+                to_device: each(after.to_device, before.to_device),
+                to_host: each(after.to_host, before.to_host),
+            },
+        })
+    }
+}
+
+/// What crossed so far, a device that both compute on counted once.
+fn transferred([first, second]: &[Option<Arc<dyn Device>>; 2]) -> Transferred {
+    let same = matches!((first, second), (Some(one), Some(other)) if Arc::ptr_eq(one, other));
+    let devices = first.iter().chain(second.iter().filter(|_| !same));
+    devices.fold(Transferred::default(), |sum, device| {
+        let one = device.transferred();
+        Transferred { to_device: sum.to_device + one.to_device, to_host: sum.to_host + one.to_host }
+    })
+}
+
+/// A tensor that is filled there, or in the host's memory.
+fn on(device: Option<Arc<dyn Device>>) -> Tensor {
+    device.map_or_else(Tensor::empty, Tensor::on)
+}

@@ -1,0 +1,161 @@
+//! A checkpoint of the released model's size with random weights, for what is to be measured without anybody's weights.
+//!
+//! Speed does not depend on the values, but overflow and denormals do: weights are spread by one over the square root of
+//! their inputs, so that activations stay near one. Layout and names are the released ones: the configuration has the
+//! detector under `detector_config`, names are prefixed, tensors of a tracker lie beside them.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use ocelli::atomic_file::write_atomically;
+use serde_json::{Map, Value, json};
+
+/// Names and shapes of the detector's tensors.
+const TENSORS: &str = include_str!("../full_size/tensors.txt");
+/// `config.json`.
+const CONFIG: &str = include_str!("../full_size/config.json");
+/// Where they are in the released checkpoint.
+const PREFIX: &str = "detector_model.";
+/// What lies beside them there.
+const FOREIGN: [(&str, &[usize]); 2] =
+    [("tracker_model.no_memory_embedding", &[1, 1, 8]), ("tracker_neck.bias", &[8])];
+/// So that some queries of every class pass the default threshold, as in real use.
+const PRESENCE_BIAS: f32 = 2.0;
+
+struct Tensor {
+    name: String,
+    shape: Vec<usize>,
+}
+
+/// Writes `config.json` and `model.safetensors` into a folder that exists; how many parameters there are.
+///
+/// # Errors
+/// Where a file cannot be written.
+pub fn write(folder: &Path) -> anyhow::Result<usize> {
+    let tensors = tensors(TENSORS)?;
+    write_tensors(&folder.join("model.safetensors"), &tensors)?;
+    write_atomically(&folder.join("config.json"), |file| file.write_all(CONFIG.as_bytes()))?;
+    Ok(tensors.iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum())
+}
+
+/// The list, each `{count}` in a name spelled out.
+fn tensors(list: &str) -> anyhow::Result<Vec<Tensor>> {
+    let mut tensors = Vec::new();
+    for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let mut words = line.split(' ');
+        let name = words.next().unwrap_or_default();
+        let shape: Vec<usize> =
+            words.map(str::parse).collect::<Result<_, _>>().with_context(|| line.to_owned())?;
+        match name.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
+            None => tensors.push(Tensor { name: name.to_owned(), shape }),
+            Some((before, (count, after))) => {
+                let count: usize = count.parse().with_context(|| line.to_owned())?;
+                let one = |index| Tensor { name: format!("{before}{index}{after}"), shape: shape.clone() };
+                tensors.extend((0..count).map(one));
+            }
+        }
+    }
+    Ok(tensors)
+}
+
+fn write_tensors(path: &Path, tensors: &[Tensor]) -> anyhow::Result<()> {
+    let mut header = Map::new();
+    let mut offset = 0_usize;
+    let names = tensors.iter().map(|tensor| (format!("{PREFIX}{}", tensor.name), tensor.shape.as_slice()));
+    let foreign = FOREIGN.iter().map(|(name, shape)| ((*name).to_owned(), *shape));
+    for (name, shape) in names.chain(foreign) {
+        let end = offset + 4 * shape.iter().product::<usize>();
+        header.insert(name, json!({"dtype": "F32", "shape": shape, "data_offsets": [offset, end]}));
+        offset = end;
+    }
+    let mut text = Value::Object(header).to_string().into_bytes();
+    text.resize(text.len().next_multiple_of(8), b' ');
+    write_atomically(path, |file| {
+        file.write_all(&(text.len() as u64).to_le_bytes())?;
+        file.write_all(&text)?;
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let mut bytes = Vec::new();
+        let foreign = FOREIGN.iter().map(|(name, shape)| (*name, *shape));
+        let own = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.shape.as_slice()));
+        for (name, shape) in own.chain(foreign) {
+            let (mean, spread) = distribution(name, shape);
+            let count: usize = shape.iter().product();
+            bytes.clear();
+            bytes.extend((0..count).flat_map(|_| (mean + spread * random.normal()).to_le_bytes()));
+            file.write_all(&bytes)?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Mean and standard deviation of a tensor's values.
+fn distribution(name: &str, shape: &[usize]) -> (f32, f32) {
+    let has = |word: &str| name.contains(word);
+    if name == "detr_decoder.presence_head.layer3.bias" {
+        (PRESENCE_BIAS, 0.0)
+    } else if name.ends_with("bias") {
+        (0.0, 0.02)
+    } else if has("norm") {
+        (1.0, 0.05)
+    } else if has("embed") && !has("projection") && !has("rpb") && !has("mask_embedder") {
+        (0.0, 0.02)
+    } else if name == "detr_decoder.reference_points.weight" {
+        (0.0, 1.0)
+    } else {
+        let inputs: usize = shape.iter().skip(1).product();
+        (0.0, 1.0 / (inputs as f32).sqrt())
+    }
+}
+
+/// Xorshift (Marsaglia 2003), the same numbers each time.
+struct Random(u64);
+
+impl Random {
+    /// Nearly normal, mean 0 and standard deviation 1: the sum of four uniform numbers.
+    fn normal(&mut self) -> f32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let sum: u64 = (0..4).map(|part| (self.0 >> (16 * part)) & 0xffff).sum();
+        // A uniform number of 0..65535 has a variance of 65536²/12.
+        (sum as f32 - 2.0 * 65_535.0) / (65_536.0 / 3.0_f32.sqrt())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_the_released_models() {
+        let all = tensors(TENSORS).expect("it is a list of tensors");
+        let parameters: usize = all.iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum();
+        assert_eq!((all.len(), parameters / 100_000), (1468, 8403));
+        let config: Value = serde_json::from_str(CONFIG).expect("it is JSON");
+        assert_eq!(config["detector_config"]["vision_config"]["backbone_config"]["num_hidden_layers"], 32);
+    }
+
+    #[test]
+    fn numbers_are_spread_as_they_should_be() {
+        let mut random = Random(1);
+        let values: Vec<f64> = (0..100_000).map(|_| f64::from(random.normal())).collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let spread = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len() as f64).sqrt();
+        assert!(mean.abs() < 0.02 && (spread - 1.0).abs() < 0.02, "mean {mean}, spread {spread}");
+    }
+
+    #[test]
+    fn a_file_of_the_list_is_whole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("model.safetensors");
+        let few = tensors("# a comment\na.{2}.weight 3 4\nb.bias 5\n").expect("it is a list");
+        write_tensors(&path, &few).expect("the folder can be written to");
+        let bytes = std::fs::read(&path).expect("it was written");
+        let file = safetensors::SafeTensors::deserialize(&bytes).expect("it is such a file");
+        let expected = ["a.0.weight", "a.1.weight", "b.bias"].map(|name| format!("{PREFIX}{name}"));
+        let missing: Vec<_> = expected.iter().filter(|name| file.tensor(name).is_err()).collect();
+        assert!(missing.is_empty() && file.len() == 5, "{missing:?} of {:?}", file.names());
+    }
+}

@@ -1,0 +1,194 @@
+//! `gpu.sh`, run as a person runs it, on a machine without a GPU: the processor and the built-in model in its place.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("gpu.sh")
+}
+
+/// Where the programs are that were built with this test; `ocelli` is another package's.
+fn programs() -> PathBuf {
+    let folder = Path::new(env!("CARGO_BIN_EXE_bench-halves")).parent().expect("a program lies in a folder");
+    let ocelli = folder.join("ocelli");
+    assert!(ocelli.is_file(), "{}: not there; cargo build -p ocelli", ocelli.display());
+    folder.to_owned()
+}
+
+fn gpu_sh(arguments: &[&str]) -> Output {
+    let output = Command::new("bash").arg(script()).args(arguments).output();
+    output.expect("there is a shell")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect()
+}
+
+#[test]
+fn a_whole_run_on_the_processor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (work, programs) = (folder.path().join("work"), programs());
+    let (work_text, programs_text) = (work.display().to_string(), programs.display().to_string());
+    let run = |more: &[&str]| {
+        let mut arguments = vec!["run", "--work", &work_text, "--programs", &programs_text];
+        arguments.extend(more);
+        let output = gpu_sh(&arguments);
+        assert!(output.status.success(), "{more:?}: {}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    // A phase at a time, as where a machine is lent by the minute; the rest in one go.
+    let settings = ["--model", "small", "--engines", "cpu cuda", "--precisions", "fp32", "--classes", "2 1"];
+    let more = ["--video-classes", "2", "--rounds", "1", "--runs", "3", "--seconds", "1", "--frames", "4"];
+    let said = run(&[&settings[..], &more[..], &["--phase", "check"]].concat());
+    assert!(said.contains("probe-cpu done") && said.contains("probe-cuda failed"), "{said}");
+    let said = run(&["--phase", "export", "--minutes", "5"]);
+    assert!(said.contains("export-onnxruntime-fp32-224 done") && !said.contains("halves"), "{said}");
+    let said = run(&[]);
+    assert!(said.contains("video-cpu-fp32-224-1-2 done") && !said.contains("export-"), "{said}");
+    let said = run(&[]);
+    assert!(!said.contains("done"), "nothing is done twice: {said}");
+
+    let results = work.join("run");
+    let halves = lines(&results.join("halves.jsonl"));
+    assert_eq!(halves.iter().map(|line| line["classes"].as_u64()).collect::<Vec<_>>(), [Some(2), Some(1)]);
+    let mut failures = Vec::new();
+    for line in &halves {
+        let agreement = &line["agreement"];
+        let cosine = agreement["fpn_2_cosine"].as_f64().unwrap_or(0.0);
+        let counts = (&agreement["detections"], &agreement["detections_reference"]);
+        if line["label"] != "cpu-fp32" || cosine < 0.999_999 || counts.0 != counts.1 {
+            failures.push(line.to_string());
+        }
+        if line["together_fps"].as_f64().is_none_or(|fps| fps <= 0.0) {
+            failures.push(format!("no frames a second: {line}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert_eq!(
+        (lines(&results.join("detect.jsonl")).len(), lines(&results.join("video.jsonl")).len()),
+        (2, 2)
+    );
+    let report = std::fs::read_to_string(results.join("README.md")).expect("the report is written");
+    let words = [
+        "# The built-in model on a GPU",
+        "in at most 16 ms a frame (60 FPS), pipelined | – | not measured |",
+        "- cuda-fp32 at 224 px, all or some of: halves, frames, video",
+        "| probe-cuda | failed |",
+    ];
+    let missing: Vec<_> = words.iter().filter(|word| !report.contains(**word)).collect();
+    assert!(missing.is_empty(), "{missing:#?} not in\n{report}");
+}
+
+#[test]
+fn time_that_is_up_leaves_steps_for_the_next_call() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (work, slow) = (folder.path().join("work"), folder.path().join("slow"));
+    std::fs::create_dir(&slow).expect("the folder can be written to");
+    let (work, slow_text) = (work.display().to_string(), slow.display().to_string());
+    // Stand-ins: one program ends never, the others at once.
+    stand_in(&slow, "bench-halves", "echo '{\"imgsz\":224}'; exec tail -f /dev/null");
+    for name in ["ocelli", "bench-checkpoint", "bench-detect", "bench-video", "bench-report"] {
+        stand_in(&slow, name, "exit 0");
+    }
+    let run = |minutes: &str| {
+        let settings =
+            ["--model", "small", "--engines", "cpu cuda", "--phase", "check", "--minutes", minutes];
+        let output = gpu_sh(&[&["run", "--work", &work, "--programs", &slow_text], &settings[..]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let said = run("0.1");
+    assert!(said.contains("probe-cpu stopped, ") && said.contains("no time was left for 1 steps"), "{said}");
+    stand_in(&slow, "bench-halves", "exit 0");
+    let said = run("5");
+    assert!(said.contains("probe-cpu done") && said.contains("probe-cuda done"), "{said}");
+}
+
+/// A program that does what a line of shell says.
+fn stand_in(folder: &Path, name: &str, line: &str) {
+    let path = folder.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{line}\n")).expect("the folder can be written to");
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&path, permissions).expect("it is ours");
+}
+
+#[test]
+fn what_is_packed_comes_out_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (built, packed, into) = (path("built"), path("packed"), path("into"));
+    std::fs::create_dir(&built).expect("the folder can be written to");
+    // Small programs, so that it takes no time.
+    for name in ["ocelli", "bench-checkpoint", "bench-halves", "bench-detect", "bench-video", "bench-report"]
+    {
+        std::fs::copy("/bin/true", Path::new(&built).join(name)).expect("every system has it");
+    }
+    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/builtin/tokenizer.json");
+    let (tokenizer, library) = (tokenizer.display().to_string(), format!("{built}/ocelli:libnamed.so"));
+    let output = gpu_sh(&[
+        "pack",
+        "--output",
+        &packed,
+        "--programs",
+        &built,
+        "--tokenizer",
+        &tokenizer,
+        "--with",
+        &library,
+        "--piece-mb",
+        "6",
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let pieces: Vec<&str> = said.lines().filter_map(|line| line.split("  ").next()).collect();
+    assert!(pieces.len() > 1, "the built-in model does not fit into one piece: {said}");
+    let output = gpu_sh(&["join", "--into", &into, pieces[0]]);
+    let rest = format!("{} of {} pieces", pieces.len() - 1, pieces.len());
+    assert!(output.status.success() && text(&output.stderr).contains(&rest), "{}", text(&output.stderr));
+    let output = gpu_sh(&[&["join", "--into", &into], &pieces[1..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let expected = [
+        "programs/ocelli",
+        "lib/libnamed.so",
+        "model/small/model.safetensors",
+        "model/tokenizer.json",
+        "model/picture.png",
+        "benchmarks/gpu.sh",
+        "benchmarks/gpu/run.sh",
+        "benchmarks/full_size/gpu_reference.py",
+        "COMMIT",
+    ];
+    let missing: Vec<_> = expected.iter().filter(|name| !Path::new(&into).join(name).is_file()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(!Path::new(&into).join("pieces").exists(), "pieces are not kept");
+}
+
+#[test]
+fn wrong_usage_is_said_in_a_line() {
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&[], 2, "expected pack, join or run"),
+        (&["measure"], 2, "measure: expected pack, join or run"),
+        (&["run"], 2, "--work DIR"),
+        (&["run", "--work"], 2, "--work: it needs a value"),
+        (&["run", "--wrok", "x"], 2, "run --wrok: no such option"),
+        (&["run", "--work", "/tmp", "--phase", "all of it"], 2, "--phase all of it: no such phase"),
+        (&["run", "--work", "/tmp", "--programs", "/nowhere"], 1, "/nowhere/ocelli: it is not built"),
+        (&["pack", "--output", "/dev/null/x", "--programs", "/nowhere"], 1, "/dev/null"),
+    ];
+    let mut failures = Vec::new();
+    for (arguments, status, word) in cases {
+        let output = gpu_sh(arguments);
+        let said = text(&output.stderr);
+        if output.status.code() != Some(status) || !said.contains(word) {
+            failures.push(format!("{arguments:?}: status {:?}, {said}", output.status.code()));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
