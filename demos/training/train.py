@@ -46,8 +46,10 @@ CONSTANT_SHARE = 0.3
 HEADS_ALONE_STEPS = 60
 # A running average over about a thousand steps; over fewer while there are few.
 AVERAGE_DECAY = 0.999
-# What the model confuses with what is looked up this often, and kept with this weight a time.
-CONFUSION_EVERY, CONFUSION_RATE, LEAST_CONFUSION = 2, 0.1, 0.02
+# What the model confuses with what is kept with this weight a time, and looked up every so many steps: a CPU need not
+# be waited for, a GPU must.
+CONFUSION_RATE, LEAST_CONFUSION = 0.1, 0.02
+CONFUSION_EVERY = {"cpu": 1, "cuda": 5}
 REPORT_EVERY, SAVE_SECONDS = 25, 90
 # So many reports in a row without a loss end the run.
 MOST_LOST = 4
@@ -203,7 +205,7 @@ class Run:
         return parts, seemed, outputs.token_classes.detach().softmax(1)[:, 1:].amax((2, 3))
 
     def learn_confusion(self, plan: Plan, seemed: Tensor, tokens: Tensor) -> None:
-        """Notes how present absent names seemed where others were: roughly for all names, then those that were asked."""
+        """Notes how present absent names seemed where others were: all names roughly, then those that were asked."""
         scores, rough = seemed.cpu(), tokens.cpu()
         for scene in range(len(rough)):
             present = plan.layout.present(scene)
@@ -256,7 +258,7 @@ class Run:
                 rate = self.learning_rate(share)
                 batch = realise(plan, self.sprites, self.arguments.side, PATCH_SIZE)
                 parts, seemed, tokens = self.step(batch, rate)
-                if self.state.step % CONFUSION_EVERY == 0:
+                if self.state.step % CONFUSION_EVERY[self.device.type] == 0:
                     self.learn_confusion(plan, seemed, tokens)
                 self.state.step += 1
                 if self.together.rank:
