@@ -1,7 +1,10 @@
 # `make demo` and `make test` do everything on a fresh machine; `make help` lists the rest.
 
 # What cargo is told where OpenCV is not there and could not be installed: everything but video files and cameras.
-OPENCV_OR_NOT = $$(bash demos/install-opencv.sh --check || echo --no-default-features --features ocelli/cli)
+OPENCV_OR_NOT = $$(bash demos/install-opencv.sh --check || echo --no-default-features --features ocelli/cli,ocelli/cuda)
+# What else is built: make test FEATURES=tensorrt-rtx
+FEATURES ?=
+MORE = $(if $(FEATURES),--features $(addprefix ocelli/,$(FEATURES)))
 
 .PHONY: help demo test setup bench bench-full lint doc
 
@@ -26,7 +29,7 @@ demo: setup
 	@echo "look at target/demo.png"
 
 test: setup
-	cargo test --workspace $(OPENCV_OR_NOT)
+	cargo test --workspace $(OPENCV_OR_NOT) $(MORE)
 
 bench: setup
 	cargo build --release --workspace
@@ -40,7 +43,7 @@ bench-full: setup
 
 lint: setup
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets $(MORE) -- -D warnings
 	cargo clippy -p ocelli --lib --tests --no-default-features -- -D warnings
 
 doc: setup

@@ -8,6 +8,7 @@
 //! Where the outputs lie on a device, [`QuerySelector`] picks what may be worth keeping there, and
 //! [`PostProcessor::push_selected`] takes it from there with the same result.
 
+mod placed;
 mod select;
 
 use std::cmp::Ordering;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use ocelli_tracking::BoundingBox;
 
+pub(crate) use placed::OutputReader;
 pub use select::{QuerySelector, SelectedQuery};
 
 use crate::error::{Error, ErrorKind, Result};

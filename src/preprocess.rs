@@ -8,6 +8,7 @@
 
 pub(crate) mod nv12;
 mod on_device;
+mod placed;
 mod resize;
 mod weights;
 
@@ -18,6 +19,7 @@ use fast_image_resize::pixels::U8x3;
 use resize::Resize;
 
 pub use on_device::DevicePreprocessor;
+pub(crate) use placed::PlacedPreprocessor;
 
 /// What a model asks of its input pictures.
 #[derive(Clone, Copy, Debug, PartialEq)]

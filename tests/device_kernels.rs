@@ -1,11 +1,12 @@
 //! The kernels around the model against their twins on the host: the same source text, run thread by thread on the
 //! processor of the machine that tests, and on a GPU where there is one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ocelli::engines::cuda::{CudaCompiler, CudaDevice, Nvrtc};
 use ocelli::engines::fake::{FakeDevice, HostKernels};
-use ocelli::engines::kernels::KernelCompiler;
+use ocelli::engines::kernels::{KernelCompiler, KernelProgram, Launch};
 use ocelli::engines::{Device, ElementType, Tensor};
 use ocelli::postprocess::{
     Candidate, PostProcessOptions, PostProcessor, QuerySelector, RawOutputs, SelectedQuery,
@@ -297,10 +298,12 @@ impl Outputs {
             tensor.copy_from_host(&host).expect("it is copied");
             tensor
         };
+        // One row more than there are classes, as engines of a fixed number of classes give.
         let (classes, queries) = (self.classes, self.queries());
-        let logits = copy(&[classes, queries], &self.logits);
-        let boxes = copy(&[classes, queries, 4], &self.boxes);
-        let presence = self.presence.as_ref().map(|presence| copy(&[classes, 1], presence));
+        let more = |values: &[f32], of_row: usize| [values, &vec![f32::NAN; of_row]].concat();
+        let logits = copy(&[classes + 1, queries], &more(&self.logits, queries));
+        let boxes = copy(&[classes + 1, queries, 4], &more(&self.boxes, 4 * queries));
+        let presence = self.presence.as_ref().map(|presence| copy(&[classes + 1, 1], &more(presence, 1)));
         let ids: Vec<usize> = (0..classes).map(|row| 3 * row).collect();
         let (mut found, mut selected) = (Vec::new(), Vec::new());
         let options = processor.options().clone();
@@ -308,10 +311,9 @@ impl Outputs {
             .run_into(&logits, &boxes, presence.as_ref(), &ids, &options, &mut selected)
             .map_err(|error| error.to_string())?;
         processor.begin(640, 480);
-        for (row, &id) in ids.iter().enumerate() {
-            let of_row: Vec<SelectedQuery> =
-                selected.iter().filter(|query| query.row == row).copied().collect();
-            processor.push_selected(id, &label(row), &of_row).map_err(|error| error.to_string())?;
+        let by_row = SelectedQuery::by_row(&selected, classes);
+        for ((row, &id), queries) in ids.iter().enumerate().zip(by_row) {
+            processor.push_selected(id, &label(row), queries).map_err(|error| error.to_string())?;
         }
         processor.finish_into(&mut found);
         Ok((found, selected))
@@ -352,7 +354,7 @@ fn compare_selections(compiler: &dyn KernelCompiler) -> Vec<String> {
                     let edge = (threshold / (1.0 - threshold)).ln();
                     let near = outputs.logits.iter_mut().step_by(7).enumerate();
                     near.for_each(|(n, logit)| {
-                        *logit = f32::from_bits((edge.to_bits() as i32 + n as i32 % 9 - 4) as u32)
+                        *logit = f32::from_bits((edge.to_bits() as i32 + n as i32 % 9 - 4) as u32);
                     });
                 }
                 let expected = outputs.on_host(&mut processor);
@@ -415,8 +417,9 @@ fn outputs_that_do_not_belong_together_are_refused() {
         tensor.reset_to(ElementType::F32, shape).expect("there is memory");
         tensor
     };
-    let cases: [(&[usize], &[usize], &[usize], &str); 4] = [
-        (&[3, 5], &[3, 5, 4], &[3, 1], "logits"),
+    let cases: [(&[usize], &[usize], &[usize], &str); 5] = [
+        (&[1, 5], &[1, 5, 4], &[1, 1], "logits"),
+        (&[3, 5], &[2, 5, 4], &[3, 1], "boxes"),
         (&[10], &[2, 5, 4], &[2, 1], "logits"),
         (&[2, 5], &[2, 4, 4], &[2, 1], "boxes"),
         (&[2, 5], &[2, 5, 4], &[1, 1], "presence"),
@@ -429,6 +432,151 @@ fn outputs_that_do_not_belong_together_are_refused() {
         match selector.run_into(&logits, &boxes, Some(&presence), &[0, 1], &options, &mut selected) {
             Err(error) if error.to_string().starts_with(&format!("encoder-decoder output, {name}: ")) => {}
             other => failures.push(format!("{name}: {other:?}")),
+        }
+    }
+    report(&failures);
+}
+
+/// Compiles for GPUs that are not here and notes what the compiler says.
+#[derive(Debug)]
+struct ForOtherGpus {
+    device: Arc<dyn Device>,
+    nvrtc: Arc<Nvrtc>,
+    compute_capability: (u32, u32),
+    said: Mutex<Vec<String>>,
+}
+
+/// What nobody runs.
+#[derive(Debug)]
+struct Compiled;
+
+impl KernelProgram for Compiled {
+    fn launch(&self, launch: &Launch<'_>) -> ocelli::engines::Result<()> {
+        panic!("`{}` was compiled for a GPU that is not here", launch.kernel)
+    }
+}
+
+impl KernelCompiler for ForOtherGpus {
+    fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    fn compile(&self, name: &str, source: &str) -> ocelli::engines::Result<Arc<dyn KernelProgram>> {
+        let compiled = self.nvrtc.compile(name, source, self.compute_capability)?;
+        let is_image = compiled.cubin.starts_with(b"\x7fELF");
+        if !is_image || !compiled.log.is_empty() {
+            let mut said = self.said.lock().expect("nobody panics with it");
+            said.push(format!("{name}, {:?}, image {is_image}: {}", self.compute_capability, compiled.log));
+        }
+        Ok(Arc::new(Compiled))
+    }
+}
+
+#[test]
+#[ignore = "needs NVRTC (OCELLI_NVRTC)"]
+fn the_kernels_compile_for_every_gpu() {
+    let nvrtc = Nvrtc::open(None).expect("OCELLI_NVRTC names it, or the system has it");
+    let known = nvrtc.architectures().expect("the compiler says");
+    let mut failures = Vec::new();
+    for compute_capability in [(7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (12, 0)] {
+        assert!(known.contains(&(compute_capability.0 * 10 + compute_capability.1)), "{known:?}");
+        let compiler = ForOtherGpus {
+            device: FakeDevice::new(),
+            nvrtc: nvrtc.clone(),
+            compute_capability,
+            said: Mutex::default(),
+        };
+        for rounding in [Rounding::EachPass, Rounding::Once] {
+            let config = PreprocessConfig { rounding, ..PreprocessConfig::new(1008) };
+            if let Err(error) = DevicePreprocessor::new(&compiler, config) {
+                failures.push(format!("{rounding:?}, {compute_capability:?}: {error}"));
+            }
+        }
+        if let Err(error) = QuerySelector::new(&compiler) {
+            failures.push(format!("{compute_capability:?}: {error}"));
+        }
+        failures.extend(compiler.said.into_inner().expect("nobody panics with it"));
+    }
+    report(&failures);
+}
+
+#[test]
+#[ignore = "needs NVRTC (OCELLI_NVRTC)"]
+fn what_the_compiler_refuses_has_its_words() {
+    let nvrtc = Nvrtc::open(None).expect("OCELLI_NVRTC names it, or the system has it");
+    let cases = [
+        ("KERNEL(k, int) { nonsense; }", (9, 0), "kernels k: k.cu(1): error: "),
+        ("", (3, 5), "does not know GPUs of compute capability 3.5"),
+        ("\0", (9, 0), "kernels k: the source holds a null character"),
+    ];
+    let mut failures = Vec::new();
+    for (source, compute_capability, expected) in cases {
+        match nvrtc.compile("k", source, compute_capability) {
+            Err(error) if error.to_string().contains(expected) => {}
+            other => failures.push(format!("{source:?}: expected {expected:?}, came {other:?}")),
+        }
+    }
+    report(&failures);
+}
+
+fn on_gpu() -> CudaCompiler {
+    let device = CudaDevice::open(0).expect("there is a GPU");
+    CudaCompiler::new(&device).expect("it has room for a stream")
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn gpu_preprocessing_equals_the_hosts() {
+    report(&compare(&on_gpu(), &table(), ElementType::F32, 0.0));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn gpu_preprocessing_to_16_bits_is_the_nearest_to_the_hosts() {
+    report(&compare(&on_gpu(), &table(), ElementType::F16, 0.0));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn gpu_preprocessing_of_random_and_full_sizes_equals_the_hosts() {
+    let mut cases = random_cases(40);
+    cases.extend(full_size());
+    report(&compare(&on_gpu(), &cases, ElementType::F32, 0.0));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn gpu_selecting_changes_no_detection() {
+    report(&compare_selections(&on_gpu()));
+}
+
+/// Pictures one after the other into one tensor, each read back only when the next are under way.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn gpu_pictures_do_not_run_into_each_other() {
+    let compiler = on_gpu();
+    let config = PreprocessConfig::new(1008);
+    let mut on_device = DevicePreprocessor::new(&compiler, config).expect("the kernels compile");
+    let mut on_host = Preprocessor::new(config).expect("the configuration is fine");
+    let (width, height, stride, format) = (1920, 1080, 1920 * 3, PixelFormat::Bgr8);
+    let pictures: Vec<Vec<u8>> = (0..24u32)
+        .map(|seed| {
+            let mut random = Random(seed + 1);
+            (0..stride * 1080).map(|_| random.next() as u8).collect()
+        })
+        .collect();
+    let frame = |data| FrameView { data, width, height, stride, format, timestamp: Duration::ZERO };
+    let mut tensors = [Tensor::empty(), Tensor::empty(), Tensor::empty()];
+    let (mut came, mut expected) = (Tensor::empty(), vec![0.0; on_host.output_len()]);
+    let mut failures = Vec::new();
+    for (number, data) in pictures.iter().enumerate() {
+        on_device.run_into(frame(data), &mut tensors[number % 3]).expect("the picture is whole");
+        if let Some(earlier) = number.checked_sub(2) {
+            tensors[earlier % 3].copy_to_host_into(&mut came).expect("it is copied");
+            on_host.run_into(frame(&pictures[earlier]), &mut expected).expect("the picture is whole");
+            if came.as_f32().expect("it is the default") != expected {
+                failures.push(format!("picture {earlier}"));
+            }
         }
     }
     report(&failures);

@@ -131,6 +131,21 @@ fn detections_are_the_same_to_the_bit_wherever_the_engines_work() {
             wrong.push(format!("{name}: nothing was there"));
         }
     }
+    // What comes before and after the graphs is computed there too.
+    let kernels = tempfile::tempdir().expect("a temporary folder");
+    let device = FakeDevice::with_kernels(kernels.path());
+    let mut there = detector(&model, engines(&device, ALL), 2);
+    if run(&mut there) != expected {
+        wrong.push("everything, with kernels: another result".to_owned());
+    }
+    let before = device.transferred();
+    let scene = &scenes[0];
+    there.detect(&scene.image, &Prompts::new(["dog", "cat"]).expect("words")).expect("it detects");
+    let pixels = u64::from(scene.image.width() * scene.image.height() * 3);
+    let up = device.transferred().to_device - before.to_device;
+    if !(pixels..pixels + 100_000).contains(&up) {
+        wrong.push(format!("{up} bytes went up, the picture has {pixels}"));
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -224,7 +239,7 @@ fn at_full_size_little_comes_back() {
     for _ in 0..3 {
         assert_eq!(frame(), (pixels, fullsize::BYTES_TO_HOST, allocations));
     }
-    assert!(fullsize::BYTES_TO_HOST <= 64 * 1024);
+    const { assert!(fullsize::BYTES_TO_HOST <= 64 * 1024) };
     assert_eq!(first_back, fullsize::BYTES_TO_HOST + fullsize::WORDS_BYTES);
 }
 

@@ -27,7 +27,7 @@ use golden::{Golden, f32s, first};
 use ocelli::engines::Tensor;
 use ocelli::export::contract::{Precision, Target, file, tensor};
 use ocelli::export::{Checkpoint, ErrorKind, ExportOptions, MixedPrecision};
-use ocelli::{Detection, Detector, EngineOptions, Image, Model, Prompts, TextCacheFile};
+use ocelli::{Detection, Detector, EngineKind, Image, Model, Prompts, TextCacheFile};
 use serde_json::Value;
 
 const TARGETS: [Target; 2] = [Target::OnnxRuntime, Target::TensorRt];
@@ -241,7 +241,7 @@ fn bfloat16_on_the_processor_is_an_honest_error() -> Outcome<()> {
     let mut detector = Detector::builder()
         .with_open_model(model)
         .with_text_cache(TextCacheFile::None)
-        .with_engine_factory(ocelli::EngineFactory::start(&EngineOptions::default())?)
+        .with_engine(EngineKind::Cpu)
         .build()?;
     let error = detector.prepare(&Prompts::new(["dog"])?).expect_err("there are no such kernels");
     assert_eq!(error.kind(), ocelli::ErrorKind::Unavailable, "{error}");

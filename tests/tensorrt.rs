@@ -63,7 +63,12 @@ fn an_exported_model_becomes_engines_that_find_the_same_things() {
     let request = fake.request.lock().expect("nobody panics").clone().expect("something was built");
     let range = |name: &str| request.dimensions.get(name).copied();
     assert_eq!(range("classes"), Some(DimensionRange { min: 1, optimal: 3, max: 3 }));
-    assert_eq!(range("prompt_tokens"), Some(DimensionRange { min: 33, optimal: 33, max: 35 }));
+    let least = shop.model.manifest().context_length + 1;
+    assert_eq!(
+        range("prompt_tokens"),
+        Some(DimensionRange { min: least, optimal: least, max: least + 2 }),
+        "the words, the CLS token, up to two examples"
+    );
 
     // The sidecar, as other programs read it.
     let decoder = &built[1];

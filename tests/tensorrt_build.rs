@@ -136,7 +136,7 @@ fn build_and_check(
                     let named = tensor.shape.iter().filter(|dim| matches!(dim, Dim::Named(_)));
                     named.map(ToString::to_string).collect()
                 });
-                if found.as_deref().is_none_or(|found| found != dims) {
+                if found.as_deref().is_none_or(|found| !found.iter().eq(dims.iter())) {
                     problems.push(format!(
                         "{place}: `{name}` has dynamic dimensions {found:?}, expected {dims:?}"
                     ));

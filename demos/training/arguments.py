@@ -38,6 +38,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, help="learning rate (default 5e-4, on a GPU 8e-4)")
     parser.add_argument("--workers", type=int, help="processes that plan batches (default 0, on a GPU 4)")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")
+    parser.add_argument("--processes", type=int, default=1,
+                        help="CPU processes that share threads and scenes; better than threads on a busy machine")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and of the scenes (default 0)")
     parser.add_argument("--full-precision", action="store_true", help="float32 in place of mixed bfloat16")
     parser.add_argument("--compile", action="store_true",
@@ -52,4 +54,6 @@ def parse_arguments() -> argparse.Namespace:
     arguments.schedule_minutes = arguments.schedule_minutes or arguments.minutes
     if not 8 <= arguments.names <= len(KNOWN):
         parser.error(f"--names: {arguments.names} is not between 8 and {len(KNOWN)}")
+    if arguments.processes > 1 and (on_gpu or arguments.pictures % arguments.processes):
+        parser.error("--processes: on a CPU only, and dividing --pictures")
     return arguments

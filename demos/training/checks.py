@@ -9,6 +9,7 @@ pasting, a checkpoint written and read. Prints a line for each, ends with an err
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import tempfile
@@ -28,6 +29,7 @@ from model import PATCH_SIZE, TrainingModel
 from phrases import longest_in_tokens
 from precision import Evaluation, box_overlaps
 from sprites import SIDE, load_sprites
+from together import Together, start_others
 from tokenizer import CONTEXT, SHIPPED, load_tokenizer
 from vocabulary import KNOWN, KNOWN_NAMES, VOCABULARY
 
@@ -223,9 +225,37 @@ def check_step_and_checkpoint() -> str:
     return f"IoU of the shipped weights {float(parts['iou']):.2f}, portable {sum(sizes) / 1e6:.1f} MB"
 
 
+def meet_often(arguments: argparse.Namespace, together: Together) -> None:
+    """Averages gradients that are the rank, and a second parameter's that the first process alone has."""
+    model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(5)), torch.nn.Parameter(torch.zeros(2))])
+    if together.rank == 0:
+        together.prepare(model)
+        start_others(together, meet_often, arguments)
+    for step in range(50):
+        said = together.agree(step if together.rank == 0 else -1)
+        model[0].grad = torch.full((5,), float(together.rank + step))
+        model[1].grad = torch.full((2,), 6.0) if together.rank == 0 else None
+        together.average_gradients(model)
+        assert said == step and (model[0].grad == step + 1).all() and (model[1].grad == 2).all(), (said, step)
+        if arguments.fail and together.rank == 2 and step == 9:
+            raise SystemExit(1)
+
+
+def check_together() -> str:
+    """Three processes agree on means; where one of them ends, nobody waits for it."""
+    meet_often(argparse.Namespace(fail=False), Together(3, torch.zeros(2, 2)))
+    try:
+        meet_often(argparse.Namespace(fail=True), Together(3, torch.zeros(2, 2)))
+    except SystemExit as error:
+        assert "was lost" in str(error), error
+        return "means of three processes, and a lost one is noticed"
+    raise AssertionError("a lost process was not noticed")
+
+
 def main() -> None:
     torch.set_num_threads(1)
-    for check in (check_words, check_assignment, check_precision, check_jpeg, check_drawing, check_step_and_checkpoint):
+    for check in (check_words, check_assignment, check_precision, check_jpeg, check_drawing, check_step_and_checkpoint,
+                  check_together):
         print(f"{check.__name__}: {check()}", flush=True)
 
 

@@ -27,12 +27,13 @@ def plot_curves(source: Path, target: Path) -> None:
 
     with source.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    minutes = [float(row["seconds"]) / 60 for row in rows]
+    # Not minutes: on a machine that does other things too they say little.
+    steps = [int(row["step"]) for row in rows]
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for axis, names in zip(axes, (LOSSES, SHARES)):
         for name in names:
-            axis.plot(minutes, [float(row.get(name) or "nan") for row in rows], label=name)
-        axis.set_xlabel("minutes")
+            axis.plot(steps, [float(row.get(name) or "nan") for row in rows], label=name)
+        axis.set_xlabel("steps")
         axis.legend()
     axes[0].set_yscale("log")
     figure.savefig(target, dpi=120)

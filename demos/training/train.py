@@ -36,17 +36,20 @@ from finish import write_model
 from losses import mask_loss, match, query_of_thing, total_loss
 from model import PATCH_SIZE, TrainingModel
 from sprites import load_sprites
+from together import Together, start_others
 from tokenizer import learn_tokenizer, load_tokenizer
 
-WARM_UP_STEPS = 200
+WARM_UP_STEPS = 100
 # The rate is constant for this share of the time, then falls along a cosine.
 CONSTANT_SHARE = 0.3
 # Auxiliary classifiers are new on every warm start: they learn alone at first, lest they pull at weights that are good.
 HEADS_ALONE_STEPS = 60
 # A running average over about a thousand steps; over fewer while there are few.
 AVERAGE_DECAY = 0.999
-# What the model confuses with what is looked up this often, and kept with this weight a time.
-CONFUSION_EVERY, CONFUSION_RATE, LEAST_CONFUSION = 5, 0.1, 0.02
+# What the model confuses with what is kept with this weight a time, and looked up every so many steps: a CPU need not
+# be waited for, a GPU must.
+CONFUSION_RATE, LEAST_CONFUSION = 0.1, 0.02
+CONFUSION_EVERY = {"cpu": 1, "cuda": 5}
 REPORT_EVERY, SAVE_SECONDS = 25, 90
 # So many reports in a row without a loss end the run.
 MOST_LOST = 4
@@ -88,8 +91,8 @@ class Average:
 class Run:
     """One training run and its folder."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self.arguments, self.folder = arguments, arguments.output
+    def __init__(self, arguments: argparse.Namespace, together: Together) -> None:
+        self.arguments, self.folder, self.together = arguments, arguments.output, together
         self.device = torch.device(arguments.device)
         self.checkpoint, self.curves = self.folder / "checkpoint.pt", self.folder / "curves.csv"
         if self.checkpoint.exists() and not arguments.resume:
@@ -112,7 +115,7 @@ class Run:
         self.start()
         self.sprites = load_sprites(arguments.names, self.device)
         # Shared with the processes that plan the batches.
-        self.confusion = torch.full((arguments.names, arguments.names), LEAST_CONFUSION).share_memory_()
+        self.confusion = together.confusion
         settings = {"side": arguments.side, "names": arguments.names, "seed": arguments.seed, "rate": arguments.rate,
                     "pictures": arguments.pictures, "prompts": arguments.prompts, "mask_rows": arguments.mask_rows}
         (self.folder / "settings.json").write_text(json.dumps(settings) + "\n")
@@ -152,9 +155,10 @@ class Run:
 
     def plans(self) -> Iterator[Plan]:
         """Plans of batches, made by processes beside this one where they are asked for."""
-        arguments = self.arguments
-        planner = Planner(self.tokenizer, self.sprites, arguments.pictures, arguments.prompts, arguments.side,
-                          arguments.mask_rows, arguments.seed * 1_000_003 + self.state.step, self.confusion)
+        arguments, count = self.arguments, self.together.count
+        seed = (arguments.seed * 1_000_003 + self.state.step) * count + self.together.rank
+        planner = Planner(self.tokenizer, self.sprites, arguments.pictures // count, arguments.prompts, arguments.side,
+                          arguments.mask_rows // count, seed, self.confusion)
         if not arguments.workers:
             return iter(planner)
         return iter(DataLoader(planner, batch_size=None, num_workers=arguments.workers, prefetch_factor=4))
@@ -167,8 +171,12 @@ class Run:
         fall = min(1.0, (share - CONSTANT_SHARE) / (1 - CONSTANT_SHARE))
         return self.arguments.rate * warm * (0.5 * (1 + math.cos(math.pi * fall)) + 0.005)
 
-    def step(self, batch: Batch, rate: float) -> tuple[dict[str, Tensor], Tensor]:
-        """One step of AdamW in bfloat16 mixed precision; returns the losses, and how present each name seemed."""
+    def step(self, batch: Batch, rate: float) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+        """One step of AdamW in bfloat16 mixed precision.
+
+        Returns the losses, how present each name seemed that was asked [R], and each name there is, by the token that
+        looks most like it [B, names].
+        """
         warm = self.arguments.start != "none" and self.state.step < HEADS_ALONE_STEPS
         for group, share in zip(self.optimizer.param_groups, (0.0 if warm else 1.0, 1.0)):
             group["lr"] = rate * share
@@ -186,6 +194,7 @@ class Run:
         loss, parts = total_loss(outputs, batch.targets, matched, mask)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        self.together.average_gradients(self.model)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         # Where a gradient is no number the fused optimiser leaves the weights alone, without anybody waiting to know
         # it.
@@ -193,11 +202,16 @@ class Run:
         self.optimizer.step()
         parts["gradient"] = norm.detach()
         seemed = outputs.logits[-1].detach().sigmoid().amax(1) * outputs.presence[-1].detach().sigmoid().squeeze(1)
-        return parts, seemed
+        return parts, seemed, outputs.token_classes.detach().softmax(1)[:, 1:].amax((2, 3))
 
-    def learn_confusion(self, plan: Plan, seemed: Tensor) -> None:
-        """Notes how present absent names seemed where others were."""
-        scores = seemed.cpu()
+    def learn_confusion(self, plan: Plan, seemed: Tensor, tokens: Tensor) -> None:
+        """Notes how present absent names seemed where others were: all names roughly, then those that were asked."""
+        scores, rough = seemed.cpu(), tokens.cpu()
+        for scene in range(len(rough)):
+            present = plan.layout.present(scene)
+            rough[scene, present] = LEAST_CONFUSION
+            self.confusion[present] = self.confusion[present].lerp(rough[scene], CONFUSION_RATE)
+        self.confusion.clamp_(min=LEAST_CONFUSION)
         for row in (plan.things[:, 0] < 0).nonzero()[0].tolist():
             present, asked = plan.layout.present(int(plan.image_of[row])), int(plan.asked[row])
             self.confusion[present, asked] = (
@@ -235,15 +249,21 @@ class Run:
         before, started = self.state.seconds, time.monotonic()
         plans, rate, saved, reported, elapsed = self.plans(), self.arguments.rate, started, started, 0.0
         try:
-            while elapsed < part and self.state.seconds < whole and self.state.step != self.arguments.steps:
+            while True:
+                done = elapsed >= part or self.state.seconds >= whole or self.state.step == self.arguments.steps
+                share = self.together.agree(-1.0 if done else self.state.seconds / whole)
+                if share < 0:
+                    break
                 plan = next(plans)
-                rate = self.learning_rate(self.state.seconds / whole)
+                rate = self.learning_rate(share)
                 batch = realise(plan, self.sprites, self.arguments.side, PATCH_SIZE)
-                parts, seemed = self.step(batch, rate)
-                if self.state.step % CONFUSION_EVERY == 0:
-                    self.learn_confusion(plan, seemed)
-                self.average.update(self.model)
+                parts, seemed, tokens = self.step(batch, rate)
+                if self.state.step % CONFUSION_EVERY[self.device.type] == 0:
+                    self.learn_confusion(plan, seemed, tokens)
                 self.state.step += 1
+                if self.together.rank:
+                    continue
+                self.average.update(self.model)
                 self.state.pictures += self.arguments.pictures
                 if self.state.step % REPORT_EVERY == 0:
                     now = time.monotonic()
@@ -256,6 +276,8 @@ class Run:
                     saved = time.monotonic()
         except KeyboardInterrupt:
             print("interrupted: saving")
+        if self.together.rank:
+            return
         self.save()
         write_model(self.model, self.average.weights, self.words, self.folder / "model")
         plot_curves(self.curves, self.folder / "curves.png")
@@ -263,15 +285,28 @@ class Run:
               f"saved in {self.folder}")
 
 
-def main() -> None:
-    arguments = parse_arguments()
-    torch.set_num_threads(arguments.threads)
+def prepare(arguments: argparse.Namespace, together: Together) -> Run:
+    """A run of this process."""
+    torch.set_num_threads(max(1, arguments.threads // together.count))
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
-    run = Run(arguments)
+    return Run(arguments, together)
+
+
+def work(arguments: argparse.Namespace, together: Together) -> None:
+    """What the processes beside the first one do."""
+    prepare(arguments, together).train()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    together = Together(arguments.processes, torch.full((arguments.names, arguments.names), LEAST_CONFUSION))
+    run = prepare(arguments, together)
     count = sum(parameter.numel() for parameter in run.model.detector.parameters())
     print(f"{count / 1e6:.2f} million parameters, {run.tokenizer.get_vocab_size()} tokens, {arguments.names} names, "
           f"{arguments.side} px, {run.device}, step {run.state.step}", flush=True)
+    together.prepare(run.model)
+    start_others(together, work, arguments)
     run.train()
 
 

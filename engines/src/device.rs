@@ -4,6 +4,7 @@
 //! and write it where it is, so that what goes from network to network never crosses the bus.
 
 use crate::error::Result;
+use crate::kernels::KernelCompiler;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -56,6 +57,12 @@ pub trait Device: Send + Sync + fmt::Debug {
 
     /// What has crossed so far, through tensors and engines alike.
     fn transferred(&self) -> Transferred;
+
+    /// The device's own compiler of [kernels](crate::kernels), if it brings one along; a GPU's is made with its options
+    /// ([`CudaCompiler`](crate::cuda::CudaCompiler)).
+    fn kernel_compiler(self: Arc<Self>) -> Option<Arc<dyn KernelCompiler>> {
+        None
+    }
 }
 
 /// A piece of a device's memory, given back when it is dropped and nothing on the device uses it any more.

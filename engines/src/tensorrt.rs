@@ -62,6 +62,7 @@ mod run_calls;
 #[allow(unsafe_code)]
 mod run_fake;
 mod run_graphs;
+mod run_loader;
 #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
 #[allow(unsafe_code)]
 mod run_native;
@@ -76,7 +77,8 @@ mod version;
 pub use builder::TensorRtBuilder;
 pub use plan::{DimensionRange, Plan};
 pub use progress::BuildProgress;
-pub use run::{TensorRtEngine, TensorRtLoader};
+pub use run::TensorRtEngine;
+pub use run_loader::TensorRtLoader;
 pub use search::TensorRtSearch;
 pub use version::{ComputeCapability, Product, Version};
 

@@ -1,5 +1,7 @@
 //! An NVIDIA GPU does what the fake one does. `OCELLI_TEST_GPU` names another than number 0.
 
+#![allow(clippy::print_stderr, reason = "they say what they found and measured on a GPU")]
+
 use ocelli_engines::cuda::{CudaBuffer, CudaDevice, CudaStream, PinnedBuffer, StreamPriority};
 use ocelli_engines::{Device, DeviceBuffer, Error, ErrorKind, Result, Tensor};
 use std::iter::{empty, once};

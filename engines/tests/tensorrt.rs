@@ -103,7 +103,7 @@ fn what_cannot_be_built_is_an_error_in_words() {
     };
     let cases: [(&str, Vec<u8>, Change, ErrorKind, &[&str]); 8] = [
         ("an unknown operator", unknown.encode(), as_is, InvalidModel, &["node 1 (Frobnicate)"]),
-        ("no protobuf", b"this is no model".to_vec(), as_is, InvalidModel, &["cannot parse"]),
+        ("no protobuf", vec![0xff; 64], as_is, InvalidModel, &["cannot parse"]),
         ("nothing", Vec::new(), as_is, InvalidModel, &["no inputs or no outputs"]),
         ("a nameless dimension", nameless.encode(), as_is, InvalidModel, &["`a`, dimension 0", "no name"]),
         (

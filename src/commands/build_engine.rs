@@ -1,6 +1,6 @@
 //! `ocelli build-engine`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -84,7 +84,7 @@ pub struct BuildEngineArgs {
     reference: Option<PathBuf>,
     #[command(flatten)]
     verification: VerificationArgs,
-    /// Write what the comparison found as JSON to this file
+    /// Write what the last comparison found as JSON to this file, a refusal as well
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// TensorRT's library, or the folder that it is in [default: searched for]
@@ -129,9 +129,14 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
         masks: args.masks,
     };
     let model = Model::resolve(&request, &|line| progress.announce(line), &cancellation)?;
-    let reference_model = match &args.reference {
-        Some(folder) => Model::open(folder)?,
-        None => model.clone(),
+    let reference_model = match (&args.reference, request.precision) {
+        (Some(folder), _) => Model::open(folder)?,
+        // The processor does not compute in bfloat16.
+        (None, Some(Precision::Bf16)) if model.folder() != args.model.as_deref().unwrap_or(Path::new("")) => {
+            let request = ModelRequest { precision: Some(Precision::Fp32), ..request };
+            Model::resolve(&request, &|line| progress.announce(line), &cancellation)?
+        }
+        _ => model.clone(),
     };
     if let Some(engine) = &args.verify {
         let reference = (&reference_model, &reference);
@@ -168,15 +173,19 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     let build = EngineBuild::new(&model, backend, &reference, options)
         .with_reference_model(&reference_model)
         .with_cancellation(cancellation);
-    let built = build.run(output, &mut |event| show(&progress, event));
+    let mut judged = None;
+    let built = build.run(output, &mut |event| {
+        if let BuildEvent::Verified { report, .. } = event {
+            judged = Some((*report).clone());
+        }
+        show(&progress, event);
+    });
     drop(progress);
     interrupted()?;
-    let built = built?;
-    if let (Some(path), Some(report)) =
-        (&args.json, built.iter().rev().find_map(|engine| engine.report.as_ref()))
-    {
+    if let (Some(path), Some(report)) = (&args.json, &judged) {
         write_json(path, report)?;
     }
+    let built = built?;
     print(|out| {
         for engine in &built {
             let BuiltEngine { path, sidecar, report, .. } = engine;

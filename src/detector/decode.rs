@@ -1,7 +1,6 @@
 //! The half that knows what is looked for.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Instant;
 
 use ocelli_engines::{ElementType, Engine, Tensor};
@@ -17,7 +16,7 @@ use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mask::{MaskResampler, SemanticMap};
 use crate::model::Model;
-use crate::postprocess::{Candidate, PostProcessor, RawOutputs};
+use crate::postprocess::{Candidate, OutputReader, PostProcessor};
 
 /// Encoder-decoder, exemplar encoder, mask head, and what becomes of their outputs.
 pub struct PromptDecoder {
@@ -48,6 +47,7 @@ struct Buffers {
     logits: Tensor,
     boxes: Tensor,
     presence: Tensor,
+    reader: OutputReader,
     exemplar_boxes: Tensor,
     exemplar_labels: Tensor,
     exemplar_features: Tensor,
@@ -376,6 +376,8 @@ impl PromptDecoder {
         let b = &mut self.buffers;
         let mut state =
             if with_states { b.states.pop().unwrap_or_default() } else { StateTensors::default() };
+        let stay = if b.reader.place_at(own.as_ref()) { &own } else { &None };
+        [&mut b.logits, &mut b.boxes, &mut b.presence].into_iter().for_each(|tensor| keep_at(tensor, stay));
         let mut outputs = vec![
             (tensor::LOGITS, &mut b.logits),
             (tensor::BOXES, &mut b.boxes),
@@ -397,28 +399,22 @@ impl PromptDecoder {
             &mut outputs,
         )?;
         let known = states.len();
-        let queries = self.model.manifest().num_queries;
-        let (logits, boxes, presence) = (b.logits.as_f32()?, b.boxes.as_f32()?, b.presence.as_f32()?);
-        for (row, &class) in chunk.iter().enumerate() {
-            let labels: [Arc<str>; 1] = [prompts.classes[class].prompt.label().clone()];
-            let before = self.post.pending();
-            self.post.push_chunk(&RawOutputs {
-                first_class_id: class,
-                labels: &labels,
-                logits: &logits[row * queries..][..queries],
-                boxes: &boxes[row * queries * 4..][..queries * 4],
-                presence: Some(&presence[row..][..1]),
-            })?;
-            if with_states && self.post.pending() > before {
+        let mut before = self.post.pending();
+        let label = |class: usize| prompts.classes[class].prompt.label();
+        let outputs = (&b.logits, &b.boxes, &b.presence);
+        b.reader.read(outputs, chunk, label, &mut self.post, |row, post| {
+            if with_states && post.pending() > before {
                 let state = ClassState {
                     prompt_features: brought(prompt_features.row(row)?, &masks_at)?,
                     prompt_mask: brought(prompt_mask.row(row)?, &masks_at)?,
                     queries: state.queries.row(row)?,
                     encoded: state.encoded.row(row)?,
                 };
-                states.insert(class, state);
+                states.insert(chunk[row], state);
             }
-        }
+            before = post.pending();
+            Ok(())
+        })?;
         // Rows of the host's are copies, those on a device are this very memory.
         let in_use = if states.len() > known { &mut b.states_in_use } else { &mut b.states };
         if with_states {
@@ -501,5 +497,5 @@ impl PromptDecoder {
 
 /// Where an engine works.
 fn place(engine: &Option<Box<dyn Engine>>) -> Place {
-    engine.as_ref().and_then(|engine| engine.device())
+    engine.as_ref().and_then(Engine::device)
 }

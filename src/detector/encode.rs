@@ -1,8 +1,9 @@
 //! The half that sees only the image.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use ocelli_engines::{Engine, Tensor};
+use ocelli_engines::{Device, Engine, Tensor};
 use ocelli_export::contract::{Prompting, tensor};
 
 use super::residence::{keep_at, same};
@@ -12,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::FrameView;
 use crate::image::ImageView;
 use crate::model::Model;
-use crate::preprocess::{PreprocessConfig, Preprocessor};
+use crate::preprocess::{PlacedPreprocessor, PreprocessConfig};
 
 /// What the backbone says of an image; its buffers go round. They lie where the backbone works: on its device, if it has
 /// one.
@@ -33,9 +34,9 @@ impl Default for ImageFeatures {
     }
 }
 
-/// Pixels of any size and format to the backbone's input.
+/// Pixels of any size and format to the backbone's input, in the host's memory or on the backbone's device.
 pub struct ImagePreprocessor {
-    preprocessor: Preprocessor,
+    preprocessor: PlacedPreprocessor,
 }
 
 impl ImagePreprocessor {
@@ -44,13 +45,20 @@ impl ImagePreprocessor {
         let mut config = PreprocessConfig::new(manifest.imgsz);
         config.mean = manifest.preprocessing.mean;
         config.std = manifest.preprocessing.std;
-        Ok(Self { preprocessor: Preprocessor::new(config)? })
+        Ok(Self { preprocessor: PlacedPreprocessor::new(config)? })
     }
 
-    /// Picture → `pixels` [1, 3, S, S], read where it lies; the time is added to `times`.
+    /// Has it work where the [backbone](Backbone::device) does. Where that is a GPU that its kernels cannot be compiled for,
+    /// it works on the host as before, with the same result, and the log says why.
+    pub fn place_at(&mut self, device: Option<Arc<dyn Device>>) {
+        self.preprocessor.place_at(device.as_ref());
+    }
+
+    /// Picture → `pixels` [1, 3, S, S], read where it lies; the time is added to `times`. On a device the work is enqueued
+    /// when this returns.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where the picture's bytes are too few.
+    /// [`ErrorKind::InvalidArgument`] where the picture's bytes are too few, [`ErrorKind::Engine`] where a device fails.
     pub fn run_into<'a>(
         &mut self,
         picture: impl Into<FrameView<'a>>,
@@ -58,8 +66,7 @@ impl ImagePreprocessor {
         times: &mut StageTimes,
     ) -> Result<()> {
         let start = Instant::now();
-        let side = self.preprocessor.config().imgsz;
-        self.preprocessor.run_into(picture, pixels.reset_f32(&[1, 3, side, side]))?;
+        self.preprocessor.run_into(picture, pixels)?;
         times.preprocess += milliseconds(start);
         Ok(())
     }
@@ -89,6 +96,11 @@ impl Backbone {
         Ok(())
     }
 
+    /// The device that reads the pixels, once the backbone is [loaded](Self::load); none for the host's memory.
+    pub fn device(&self) -> Option<Arc<dyn Device>> {
+        self.engines.first()?.device()
+    }
+
     /// Lets the backbone go; it is loaded again when it is needed.
     pub fn unload(&mut self) {
         self.engines.clear();
@@ -109,7 +121,7 @@ impl Backbone {
         let start = Instant::now();
         features.size = size;
         let official = self.model.manifest().prompting == Prompting::Official;
-        let place = self.engines.last().and_then(|engine| engine.device());
+        let place = self.engines.last().and_then(Engine::device);
         let tensors = features.fpn.iter_mut().chain([&mut features.image_prompt]);
         tensors.for_each(|tensor| keep_at(tensor, &place));
         let [fine, middle, coarse] = &mut features.fpn;
@@ -156,7 +168,9 @@ impl ImageEncoder {
     /// # Errors
     /// As [`EngineFactory::load`].
     pub fn load(&mut self) -> Result<()> {
-        self.backbone.load()
+        self.backbone.load()?;
+        self.preprocessor.place_at(self.backbone.device());
+        Ok(())
     }
 
     /// Image → features; the times of the two stages are added to `times`.

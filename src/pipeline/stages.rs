@@ -44,7 +44,7 @@ impl Stages {
         } = builder;
         let tracker = tracker.map(|options| ByteTracker::builder().options(options).build()).transpose();
         let tracker = tracker.map_err(|e| Error::new(ErrorKind::InvalidArgument, e.to_string()))?;
-        let (mut text, encoder, mut decoder) = detector.into_stages();
+        let (mut text, mut encoder, mut decoder) = detector.into_stages();
         let embedded = match embedded {
             Some(embedded) if embedded.are_of(&prompts) => embedded,
             Some(_) => {
@@ -54,8 +54,8 @@ impl Stages {
             None => text.embed(&prompts)?,
         };
         drop(text);
-        let (preprocessor, mut backbone) = encoder.into_stages();
-        backbone.load()?;
+        encoder.load()?;
+        let (preprocessor, backbone) = encoder.into_stages();
         decoder.load()?;
         let budget = class_budget.filter(|&slots| slots < prompts.len());
         Ok(Self {

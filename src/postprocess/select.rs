@@ -51,6 +51,18 @@ pub struct QuerySelector {
     copied: Vec<u8>,
 }
 
+impl SelectedQuery {
+    /// The queries of each of the first `rows` rows, in turn.
+    pub fn by_row(selected: &[Self], rows: usize) -> impl Iterator<Item = &[Self]> {
+        let mut rest = selected;
+        (0..rows).map(move |row| {
+            let (own, others) = rest.split_at(rest.partition_point(|query| query.row <= row));
+            rest = others;
+            own
+        })
+    }
+}
+
 impl QuerySelector {
     /// Compiles the kernel for the compiler's device.
     ///
@@ -77,7 +89,8 @@ impl QuerySelector {
     /// Fills `selected` with the queries to push, by rows and then by queries.
     ///
     /// `logits` is `[class, query]`, `boxes` `[class, query, xyxy]`, `presence` `[class, 1]` where the model has it, all
-    /// on the device; `class_ids` are the classes of the rows, of whose thresholds `options` know.
+    /// on the device; `class_ids` are the classes of the first rows, of whose thresholds `options` know. Rows beyond them
+    /// do not count.
     ///
     /// # Errors
     /// [`ErrorKind::Mismatch`] where the shapes do not belong together, [`ErrorKind::Engine`] where the device fails.
@@ -164,16 +177,16 @@ fn queries(logits: &Tensor, boxes: &Tensor, presence: Option<&Tensor>, classes: 
         Err(Error::new(ErrorKind::Mismatch, message))
     };
     let is_f32 = |tensor: &Tensor| tensor.element_type() == ElementType::F32;
-    let queries = match logits.shape() {
-        &[rows, queries] if rows == classes && is_f32(logits) => queries,
+    let (rows, queries) = match logits.shape() {
+        &[rows, queries] if rows >= classes && is_f32(logits) => (rows, queries),
         _ => return mismatch("logits", "[class, query]", logits),
     };
-    if boxes.shape() != [classes, queries, 4] || !is_f32(boxes) {
-        return mismatch("boxes", &format!("[class, {queries}, 4]"), boxes);
+    if boxes.shape() != [rows, queries, 4] || !is_f32(boxes) {
+        return mismatch("boxes", &format!("[{rows}, {queries}, 4]"), boxes);
     }
     match presence {
-        Some(presence) if presence.len() != classes || !is_f32(presence) => {
-            mismatch("presence", "[class, 1]", presence)
+        Some(presence) if presence.len() != rows || !is_f32(presence) => {
+            mismatch("presence", &format!("[{rows}, 1]"), presence)
         }
         _ => Ok(queries),
     }

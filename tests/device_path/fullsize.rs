@@ -58,6 +58,8 @@ pub fn detector(device: &Arc<FakeDevice>, side: usize, masks: bool) -> Detector 
         .with_engine_factory(factory)
         .with_text_cache(TextCacheFile::None)
         .with_masks(masks)
+        // With masks in two chunks, whose states are in use together.
+        .with_class_chunk(if masks { 2 } else { 4 })
         .build()
         .expect("fakes load")
 }
@@ -97,7 +99,7 @@ fn engine(spec: EngineSpec, found: bool) -> FakeEngine {
             **output = Tensor::zeros_f32(&shape);
             match *name {
                 tensor::LOGITS if found => {
-                    output.as_f32_mut()?.chunks_exact_mut(QUERIES).for_each(|row| row[0] = 4.0)
+                    output.as_f32_mut()?.chunks_exact_mut(QUERIES).for_each(|row| row[0] = 4.0);
                 }
                 tensor::PRESENCE if found => output.as_f32_mut()?.fill(4.0),
                 tensor::BOXES => {

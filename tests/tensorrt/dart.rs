@@ -6,8 +6,8 @@ use ocelli_engines::fake::FakeEngine;
 use ocelli_engines::{Dim, ElementType, Engine, EngineSpec, Result, Tensor, TensorSpec};
 use serde_json::Value;
 
-/// An engine as DART's scripts make them, of what an exported model's graph computes. Options: `classes`, `presence`,
-/// `half` (16-bit inputs and outputs), `twice` (two outputs of one size).
+/// An engine as DART's scripts make them, of what an exported model's graph computes. Options: `classes`, `words`,
+/// `presence`, `half` (16-bit inputs and outputs), `twice` (two outputs of one size).
 pub fn engine(inner: Box<dyn Engine>, options: &Value) -> Box<dyn Engine> {
     let size = |spec: &TensorSpec, axis: usize| match &spec.shape[axis] {
         Dim::Fixed(size) => *size,
@@ -23,7 +23,8 @@ pub fn engine(inner: Box<dyn Engine>, options: &Value) -> Box<dyn Engine> {
     let queries = size(spec.output("logits").expect("an encoder-decoder has it"), 1);
     let classes = options["classes"].as_u64().unwrap_or(4) as usize;
     let presence = options["presence"].as_bool().unwrap_or(true);
-    encoder_decoder(inner, [classes, width, grid, queries], presence, half)
+    let words = options["words"].as_u64().expect("the workshop says it") as usize;
+    encoder_decoder(inner, [classes, words, width, grid, queries], presence, half)
 }
 
 fn floats(tensor: &Tensor) -> Vec<f32> {
@@ -44,11 +45,9 @@ fn write(tensor: &mut Tensor, half: bool, shape: &[usize], values: &[f32]) {
     }
 }
 
-const WORDS: usize = 32;
-
 fn encoder_decoder(
     mut inner: Box<dyn Engine>,
-    [classes, width, grid, queries]: [usize; 4],
+    [classes, words, width, grid, queries]: [usize; 5],
     presence: bool,
     half: bool,
 ) -> Box<dyn Engine> {
@@ -67,9 +66,9 @@ fn encoder_decoder(
         inputs: vec![
             spec(name::IMAGE, number, &[classes, width, grid, grid]),
             spec(name::POSITIONS, number, &[classes, width, grid, grid]),
-            spec(name::TEXT, number, &[WORDS, classes, width]),
+            spec(name::TEXT, number, &[words, classes, width]),
             // The scripts ask for it in 32 bits whatever the rest is.
-            spec(name::TEXT_MASK, ElementType::F32, &[classes, WORDS]),
+            spec(name::TEXT_MASK, ElementType::F32, &[classes, words]),
         ],
         outputs,
     };
@@ -86,14 +85,14 @@ fn encoder_decoder(
         let text = floats(input(name::TEXT));
         let mut features = Vec::with_capacity(text.len());
         for class in 0..classes {
-            for token in 0..WORDS {
+            for token in 0..words {
                 features.extend_from_slice(&text[(token * classes + class) * width..][..width]);
             }
         }
         let mask = floats(input(name::TEXT_MASK)).iter().map(|&one| i64::from(one == 0.0)).collect();
         let image = Tensor::f32(&[1, width, grid, grid], image[..size].to_vec())?;
-        let features = Tensor::f32(&[classes, WORDS, width], features)?;
-        let mask = Tensor::i64(&[classes, WORDS], mask)?;
+        let features = Tensor::f32(&[classes, words, width], features)?;
+        let mask = Tensor::i64(&[classes, words], mask)?;
         let (mut logits, mut boxes, mut there) = (Tensor::empty(), Tensor::empty(), Tensor::empty());
         inner.run(
             &[("fpn_2", &image), ("prompt_features", &features), ("prompt_mask", &mask)],

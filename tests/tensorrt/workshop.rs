@@ -74,6 +74,8 @@ impl Workshop {
     /// An engine of DART's, as the fake reads it.
     pub fn dart(&self, graph: &str, options: Value) -> PathBuf {
         let name = format!("dart-{graph}-{}.engine", options.to_string().len());
+        let mut options = options;
+        options["words"] = self.model.manifest().context_length.into();
         let onnx = self.model.file(&format!("{graph}.onnx"));
         let path = self.path(&name);
         std::fs::write(&path, json!({ "onnx": onnx, "dart": options }).to_string())

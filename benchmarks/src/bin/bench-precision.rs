@@ -15,7 +15,7 @@ use ocelli::export::contract::{Precision, Target, file};
 use ocelli::export::{
     Block, Checkpoint, Error as ExportError, ErrorKind, ExportOptions, MixedPrecision, export,
 };
-use ocelli::{EngineFactory, EngineOptions, StageTimes};
+use ocelli::{EngineFactory, EngineKind, EngineOptions, StageTimes};
 use ocelli_benchmarks::bisect::least_needed;
 use ocelli_benchmarks::machine::Machine;
 use ocelli_benchmarks::precision::{Least, Reference, Scenes, detect, graph_bytes, time};
@@ -57,9 +57,9 @@ struct Arguments {
     /// Formats, as fp16, fp16:attention (with what stays in 32 bits), bf16, int8 [default: all]
     #[arg(long, num_args = 1.., value_name = "FORMAT")]
     strategies: Vec<Strategy>,
-    /// What attention is written as; int8 has the first alone
-    #[arg(long, value_enum, default_value = "onnxruntime")]
-    target: TargetArg,
+    /// What attention is written as; int8 has the first alone [default: what suits the engine]
+    #[arg(long, value_enum)]
+    target: Option<TargetArg>,
     /// Drawn scenes for average precision
     #[arg(long, default_value_t = 10, value_name = "N")]
     scenes: usize,
@@ -193,6 +193,12 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
             return Err(cli::usage(format!("{flag} is 0: at least one is needed")));
         }
     }
+    if args.model.trt.is_some() || args.model.trt_enc_dec.is_some() {
+        return Err(cli::usage("--trt: an engine that is built has one format; leave it out"));
+    }
+    if args.model.precision.is_some() && !args.bisect {
+        return Err(cli::usage("--precision goes with --bisect; --strategies names the formats to compare"));
+    }
     let bench = Bench::new(args)?;
     if args.bisect { bench.bisect() } else { bench.compare() }
 }
@@ -214,6 +220,7 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn new(args: &'a Arguments) -> anyhow::Result<Self> {
+        let kind: EngineKind = args.model.engine.parse()?;
         let work = tempfile::tempdir()?;
         let checkpoint = match &args.model.model {
             Some(folder) if folder.join(file::MANIFEST).is_file() => {
@@ -229,18 +236,17 @@ impl<'a> Bench<'a> {
                 Checkpoint::open(&folder)?
             }
         };
-        // What is wrong with the engine's name and the model's flags is said in the words of every program.
-        args.model.detector()?;
         let factory = EngineFactory::start(&EngineOptions {
-            kind: args.model.engine.to_lowercase().parse()?,
+            kind,
             threads: args.model.threads,
             onnxruntime: args.model.onnxruntime.clone(),
             allow_partial: args.model.allow_partial,
             tf32: args.model.tf32,
         })?;
-        let target = match args.target {
-            TargetArg::Onnxruntime => Target::OnnxRuntime,
-            TargetArg::Tensorrt => Target::TensorRt,
+        let target = match (args.target, kind) {
+            (Some(TargetArg::Tensorrt), _) => Target::TensorRt,
+            (None, EngineKind::TensorRt { .. } | EngineKind::CoreMl) => Target::TensorRt,
+            _ => Target::OnnxRuntime,
         };
         let emulates = factory.description().contains("CPU");
         say(&args.log, &format!("engine: {}", factory.description()));

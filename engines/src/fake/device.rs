@@ -2,9 +2,12 @@
 
 use crate::device::{Device, DeviceBuffer, DeviceKind, Transferred};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fake::HostKernels;
+use crate::kernels::KernelCompiler;
 use crate::tensor::Tensor;
 use std::any::Any;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct FakeDevice {
     counts: Arc<Counts>,
     allocations: AtomicUsize,
+    /// Where its kernels are compiled.
+    kernels: Option<PathBuf>,
 }
 
 #[derive(Default)]
@@ -25,6 +30,11 @@ impl FakeDevice {
     /// A device that nothing has crossed to yet.
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// A device that also runs kernels, which [are compiled](HostKernels) in a folder.
+    pub fn with_kernels(folder: impl Into<PathBuf>) -> Arc<Self> {
+        Arc::new(Self { kernels: Some(folder.into()), ..Self::default() })
     }
 
     /// How many times memory was asked for.
@@ -52,6 +62,11 @@ impl Device for FakeDevice {
             to_device: self.counts.to_device.load(Ordering::Relaxed),
             to_host: self.counts.to_host.load(Ordering::Relaxed),
         }
+    }
+
+    fn kernel_compiler(self: Arc<Self>) -> Option<Arc<dyn KernelCompiler>> {
+        let folder = self.kernels.clone()?;
+        Some(Arc::new(HostKernels::new(self, folder)))
     }
 }
 

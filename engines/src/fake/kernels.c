@@ -1,10 +1,15 @@
 /* What a GPU gives a kernel, on one thread of the host's processor: threads of a block are contexts that change places
    at barriers. They go from the first to the last and, after each barrier, the other way round, so that a barrier that
-   is missing shows in the result. */
+   is missing shows in the result.
+
+   A context is made once and goes from block to block; it is left and entered by `longjmp`, as `swapcontext` asks the
+   system each time. */
 
 #define _XOPEN_SOURCE 700
 #define _DEFAULT_SOURCE
+#undef _FORTIFY_SOURCE /* It takes a jump to another stack for a mistake. */
 #include <math.h>
+#include <setjmp.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,70 +25,97 @@ struct Place {
 static struct Place threadIdx, blockIdx, blockDim, gridDim;
 
 enum { STACK_BYTES = 64 * 1024 };
-enum State { READY, WAITING, DONE };
-static ucontext_t scheduler, *contexts;
-static enum State *states;
+enum State { NEW, READY, WAITING, DONE };
+static jmp_buf scheduler;
+static struct Thread {
+    jmp_buf place;
+    ucontext_t beginning;
+    enum State state;
+} *all_threads;
 static char *stacks;
 static size_t room, current;
 
-static void __syncthreads(void)
+static void (*kernel_body)(void);
+
+/* Leaves the current thread for the scheduler, until that comes back. */
+static __attribute__((noinline)) void leave(enum State state)
 {
-    const size_t self = current;
+    struct Thread *self = &all_threads[current];
+    self->state = state;
+    if (_setjmp(self->place) == 0)
+        _longjmp(scheduler, 1);
+}
+
+static __attribute__((noinline)) void enter(size_t thread)
+{
+    current = thread;
+    if (_setjmp(scheduler) != 0)
+        return;
+    if (all_threads[thread].state == NEW)
+        setcontext(&all_threads[thread].beginning);
+    _longjmp(all_threads[thread].place, 1);
+}
+
+static __attribute__((noinline)) void __syncthreads(void)
+{
     const struct Place own = threadIdx;
-    states[self] = WAITING;
-    swapcontext(&contexts[self], &scheduler);
+    leave(WAITING);
     threadIdx = own;
 }
 
-static void (*kernel_body)(void);
-
 static void run_thread(void)
 {
-    kernel_body();
-    states[current] = DONE;
+    for (;;) {
+        kernel_body();
+        leave(DONE);
+    }
 }
 
 static int make_room(size_t threads)
 {
     if (threads <= room)
         return 1;
-    free(contexts);
-    free(states);
+    free(all_threads);
     free(stacks);
-    contexts = malloc(threads * sizeof *contexts);
-    states = malloc(threads * sizeof *states);
+    all_threads = malloc(threads * sizeof *all_threads);
     stacks = malloc(threads * STACK_BYTES);
-    room = contexts && states && stacks ? threads : 0;
+    room = all_threads && stacks ? threads : 0;
+    for (size_t i = 0; i < room; i++) {
+        ucontext_t *beginning = &all_threads[i].beginning;
+        all_threads[i].state = NEW;
+        getcontext(beginning);
+        beginning->uc_stack.ss_sp = stacks + i * STACK_BYTES;
+        beginning->uc_stack.ss_size = STACK_BYTES;
+        beginning->uc_link = NULL;
+        makecontext(beginning, run_thread, 0);
+    }
     return room != 0;
 }
 
 static int run_block(size_t threads)
 {
-    for (size_t i = 0; i < threads; i++) {
-        getcontext(&contexts[i]);
-        contexts[i].uc_stack.ss_sp = stacks + i * STACK_BYTES;
-        contexts[i].uc_stack.ss_size = STACK_BYTES;
-        contexts[i].uc_link = &scheduler;
-        makecontext(&contexts[i], run_thread, 0);
-        states[i] = READY;
-    }
+    for (size_t i = 0; i < threads; i++)
+        if (all_threads[i].state != NEW)
+            all_threads[i].state = READY;
     for (int backwards = 0;; backwards = !backwards) {
         size_t waiting = 0;
         for (size_t n = 0; n < threads; n++) {
             const size_t i = backwards ? threads - 1 - n : n;
-            if (states[i] == DONE)
+            if (all_threads[i].state == DONE)
                 continue;
-            current = i;
             threadIdx.x = i % blockDim.x;
             threadIdx.y = i / blockDim.x % blockDim.y;
             threadIdx.z = i / blockDim.x / blockDim.y;
-            swapcontext(&scheduler, &contexts[i]);
-            waiting += states[i] == WAITING;
+            enter(i);
+            waiting += all_threads[i].state == WAITING;
         }
         if (waiting == 0)
             return 0;
-        if (waiting != threads)
-            return 2; /* A barrier that some threads do not reach. */
+        if (waiting != threads) {
+            /* A barrier that some threads do not reach; those that wait there are given up. */
+            room = 0;
+            return 2;
+        }
     }
 }
 

@@ -16,7 +16,7 @@ const MAX_RECORD: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     pub(super) inputs: Vec<Input>,
-    /// By their names: nodes that compute from the shapes of the model's inputs alone, never from what they hold.
+    /// By their names: nodes that compute from shapes, and from nothing else but constants.
     pub(super) from_shapes: HashSet<String>,
 }
 
@@ -71,30 +71,36 @@ impl Graph {
     }
 }
 
-/// Nodes that see no element of an input: `Shape` and `Size` give sizes away and nothing else, and what comes after them
-/// and of constants is as blind.
+/// Nodes that see sizes and no element of an input: `Shape` and `Size` give sizes away and nothing else, and what comes
+/// after them is as blind unless it looks elsewhere too.
 fn from_shapes(inputs: &[Input], nodes: &[Node]) -> HashSet<String> {
-    let mut sees: HashSet<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
-    let mut users: HashMap<&str, Vec<&Node>> = HashMap::new();
-    for node in nodes {
-        node.inputs.iter().for_each(|input| users.entry(input).or_default().push(node));
+    let mut users: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (index, node) in nodes.iter().enumerate() {
+        node.inputs.iter().for_each(|input| users.entry(input).or_default().push(index));
     }
-    let mut seeing_nodes: HashSet<*const Node> = HashSet::new();
-    let mut fresh: Vec<&str> = sees.iter().copied().collect();
-    while let Some(value) = fresh.pop() {
-        for &node in users.get(value).into_iter().flatten() {
-            if matches!(node.operator.as_str(), "Shape" | "Size") || !seeing_nodes.insert(node) {
-                continue;
+    let gives_sizes = |index: usize| matches!(nodes[index].operator.as_str(), "Shape" | "Size");
+    // The nodes that values go into, and what these make of them, but for what passes as a size alone.
+    let reached = |values: Vec<&str>| -> HashSet<usize> {
+        let (mut fresh, mut reached) = (values, HashSet::new());
+        while let Some(value) = fresh.pop() {
+            for &index in users.get(value).into_iter().flatten() {
+                if !gives_sizes(index) && reached.insert(index) {
+                    fresh.extend(nodes[index].outputs.iter().map(String::as_str));
+                }
             }
-            fresh.extend(node.outputs.iter().map(String::as_str).filter(|output| sees.insert(output)));
         }
-    }
+        reached
+    };
+    let sizes = (0..nodes.len()).filter(|&index| gives_sizes(index));
+    let outputs = sizes.clone().flat_map(|index| nodes[index].outputs.iter().map(String::as_str));
+    let see_sizes = reached(outputs.collect());
+    let see_elements = reached(inputs.iter().map(|input| input.name.as_str()).collect());
     // A name that two nodes share, or none, says nothing.
     let mut count: HashMap<&str, usize> = HashMap::new();
     nodes.iter().for_each(|node| *count.entry(&node.name).or_default() += 1);
-    let blind = nodes.iter().filter(|node| !seeing_nodes.contains(&std::ptr::from_ref(*node)));
-    blind
-        .map(|node| &node.name)
+    sizes
+        .chain(see_sizes.difference(&see_elements).copied())
+        .map(|index| &nodes[index].name)
         .filter(|name| !name.is_empty() && count[name.as_str()] == 1)
         .cloned()
         .collect()

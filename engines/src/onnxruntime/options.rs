@@ -123,8 +123,8 @@ impl OnnxRuntimeBuilder {
     /// Whether the provider may leave nodes to the processor, which is a warning then; off by default, and then it is an
     /// error with the list when the model is loaded.
     ///
-    /// Computations of shapes are no part of this: nodes that see the inputs' elements in no way but through `Shape` or
-    /// `Size` always may run on the processor, where shapes are known.
+    /// Computations of shapes are no part of this: `Shape` and `Size`, and nodes that see what these say and no element of
+    /// an input, always may run on the processor, where shapes are known.
     pub fn with_partial_placement(mut self, allowed: bool) -> Self {
         self.allow_partial = allowed;
         self

@@ -22,8 +22,8 @@ pub(super) struct PlacedNode {
 impl PlacedNode {
     /// Whether the node is a computation of shapes, which belongs on the processor, where shapes are known.
     ///
-    /// That is: `Shape` or `Size` itself, or a node that, in the model as it was written, sees the inputs' elements in no
-    /// way but through one of these. A node that ONNX Runtime put in has no such history, and is none.
+    /// That is: `Shape` or `Size` itself, or a node that, in the model as it was written, sees what one of these says, and
+    /// the inputs' elements in no other way. A node that ONNX Runtime put in has no such history, and is none.
     fn is_of_shapes(&self, graph: Option<&Graph>) -> bool {
         matches!(self.operator.as_str(), "Shape" | "Size")
             || graph.is_some_and(|graph| graph.from_shapes.contains(&self.name))

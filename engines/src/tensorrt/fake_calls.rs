@@ -33,9 +33,9 @@ pub(super) enum Failure {
 /// [`BuildCalls`] in memory.
 pub(super) struct FakeBuildCalls {
     log: Log,
-    pub(super) failure: Option<Failure>,
-    pub(super) inputs: Vec<Option<NetworkTensor>>,
-    pub(super) outputs: Vec<Option<NetworkTensor>>,
+    failure: Option<Failure>,
+    inputs: Vec<Option<NetworkTensor>>,
+    outputs: Vec<Option<NetworkTensor>>,
     state: Mutex<State>,
 }
 
@@ -72,6 +72,16 @@ impl FakeBuildCalls {
             outputs: vec![tensor("logits", &[-1, 5], &[None, None])],
             state: Mutex::default(),
         }
+    }
+
+    /// The same, and this goes wrong.
+    pub(super) fn failing(failure: Failure) -> Self {
+        Self { failure: Some(failure), ..Self::new() }
+    }
+
+    /// The same with other inputs.
+    pub(super) fn with_inputs(inputs: Vec<Option<NetworkTensor>>) -> Self {
+        Self { inputs, ..Self::new() }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

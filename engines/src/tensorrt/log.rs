@@ -69,18 +69,23 @@ impl Log {
     }
 
     /// What was said since then, in one line, or that nothing was.
-    pub(super) fn since(&self, Mark(mark): Mark) -> String {
+    pub(super) fn since(&self, mark: Mark) -> String {
+        let errors = self.errors_since(mark);
+        if errors.is_empty() { "TensorRT gave no reason".to_owned() } else { errors.join("; ") }
+    }
+
+    /// What was said since then, each once.
+    pub(super) fn errors_since(&self, Mark(mark): Mark) -> Vec<String> {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let new = (recent.count - mark).min(recent.errors.len());
-        let mut errors: Vec<&str> =
-            recent.errors.iter().skip(recent.errors.len() - new).map(String::as_str).collect();
+        let mut errors: Vec<String> = recent.errors.iter().skip(recent.errors.len() - new).cloned().collect();
         errors.dedup();
-        if errors.is_empty() { "TensorRT gave no reason".to_owned() } else { errors.join("; ") }
+        errors
     }
 }
 
 /// A message without the place in NVIDIA's source code that it ends or begins with.
-fn tidy(message: &str) -> String {
+pub(super) fn tidy(message: &str) -> String {
     let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let line = lines.join("; ");
     let tail = |line: &str| {

@@ -174,7 +174,7 @@ mod tests {
     fn names_are_found_between_everything_else() {
         let classes = field(2, b"classes");
         let four = b"\x08\x04".to_vec();
-        let weights = field(5, &field(9, &[7; 3000]));
+        let weights = field(5, &field(9, &[7; 300]));
         let logits = output("logits", &[&classes, &four]);
         let scalar = output("scalar", &[]);
         let graph = field(7, &[weights.clone(), logits, field(2, b"graph"), scalar, weights].concat());

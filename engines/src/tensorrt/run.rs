@@ -2,9 +2,10 @@
 
 use super::TensorRt;
 use super::plan::DimensionRange;
-use super::run_calls::{ContextCalls, PlanCalls, Refusal, RunCalls};
+use super::run_calls::{ContextCalls, PlanCalls};
 use super::run_graphs::{Graphs, Way};
-use super::run_plan::{Description, Remedy, plain_words};
+use super::run_loader::TensorRtLoader;
+use super::run_plan::{Description, Remedy};
 use crate::cuda::{CudaBuffer, CudaDevice, CudaStream, Download, StreamPriority};
 use crate::device::{Device, DeviceBuffer, DeviceKind};
 use crate::engine::Engine;
@@ -14,120 +15,10 @@ use crate::tensor::Tensor;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::iter::once;
-use std::path::Path;
 use std::sync::Arc;
 
 /// Addresses begin at multiples of this, in bytes.
 const ALIGNMENT: u64 = 256;
-
-/// How a plan is to be loaded.
-pub struct TensorRtLoader {
-    calls: Arc<dyn RunCalls>,
-    device: Arc<CudaDevice>,
-    spec: Option<EngineSpec>,
-    priority: StreamPriority,
-    with_graphs: bool,
-    remedy: Option<Remedy>,
-}
-
-impl TensorRtLoader {
-    pub(super) fn new(calls: Arc<dyn RunCalls>, device: &Arc<CudaDevice>) -> Self {
-        Self {
-            calls,
-            device: Arc::clone(device),
-            spec: None,
-            priority: StreamPriority::Normal,
-            with_graphs: true,
-            remedy: None,
-        }
-    }
-
-    /// What the plan is expected to take and give: a plan's dynamic dimensions have no names, and names are what ties
-    /// the sizes of tensors together. Without it each has a name of its own, `input.axis`.
-    pub fn with_spec(mut self, spec: EngineSpec) -> Self {
-        self.spec = Some(spec);
-        self
-    }
-
-    /// The priority of the engine's stream; normal unless set.
-    pub fn with_priority(mut self, priority: StreamPriority) -> Self {
-        self.priority = priority;
-        self
-    }
-
-    /// Whether runs that come again with the same shapes and addresses are captured as CUDA graphs; they are unless this
-    /// says no.
-    pub fn with_graphs(mut self, yes: bool) -> Self {
-        self.with_graphs = yes;
-        self
-    }
-
-    /// What the error says to do about a size that the plan was not built for, given the dimension's name and the size.
-    pub fn with_remedy(mut self, remedy: impl Fn(&str, usize) -> String + Send + Sync + 'static) -> Self {
-        self.remedy = Some(Arc::new(remedy));
-        self
-    }
-
-    /// Reads a plan from a file and puts it on the device.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidModel`] if the file cannot be read, and as [`load`](Self::load).
-    pub fn load_file(self, path: &Path) -> Result<TensorRtEngine> {
-        let plan = std::fs::read(path).map_err(|error| {
-            let message = format!("cannot read the plan, {}: {error}", path.display());
-            Error::new(ErrorKind::InvalidModel, message).with_source(error)
-        })?;
-        self.load_named(&plan, &format!("cannot load the plan, {}", path.display()))
-    }
-
-    /// Puts a plan on the device.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidModel`] if it is damaged, of another TensorRT or for another GPU, if its tensors are of kinds
-    /// that are not supported here, or not those that were expected; [`ErrorKind::Unavailable`] if TensorRT does not
-    /// start; [`ErrorKind::Execution`] where the device has no room for it.
-    pub fn load(self, plan: &[u8]) -> Result<TensorRtEngine> {
-        self.load_named(plan, "cannot load the plan")
-    }
-
-    fn load_named(self, plan: &[u8], what: &str) -> Result<TensorRtEngine> {
-        let invalid = |why: String| Error::new(ErrorKind::InvalidModel, format!("{what}: {why}"));
-        if plan.is_empty() {
-            return Err(invalid("it is empty".to_owned()));
-        }
-        // TensorRT works in the context that is the thread's.
-        self.device.calls()?;
-        let library = self.calls.library();
-        let plan = self.calls.deserialize(plan).map_err(|refusal| match refusal {
-            Refusal::Library(reason) => {
-                let message = format!("{library} does not start: {reason}");
-                Error::new(ErrorKind::Unavailable, message)
-            }
-            Refusal::Plan(reason) => {
-                let (major, minor) = self.device.compute_capability();
-                let device = self.device.name();
-                let words = plain_words(&reason);
-                invalid(format!(
-                    "{words}; a plan runs with the {library} and on the kind of GPU that it was built for, and here is \
-                     {device} of compute capability {major}.{minor}; TensorRT says: {reason}"
-                ))
-            }
-        })?;
-        let tensors = plan.tensors().map_err(invalid)?;
-        let description = Description::of(&tensors, self.spec.as_ref()).map_err(invalid)?;
-        let shared = Shared {
-            text: format!("{library}, {}", self.device.name()),
-            plan,
-            description,
-            tensors: tensors.len(),
-            device: self.device,
-            priority: self.priority,
-            with_graphs: self.with_graphs,
-            remedy: self.remedy,
-        };
-        TensorRtEngine::of(Arc::new(shared))
-    }
-}
 
 /// A plan that TensorRT runs on a GPU.
 ///
@@ -151,16 +42,16 @@ pub struct TensorRtEngine {
 }
 
 /// What engines of one plan share.
-struct Shared {
-    text: String,
+pub(super) struct Shared {
+    pub(super) text: String,
     /// The weights.
-    plan: Arc<dyn PlanCalls>,
-    description: Description,
-    tensors: usize,
-    device: Arc<CudaDevice>,
-    priority: StreamPriority,
-    with_graphs: bool,
-    remedy: Option<Remedy>,
+    pub(super) plan: Arc<dyn PlanCalls>,
+    pub(super) description: Description,
+    pub(super) tensors: usize,
+    pub(super) device: Arc<CudaDevice>,
+    pub(super) priority: StreamPriority,
+    pub(super) with_graphs: bool,
+    pub(super) remedy: Option<Remedy>,
 }
 
 /// What the engine knows of one of the plan's tensors.
@@ -203,7 +94,7 @@ impl TensorRtEngine {
         Self::of(Arc::clone(&self.shared))
     }
 
-    fn of(shared: Arc<Shared>) -> Result<Self> {
+    pub(super) fn of(shared: Arc<Shared>) -> Result<Self> {
         shared.device.calls()?;
         let context = Arc::clone(&shared.plan).create_context(shared.with_graphs).map_err(|reason| {
             let bytes = shared.plan.context_bytes();
@@ -503,11 +394,5 @@ impl Drop for TensorRtEngine {
 impl fmt::Debug for TensorRtEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TensorRtEngine({})", self.shared.text)
-    }
-}
-
-impl fmt::Debug for TensorRtLoader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TensorRtLoader({:?}, {})", self.calls, self.device.name())
     }
 }

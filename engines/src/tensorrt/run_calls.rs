@@ -9,6 +9,7 @@ pub(super) type Reason = String;
 
 /// Why a plan does not load.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(dead_code, reason = "without a library nobody refuses")]
 pub(super) enum Refusal {
     /// The library itself does not start.
     Library(Reason),

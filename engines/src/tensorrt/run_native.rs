@@ -23,6 +23,8 @@ type CreateRuntime = unsafe extern "C" fn(*mut c_void, i32) -> *mut c_void;
 
 /// The profile that contexts are made with.
 const PROFILE: i32 = 0;
+/// No memory lies below this on the systems that TensorRT runs on.
+const FIRST_ADDRESS: usize = 1 << 16;
 /// The number of `nvinfer1::TensorFormat::kLINEAR`.
 const LINEAR: i32 = 0;
 
@@ -65,12 +67,13 @@ unsafe impl<T: UniquePtrTarget> Send for Owned<T> {}
 unsafe impl<T: UniquePtrTarget> Sync for Owned<T> {}
 
 impl<T: UniquePtrTarget> Owned<T> {
-    /// None for null.
+    /// None for null, and for an address in the first pages, where nothing lies: the lean runtime that cannot start
+    /// answers the place of a part in an object that is null.
     ///
     /// # Safety
-    /// `object` is null or an object of this class that nobody else owns.
+    /// `object` is such an address, or an object of this class that nobody else owns.
     unsafe fn new(object: *mut T) -> Option<Self> {
-        NonNull::new(object).map(Self)
+        NonNull::new(object).filter(|object| object.addr().get() >= FIRST_ADDRESS).map(Self)
     }
 
     fn get(&self) -> &T {

@@ -1,7 +1,8 @@
 //! Plans that run on a GPU that is not there.
 
-use super::run::{TensorRtEngine, TensorRtLoader};
+use super::run::TensorRtEngine;
 use super::run_fake::{FakeNetwork, FakeRunCalls};
+use super::run_loader::TensorRtLoader;
 use crate::conformance::{self, Tolerance};
 use crate::cuda::CudaDevice;
 use crate::cuda::fake::{FakeCudaCalls, Live, Span};

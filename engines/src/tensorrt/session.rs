@@ -4,7 +4,7 @@ use super::calls::{
     BuildCalls, Builder, Config, Handle, Monitor, Network, NetworkTensor, Object, ParseError, Parser,
     ProfileShape, Setting, TimingCache,
 };
-use super::log::Mark;
+use super::log::{Mark, tidy};
 use crate::error::{Error, ErrorKind, Result};
 use std::ffi::CString;
 use std::path::Path;
@@ -62,7 +62,17 @@ impl<'c> Session<'c> {
             return Ok(());
         }
         let errors = self.calls.parse_errors(&parser.handle);
-        let reason = if errors.is_empty() { self.calls.log().since(mark) } else { explain(&errors) };
+        let reason = match errors.first() {
+            None => format!(": {}", self.calls.log().since(mark)),
+            // What is about no node, such as a file of weights that is missing, is told whole to the log alone.
+            Some(error) if error.operator.is_empty() => {
+                let mut said = self.calls.log().errors_since(mark);
+                said.retain(|line| !line.contains(tidy(&error.description).as_str()));
+                let said = if said.is_empty() { said.concat() } else { format!(" ({})", said.join("; ")) };
+                format!("{}{said}", explain(&errors))
+            }
+            Some(_) => explain(&errors),
+        };
         Err(Error::new(ErrorKind::InvalidModel, format!("cannot parse, {}{reason}", self.onnx)))
     }
 
@@ -167,7 +177,7 @@ fn explain(errors: &[ParseError]) -> String {
             text += &format!(" ({})", error.operator);
         }
     }
-    text += &format!(": {}", error.description.trim());
+    text += &format!(": {}", tidy(&error.description));
     if errors.len() > 1 {
         text += &format!(" (and {} more errors)", errors.len() - 1);
     }

@@ -165,17 +165,3 @@ pub fn conformance() -> Vec<u8> {
     };
     model.encode()
 }
-
-/// The network of the suite for engines whose outputs' shapes follow from the inputs'.
-pub fn conformance_following_shapes() -> Vec<u8> {
-    let model = Model {
-        nodes: &[
-            ("Add", &["a", "b"], "sum"),
-            ("MatMul", &["a", "weights"], "product"),
-            ("Add", &["ids", "ids"], "doubled"),
-        ],
-        inputs: &[("a", F32, "rows 3"), ("b", F32, "rows 3"), ("ids", I64, "rows tokens")],
-        outputs: &[("sum", F32, "rows 3"), ("product", F32, "rows 4"), ("doubled", I64, "rows tokens")],
-    };
-    model.encode()
-}

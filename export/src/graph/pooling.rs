@@ -11,7 +11,8 @@ impl Graph<'_> {
     /// weights over the map's lines, and over its columns. `x` [1, channels, side, side], `boxes` [n, 4] xyxy in pixels,
     /// no larger than the map.
     pub(crate) fn roi_align_written_out(&mut self, x: &Value, boxes: &Value, bins: usize) -> Value {
-        let Some(&[Dim::Fixed(1), channels, Dim::Fixed(side), Dim::Fixed(width)]) = x.dims.first_chunk::<4>()
+        let Some(&[Dim::Fixed(1), Dim::Fixed(channels), Dim::Fixed(side), Dim::Fixed(width)]) =
+            x.dims.first_chunk::<4>()
         else {
             self.fail(format!("RoiAlign: {:?}", x.dims));
             return x.clone();
@@ -22,13 +23,20 @@ impl Graph<'_> {
         let count = boxes.dims[0];
         let [from_x, from_y, to_x, to_y] = [0, 1, 2, 3].map(|i| self.slice(boxes, 1, i, i + 1));
         let lines = self.bin_weights(&from_y, &to_y, bins, side);
-        let lines = self.reshape(&lines, &[count, 1.into(), bins.into(), side.into()]);
+        let lines = self.reshape(&lines, &[count, bins.into(), side.into()]);
         let columns = self.bin_weights(&from_x, &to_x, bins, side);
-        let columns = self.reshape(&columns, &[count, 1.into(), bins.into(), side.into()]);
-        let columns = self.transpose(&columns, &[0, 1, 3, 2]);
-        let pooled = self.matmul(&lines, x);
-        debug_assert_eq!(pooled.dims.get(1), Some(&channels));
-        self.matmul(&pooled, &columns)
+        let columns = self.reshape(&columns, &[count, bins.into(), side.into()]);
+        let columns = self.transpose(&columns, &[0, 2, 1]);
+
+        // Boxes are rows of the first product and batches of the second: ONNX Runtime does not broadcast none of them.
+        let map = self.transpose(x, &[0, 2, 1, 3]);
+        let map = self.reshape(&map, &[side.into(), (channels * side).into()]); // [y, channel and x]
+        let pooled = self.matmul(&lines, &map);
+        let pooled = self.reshape(&pooled, &[count, bins.into(), channels.into(), side.into()]);
+        let pooled = self.transpose(&pooled, &[0, 2, 1, 3]);
+        let pooled = self.reshape(&pooled, &[count, (channels * bins).into(), side.into()]);
+        let pooled = self.matmul(&pooled, &columns);
+        self.reshape(&pooled, &[count, channels.into(), bins.into(), bins.into()])
     }
 
     /// How much every pixel of an axis adds to every bin of a box that lies from `from` to `to`, [n, 1] each:

@@ -64,7 +64,7 @@ fn options_reach_the_configuration() {
     assert_eq!(calls.state().settings, settings);
 
     // The driver is not needed where another GPU is named.
-    let calls = FakeBuildCalls { failure: Some(Failure::Driver), ..FakeBuildCalls::new() };
+    let calls = FakeBuildCalls::failing(Failure::Driver);
     let targets = vec![ComputeCapability::new(8, 9), ComputeCapability::new(12, 0)];
     let options = Options { targets: targets.clone(), ..options };
     let plan = build(&calls, Product::TensorRtForRtx, Version::new(1, 7, 1), &options, None, &onnx);
@@ -89,8 +89,8 @@ fn failures_are_errors_with_their_reason() {
         let names = vec![name.map(str::to_owned)];
         Some(NetworkTensor { name: "x".into(), data_type, sizes: vec![size], names })
     };
-    let ready = |failure| FakeBuildCalls { failure: Some(failure), ..FakeBuildCalls::new() };
-    let with_inputs = |inputs| FakeBuildCalls { inputs, ..FakeBuildCalls::new() };
+    let ready = FakeBuildCalls::failing;
+    let with_inputs = FakeBuildCalls::with_inputs;
     let cases = [
         (ready(Failure::Driver), Unavailable, "cannot build, FILE: no NVIDIA GPU can be used: none"),
         (
@@ -126,7 +126,7 @@ fn failures_are_errors_with_their_reason() {
         (
             ready(Failure::Parse(vec![file])),
             InvalidModel,
-            "cannot parse, FILE: Failed to parse the ONNX model",
+            "cannot parse, FILE: Failed to parse the ONNX model (the parser said why to the log)",
         ),
         (ready(Failure::Parse(vec![])), InvalidModel, "cannot parse, FILE: the parser said why to the log"),
         (
@@ -294,7 +294,7 @@ fn measured_times_are_kept_and_read_where_they_fit() {
         if let Some(bytes) = there {
             fs::write(&path, bytes).expect("a file");
         }
-        let calls = FakeBuildCalls { failure, ..FakeBuildCalls::new() };
+        let calls = failure.map_or_else(FakeBuildCalls::new, FakeBuildCalls::failing);
         let options = Options { timing_cache: Some(path.clone()), ..options };
         if let Err(error) = run(&calls, &options, &onnx) {
             wrong.push(format!("{name}: {error}"));

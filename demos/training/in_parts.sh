@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Trains on a machine that is lent for some minutes at a time and gives back small files alone.
+#
+#   demos/training/in_parts.sh 1 TARGET            the first part; what the next one needs goes into TARGET
+#   demos/training/in_parts.sh 2 TARGET BACK       goes on from BACK, which is what the part before left
+#   demos/training/in_parts.sh 3 TARGET BACK       the last part: the model, its curves and first figures
+#
+# There may be more middle parts. PYTHON names the interpreter. MINUTES are those of this part and WHOLE those of all;
+# they count training alone, so leave two minutes of a part for the rest. SIZES are the pictures a step to be tried,
+# smallest first. START is a checkpoint folder to start from. GPUs and CPUs differ in DEVICE alone.
+set -euo pipefail
+
+part=${1:?part: 1, 2 or 3}
+target=$(mkdir -p "${2:?target folder}" && cd "$2" && pwd)
+back=${3:+$(cd "$3" && pwd)}
+cd "$(dirname "$0")"
+
+python="${PYTHON:-python3}"
+device="${DEVICE:-cuda}"
+whole="${WHOLE:-18.5}"
+prompts="${PROMPTS:-8}"
+workers="${WORKERS:-10}"
+start="${START:-../../src/builtin}"
+run="${RUN:-../../target/training/parts}"
+default=(7 8.5 3)
+minutes="${MINUTES:-${default[$((part < 3 ? part - 1 : 2))]}}"
+export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false
+exec > >(tee "$target/log$part.txt") 2>&1
+
+options=(--device "$device" --prompts "$prompts" --workers "$workers" --threads 4)
+masks() { echo $(($1 * 3 / 2)); }
+
+# Pictures a second with so many a step, 0 where it fails; the log's end is shown.
+try() {
+  rm -rf "$run.trial"
+  timeout 70 "$python" train.py "${options[@]}" --start "$start" --pictures "$1" --mask-rows "$(masks "$1")" \
+    --steps "${TRIAL_STEPS:-75}" --minutes 0.7 --output "$run.trial" > "$run.trial.log" 2>&1 || true
+  { echo "trial of $1 pictures a step:"; tail -n 3 "$run.trial.log" | cut -c1-400; } >&2
+  { grep -o '[0-9]* pictures/s' "$run.trial.log" || echo 0; } | tail -n 1 | cut -d' ' -f1
+}
+
+mkdir -p "$(dirname "$run")"
+if [ "$part" = 1 ]; then
+  pictures="" best=0
+  for size in ${SIZES:-128 256}; do
+    speed=$(try "$size")
+    echo "$size pictures a step: $speed pictures/s"
+    # More pictures a step only where the device is idle with fewer: steps are worth more than pictures.
+    if [ -z "$pictures" ] || [ "$speed" -gt $((best * 3 / 2)) ]; then pictures=$size best=$speed; fi
+  done
+  if [ "$best" = 0 ]; then echo "error: no trial got anywhere: see above" >&2; exit 1; fi
+  rm -rf "$run" "$run.trial"
+  from=(--start "$start")
+else
+  pictures=$(cat "${back:?folder of the part before}/pictures.txt")
+  from=(--resume-portable "$back/portable")
+  # A machine that is still the same one has everything, to the bit.
+  if [ -f "$run/checkpoint.pt" ]; then from=(--resume); fi
+fi
+echo "$pictures" > "$target/pictures.txt"
+echo "part $part: ${from[*]}, $pictures pictures a step, $minutes of $whole minutes"
+"$python" train.py "${options[@]}" "${from[@]}" --pictures "$pictures" --mask-rows "$(masks "$pictures")" \
+  --portable --minutes "$minutes" --schedule-minutes "$whole" --output "$run"
+if [ "$part" -lt 3 ]; then
+  mkdir -p "$target/portable"
+  cp "$run"/portable/* "$target/portable/"
+  exit
+fi
+mkdir -p "$target/model"
+cp "$run"/model/* "$target/model/"
+cp "$run/curves.csv" "$target/"
+# First figures, where there is time; those of the card are measured at home, on the CPU.
+if timeout "${MEASURE_SECONDS:-170}" "$python" evaluate.py --device "$device" --threads 8 --model "$run/model" \
+  --count "${COUNT:-300}" --output "$run/evaluation"; then
+  cp "$run/evaluation/figures.json" "$target/"
+fi
