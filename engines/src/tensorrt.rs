@@ -57,6 +57,7 @@ mod probe;
 mod progress;
 mod run;
 #[allow(unsafe_code)]
+#[cfg_attr(not(any(feature = "tensorrt", feature = "tensorrt-rtx")), allow(dead_code))]
 mod run_calls;
 #[cfg(test)]
 #[allow(unsafe_code)]

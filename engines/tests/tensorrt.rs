@@ -210,7 +210,7 @@ fn a_build_is_stopped_when_the_caller_says_so() {
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT) on a machine without NVIDIA's driver"]
 fn a_gpu_that_is_not_there_is_missed_before_anything_runs() {
     let (_folder, path) = file(&network());
-    let error = TensorRtBuilder::new(&tensorrt()).build(&path).map(|_| ()).unwrap_err();
+    let error = TensorRtBuilder::new(&tensorrt()).build(&path).map(|_| ()).expect_err("an error");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("no NVIDIA GPU can be used: libcuda.so.1"), "{error}");
 }
@@ -221,7 +221,7 @@ fn a_gpu_that_is_not_there_is_missed_before_anything_runs() {
 fn weights_beside_the_file_are_read() -> Result<()> {
     let tensorrt = tensorrt();
     let (folder, path) = file(&with_weights_beside("weights.bin"));
-    let missing = builder(&tensorrt).build(&path).map(|_| ()).unwrap_err();
+    let missing = builder(&tensorrt).build(&path).map(|_| ()).expect_err("an error");
     assert_eq!(missing.kind(), ErrorKind::InvalidModel, "{missing}");
     assert!(missing.to_string().contains("weights.bin"), "{missing}");
 
@@ -275,7 +275,7 @@ fn another_library_is_refused_while_one_is_loaded() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let copy = folder.path().join("libtensorrt_rtx.so.1.7.1");
     fs::copy(tensorrt.path(), &copy).expect("a copy of the library");
-    let error = TensorRt::load(&TensorRtSearch::new().with_path(&copy)).map(|_| ()).unwrap_err();
+    let error = TensorRt::load(&TensorRtSearch::new().with_path(&copy)).map(|_| ()).expect_err("an error");
     let text = error.to_string();
     assert!(text.contains("can run only one") && text.contains(&copy.display().to_string()), "{text}");
     assert!(Path::new(tensorrt.path()).is_absolute());

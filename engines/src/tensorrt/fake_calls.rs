@@ -254,9 +254,7 @@ impl BuildCalls for FakeBuildCalls {
         if let Some((other, _)) = early.first() {
             let complaint = format!("a {class} was destroyed before a {other}");
             // A cache that was refused belongs to nothing and may go at once.
-            if class != Class::TimingCache
-                || !state.timing_caches.last().is_some_and(|bytes| !bytes.is_empty())
-            {
+            if class != Class::TimingCache || state.timing_caches.last().is_none_or(Vec::is_empty) {
                 state.wrong.push(complaint);
             }
         }

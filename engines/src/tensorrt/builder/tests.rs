@@ -238,7 +238,8 @@ fn options_that_make_no_sense_are_refused() {
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
-    let error = run(&FakeBuildCalls::new(), &Options::default(), Path::new("/nowhere/x.onnx")).unwrap_err();
+    let error =
+        run(&FakeBuildCalls::new(), &Options::default(), Path::new("/nowhere/x.onnx")).expect_err("an error");
     assert_eq!(error.to_string(), "cannot parse, /nowhere/x.onnx: no such file");
     assert_eq!(error.kind(), ErrorKind::InvalidModel);
 }
@@ -315,7 +316,7 @@ fn measured_times_are_kept_and_read_where_they_fit() {
     let (folder, onnx, options) = prepared();
     let path = folder.path().join("nowhere/times");
     let options = Options { timing_cache: Some(path.clone()), ..options };
-    let error = run(&FakeBuildCalls::new(), &options, &onnx).map(|_| ()).unwrap_err().to_string();
+    let error = run(&FakeBuildCalls::new(), &options, &onnx).map(|_| ()).expect_err("an error").to_string();
     if !error.starts_with(&format!("cannot write the timing cache, {}: ", path.display())) {
         wrong.push(error);
     }

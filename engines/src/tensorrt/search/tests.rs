@@ -156,7 +156,7 @@ fn what_is_no_library_is_refused_with_what_to_do() {
     let path = folder.path().join("libnvinfer.so.11");
     touch(&path);
     let search = TensorRtSearch::of(Product::TensorRt).with_path(&path);
-    let error = search.locate().unwrap_err();
+    let error = search.locate().expect_err("an error");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let text = error.to_string();
     let start = format!("cannot use TensorRT, {} (flag): ", path.display());
@@ -173,7 +173,7 @@ fn nothing_anywhere_says_where_and_what_to_install() {
         named: Vec::new(),
         folders: vec![(Place::BesideProgram, program.clone())],
     };
-    let text = search.locate().unwrap_err().to_string();
+    let text = search.locate().expect_err("an error").to_string();
     let start =
         format!("TensorRT for RTX not found, in {} and the system's library folders: ", program.display());
     assert!(text.starts_with(&start) && text.ends_with("OCELLI_TENSORRT"), "{text}");
