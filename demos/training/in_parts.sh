@@ -17,12 +17,12 @@ cd "$(dirname "$0")"
 
 python="${PYTHON:-python3}"
 device="${DEVICE:-cuda}"
-whole="${WHOLE:-18.5}"
+whole="${WHOLE:-18}"
 prompts="${PROMPTS:-8}"
 workers="${WORKERS:-10}"
 start="${START:-../../src/builtin}"
 run="${RUN:-../../target/training/parts}"
-default=(7 8.5 3)
+default=(6.5 8.5 3)
 minutes="${MINUTES:-${default[$((part < 3 ? part - 1 : 2))]}}"
 export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false
 exec > >(tee "$target/log$part.txt") 2>&1
@@ -30,13 +30,14 @@ exec > >(tee "$target/log$part.txt") 2>&1
 options=(--device "$device" --prompts "$prompts" --workers "$workers" --threads 4)
 masks() { echo $(($1 * 3 / 2)); }
 
-# Pictures a second with so many a step, 0 where it fails; the log's end is shown.
+# Pictures in ten seconds with so many a step, 0 where it fails; the log's end is shown.
 try() {
   rm -rf "$run.trial"
-  timeout 70 "$python" train.py "${options[@]}" --start "$start" --pictures "$1" --mask-rows "$(masks "$1")" \
-    --steps "${TRIAL_STEPS:-75}" --minutes 0.7 --output "$run.trial" > "$run.trial.log" 2>&1 || true
+  # In the foreground: otherwise the planning processes are ended too, and with them what was measured.
+  timeout --foreground "${TRIAL_SECONDS:-90}" "$python" train.py "${options[@]}" --start "$start" --pictures "$1" --mask-rows "$(masks "$1")" \
+    --steps "${TRIAL_STEPS:-75}" --minutes "${TRIAL_MINUTES:-0.4}" --output "$run.trial" > "$run.trial.log" 2>&1 || true
   { echo "trial of $1 pictures a step:"; tail -n 3 "$run.trial.log" | cut -c1-400; } >&2
-  { grep -o '[0-9]* pictures/s' "$run.trial.log" || echo 0; } | tail -n 1 | cut -d' ' -f1
+  { grep -o '[0-9.]* pictures/s' "$run.trial.log" || echo 0; } | tail -n 1 | awk '{ printf "%d\n", 10 * $1 }'
 }
 
 mkdir -p "$(dirname "$run")"
@@ -44,7 +45,7 @@ if [ "$part" = 1 ]; then
   pictures="" best=0
   for size in ${SIZES:-128 256}; do
     speed=$(try "$size")
-    echo "$size pictures a step: $speed pictures/s"
+    echo "$size pictures a step: $speed pictures in ten seconds"
     # More pictures a step only where the device is idle with fewer: steps are worth more than pictures.
     if [ -z "$pictures" ] || [ "$speed" -gt $((best * 3 / 2)) ]; then pictures=$size best=$speed; fi
   done
@@ -68,7 +69,7 @@ if [ "$part" -lt 3 ]; then
 fi
 mkdir -p "$target/model"
 cp "$run"/model/* "$target/model/"
-cp "$run/curves.csv" "$target/"
+if [ -f "$run/curves.csv" ]; then cp "$run/curves.csv" "$target/"; fi
 # First figures, where there is time; those of the card are measured at home, on the CPU.
 if timeout "${MEASURE_SECONDS:-170}" "$python" evaluate.py --device "$device" --threads 8 --model "$run/model" \
   --count "${COUNT:-300}" --output "$run/evaluation"; then

@@ -110,7 +110,7 @@ def total_loss(outputs: Outputs, targets: Targets, matched: Matched, mask: Tenso
     shown = final_score_loss(outputs, quality) / count[-1]
     distance = (((outputs.boxes - matched.truth).abs().sum(-1) * has).sum((1, 2)) / count).mean()
     overlap = (((1 - matched.giou) * has).sum((1, 2)) / count).mean()
-    loss = 2 * dense + presence + 4 * score + 3 * shown + 5 * distance + 4 * overlap + mask
+    loss = 3 * dense + presence + 4 * score + 2 * shown + 5 * distance + 2 * overlap + mask
     foreground = targets.token_classes > 0
     hits = (outputs.token_classes.argmax(1) == targets.token_classes) & foreground
     parts = {

@@ -39,7 +39,7 @@ from sprites import load_sprites
 from together import Together, start_others
 from tokenizer import learn_tokenizer, load_tokenizer
 
-WARM_UP_STEPS = 100
+WARM_UP_STEPS = 200
 # The rate is constant for this share of the time, then falls along a cosine.
 CONSTANT_SHARE = 0.3
 # Auxiliary classifiers are new on every warm start: they learn alone at first, lest they pull at weights that are good.
@@ -232,7 +232,7 @@ class Run:
         state.smooth(latest)
         shown = " ".join(f"{name} {value:.3f}" for name, value in state.smoothed.items())
         minutes = f"{state.seconds / 60:.1f} of {self.arguments.schedule_minutes:g} min"
-        print(f"step {state.step}, {minutes}, {speed:.0f} pictures/s, rate {rate:.1e}, {shown}", flush=True)
+        print(f"step {state.step}, {minutes}, {speed:.1f} pictures/s, rate {rate:.1e}, {shown}", flush=True)
         row = {"step": state.step, "seconds": round(state.seconds, 1), "pictures": state.pictures, "rate": rate} | {
             name: round(value, 5) for name, value in state.smoothed.items()}
         is_new = not self.curves.exists()
