@@ -117,7 +117,11 @@ mod device {
 
     pub(super) fn load(tensorrt: &TensorRt, ordinal: usize, engine: &Path) -> Result<Box<dyn Engine>> {
         let device: Arc<CudaDevice> = CudaDevice::open(ordinal)?;
-        Ok(Box::new(TensorRtEngine::loader(tensorrt, &device)?.load_file(engine)?))
+        let loader = TensorRtEngine::loader(tensorrt, &device)?;
+        let loader = loader.with_remedy(|_, size| {
+            format!("build it again for more: `ocelli build-engine --max-classes {size}`")
+        });
+        Ok(Box::new(loader.load_file(engine)?))
     }
 }
 
