@@ -75,8 +75,9 @@ mod session;
 mod timing_cache;
 mod version;
 
+pub use crate::spec::DimensionRange;
 pub use builder::TensorRtBuilder;
-pub use plan::{DimensionRange, Plan};
+pub use plan::Plan;
 pub use progress::BuildProgress;
 pub use run::TensorRtEngine;
 pub use run_loader::TensorRtLoader;

@@ -276,7 +276,8 @@ impl DetectorBuilder {
         };
         let text = TextEmbedder::new(&model, factory.clone(), &self.text_cache)?;
         let encoder = ImageEncoder::new(&model, factory.clone(), masks)?;
-        let decoder = PromptDecoder::new(&model, factory.clone(), post, class_chunk, with_masks, self.semantic_maps);
+        let decoder =
+            PromptDecoder::new(&model, factory.clone(), post, class_chunk, with_masks, self.semantic_maps);
         let engine = factory.description();
         let features = ImageFeatures::default();
         Ok(Detector { model, text, encoder, decoder, features, engine, factory })

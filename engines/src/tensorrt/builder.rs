@@ -1,13 +1,13 @@
 //! From an ONNX file to a plan.
 
 use super::calls::{BuildCalls, Monitor, NetworkTensor, ProfileShape, Setting};
-use super::plan::{DimensionRange, Plan};
+use super::plan::Plan;
 use super::progress::{BuildProgress, Progress, Reporter};
 use super::session::Session;
 use super::version::{ComputeCapability, Product, Version};
 use super::{TensorRt, onnx_outputs, timing_cache};
 use crate::error::{Error, ErrorKind, Result};
-use crate::spec::{Dim, EngineSpec, TensorSpec};
+use crate::spec::{Dim, DimensionRange, EngineSpec, TensorSpec};
 use crate::tensor::ElementType;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,19 +1,8 @@
 //! What a build gives.
 
 use super::version::{ComputeCapability, Product, Version};
-use crate::spec::EngineSpec;
+use crate::spec::{DimensionRange, EngineSpec};
 use std::collections::BTreeMap;
-
-/// The sizes that a dynamic dimension may have: any from `min` to `max`, with kernels chosen for `optimal`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct DimensionRange {
-    /// The least size.
-    pub min: usize,
-    /// The size that the plan is made for.
-    pub optimal: usize,
-    /// The greatest size.
-    pub max: usize,
-}
 
 /// A built plan: what [`TensorRtBuilder::build`](super::TensorRtBuilder::build) makes and an engine runs.
 #[derive(Debug, Clone)]

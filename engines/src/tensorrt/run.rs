@@ -1,7 +1,6 @@
 //! Plans that run.
 
 use super::TensorRt;
-use super::plan::DimensionRange;
 use super::run_calls::{ContextCalls, PlanCalls};
 use super::run_graphs::{Graphs, Way};
 use super::run_loader::TensorRtLoader;
@@ -10,6 +9,7 @@ use crate::cuda::{CudaBuffer, CudaDevice, CudaStream, Download, StreamPriority};
 use crate::device::{Device, DeviceBuffer, DeviceKind};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::spec::DimensionRange;
 use crate::spec::{EngineSpec, check_residence, check_run};
 use crate::tensor::Tensor;
 use std::collections::BTreeMap;
