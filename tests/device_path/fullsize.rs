@@ -80,6 +80,8 @@ fn manifest(side: usize, masks: bool) -> Manifest {
         prompting: Prompting::Official,
         target: Target::OnnxRuntime,
         precision: Precision::Fp32,
+        mixed_precision: Default::default(),
+        keep_fp32: Vec::new(),
         detection_only: !masks,
         skip_blocks: Vec::new(),
         mask_blocks: Vec::new(),

@@ -31,7 +31,7 @@ pub fn write(out: &mut dyn Write, library: Option<&Path>) -> io::Result<()> {
 #[cfg(feature = "cuda")]
 fn write_gpus(out: &mut dyn Write) -> io::Result<()> {
     use ocelli::engines::Device;
-    use ocelli::engines::cuda::CudaDevice;
+    use ocelli::engines::cuda::{CudaDevice, Nvrtc};
 
     let count = match CudaDevice::count() {
         Ok(count) => count,
@@ -61,7 +61,12 @@ fn write_gpus(out: &mut dyn Write) -> io::Result<()> {
     if count == 0 {
         writeln!(out, "  GPU             none; CUDA_VISIBLE_DEVICES says which ones a program sees")?;
     }
-    Ok(())
+    match Nvrtc::open(None).map(|nvrtc| nvrtc.version()) {
+        Ok((major, minor)) => writeln!(out, "  kernel compiler NVRTC {major}.{minor}"),
+        Err(reason) => {
+            writeln!(out, "  kernel compiler {reason}; pictures are preprocessed on the processor")
+        }
+    }
 }
 
 #[cfg(not(feature = "cuda"))]
