@@ -8,6 +8,7 @@ use super::calls::{
     RawStream,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::onnxruntime::probe::one_line;
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::fmt;
@@ -125,13 +126,12 @@ impl Driver {
         let mut refusals = Vec::new();
         let library = names.iter().find_map(|name| {
             // SAFETY: what a library runs when it is loaded is the operating system's trust in the installed driver.
-            unsafe { Library::new(*name) }.map_err(|error| refusals.push(error.to_string())).ok()
+            unsafe { Library::new(*name) }.map_err(|error| refusals.push(one_line(&error))).ok()
         });
         let library = library.ok_or_else(|| {
             let why = refusals.join("; ");
             unavailable(format!(
-                "NVIDIA's driver is not installed, {}: {why}; install the driver (580 or newer for CUDA 13)",
-                names.join(" or ")
+                "NVIDIA's driver is not installed: {why}; install the driver (580 or newer for CUDA 13)"
             ))
         })?;
         let table = Table::of(&library).map_err(|symbol| {

@@ -402,7 +402,7 @@ fn what_is_missing_is_named() {
         (CudaDevice::open_with(refusing, 0).map(drop), &["cuDevicePrimaryCtxRetain: it was told to fail"]),
         (
             no_library,
-            &["driver is not installed, libocelli-has-no-such-library.so.1: ", "install the driver"],
+            &["driver is not installed: libocelli-has-no-such-library.so.1: ", "install the driver"],
         ),
         (other_library, &["driver lacks cuInit"]),
     ];
