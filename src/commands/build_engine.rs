@@ -189,7 +189,9 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     print(|out| {
         for engine in &built {
             let BuiltEngine { path, sidecar, report, .. } = engine;
-            let verdict = report.as_ref().map_or("not verified on a GPU".into(), |report| report.verdict());
+            let verdict = report
+                .as_ref()
+                .map_or("not verified on a GPU".into(), ocelli::verify::VerificationReport::verdict);
             writeln!(out, "{}  {:.1} MB  {verdict}", path.display(), sidecar.engine.bytes as f64 / 1e6)?;
         }
         let elsewhere = built.iter().find(|engine| engine.report.is_none());

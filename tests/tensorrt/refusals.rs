@@ -87,7 +87,7 @@ fn engines_that_do_not_fit_are_refused_before_anything_is_loaded() {
         case(
             "no sidecar and no --model",
             |b, d| {
-                [b, d].iter().for_each(|e| std::fs::remove_file(Sidecar::path_of(e)).expect("it is there"))
+                [b, d].iter().for_each(|e| std::fs::remove_file(Sidecar::path_of(e)).expect("it is there"));
             },
             InvalidArgument,
             &["--trt", "backbone.engine.json", "--model"],
@@ -112,7 +112,7 @@ fn engines_that_do_not_fit_are_refused_before_anything_is_loaded() {
         ),
         case(
             "a sidecar without a field",
-            |b, _| drop(edit(b, |s| drop(s.as_object_mut().expect("an object").remove("shapes")))),
+            |b, _| edit(b, |s| drop(s.as_object_mut().expect("an object").remove("shapes"))),
             InvalidData,
             &["shapes"],
         ),
@@ -236,7 +236,7 @@ fn engines_that_do_not_fit_are_refused_before_anything_is_loaded() {
                     && !error.to_string().contains('\n')
                     && loaded == 0 => {}
             other => {
-                wrong.push(format!("{what}: expected {kind:?} {words:?}, came {other:?}, {loaded} loaded"))
+                wrong.push(format!("{what}: expected {kind:?} {words:?}, came {other:?}, {loaded} loaded"));
             }
         }
     }

@@ -111,7 +111,7 @@ unsafe fn text(pointer: *const c_char) -> Option<String> {
 ///
 /// # Safety
 /// The handle was made for a `C` and is borrowed exclusively for as long as the result lives.
-unsafe fn pinned<'h, T, C>(handle: &'h mut Handle<T>) -> Pin<&'h mut C> {
+unsafe fn pinned<T, C>(handle: &mut Handle<T>) -> Pin<&mut C> {
     // SAFETY: the address is that of a `C`, which C++ never moves.
     unsafe { Pin::new_unchecked(&mut *(handle.address() as *mut C)) }
 }
@@ -120,7 +120,7 @@ unsafe fn pinned<'h, T, C>(handle: &'h mut Handle<T>) -> Pin<&'h mut C> {
 ///
 /// # Safety
 /// The handle was made for a `C`.
-unsafe fn shared<'h, T, C>(handle: &'h Handle<T>) -> &'h C {
+unsafe fn shared<T, C>(handle: &Handle<T>) -> &C {
     // SAFETY: as the caller says.
     unsafe { &*(handle.address() as *const C) }
 }
