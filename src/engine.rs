@@ -91,7 +91,8 @@ impl EngineFactory {
         if built_in.iter().any(|name| name == probe(gpu).name()) {
             match Self::start_onnxruntime(options, gpu) {
                 Ok(factory) => return Ok(factory),
-                Err(reason) => tracing::debug!("engine auto: not {gpu}: {reason}"),
+                // Whoever has a library with CUDA expects a GPU.
+                Err(reason) => tracing::warn!("engine auto: the processor, not {gpu}: {reason}"),
             }
         } else {
             tracing::debug!("engine auto: not {gpu}: {} was built without it", runtime.path().display());

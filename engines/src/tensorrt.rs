@@ -40,9 +40,6 @@ mod builder;
 // Without a library nothing makes or says what these are of.
 #[cfg_attr(not(any(feature = "tensorrt", feature = "tensorrt-rtx")), allow(dead_code))]
 mod calls;
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
-#[allow(unsafe_code)]
-mod driver;
 #[cfg(test)]
 mod fake_calls;
 #[cfg_attr(not(any(feature = "tensorrt", feature = "tensorrt-rtx")), allow(dead_code))]

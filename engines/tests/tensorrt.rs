@@ -212,7 +212,12 @@ fn a_gpu_that_is_not_there_is_missed_before_anything_runs() {
     let (_folder, path) = file(&network());
     let error = TensorRtBuilder::new(&tensorrt()).build(&path).map(|_| ()).expect_err("an error");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains("no NVIDIA GPU can be used: libcuda.so.1"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("cannot use an NVIDIA GPU: NVIDIA's driver is not installed: libcuda.so.1"),
+        "{error}"
+    );
 }
 
 /// Weights that lie beside the file are read from there.

@@ -9,9 +9,9 @@ use super::calls::{
     BuildCalls, Builder, Class, Config, Handle, Monitor, Network, NetworkTensor, ParseError, Parser,
     ProfileShape, Setting, TimingCache,
 };
-use super::driver::driver;
 use super::log::{LOG, Log, Severity};
-use crate::error::Result;
+use crate::cuda::CudaDevice;
+use crate::error::{Error, ErrorKind, Result};
 use cxx::memory::{UniquePtr, UniquePtrTarget};
 use libloading::Library;
 use std::any::Any;
@@ -131,7 +131,10 @@ impl BuildCalls for Native {
     }
 
     fn check_driver(&self) -> Result<()> {
-        driver().map(|_| ())
+        match CudaDevice::count()? {
+            0 => Err(Error::new(ErrorKind::Unavailable, "cannot use an NVIDIA GPU: the driver has none")),
+            _ => Ok(()),
+        }
     }
 
     fn create_builder(&self) -> Option<Handle<Builder>> {
