@@ -1,4 +1,5 @@
-//! Engines with a device: what stays there, what crosses, and that the detections are the same.
+//! Engines with a device: what stays there, what crosses, and that the detections are the same; and engines of fixed
+//! sizes, as Core ML's are.
 //!
 //! The device is a fake one, the host's memory behind another door; the graphs of the built-in model are computed by
 //! ONNX Runtime all the same. Needs ONNX Runtime where programs find it; `make setup` puts it there.
@@ -11,8 +12,8 @@ use std::sync::Arc;
 
 use ocelli::engines::fake::FakeDevice;
 use ocelli::engines::onnxruntime::{LibrarySearch, OnnxRuntime, OnnxRuntimeEngine};
-use ocelli::engines::{Device, Engine};
-use ocelli::export::contract::file;
+use ocelli::engines::{Device, Dim, Engine};
+use ocelli::export::contract::{dim, file};
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::scenes::{Scene, SceneGenerator, SceneOptions};
 use ocelli::{
@@ -147,6 +148,94 @@ fn detections_are_the_same_to_the_bit_wherever_the_engines_work() {
         wrong.push(format!("{up} bytes went up, the picture has {pixels}"));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Engines that take one size alone of what is free in the graphs, given by graph and dimension; examples' are as they
+/// were, since their number cannot be filled up.
+fn engines_of_fixed_sizes(
+    device: Option<&Arc<FakeDevice>>,
+    fixed: &'static [(&'static str, &'static str, usize)],
+) -> EngineFactory {
+    let runtime = OnnxRuntime::load(&LibrarySearch::new()).expect("`make setup` was run");
+    let device = device.cloned();
+    EngineFactory::custom("of fixed sizes", move |graph: &Path| {
+        let mut builder = OnnxRuntimeEngine::builder(&runtime);
+        for (_, name, size) in fixed.iter().filter(|(file, ..)| graph.ends_with(file)) {
+            builder = builder.with_fixed_dimension(*name, *size);
+        }
+        if let Some(device) = &device {
+            builder = builder.with_device(device.clone());
+        }
+        let engine = builder.build_from_file(graph)?;
+        let spec = engine.spec();
+        let free = spec.inputs.iter().chain(&spec.outputs).flat_map(|tensor| &tensor.shape);
+        let free = free.filter(|dim| matches!(dim, Dim::Named(_))).count();
+        assert!(graph.ends_with(file::EXEMPLAR_ENCODER) || free == 0, "{}: {spec:?}", graph.display());
+        Ok(Box::new(engine) as Box<dyn Engine>)
+    })
+}
+
+#[test]
+fn engines_of_fixed_sizes_find_the_same_as_those_of_any_size() {
+    let (_folder, model) = model();
+    let tokens = model.manifest().context_length + 8;
+    // Leaked, once a test: the factory outlives this function's frame.
+    let sizes = |words, classes, masks| -> &'static [(&'static str, &'static str, usize)] {
+        Box::leak(Box::new([
+            (file::TEXT_ENCODER, dim::CLASSES, words),
+            (file::ENCODER_DECODER, dim::CLASSES, classes),
+            (file::ENCODER_DECODER, dim::PROMPT_TOKENS, tokens),
+            (file::MASK_HEAD, dim::MASKS, masks),
+            (file::MASK_HEAD, dim::PROMPT_TOKENS, tokens),
+        ]))
+    };
+    let scenes = scenes(3);
+    let run = |detector: &mut Detector| -> Vec<_> {
+        // Twice, so that what is left over in the rows that fill up is there when they are filled again.
+        let images = scenes.iter().chain(&scenes);
+        images
+            .map(|scene| facts(detector.detect(&scene.image, &prompts(scene)).expect("it detects")))
+            .collect()
+    };
+    let expected = run(&mut detector(&model, engines(&FakeDevice::new(), &[]), 2));
+    assert!(expected.iter().map(|(items, _)| items.len()).sum::<usize>() > 12);
+    let device = FakeDevice::new();
+    let cases = [
+        ("as Core ML's are", None, sizes(1, 2, 8), 2),
+        ("more places than classes, masks one by one", None, sizes(4, 7, 1), 7),
+        ("fewer places than classes a chunk", None, sizes(3, 4, 40), 100),
+        ("on a device", Some(&device), sizes(4, 4, 3), 4),
+    ];
+    let mut wrong = Vec::new();
+    for (name, device, fixed, chunk) in cases {
+        let found = run(&mut detector(&model, engines_of_fixed_sizes(device, fixed), chunk));
+        for (image, ((found, areas), (expected, expected_areas))) in found.iter().zip(&expected).enumerate() {
+            let same = found.len() == expected.len()
+                && areas.len() == expected_areas.len()
+                && found.iter().zip(expected).all(|(found, expected)| is_close(found, expected))
+                && areas
+                    .iter()
+                    .zip(expected_areas)
+                    .all(|(found, expected)| found.mask.iou(&expected.mask).is_ok_and(|iou| iou > 0.99));
+            if !same {
+                wrong.push(format!("{name}, image {image}: {found:?}\n  expected {expected:?}"));
+            }
+        }
+    }
+    assert!(device.allocations() > 0);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Sums over more rows may be rounded otherwise.
+fn is_close(found: &Detection, expected: &Detection) -> bool {
+    let corners = |one: &Detection| [one.bbox.x1, one.bbox.y1, one.bbox.x2, one.bbox.y2];
+    let apart =
+        corners(found).into_iter().zip(corners(expected)).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let masks = match (&found.mask, &expected.mask) {
+        (Some(found), Some(expected)) => found.iou(expected).is_ok_and(|iou| iou > 0.99),
+        _ => false,
+    };
+    found.class_id == expected.class_id && (found.score - expected.score).abs() < 1e-3 && apart < 0.1 && masks
 }
 
 #[test]

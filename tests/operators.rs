@@ -14,7 +14,7 @@ use std::path::Path;
 
 use exported::{Exported, Outcome};
 use golden::{Golden, Variant};
-use ocelli::export::contract::{Precision, Prompting, Target, file};
+use ocelli::export::contract::{Precision, Prompting, Target, file, free_dimensions};
 use ocelli::export::{Checkpoint, ExportOptions, MixedPrecision};
 use prost::Message;
 
@@ -123,6 +123,43 @@ fn files_for_onnx_runtime_add_three_fused_operators() -> Outcome<()> {
 }
 
 /// Skipped blocks and masked branches leave no weight and no node behind, and the others stay.
+/// What is said of the graphs' free dimensions is what is in the files.
+#[test]
+fn free_dimensions_are_those_of_the_files() -> Outcome<()> {
+    let folder = tempfile::tempdir()?;
+    let mut problems = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (name, checkpoint) in checkpoints(folder.path())? {
+        for (variant, options) in variants(Target::TensorRt) {
+            for (file, model) in graphs(&Exported::new(&checkpoint, &options)?)? {
+                let graph = model.graph.unwrap_or_default();
+                let tensors: Vec<_> = graph.inputs.iter().chain(&graph.outputs).collect();
+                let mut found: Vec<_> = tensors.iter().flat_map(|tensor| tensor.named_dimensions()).collect();
+                let mut said: Vec<_> = free_dimensions(&file)
+                    .into_iter()
+                    .filter(|free| tensors.iter().any(|tensor| tensor.name == free.tensor))
+                    .map(|free| (free.tensor.to_owned(), free.axis, free.name.to_owned()))
+                    .collect();
+                found.sort();
+                said.sort();
+                if found != said {
+                    problems.push(format!("{name}, {variant}, {file}: {found:?}, said were {said:?}"));
+                }
+                seen.extend(said.into_iter().map(|(tensor, ..)| (file.clone(), tensor)));
+            }
+        }
+    }
+    for graph in [file::TEXT_ENCODER, file::EXEMPLAR_ENCODER, file::ENCODER_DECODER, file::MASK_HEAD] {
+        for free in free_dimensions(graph) {
+            if !seen.contains(&(graph.to_owned(), free.tensor.to_owned())) {
+                problems.push(format!("{graph} never has `{}`", free.tensor));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    Ok(())
+}
+
 #[test]
 fn pruned_branches_vanish() -> Outcome<()> {
     let mut problems = Vec::new();

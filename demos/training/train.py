@@ -44,8 +44,8 @@ WARM_UP_STEPS = 200
 CONSTANT_SHARE = 0.3
 # Auxiliary classifiers are new on every warm start: they learn alone at first, lest they pull at weights that are good.
 HEADS_ALONE_STEPS = 60
-# A running average over about a thousand steps; over fewer while there are few.
-AVERAGE_DECAY = 0.999
+# A running average over about two hundred steps, over fewer while there are few: a run of an hour on a CPU is a thousand.
+AVERAGE_DECAY = 0.995
 # What the model confuses with what is kept with this weight a time, and looked up every so many steps: a CPU need not
 # be waited for, a GPU must.
 CONFUSION_RATE, LEAST_CONFUSION = 0.1, 0.02
@@ -80,7 +80,7 @@ class Average:
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Moves the average towards the model: a thousandth of the way, more at the beginning."""
+        """Moves the average towards the model, by more at the beginning."""
         self.updates += 1
         decay = min(AVERAGE_DECAY, self.updates / (self.updates + 9))
         own = model.state_dict()

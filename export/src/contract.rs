@@ -95,6 +95,55 @@ pub mod dim {
     pub const MASKS: &str = "kept";
 }
 
+/// A dimension of a graph's input or output whose size is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreeDimension {
+    /// The input or output.
+    pub tensor: &'static str,
+    /// Which of its dimensions.
+    pub axis: usize,
+    /// One of [`dim`].
+    pub name: &'static str,
+}
+
+/// The free dimensions of a graph, by its file: what the ONNX file calls them, and what an engine built from it, which
+/// has no names for them, can be told. A graph without some of these tensors lacks them.
+pub fn free_dimensions(graph: &str) -> Vec<FreeDimension> {
+    type Axes = &'static [(usize, &'static str)];
+    let tensors: &'static [(&'static str, Axes)] = match graph {
+        file::TEXT_ENCODER => &[
+            (tensor::INPUT_IDS, &[(0, dim::CLASSES)]),
+            (tensor::ATTENTION_MASK, &[(0, dim::CLASSES)]),
+            (tensor::TEXT_FEATURES, &[(0, dim::CLASSES)]),
+        ],
+        file::EXEMPLAR_ENCODER => &[
+            (tensor::BOXES, &[(1, dim::EXEMPLARS)]),
+            (tensor::BOX_LABELS, &[(1, dim::EXEMPLARS)]),
+            (tensor::EXEMPLAR_FEATURES, &[(1, dim::EXEMPLAR_TOKENS)]),
+        ],
+        file::ENCODER_DECODER => &[
+            (tensor::PROMPT_FEATURES, &[(0, dim::CLASSES), (1, dim::PROMPT_TOKENS)]),
+            (tensor::PROMPT_MASK, &[(0, dim::CLASSES), (1, dim::PROMPT_TOKENS)]),
+            (tensor::LOGITS, &[(0, dim::CLASSES)]),
+            (tensor::BOXES, &[(0, dim::CLASSES)]),
+            (tensor::PRESENCE, &[(0, dim::CLASSES)]),
+            (tensor::QUERIES, &[(0, dim::CLASSES)]),
+            (tensor::ENCODED, &[(0, dim::CLASSES)]),
+        ],
+        file::MASK_HEAD => &[
+            (tensor::PROMPT_FEATURES, &[(1, dim::PROMPT_TOKENS)]),
+            (tensor::PROMPT_MASK, &[(1, dim::PROMPT_TOKENS)]),
+            (tensor::QUERIES, &[(1, dim::MASKS)]),
+            (tensor::MASKS, &[(1, dim::MASKS)]),
+        ],
+        _ => &[],
+    };
+    let of_tensor = |&(tensor, axes): &(&'static str, Axes)| {
+        axes.iter().map(move |&(axis, name)| FreeDimension { tensor, axis, name })
+    };
+    tensors.iter().flat_map(of_tensor).collect()
+}
+
 /// What attention is written as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -9,6 +9,7 @@ use ocelli_engines::Engine;
 use ocelli_engines::tensorrt::{ComputeCapability, DimensionRange, Version};
 
 use crate::error::Result;
+use crate::model_graph::ModelGraph;
 
 /// Which TensorRT there is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,9 +97,9 @@ pub trait TensorRtBackend: Send + Sync + fmt::Debug {
     /// [`Cancelled`](crate::ErrorKind::Cancelled) where `report` ended it.
     fn build(&self, onnx: &Path, request: &PlanRequest, report: &mut ReportStep<'_>) -> Result<Vec<u8>>;
 
-    /// Makes an engine of the file of one.
+    /// Makes an engine of the file of one, which is taken for `graph`: that names its dynamic dimensions.
     ///
     /// # Errors
     /// [`InvalidData`](crate::ErrorKind::InvalidData) where the file is damaged.
-    fn load(&self, engine: &Path) -> Result<Box<dyn Engine>>;
+    fn load(&self, engine: &Path, graph: Option<ModelGraph>) -> Result<Box<dyn Engine>>;
 }

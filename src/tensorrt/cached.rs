@@ -68,7 +68,9 @@ pub fn cached_engines(
     Ok(EngineFactory::custom(description, move |graph| {
         let name = graph.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         match engines.iter().find(|(graph, _)| graph.file() == name) {
-            Some((graph, path)) => Ok(fit(backend.load(path)?, *graph, model.manifest(), path)?.engine),
+            Some((graph, path)) => {
+                Ok(fit(backend.load(path, Some(*graph))?, *graph, model.manifest(), path)?.engine)
+            }
             None => rest.load(graph),
         }
     }))

@@ -7,6 +7,7 @@ use ocelli_engines::tensorrt::{BuildProgress, Product, TensorRt, TensorRtBuilder
 
 use super::backend::{BuildStep, Gpu, PlanRequest, ReportStep, TensorRtBackend, TensorRtLibrary};
 use crate::error::{Error, ErrorKind, Result};
+use crate::model_graph::ModelGraph;
 
 /// TensorRT, in the form that the program was built for; its library is loaded when it is first needed.
 #[derive(Clone, Debug)]
@@ -90,8 +91,8 @@ impl TensorRtBackend for NativeTensorRt {
         Ok(builder.build(onnx)?.bytes().to_vec())
     }
 
-    fn load(&self, engine: &Path) -> Result<Box<dyn Engine>> {
-        device::load(&self.tensorrt()?, self.ordinal, engine)
+    fn load(&self, engine: &Path, graph: Option<ModelGraph>) -> Result<Box<dyn Engine>> {
+        device::load(&self.tensorrt()?, self.ordinal, engine, graph)
     }
 }
 
@@ -104,9 +105,11 @@ mod device {
     use ocelli_engines::cuda::CudaDevice;
     use ocelli_engines::tensorrt::{ComputeCapability, TensorRt, TensorRtEngine};
     use ocelli_engines::{Device, Engine};
+    use ocelli_export::contract::{dim, free_dimensions};
 
     use super::super::backend::Gpu;
     use crate::error::Result;
+    use crate::model_graph::ModelGraph;
 
     pub(super) fn gpu(ordinal: usize) -> Result<Gpu> {
         let device = CudaDevice::open(ordinal)?;
@@ -115,12 +118,24 @@ mod device {
         Ok(Gpu { name, compute_capability: ComputeCapability::new(major, minor) })
     }
 
-    pub(super) fn load(tensorrt: &TensorRt, ordinal: usize, engine: &Path) -> Result<Box<dyn Engine>> {
+    pub(super) fn load(
+        tensorrt: &TensorRt,
+        ordinal: usize,
+        engine: &Path,
+        graph: Option<ModelGraph>,
+    ) -> Result<Box<dyn Engine>> {
         let device: Arc<CudaDevice> = CudaDevice::open(ordinal)?;
-        let loader = TensorRtEngine::loader(tensorrt, &device)?;
-        let loader = loader.with_remedy(|_, size| {
-            format!("build it again for more: `ocelli build-engine --max-classes {size}`")
+        let mut loader = TensorRtEngine::loader(tensorrt, &device)?.with_remedy(|dimension, size| {
+            let option = match dimension {
+                dim::CLASSES => format!(" --max-classes {size}"),
+                dim::EXEMPLARS => format!(" --max-exemplars {size}"),
+                _ => String::new(),
+            };
+            format!("build it again for that: `ocelli build-engine{option}`")
         });
+        for free in graph.map(|graph| free_dimensions(graph.file())).unwrap_or_default() {
+            loader = loader.with_dimension_name(free.tensor, free.axis, free.name);
+        }
         Ok(Box::new(loader.load_file(engine)?))
     }
 }
@@ -135,6 +150,7 @@ mod device {
 
     use super::super::backend::Gpu;
     use crate::error::{Error, ErrorKind, Result};
+    use crate::model_graph::ModelGraph;
 
     fn missing(what: &str) -> Error {
         let message = format!("{what}: this program was built without CUDA");
@@ -145,7 +161,12 @@ mod device {
         Err(missing("no NVIDIA GPU"))
     }
 
-    pub(super) fn load(_: &TensorRt, _: usize, engine: &Path) -> Result<Box<dyn Engine>> {
+    pub(super) fn load(
+        _: &TensorRt,
+        _: usize,
+        engine: &Path,
+        _: Option<ModelGraph>,
+    ) -> Result<Box<dyn Engine>> {
         Err(missing(&format!("cannot run the engine, {}", engine.display())))
     }
 }

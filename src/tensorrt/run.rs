@@ -280,7 +280,7 @@ impl EngineFile {
     }
 
     fn load(&self, backend: &dyn TensorRtBackend, model: &Model) -> Result<Fitted> {
-        let engine = backend.load(&self.path).map_err(|e| self.damage().unwrap_or(e))?;
+        let engine = backend.load(&self.path, Some(self.graph)).map_err(|e| self.damage().unwrap_or(e))?;
         fit(engine, self.graph, model.manifest(), &self.path)
     }
 

@@ -24,6 +24,57 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     #[prost(message, repeated, tag = "5")]
     pub initializers: Vec<Initializer>,
+    #[prost(message, repeated, tag = "11")]
+    pub inputs: Vec<Tensor>,
+    #[prost(message, repeated, tag = "12")]
+    pub outputs: Vec<Tensor>,
+}
+
+/// `ValueInfoProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Tensor {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(message, optional, tag = "2")]
+    pub kind: Option<Kind>,
+}
+
+/// `TypeProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Kind {
+    #[prost(message, optional, tag = "1")]
+    pub tensor: Option<TensorKind>,
+}
+
+/// `TypeProto.Tensor`.
+#[derive(Clone, PartialEq, Message)]
+pub struct TensorKind {
+    #[prost(message, optional, tag = "2")]
+    pub shape: Option<Shape>,
+}
+
+/// `TensorShapeProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Shape {
+    #[prost(message, repeated, tag = "1")]
+    pub dimensions: Vec<Dimension>,
+}
+
+/// `TensorShapeProto.Dimension`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Dimension {
+    #[prost(string, tag = "2")]
+    pub name: String,
+}
+
+impl Tensor {
+    /// The tensor, the axis and the name of every dimension that has one.
+    pub fn named_dimensions(&self) -> Vec<(String, usize, String)> {
+        let shape = self.kind.as_ref().and_then(|kind| kind.tensor.as_ref()?.shape.as_ref());
+        let dimensions = shape.map(|shape| shape.dimensions.as_slice()).unwrap_or_default();
+        let named = dimensions.iter().enumerate().filter(|(_, dimension)| !dimension.name.is_empty());
+        named.map(|(axis, dimension)| (self.name.clone(), axis, dimension.name.clone())).collect()
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ocelli::engines::tensorrt::{ComputeCapability, DimensionRange, Version};
 use ocelli::tensorrt::{BuildStep, Gpu, PlanRequest, ReportStep, TensorRtBackend, TensorRtLibrary};
-use ocelli::{EngineFactory, Error, ErrorKind, Result};
+use ocelli::{EngineFactory, Error, ErrorKind, ModelGraph, Result};
 use ocelli_engines::{Dim, Engine, EngineSpec, Tensor};
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ impl TensorRtBackend for FakeTensorRt {
         Ok(json!({ "onnx": onnx, "ranges": ranges }).to_string().into_bytes())
     }
 
-    fn load(&self, engine: &Path) -> Result<Box<dyn Engine>> {
+    fn load(&self, engine: &Path, _: Option<ModelGraph>) -> Result<Box<dyn Engine>> {
         self.loaded.fetch_add(1, Ordering::SeqCst);
         let damaged = || {
             let message = format!("no engine, {}: the fake cannot read it", engine.display());

@@ -11,6 +11,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 
+/// No memory lies below this on the systems that TensorRT runs on: what could not be made may be the place of a part in an
+/// object that is null.
+pub(super) const FIRST_ADDRESS: usize = 1 << 16;
+
 /// An object of TensorRT's: an address that is not null. Whoever has it by value owns the object.
 pub(super) struct Handle<T> {
     address: NonZeroUsize,
@@ -18,9 +22,11 @@ pub(super) struct Handle<T> {
 }
 
 impl<T> Handle<T> {
-    /// `None` for null.
+    /// `None` for null, and for an address in the first pages, where nothing lies.
     pub(super) fn new(address: usize) -> Option<Self> {
-        NonZeroUsize::new(address).map(|address| Self { address, object: PhantomData })
+        NonZeroUsize::new(address)
+            .filter(|address| address.get() >= FIRST_ADDRESS)
+            .map(|address| Self { address, object: PhantomData })
     }
 
     pub(super) fn address(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use super::run::{Shared, TensorRtEngine};
 use super::run_calls::{Refusal, RunCalls};
-use super::run_plan::{Description, Remedy, plain_words};
+use super::run_plan::{Description, DimensionNames, Remedy, plain_words};
 use crate::cuda::{CudaDevice, StreamPriority};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -16,6 +16,7 @@ pub struct TensorRtLoader {
     calls: Arc<dyn RunCalls>,
     device: Arc<CudaDevice>,
     spec: Option<EngineSpec>,
+    names: DimensionNames,
     priority: StreamPriority,
     with_graphs: bool,
     remedy: Option<Remedy>,
@@ -27,6 +28,7 @@ impl TensorRtLoader {
             calls,
             device: Arc::clone(device),
             spec: None,
+            names: DimensionNames::new(),
             priority: StreamPriority::Normal,
             with_graphs: true,
             remedy: None,
@@ -34,9 +36,17 @@ impl TensorRtLoader {
     }
 
     /// What the plan is expected to take and give: a plan's dynamic dimensions have no names, and names are what ties
-    /// the sizes of tensors together. Without it each has a name of its own, `input.axis`.
+    /// the sizes of tensors together. Without it each has a name of its own, `input.axis`, if
+    /// [`with_dimension_name`](Self::with_dimension_name) gives it no other.
     pub fn with_spec(mut self, spec: EngineSpec) -> Self {
         self.spec = Some(spec);
+        self
+    }
+
+    /// The name of a tensor's dimension, where it is dynamic. Names of tensors that the plan does not have count for
+    /// nothing.
+    pub fn with_dimension_name(mut self, tensor: &str, axis: usize, name: &str) -> Self {
+        self.names.insert((tensor.to_owned(), axis), name.to_owned());
         self
     }
 
@@ -105,7 +115,7 @@ impl TensorRtLoader {
             }
         })?;
         let tensors = plan.tensors().map_err(invalid)?;
-        let description = Description::of(&tensors, self.spec.as_ref()).map_err(invalid)?;
+        let description = Description::of(&tensors, self.spec.as_ref(), &self.names).map_err(invalid)?;
         let shared = Shared {
             text: format!("{library}, {}", self.device.name()),
             plan,

@@ -4,6 +4,7 @@
 //! its runtime borrows the logger.
 
 use super::TensorRt;
+use super::calls::FIRST_ADDRESS;
 use super::log::LOG;
 use super::native::logger;
 use super::run_calls::{ContextCalls, PlanCalls, PlanTensor, Reason, Refusal, RunCalls};
@@ -23,8 +24,6 @@ type CreateRuntime = unsafe extern "C" fn(*mut c_void, i32) -> *mut c_void;
 
 /// The profile that contexts are made with.
 const PROFILE: i32 = 0;
-/// No memory lies below this on the systems that TensorRT runs on.
-const FIRST_ADDRESS: usize = 1 << 16;
 /// The number of `nvinfer1::TensorFormat::kLINEAR`.
 const LINEAR: i32 = 0;
 

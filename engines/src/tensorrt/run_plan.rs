@@ -4,10 +4,14 @@ use super::run_calls::PlanTensor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::{Dim, EngineSpec, TensorSpec};
 use crate::tensor::{ElementType, Tensor};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What to do about a size that a plan was not built for, as words: of the dimension and the size.
 pub(super) type Remedy = Arc<dyn Fn(&str, usize) -> String + Send + Sync>;
+
+/// The names of dynamic dimensions, by tensor and axis.
+pub(super) type DimensionNames = BTreeMap<(String, usize), String>;
 
 /// A plan's tensors as an engine states them.
 #[derive(Debug, Clone)]
@@ -21,14 +25,21 @@ pub(super) struct Description {
 }
 
 impl Description {
-    /// Of a plan, whose dynamic dimensions have no names; `stated` has them, in its order.
-    pub(super) fn of(tensors: &[PlanTensor], stated: Option<&EngineSpec>) -> Result<Self, String> {
+    /// Of a plan, whose dynamic dimensions have no names; `stated` has them, in its order, or `names`.
+    pub(super) fn of(
+        tensors: &[PlanTensor],
+        stated: Option<&EngineSpec>,
+        names: &DimensionNames,
+    ) -> Result<Self, String> {
         let [inputs, outputs] = [true, false].map(|is_input| -> Result<Vec<_>, String> {
             let side = if is_input { "input" } else { "output" };
             let own: Vec<_> =
                 tensors.iter().enumerate().filter(|(_, tensor)| tensor.is_input == is_input).collect();
             let Some(stated) = stated else {
-                return own.into_iter().map(|(at, tensor)| Ok((at, specify(side, tensor, None)?))).collect();
+                return own
+                    .into_iter()
+                    .map(|(at, tensor)| Ok((at, specify(side, tensor, None, names)?)))
+                    .collect();
             };
             let stated = if is_input { &stated.inputs } else { &stated.outputs };
             if let Some((_, more)) =
@@ -39,7 +50,7 @@ impl Description {
             let matching = stated.iter().map(|spec| {
                 let found = own.iter().find(|(_, tensor)| tensor.name == spec.name);
                 let (at, tensor) = found.ok_or_else(|| format!("{side} `{}` is missing", spec.name))?;
-                Ok((*at, specify(side, tensor, Some(spec))?))
+                Ok((*at, specify(side, tensor, Some(spec), names)?))
             });
             matching.collect()
         });
@@ -96,7 +107,12 @@ fn range(tensor: &PlanTensor) -> [Vec<usize>; 2] {
     }
 }
 
-fn specify(side: &str, tensor: &PlanTensor, stated: Option<&TensorSpec>) -> Result<TensorSpec, String> {
+fn specify(
+    side: &str,
+    tensor: &PlanTensor,
+    stated: Option<&TensorSpec>,
+    names: &DimensionNames,
+) -> Result<TensorSpec, String> {
     let name = &tensor.name;
     let element_type = element_type(tensor.data_type).ok_or_else(|| {
         format!("{side} `{name}` holds elements of type {}, which no tensor here can", tensor.data_type)
@@ -113,7 +129,10 @@ fn specify(side: &str, tensor: &PlanTensor, stated: Option<&TensorSpec>) -> Resu
     }
     let own = |axis: usize, size: i64| match usize::try_from(size) {
         Ok(size) => Dim::Fixed(size),
-        Err(_) => Dim::named(format!("{name}.{axis}")),
+        Err(_) => match names.get(&(name.clone(), axis)) {
+            Some(given) => Dim::named(given.clone()),
+            None => Dim::named(format!("{name}.{axis}")),
+        },
     };
     let plain = TensorSpec::new(
         name.clone(),

@@ -356,6 +356,33 @@ fn sizes_outside_the_profile_are_named_with_the_remedy() {
 }
 
 #[test]
+fn dynamic_dimensions_have_the_names_they_are_given() {
+    let machine = Machine::new();
+    let loader = || TensorRtLoader::new(Arc::new(machine.doubling()), &machine.device);
+    let text = |engine: &TensorRtEngine| {
+        let spec = engine.spec();
+        format!("{}, {}", spec.inputs[0], spec.outputs[0])
+    };
+    let named = loader()
+        .with_dimension_name("x", 0, "rows")
+        .with_dimension_name("y", 0, "rows")
+        .with_dimension_name("x", 1, "fixed in the plan")
+        .with_dimension_name("z", 0, "in no plan")
+        .with_remedy(|name, size| format!("--max-{name} {size}"));
+    let mut named = named.load(PLAN).expect("it is the plan");
+    assert_eq!(text(&named), "x: f32[rows, 4], y: f32[rows, 4]");
+    let mut y = rows(&[9.0; 4]);
+    run(&mut named, &Tensor::zeros_f32(&[3, 4]), &mut y).expect("it runs");
+    assert_eq!(y.shape(), [3, 4]);
+    let error = run(&mut named, &Tensor::zeros_f32(&[65, 4]), &mut y).expect_err("64 is the most");
+    assert!(
+        error.to_string().ends_with("`rows` is 65, the plan was built for 0 to 64; --max-rows 65"),
+        "{error}"
+    );
+    assert_eq!(text(&loader().load(PLAN).expect("it is the plan")), "x: f32[x.0, 4], y: f32[y.0, 4]");
+}
+
+#[test]
 fn every_type_goes_in_and_comes_out() {
     let machine = Machine::new();
     let mut bools = Tensor::zeros::<bool>(&[3]);

@@ -37,7 +37,7 @@ pub(super) fn judge(
             let file = graph.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let found = engines.iter().find(|(graph, _)| graph.file() == file);
             let (graph, path) = found.expect("only its own graphs are asked of a candidate");
-            Ok(fit(backend.load(path)?, *graph, model.manifest(), path)?.engine)
+            Ok(fit(backend.load(path, Some(*graph))?, *graph, model.manifest(), path)?.engine)
         })
     };
     verification.check(&Candidate { model, factory: &factory, graphs }, progress)
@@ -60,8 +60,8 @@ fn graph_of(spec: &ocelli_engines::EngineSpec) -> ModelGraph {
     if decodes { ModelGraph::EncoderDecoder } else { ModelGraph::Backbone }
 }
 
-/// Compares an engine that is there with the model that it was built from, or with the same in other numbers, and writes what came of it into its sidecar,
-/// which is made where there is none. An engine that is refused does not run any more.
+/// Compares an engine that is there with the model that it was built from, or with the same in other numbers, and writes
+/// what came of it into its sidecar, which is made where there is none. An engine that is refused does not run any more.
 ///
 /// # Errors
 /// [`ErrorKind::Mismatch`] where the engine does not belong to the model, to this GPU or to this TensorRT;
@@ -91,7 +91,7 @@ pub fn verify_engine(
             sidecar
         }
         None => {
-            let engine = backend.load(path)?;
+            let engine = backend.load(path, None)?;
             let graph = graph_of(engine.spec());
             let fitted = fit(engine, graph, model.manifest(), path)?;
             let bytes = path.metadata().map_err(|e| Error::io("cannot read", path, e))?.len();
