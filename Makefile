@@ -47,4 +47,4 @@ lint: setup
 	cargo clippy -p ocelli --lib --tests --no-default-features -- -D warnings
 
 doc: setup
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(MORE)
