@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+import calibrate
 from batches import Planner, realise
 from checkpoints import load_portable, pack, save_portable, unpack
 from degradation import cosines, jpeg
@@ -180,6 +181,25 @@ def check_words() -> str:
     return f"{len(words)} words, the longest phrase {longest_in_tokens(load_tokenizer())} tokens"
 
 
+def check_calibration() -> str:
+    """Numbers that were hidden in scores are found again, and the folded weights give the logits they promise."""
+    torch.manual_seed(3)
+    query, presence = 3 * torch.randn(2, 4000, dtype=torch.float64)
+    hidden = torch.tensor([0.3, -0.4, -1.5], dtype=torch.float64)
+    found = calibrate.fit(query, presence, calibrate.log_score(query, presence, hidden).exp())
+    assert torch.allclose(found, hidden, atol=1e-3), (found, hidden)
+    layers = {name: torch.nn.Linear(8, size).double() for name, size in ((calibrate.PRESENCE, 1), (calibrate.QUERY, 8))}
+    names = [f"{layer}.{part}" for layer in layers for part in ("weight", "bias")]
+    weights = {name: layers[name.rsplit(".", 1)[0]].get_parameter(name.rsplit(".", 1)[1]).detach() for name in names}
+    folded, x = calibrate.fold(weights, hidden), torch.randn(5, 8, dtype=torch.float64)
+    c, a, b = hidden[0].exp(), hidden[1].exp(), hidden[2]
+    for layer, expected in ((calibrate.PRESENCE, a * layers[calibrate.PRESENCE](x) + b),
+                            (calibrate.QUERY, c * layers[calibrate.QUERY](x))):
+        found = torch.nn.functional.linear(x, folded[f"{layer}.weight"], folded[f"{layer}.bias"])
+        assert torch.allclose(found, expected), layer
+    return "three hidden numbers are found, folded weights give their logits"
+
+
 def check_step_and_checkpoint() -> str:
     """Planning twice gives the same; the shipped weights start well; a portable checkpoint comes back."""
     torch.manual_seed(0)
@@ -254,8 +274,8 @@ def check_together() -> str:
 
 def main() -> None:
     torch.set_num_threads(1)
-    for check in (check_words, check_assignment, check_precision, check_jpeg, check_drawing, check_step_and_checkpoint,
-                  check_together):
+    for check in (check_words, check_assignment, check_precision, check_jpeg, check_drawing, check_calibration,
+                  check_step_and_checkpoint, check_together):
         print(f"{check.__name__}: {check()}", flush=True)
 
 

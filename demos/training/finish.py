@@ -24,6 +24,8 @@ from tokenizer import load_tokenizer
 from vocabulary import VOCABULARY
 
 PREFIX = "detector."
+# What a checkpoint folder consists of here.
+FOLDER_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
 def write_model(model: TrainingModel, weights: dict[str, Tensor], words: Path, output: Path) -> None:

@@ -38,16 +38,23 @@ class Found:
 class Candidates:
     """Everything the decoder says about one picture, before threshold and suppression.
 
-    `scores` [C, Q], `boxes` [C, Q, 4] xyxy as shares of the sides, unclipped; the rest feeds the mask head.
+    `logits` [C, Q] of queries and `presence` [C, 1] of names, `boxes` [C, Q, 4] xyxy as shares of the sides, unclipped;
+    the rest feeds the mask head.
     """
 
-    scores: Tensor
+    logits: Tensor
+    presence: Tensor
     boxes: Tensor
     queries: Tensor
     encoded: Tensor
     prompt: Tensor
     prompt_mask: Tensor
     levels: list[Tensor]
+
+    @property
+    def scores(self) -> Tensor:
+        """What is shown [C, Q]: how sure the query is, times how sure it is that there is such a thing."""
+        return self.logits.sigmoid() * self.presence.sigmoid()
 
 
 class ReferenceDetector:
@@ -131,9 +138,9 @@ class ReferenceDetector:
         boxes = (inverse_sigmoid(decoded.reference_boxes[-1:]) + offset).sigmoid()[0]
         half = boxes[..., 2:] / 2
         logits = model.dot_product_scoring(decoder_hidden_states=hidden, text_features=prompt, text_mask=mask)
-        scores = logits[0].squeeze(-1).sigmoid() * decoded.presence_logits[-1].sigmoid()
         return Candidates(
-            scores=scores, boxes=torch.cat([boxes[..., :2] - half, boxes[..., :2] + half], -1), queries=hidden[0],
+            logits=logits[0].squeeze(-1), presence=decoded.presence_logits[-1],
+            boxes=torch.cat([boxes[..., :2] - half, boxes[..., :2] + half], -1), queries=hidden[0],
             encoded=encoded.last_hidden_state, prompt=prompt, prompt_mask=mask, levels=levels,
         )
 

@@ -44,7 +44,7 @@ WARM_UP_STEPS = 200
 CONSTANT_SHARE = 0.3
 # Auxiliary classifiers are new on every warm start: they learn alone at first, lest they pull at weights that are good.
 HEADS_ALONE_STEPS = 60
-# A running average over about two hundred steps, over fewer while there are few: a run of an hour on a CPU is a thousand.
+# A running average over about two hundred steps, over fewer while there are few: an hour on a CPU is a thousand.
 AVERAGE_DECAY = 0.995
 # What the model confuses with what is kept with this weight a time, and looked up every so many steps: a CPU need not
 # be waited for, a GPU must.
