@@ -78,7 +78,7 @@ fn found(model: &Model, masks: bool, semantic: bool) -> Found {
         .with_semantic_maps(semantic)
         .build()
         .expect("the built-in model runs");
-    let prompts = Prompts::new(["dog", "banana", "bicycle", "airplane"]).expect("words");
+    let prompts = Prompts::new(["dog", "banana", "tree", "airplane"]).expect("words");
     let image = Image::open("demos/scenes/park.png").expect("the scene is in the project");
     let found = detector.detect(&image, &prompts).expect("it detects");
     drop(detector);

@@ -92,16 +92,17 @@ fn the_built_in_model_finds_what_is_drawn() {
         moving.drawn
     );
 
-    // The model's card has 0.91 and 0.56 for 500 of the reference's scenes.
+    // The model's card has 0.89 and 0.90 for 500 of the reference's scenes. In the video are two of the names that it
+    // misses most, the person and the bicycle.
     assert!(still.drawn > 60 && moving.drawn > 60, "{} and {} drawn", still.drawn, moving.drawn);
     assert!(
-        still.recall() > 0.85 && still.precision() > 0.45,
+        still.recall() > 0.85 && still.precision() > 0.8,
         "scenes: {} {}",
         still.recall(),
         still.precision()
     );
     assert!(
-        moving.recall() > 0.8 && moving.precision() > 0.6,
+        moving.recall() > 0.65 && moving.precision() > 0.85,
         "video: {} {}",
         moving.recall(),
         moving.precision()

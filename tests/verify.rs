@@ -85,7 +85,8 @@ fn weights_that_were_disturbed_are_refused_and_a_little_noise_is_not() {
     let cases = [
         ("vision_encoder", 0.3, Some(tensor::FPN[2])),
         ("detr_decoder", 0.5, Some(tensor::LOGITS)),
-        ("", 2e-3, None),
+        // As much as half precision rounds.
+        ("", 5e-4, None),
     ];
     let mut wrong = Vec::new();
     for (tensors, amplitude, expected) in cases {
@@ -209,7 +210,13 @@ fn eight_bits_are_judged_by_their_numbers() {
     let (_int8_folder, int8) = builtin(&int8);
     let engine = engine();
     let report = check(&verification(&model, options()), &Candidate::of_model(&int8, &engine));
-    // Two thousandths of the angle: the limits for engines let it through.
+    // A hundredth of a right angle, but scores as steep as the built-in model's move by more than engines may.
+    let verdict = report.verdict();
+    assert!(verdict.starts_with("refused: encoder_decoder, logits, scene "), "{verdict}");
+    assert!(report.failures.iter().all(|one| one.why.contains("a score differs by")), "{}", table(&report));
+    let limits = Limits { max_score_difference: 0.15, ..Limits::default() };
+    let wide = verification(&model, VerificationOptions { limits, ..options() });
+    let report = check(&wide, &Candidate::of_model(&int8, &engine));
     assert!(report.accepted(), "{}", table(&report));
     let least = report.outputs.iter().filter(|output| output.limited).map(|output| output.cosine);
     let least = least.fold(1.0, f64::min);
