@@ -11,7 +11,7 @@
 //! use ocelli::{Detector, Image, Prompts};
 //!
 //! # fn main() -> ocelli::Result<()> {
-//! let prompts = Prompts::new(["dog", "bicycle"])?;
+//! let prompts = Prompts::new(["dog", "tree"])?;
 //! let mut detector = Detector::builder().with_confidence(0.5).build()?;
 //! let image = Image::open("demos/scenes/park.png")?;
 //! let found = detector.detect(&image, &prompts)?;
@@ -19,7 +19,7 @@
 //!     println!("{} {:.2} at {:?}", detection.label, detection.score, detection.bbox);
 //! }
 //! let dogs = found.items.iter().filter(|detection| &*detection.label == "dog").count();
-//! assert_eq!((dogs, found.items.len()), (2, 3));
+//! assert_eq!((dogs, found.items.len()), (2, 4));
 //! # Ok(())
 //! # }
 //! ```

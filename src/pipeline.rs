@@ -21,7 +21,7 @@
 //! use ocelli::tracking::ByteTrackerOptions;
 //!
 //! # fn main() -> ocelli::Result<()> {
-//! let prompts = Prompts::new(["dog", "bicycle"])?;
+//! let prompts = Prompts::new(["dog", "tree"])?;
 //! let pipeline = Pipeline::builder(Detector::builder().build()?, prompts)
 //!     .with_tracker(ByteTrackerOptions::default())
 //!     .build()?;
@@ -30,7 +30,7 @@
 //! pipeline.close();
 //! while let Some(outcome) = pipeline.recv()? {
 //!     assert_eq!(outcome.time, Duration::from_millis(40));
-//!     assert_eq!((outcome.detections.len(), outcome.tracks.len()), (3, 3));
+//!     assert_eq!((outcome.detections.len(), outcome.tracks.len()), (4, 4));
 //! }
 //! # Ok(())
 //! # }
