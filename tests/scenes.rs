@@ -10,6 +10,9 @@ use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::scenes::{MovingScene, SceneGenerator, SceneOptions, vocabulary};
 use ocelli::{BoundingBox, Detection, Detector, Model, Prompts, TextCacheFile};
 
+/// Few names at a time want a lower score than all of them, for which scores are calibrated.
+const LEAST_SCORE: f32 = 0.12;
+
 fn detector(folder: &std::path::Path) -> Detector {
     let (checkpoint, exported) = (folder.join("checkpoint"), folder.join("exported"));
     std::fs::create_dir(&checkpoint).expect("the folder is new");
@@ -18,7 +21,7 @@ fn detector(folder: &std::path::Path) -> Detector {
     export(&checkpoint, &ExportOptions::default(), &exported, |_| Ok(())).expect("it exports");
     let model = Model::open(&exported).expect("it was just exported");
     let builder = Detector::builder().with_open_model(model).with_text_cache(TextCacheFile::None);
-    builder.with_confidence(0.3).build().expect("it builds")
+    builder.with_confidence(LEAST_SCORE).build().expect("it builds")
 }
 
 /// Drawn things, detections, and how many of them are pairs of one name with an IoU of 0.5 at least.
@@ -66,7 +69,9 @@ fn the_built_in_model_finds_what_is_drawn() {
     for index in 0..20 {
         let scene = generator.scene(index);
         let drawn: Vec<_> = scene.objects.iter().map(|object| (object.label, object.bbox)).collect();
-        still.add(&drawn, &detector.detect(&scene.image, &all).expect("it detects").items);
+        let mut found = detector.detect(&scene.image, &all).expect("it detects").items;
+        found.retain(|one| one.score > 0.3);
+        still.add(&drawn, &found);
     }
     println!(
         "scenes: recall {:.3}, precision {:.3}, {} drawn",
@@ -92,8 +97,7 @@ fn the_built_in_model_finds_what_is_drawn() {
         moving.drawn
     );
 
-    // The model's card has 0.89 and 0.90 for 500 of the reference's scenes. In the video are two of the names that it
-    // misses most, the person and the bicycle.
+    // The model's card has 0.89 and 0.90 for 500 of the reference's scenes.
     assert!(still.drawn > 60 && moving.drawn > 60, "{} and {} drawn", still.drawn, moving.drawn);
     assert!(
         still.recall() > 0.85 && still.precision() > 0.8,
@@ -102,7 +106,7 @@ fn the_built_in_model_finds_what_is_drawn() {
         still.precision()
     );
     assert!(
-        moving.recall() > 0.65 && moving.precision() > 0.85,
+        moving.recall() > 0.8 && moving.precision() > 0.6,
         "video: {} {}",
         moving.recall(),
         moving.precision()

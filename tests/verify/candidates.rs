@@ -31,8 +31,10 @@ pub fn disturbed_weights(part: &str, amplitude: f32) -> (TempDir, Model) {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             1.0 + amplitude * ((random >> 40) as f32 / (1u32 << 23) as f32 - 1.0)
         };
-        let disturbed: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = read
-            .tensors()
+        // In one order, so that it is the same noise every time.
+        let mut tensors = read.tensors();
+        tensors.sort_by(|one, other| one.0.cmp(&other.0));
+        let disturbed: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = tensors
             .into_iter()
             .map(|(name, view)| {
                 let mut bytes = view.data().to_vec();

@@ -23,7 +23,7 @@ from pycocotools.coco import COCO
 
 BOX_TOLERANCE = 0.6
 """Pixels: YOLO has six decimals of the side, supervision rounds boxes of polygons to whole pixels."""
-MASK_IOU = 0.5
+MASK_IOU = 0.6
 """Of one thing: small parts that are far from the rest are left out of YOLO-seg's one polygon, or cost a line."""
 MEAN_MASK_IOU = 0.95
 
@@ -31,7 +31,7 @@ MEAN_MASK_IOU = 0.95
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="what ocelli label wrote, in all three formats")
-    parser.add_argument("--least", type=int, default=60, help="things there have to be, so that an empty set fails")
+    parser.add_argument("--least", type=int, default=100, help="things there have to be, so that an empty set fails")
     arguments = parser.parse_args()
     folder, least = arguments.folder.resolve(), arguments.least
     reference = read_coco(folder / "annotations.json")
