@@ -25,6 +25,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--start", default=str(SHIPPED.parent),
                         help="checkpoint folder to start from, or none (default: the built-in model)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --output")
+    parser.add_argument("--anew", action="store_true", help="with --resume: the schedule begins again, with its rate")
     parser.add_argument("--resume-portable", type=Path, metavar="DIR", help="go on from a portable checkpoint")
     parser.add_argument("--portable", action="store_true", help="write a portable checkpoint, too")
     parser.add_argument("--side", type=int, default=224, choices=IMAGE_SIZES,

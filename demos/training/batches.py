@@ -74,14 +74,15 @@ class Targets:
     """The truth of R prompts on B pictures, with N places for things and P the side of the token grid.
 
     `boxes` [R, N, 4] cxcywh in 0..1, `valid` [R, N]; `coverage` [R, P, P], the share of each token that the prompt's
-    things cover; `token_classes` [B, P, P] i64, 0 nothing, 1.. the name's index + 1, -100 undecided; `mask_rows` [M]
-    and `masks` [M, N, 4P, 4P], the share of each cell that is covered.
+    things cover; `token_classes` [B, P, P] i64, 0 nothing, 1.. the name's index + 1, -100 undecided; `cell_classes`
+    [B, 4P, 4P] the same of the middles of the masks' cells, always decided; `mask_rows` [M] and `masks` [M, N, 4P, 4P], the share of each cell that is covered.
     """
 
     boxes: Tensor
     valid: Tensor
     coverage: Tensor
     token_classes: Tensor
+    cell_classes: Tensor
     mask_rows: Tensor
     masks: Tensor
 
@@ -102,15 +103,16 @@ class Planner(IterableDataset):
     """Plans batches of `pictures` scenes with `prompts` names each; a seed and a worker give the same plans again.
 
     `confusion` [names, names], in shared memory, says how readily the model sees the second name where the first is
-    shown; whoever trains keeps it up to date.
+    shown, `missed` [names] how much of each it misses: such names are drawn more often. Whoever trains keeps both up
+    to date.
     """
 
     def __init__(self, tokenizer: Tokenizer, sprites: Sprites, pictures: int, prompts: int, side: int, mask_rows: int,
-                 seed: int, confusion: Tensor) -> None:
+                 seed: int, confusion: Tensor, missed: Tensor) -> None:
         super().__init__()
         self.tokenizer, self.sprites = tokenizer, dataclasses.replace(sprites, levels=())
         self.pictures, self.prompts, self.side = pictures, prompts, side
-        self.mask_rows, self.seed, self.confusion = mask_rows, seed, confusion
+        self.mask_rows, self.seed, self.confusion, self.missed = mask_rows, seed, confusion, missed
         self.names = len(sprites.of_label)
         self.encoded: dict[str, tuple[list[int], list[int]]] = {}
 
@@ -146,7 +148,7 @@ class Planner(IterableDataset):
 
     def plan(self, rng: np.random.Generator, words: random.Random) -> Plan:
         """One batch."""
-        layout = draw_layout(rng, self.sprites, self.pictures, self.side)
+        layout = draw_layout(rng, self.sprites, self.pictures, self.side, self.missed.double().numpy())
         with_boxes = round(self.pictures * EXEMPLAR_SHARE)
         ids, masks, image_of, asked, things, shown = [], [], [], [], [], []
         for scene in range(self.pictures):
@@ -199,6 +201,14 @@ def token_answers(owner: Tensor, layout: Layout, patch: int) -> tuple[Tensor, Te
     return cover, torch.where(most > COVERED, classes, torch.where(named.sum(1) < BARE, 0, -100))
 
 
+def cell_answers(owner: Tensor, layout: Layout, cells: int) -> Tensor:
+    """The class of the pixel in the middle of each cell [B, cells, cells], as `Targets` has it."""
+    labels = F.pad(on_device(layout.label, owner.device), (1, 0), value=-1)
+    middle = ((torch.arange(cells, device=owner.device) + 0.5) * (owner.shape[-1] / cells)).long()
+    seen = owner[:, middle[:, None], middle].long()
+    return labels.gather(1, seen.flatten(1)).view_as(seen) + 1
+
+
 @torch.no_grad()
 def realise(plan: Plan, sprites: Sprites, side: int, patch: int) -> Batch:
     """Draws a plan on the sprites' device."""
@@ -232,6 +242,7 @@ def realise(plan: Plan, sprites: Sprites, side: int, patch: int) -> Batch:
         pixels=drawn.pixels, ids=on_device(plan.ids, device), mask=on_device(plan.mask, device), image_of=image_of,
         exemplars=exemplars,
         targets=Targets(boxes=boxes[image_of[:, None], things.clamp(min=0)] * valid[..., None], valid=valid,
-                        coverage=coverage, token_classes=token_classes, mask_rows=mask_rows,
+                        coverage=coverage, token_classes=token_classes,
+                        cell_classes=cell_answers(drawn.owner, plan.layout, cells), mask_rows=mask_rows,
                         masks=torch.stack(masks, 1)),
     )

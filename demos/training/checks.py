@@ -205,11 +205,16 @@ def check_step_and_checkpoint() -> str:
     torch.manual_seed(0)
     tokenizer, sprites = load_tokenizer(), load_sprites(80, CPU)
     confusion = torch.full((80, 80), 0.02)
-    plans = [next(iter(Planner(tokenizer, sprites, 4, 3, 224, 6, 7, confusion))) for _ in range(2)]
+    plans = [next(iter(Planner(tokenizer, sprites, 4, 3, 224, 6, 7, confusion, torch.ones(80)))) for _ in range(2)]
     assert (plans[0].ids == plans[1].ids).all() and plans[0].seed == plans[1].seed
     batch = realise(plans[0], sprites, 224, PATCH_SIZE)
     targets = batch.targets
     assert targets.masks.shape[1:] == (8, 64, 64) and targets.coverage.shape == (12, 16, 16)
+    rows = targets.mask_rows.tolist()
+    cells, asked = targets.cell_classes[batch.image_of[rows]], torch.from_numpy(plans[0].asked[rows])[:, None, None] + 1
+    share = targets.masks.sum(1)
+    assert (cells == asked)[share > 0.99].all() and not (cells == asked)[share < 0.01].any()
+    assert 0.1 < float((share > 0.99).sum() / (share > 0.01).sum()) < 1
     model = TrainingModel(tokenizer, 224, 80)
     assert not model.start_from(SHIPPED.parent)
     outputs = model(batch)
@@ -245,6 +250,16 @@ def check_step_and_checkpoint() -> str:
     return f"IoU of the shipped weights {float(parts['iou']):.2f}, portable {sum(sizes) / 1e6:.1f} MB"
 
 
+def check_missed() -> str:
+    """A name that is missed five times as often as the others is drawn more often, not five times as often."""
+    sprites, counts = load_sprites(80, CPU), []
+    for missed in (np.ones(80), np.where(np.arange(80) == 7, 1.0, 0.2)):
+        layout = draw_layout(np.random.default_rng(2), sprites, 400, 224, missed)
+        counts.append(sum(7 in layout.present(scene) for scene in range(400)))
+    assert 2 * counts[0] < counts[1] < 6 * counts[0], counts
+    return f"in {counts[1]} of 400 scenes, {counts[0]} where all are alike"
+
+
 def meet_often(arguments: argparse.Namespace, together: Together) -> None:
     """Averages gradients that are the rank, and a second parameter's that the first process alone has."""
     model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(5)), torch.nn.Parameter(torch.zeros(2))])
@@ -275,7 +290,7 @@ def check_together() -> str:
 def main() -> None:
     torch.set_num_threads(1)
     for check in (check_words, check_assignment, check_precision, check_jpeg, check_drawing, check_calibration,
-                  check_step_and_checkpoint, check_together):
+                  check_missed, check_step_and_checkpoint, check_together):
         print(f"{check.__name__}: {check()}", flush=True)
 
 

@@ -43,11 +43,16 @@ class Layout:
         return sorted(set(self.label[scene][self.label[scene] >= 0].tolist()))
 
 
-def choose_sprites(rng: np.random.Generator, sprites: Sprites, scenes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sprite and kind for each slot; kind 0 nothing, 1 a thing, 2 a glyph without a name, 3 a shape."""
+def choose_sprites(rng: np.random.Generator, sprites: Sprites, scenes: int,
+                   often: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Sprite and kind for each slot; kind 0 nothing, 1 a thing, 2 a glyph without a name, 3 a shape.
+
+    `often` [names] says in what proportion names are chosen (none: all alike).
+    """
     sprite, kind = np.full((scenes, SLOTS), -1), np.zeros((scenes, SLOTS), int)
+    share = None if often is None else often / often.sum()
     for scene in range(scenes):
-        names = rng.choice(len(sprites.of_label), rng.integers(1, 7), replace=False)
+        names = rng.choice(len(sprites.of_label), rng.integers(1, 7), replace=False, p=share)
         chosen = []
         count = 0 if rng.random() < 0.04 else rng.integers(1, THINGS + 1)
         weights = rng.dirichlet(np.full(len(names), 2.0))
@@ -130,9 +135,10 @@ def place(rng: np.random.Generator, kind: np.ndarray, extent: np.ndarray, side: 
     return centre, found
 
 
-def draw_layout(rng: np.random.Generator, sprites: Sprites, scenes: int, side: int) -> Layout:
-    """A batch of scenes."""
-    sprite, kind = choose_sprites(rng, sprites, scenes)
+def draw_layout(rng: np.random.Generator, sprites: Sprites, scenes: int, side: int,
+                often: np.ndarray | None = None) -> Layout:
+    """A batch of scenes; `often` as `choose_sprites` has it."""
+    sprite, kind = choose_sprites(rng, sprites, scenes, often)
     sizes = sprites.sizes[np.maximum(sprite, 0)]
     warp, scale = warps(rng, sizes, kind, side)
     extent = (np.abs(warp) * (sizes / 2)[..., None, :]).sum(-1)

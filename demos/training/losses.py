@@ -57,6 +57,13 @@ def token_loss(outputs: Outputs, targets: Targets) -> tuple[Tensor, Tensor]:
     return classes, classes + (focal(outputs.token_match, wanted) * decided).sum() / (wanted.sum() + 10)
 
 
+def cell_loss(outputs: Outputs, targets: Targets) -> Tensor:
+    """Which name every cell of the masks belongs to, by the features that the mask head sees: thin parts count."""
+    weight = torch.ones(outputs.cell_classes.shape[1], device=outputs.cell_classes.device)
+    weight[:1] = 0.25
+    return F.cross_entropy(outputs.cell_classes, targets.cell_classes, weight=weight)
+
+
 def final_score_loss(outputs: Outputs, quality: Tensor) -> Tensor:
     """Cross-entropy of the score that the programs show, the product of query and presence, with the IoU it should be.
 
@@ -98,6 +105,7 @@ def total_loss(outputs: Outputs, targets: Targets, matched: Matched, mask: Tenso
     """
     layers = outputs.boxes.shape[0]
     classes, dense = token_loss(outputs, targets)
+    cells = cell_loss(outputs, targets)
     present = targets.valid.any(1).float()
     presence = F.binary_cross_entropy_with_logits(outputs.presence.squeeze(-1), present[None].expand(layers, -1))
     has = (matched.thing >= 0).float()
@@ -110,11 +118,11 @@ def total_loss(outputs: Outputs, targets: Targets, matched: Matched, mask: Tenso
     shown = final_score_loss(outputs, quality) / count[-1]
     distance = (((outputs.boxes - matched.truth).abs().sum(-1) * has).sum((1, 2)) / count).mean()
     overlap = (((1 - matched.giou) * has).sum((1, 2)) / count).mean()
-    loss = 3 * dense + presence + 4 * score + 2 * shown + 5 * distance + 2 * overlap + mask
+    loss = 3 * dense + 2 * cells + presence + 4 * score + 2 * shown + 5 * distance + 2 * overlap + 2 * mask
     foreground = targets.token_classes > 0
     hits = (outputs.token_classes.argmax(1) == targets.token_classes) & foreground
     parts = {
-        "loss": loss, "token_classes": classes, "presence": presence, "score": score, "shown": shown, "box": distance,
+        "loss": loss, "token_classes": classes, "cells": cells, "presence": presence, "score": score, "shown": shown, "box": distance,
         "giou": overlap, "mask": mask, "token_accuracy": hits.sum() / foreground.sum().clamp(min=1),
         "presence_accuracy": ((outputs.presence[-1].squeeze(-1) > 0) == (present > 0)).float().mean(),
         "iou": (matched.iou[-1] * has[-1]).sum() / count[-1],

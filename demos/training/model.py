@@ -63,12 +63,14 @@ def configuration(vocabulary_size: int, side: int) -> Sam3Config:
 class Outputs:
     """What a training step looks at; B pictures, R prompts, L decoder layers, Q queries, P the grid.
 
-    `token_classes` [B, 1 + names, P, P] (0: nothing), `token_match` [R, P, P], `boxes` [L, R, Q, 4] cxcywh in 0..1,
+    `token_classes` [B, 1 + names, P, P] (0: nothing), `cell_classes` [B, 1 + names, 4P, 4P], the same of the finest
+    level, `token_match` [R, P, P], `boxes` [L, R, Q, 4] cxcywh in 0..1,
     `logits` [L, R, Q], `presence` [L, R, 1]; the rest feeds the mask head: `queries` [R, Q, D], `levels` of the
     pictures, `encoded` [R, P*P, D], `prompt` and `prompt_mask`.
     """
 
     token_classes: Tensor
+    cell_classes: Tensor
     token_match: Tensor
     boxes: Tensor
     logits: Tensor
@@ -135,15 +137,17 @@ class TrainingModel(nn.Module):
         """Text features [R, context, width]."""
         return self.detector.get_text_features(input_ids=ids, attention_mask=mask).pooler_output
 
-    def classify_tokens(self, features: Tensor) -> Tensor:
-        """Which name every image token [B, width, P, P] belongs to, by cosine with the names' mean text features."""
+    def classify_places(self, levels: list[Tensor]) -> list[Tensor]:
+        """Which name every place of each level [B, width, h, w] belongs to, by cosine with the names' text features."""
         mask = self.name_mask[..., None]
         pooled = (self.text(self.name_ids, self.name_mask) * mask).sum(1) / mask.sum(1)
-        tokens = F.normalize(features.float(), dim=1)
-        names = F.normalize(self.name_projection(pooled).float(), dim=1)
-        similarity = torch.einsum("bchw,kc->bkhw", tokens, names) * self.log_scale.exp() * 1.5
-        nothing = self.nothing.view(1, 1, 1, 1).expand(similarity.shape[0], 1, *similarity.shape[2:])
-        return torch.cat([nothing, similarity], 1)
+        names = F.normalize(self.name_projection(pooled).float(), dim=1) * self.log_scale.exp() * 1.5
+        classified = []
+        for features in levels:
+            similarity = torch.einsum("bchw,kc->bkhw", F.normalize(features.float(), dim=1), names).float()
+            nothing = self.nothing.view(1, 1, 1, 1).expand(similarity.shape[0], 1, *similarity.shape[2:])
+            classified.append(torch.cat([nothing, similarity], 1))
+        return classified
 
     def image_prompts(self, features: Tensor, position: Tensor, image_of: Tensor,
                       exemplars: Exemplars | None) -> tuple[Tensor, Tensor]:
@@ -194,8 +198,9 @@ class TrainingModel(nn.Module):
         boxes = (torch.log(reference / (1 - reference)) + detector.detr_decoder.box_head(hidden)).sigmoid()
         logits = detector.dot_product_scoring(decoder_hidden_states=hidden, text_features=prompt, text_mask=prompt_mask)
         token_match = self.token_match(encoded.last_hidden_state).squeeze(-1)
+        token_classes, cell_classes = self.classify_places([features, levels[0]])
         return Outputs(
-            token_classes=self.classify_tokens(features).float(),
+            token_classes=token_classes, cell_classes=cell_classes,
             token_match=token_match.view(len(image_of), *features.shape[-2:]).float(), boxes=boxes.float(),
             logits=logits.squeeze(-1).float(), presence=decoded.presence_logits.float(), queries=hidden[-1],
             levels=levels, encoded=encoded.last_hidden_state, prompt=prompt, prompt_mask=prompt_mask,

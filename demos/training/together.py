@@ -23,11 +23,12 @@ PATIENCE_SECONDS = 1800
 class Together:
     """What the processes share; the first one, `rank` 0, says how far the run is, writes and reports.
 
-    `confusion` [names, names] as `Planner` has it.
+    `confusion` [names, names] and `missed` [names] as `Planner` has them.
     """
 
     def __init__(self, count: int, confusion: Tensor) -> None:
         self.count, self.rank, self.confusion = count, 0, confusion.share_memory_()
+        self.missed = torch.ones(len(confusion)).share_memory_()
         self.barrier = multiprocessing.get_context("spawn").Barrier(count, timeout=PATIENCE_SECONDS)
         self.word, self.gradients = torch.zeros(1, dtype=torch.float64).share_memory_(), torch.empty(0)
 

@@ -3,6 +3,7 @@
 
     python train.py --minutes 60 --output runs/first                     from the built-in weights, on what is there
     python train.py --minutes 60 --output runs/first --resume            goes on with the run in the folder
+    python train.py --minutes 60 --output runs/first --resume --anew     goes on, and the rate begins anew
     python train.py --minutes 9 --schedule-minutes 26 --device cuda ...  the first third of a run of 26 minutes
     python train.py --minutes 107 --start none --output runs/new         from nothing
 
@@ -49,6 +50,8 @@ AVERAGE_DECAY = 0.995
 # What the model confuses with what is kept with this weight a time, and looked up every so many steps: a CPU need not
 # be waited for, a GPU must.
 CONFUSION_RATE, LEAST_CONFUSION = 0.1, 0.02
+# The same for what is missed of each name; the best known one is still drawn a fifth as often as one never found.
+MISSED_RATE, LEAST_MISSED = 0.05, 0.2
 CONFUSION_EVERY = {"cpu": 1, "cuda": 5}
 REPORT_EVERY, SAVE_SECONDS = 25, 90
 # So many reports in a row without a loss end the run.
@@ -106,6 +109,9 @@ class Run:
         torch.manual_seed(arguments.seed)
         self.tokenizer = load_tokenizer(self.words)
         self.model = TrainingModel(self.tokenizer, arguments.side, arguments.names).to(self.device)
+        if self.device.type == "cpu":
+            # For sequences this short the fused kernels in bfloat16 take two to seven times as long there.
+            self.model.detector.set_attn_implementation("eager")
         heads = [value for name, value in self.model.named_parameters() if not name.startswith("detector.")]
         # AdamW treats both alike; only their rates differ, at the beginning.
         self.optimizer = torch.optim.AdamW(
@@ -115,7 +121,7 @@ class Run:
         self.start()
         self.sprites = load_sprites(arguments.names, self.device)
         # Shared with the processes that plan the batches.
-        self.confusion = together.confusion
+        self.confusion, self.missed = together.confusion, together.missed
         settings = {"side": arguments.side, "names": arguments.names, "seed": arguments.seed, "rate": arguments.rate,
                     "pictures": arguments.pictures, "prompts": arguments.prompts, "mask_rows": arguments.mask_rows}
         (self.folder / "settings.json").write_text(json.dumps(settings) + "\n")
@@ -127,6 +133,8 @@ class Run:
         if self.arguments.resume:
             average, state = load_whole(self.checkpoint, self.model, self.optimizer, self.device)
             self.state = State(**state)
+            if self.arguments.anew:
+                self.state.seconds = 0.0
             self.average = Average(self.model)
             self.average.weights, self.average.updates = average, self.state.step
         elif self.arguments.resume_portable:
@@ -158,7 +166,7 @@ class Run:
         arguments, count = self.arguments, self.together.count
         seed = (arguments.seed * 1_000_003 + self.state.step) * count + self.together.rank
         planner = Planner(self.tokenizer, self.sprites, arguments.pictures // count, arguments.prompts, arguments.side,
-                          arguments.mask_rows // count, seed, self.confusion)
+                          arguments.mask_rows // count, seed, self.confusion, self.missed)
         if not arguments.workers:
             return iter(planner)
         return iter(DataLoader(planner, batch_size=None, num_workers=arguments.workers, prefetch_factor=4))
@@ -171,11 +179,11 @@ class Run:
         fall = min(1.0, (share - CONSTANT_SHARE) / (1 - CONSTANT_SHARE))
         return self.arguments.rate * warm * (0.5 * (1 + math.cos(math.pi * fall)) + 0.005)
 
-    def step(self, batch: Batch, rate: float) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    def step(self, batch: Batch, rate: float) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor]:
         """One step of AdamW in bfloat16 mixed precision.
 
-        Returns the losses, how present each name seemed that was asked [R], and each name there is, by the token that
-        looks most like it [B, names].
+        Returns the losses, how present each name seemed that was asked [R], how well its things were found [R], score
+        times IoU, and how present each name there is seemed, by the token that looks most like it [B, names].
         """
         warm = self.arguments.start != "none" and self.state.step < HEADS_ALONE_STEPS
         for group, share in zip(self.optimizer.param_groups, (0.0 if warm else 1.0, 1.0)):
@@ -201,8 +209,17 @@ class Run:
         self.optimizer.found_inf = (~torch.isfinite(norm)).float()
         self.optimizer.step()
         parts["gradient"] = norm.detach()
-        seemed = outputs.logits[-1].detach().sigmoid().amax(1) * outputs.presence[-1].detach().sigmoid().squeeze(1)
-        return parts, seemed, outputs.token_classes.detach().softmax(1)[:, 1:].amax((2, 3))
+        shown = outputs.logits[-1].detach().sigmoid() * outputs.presence[-1].detach().sigmoid()
+        held = (matched.thing[-1] >= 0) * matched.iou[-1].detach()
+        found = (shown * held).sum(1) / batch.targets.valid.sum(1).clamp(min=1)
+        return parts, shown.amax(1), found, outputs.token_classes.detach().softmax(1)[:, 1:].amax((2, 3))
+
+    def learn_missed(self, plan: Plan, found: Tensor) -> None:
+        """Notes how much was missed of the names that were there."""
+        lost = 1 - found.cpu()
+        for row in (plan.things[:, 0] >= 0).nonzero()[0].tolist():
+            name = int(plan.asked[row])
+            self.missed[name] = self.missed[name].lerp(lost[row], MISSED_RATE).clamp(min=LEAST_MISSED)
 
     def learn_confusion(self, plan: Plan, seemed: Tensor, tokens: Tensor) -> None:
         """Notes how present absent names seemed where others were: all names roughly, then those that were asked."""
@@ -244,7 +261,9 @@ class Run:
 
     def train(self) -> None:
         """Trains until this part's time is up, saving on the way and at the end, Ctrl-C and SIGTERM included."""
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # The other processes have nothing to save, and are ended by the first.
+        if self.together.rank == 0:
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
         whole, part = self.arguments.schedule_minutes * 60, self.arguments.minutes * 60
         before, started = self.state.seconds, time.monotonic()
         plans, rate, saved, reported, elapsed = self.plans(), self.arguments.rate, started, started, 0.0
@@ -257,9 +276,10 @@ class Run:
                 plan = next(plans)
                 rate = self.learning_rate(share)
                 batch = realise(plan, self.sprites, self.arguments.side, PATCH_SIZE)
-                parts, seemed, tokens = self.step(batch, rate)
+                parts, seemed, found, tokens = self.step(batch, rate)
                 if self.state.step % CONFUSION_EVERY[self.device.type] == 0:
                     self.learn_confusion(plan, seemed, tokens)
+                    self.learn_missed(plan, found)
                 self.state.step += 1
                 if self.together.rank:
                     continue
