@@ -83,8 +83,9 @@ def mask_loss(outputs: Outputs, targets: Targets, masks: Tensor, semantic: Tenso
     flat = truth.flatten(2)
     dice = 1 - (2 * (share * flat).sum(2) + 1) / (share.sum(2) + flat.sum(2) + 1)
     entropy = F.binary_cross_entropy_with_logits(masks, truth, reduction="none").flatten(2)
-    # Half the weight lies on the cells of the thing and around it, which for a small thing are few.
-    near = F.max_pool2d(truth, 5, 1, 2).flatten(2).ceil()
+    # Half the weight lies on the cells of the thing and around it, which for a small thing are few, and on the others of
+    # its name, which are what a mask most easily takes for its own.
+    near = torch.maximum(F.max_pool2d(truth, 5, 1, 2), truth.amax(1, keepdim=True)).ceil().flatten(2)
     close = (entropy * near).sum(2) / near.sum(2).clamp(min=1)
     instance = (weight * (3 * entropy.mean(2) + 0.7 * close + 1.5 * dice)).sum() / count
     whole = F.binary_cross_entropy_with_logits(semantic.squeeze(1), truth.sum(1).clamp(max=1))
@@ -118,7 +119,7 @@ def total_loss(outputs: Outputs, targets: Targets, matched: Matched, mask: Tenso
     shown = final_score_loss(outputs, quality) / count[-1]
     distance = (((outputs.boxes - matched.truth).abs().sum(-1) * has).sum((1, 2)) / count).mean()
     overlap = (((1 - matched.giou) * has).sum((1, 2)) / count).mean()
-    loss = 3 * dense + 2 * cells + presence + 4 * score + 2 * shown + 5 * distance + 2 * overlap + 2 * mask
+    loss = 3 * (dense + cells + mask) + presence + 4 * score + 2 * shown + 5 * distance + 2 * overlap
     foreground = targets.token_classes > 0
     hits = (outputs.token_classes.argmax(1) == targets.token_classes) & foreground
     parts = {

@@ -25,6 +25,9 @@ from vocabulary import KNOWN_NAMES
 PATCH_SIZE = 14
 WIDTH, QUERIES = 128, 40
 POSITIONS = "vision_encoder.backbone.embeddings.position_embeddings"
+# The fusion sees the coarsest level alone; the finer ones are for masks.
+OF_MASKS = ("detector.mask_decoder.", "detector.vision_encoder.neck.fpn_layers.0.",
+            "detector.vision_encoder.neck.fpn_layers.1.")
 # The sides that are offered: grids of 16, 20 and 24 tokens.
 IMAGE_SIZES = (224, 280, 336)
 
@@ -132,6 +135,14 @@ class TrainingModel(nn.Module):
                                  "start from nothing (--start none), or from a checkpoint of the same sizes")
             mine.copy_(theirs)
         return notes
+
+    def parts(self) -> list[list[nn.Parameter]]:
+        """The parameters that detect, those that masks alone are made of, and the auxiliary classifiers."""
+        parts: list[list[nn.Parameter]] = [[], [], []]
+        for name, value in self.named_parameters():
+            of_masks = name.startswith(OF_MASKS)
+            parts[1 if of_masks else 0 if name.startswith("detector.") else 2].append(value)
+        return parts
 
     def text(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Text features [R, context, width]."""

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Iterator
 
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -50,9 +51,11 @@ AVERAGE_DECAY = 0.995
 # What the model confuses with what is kept with this weight a time, and looked up every so many steps: a CPU need not
 # be waited for, a GPU must.
 CONFUSION_RATE, LEAST_CONFUSION = 0.1, 0.02
+CONFUSION_EVERY = {"cpu": 1, "cuda": 5}
 # The same for what is missed of each name; the best known one is still drawn a fifth as often as one never found.
 MISSED_RATE, LEAST_MISSED = 0.05, 0.2
-CONFUSION_EVERY = {"cpu": 1, "cuda": 5}
+# Masks are learnt from few prompts a step, by layers of their own, which bear a higher rate than the rest.
+MASK_RATE = 2.0
 REPORT_EVERY, SAVE_SECONDS = 25, 90
 # So many reports in a row without a loss end the run.
 MOST_LOST = 4
@@ -112,11 +115,10 @@ class Run:
         if self.device.type == "cpu":
             # For sequences this short the fused kernels in bfloat16 take two to seven times as long there.
             self.model.detector.set_attn_implementation("eager")
-        heads = [value for name, value in self.model.named_parameters() if not name.startswith("detector.")]
-        # AdamW treats both alike; only their rates differ, at the beginning.
+        # AdamW treats all alike; only their rates differ.
         self.optimizer = torch.optim.AdamW(
-            [{"params": list(self.model.detector.parameters())}, {"params": heads}], arguments.rate, weight_decay=0.02,
-            betas=(0.9, 0.98), fused=True)
+            [{"params": part} for part in self.model.parts()], arguments.rate, weight_decay=0.02, betas=(0.9, 0.98),
+            fused=True)
         self.state, self.lost = State(), 0
         self.start()
         self.sprites = load_sprites(arguments.names, self.device)
@@ -186,7 +188,7 @@ class Run:
         times IoU, and how present each name there is seemed, by the token that looks most like it [B, names].
         """
         warm = self.arguments.start != "none" and self.state.step < HEADS_ALONE_STEPS
-        for group, share in zip(self.optimizer.param_groups, (0.0 if warm else 1.0, 1.0)):
+        for group, share in zip(self.optimizer.param_groups, (0.0 if warm else 1.0, 0.0 if warm else MASK_RATE, 1.0)):
             group["lr"] = rate * share
         mixed = not self.arguments.full_precision
         with torch.autocast(self.device.type, torch.bfloat16, enabled=mixed):
@@ -308,6 +310,8 @@ class Run:
 def prepare(arguments: argparse.Namespace, together: Together) -> Run:
     """A run of this process."""
     torch.set_num_threads(max(1, arguments.threads // together.count))
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
     return Run(arguments, together)
