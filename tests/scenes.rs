@@ -10,9 +10,6 @@ use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::scenes::{MovingScene, SceneGenerator, SceneOptions, vocabulary};
 use ocelli::{BoundingBox, Detection, Detector, Model, Prompts, TextCacheFile};
 
-/// Few names at a time want a lower score than all of them, for which scores are calibrated.
-const LEAST_SCORE: f32 = 0.12;
-
 fn detector(folder: &std::path::Path) -> Detector {
     let (checkpoint, exported) = (folder.join("checkpoint"), folder.join("exported"));
     std::fs::create_dir(&checkpoint).expect("the folder is new");
@@ -21,7 +18,7 @@ fn detector(folder: &std::path::Path) -> Detector {
     export(&checkpoint, &ExportOptions::default(), &exported, |_| Ok(())).expect("it exports");
     let model = Model::open(&exported).expect("it was just exported");
     let builder = Detector::builder().with_open_model(model).with_text_cache(TextCacheFile::None);
-    builder.with_confidence(LEAST_SCORE).build().expect("it builds")
+    builder.with_confidence(0.3).build().expect("it builds")
 }
 
 /// Drawn things, detections, and how many of them are pairs of one name with an IoU of 0.5 at least.
@@ -69,9 +66,7 @@ fn the_built_in_model_finds_what_is_drawn() {
     for index in 0..20 {
         let scene = generator.scene(index);
         let drawn: Vec<_> = scene.objects.iter().map(|object| (object.label, object.bbox)).collect();
-        let mut found = detector.detect(&scene.image, &all).expect("it detects").items;
-        found.retain(|one| one.score > 0.3);
-        still.add(&drawn, &found);
+        still.add(&drawn, &detector.detect(&scene.image, &all).expect("it detects").items);
     }
     println!(
         "scenes: recall {:.3}, precision {:.3}, {} drawn",

@@ -211,13 +211,7 @@ fn eight_bits_are_judged_by_their_numbers() {
     let (_int8_folder, int8) = builtin(&int8);
     let engine = engine();
     let report = check(&verification(&model, options()), &Candidate::of_model(&int8, &engine));
-    // A hundredth of a right angle, but scores as steep as the built-in model's move by more than engines may.
-    let verdict = report.verdict();
-    assert!(verdict.starts_with("refused: encoder_decoder, logits, scene "), "{verdict}");
-    assert!(report.failures.iter().all(|one| one.why.contains("a score differs by")), "{}", table(&report));
-    let limits = Limits { max_score_difference: 0.15, ..Limits::default() };
-    let wide = verification(&model, VerificationOptions { limits, ..options() });
-    let report = check(&wide, &Candidate::of_model(&int8, &engine));
+    // A hundredth of a right angle: the limits for engines let it through.
     assert!(report.accepted(), "{}", table(&report));
     let least = report.outputs.iter().filter(|output| output.limited).map(|output| output.cosine);
     let least = least.fold(1.0, f64::min);

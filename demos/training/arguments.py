@@ -36,6 +36,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--prompts", type=int, help="names asked a scene (default 4, on a GPU 8)")
     parser.add_argument("--mask-rows", type=int,
                         help="prompts a batch whose masks are learnt (default 12, on a GPU 192)")
+    parser.add_argument("--masks-only", action="store_true",
+                        help="only what masks alone are made of learns; boxes and scores stay as they are")
     parser.add_argument("--rate", type=float, help="learning rate (default 5e-4, on a GPU 8e-4)")
     parser.add_argument("--workers", type=int, help="processes that plan batches (default 0, on a GPU 4)")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")

@@ -148,8 +148,17 @@ class Run:
                 for note in self.model.start_from(Path(self.arguments.start)):
                     print(note)
             self.average = Average(self.model)
+        if self.arguments.masks_only:
+            self.keep_what_detects()
         # The scenes go on with other random numbers than the former part saw.
         torch.manual_seed(self.arguments.seed + self.state.step)
+
+    def keep_what_detects(self) -> None:
+        """Leaves the averaged weights of all but the masks as they are, to the bit."""
+        self.model.load_state_dict(self.average.weights)
+        detects, _, heads = self.model.parts()
+        for value in detects + heads:
+            value.requires_grad_(False)
 
     def compile(self) -> None:
         """Compiles the parts whose shapes never change; the names of the weights stay as they are."""
