@@ -97,7 +97,7 @@ COMPOSITIONS: tuple[Composition, ...] = (
     Composition("coast.png", 58, 800, 560, sea, (
         ("boat", 2, 0.26, (0.5, 0.68)), ("fish", 3, 0.17, (0.75, 0.97)), ("turtle", 1, 0.22, FRONT),
         ("bird", 2, 0.18, SKY))),
-    Composition("night.png", 31, 640, 640, night, (
+    Composition("night.png", 46, 640, 640, night, (
         ("rocket", 1, 0.3, (0.4, 0.9)), ("moon", 1, 0.24, SKY), ("star", 3, 0.14, ANYWHERE),
         ("robot", 1, 0.26, FRONT))),
 )
