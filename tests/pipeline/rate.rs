@@ -57,7 +57,10 @@ fn the_loop_runs_at_the_speed_of_its_slowest_stage() {
                 stages.iter().find(|stage| stage.stage.name() == name).expect("it had something to do")
             };
             let (backbone, sinks) = (stage("backbone"), stage("sinks"));
-            assert!(backbone.busy > 0.8 && sinks.busy < 0.5, "{backbone:?}, {sinks:?}");
+            // How long drawing takes beside its delay depends on the machine; what is said of it must agree with it.
+            let expected = sinks.ms.mean * rate / 1000.0;
+            assert!((sinks.busy - expected).abs() < 0.1, "{sinks:?}, expected {expected:.2}");
+            assert!(backbone.busy > 0.8 && sinks.busy < backbone.busy, "{backbone:?}, {sinks:?}");
             assert!(
                 backbone.queue.is_some_and(|queue| queue.max <= 2 && queue.capacity == 2),
                 "{backbone:?}"
