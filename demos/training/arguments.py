@@ -57,6 +57,8 @@ def parse_arguments() -> argparse.Namespace:
     arguments.schedule_minutes = arguments.schedule_minutes or arguments.minutes
     if not 8 <= arguments.names <= len(KNOWN):
         parser.error(f"--names: {arguments.names} is not between 8 and {len(KNOWN)}")
+    if arguments.anew and not arguments.resume:
+        parser.error("--anew: there is no schedule to begin again without --resume")
     if arguments.processes > 1 and (on_gpu or arguments.pictures % arguments.processes):
         parser.error("--processes: on a CPU only, and dividing --pictures")
     return arguments

@@ -75,7 +75,8 @@ class Targets:
 
     `boxes` [R, N, 4] cxcywh in 0..1, `valid` [R, N]; `coverage` [R, P, P], the share of each token that the prompt's
     things cover; `token_classes` [B, P, P] i64, 0 nothing, 1.. the name's index + 1, -100 undecided; `cell_classes`
-    [B, 4P, 4P] the same of the middles of the masks' cells, always decided; `mask_rows` [M] and `masks` [M, N, 4P, 4P], the share of each cell that is covered.
+    [B, 4P, 4P] the same of the middles of the masks' cells, always decided; `mask_rows` [M] and `masks`
+    [M, N, 4P, 4P], the share of each cell that is covered.
     """
 
     boxes: Tensor
