@@ -66,6 +66,8 @@ mod run_loader;
 mod run_native;
 mod run_plan;
 #[cfg(test)]
+mod run_refusals_tests;
+#[cfg(test)]
 mod run_tests;
 mod search;
 mod session;
