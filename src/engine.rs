@@ -19,6 +19,9 @@ use crate::error::{Error, ErrorKind, Result};
 pub(crate) use graphs::GraphSizes;
 pub use kind::EngineKind;
 
+/// What `auto` prefers to the processor.
+const GPU: EngineKind = EngineKind::Cuda { ordinal: 0 };
+
 /// How engines are made.
 #[derive(Clone, Debug, Default)]
 pub struct EngineOptions {
@@ -86,18 +89,15 @@ impl EngineFactory {
 
     fn start_best(options: &EngineOptions) -> Result<Self> {
         let runtime = load_onnxruntime(options)?;
-        let gpu = EngineKind::Cuda { ordinal: 0 };
         let built_in = runtime.providers()?;
-        if built_in.iter().any(|name| name == probe(gpu).name()) {
-            match Self::start_onnxruntime(options, gpu) {
-                Ok(factory) => return Ok(factory),
-                // Whoever has a library with CUDA expects a GPU.
-                Err(reason) => tracing::warn!("engine auto: the processor, not {gpu}: {reason}"),
-            }
-        } else {
-            tracing::debug!("engine auto: not {gpu}: {} was built without it", runtime.path().display());
+        let has = |kind| built_in.iter().any(|name| name == probe(kind).name());
+        let (factory, reason) = best(has, |kind| Self::start_onnxruntime(options, kind))?;
+        if let Some(reason) = reason {
+            // Whoever has a library with CUDA expects a GPU.
+            tracing::warn!("engine auto: the processor, not {GPU}: {reason}");
+        } else if !has(GPU) {
+            tracing::debug!("engine auto: not {GPU}: {} was built without it", runtime.path().display());
         }
-        let factory = Self::start_onnxruntime(options, EngineKind::Cpu)?;
         tracing::debug!("engine auto: {}", factory.description());
         Ok(factory)
     }
@@ -224,6 +224,19 @@ impl OnnxRuntimeMaker {
     }
 }
 
+/// What starts: the GPU where the library has it, else the processor, with the reason why a GPU that it has did not start.
+fn best<T>(
+    has: impl Fn(EngineKind) -> bool,
+    start: impl Fn(EngineKind) -> Result<T>,
+) -> Result<(T, Option<Error>)> {
+    let reason = match has(GPU).then(|| start(GPU)) {
+        Some(Ok(started)) => return Ok((started, None)),
+        Some(Err(reason)) => Some(reason),
+        None => None,
+    };
+    Ok((start(EngineKind::Cpu)?, reason))
+}
+
 fn load_onnxruntime(options: &EngineOptions) -> Result<OnnxRuntime> {
     let search = LibrarySearch::new();
     let search = match &options.onnxruntime {
@@ -259,4 +272,43 @@ fn cuda_device(ordinal: usize) -> Result<Option<Arc<dyn Device>>> {
 #[allow(clippy::unnecessary_wraps, reason = "the other build can fail")]
 fn cuda_device(_: usize) -> Result<Option<Arc<dyn Device>>> {
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn no_driver(kind: EngineKind) -> Error {
+        Error::new(ErrorKind::Unavailable, format!("engine {kind}: there is no driver"))
+    }
+
+    #[test]
+    fn auto_takes_the_gpu_where_it_starts() {
+        let (kind, reason) = best(|_| true, Ok).expect("both start");
+        assert_eq!(kind, GPU);
+        assert!(reason.is_none(), "{reason:?}");
+    }
+
+    #[test]
+    fn auto_goes_to_the_processor_with_the_reason_where_the_library_has_a_gpu_that_does_not_start() {
+        let start = |kind| if kind == GPU { Err(no_driver(kind)) } else { Ok(kind) };
+        let (kind, reason) = best(|_| true, start).expect("the processor starts");
+        assert_eq!(kind, EngineKind::Cpu);
+        assert_eq!(reason.expect("it is told").to_string(), "engine cuda: there is no driver");
+    }
+
+    #[test]
+    fn auto_does_not_try_a_gpu_that_the_library_has_not() {
+        let start = |kind| if kind == EngineKind::Cpu { Ok(kind) } else { Err(no_driver(kind)) };
+        let (kind, reason) = best(|_| false, start).expect("the processor starts");
+        assert_eq!(kind, EngineKind::Cpu);
+        assert!(reason.is_none(), "{reason:?}");
+    }
+
+    #[test]
+    fn auto_fails_where_the_processor_fails_too() {
+        let start = |kind| Err::<EngineKind, _>(no_driver(kind));
+        let error = best(|_| true, start).expect_err("nothing starts");
+        assert_eq!(error.to_string(), "engine cpu: there is no driver");
+    }
 }
