@@ -15,11 +15,11 @@ const FRAMES: u64 = 75;
 /// Frames after which all queues have been filled.
 const WARM_UP: usize = 15;
 
-/// Decoding 5 ms, preprocessing (which is real) about 3, backbone 20, encoder-decoder 12, drawing 4, encoding 6. Gives
+/// Decoding 5 ms, preprocessing (which is real) about 1, backbone 20, encoder-decoder 12, drawing 4, encoding 6. Gives
 /// frames per second once it runs.
 fn run(sequential: bool) -> (f64, RunSummary) {
     let fakes = Fakes { backbone: 20 * MS, decode: 12 * MS, ..Fakes::default() };
-    let mut source = Levels::new(FRAMES, 1280, 720);
+    let mut source = Levels::new(FRAMES, 640, 360);
     source.delay = 5 * MS;
     let wants = Pictures { annotated: true, clean: false };
     let sink = Keep { wants, delay: 6 * MS, ..Keep::default() };
@@ -57,10 +57,10 @@ fn the_loop_runs_at_the_speed_of_its_slowest_stage() {
                 stages.iter().find(|stage| stage.stage.name() == name).expect("it had something to do")
             };
             let (backbone, sinks) = (stage("backbone"), stage("sinks"));
-            // How long drawing takes beside its delay depends on the machine; what is said of it must agree with it.
+            // What is said of a stage agrees with its times.
             let expected = sinks.ms.mean * rate / 1000.0;
             assert!((sinks.busy - expected).abs() < 0.1, "{sinks:?}, expected {expected:.2}");
-            assert!(backbone.busy > 0.8 && sinks.busy < backbone.busy, "{backbone:?}, {sinks:?}");
+            assert!(backbone.busy > 0.8 && sinks.busy < 0.5, "{backbone:?}, {sinks:?}");
             assert!(
                 backbone.queue.is_some_and(|queue| queue.max <= 2 && queue.capacity == 2),
                 "{backbone:?}"
