@@ -5,6 +5,9 @@ OPENCV_OR_NOT = $$(bash demos/install-opencv.sh --check || echo --no-default-fea
 # What else is built: make test FEATURES=tensorrt-rtx
 FEATURES ?=
 MORE = $(if $(FEATURES),--features $(addprefix ocelli/,$(FEATURES)))
+# What the demo is built with. Who has just built the tests saves minutes with dev, which is slower to run.
+PROFILE ?= release
+BUILT = target/$(PROFILE:dev=debug)
 
 .PHONY: help demo test setup bench bench-full lint doc
 
@@ -21,8 +24,8 @@ setup:
 	@bash demos/install-opencv.sh
 
 demo: setup
-	cargo build --release -p ocelli -p ocelli-demos $(OPENCV_OR_NOT)
-	target/release/demo-image --image demos/scenes/ \
+	cargo build --profile $(PROFILE) -p ocelli -p ocelli-demos $(OPENCV_OR_NOT) $(MORE)
+	$(BUILT)/demo-image --image demos/scenes/ \
 	  --classes person dog cat car bus bicycle airplane boat "traffic light" bird kite tree house cup apple banana \
 	            pizza cake couch tv clock book "teddy bear" "potted plant" rocket star moon robot butterfly turtle fish \
 	  -o target/demo/ --sheet target/demo.png
