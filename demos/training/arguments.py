@@ -44,7 +44,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=1,
                         help="CPU processes that share threads and scenes; better than threads on a busy machine")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and of the scenes (default 0)")
-    parser.add_argument("--full-precision", action="store_true", help="float32 in place of mixed bfloat16")
+    parser.add_argument("--full-precision", action="store_true",
+                        help="float32, in place of mixed bfloat16 where the device has it")
     parser.add_argument("--compile", action="store_true",
                         help="torch.compile for the encoders: slower to start, then faster")
     parser.add_argument("--relearn-words", action="store_true", help="learn the tokeniser anew (with --start none)")

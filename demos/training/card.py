@@ -18,13 +18,14 @@ from reference import BUILTIN
 
 BEGIN, END = "<!-- figures: written by demos/training/card.py -->", "<!-- end of figures -->"
 CARD = BUILTIN / "README.md"
-# What the card tells, and where it lies in the figures; percentages with one digit, shares with two.
+# What the card tells, and where it lies in the figures; percentages with one digit, shares with two, the masks' IoU
+# with three.
 ROWS = (
     ("box AP (COCO, 0.50:0.95)", ("ap",), ".1f"), ("box AP50", ("ap50",), ".1f"), ("box AP75", ("ap75",), ".1f"),
     ("precision at score > {threshold}, IoU ≥ 0.5", ("precision",), ".2f"),
     ("recall at score > {threshold}, IoU ≥ 0.5", ("recall",), ".2f"),
     ("false alarms a scene, of {names} names asked", ("false_alarms_per_scene",), ".1f"),
-    ("mean mask IoU of the hits", ("mask_iou_of_hits",), ".2f"),
+    ("mean mask IoU of the hits", ("mask_iou_of_hits",), ".3f"),
     ("by one example and \"visual\": AP", ("by_example", "ap"), ".1f"),
     ("by one example and \"visual\": AP50", ("by_example", "ap50"), ".1f"),
     ("mean distance of score and IoU, scores from 0.1", ("reliability", "error"), ".2f"),

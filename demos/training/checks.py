@@ -17,12 +17,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 
 import calibrate
 from batches import Planner, realise
 from checkpoints import load_portable, pack, save_portable, unpack
 from degradation import cosines, jpeg
 from drawing import choose_backgrounds, compose, draw
+from finish import PREFIX, blend
 from layout import SLOTS, Layout, draw_layout
 from losses import match, query_of_thing, total_loss
 from matching import assign_one, assign_several, costs
@@ -250,6 +252,25 @@ def check_step_and_checkpoint() -> str:
     return f"IoU of the shipped weights {float(parts['iou']):.2f}, portable {sum(sizes) / 1e6:.1f} MB"
 
 
+def check_blend() -> str:
+    """A share of another checkpoint's weights, and a refusal where it is another model's."""
+    shipped = load_file(SHIPPED.parent / "model.safetensors")
+    zeros = {PREFIX + name: torch.zeros_like(value) for name, value in shipped.items()}
+    blended = blend(zeros | {"token_classes.bias": torch.ones(3)}, SHIPPED.parent, 0.25)
+    assert blended.keys() == zeros.keys()
+    for name, value in shipped.items():
+        assert torch.equal(blended[PREFIX + name], 0.25 * value.float()), name
+    name = next(iter(zeros))
+    for other in ({name: zeros[name]}, zeros | {name: torch.zeros(3, 5)}):
+        try:
+            blend(other, SHIPPED.parent, 0.25)
+        except SystemExit as refused:
+            assert "another model" in str(refused), refused
+        else:
+            raise AssertionError("it was blended")
+    return f"{len(blended)} weights"
+
+
 def check_missed() -> str:
     """A name that is missed five times as often as the others is drawn more often, not five times as often."""
     sprites, counts = load_sprites(80, CPU), []
@@ -290,7 +311,7 @@ def check_together() -> str:
 def main() -> None:
     torch.set_num_threads(1)
     for check in (check_words, check_assignment, check_precision, check_jpeg, check_drawing, check_calibration,
-                  check_missed, check_step_and_checkpoint, check_together):
+                  check_blend, check_missed, check_step_and_checkpoint, check_together):
         print(f"{check.__name__}: {check()}", flush=True)
 
 

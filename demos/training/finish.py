@@ -3,8 +3,11 @@
 
     python finish.py --run runs/first --output runs/first/model     from train.py's checkpoint
     python finish.py --folder DIR --output NEW                      from a checkpoint folder, as this version writes it
+    python finish.py --run runs/next --blend DIR --output NEW       half way between them
 
-The averaged weights are taken; `--last` takes those of the last step instead. Every stored number is checked.
+Half way between the weights that a run began with and those it ended with is often better than either ("model soups",
+arXiv 2203.05482); calibrate afterwards. The averaged weights are taken; `--last` takes those of the last step instead.
+Every stored number is checked.
 `train.py` writes the folder of the average itself at its end; this is for a run that was cut short, or to compare.
 """
 
@@ -46,14 +49,31 @@ def write_model(model: TrainingModel, weights: dict[str, Tensor], words: Path, o
     write_folder(output, write)
 
 
+def blend(weights: dict[str, Tensor], folder: Path, share: float) -> dict[str, Tensor]:
+    """The weights, with a share of each from the folder's; raises `SystemExit` where those are another model's."""
+    file = folder / "model.safetensors"
+    if not file.exists():
+        raise SystemExit(f"error: {file} does not exist: name a checkpoint folder")
+    other = {PREFIX + name: value for name, value in load_file(file).items()}
+    mine = {name: value for name, value in weights.items() if name in other}
+    if len(mine) < len(other) or any(value.shape != other[name].shape for name, value in mine.items()):
+        raise SystemExit(f"error: {folder}: another model: its weights have other names or sizes")
+    return {name: torch.lerp(value.float().cpu(), other[name].float(), share) for name, value in mine.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--run", type=Path, help="folder that train.py wrote")
     source.add_argument("--folder", type=Path, help="checkpoint folder")
     parser.add_argument("--output", type=Path, required=True, help="folder to write; made if missing")
+    parser.add_argument("--blend", type=Path, metavar="FOLDER",
+                        help="checkpoint folder to take a share of every weight from")
+    parser.add_argument("--share", type=float, default=0.5, help="of --blend, from 0 to 1 (default 0.5)")
     parser.add_argument("--last", action="store_true", help="the last step's weights in place of the average")
     arguments = parser.parse_args()
+    if not 0 <= arguments.share <= 1:
+        parser.error("--share goes from 0 to 1")
     words = (arguments.run or arguments.folder) / "tokenizer.json"
     if arguments.run:
         settings = json.loads((arguments.run / "settings.json").read_text())
@@ -67,6 +87,8 @@ def main() -> None:
         for note in model.start_from(arguments.folder):
             raise SystemExit(f"error: {note}")
         weights = model.state_dict()
+    if arguments.blend:
+        weights = blend(weights, arguments.blend, arguments.share)
     write_model(model, weights, words, arguments.output)
     size = (arguments.output / "model.safetensors").stat().st_size
     print(f"{size / 1e6:.1f} MB in {arguments.output}")

@@ -123,8 +123,8 @@ def total_loss(outputs: Outputs, targets: Targets, matched: Matched, mask: Tenso
     foreground = targets.token_classes > 0
     hits = (outputs.token_classes.argmax(1) == targets.token_classes) & foreground
     parts = {
-        "loss": loss, "token_classes": classes, "cells": cells, "presence": presence, "score": score, "shown": shown, "box": distance,
-        "giou": overlap, "mask": mask, "token_accuracy": hits.sum() / foreground.sum().clamp(min=1),
+        "loss": loss, "token_classes": classes, "cells": cells, "presence": presence, "score": score, "shown": shown,
+        "box": distance, "giou": overlap, "mask": mask, "token_accuracy": hits.sum() / foreground.sum().clamp(min=1),
         "presence_accuracy": ((outputs.presence[-1].squeeze(-1) > 0) == (present > 0)).float().mean(),
         "iou": (matched.iou[-1] * has[-1]).sum() / count[-1],
     }

@@ -94,12 +94,20 @@ class Average:
         torch._foreach_lerp_([self.weights[name] for name in floating], [own[name] for name in floating], 1 - decay)
 
 
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether the device has instructions for bfloat16; a processor without takes forty times as long as in float32."""
+    if device.type != "cpu":
+        return True
+    return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
 class Run:
     """One training run and its folder."""
 
     def __init__(self, arguments: argparse.Namespace, together: Together) -> None:
         self.arguments, self.folder, self.together = arguments, arguments.output, together
         self.device = torch.device(arguments.device)
+        self.is_mixed = not arguments.full_precision and has_bfloat16(self.device)
         self.checkpoint, self.curves = self.folder / "checkpoint.pt", self.folder / "curves.csv"
         if self.checkpoint.exists() and not arguments.resume:
             raise SystemExit(f"error: {self.checkpoint} exists: add --resume to go on, or name another --output")
@@ -112,7 +120,7 @@ class Run:
         torch.manual_seed(arguments.seed)
         self.tokenizer = load_tokenizer(self.words)
         self.model = TrainingModel(self.tokenizer, arguments.side, arguments.names).to(self.device)
-        if self.device.type == "cpu":
+        if self.device.type == "cpu" and self.is_mixed:
             # For sequences this short the fused kernels in bfloat16 take two to seven times as long there.
             self.model.detector.set_attn_implementation("eager")
         # AdamW treats all alike; only their rates differ.
@@ -191,7 +199,7 @@ class Run:
         return self.arguments.rate * warm * (0.5 * (1 + math.cos(math.pi * fall)) + 0.005)
 
     def step(self, batch: Batch, rate: float) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor]:
-        """One step of AdamW in bfloat16 mixed precision.
+        """One step of AdamW, in bfloat16 mixed precision where the device has it.
 
         Returns the losses, how present each name seemed that was asked [R], how well its things were found [R], score
         times IoU, and how present each name there is seemed, by the token that looks most like it [B, names].
@@ -199,15 +207,14 @@ class Run:
         warm = self.arguments.start != "none" and self.state.step < HEADS_ALONE_STEPS
         for group, share in zip(self.optimizer.param_groups, (0.0 if warm else 1.0, 0.0 if warm else MASK_RATE, 1.0)):
             group["lr"] = rate * share
-        mixed = not self.arguments.full_precision
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=mixed):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.is_mixed):
             outputs = self.model(batch)
         matched = match(outputs, batch.targets)
         mask = outputs.boxes.new_zeros(())
         rows = batch.targets.mask_rows
         if len(rows):
             queries, has_query = query_of_thing(matched.thing[-1][rows], batch.targets.masks.shape[1])
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=mixed):
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.is_mixed):
                 masks, semantic = self.model.masks(outputs, batch.image_of, rows, queries)
             mask = mask_loss(outputs, batch.targets, masks, semantic, has_query)
         loss, parts = total_loss(outputs, batch.targets, matched, mask)
@@ -337,7 +344,8 @@ def main() -> None:
     run = prepare(arguments, together)
     count = sum(parameter.numel() for parameter in run.model.detector.parameters())
     print(f"{count / 1e6:.2f} million parameters, {run.tokenizer.get_vocab_size()} tokens, {arguments.names} names, "
-          f"{arguments.side} px, {run.device}, step {run.state.step}", flush=True)
+          f"{arguments.side} px, {run.device} in {'bfloat16' if run.is_mixed else 'float32'}, step {run.state.step}",
+          flush=True)
     together.prepare(run.model)
     start_others(together, work, arguments)
     run.train()
