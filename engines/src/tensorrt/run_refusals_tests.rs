@@ -6,10 +6,10 @@ use super::run_loader::TensorRtLoader;
 use super::run_tests::{Machine, PLAN, doubling, rows, run, values};
 use crate::cuda::CudaDevice;
 use crate::cuda::fake::FakeCudaCalls;
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::{Dim, EngineSpec, TensorSpec};
 use crate::tensor::{ElementType, Tensor};
-use half::f16;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
