@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,7 @@ from vocabulary import KNOWN, KNOWN_NAMES, NAMES
 
 # Detections below this score do not enter average precision: they cost time and change nothing in the third digit.
 LEAST_SCORE = 0.01
+REPORT_EVERY = 50
 LEVELS = tuple(round(0.1 * step, 1) for step in range(1, 10))
 
 
@@ -200,10 +202,12 @@ def rounded(figures: dict[str, float]) -> dict[str, float]:
 
 
 def measure(detector: ReferenceDetector, count: int, names: int, threshold: float, purpose: str) -> Measurement:
-    """Goes through the first `count` scenes of a purpose."""
-    measurement = Measurement(detector, names, threshold, purpose)
+    """Goes through the first `count` scenes of a purpose; says on stderr how far it is."""
+    measurement, started = Measurement(detector, names, threshold, purpose), time.monotonic()
     for scene in evaluation_scenes(count, names, purpose):
         measurement.add(scene)
+        if measurement.scenes % REPORT_EVERY == 0:
+            print(f"{measurement.scenes} of {count} scenes, {time.monotonic() - started:.0f} s", file=sys.stderr)
     return measurement
 
 
