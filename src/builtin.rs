@@ -2,6 +2,7 @@
 //! photographs; its card is `src/builtin/README.md`.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use sha2::{Digest, Sha256};
 
@@ -41,3 +42,11 @@ pub const EXAMPLE_CLASSES: [&str; 12] = [
     "person", "dog", "cat", "car", "bus", "bicycle", "umbrella", "pizza", "apple", "elephant", "tree",
     "clock",
 ];
+
+static VOCABULARY: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| include_str!("builtin/vocabulary.txt").lines().collect());
+
+/// The names that the built-in model knows, each of which has a pictogram.
+pub fn vocabulary() -> &'static [&'static str] {
+    &VOCABULARY
+}

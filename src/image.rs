@@ -11,6 +11,15 @@ use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
 
+/// Extensions of the formats that [`Image::open`] reads.
+const EXTENSIONS: [&str; 14] =
+    ["png", "jpg", "jpeg", "jpe", "jfif", "webp", "bmp", "dib", "tif", "tiff", "gif", "pnm", "ppm", "pgm"];
+
+/// Whether the file name ends in the extension of a supported image format, in any case.
+pub fn has_image_extension(path: &Path) -> bool {
+    path.extension().is_some_and(|e| EXTENSIONS.contains(&e.to_string_lossy().to_lowercase().as_str()))
+}
+
 pub use decode::{MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE};
 
 /// A picture that owns its pixels: 8-bit RGB, rows from the top without padding, at least one pixel.

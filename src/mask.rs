@@ -114,17 +114,18 @@ impl Mask {
         Self { width, height, counts: codec::rle_to_string(&rle) }
     }
 
-    /// A mask from run lengths of a COCO annotation.
+    /// A mask from COCO's uncompressed run lengths: pixels outside and inside in turn, column by column.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] where the runs do not add up to the pixels.
-    pub(crate) fn from_rle(rle: &Rle) -> Result<Self> {
-        check_size(rle.w, rle.h)?;
-        codec::check_counts(&rle.counts, rle.h, rle.w).map_err(|error| {
-            let message = format!("mask runs, {}×{}: {error}", rle.w, rle.h);
+    /// [`ErrorKind::InvalidData`] if the runs do not add up to `width` × `height`.
+    pub fn from_run_lengths(runs: &[u32], width: u32, height: u32) -> Result<Self> {
+        check_size(width, height)?;
+        codec::check_counts(runs, height, width).map_err(|error| {
+            let message = format!("mask run lengths, {width}×{height}: {error}");
             Error::new(ErrorKind::InvalidData, message).with_source(error)
         })?;
-        Ok(Self { width: rle.w, height: rle.h, counts: codec::rle_to_string(rle) })
+        let rle = Rle { h: height, w: width, counts: runs.to_vec() };
+        Ok(Self { width, height, counts: codec::rle_to_string(&rle) })
     }
 
     fn rle(&self) -> Rle {

@@ -189,15 +189,20 @@ impl Model {
     /// The first of a graph's files, its weights beside it included, that is not what the exporter wrote.
     fn damage(&self, graph: &str) -> Option<Error> {
         let files = self.manifest.files.iter().filter(|(name, _)| name.starts_with(graph));
-        files.map(|(name, entry)| (self.file(name), entry)).find_map(|(path, entry)| match sha256(&path) {
-            Ok(found) if found == entry.sha256 => None,
-            Ok(_) => Some(damaged(&path, "its SHA-256 is not the one in model.json")),
-            Err(e) => Some(damaged(&path, &e.to_string()).with_source(e)),
+        files.map(|(name, entry)| (self.file(name), entry)).find_map(|(path, entry)| {
+            match sha256_of_file(&path) {
+                Ok(found) if found == entry.sha256 => None,
+                Ok(_) => Some(damaged(&path, "its SHA-256 is not the one in model.json")),
+                Err(e) => Some(damaged(&path, &e.to_string()).with_source(e)),
+            }
         })
     }
 
     /// The tokeniser, as the text encoder wants its tokens.
-    pub(crate) fn tokenizer(&self) -> Result<Tokenizer> {
+    ///
+    /// # Errors
+    /// Where `tokenizer.json` is missing or corrupt.
+    pub fn tokenizer(&self) -> Result<Tokenizer> {
         let mut config = TokenizerConfig::new(self.manifest.context_length);
         config.start_id = Some(self.manifest.special_tokens.bos);
         config.end_id = Some(self.manifest.special_tokens.eos);
@@ -205,8 +210,9 @@ impl Model {
     }
 
     /// The same model, described in another way.
+    #[doc(hidden)]
     #[must_use]
-    pub(crate) fn with_manifest(mut self, change: impl FnOnce(&mut Manifest)) -> Self {
+    pub fn with_manifest(mut self, change: impl FnOnce(&mut Manifest)) -> Self {
         change(&mut self.manifest);
         self
     }
@@ -218,7 +224,7 @@ impl Model {
 }
 
 /// The SHA-256 of a file, lower-case hex.
-pub(crate) fn sha256(path: &Path) -> std::io::Result<String> {
+pub fn sha256_of_file(path: &Path) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
     loop {

@@ -1,7 +1,6 @@
 //! TensorRT engines in files: built from an exported model, checked against it, run in place of its graphs.
 //!
-//! - [`EngineBuild`] turns graphs of a [`Model`](crate::Model) into engines and passes each through the numeric gate
-//!   ([`verify`](crate::verify)) before it is put in place;
+//! - the `ocelli build-engine` program builds them and passes each through the numeric gate before it is put in place;
 //! - beside `x.engine` lies `x.engine.json`, its [`Sidecar`]: what it was built from, for which GPU, by which TensorRT, and
 //!   how it compared;
 //! - [`DetectorBuilder::with_trt_backbone`](crate::DetectorBuilder::with_trt_backbone) and
@@ -12,19 +11,19 @@
 //!   one of the features `tensorrt` and `tensorrt-rtx`; tests have fakes.
 
 mod backend;
-mod build;
-mod cached;
-mod check;
+#[doc(hidden)]
+pub mod check;
 pub mod dart;
-mod fit;
+#[doc(hidden)]
+pub mod fit;
 mod native;
 mod run;
 mod sidecar;
+mod verified;
 
 pub use backend::{BuildStep, Gpu, PlanRequest, ReportStep, TensorRtBackend, TensorRtLibrary};
-pub use build::{BuildEvent, BuildOptions, BuiltEngine, EngineBuild, ReportEvent, verify_engine};
-pub use cached::cached_engines;
 pub use native::NativeTensorRt;
 pub use sidecar::{BuildSettings, BuiltBy, DimensionSizes, EngineLayout, EngineShapes, Sidecar};
+pub use verified::{Limits, VerificationSummary};
 
 pub(crate) use run::EngineFiles;

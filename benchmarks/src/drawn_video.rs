@@ -1,7 +1,7 @@
 //! A drawn video that costs nothing to read, and how much of what is in it was found.
 
-use ocelli::scenes::{MovingScene, TruthBox};
 use ocelli::{Frame, FrameOutcome, Image, Result, Source, SourceInfo};
+use ocelli_datasets::scenes::{MovingScene, TruthBox};
 
 /// What counts as found: this much overlap, and the class.
 const LEAST_IOU: f32 = 0.5;

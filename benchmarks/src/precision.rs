@@ -10,9 +10,9 @@ mod scenes;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ocelli::eval::{Accuracy, Overlap, Predictions, Protocol, average_precision};
 use ocelli::export::contract::Manifest;
 use ocelli::{Detector, EngineFactory, ErrorKind, Model, StageTimes, TextCacheFile};
+use ocelli_datasets::eval::{Accuracy, Overlap, Predictions, Protocol, average_precision};
 use serde::Serialize;
 
 pub use reference::Reference;
@@ -40,7 +40,7 @@ pub fn detect(factory: &EngineFactory, folder: &Path, scenes: &Scenes) -> anyhow
     let (mut found, mut detections, mut failed) = (Predictions::default(), 0, 0);
     let ids = scenes.truth.picture_ids();
     for (image, id) in scenes.images.iter().zip(&ids) {
-        ocelli::cli::interrupted()?;
+        ocelli_cli::interrupted()?;
         let answer = match detector.detect(image, &scenes.prompts) {
             Ok(answer) => answer,
             // Numbers that left the range: nothing was found.
@@ -71,7 +71,7 @@ pub fn time(
     detector.prepare(&scenes.prompts)?;
     let mut times = Vec::new();
     for _ in 0..=runs {
-        ocelli::cli::interrupted()?;
+        ocelli_cli::interrupted()?;
         times.push(detector.detect(&scenes.images[0], &scenes.prompts)?.times);
     }
     times.remove(0);

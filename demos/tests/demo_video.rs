@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ocelli::report::FrameReport;
-use ocelli::scenes::MovingScene;
 use ocelli::sink::write_picture;
 use ocelli::source::open_video;
 use ocelli::tracking::read_mot;
 use ocelli::{Frame, Source};
+use ocelli_datasets::scenes::MovingScene;
 use run::{Outcome, Place, outcome};
 
 const DEMO: &str = env!("CARGO_BIN_EXE_demo-video");

@@ -88,6 +88,8 @@ def main() -> None:
             raise SystemExit(f"error: {note}")
         weights = model.state_dict()
     if arguments.blend:
+        if load_tokenizer(words).get_vocab() != load_tokenizer(arguments.blend / "tokenizer.json").get_vocab():
+            raise SystemExit(f"error: {arguments.blend}: it was trained with other words")
         weights = blend(weights, arguments.blend, arguments.share)
     write_model(model, weights, words, arguments.output)
     size = (arguments.output / "model.safetensors").stat().st_size

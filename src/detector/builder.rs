@@ -3,20 +3,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ocelli_engines::tensorrt::Product;
-use ocelli_export::contract::{Precision, Target, file};
+use ocelli_export::contract::{Precision, file};
 
 use super::Detector;
 use super::decode::PromptDecoder;
 use super::encode::{ImageEncoder, ImageFeatures};
 use super::text::TextEmbedder;
 use crate::Cancellation;
-use crate::cache::cache_folder;
 use crate::engine::{EngineFactory, EngineKind, EngineOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, ModelRequest, ModelSource};
 use crate::postprocess::{PostProcessOptions, PostProcessor};
-use crate::tensorrt::{BuildOptions, EngineFiles, NativeTensorRt, TensorRtBackend, cached_engines};
+use crate::tensorrt::{EngineFiles, NativeTensorRt, TensorRtBackend};
 
 /// Classes decoded at once unless told otherwise; see the measurements in `benchmarks/README.md`.
 const CLASS_CHUNK: usize = 4;
@@ -232,17 +230,12 @@ impl DetectorBuilder {
         }
         let post = PostProcessor::new(self.post.clone())?;
         let engines = self.open_engines()?;
-        let native = self.native_tensorrt()?;
         let factory = match self.factory {
             Some(factory) => factory,
-            // What TensorRT does not run, and what its engines are compared with.
-            None if native.is_some() => {
-                EngineFactory::start(&EngineOptions { kind: EngineKind::Cpu, ..self.engine.clone() })?
-            }
             None => EngineFactory::start(&self.engine)?,
         };
         let factory = factory.with_class_chunk(class_chunk);
-        self.request.target = if native.is_some() { Target::TensorRt } else { factory.target() };
+        self.request.target = factory.target();
         if let (Some(engines), None) = (&engines, &self.model) {
             engines.complete(&mut self.request)?;
         }
@@ -259,16 +252,9 @@ impl DetectorBuilder {
                 format!("masks, {}: this model was exported without them", model.folder().display());
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
-        let (model, factory, class_chunk) = match (engines, native) {
-            (None, None) => (model, factory, class_chunk),
-            (None, Some(backend)) => {
-                let options = BuildOptions { max_classes: class_chunk, ..BuildOptions::default() };
-                let folder = cache_folder()?.join("engines");
-                let factory =
-                    cached_engines(&model, backend, factory, options, &folder, &self.cancellation, report)?;
-                (model, factory, class_chunk)
-            }
-            (Some(engines), _) => {
+        let (model, factory, class_chunk) = match engines {
+            None => (model, factory, class_chunk),
+            Some(engines) => {
                 let found = engines.in_place_of(model, factory, masks)?;
                 let class_chunk = found.max_classes.map_or(class_chunk, |most| class_chunk.min(most));
                 (found.model, found.factory, class_chunk)
@@ -281,22 +267,6 @@ impl DetectorBuilder {
         let engine = factory.description();
         let features = ImageFeatures::default();
         Ok(Detector { model, text, encoder, decoder, features, engine, factory })
-    }
-
-    /// TensorRT itself, where `tensorrt` is asked for by name of a program that was built with it; others run it through
-    /// ONNX Runtime's provider.
-    fn native_tensorrt(&self) -> Result<Option<Arc<dyn TensorRtBackend>>> {
-        let named = matches!(self.engine.kind, EngineKind::TensorRt { .. }) && self.factory.is_none();
-        let engines = self.trt_backbone.is_some() || self.trt_encoder_decoder.is_some();
-        if !named || engines || (Product::COMPILED.is_none() && self.tensorrt.is_none()) {
-            return Ok(None);
-        }
-        let EngineKind::TensorRt { ordinal } = self.engine.kind else { return Ok(None) };
-        if let Some(backend) = &self.tensorrt {
-            return Ok(Some(Arc::clone(backend)));
-        }
-        let native = NativeTensorRt::new("engine tensorrt", self.tensorrt_library.as_deref())?;
-        Ok(Some(Arc::new(native.with_ordinal(ordinal))))
     }
 
     /// The TensorRT engines that were named, looked at from outside.

@@ -17,12 +17,12 @@ fn mismatch(message: String) -> Error {
 }
 
 /// The command that builds an engine again.
-pub(super) fn rebuild(sidecar: &Sidecar) -> String {
+pub fn rebuild(sidecar: &Sidecar) -> String {
     format!("`ocelli build-engine --model {} --output …`", sidecar.model.display())
 }
 
 /// The file is an engine's, as far as can be told from outside.
-pub(super) fn check_file(path: &Path, sidecar: Option<&Sidecar>) -> Result<()> {
+pub fn check_file(path: &Path, sidecar: Option<&Sidecar>) -> Result<()> {
     let refuse = |why: &str| {
         let message = format!("no engine, {}: {why}", path.display());
         Err(Error::new(ErrorKind::InvalidData, message))
@@ -55,7 +55,7 @@ pub(super) fn check_file(path: &Path, sidecar: Option<&Sidecar>) -> Result<()> {
 }
 
 /// The engine was built from this model's very graph.
-pub(super) fn check_model(path: &Path, sidecar: &Sidecar, model: &Model) -> Result<()> {
+pub fn check_model(path: &Path, sidecar: &Sidecar, model: &Model) -> Result<()> {
     let (manifest, folder, engine) = (model.manifest(), model.folder().display(), path.display());
     if sidecar.model_weights_sha256 != manifest.weights_sha256 {
         return Err(mismatch(format!(
@@ -90,7 +90,7 @@ pub(super) fn check_model(path: &Path, sidecar: &Sidecar, model: &Model) -> Resu
 }
 
 /// Two engines are of one model.
-pub(super) fn check_pair((a_path, a): (&Path, &Sidecar), (b_path, b): (&Path, &Sidecar)) -> Result<()> {
+pub fn check_pair((a_path, a): (&Path, &Sidecar), (b_path, b): (&Path, &Sidecar)) -> Result<()> {
     let differ = |what: &str, a_has: &dyn std::fmt::Display, b_has: &dyn std::fmt::Display| {
         Err(mismatch(format!(
             "engines {} and {}: they do not fit each other: {what} is {a_has} in the one and {b_has} in the other; \
@@ -117,7 +117,7 @@ pub(super) fn check_pair((a_path, a): (&Path, &Sidecar), (b_path, b): (&Path, &S
 }
 
 /// The engine has been through the gate.
-pub(super) fn check_verified(path: &Path, sidecar: &Sidecar) -> Result<()> {
+pub fn check_verified(path: &Path, sidecar: &Sidecar) -> Result<()> {
     if sidecar.verified.is_some() {
         return Ok(());
     }
@@ -129,7 +129,7 @@ pub(super) fn check_verified(path: &Path, sidecar: &Sidecar) -> Result<()> {
 }
 
 /// The library can run the engine.
-pub(super) fn check_library(path: &Path, sidecar: &Sidecar, library: &TensorRtLibrary) -> Result<()> {
+pub fn check_library(path: &Path, sidecar: &Sidecar, library: &TensorRtLibrary) -> Result<()> {
     let (built, engine) = (&sidecar.tensorrt, path.display());
     if built.name != library.name {
         return Err(mismatch(format!(
@@ -162,7 +162,7 @@ pub(super) fn check_library(path: &Path, sidecar: &Sidecar, library: &TensorRtLi
 }
 
 /// The GPU can run the engine.
-pub(super) fn check_gpu(path: &Path, sidecar: &Sidecar, gpu: &Gpu) -> Result<()> {
+pub fn check_gpu(path: &Path, sidecar: &Sidecar, gpu: &Gpu) -> Result<()> {
     let here = gpu.compute_capability;
     let fits = |target: &String| {
         target.parse::<ComputeCapability>().is_ok_and(|built| {

@@ -10,12 +10,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model_graph::ModelGraph;
 
 /// An engine behind the names and shapes of an exported model's graph.
-pub(super) struct Fitted {
-    pub(super) engine: Box<dyn Engine>,
+pub struct Fitted {
+    pub engine: Box<dyn Engine>,
     /// Whether it was DART's.
-    pub(super) of_dart: bool,
+    pub of_dart: bool,
     /// Classes that it takes at once at most, where the engine itself says so.
-    pub(super) max_classes: Option<usize>,
+    pub max_classes: Option<usize>,
 }
 
 /// A tensor that a graph has: its name, its sizes with `None` where they vary.
@@ -100,12 +100,7 @@ fn fits(found: &TensorSpec, expected: &[Option<usize>]) -> bool {
 ///
 /// # Errors
 /// [`ErrorKind::Mismatch`] where it is another graph, or one of another model; the message names the first tensor.
-pub(super) fn fit(
-    engine: Box<dyn Engine>,
-    graph: ModelGraph,
-    manifest: &Manifest,
-    path: &Path,
-) -> Result<Fitted> {
+pub fn fit(engine: Box<dyn Engine>, graph: ModelGraph, manifest: &Manifest, path: &Path) -> Result<Fitted> {
     let refuse = |why: String| {
         let message = format!(
             "engine {}: {why}; it is no {graph} of a model of {} px and width {}",

@@ -287,7 +287,7 @@ impl EngineFile {
     /// An engine that does not load is looked at: is it what was built?
     fn damage(&self) -> Option<Error> {
         let sidecar = self.sidecar.as_ref()?;
-        let found = crate::model::sha256(&self.path).ok()?;
+        let found = crate::model::sha256_of_file(&self.path).ok()?;
         (found != sidecar.engine.sha256).then(|| {
             let message = format!(
                 "no engine, {}: it is damaged (its SHA-256 is not the one in its sidecar); build it again: {}",

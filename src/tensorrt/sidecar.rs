@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::atomic_file::write_atomically;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model_graph::ModelGraph;
-use crate::verify::VerificationSummary;
+use crate::tensorrt::VerificationSummary;
 
 /// The format that this version writes and reads.
 const FORMAT_VERSION: u32 = 1;
@@ -119,7 +119,7 @@ pub struct BuildSettings {
 
 impl Sidecar {
     /// The version of the format.
-    pub(super) const FORMAT_VERSION: u32 = FORMAT_VERSION;
+    pub const FORMAT_VERSION: u32 = FORMAT_VERSION;
 
     /// Where an engine's sidecar lies: `x.engine` has `x.engine.json`.
     pub fn path_of(engine: &Path) -> PathBuf {

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
-use ocelli::cli::{self, LogArgs, print};
 use ocelli_benchmarks::random_weights;
+use ocelli_cli::{self as cli, LogArgs, print};
 
 /// Writes a checkpoint of facebook/sam3's size and layout with random weights: 840 million parameters, 3.4 GB.
 #[derive(Parser)]

@@ -8,11 +8,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use ocelli::cli::{self, DetectorArgs, LogArgs, interrupted, print, say};
 use ocelli::export::contract::Precision;
 use ocelli::{Image, Prompts};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::quantiles::Quantiles;
+use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, print, say};
 use serde::Serialize;
 
 /// Measures detection, stage by stage, and writes JSON lines: one for each number of classes.

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
-use ocelli::cli::{self, LogArgs, interrupted, print};
 use ocelli::engines::onnxruntime::{LibrarySearch, OnnxRuntime, OnnxRuntimeEngine, OptimizationLevel};
 use ocelli::engines::{Dim, ElementType, Engine, Tensor};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::quantiles::Quantiles;
+use ocelli_cli::{self as cli, LogArgs, interrupted, print};
 use serde::Serialize;
 
 /// How much the graph is rewritten.

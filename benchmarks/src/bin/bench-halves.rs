@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use ocelli::builtin::EXAMPLE_CLASSES;
-use ocelli::cli::{self, DetectorArgs, LogArgs, interrupted, print, say};
 use ocelli::engines::Tensor;
 use ocelli::export::contract::{Manifest, Precision, Target};
 use ocelli::preprocess::{PreprocessConfig, Preprocessor};
-use ocelli::scenes::MovingScene;
 use ocelli_benchmarks::agreement::{Agreement, Reference, detections};
 use ocelli_benchmarks::halves::{Halves, ImageHalf, Outputs, PromptHalf, Words};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::nvidia::memory_used_mib;
 use ocelli_benchmarks::quantiles::Quantiles;
+use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, print, say};
+use ocelli_datasets::scenes::MovingScene;
 use serde::Serialize;
 
 /// Measured runs there are at least, however long one takes.

@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::{Parser, ValueEnum};
-use ocelli::cli::{self, LogArgs, ModelArgs, interrupted, print, say};
 use ocelli::export::contract::{Precision, Target, file};
 use ocelli::export::{
     Block, Checkpoint, Error as ExportError, ErrorKind, ExportOptions, MixedPrecision, export,
@@ -20,6 +19,7 @@ use ocelli_benchmarks::bisect::least_needed;
 use ocelli_benchmarks::machine::Machine;
 use ocelli_benchmarks::precision::{Least, Reference, Scenes, detect, graph_bytes, time};
 use ocelli_benchmarks::quantiles::Quantiles;
+use ocelli_cli::{self as cli, LogArgs, ModelArgs, interrupted, print, say};
 use serde::Serialize;
 
 /// `--target`.

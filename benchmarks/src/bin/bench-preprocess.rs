@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use ocelli::cli::{self, LogArgs, interrupted, print};
 use ocelli::engines::cuda::{CudaCompiler, CudaDevice};
 use ocelli::engines::{Device, Tensor};
 use ocelli::preprocess::{DevicePreprocessor, PreprocessConfig, Preprocessor};
 use ocelli::{ErrorKind, FrameView, PixelFormat};
 use ocelli_benchmarks::machine::Machine;
 use ocelli_benchmarks::quantiles::Quantiles;
+use ocelli_cli::{self as cli, LogArgs, interrupted, print};
 use serde::Serialize;
 
 /// Measures preprocessing, picture by picture, and writes JSON lines: one for each size, format and place.

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use ocelli::atomic_file::write_atomically;
-use ocelli::cli::{self, LogArgs, print};
 use ocelli_benchmarks::gpu_report::Run;
+use ocelli_cli::{self as cli, LogArgs, print};
 
 /// Writes what a run on a GPU measured, beside what was to be reached, as Markdown.
 #[derive(Parser)]

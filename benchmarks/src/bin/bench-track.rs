@@ -10,10 +10,10 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use clap::Parser;
 use ocelli::BoundingBox;
-use ocelli::cli::{self, LogArgs, TrackerArgs, interrupted, print};
 use ocelli::tracking::{ByteTracker, TrackerDetection};
 use ocelli_benchmarks::machine::Machine;
 use ocelli_benchmarks::quantiles::Quantiles;
+use ocelli_cli::{self as cli, LogArgs, TrackerArgs, interrupted, print};
 use serde::{Deserialize, Serialize};
 
 const PEER: &str = include_str!("../../tracking/peer.py");

@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use ocelli::builtin::EXAMPLE_CLASSES;
-use ocelli::cli::{self, DetectorArgs, LogArgs, interrupted, print, say};
 use ocelli::engines::Transferred;
 use ocelli::pipeline::{Quantiles, StageStats};
-use ocelli::scenes::{MovingScene, vocabulary};
 use ocelli::sink::{Pictures, Sink};
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{Cancellation, FrameOutcome, Pipeline, PipelineBuilder, Prompts, StatsRecorder};
 use ocelli_benchmarks::drawn_video::{DrawnVideo, Found};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib, resident_memory_mib};
 use ocelli_benchmarks::nvidia::{Crossing, memory_used_mib};
+use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, print, say};
+use ocelli_datasets::scenes::{MovingScene, vocabulary};
 use serde::Serialize;
 
 const FRAME_RATE: f64 = 30.0;

@@ -1,9 +1,9 @@
 //! Drawn scenes, and what they are asked for.
 
 use anyhow::Context;
-use ocelli::eval::{Truth, TruthBuilder};
-use ocelli::scenes::{SceneGenerator, SceneOptions, vocabulary};
 use ocelli::{Image, Prompts};
+use ocelli_datasets::eval::{Truth, TruthBuilder};
+use ocelli_datasets::scenes::{SceneGenerator, SceneOptions, vocabulary};
 
 /// The scenes that `ocelli eval --scenes` draws.
 const SEED: u64 = 1;

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use ocelli::report::FrameReport;
-use ocelli::scenes::MovingScene;
+use ocelli_datasets::scenes::MovingScene;
 
 /// Least overlap of a track with what it is said to be.
 const LEAST_IOU: f32 = 0.5;

@@ -56,21 +56,21 @@ impl Machine {
         (self.loader(calls).load(PLAN).expect("it is the plan"), network)
     }
 
-    pub(super) fn tensor(&self, values: &[f32]) -> Tensor {
+    fn tensor(&self, values: &[f32]) -> Tensor {
         let mut tensor = Tensor::on(self.device.clone());
         tensor.copy_from_host(&rows(values)).expect("it is copied");
         tensor
     }
 
-    pub(super) fn on_device(&self) -> Tensor {
+    fn on_device(&self) -> Tensor {
         Tensor::on(self.device.clone())
     }
 
-    pub(super) fn made(&self) -> [usize; 4] {
+    fn made(&self) -> [usize; 4] {
         ["cuMemAlloc", "cuMemHostAlloc", "cuEventCreate", "cuStreamCreate"].map(|call| self.cuda.calls(call))
     }
 
-    pub(super) fn is_sound(&self, networks: &[&FakeNetwork]) {
+    fn is_sound(&self, networks: &[&FakeNetwork]) {
         assert_eq!(self.cuda.races(), Vec::<String>::new());
         for network in networks {
             assert_eq!(network.misuse(), Vec::<String>::new());

@@ -1,0 +1,179 @@
+//! Argument groups.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use ocelli_export::contract::Precision;
+
+use ocelli::Cancellation;
+use ocelli::EngineKind;
+use ocelli::ModelSource;
+use ocelli::postprocess::PostProcessOptions;
+use ocelli::{Detector, DetectorBuilder, TextCacheFile};
+use ocelli::{Error, ErrorKind, Result};
+
+use super::check_output_file;
+
+/// Which model, and what runs it.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Model and engine")]
+pub struct ModelArgs {
+    /// An exported model, or a Hugging Face checkpoint folder, which is exported once into the cache [default: the
+    /// built-in model, which knows eighty drawn pictograms]
+    #[arg(long, alias = "weights", value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// What computes: auto, cpu, cuda, tensorrt or coreml, cuda:1 for the second GPU; one that cannot start is an error.
+    /// auto is cuda where that starts, else cpu
+    #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
+    pub engine: String,
+    /// Let the engine leave parts of the model to the processor, with a warning that lists them [default: an error does]
+    #[arg(long)]
+    pub allow_partial: bool,
+    /// Let cuda compute 32-bit products in TF32: several times as fast, and less exact
+    #[arg(long)]
+    pub tf32: bool,
+    /// Run the backbone as this TensorRT engine (`ocelli build-engine`); its sidecar says which model it is of
+    #[arg(long, value_name = "FILE")]
+    pub trt: Option<PathBuf>,
+    /// Run the encoder-decoder as this TensorRT engine
+    #[arg(long, value_name = "FILE")]
+    pub trt_enc_dec: Option<PathBuf>,
+    /// TensorRT's library, or the folder that it is in [default: searched for]
+    #[arg(long, value_name = "PATH")]
+    pub tensorrt: Option<PathBuf>,
+    /// ONNX Runtime's library [default: searched for; `ocelli doctor` says where]
+    #[arg(long, value_name = "FILE")]
+    pub onnxruntime: Option<PathBuf>,
+    /// Number format: fp32; int8, whose large matrix products are about twice as fast with a large model and a little
+    /// less exact; or fp16, which is for GPUs: a processor runs it too, no faster than fp32 [default: fp32, or what an
+    /// exported model has]
+    #[arg(long, value_name = "FORMAT")]
+    pub precision: Option<Precision>,
+    /// Threads that compute [default: one for each physical core]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    pub threads: Option<usize>,
+}
+
+impl ModelArgs {
+    /// A detector's options, from the arguments.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for an engine nobody knows, [`ErrorKind::Unavailable`] for one that is not in
+    /// this build.
+    pub fn detector(&self) -> Result<DetectorBuilder> {
+        let kind: EngineKind = self.engine.parse()?;
+        let cancellation = Cancellation::new();
+        super::cancel_on_interrupt(&cancellation);
+        let mut builder = Detector::builder()
+            .with_engine(kind)
+            .with_partial_placement(self.allow_partial)
+            .with_tf32(self.tf32)
+            .with_cancellation(cancellation);
+        if let Some(folder) = &self.model {
+            builder = builder.with_model(ModelSource::Folder(folder.clone()));
+        }
+        if let Some(precision) = self.precision {
+            builder = builder.with_precision(precision);
+        }
+        if let Some(threads) = self.threads {
+            builder = builder.with_threads(threads);
+        }
+        if let Some(path) = &self.onnxruntime {
+            builder = builder.with_onnxruntime(path);
+        }
+        if let Some(engine) = &self.trt {
+            builder = builder.with_trt_backbone(engine);
+        }
+        if let Some(engine) = &self.trt_enc_dec {
+            builder = builder.with_trt_encoder_decoder(engine);
+        }
+        if let Some(path) = &self.tensorrt {
+            builder = builder.with_tensorrt_library(path);
+        }
+        Ok(builder)
+    }
+}
+
+/// What every program that detects takes.
+#[derive(Args, Clone, Debug)]
+pub struct DetectorArgs {
+    /// Which model, and what runs it.
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Side of the model's square input in pixels [default: the model's own]
+    #[arg(
+        long,
+        alias = "img-size",
+        allow_negative_numbers = true,
+        value_name = "PIXELS",
+        help_heading = "Model and engine"
+    )]
+    pub imgsz: Option<usize>,
+    /// Where text features of phrases are kept; made where missing [default: a file in the cache for each model]
+    #[arg(long, value_name = "FILE", help_heading = "Model and engine")]
+    pub text_cache: Option<PathBuf>,
+    /// Classes decoded at once: more are quicker and need more memory [default: 4]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = "Model and engine")]
+    pub class_chunk: Option<usize>,
+    /// Keep detections that score above this, 0 to 1 [default: 0.3]
+    #[arg(
+        long,
+        alias = "conf",
+        value_name = "SCORE",
+        help_heading = "Detection",
+        allow_negative_numbers = true
+    )]
+    pub confidence: Option<f32>,
+    /// Of boxes of one class that overlap more than this, keep the best; 1 keeps all [default: 0.7]
+    #[arg(
+        long,
+        alias = "iou",
+        value_name = "IOU",
+        help_heading = "Detection",
+        allow_negative_numbers = true
+    )]
+    pub nms: Option<f32>,
+    /// The same among boxes of all classes [default: off]
+    #[arg(long, value_name = "IOU", help_heading = "Detection", allow_negative_numbers = true)]
+    pub class_agnostic_nms: Option<f32>,
+}
+
+impl DetectorArgs {
+    /// A detector's options, from the arguments.
+    ///
+    /// # Errors
+    /// As [`ModelArgs::detector`], and for numbers out of their range.
+    pub fn detector(&self) -> Result<DetectorBuilder> {
+        for (flag, value) in [
+            ("--confidence", self.confidence),
+            ("--nms", self.nms),
+            ("--class-agnostic-nms", self.class_agnostic_nms),
+        ] {
+            if let Some(value) = value.filter(|value| !(0.0..=1.0).contains(value)) {
+                let message = format!("{flag} is {value}: expected a number from 0 to 1");
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+        }
+        if let Some(path) = &self.text_cache {
+            check_output_file("--text-cache", path)?;
+        }
+        let defaults = PostProcessOptions::default();
+        let post = PostProcessOptions {
+            score_threshold: self.confidence.unwrap_or(defaults.score_threshold),
+            nms_iou: self.nms.or(defaults.nms_iou),
+            class_agnostic_nms_iou: self.class_agnostic_nms,
+            ..defaults
+        };
+        let mut builder = self.model.detector()?.with_post_processing(post);
+        if let Some(imgsz) = self.imgsz {
+            builder = builder.with_imgsz(imgsz);
+        }
+        if let Some(path) = &self.text_cache {
+            builder = builder.with_text_cache(TextCacheFile::File(path.clone()));
+        }
+        if let Some(classes) = self.class_chunk {
+            builder = builder.with_class_chunk(classes);
+        }
+        Ok(builder)
+    }
+}

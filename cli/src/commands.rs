@@ -1,0 +1,12 @@
+//! The commands of the `ocelli` program.
+
+pub mod build_engine;
+pub mod detect;
+pub mod doctor;
+pub mod embed;
+pub mod eval;
+pub mod export;
+pub mod label;
+pub mod track;
+pub mod verify;
+pub mod video;

@@ -1,0 +1,166 @@
+//! `ocelli doctor`.
+
+mod nvidia;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::print;
+use clap::Args;
+use ocelli::engines::onnxruntime::{Candidate, Finding, LibrarySearch, OnnxRuntime, Place, default_threads};
+use ocelli::{
+    Detector, EngineFactory, EngineKind, EngineOptions, Image, Prompts, TextCacheFile, cache_folder,
+};
+
+/// Arguments of `ocelli doctor`.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// ONNX Runtime's library [default: searched for]
+    #[arg(long, value_name = "FILE")]
+    onnxruntime: Option<PathBuf>,
+    /// TensorRT's library, or the folder that it is in [default: searched for]
+    #[arg(long, value_name = "PATH")]
+    tensorrt: Option<PathBuf>,
+}
+
+/// Prints what works here. Fails where no engine does, or the built-in model does not run on it.
+pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
+    let mut search = LibrarySearch::new();
+    if let Some(path) = &args.onnxruntime {
+        search = search.with_path(path);
+    }
+    let start = |kind| {
+        let onnxruntime = args.onnxruntime.clone();
+        EngineFactory::start(&EngineOptions { kind, onnxruntime, ..EngineOptions::default() })
+    };
+    let engine = start(EngineKind::Cpu);
+    let providers = engine.as_ref().map_or(Vec::new(), |_| built_in_providers(&search));
+    let model = engine.as_ref().ok().map(|_| try_model(args));
+    print(|out| {
+        writeln!(
+            out,
+            "ocelli {} on {} {}",
+            env!("CARGO_PKG_VERSION"),
+            std::env::consts::OS,
+            std::env::consts::ARCH
+        )?;
+        writeln!(out, "\nengines")?;
+        match &engine {
+            Ok(engine) => writeln!(out, "  cpu             works: {}", engine.description())?,
+            Err(_) => writeln!(out, "  cpu             does not work, see the last line")?,
+        }
+        for (name, provider, remedy) in PROVIDERS {
+            let state = if engine.is_err() {
+                "needs ONNX Runtime".to_owned()
+            } else if !providers.iter().any(|built_in| built_in == provider) {
+                format!("not in this ONNX Runtime; {remedy}")
+            } else {
+                match name.parse().and_then(&start) {
+                    Ok(engine) => format!("works: {}", engine.description()),
+                    Err(e) => format!("does not start: {e}"),
+                }
+            };
+            writeln!(out, "  {name:<15} {state}")?;
+        }
+        writeln!(out, "  {:<15} not in this build", "cuda-native")?;
+        writeln!(out, "\nONNX Runtime")?;
+        write_places(out, &search.candidates())?;
+        nvidia::write(out, args.tensorrt.as_deref())?;
+        writeln!(out)?;
+        match &model {
+            Some(Ok(ms)) => writeln!(out, "built-in model    works: {ms:.0} ms an image")?,
+            Some(Err(_)) => writeln!(out, "built-in model    does not work, see the last line")?,
+            None => writeln!(out, "built-in model    needs an engine")?,
+        }
+        writeln!(out, "threads           {} by default", default_threads())?;
+        match cache_folder() {
+            Ok(folder) => writeln!(out, "cache             {}, {}", folder.display(), contents(&folder)),
+            Err(e) => writeln!(out, "cache             {e}"),
+        }
+    })?;
+    engine?;
+    model.transpose()?;
+    Ok(())
+}
+
+/// Engines that are providers of ONNX Runtime: their names, ONNX Runtime's names, and which library has them.
+const PROVIDERS: [(&str, &str, &str); 3] = [
+    ("cuda", "CUDAExecutionProvider", "the one of the package onnxruntime-gpu has it"),
+    ("tensorrt", "TensorrtExecutionProvider", "the one of the package onnxruntime-gpu has it"),
+    ("coreml", "CoreMLExecutionProvider", "builds for macOS have it"),
+];
+
+/// The providers that the library was built with; none where it does not say.
+fn built_in_providers(search: &LibrarySearch) -> Vec<String> {
+    let providers = OnnxRuntime::load(search).and_then(|runtime| runtime.providers());
+    providers.unwrap_or_else(|e| {
+        tracing::warn!("{e}");
+        Vec::new()
+    })
+}
+
+/// What was found and where; of the places that hold nothing, only how many there are, but for those of our own.
+fn write_places(out: &mut dyn Write, candidates: &[Candidate]) -> std::io::Result<()> {
+    let mut used = false;
+    for Candidate { place, path, finding } in candidates {
+        let what = match finding {
+            Finding::Missing => continue,
+            Finding::Usable { version } => format!("version {version}"),
+            Finding::Unusable { reason } => format!("cannot be used: {reason}"),
+            other => format!("{other:?}"),
+        };
+        // The first that is there decides, whether it works or not.
+        let word = if used { "not used" } else { "used" };
+        used = true;
+        writeln!(out, "  {word:<15} {} ({place}), {what}", path.display())?;
+    }
+    let missing = |system: bool| {
+        let places = candidates.iter().filter(move |c| (c.place == Place::System) == system);
+        places.filter(|c| c.finding == Finding::Missing)
+    };
+    for candidate in missing(false) {
+        writeln!(out, "  none in         {} ({})", candidate.path.display(), candidate.place)?;
+    }
+    match missing(true).count() {
+        0 => Ok(()),
+        count => writeln!(out, "  none in         {count} folders of the system"),
+    }
+}
+
+/// Detects in a grey picture with the built-in model: how many milliseconds the second image takes.
+fn try_model(args: &DoctorArgs) -> ocelli::Result<f64> {
+    let mut builder = Detector::builder().with_text_cache(TextCacheFile::None);
+    if let Some(path) = &args.onnxruntime {
+        builder = builder.with_onnxruntime(path);
+    }
+    let mut detector = builder.build()?;
+    let image = Image::from_rgb8(64, 64, vec![128; 64 * 64 * 3])?;
+    let prompts = Prompts::new(["dog"])?;
+    detector.detect(&image, &prompts)?;
+    Ok(detector.detect(&image, &prompts)?.times.total)
+}
+
+/// What the cache holds, in words.
+fn contents(folder: &Path) -> String {
+    let count = |name: &str, is: fn(&Path) -> bool| {
+        std::fs::read_dir(folder.join(name))
+            .map_or(0, |entries| entries.flatten().filter(|e| is(&e.path())).count())
+    };
+    let models = count("models", |path| path.join("model.json").is_file());
+    let megabytes = bytes_in(folder) as f64 / 1e6;
+    format!(
+        "{megabytes:.1} MB, {models} {}; it may be deleted at any time",
+        if models == 1 { "model" } else { "models" }
+    )
+}
+
+fn bytes_in(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => bytes_in(&entry.path()),
+            Ok(kind) if kind.is_file() => entry.metadata().map_or(0, |meta| meta.len()),
+            _ => 0,
+        })
+        .sum()
+}

@@ -1,0 +1,208 @@
+//! What is judged: a model, or answers from a file.
+
+use std::path::{Path, PathBuf};
+
+use crate::{ModelArgs, class_names, usage};
+use ocelli::{Detector, Error, Image, Prompts, StageTimes};
+use ocelli_datasets::eval::{
+    ExemplarMasks, ModelReport, Overlap, Predictions, Thing, TimingSummary, Truth, average_precision,
+    count_hits,
+};
+
+use super::EvalArgs;
+
+/// What every picture is asked for.
+pub struct Question {
+    prompts: Prompts,
+    /// The category that each prompt asks for.
+    category_ids: Vec<u64>,
+    /// Whether that is all categories of the truth.
+    all: bool,
+}
+
+impl Question {
+    /// The categories that were named, else all.
+    pub fn new(args: &EvalArgs, truth: &Truth) -> anyhow::Result<Self> {
+        let categories = truth.categories();
+        if args.classes.is_empty() {
+            let prompts = Prompts::new(categories.iter().map(|category| category.name.as_str()))?;
+            let category_ids = categories.iter().map(|category| category.id).collect();
+            return Ok(Self { prompts, category_ids, all: true });
+        }
+        let (mut phrases, mut category_ids) = (Vec::new(), Vec::new());
+        for class in class_names(&args.classes, &crate::LogArgs::default())? {
+            let (phrase, name) = class.split_once('=').unwrap_or((&class, &class));
+            let (phrase, name) = (phrase.trim(), name.trim());
+            let Some(category) = categories.iter().find(|category| category.name == name) else {
+                let some: Vec<&str> = categories.iter().take(8).map(|category| &*category.name).collect();
+                let more = if categories.len() > some.len() { ", …" } else { "" };
+                return Err(usage(format!(
+                    "--classes, {name}: no such category; there are {}{more}",
+                    some.join(", ")
+                )));
+            };
+            phrases.push(phrase.to_owned());
+            category_ids.push(category.id);
+        }
+        Ok(Self { prompts: Prompts::new(phrases)?, category_ids, all: false })
+    }
+
+    /// The truth about what is asked for.
+    pub fn truth_of(&self, truth: &Truth) -> anyhow::Result<Truth> {
+        Ok(if self.all { truth.clone() } else { truth.of_categories(&self.category_ids)? })
+    }
+}
+
+/// A model that is asked, or answers that are there already.
+pub struct Contender {
+    name: String,
+    detector: Option<Detector>,
+    warm: bool,
+    predictions: Predictions,
+    masks: ExemplarMasks,
+    times: Vec<StageTimes>,
+}
+
+/// One for each model or file of answers that the arguments name.
+pub fn open(
+    args: &EvalArgs,
+    truth: &Truth,
+    question: &Question,
+    report: &dyn Fn(&str),
+) -> anyhow::Result<Vec<Contender>> {
+    if let Some(path) = &args.predictions {
+        if args.exemplars_from_truth {
+            return Err(usage("--exemplars-from-truth asks a model: leave --predictions out"));
+        }
+        return Ok(vec![Contender::answers(path, truth, question)?]);
+    }
+    if args.compare.is_empty() {
+        let name =
+            args.model.model.as_ref().map_or_else(|| BUILT_IN.into(), |path| path.display().to_string());
+        return Ok(vec![Contender::model(name, args, &args.model, question, report)?]);
+    }
+    let open = |path: &PathBuf| {
+        if path.is_file() {
+            if args.exemplars_from_truth {
+                return Err(usage("--exemplars-from-truth asks models: --compare names a file of answers"));
+            }
+            return Contender::answers(path, truth, question);
+        }
+        let built_in = path.as_os_str() == BUILT_IN && !path.exists();
+        let model = ModelArgs { model: (!built_in).then(|| path.clone()), ..args.model.clone() };
+        Contender::model(path.display().to_string(), args, &model, question, report)
+    };
+    args.compare.iter().map(open).collect()
+}
+
+/// How the model inside the program is called.
+const BUILT_IN: &str = "built-in";
+
+impl Contender {
+    fn answers(path: &Path, truth: &Truth, question: &Question) -> anyhow::Result<Self> {
+        let predictions = Predictions::open(path, truth)?;
+        let predictions =
+            if question.all { predictions } else { predictions.of_categories(&question.category_ids) };
+        Ok(Self::new(path.display().to_string(), None, predictions))
+    }
+
+    fn model(
+        name: String,
+        args: &EvalArgs,
+        model: &ModelArgs,
+        question: &Question,
+        report: &dyn Fn(&str),
+    ) -> anyhow::Result<Self> {
+        let mut builder = model
+            .detector()?
+            .with_post_processing(args.protocol.post_processing())
+            .with_masks(args.masks || args.exemplars_from_truth);
+        if let Some(imgsz) = args.imgsz {
+            builder = builder.with_imgsz(imgsz);
+        }
+        if let Some(classes) = args.class_chunk {
+            builder = builder.with_class_chunk(classes);
+        }
+        let mut detector = builder.build_reporting(report)?;
+        if !args.exemplars_from_truth {
+            detector.prepare(&question.prompts)?;
+        }
+        Ok(Self::new(name, Some(detector), Predictions::default()))
+    }
+
+    fn new(name: String, detector: Option<Detector>, predictions: Predictions) -> Self {
+        let (masks, times) = (ExemplarMasks::default(), Vec::new());
+        Self { name, detector, warm: false, predictions, masks, times }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What runs it, where it runs.
+    pub fn engine(&self) -> Option<&str> {
+        self.detector.as_ref().map(Detector::engine)
+    }
+
+    pub fn is_model(&self) -> bool {
+        self.detector.is_some()
+    }
+
+    pub fn predictions(&self) -> &Predictions {
+        &self.predictions
+    }
+
+    /// Asks a model about a picture and keeps what it answers.
+    pub fn ask(
+        &mut self,
+        picture_id: u64,
+        image: &Image,
+        things: &[Thing],
+        question: &Question,
+        exemplars_from_truth: bool,
+    ) -> anyhow::Result<()> {
+        let Some(detector) = &mut self.detector else { return Ok(()) };
+        let things = ExemplarMasks::askable(things.to_vec(), image.width(), image.height());
+        let prompts = match exemplars_from_truth {
+            true if things.is_empty() => return Ok(()),
+            true => &ExemplarMasks::prompts(&things)?,
+            false => &question.prompts,
+        };
+        if !self.warm {
+            detector.detect(image, prompts)?;
+            self.warm = true;
+        }
+        let found = detector
+            .detect(image, prompts)
+            .map_err(|e| Error::new(e.kind(), format!("{}, picture {picture_id}: {e}", self.name)))?;
+        self.times.push(found.times);
+        if exemplars_from_truth {
+            self.masks.add(&things, &found.items)?;
+        } else {
+            self.predictions.push_detections(picture_id, &found.items, &question.category_ids);
+        }
+        Ok(())
+    }
+
+    /// All figures.
+    pub fn judge(self, args: &EvalArgs, truth: &Truth, picture_ids: &[u64]) -> anyhow::Result<ModelReport> {
+        let mut report = ModelReport {
+            engine: self.engine().map(str::to_owned),
+            name: self.name,
+            timing_ms: TimingSummary::of(&self.times),
+            ..ModelReport::default()
+        };
+        if args.exemplars_from_truth {
+            report.from_truth_boxes = Some(self.masks);
+            return Ok(report);
+        }
+        let predictions = self.predictions.of_pictures(picture_ids);
+        report.detections = predictions.len();
+        report.bbox = Some(average_precision(truth, &predictions, picture_ids, Overlap::Boxes)?);
+        if args.masks {
+            report.segm = Some(average_precision(truth, &predictions, picture_ids, Overlap::Masks)?);
+        }
+        report.at_confidence = Some(count_hits(truth, &predictions, picture_ids, args.confidence)?);
+        Ok(report)
+    }
+}

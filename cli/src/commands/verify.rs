@@ -1,0 +1,150 @@
+//! `ocelli verify`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::{
+    LogArgs, Progress, VerificationArgs, cancel_on_interrupt, check_output_file, interrupted, print,
+};
+use clap::Args;
+use ocelli::atomic_file::write_atomically;
+use ocelli::{
+    Cancellation, EngineFactory, EngineKind, EngineOptions, Error, ErrorKind, Model, ModelGraph,
+    ModelRequest, ModelSource,
+};
+use ocelli_datasets::verify::{Candidate, Verification, VerificationProgress, VerificationReport};
+
+/// Arguments of `ocelli verify`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  ocelli export --checkpoint sam3/ --precision int8 --output sam3-int8/\n  \
+                        ocelli verify --model sam3-fp32/ --candidate sam3-int8/"
+)]
+pub struct VerifyArgs {
+    /// The reference: an exported model or a checkpoint [default: the built-in model]
+    #[arg(long, alias = "reference", value_name = "DIR")]
+    model: Option<PathBuf>,
+    /// What is compared with it: an exported model of the same sizes [default: the same, which compares engines]
+    #[arg(long, value_name = "DIR")]
+    candidate: Option<PathBuf>,
+    /// What runs the candidate; the reference runs on the processor
+    #[arg(long, alias = "device", default_value = "cpu", value_name = "NAME")]
+    engine: String,
+    /// Graphs that are the candidate's own, the reference runs the others [default: all that both have]
+    #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "GRAPH")]
+    graphs: Vec<ModelGraph>,
+    /// Classes that the candidate decodes at once at most
+    #[arg(long, default_value_t = 4, allow_negative_numbers = true, value_name = "N")]
+    max_classes: usize,
+    #[command(flatten)]
+    verification: VerificationArgs,
+    /// Write the report as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// ONNX Runtime's library [default: searched for; `ocelli doctor` says where]
+    #[arg(long, value_name = "FILE")]
+    onnxruntime: Option<PathBuf>,
+    /// Threads that compute [default: one for each physical core]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    threads: Option<usize>,
+}
+
+/// Compares; fails where the candidate is refused.
+pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
+    let mut options = args.verification.options()?;
+    options.max_classes = args.max_classes;
+    if let Some(path) = &args.json {
+        check_output_file("--json", path)?;
+    }
+    let kind: EngineKind = args.engine.parse()?;
+    let cancellation = Cancellation::new();
+    cancel_on_interrupt(&cancellation);
+    let engine = |kind| {
+        EngineFactory::start(&EngineOptions {
+            kind,
+            threads: args.threads,
+            onnxruntime: args.onnxruntime.clone(),
+            ..EngineOptions::default()
+        })
+    };
+    let (reference_engine, candidate_engine) = (engine(EngineKind::Cpu)?, engine(kind)?);
+    let progress = Progress::new(log, 100);
+    let resolve = |folder: Option<&PathBuf>| {
+        let source = folder.map_or(ModelSource::Builtin, |folder| ModelSource::Folder(folder.clone()));
+        let request = ModelRequest { source, ..ModelRequest::default() };
+        Model::resolve(&request, &|line| progress.announce(line), &cancellation)
+    };
+    let reference = resolve(args.model.as_ref())?;
+    let candidate = resolve(args.candidate.as_ref().or(args.model.as_ref()))?;
+    let graphs = graphs(&args.graphs, &reference, &candidate)?;
+    options.graphs.clone_from(&graphs);
+    let mut told = |step: &VerificationProgress| tell(&progress, step, &cancellation);
+    let verification = Verification::of_reference(&reference, &reference_engine, options, &mut told)?;
+    let candidate = Candidate { model: &candidate, factory: &candidate_engine, graphs };
+    let report = verification.check(&candidate, &mut told);
+    drop(progress);
+    interrupted()?;
+    let report = report?;
+    print(|out| report.write_table(out))?;
+    if let Some(path) = &args.json {
+        write_json(path, &report)?;
+    }
+    if report.accepted() {
+        return Ok(());
+    }
+    let name = args
+        .candidate
+        .as_ref()
+        .or(args.model.as_ref())
+        .map_or("built-in".into(), |p| p.display().to_string());
+    Err(Error::new(ErrorKind::Mismatch, format!("candidate {name}: {}", report.verdict())).into())
+}
+
+/// What both models have, or of that what was named.
+fn graphs(named: &[ModelGraph], reference: &Model, candidate: &Model) -> anyhow::Result<Vec<ModelGraph>> {
+    // Backbones in one piece and in two are both backbones.
+    let of = |model: &Model, graph: ModelGraph| {
+        let parts = ModelGraph::backbone_of(model.manifest());
+        if graph.is_backbone() { parts } else { vec![graph] }
+    };
+    let shared: Vec<ModelGraph> = ModelGraph::all_of(candidate.manifest())
+        .into_iter()
+        .filter(|graph| of(reference, *graph).iter().all(|part| reference.file(part.file()).is_file()))
+        .collect();
+    if named.is_empty() {
+        return Ok(shared);
+    }
+    let wanted: Vec<_> = named.iter().flat_map(|graph| of(candidate, *graph)).collect();
+    match wanted.iter().find(|graph| !shared.contains(graph)) {
+        None => Ok(wanted),
+        Some(graph) => {
+            let names: Vec<_> = shared.iter().map(|graph| graph.name()).collect();
+            let message = format!("--graphs {graph}: not in both models; they share {}", names.join(", "));
+            Err(crate::usage(message))
+        }
+    }
+}
+
+/// Shows how far a comparison is, and ends it after Ctrl-C.
+pub fn tell(
+    progress: &Progress,
+    step: &VerificationProgress,
+    cancellation: &Cancellation,
+) -> ocelli::Result<()> {
+    let message = if step.reference { "running the reference" } else { "running the candidate" };
+    progress.at(message, step.done as u64, step.total as u64);
+    if cancellation.is_cancelled() {
+        return Err(Error::new(ErrorKind::Cancelled, "comparing: cancelled"));
+    }
+    Ok(())
+}
+
+/// Writes a report as JSON, whole or not at all.
+pub fn write_json(path: &Path, report: &VerificationReport) -> ocelli::Result<()> {
+    let mut json = serde_json::to_value(report).expect("a report is plain data");
+    json["accepted"] = report.accepted().into();
+    write_atomically(path, |writer| {
+        serde_json::to_writer_pretty(&mut *writer, &json)?;
+        writeln!(writer)
+    })
+}

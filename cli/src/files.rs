@@ -1,0 +1,116 @@
+//! Which pictures an argument means: a file, a folder, a pattern.
+
+use std::path::{Path, PathBuf};
+
+use ocelli::image::has_image_extension;
+use ocelli::{Error, ErrorKind, Result};
+
+/// Pictures in the order in which they were named, those of a folder or a pattern by name.
+pub type ImageFiles = Vec<PathBuf>;
+
+/// Turns files, folders and patterns (`*.jpg`, `**/*.png`) into files. A folder means the pictures directly in it.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] where an argument names nothing.
+pub fn expand_images(arguments: &[PathBuf]) -> Result<ImageFiles> {
+    let mut files = Vec::new();
+    for argument in arguments {
+        if argument.is_dir() {
+            files.extend(in_folder(argument)?);
+        } else if argument.exists() || !is_pattern(argument) {
+            if !argument.exists() {
+                return Err(nothing(argument, "no such file or folder"));
+            }
+            files.push(argument.clone());
+        } else {
+            files.extend(matching(argument)?);
+        }
+    }
+    let mut seen = std::collections::HashSet::new();
+    files.retain(|file| seen.insert(file.clone()));
+    Ok(files)
+}
+
+fn nothing(argument: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, format!("no picture, {}: {why}", argument.display()))
+}
+
+fn is_pattern(argument: &Path) -> bool {
+    argument.to_string_lossy().contains(['*', '?', '['])
+}
+
+fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).map_err(|e| Error::io("cannot read the folder", folder, e))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|e| Error::io("cannot read the folder", folder, e))?.path();
+        if path.is_file() && has_image_extension(&path) {
+            files.push(path);
+        }
+    }
+    if files.is_empty() {
+        return Err(nothing(
+            folder,
+            &format!("the folder holds none; for folders in it say '{}/**/*.jpg'", folder.display()),
+        ));
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
+    let text = pattern.to_string_lossy();
+    let paths = glob::glob(&text).map_err(|e| nothing(pattern, &format!("the pattern is wrong: {e}")))?;
+    let mut files = Vec::new();
+    for path in paths {
+        let path = path
+            .map_err(|e| Error::io("cannot read", e.path(), std::io::Error::other(e.error().to_string())))?;
+        if path.is_file() && has_image_extension(&path) {
+            files.push(path);
+        }
+    }
+    if files.is_empty() {
+        return Err(nothing(pattern, "the pattern matches none"));
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_patterns_and_files() -> std::io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let at = |name: &str| folder.path().join(name);
+        for name in ["b.JPG", "a.png", "notes.txt", "odd [1].png"] {
+            std::fs::write(at(name), b"x")?;
+        }
+        std::fs::create_dir(at("empty"))?;
+        let names = |arguments: &[PathBuf]| -> std::result::Result<Vec<String>, String> {
+            let files = expand_images(arguments).map_err(|e| e.to_string())?;
+            Ok(files
+                .iter()
+                .map(|f| f.file_name().unwrap_or_default().to_string_lossy().into_owned())
+                .collect())
+        };
+        let cases: [(Vec<PathBuf>, std::result::Result<Vec<&str>, &str>); 8] = [
+            (vec![folder.path().into()], Ok(vec!["a.png", "b.JPG", "odd [1].png"])),
+            (vec![at("*.png")], Ok(vec!["a.png", "odd [1].png"])),
+            (vec![at("b.JPG"), at("a.png"), at("*.png")], Ok(vec!["b.JPG", "a.png", "odd [1].png"])),
+            (vec![at("odd [1].png")], Ok(vec!["odd [1].png"])),
+            (vec![at("none.png")], Err("no such file")),
+            (vec![at("*.gif")], Err("matches none")),
+            (vec![at("empty")], Err("holds none")),
+            (vec![at("[")], Err("pattern is wrong")),
+        ];
+        for (arguments, expected) in cases {
+            match (names(&arguments), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{arguments:?}"),
+                (Err(message), Err(word)) => assert!(message.contains(word), "{arguments:?}: {message}"),
+                (found, expected) => panic!("{arguments:?}: {found:?}, expected {expected:?}"),
+            }
+        }
+        Ok(())
+    }
+}

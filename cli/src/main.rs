@@ -1,0 +1,7 @@
+//! The `ocelli` program.
+
+#![forbid(unsafe_code)]
+
+fn main() -> std::process::ExitCode {
+    ocelli_cli::main()
+}

@@ -1,0 +1,189 @@
+//! The tracker's arguments.
+
+use clap::{Args, ValueEnum};
+use ocelli_tracking::{ByteTrackerOptions, MatchClasses};
+
+use ocelli::{Error, ErrorKind, Result};
+
+/// How objects are followed from frame to frame.
+///
+/// Every overlap is a least IoU. Others' `match_thresh` is the greatest cost, 1 − IoU, which is why it is no alias here.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Tracking")]
+pub struct TrackerArgs {
+    /// Detections with at least this score are matched first and start tracks [default: 0.5]
+    #[arg(long, alias = "track-high-thresh", value_name = "SCORE", allow_negative_numbers = true)]
+    pub track_thresh: Option<f32>,
+    /// Detections below that with at least this score carry tracks on [default: 0.1]
+    #[arg(long, alias = "track-low-thresh", value_name = "SCORE", allow_negative_numbers = true)]
+    pub low_thresh: Option<f32>,
+    /// The least score that starts a track [default: 0.05 above --track-thresh]
+    #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
+    pub new_track_thresh: Option<f32>,
+    /// Least overlap (IoU) of a track with a detection of high score [default: 0.5]
+    #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
+    pub match_thresh: Option<f32>,
+    /// Least overlap of a track with a detection of low score [default: 0.4]
+    #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
+    pub low_match_thresh: Option<f32>,
+    /// Least overlap of a lost track with a detection of high score that is left, if below --match-thresh [default: 0.5]
+    #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
+    pub lost_match_thresh: Option<f32>,
+    /// Frames on end in which something must be seen before it is shown [default: 2, or 1 with a score from
+    /// --sure-thresh]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub min_hits: Option<u32>,
+    /// A track that starts with at least this score is shown at once [default: 0.8; with --min-hits none]
+    #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
+    pub sure_thresh: Option<f32>,
+    /// The most frames between two sights of one object [default: 30]
+    #[arg(long, alias = "track-buffer", value_name = "FRAMES", allow_negative_numbers = true)]
+    pub max_time_lost: Option<u32>,
+    /// Whether a track may take a detection of another class; the classes seen then vote
+    #[arg(long, value_name = "WHICH", default_value = "same")]
+    pub match_classes: ClassMatching,
+    /// Frames for which an object out of sight is still shown, where it should be [default: 0]
+    #[arg(long, value_name = "FRAMES", allow_negative_numbers = true)]
+    pub coast: Option<u32>,
+}
+
+/// Which detections a track may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ClassMatching {
+    /// Those of any class
+    Any,
+    /// Those of its own class
+    #[default]
+    Same,
+}
+
+impl TrackerArgs {
+    /// A tracker's options, from the arguments.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] names the flag whose number is out of its range.
+    pub fn options(&self) -> Result<ByteTrackerOptions> {
+        for (flag, value) in [
+            ("--track-thresh", self.track_thresh),
+            ("--low-thresh", self.low_thresh),
+            ("--new-track-thresh", self.new_track_thresh),
+            ("--match-thresh", self.match_thresh),
+            ("--low-match-thresh", self.low_match_thresh),
+            ("--lost-match-thresh", self.lost_match_thresh),
+            ("--sure-thresh", self.sure_thresh),
+        ] {
+            if let Some(value) = value.filter(|value| !(0.0..=1.0).contains(value)) {
+                return Err(refused(&format!("{flag} is {value}: expected a number from 0 to 1")));
+            }
+        }
+        for (flag, value) in [("--min-hits", self.min_hits), ("--max-time-lost", self.max_time_lost)] {
+            if value == Some(0) {
+                return Err(refused(&format!("{flag} is 0: expected at least 1")));
+            }
+        }
+        let mut options = ByteTrackerOptions::default();
+        let above = options.new_track_threshold - options.track_threshold;
+        options.track_threshold = self.track_thresh.unwrap_or(options.track_threshold);
+        if let Some(low) = self.low_thresh.filter(|&low| low > options.track_threshold) {
+            let track = options.track_threshold;
+            return Err(refused(&format!("--low-thresh is {low}: expected at most --track-thresh, {track}")));
+        }
+        options.low_threshold = self.low_thresh.unwrap_or(options.low_threshold.min(options.track_threshold));
+        options.new_track_threshold = match (self.new_track_thresh, self.track_thresh) {
+            (Some(new), _) => new,
+            (None, Some(track)) => (track + above).min(1.0),
+            (None, None) => options.new_track_threshold,
+        };
+        options.match_iou = self.match_thresh.unwrap_or(options.match_iou);
+        options.low_match_iou = self.low_match_thresh.unwrap_or(options.low_match_iou);
+        options.lost_match_iou = self.lost_match_thresh.unwrap_or(options.lost_match_iou);
+        // Who says how many hits it takes means it: a sure score then decides where it is named as well.
+        let sure_by_default = options.sure_threshold.filter(|_| self.min_hits.is_none());
+        options.sure_threshold = self.sure_thresh.or(sure_by_default);
+        options.min_hits = self.min_hits.unwrap_or(options.min_hits);
+        options.max_time_lost = self.max_time_lost.unwrap_or(options.max_time_lost);
+        options.coast_frames = self.coast.unwrap_or(options.coast_frames);
+        options.match_classes = match self.match_classes {
+            ClassMatching::Any => MatchClasses::Any,
+            ClassMatching::Same => MatchClasses::Same,
+        };
+        options.validate()?;
+        Ok(options)
+    }
+}
+
+fn refused(message: &str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        tracker: TrackerArgs,
+    }
+
+    fn options(arguments: &str) -> Result<ByteTrackerOptions, String> {
+        let arguments = std::iter::once("program").chain(arguments.split_whitespace());
+        let parsed = Arguments::try_parse_from(arguments).map_err(|error| error.to_string())?;
+        parsed.tracker.options().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn without_a_flag_the_defaults_hold() {
+        assert_eq!(options(""), Ok(ByteTrackerOptions::default()));
+    }
+
+    #[test]
+    fn flags_set_options_and_what_follows_from_them() {
+        type Check = fn(&ByteTrackerOptions) -> bool;
+        let cases: &[(&str, Check)] = &[
+            ("--track-thresh 0.3", |o| {
+                o.track_threshold == 0.3 && (o.new_track_threshold - 0.35).abs() < 1e-6
+            }),
+            ("--track-thresh 0.05", |o| o.low_threshold == 0.05),
+            ("--track-high-thresh 0.4 --track-low-thresh 0.2", |o| o.low_threshold == 0.2),
+            ("--new-track-thresh 0.7", |o| o.new_track_threshold == 0.7 && o.track_threshold == 0.5),
+            ("--match-thresh 0.2 --low-match-thresh 0.1", |o| o.match_iou == 0.2 && o.low_match_iou == 0.1),
+            ("--lost-match-thresh 0", |o| o.lost_match_iou == 0.0),
+            ("--min-hits 4", |o| o.min_hits == 4 && o.sure_threshold.is_none()),
+            ("--min-hits 4 --sure-thresh 0.9", |o| o.sure_threshold == Some(0.9)),
+            ("--track-buffer 60 --coast 5", |o| o.max_time_lost == 60 && o.coast_frames == 5),
+            ("--match-classes any", |o| o.match_classes == MatchClasses::Any),
+        ];
+        let mut failures = Vec::new();
+        for (arguments, check) in cases {
+            match options(arguments) {
+                Ok(options) if check(&options) => {}
+                other => failures.push(format!("{arguments}: {other:?}")),
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+
+    #[test]
+    fn numbers_out_of_range_name_their_flag() {
+        let cases = [
+            ("--track-thresh 1.5", "--track-thresh is 1.5: expected a number from 0 to 1"),
+            ("--match-thresh -1", "--match-thresh is -1"),
+            ("--sure-thresh nan", "--sure-thresh is NaN"),
+            ("--low-thresh 0.6", "--low-thresh is 0.6: expected at most --track-thresh, 0.5"),
+            ("--min-hits 0", "--min-hits is 0: expected at least 1"),
+            ("--max-time-lost 0", "--max-time-lost is 0"),
+            ("--match-classes some", "possible values: any, same"),
+        ];
+        let mut failures = Vec::new();
+        for (arguments, expected) in cases {
+            match options(arguments) {
+                Err(message) if message.contains(expected) => {}
+                other => failures.push(format!("{arguments}: {other:?}, expected {expected:?}")),
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+}

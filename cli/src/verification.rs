@@ -1,0 +1,70 @@
+//! Arguments of the numeric gate.
+
+use clap::Args;
+
+use ocelli::{Error, ErrorKind, Result};
+use ocelli_datasets::verify::{Limits, VerificationOptions};
+
+/// How strictly two ways of running a model are compared.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Comparison")]
+pub struct VerificationArgs {
+    /// Drawn scenes to compare in
+    #[arg(long, default_value_t = 8, allow_negative_numbers = true, value_name = "N")]
+    pub scenes: usize,
+    /// Inputs of random pixels to compare with
+    #[arg(long, default_value_t = 2, allow_negative_numbers = true, value_name = "N")]
+    pub random_inputs: usize,
+    /// Of the random numbers and the scenes
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_name = "N")]
+    pub seed: u64,
+    /// The least cosine of features and logits, for each input
+    #[arg(long, default_value_t = 0.999, allow_negative_numbers = true, value_name = "COSINE")]
+    pub min_cosine: f64,
+    /// The largest difference of a box's edge, as a share of the image's side
+    #[arg(long, default_value_t = 0.01, allow_negative_numbers = true, value_name = "SHARE")]
+    pub max_box_difference: f32,
+    /// The largest difference of a score
+    #[arg(long, default_value_t = 0.02, allow_negative_numbers = true, value_name = "SCORE")]
+    pub max_score_difference: f32,
+    /// The least overlap of two boxes that count as the same detection
+    #[arg(long, default_value_t = 0.7, allow_negative_numbers = true, value_name = "IOU")]
+    pub min_iou: f32,
+    /// Detections above this score are kept [default: the model's own threshold]
+    #[arg(long, alias = "conf", allow_negative_numbers = true, value_name = "SCORE")]
+    pub confidence: Option<f32>,
+}
+
+impl VerificationArgs {
+    /// The options of a comparison.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for numbers out of their range.
+    pub fn options(&self) -> Result<VerificationOptions> {
+        for (flag, value, least) in [
+            ("--min-cosine", self.min_cosine, -1.0),
+            ("--max-box-difference", f64::from(self.max_box_difference), 0.0),
+            ("--max-score-difference", f64::from(self.max_score_difference), 0.0),
+            ("--min-iou", f64::from(self.min_iou), 0.0),
+            ("--confidence", f64::from(self.confidence.unwrap_or(0.5)), 0.0),
+        ] {
+            if !(least..=1.0).contains(&value) {
+                let message = format!("{flag} is {value}: expected a number from {least} to 1");
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+        }
+        Ok(VerificationOptions {
+            random_inputs: self.random_inputs,
+            scenes: self.scenes,
+            seed: self.seed,
+            score_threshold: self.confidence,
+            limits: Limits {
+                min_cosine: self.min_cosine,
+                max_box_difference: self.max_box_difference,
+                max_score_difference: self.max_score_difference,
+                min_iou: self.min_iou,
+            },
+            ..VerificationOptions::default()
+        })
+    }
+}

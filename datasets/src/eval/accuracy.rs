@@ -1,0 +1,183 @@
+//! Average precision as COCO defines it, through `hotcoco`, whose figures are pycocotools' to the bit.
+
+use hotcoco::COCOeval;
+use hotcoco::params::IouType;
+use serde::Serialize;
+
+use super::{Predictions, Truth};
+use ocelli::{Error, ErrorKind, Result};
+
+/// What has to overlap for a detection to be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    /// The boxes (COCO's `bbox`).
+    Boxes,
+    /// The masks (COCO's `segm`).
+    Masks,
+}
+
+/// Average precision and recall, each 0 to 1; `None` where nothing of the kind is marked, so that there is nothing to
+/// find.
+///
+/// `ap` and `ar…` are means over the least overlaps 0.50, 0.55 … 0.95 and over the classes. Small are things under 32²
+/// pixels, large those over 96².
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Accuracy {
+    /// Average precision.
+    pub ap: Option<f64>,
+    /// At a least overlap of 0.50.
+    pub ap50: Option<f64>,
+    /// At a least overlap of 0.75.
+    pub ap75: Option<f64>,
+    /// Of small things.
+    pub ap_small: Option<f64>,
+    /// Of medium things.
+    pub ap_medium: Option<f64>,
+    /// Of large things.
+    pub ap_large: Option<f64>,
+    /// Recall with the best detection of each class and picture.
+    pub ar1: Option<f64>,
+    /// Recall with the best ten.
+    pub ar10: Option<f64>,
+    /// Recall with the best hundred.
+    pub ar100: Option<f64>,
+    /// Recall of small things.
+    pub ar_small: Option<f64>,
+    /// Recall of medium things.
+    pub ar_medium: Option<f64>,
+    /// Recall of large things.
+    pub ar_large: Option<f64>,
+    /// The same for each class that something is marked of, in the order of the categories.
+    pub per_class: Vec<ClassAccuracy>,
+}
+
+/// Average precision of one class; see [`Accuracy`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ClassAccuracy {
+    /// The category's id.
+    pub category_id: u64,
+    /// The category's name.
+    pub name: String,
+    /// How many are marked, crowds left out.
+    pub things: usize,
+    /// Average precision.
+    pub ap: Option<f64>,
+    /// At a least overlap of 0.50.
+    pub ap50: Option<f64>,
+    /// At a least overlap of 0.75.
+    pub ap75: Option<f64>,
+    /// Of small things.
+    pub ap_small: Option<f64>,
+    /// Of medium things.
+    pub ap_medium: Option<f64>,
+    /// Of large things.
+    pub ap_large: Option<f64>,
+    /// Recall with the best hundred detections of each picture.
+    pub ar100: Option<f64>,
+}
+
+/// Average precision of `predictions` over some pictures and all categories of `truth`.
+///
+/// With [`Overlap::Masks`] a detection's area is its mask's, as in the results files that hold masks alone.
+///
+/// # Errors
+/// [`ErrorKind::InvalidData`] where masks are asked for and something has none, or cannot be drawn because its picture
+/// has no size.
+pub fn average_precision(
+    truth: &Truth,
+    predictions: &Predictions,
+    picture_ids: &[u64],
+    overlap: Overlap,
+) -> Result<Accuracy> {
+    let invalid = |e: hotcoco::Error| {
+        Error::new(ErrorKind::InvalidData, format!("average precision: {e}")).with_source(e)
+    };
+    let mut found = predictions.0.clone();
+    let kind = match overlap {
+        Overlap::Boxes => IouType::Bbox,
+        Overlap::Masks => {
+            if found.iter().any(|one| one.segmentation.is_none()) {
+                let message = "average precision of masks: there are detections without a mask";
+                return Err(Error::new(ErrorKind::InvalidData, message));
+            }
+            // With a box beside the mask pycocotools would take the box's area.
+            found.iter_mut().for_each(|one| one.bbox = None);
+            IouType::Segm
+        }
+    };
+    let found = truth.coco.load_res_anns(found).map_err(invalid)?;
+    let mut evaluation = COCOeval::new(truth.coco.clone(), found, kind);
+    evaluation.params.img_ids = picture_ids.to_vec();
+    evaluation.evaluate().map_err(invalid)?;
+    evaluation.accumulate();
+    // Computes the figures; `summarize` would print them.
+    evaluation.summarize_lines();
+    let stats = evaluation.stats().unwrap_or_default();
+    let stat = |place: usize| stats.get(place).copied().and_then(figure);
+    Ok(Accuracy {
+        ap: stat(0),
+        ap50: stat(1),
+        ap75: stat(2),
+        ap_small: stat(3),
+        ap_medium: stat(4),
+        ap_large: stat(5),
+        ar1: stat(6),
+        ar10: stat(7),
+        ar100: stat(8),
+        ar_small: stat(9),
+        ar_medium: stat(10),
+        ar_large: stat(11),
+        per_class: per_class(truth, &evaluation, picture_ids),
+    })
+}
+
+/// COCO writes -1 for what there is nothing of.
+fn figure(value: f64) -> Option<f64> {
+    (value >= 0.0).then_some(value)
+}
+
+/// Places on the axes of hotcoco's arrays: overlaps, areas, numbers of detections.
+const AT_50: std::ops::Range<usize> = 0..1;
+const AT_75: std::ops::Range<usize> = 5..6;
+const ALL: usize = 0;
+const SMALL: usize = 1;
+const MEDIUM: usize = 2;
+const LARGE: usize = 3;
+
+fn per_class(truth: &Truth, evaluation: &COCOeval, picture_ids: &[u64]) -> Vec<ClassAccuracy> {
+    let Some(arrays) = evaluation.accumulated() else { return Vec::new() };
+    let shape = arrays.shape;
+    let most = shape.m - 1;
+    let mean = |values: &mut dyn Iterator<Item = f64>| {
+        let known: Vec<f64> = values.filter(|value| *value >= 0.0).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    };
+    let precision = |overlaps: std::ops::Range<usize>, k: usize, area: usize| {
+        let places = overlaps.flat_map(|t| (0..shape.r).map(move |r| (t, r)));
+        mean(&mut places.map(|(t, r)| arrays.precision[shape.precision_idx(t, r, k, area, most)]))
+    };
+    let mut things = std::collections::HashMap::<u64, usize>::new();
+    for id in picture_ids {
+        for annotation in truth.annotations(*id).filter(|annotation| !annotation.iscrowd) {
+            *things.entry(annotation.category_id).or_default() += 1;
+        }
+    }
+    let rows = arrays.cat_ids.iter().enumerate().filter_map(|(k, &category_id)| {
+        Some(ClassAccuracy {
+            category_id,
+            name: truth.category_name(category_id).to_owned(),
+            things: *things.get(&category_id)?,
+            ap: precision(0..shape.t, k, ALL),
+            ap50: precision(AT_50, k, ALL),
+            ap75: precision(AT_75, k, ALL),
+            ap_small: precision(0..shape.t, k, SMALL),
+            ap_medium: precision(0..shape.t, k, MEDIUM),
+            ap_large: precision(0..shape.t, k, LARGE),
+            ar100: mean(&mut (0..shape.t).map(|t| arrays.recall[shape.recall_idx(t, k, ALL, most)])),
+        })
+    });
+    let mut rows: Vec<ClassAccuracy> = rows.collect();
+    let place = |row: &ClassAccuracy| truth.categories().iter().position(|c| c.id == row.category_id);
+    rows.sort_by_key(place);
+    rows
+}

@@ -1,0 +1,76 @@
+//! What a detector is asked to return when it is measured.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use ocelli::postprocess::PostProcessOptions;
+use ocelli::{Error, ErrorKind};
+
+/// Which of a detector's answers count. Figures of different protocols cannot be compared.
+///
+/// In both, every picture is asked for every class, whether or not it is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Protocol {
+    /// What a person would use: scores above 0.01, suppression 0.7 within a class, the best 300 of a picture.
+    #[default]
+    Practical,
+    /// As DART's paper measures: scores above 0, no suppression, the best 100 of a picture.
+    Dart,
+}
+
+impl Protocol {
+    /// What is kept and what is suppressed.
+    pub fn post_processing(self) -> PostProcessOptions {
+        let options = PostProcessOptions::default();
+        match self {
+            Self::Practical => PostProcessOptions {
+                score_threshold: 0.01,
+                nms_iou: Some(0.7),
+                max_detections: Some(300),
+                ..options
+            },
+            Self::Dart => PostProcessOptions {
+                score_threshold: 0.0,
+                nms_iou: None,
+                max_detections: Some(100),
+                ..options
+            },
+        }
+    }
+
+    /// What it means, for people.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Practical => "practical: scores above 0.01, suppression 0.7, the best 300 of a picture",
+            Self::Dart => "dart: every score, no suppression, the best 100 of a picture",
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Practical => "practical",
+            Self::Dart => "dart",
+        })
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        match name.to_lowercase().as_str() {
+            "practical" => Ok(Self::Practical),
+            "dart" => Ok(Self::Dart),
+            _ => {
+                let message = format!("protocol {name}: no such protocol; there are practical and dart");
+                Err(Error::new(ErrorKind::InvalidArgument, message))
+            }
+        }
+    }
+}

@@ -1,0 +1,349 @@
+use ocelli_tracking::BoundingBox;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::{
+    Accuracy, ClassAccuracy, ExemplarMasks, Overlap, Predictions, StageTiming, Truth, TruthBuilder,
+    average_precision, count_hits,
+};
+use ocelli::Detection;
+use ocelli::ErrorKind;
+use ocelli::Mask;
+
+/// "To three digits" would be 5e-4; the arithmetic is the same to the last bits.
+const TOLERANCE: f64 = 1e-9;
+
+#[derive(Deserialize)]
+struct Golden {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    kind: String,
+    images: Option<Vec<u64>>,
+    figures: BTreeMap<String, Option<f64>>,
+    per_class: BTreeMap<String, BTreeMap<String, Option<f64>>>,
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/eval")
+}
+
+fn data_set() -> (Truth, Predictions) {
+    let truth = Truth::open(&folder().join("annotations.json")).expect("the golden is COCO");
+    let found = Predictions::open(&folder().join("predictions.json"), &truth).expect("the golden is COCO");
+    (truth, found)
+}
+
+fn report(failures: &[String]) {
+    assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+fn figures(accuracy: &Accuracy) -> [(&'static str, Option<f64>); 12] {
+    [
+        ("ap", accuracy.ap),
+        ("ap50", accuracy.ap50),
+        ("ap75", accuracy.ap75),
+        ("ap_small", accuracy.ap_small),
+        ("ap_medium", accuracy.ap_medium),
+        ("ap_large", accuracy.ap_large),
+        ("ar1", accuracy.ar1),
+        ("ar10", accuracy.ar10),
+        ("ar100", accuracy.ar100),
+        ("ar_small", accuracy.ar_small),
+        ("ar_medium", accuracy.ar_medium),
+        ("ar_large", accuracy.ar_large),
+    ]
+}
+
+fn class_figures(class: &ClassAccuracy) -> [(&'static str, Option<f64>); 7] {
+    [
+        ("ap", class.ap),
+        ("ap50", class.ap50),
+        ("ap75", class.ap75),
+        ("ap_small", class.ap_small),
+        ("ap_medium", class.ap_medium),
+        ("ap_large", class.ap_large),
+        ("ar100", class.ar100),
+    ]
+}
+
+fn differ(ours: Option<f64>, theirs: Option<f64>) -> bool {
+    match (ours, theirs) {
+        (Some(ours), Some(theirs)) => (ours - theirs).abs() > TOLERANCE,
+        (ours, theirs) => ours != theirs,
+    }
+}
+
+#[test]
+fn the_figures_of_pycocotools() {
+    let text = std::fs::read_to_string(folder().join("expected.json")).expect("it is in the repository");
+    let golden: Golden = serde_json::from_str(&text).expect("the golden is JSON of this structure");
+    let (truth, found) = data_set();
+    let mut failures = Vec::new();
+    let mut compared = 0;
+    for case in &golden.cases {
+        let overlap = if case.kind == "bbox" { Overlap::Boxes } else { Overlap::Masks };
+        let ids = case.images.clone().unwrap_or_else(|| truth.picture_ids());
+        let name = format!("{}, {} pictures", case.kind, ids.len());
+        let accuracy = average_precision(&truth, &found, &ids, overlap).expect("whole data");
+        for (figure, ours) in figures(&accuracy) {
+            compared += 1;
+            if differ(ours, case.figures[figure]) {
+                failures.push(format!("{name}, {figure}: {ours:?} for {:?}", case.figures[figure]));
+            }
+        }
+        for class in &accuracy.per_class {
+            for (figure, ours) in class_figures(class) {
+                compared += 1;
+                let theirs = case.per_class[&class.name][figure];
+                if differ(ours, theirs) {
+                    failures.push(format!("{name}, {}, {figure}: {ours:?} for {theirs:?}", class.name));
+                }
+            }
+        }
+        let with_figures = case.per_class.values().filter(|class| class["ap"].is_some()).count();
+        if accuracy.per_class.iter().filter(|class| class.ap.is_some()).count() != with_figures {
+            failures.push(format!("{name}: figures of {} classes", accuracy.per_class.len()));
+        }
+    }
+    report(&failures);
+    assert!(golden.cases.len() == 4 && compared > 150, "only {compared} figures compared");
+}
+
+#[test]
+fn answers_written_and_read_are_the_same() {
+    let (truth, found) = data_set();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("found.json");
+    let mut odd = Predictions::default();
+    let bbox = BoundingBox::new(0.1, 1.0 / 3.0, 77.7, 100.123_45);
+    let mask = Mask::from_bitmap(&[0, 1, 1, 0, 0, 1], 3, 2).expect("six bytes");
+    odd.push(4, 3, bbox, 0.123_456_79, None);
+    odd.push(4, 3, bbox, 1e-7, Some(&mask));
+    let mut failures = Vec::new();
+    for (name, list) in [("golden", &found), ("odd", &odd), ("empty", &Predictions::default())] {
+        list.write(&path).expect("a folder that can be written to");
+        let read = Predictions::open(&path, &truth).expect("what was just written");
+        let same = list.0.iter().zip(&read.0).all(|(a, b)| {
+            let mask = |one: &hotcoco::types::Annotation| serde_json::to_string(&one.segmentation).ok();
+            (a.image_id, a.category_id, a.bbox, a.score) == (b.image_id, b.category_id, b.bbox, b.score)
+                && mask(a) == mask(b)
+        });
+        if !same || list.len() != read.len() {
+            failures.push(format!("{name}: {:?} became {:?}", list.0.first(), read.0.first()));
+        }
+    }
+    // Nor was anything rounded before it was written.
+    let (score, bbox) = (odd.0[1].score, odd.0[0].bbox.map(|ltwh| ltwh.map(|value| value as f32)));
+    if (score, bbox) != (Some(1e-7), Some(BoundingBox::new(0.1, 1.0 / 3.0, 77.7, 100.123_45).to_ltwh())) {
+        failures.push(format!("rounded: {score:?} {bbox:?}"));
+    }
+    report(&failures);
+}
+
+#[test]
+fn files_that_are_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("file.json");
+    let start = r#"{"images":[{"id":1,"file_name":"a.png","width":9,"height":5}],"categories":[{"id":3,"name":"dog"}],"#;
+    let annotation = |rest: &str| format!(r#"{start}"annotations":[{{"id":1,{rest}}}]}}"#);
+    let mut failures = Vec::new();
+    for (text, word) in [
+        (String::new(), "no COCO annotations"),
+        ("{".into(), "line 1"),
+        ("hello".into(), "line 1"),
+        ("[]".into(), "--predictions"),
+        ("{}".into(), "images"),
+        (r#"{"images":[{"id":1}]}"#.into(), "categories"),
+        (r#"{"images":[{"id":1},{"id":1}],"categories":[{"id":3,"name":"dog"}]}"#.into(), "two pictures"),
+        (r#"{"images":[{"id":1}],"categories":[{"id":3,"name":" "}]}"#.into(), "category 3 has no name"),
+        (r#"{"images":[{"id":1}],"categories":[{"id":3},{"id":3}]}"#.into(), "two categories"),
+        (annotation(r#""image_id":2,"category_id":3,"bbox":[0,0,1,1]"#), "no picture 2"),
+        (annotation(r#""image_id":1,"category_id":4,"bbox":[0,0,1,1]"#), "no category 4"),
+        (annotation(r#""image_id":1,"category_id":3"#), "neither bbox nor segmentation"),
+        (annotation(r#""image_id":1,"category_id":3,"bbox":[0,0,1]"#), "line 1"),
+        (
+            annotation(r#""image_id":1,"category_id":3,"segmentation":{"size":[9,5],"counts":"03Z1"}"#),
+            "its mask is 5×9, the picture 9×5",
+        ),
+        (
+            annotation(r#""image_id":1,"category_id":3,"segmentation":{"size":[5,9],"counts":[99]}"#),
+            "segmentation",
+        ),
+    ] {
+        std::fs::write(&path, &text).expect("a folder that can be written to");
+        match Truth::open(&path) {
+            Err(e) if e.kind() == ErrorKind::InvalidData && e.to_string().contains(word) => {}
+            other => failures.push(format!("{text}: expected {word:?}, came {other:?}")),
+        }
+    }
+    std::fs::write(&path, format!("{start}\"annotations\":[]}}")).expect("it can be written to");
+    let truth = Truth::open(&path).expect("annotations without things");
+    for (text, kind, word) in [
+        ("{}", ErrorKind::InvalidData, "no COCO results"),
+        (
+            r#"[{"image_id":1,"category_id":3,"bbox":[0,0,1,1]}]"#,
+            ErrorKind::InvalidData,
+            "entry 1: it has no score",
+        ),
+        (r#"[{"image_id":1,"category_id":3,"score":1}]"#, ErrorKind::InvalidData, "neither"),
+        (
+            r#"[{"image_id":2,"category_id":3,"bbox":[0,0,1,1],"score":1}]"#,
+            ErrorKind::Mismatch,
+            "no picture 2",
+        ),
+        (
+            r#"[{"image_id":1,"category_id":1,"bbox":[0,0,1,1],"score":1}]"#,
+            ErrorKind::Mismatch,
+            "no category 1",
+        ),
+        (
+            r#"[{"image_id":1,"category_id":3,"segmentation":{"size":[5,9],"counts":"ä"},"score":1}]"#,
+            ErrorKind::InvalidData,
+            "segmentation",
+        ),
+    ] {
+        std::fs::write(&path, text).expect("a folder that can be written to");
+        match Predictions::open(&path, &truth) {
+            Err(e) if e.kind() == kind && e.to_string().contains(word) => {}
+            other => failures.push(format!("{text}: expected {word:?}, came {other:?}")),
+        }
+    }
+    report(&failures);
+}
+
+/// A square of 10 pixels at this place, filled from its top by a share of tenths.
+fn square(x: u32, y: u32, tenths: u32) -> (BoundingBox, Mask) {
+    let mut bitmap = vec![0; 100 * 50];
+    for row in y..y + tenths {
+        bitmap[(row * 100 + x) as usize..][..10].fill(1);
+    }
+    let bbox = BoundingBox::from_ltwh([x as f32, y as f32, 10.0, 10.0]);
+    (bbox, Mask::from_bitmap(&bitmap, 100, 50).expect("one byte for each pixel"))
+}
+
+#[test]
+fn hits_alarms_and_misses() {
+    let mut truth = TruthBuilder::new(["a", "b"]);
+    let picture = truth.add_picture("one", 100, 50);
+    let empty = truth.add_picture("two", 100, 50);
+    for (class, (bbox, mask)) in [(0, square(0, 0, 10)), (0, square(5, 0, 10)), (1, square(40, 20, 10))] {
+        truth.add_thing(picture, class, bbox, Some(mask));
+    }
+    let truth = truth.build().expect("classes that exist");
+    let at = |x: f32, y: f32| BoundingBox::from_ltwh([x, y, 10.0, 10.0]);
+    let cases: [(&str, &[(u64, u64, BoundingBox, f32)], [usize; 3]); 8] = [
+        ("nothing", &[], [0, 0, 3]),
+        ("one", &[(picture, 1, at(0.0, 0.0), 0.9)], [1, 0, 2]),
+        ("too low", &[(picture, 1, at(0.0, 0.0), 0.3)], [0, 0, 3]),
+        ("of another class", &[(picture, 2, at(0.0, 0.0), 0.9)], [0, 1, 3]),
+        ("in another picture", &[(empty, 1, at(0.0, 0.0), 0.9)], [0, 1, 3]),
+        ("twice", &[(picture, 2, at(40.0, 20.0), 0.9), (picture, 2, at(41.0, 20.0), 0.8)], [1, 1, 2]),
+        // The better one takes its thing first, the other the neighbour that is left.
+        ("neighbours", &[(picture, 1, at(4.0, 0.0), 0.5), (picture, 1, at(5.0, 0.0), 0.9)], [1, 1, 2]),
+        (
+            "all",
+            &[
+                (picture, 1, at(0.0, 0.0), 0.5),
+                (picture, 1, at(5.0, 0.0), 0.9),
+                (picture, 2, at(40.0, 20.0), 0.4),
+            ],
+            [3, 0, 0],
+        ),
+    ];
+    let mut failures = Vec::new();
+    for (name, found, expected) in cases {
+        let mut predictions = Predictions::default();
+        for &(picture, category, bbox, score) in found {
+            predictions.push(picture, category, bbox, score, None);
+        }
+        let counts = count_hits(&truth, &predictions, &[picture, empty], 0.3).expect("no masks to differ");
+        let came = [counts.hits, counts.false_alarms, counts.missed];
+        if came != expected {
+            failures.push(format!("{name}: hits, alarms, missed are {came:?}, expected {expected:?}"));
+        }
+    }
+    let mut half = Predictions::default();
+    let (bbox, mask) = square(0, 0, 5);
+    half.push(picture, 1, bbox, 0.9, Some(&mask));
+    let counts = count_hits(&truth, &half, &[picture], 0.3).expect("masks of one size");
+    if (counts.mask_iou, counts.masks, counts.precision) != (Some(0.5), 1, Some(1.0)) {
+        failures.push(format!("half a mask: {counts:?}"));
+    }
+    report(&failures);
+}
+
+#[test]
+fn what_lies_in_a_crowd_is_no_false_alarm() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("crowd.json");
+    let text = r#"{"images":[{"id":1,"width":100,"height":50}],"categories":[{"id":1,"name":"a"},{"id":2,"name":"b"}],
+        "annotations":[{"id":1,"image_id":1,"category_id":1,"iscrowd":1,"bbox":[0,0,50,50],"area":2500,
+        "segmentation":{"size":[50,100],"counts":[0,2500,2500]}}]}"#;
+    std::fs::write(&path, text).expect("a folder that can be written to");
+    let truth = Truth::open(&path).expect("COCO annotations");
+    let mut failures = Vec::new();
+    for (name, category, bbox, alarms) in [
+        ("inside", 1, [10.0, 10.0, 10.0, 10.0], 0),
+        ("mostly outside", 1, [46.0, 10.0, 10.0, 10.0], 1),
+        ("of another class", 2, [10.0, 10.0, 10.0, 10.0], 1),
+    ] {
+        let mut found = Predictions::default();
+        found.push(1, category, BoundingBox::from_ltwh(bbox), 0.9, None);
+        let counts = count_hits(&truth, &found, &[1], 0.3).expect("no masks to differ");
+        if (counts.hits, counts.false_alarms, counts.missed) != (0, alarms, 0) {
+            failures.push(format!("{name}: {counts:?}"));
+        }
+    }
+    report(&failures);
+}
+
+#[test]
+fn masks_of_boxed_things() {
+    let mut truth = TruthBuilder::new(["a", "b"]);
+    let picture = truth.add_picture("one", 100, 50);
+    for (class, place) in [(0, 0), (0, 30), (1, 60)] {
+        let (bbox, mask) = square(place, 10, 10);
+        truth.add_thing(picture, class, bbox, Some(mask));
+    }
+    truth.add_thing(picture, 1, BoundingBox::new(1.0, 1.0, 5.0, 5.0), None);
+    let truth = truth.build().expect("classes that exist");
+    let things = ExemplarMasks::askable(truth.things(picture), 100, 50);
+    assert_eq!(things.len(), 3, "what has no mask cannot be compared");
+    assert_eq!(ExemplarMasks::prompts(&things).expect("three boxes").len(), 3);
+    let detection = |class_id: usize, (bbox, mask): (BoundingBox, Mask), score: f32| Detection {
+        class_id,
+        label: "boxed".into(),
+        score,
+        bbox,
+        mask: Some(mask),
+    };
+    let mut masks = ExemplarMasks::default();
+    // The first: whole, though another answer is surer. The second: half. The third: something elsewhere.
+    let found = [
+        detection(0, square(6, 10, 10), 0.9),
+        detection(0, square(0, 10, 10), 0.2),
+        detection(1, square(30, 10, 5), 0.8),
+        detection(2, square(0, 10, 10), 0.8),
+    ];
+    masks.add(&things, &found).expect("masks of one size");
+    assert_eq!((masks.mask_iou, masks.things, masks.without_mask), (Some(0.5), 3, 1));
+    assert_eq!(masks.per_class, BTreeMap::from([(1, 0.75), (2, 0.0)]));
+}
+
+#[test]
+fn quantiles_are_values_that_were_seen() {
+    let cases: [(&[f64], Option<[f64; 4]>); 4] = [
+        (&[], None),
+        (&[3.0], Some([3.0; 4])),
+        (&[4.0, 1.0, 3.0, 2.0], Some([2.5, 2.0, 4.0, 4.0])),
+        (&[10.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], Some([5.5, 5.0, 9.0, 10.0])),
+    ];
+    for (durations, expected) in cases {
+        let came = StageTiming::of(durations.iter().copied()).map(|t| [t.mean, t.p50, t.p90, t.p99]);
+        assert_eq!(came, expected, "{durations:?}");
+    }
+}

@@ -1,0 +1,169 @@
+//! COCO's `annotations.json`, written as it goes.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::record::{Record, Thing};
+
+#[derive(Serialize)]
+struct Category<'a> {
+    id: usize,
+    name: &'a str,
+}
+
+#[derive(Serialize)]
+struct Picture<'a> {
+    id: u64,
+    file_name: &'a str,
+    width: u32,
+    height: u32,
+}
+
+#[derive(Serialize)]
+struct Annotation<'a> {
+    id: u64,
+    image_id: u64,
+    category_id: usize,
+    bbox: [f64; 4],
+    area: f64,
+    iscrowd: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segmentation: Option<Segmentation<'a>>,
+    score: f64,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Segmentation<'a> {
+    RunLengths { size: [u32; 2], counts: &'a str },
+    Polygons(Vec<Vec<f64>>),
+}
+
+/// The file in its making: classes, then pictures, then things, which each come in order.
+pub(super) struct CocoWriter<W: Write> {
+    out: W,
+    polygons: bool,
+    /// Of what is being written.
+    entries: u64,
+    things: u64,
+}
+
+impl<W: Write> CocoWriter<W> {
+    pub fn begin<'a>(mut out: W, names: impl Iterator<Item = &'a str>, polygons: bool) -> io::Result<Self> {
+        let categories: Vec<_> = names.enumerate().map(|(i, name)| Category { id: i + 1, name }).collect();
+        write!(
+            out,
+            "{{\"info\":{{\"description\":\"labelled by ocelli\"}},\"licenses\":[],\n\"categories\":"
+        )?;
+        serde_json::to_writer(&mut out, &categories)?;
+        write!(out, ",\n\"images\":[")?;
+        Ok(Self { out, polygons, entries: 0, things: 0 })
+    }
+
+    fn entry(&mut self, entry: &impl Serialize) -> io::Result<()> {
+        self.out.write_all(if self.entries == 0 { b"\n" } else { b",\n" })?;
+        self.entries += 1;
+        Ok(serde_json::to_writer(&mut self.out, entry)?)
+    }
+
+    /// The picture of this id, from 1.
+    pub fn picture(&mut self, id: u64, file_name: &str, record: &Record) -> io::Result<()> {
+        self.entry(&Picture { id, file_name, width: record.width, height: record.height })
+    }
+
+    /// There are no more pictures.
+    pub fn begin_things(&mut self) -> io::Result<()> {
+        self.entries = 0;
+        write!(self.out, "\n],\n\"annotations\":[")
+    }
+
+    /// The things of the picture of this id.
+    pub fn things(&mut self, image_id: u64, record: &Record) -> io::Result<()> {
+        for thing in &record.things {
+            self.thing(image_id, record, thing)?;
+        }
+        Ok(())
+    }
+
+    fn thing(&mut self, image_id: u64, record: &Record, thing: &Thing) -> io::Result<()> {
+        let [x1, y1, x2, y2] = thing.bbox.map(f64::from);
+        let mask = record.mask(thing);
+        let area = mask.as_ref().map_or((x2 - x1) * (y2 - y1), |mask| mask.area() as f64);
+        let segmentation = match (&mask, self.polygons) {
+            (None, _) => None,
+            (Some(mask), false) => {
+                Some(Segmentation::RunLengths { size: [mask.height(), mask.width()], counts: mask.counts() })
+            }
+            (Some(mask), true) => {
+                let rings = mask.polygons(super::yolo::TOLERANCE);
+                let flat = |ring: &Vec<[f32; 2]>| ring.iter().flatten().map(|v| f64::from(*v)).collect();
+                Some(Segmentation::Polygons(rings.iter().map(flat).collect()))
+            }
+        };
+        self.things += 1;
+        self.entry(&Annotation {
+            id: self.things,
+            image_id,
+            category_id: thing.class + 1,
+            bbox: [x1, y1, x2 - x1, y2 - y1].map(|v| rounded(v, 1e2)),
+            area: rounded(area, 1e2),
+            iscrowd: 0,
+            segmentation,
+            score: rounded(f64::from(thing.score), 1e5),
+        })
+    }
+
+    /// Ends the file.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.out.write_all(b"\n]}\n")
+    }
+}
+
+fn rounded(value: f64, scale: f64) -> f64 {
+    (value * scale).round() / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_json_of_the_known_shape() {
+        let record = |things| Record { width: 5, height: 2, things, ..Record::default() };
+        let thing = |mask: Option<&str>| Thing {
+            class: 1,
+            score: 0.123_456_7,
+            bbox: [0.0, 0.5, 2.005, 2.0],
+            mask: mask.map(Into::into),
+        };
+        let mask = ocelli::Mask::from_bitmap(&[1, 1, 0, 0, 0, 1, 1, 0, 0, 0], 5, 2).expect("5 × 2");
+        let mut out = Vec::new();
+        let mut coco = CocoWriter::begin(&mut out, ["dog", "a \"b\""].into_iter(), false).expect("memory");
+        let records = [record(vec![thing(None)]), record(vec![]), record(vec![thing(Some(mask.counts()))])];
+        for (i, record) in records.iter().enumerate() {
+            coco.picture(i as u64 + 1, &format!("{i}.png"), record).expect("memory");
+        }
+        coco.begin_things().expect("memory");
+        for (i, record) in records.iter().enumerate() {
+            coco.things(i as u64 + 1, record).expect("memory");
+        }
+        coco.finish().expect("memory");
+        let read: serde_json::Value = serde_json::from_slice(&out).expect("it is JSON");
+        assert_eq!(read["categories"][1], serde_json::json!({"id": 2, "name": "a \"b\""}));
+        assert_eq!(
+            read["images"][2],
+            serde_json::json!({"id": 3, "file_name": "2.png", "width": 5, "height": 2})
+        );
+        assert_eq!(
+            read["annotations"][0],
+            serde_json::json!({"id": 1, "image_id": 1, "category_id": 2, "bbox": [0.0, 0.5, 2.01, 1.5], "area": 3.01,
+                "iscrowd": 0, "score": 0.12346})
+        );
+        assert_eq!(
+            (read["annotations"][1]["area"].as_f64(), read["annotations"][1]["id"].as_u64()),
+            (Some(4.0), Some(2))
+        );
+        assert_eq!(read["annotations"][1]["segmentation"]["counts"], mask.counts());
+    }
+}

@@ -1,0 +1,308 @@
+//! A drawn video: pictograms that move, grow, cross and hide each other, leave and enter.
+
+use std::f64::consts::TAU;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use crate::scenes::pixels::{Pixels, blend};
+use crate::scenes::random::Random;
+use crate::scenes::sprite::{Color, Sprite};
+use crate::scenes::{background, check_size, pictogram, vocabulary};
+use ocelli::Frame;
+use ocelli::image::Image;
+use ocelli::source::{Source, SourceInfo};
+use ocelli::{Error, ErrorKind, Result};
+
+/// A drawn video as a [`Source`], with the truth about it.
+///
+/// A frame depends on the seed and its number alone. Half of the pictograms wander through the picture for as long as
+/// it lasts; the others cross it, each time as somebody new.
+#[derive(Debug)]
+pub struct MovingScene {
+    info: SourceInfo,
+    width: u32,
+    height: u32,
+    frame_rate: f64,
+    frames: u64,
+    next: u64,
+    pub(super) background: Vec<u8>,
+    /// Places in the vocabulary, by class id.
+    places: Vec<usize>,
+    actors: Vec<Actor>,
+    /// Each class's pictogram in falling sizes, made when it first comes up.
+    sizes: Vec<OnceLock<Vec<Sprite>>>,
+}
+
+/// Who moves, the farthest away first.
+#[derive(Debug)]
+enum Actor {
+    /// Wanders on a closed way that never leaves the picture for long.
+    Wanderer(Wanderer),
+    /// Crosses the picture again and again.
+    Passer(Passer),
+}
+
+#[derive(Debug)]
+struct Wanderer {
+    class_id: usize,
+    mirrored: bool,
+    /// Period in seconds and phase: across, down, of the size and of the turning.
+    swings: [(f64, f64); 4],
+}
+
+#[derive(Debug)]
+struct Passer {
+    seed: u64,
+    /// From one entry to the next, and how much of that it is on its way, in seconds.
+    period: f64,
+    duration: f64,
+    /// How much of the period is over when the video starts, in seconds.
+    start: f64,
+    first_class: usize,
+}
+
+/// Where a pictogram is in a frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pose {
+    pub(super) id: u64,
+    pub(super) class_id: usize,
+    /// In pixels.
+    centre: [f64; 2],
+    /// The longer side in pixels.
+    side: f64,
+    degrees: f64,
+    mirrored: bool,
+}
+
+/// Sides of the pictograms in store fall by this factor.
+const SHRINK: f64 = std::f64::consts::FRAC_1_SQRT_2;
+const SIZE_COUNT: usize = 9;
+
+impl MovingScene {
+    /// A video of `frames` frames with pictograms of the names in `labels`, whose places in the list are their class
+    /// ids.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a size outside 32 to 8192, no label, one that is not in the
+    /// [`vocabulary`], or a frame rate that is no positive number.
+    pub fn new(
+        seed: u64,
+        labels: &[impl AsRef<str>],
+        width: u32,
+        height: u32,
+        frames: u64,
+        frame_rate: f64,
+    ) -> Result<Self> {
+        check_size(width, height)?;
+        let refused =
+            |why: String| Err(Error::new(ErrorKind::InvalidArgument, format!("cannot draw a video: {why}")));
+        if !(frame_rate.is_finite() && frame_rate > 0.0) {
+            return refused(format!("the frame rate is {frame_rate}; expected a positive number"));
+        }
+        let places = pictogram::places_of(labels)?;
+        if places.is_empty() {
+            return refused("nothing is named that could move in it".into());
+        }
+        let mut random = Random::new(seed, u64::MAX);
+        let mut pixels = Pixels::new(width, height);
+        background::draw(&mut random, &mut pixels);
+        let count = (places.len() + 4).clamp(6, 10);
+        let actors = (0..count).map(|slot| Actor::new(&mut random, slot, count, places.len())).collect();
+        Ok(Self {
+            info: SourceInfo {
+                name: "drawn scene".into(),
+                size: Some((width, height)),
+                frame_rate: Some(frame_rate),
+                frame_count: Some(frames),
+                live: false,
+            },
+            width,
+            height,
+            frame_rate,
+            frames,
+            next: 0,
+            background: pixels.data().to_vec(),
+            sizes: places.iter().map(|_| OnceLock::new()).collect(),
+            places,
+            actors,
+        })
+    }
+
+    /// How many frames it has.
+    pub fn frame_count(&self) -> u64 {
+        self.frames
+    }
+
+    /// Width and height in pixels.
+    pub fn size(&self) -> (u32, u32) {
+        (self.width, self.height)
+    }
+
+    /// The label of a class.
+    pub(super) fn label(&self, class_id: usize) -> &'static str {
+        vocabulary()[self.places[class_id]]
+    }
+
+    /// Draws frame number `index`, counted from 0.
+    pub fn image(&self, index: u64) -> Image {
+        let mut data = Vec::new();
+        self.draw_into(index, &mut data);
+        Image::from_rgb8(self.width, self.height, data)
+            .expect("the background has three bytes for each pixel")
+    }
+
+    fn draw_into(&self, index: u64, data: &mut Vec<u8>) {
+        data.clear();
+        data.extend_from_slice(&self.background);
+        let width = i64::from(self.width);
+        let picture = [0, 0, width, i64::from(self.height)];
+        for pose in self.poses(index) {
+            self.rasterize(&pose, picture, |x, y, color| {
+                let at = (y * width + x) as usize * 3;
+                blend(&mut data[at..at + 3], color);
+            });
+        }
+    }
+
+    /// Who is where in a frame, the farthest away first.
+    pub(super) fn poses(&self, index: u64) -> impl Iterator<Item = Pose> {
+        let seconds = index as f64 / self.frame_rate;
+        let (width, height) = (f64::from(self.width), f64::from(self.height));
+        self.actors.iter().zip(0u64..).filter_map(move |(actor, slot)| {
+            let (round, mut pose) = match actor {
+                Actor::Wanderer(wanderer) => (0, wanderer.pose(seconds, width, height)),
+                Actor::Passer(passer) => passer.pose(seconds, width, height, self.places.len())?,
+            };
+            pose.id = 1 + slot + self.actors.len() as u64 * round;
+            Some(pose)
+        })
+    }
+
+    /// Gives every pixel inside `area` [left, top, right, bottom] that a pictogram covers, with its colour.
+    pub(super) fn rasterize(&self, pose: &Pose, area: [i64; 4], mut pixel: impl FnMut(i64, i64, Color)) {
+        let sprite = self.sprite(pose);
+        let scale = sprite.width().max(sprite.height()) as f64 / pose.side;
+        let (sin, cos) = libm::sincos(pose.degrees.to_radians());
+        let [half_width, half_height] = [sprite.width(), sprite.height()].map(|s| 0.5 * s as f64 / scale);
+        let reach = [
+            (half_width * cos).abs() + (half_height * sin).abs() + 1.0,
+            (half_width * sin).abs() + (half_height * cos).abs() + 1.0,
+        ];
+        let [cx, cy] = pose.centre;
+        let left = ((cx - reach[0]).floor() as i64).max(area[0]);
+        let right = ((cx + reach[0]).ceil() as i64).min(area[2]);
+        let top = ((cy - reach[1]).floor() as i64).max(area[1]);
+        let bottom = ((cy + reach[1]).ceil() as i64).min(area[3]);
+        let flip = if pose.mirrored { -1.0 } else { 1.0 };
+        let across = [(flip * cos * scale) as f32, (sin * scale) as f32];
+        let down = [(-flip * sin * scale) as f32, (cos * scale) as f32];
+        let middle = [0.5 * sprite.width() as f32, 0.5 * sprite.height() as f32];
+        for y in top..bottom {
+            let dy = (y as f64 + 0.5 - cy) as f32;
+            let (u, v) = (middle[0] + down[0] * dy, middle[1] + down[1] * dy);
+            for x in left..right {
+                let dx = (x as f64 + 0.5 - cx) as f32;
+                let color = sprite.sample(u + across[0] * dx, v + across[1] * dx);
+                if color[3] > 0.0 {
+                    pixel(x, y, color);
+                }
+            }
+        }
+    }
+
+    /// The smallest picture in store that is not smaller than it will be drawn.
+    fn sprite(&self, pose: &Pose) -> &Sprite {
+        let sizes = self.sizes[pose.class_id].get_or_init(|| {
+            let original = pictogram::sprite(self.places[pose.class_id]);
+            let mut shrink = 1.0;
+            let sizes = (0..SIZE_COUNT).map(|_| {
+                let scaled = |side: usize| ((side as f64 * shrink).round() as usize).max(1);
+                let sprite = original.resized(scaled(original.width()), scaled(original.height()));
+                shrink *= SHRINK;
+                sprite
+            });
+            sizes.collect()
+        });
+        let fits = |sprite: &&Sprite| sprite.width().max(sprite.height()) as f64 >= pose.side;
+        sizes.iter().rev().find(fits).unwrap_or(&sizes[0])
+    }
+}
+
+impl Actor {
+    fn new(random: &mut Random, slot: usize, count: usize, classes: usize) -> Self {
+        if slot.is_multiple_of(2) {
+            let mut swing = |low: f64, high: f64| (random.uniform(low, high), random.uniform(0.0, TAU));
+            let swings = [swing(8.0, 20.0), swing(8.0, 20.0), swing(5.0, 12.0), swing(2.0, 6.0)];
+            Self::Wanderer(Wanderer { class_id: slot / 2 % classes, mirrored: random.chance(0.5), swings })
+        } else {
+            let duration = random.uniform(4.0, 8.0);
+            let period = duration + random.uniform(0.5, 2.0);
+            let start = random.uniform(0.0, period);
+            let first_class = count.div_ceil(2) + slot / 2;
+            Self::Passer(Passer { seed: random.next(), period, duration, start, first_class })
+        }
+    }
+}
+
+impl Wanderer {
+    fn pose(&self, seconds: f64, width: f64, height: f64) -> Pose {
+        let [x, y, size, turn] = self.swings.map(|(period, phase)| libm::sin(TAU * seconds / period + phase));
+        Pose {
+            id: 0,
+            class_id: self.class_id,
+            centre: [width * (0.5 + 0.43 * x), height * (0.5 + 0.38 * y)],
+            side: width.min(height) * (0.28 + 0.1 * size),
+            degrees: 8.0 * turn,
+            mirrored: self.mirrored,
+        }
+    }
+}
+
+impl Passer {
+    /// Which crossing it is, and where; nothing between two.
+    fn pose(&self, seconds: f64, width: f64, height: f64, classes: usize) -> Option<(u64, Pose)> {
+        let clock = seconds + self.start;
+        let round = (clock / self.period).floor();
+        let progress = (clock - round * self.period) / self.duration;
+        if progress >= 1.0 {
+            return None;
+        }
+        let round = round as u64;
+        let mut random = Random::new(self.seed, round);
+        let shorter = width.min(height);
+        let (from, to) = (random.log_uniform(0.16, 0.4), random.log_uniform(0.16, 0.4));
+        let side = shorter * from * libm::exp(progress * libm::log(to / from));
+        let largest = shorter * from.max(to);
+        let upright = random.chance(0.25);
+        let backwards = random.chance(0.5);
+        let along = if backwards { 1.0 - progress } else { progress };
+        let (phase, waves) = (random.uniform(0.0, TAU), random.uniform(0.5, 1.5));
+        let wave = libm::sin(TAU * progress * waves + phase);
+        let lane = random.uniform(0.2, 0.8) + 0.06 * wave;
+        // Outside by all of its size at both ends.
+        let way = |length: f64| -0.6 * largest + along * (length + 1.2 * largest);
+        let centre = if upright { [width * lane, way(height)] } else { [way(width), height * lane] };
+        let class_id = (self.first_class + round as usize) % classes;
+        let mirrored = random.chance(0.5);
+        Some((round, Pose { id: 0, class_id, centre, side, degrees: 6.0 * wave, mirrored }))
+    }
+}
+
+impl Source for MovingScene {
+    fn info(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn read_into(&mut self, frame: &mut Frame) -> Result<bool> {
+        if self.next >= self.frames {
+            return Ok(false);
+        }
+        let mut data = std::mem::take(frame).image.into_rgb8();
+        self.draw_into(self.next, &mut data);
+        frame.image = Image::from_rgb8(self.width, self.height, data)?;
+        frame.index = self.next;
+        frame.time = Duration::from_secs_f64(self.next as f64 / self.frame_rate);
+        self.next += 1;
+        Ok(true)
+    }
+}

@@ -1,0 +1,90 @@
+//! The picture that scenes are drawn on.
+
+use crate::scenes::random::Random;
+use crate::scenes::sprite::Color;
+use ocelli::image::Image;
+
+/// An RGB picture being drawn.
+#[derive(Clone, Debug)]
+pub(super) struct Pixels {
+    width: u32,
+    height: u32,
+    /// [height, width, rgb]
+    data: Vec<u8>,
+}
+
+impl Pixels {
+    pub(super) fn new(width: u32, height: u32) -> Self {
+        Self { width, height, data: vec![0; width as usize * height as usize * 3] }
+    }
+
+    pub(super) fn width(&self) -> u32 {
+        self.width
+    }
+
+    pub(super) fn height(&self) -> u32 {
+        self.height
+    }
+
+    pub(super) fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// Gives each pixel the colour that `color` has at it; fractions are cut off.
+    pub(super) fn fill(&mut self, mut color: impl FnMut(f64, f64) -> [f64; 3]) {
+        for (y, row) in self.data.chunks_exact_mut(self.width as usize * 3).enumerate() {
+            for (x, pixel) in row.as_chunks_mut::<3>().0.iter_mut().enumerate() {
+                *pixel = color(x as f64, y as f64).map(|channel| channel as u8);
+            }
+        }
+    }
+
+    /// Paints those pixels of a rectangle [left, top, right, bottom] that `inside` says belong to a shape.
+    pub(super) fn paint(
+        &mut self,
+        area: [f64; 4],
+        color: [f64; 3],
+        mut inside: impl FnMut(f64, f64) -> bool,
+    ) {
+        let [left, top, right, bottom] = area;
+        let color = color.map(|channel| channel as u8);
+        // Casts bring what is below 0 to 0.
+        let (x1, y1) = (left.floor() as u32, top.floor() as u32);
+        let x2 = (right.ceil() as u32).saturating_add(1).min(self.width);
+        let y2 = (bottom.ceil() as u32).saturating_add(1).min(self.height);
+        for y in y1..y2 {
+            for x in x1..x2 {
+                if inside(f64::from(x), f64::from(y)) {
+                    let at = (y as usize * self.width as usize + x as usize) * 3;
+                    self.data[at..at + 3].copy_from_slice(&color);
+                }
+            }
+        }
+    }
+
+    /// Lays a colour over pixel number `at`.
+    #[inline]
+    pub(super) fn blend(&mut self, at: usize, color: Color) {
+        blend(&mut self.data[at * 3..at * 3 + 3], color);
+    }
+
+    /// Multiplies everything with `gain` and adds noise of a deviation of `spread`.
+    pub(super) fn disturb(&mut self, random: &mut Random, gain: f32, spread: f32) {
+        for value in &mut self.data {
+            *value = (f32::from(*value) * gain + random.normal() as f32 * spread) as u8;
+        }
+    }
+
+    pub(super) fn into_image(self) -> Image {
+        Image::from_rgb8(self.width, self.height, self.data).expect("three bytes for each pixel")
+    }
+}
+
+/// Lays a colour over a pixel of three bytes.
+#[inline]
+pub(super) fn blend(pixel: &mut [u8], color: Color) {
+    let rest = 1.0 - color[3];
+    for (channel, above) in pixel.iter_mut().zip(color) {
+        *channel = (f32::from(*channel) * rest + above + 0.5) as u8;
+    }
+}

@@ -1,0 +1,179 @@
+use ocelli_engines::Tensor;
+
+use super::compare::{OutputComparison, cosine, is_finite};
+use super::inputs::Input;
+use super::kept::KeptComparison;
+use super::passes::Heads;
+use super::{Limits, Output};
+use ocelli::ModelGraph;
+use ocelli::postprocess::{PostProcessOptions, PostProcessor};
+
+#[test]
+fn cosines_of_vectors() {
+    let huge = f32::MAX;
+    let cases: [(&[f32], &[f32], f64); 7] = [
+        (&[1.0, 2.0], &[2.0, 4.0], 1.0),
+        (&[1.0, 0.0], &[0.0, 1.0], 0.0),
+        (&[1.0, -1.0], &[-1.0, 1.0], -1.0),
+        (&[0.0, 0.0], &[0.0, 0.0], 1.0),
+        (&[0.0, 0.0], &[1.0, 0.0], 0.0),
+        (&[huge, huge], &[huge, huge], 1.0),
+        (&[1.0, 1.0], &[1.0, 0.0], std::f64::consts::FRAC_1_SQRT_2),
+    ];
+    for (a, b, expected) in cases {
+        let found = cosine(a, b);
+        assert!((found - expected).abs() < 1e-12, "{a:?} and {b:?}: {found}, expected {expected}");
+    }
+    assert!(cosine(&[f32::NAN], &[1.0]).is_nan() || cosine(&[f32::NAN], &[1.0]) == 0.0);
+}
+
+#[test]
+fn numbers_that_are_none_are_found() {
+    for (value, finite) in [(0.0, true), (f32::MAX, true), (f32::INFINITY, false), (f32::NAN, false)] {
+        let tensor = Tensor::f32(&[2], vec![1.0, value]).expect("it fits");
+        assert_eq!(is_finite(&tensor), finite, "{value}");
+    }
+}
+
+#[test]
+fn outputs_are_refused_for_what_is_wrong_with_them() {
+    let ours = vec![3.0, 4.0, 0.0, 1.0];
+    // Name, what the candidate says, the reason that is given.
+    let cases: [(&'static str, Vec<f32>, Option<&str>); 8] = [
+        ("fpn_2", ours.clone(), None),
+        ("fpn_2", vec![3.0001, 4.0, 0.0, 1.0], None),
+        ("fpn_2", vec![4.0, 3.0, 0.0, 1.0], Some("the cosine is")),
+        ("fpn_2", vec![3.0, 4.0, 0.0, f32::NAN], Some("1 of 4 numbers are infinite or none")),
+        ("fpn_2", vec![f32::INFINITY, 4.0, f32::NAN, 1.0], Some("2 of 4 numbers")),
+        ("fpn_2", vec![3.0, 4.0], Some("its shape is [2], expected [4]")),
+        ("boxes", vec![4.0, 3.0, 0.0, 1.0], None),
+        ("boxes", vec![4.0, f32::NAN, 0.0, 1.0], Some("1 of 4 numbers")),
+    ];
+    let mut wrong = Vec::new();
+    for (name, theirs, expected) in cases {
+        let tensor = |values: &[f32]| Tensor::f32(&[values.len()], values.to_vec()).expect("it fits");
+        let (a, b) = (tensor(&ours), tensor(&theirs));
+        let output = |tensor| Output { graph: ModelGraph::Backbone, name, tensor };
+        let mut comparison = OutputComparison::new(Limits::default());
+        comparison.add("scene 3", &output(&a), &output(&b));
+        let (_, failures) = comparison.finish();
+        let said = failures.first().map(|failure| format!("{} {}", failure.input, failure.why));
+        let fits = match (expected, &said) {
+            (None, None) => true,
+            (Some(part), Some(said)) => said.starts_with("scene 3") && said.contains(part),
+            _ => false,
+        };
+        if !fits {
+            wrong.push(format!("{name} {theirs:?}: expected {expected:?}, came {said:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// One query of a class: score and box in 0..1.
+type Query = (f32, [f32; 4]);
+
+const LEFT: [f32; 4] = [0.1, 0.1, 0.3, 0.3];
+const RIGHT: [f32; 4] = [0.6, 0.6, 0.9, 0.9];
+
+/// What an encoder-decoder says that gives one class these queries; the presence is certain.
+fn heads(queries: &[Query]) -> Heads {
+    let logit = |score: f32| (score / (1.0 - score)).ln();
+    let count = queries.len();
+    Heads {
+        logits: Tensor::f32(&[1, count], queries.iter().map(|query| logit(query.0)).collect())
+            .expect("it fits"),
+        boxes: Tensor::f32(&[1, count, 4], queries.iter().flat_map(|query| query.1).collect())
+            .expect("it fits"),
+        presence: Tensor::f32(&[1, 1], vec![40.0]).expect("it fits"),
+        queries: None,
+        encoded: None,
+    }
+}
+
+#[test]
+fn detections_are_the_same_where_a_person_would_say_so() {
+    let moved = |edges: [f32; 4], by: f32| edges.map(|edge| edge + by);
+    let low = [0.11, 0.1, 0.3, 0.3];
+    // Reference, candidate, what it is refused for, borderline cases. The threshold is 0.3, suppression begins at 0.7.
+    type Case = (&'static str, Vec<Query>, Vec<Query>, Option<&'static str>, usize);
+    let cases: Vec<Case> = vec![
+        ("the same", vec![(0.8, LEFT), (0.7, RIGHT)], vec![(0.8, LEFT), (0.7, RIGHT)], None, 0),
+        ("a little off", vec![(0.8, LEFT)], vec![(0.79, moved(LEFT, 0.005))], None, 0),
+        ("a score off", vec![(0.8, LEFT)], vec![(0.75, LEFT)], Some("logits: a score differs by 0.05"), 0),
+        (
+            "a box off",
+            vec![(0.8, LEFT)],
+            vec![(0.8, moved(LEFT, 0.012))],
+            Some("boxes: an edge of a box differs by 0.0120 of the side (\"person\", query 0)"),
+            0,
+        ),
+        (
+            "a box off where nobody looks",
+            vec![(0.8, LEFT), (0.1, LEFT)],
+            vec![(0.8, LEFT), (0.1, RIGHT)],
+            None,
+            0,
+        ),
+        (
+            "a box off of the surest, as nothing is near the threshold",
+            vec![(0.1, LEFT)],
+            vec![(0.1, RIGHT)],
+            Some("boxes: an edge of a box differs"),
+            0,
+        ),
+        ("just below the threshold", vec![(0.305, LEFT)], vec![(0.295, LEFT)], None, 1),
+        ("just above the threshold", vec![(0.295, LEFT)], vec![(0.305, LEFT)], None, 1),
+        (
+            "lost",
+            vec![(0.8, LEFT), (0.7, RIGHT)],
+            vec![(0.8, LEFT), (0.01, RIGHT)],
+            Some("detections: the reference keeps \"person\" 0.700"),
+            0,
+        ),
+        (
+            "invented",
+            vec![(0.8, LEFT), (0.01, RIGHT)],
+            vec![(0.8, LEFT), (0.7, RIGHT)],
+            Some("detections: the candidate keeps \"person\" 0.700"),
+            0,
+        ),
+        // The other of two queries at one place is the surer one now: the same thing is found.
+        ("changed places", vec![(0.61, LEFT), (0.6, low)], vec![(0.6, LEFT), (0.61, low)], None, 0),
+        // Two boxes that overlap by 0.70: in one the second is suppressed, in the other it is not.
+        (
+            "suppressed by a hair",
+            vec![(0.8, [0.1, 0.1, 0.3, 0.3]), (0.6, [0.1, 0.1, 0.3, 0.2401])],
+            vec![(0.8, [0.1, 0.1, 0.3, 0.3]), (0.6, [0.1, 0.1, 0.3, 0.2399])],
+            None,
+            1,
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (what, ours, theirs, expected, borderline) in cases {
+        let input = Input {
+            name: "scene 3".into(),
+            drawn: true,
+            pixels: Tensor::empty(),
+            size: (100, 200),
+            phrases: vec![0],
+            chunk: 1,
+        };
+        let post = PostProcessor::new(PostProcessOptions::default()).expect("the defaults are valid");
+        let mut comparison = KeptComparison::new(post, Limits::default());
+        comparison.add(&input, &heads(&ours), &heads(&theirs)).expect("all numbers are finite");
+        let (report, failures) = comparison.finish();
+        let said: Vec<_> =
+            failures.iter().map(|failure| format!("{}: {}", failure.output, failure.why)).collect();
+        let fits = match expected {
+            None => said.is_empty(),
+            Some(part) => said.iter().any(|one| one.contains(part)),
+        };
+        if !fits || report.borderline != borderline {
+            wrong.push(format!(
+                "{what}: expected {expected:?} and {borderline}, came {said:?} and {report:?}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,76 @@
+//! What the numeric gate found, as an engine's sidecar records it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// How far a candidate may be from the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// The least cosine of features and logits, for each input (0.999).
+    pub min_cosine: f64,
+    /// The largest difference of a box's edge, as a share of the image's side (0.01).
+    pub max_box_difference: f32,
+    /// The largest difference of a score (0.02).
+    pub max_score_difference: f32,
+    /// The least overlap of two boxes that are the same detection (0.7).
+    pub min_iou: f32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { min_cosine: 0.999, max_box_difference: 0.01, max_score_difference: 0.02, min_iou: 0.7 }
+    }
+}
+
+impl Limits {
+    /// Refuses limits outside their range.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`], naming the limit.
+    pub fn check(&self) -> Result<()> {
+        let values = [
+            ("least cosine", self.min_cosine, -1.0..=1.0),
+            ("largest box difference", f64::from(self.max_box_difference), 0.0..=1.0),
+            ("largest score difference", f64::from(self.max_score_difference), 0.0..=1.0),
+            ("least IoU", f64::from(self.min_iou), 0.0..=1.0),
+        ];
+        for (name, value, range) in values {
+            if !range.contains(&value) {
+                let message =
+                    format!("{name}, {value}: expected a number from {} to {}", range.start(), range.end());
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What an accepted verification leaves in an engine's sidecar.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VerificationSummary {
+    /// What the reference ran on.
+    pub reference: String,
+    /// What the engine ran on.
+    pub candidate: String,
+    /// The least cosine of each output.
+    pub cosine: BTreeMap<String, f64>,
+    /// The largest difference of a box's edge, as a share of the image's side.
+    pub box_difference: f32,
+    /// The largest difference of a score.
+    pub score_difference: f32,
+    /// Detections that both keep in the scenes.
+    pub kept: usize,
+    /// Detections that one side keeps where a rounding decides.
+    pub borderline: usize,
+    /// Drawn scenes.
+    pub scenes: usize,
+    /// Inputs of random pixels.
+    pub random_inputs: usize,
+    /// Of the random numbers and the scenes.
+    pub seed: u64,
+    /// How far it was allowed to be off.
+    pub limits: Limits,
+}
