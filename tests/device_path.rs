@@ -15,7 +15,7 @@ use ocelli::engines::onnxruntime::{LibrarySearch, OnnxRuntime, OnnxRuntimeEngine
 use ocelli::engines::{Device, Dim, Engine};
 use ocelli::export::contract::{dim, file};
 use ocelli::export::{Checkpoint, ExportOptions, export};
-use ocelli::scenes::{Scene, SceneGenerator, SceneOptions};
+use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneOptions};
 use ocelli::{
     Detection, Detections, Detector, EmbeddedPrompts, EngineFactory, ImageFeatures, Model, Pipeline, Prompt,
     Prompts, SemanticMap, StageTimes, TextCacheFile,

@@ -29,7 +29,7 @@ const SCENES: usize = 50;
 const LEAST_DETECTIONS: usize = 100;
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/scenes")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/scenes")
 }
 
 /// A scene and what the reference found in it.

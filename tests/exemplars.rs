@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use ocelli::scenes::{Scene, SceneGenerator, SceneObject, SceneOptions};
 use ocelli::{Detection, Detector, Prompt, Prompts, TextCacheFile};
+use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneObject, SceneOptions};
 
 const CONFIDENCE: f32 = 0.3;
 const SCENES: u64 = 40;

@@ -10,20 +10,10 @@
 
 #![allow(clippy::print_stdout, reason = "the figures are worth seeing when all is well, too")]
 
-#[path = "parity/altered.rs"]
-#[allow(dead_code, reason = "these tests make weights larger and change nothing else")]
-mod altered;
-#[path = "parity/exported.rs"]
-#[allow(dead_code, reason = "these tests run some of the graphs")]
-mod exported;
-#[path = "parity/golden.rs"]
-#[allow(dead_code, reason = "these tests need some of what a golden holds")]
-mod golden;
-
 use std::path::Path;
 
-use exported::{Exported, Outcome, Outputs};
-use golden::{Golden, f32s, first};
+use crate::parity::exported::{Exported, Outcome, Outputs};
+use crate::parity::golden::{Golden, f32s, first};
 use ocelli::engines::Tensor;
 use ocelli::export::contract::{Precision, Target, file, tensor};
 use ocelli::export::{Checkpoint, ErrorKind, ExportOptions, MixedPrecision};
@@ -158,7 +148,7 @@ fn an_island_keeps_finite_what_leaves_the_range() -> Outcome<()> {
     let golden = Golden::open("released");
     let folder = tempfile::tempdir()?;
     let layer = "detr_encoder.layers.0.self_attn";
-    altered::strengthen(
+    crate::parity::altered::strengthen(
         &golden,
         &[&format!("{layer}.q_proj"), &format!("{layer}.k_proj")],
         600.0,
@@ -219,7 +209,7 @@ fn what_makes_no_sense_is_refused() -> Outcome<()> {
 
     // A weight that no half has.
     let large = tempfile::tempdir()?;
-    altered::strengthen(&golden, &["detr_encoder.layers.0.mlp.fc1"], 1e7, large.path())?;
+    crate::parity::altered::strengthen(&golden, &["detr_encoder.layers.0.mlp.fc1"], 1e7, large.path())?;
     let checkpoint = Checkpoint::open(large.path())?;
     let output = folder.path().join("out");
     let error =
@@ -261,7 +251,7 @@ fn alone(these: &[Detection], those: &[Detection]) -> usize {
 /// On the scenes of the end-to-end test, the built-in model finds what it finds in 32 bits.
 #[test]
 fn the_built_in_model_finds_the_same_things() -> Outcome<()> {
-    let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/scenes");
+    let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/scenes");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(scenes.join("detections.json"))?)?;
     let folder = tempfile::tempdir()?;
     ocelli::builtin::write_checkpoint(folder.path())?;

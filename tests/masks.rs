@@ -79,7 +79,7 @@ fn found(model: &Model, masks: bool, semantic: bool) -> Found {
         .build()
         .expect("the built-in model runs");
     let prompts = Prompts::new(["dog", "banana", "tree", "airplane"]).expect("words");
-    let image = Image::open("demos/scenes/park.png").expect("the scene is in the project");
+    let image = Image::open("../demos/scenes/park.png").expect("the scene is in the project");
     let found = detector.detect(&image, &prompts).expect("it detects");
     drop(detector);
     let runs = std::mem::take(&mut *runs.lock().expect("nobody panicked"));

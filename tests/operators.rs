@@ -1,19 +1,10 @@
 //! What the exported files are made of: standard operators alone for TensorRT, and nothing of a pruned branch.
 
-#[path = "parity/exported.rs"]
-#[allow(dead_code, reason = "these tests export and do not run")]
-mod exported;
-#[path = "parity/golden.rs"]
-#[allow(dead_code, reason = "these tests need the checkpoints, not the numbers")]
-mod golden;
-#[path = "parity/onnx.rs"]
-mod onnx;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use exported::{Exported, Outcome};
-use golden::{Golden, Variant};
+use crate::parity::exported::{Exported, Outcome};
+use crate::parity::golden::{Golden, Variant};
 use ocelli::export::contract::{Precision, Prompting, Target, file, free_dimensions};
 use ocelli::export::{Checkpoint, ExportOptions, MixedPrecision};
 use prost::Message;
@@ -25,7 +16,7 @@ const FUSED: [&str; 3] = ["RoiAlign", "com.microsoft.MultiHeadAttention", "com.m
 
 /// The committed list.
 fn allowed() -> BTreeSet<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/allowed_operators.txt");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("allowed_operators.txt");
     let text = std::fs::read_to_string(&path).expect("the list is in the repository");
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(str::to_owned).collect()
@@ -43,9 +34,11 @@ fn checkpoints(folder: &Path) -> Outcome<Vec<(String, Checkpoint)>> {
 }
 
 /// The graphs of an exported folder.
-fn graphs(model: &Exported) -> Outcome<BTreeMap<String, onnx::Model>> {
+fn graphs(model: &Exported) -> Outcome<BTreeMap<String, crate::parity::onnx::Model>> {
     let files = model.manifest.files.keys().filter(|name| name.ends_with(".onnx"));
-    let read = |name: &String| Ok((name.clone(), onnx::Model::decode(&*std::fs::read(model.path(name))?)?));
+    let read = |name: &String| {
+        Ok((name.clone(), crate::parity::onnx::Model::decode(&*std::fs::read(model.path(name))?)?))
+    };
     files.map(read).collect()
 }
 

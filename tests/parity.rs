@@ -8,24 +8,21 @@
 
 #![allow(clippy::print_stdout, reason = "the worst errors are worth seeing when all is well, too")]
 
-#[path = "parity/altered.rs"]
-mod altered;
-#[path = "parity/exported.rs"]
-mod exported;
-#[path = "parity/golden.rs"]
-mod golden;
-#[path = "parity/report.rs"]
+pub mod altered;
+pub mod exported;
+pub mod golden;
+pub mod onnx;
 mod report;
 
 use std::collections::BTreeSet;
 
-use exported::{Exported, Outcome, Outputs};
-use golden::{Golden, append_padding, append_to_prompt, f32s, first, range};
+use self::exported::{Exported, Outcome, Outputs};
+use self::golden::{Golden, append_padding, append_to_prompt, f32s, first, range};
+use self::report::Report;
 use ocelli::Mask;
 use ocelli::engines::{Engine, Tensor};
 use ocelli::export::contract::{Prompting, Target, file, tensor};
 use ocelli::export::{Checkpoint, ErrorKind, ExportOptions, export};
-use report::Report;
 use sha2::{Digest, Sha256};
 
 const TARGETS: [Target; 2] = [Target::OnnxRuntime, Target::TensorRt];

@@ -6,20 +6,10 @@
 
 #![allow(clippy::print_stdout, reason = "the figures are worth seeing when all is well, too")]
 
-#[path = "parity/exported.rs"]
-#[allow(dead_code, reason = "these tests run some of the graphs")]
-mod exported;
-#[path = "parity/golden.rs"]
-#[allow(dead_code, reason = "these tests need some of what a golden holds")]
-mod golden;
-#[path = "parity/onnx.rs"]
-#[allow(dead_code, reason = "these tests look at nodes alone")]
-mod onnx;
-
 use std::path::Path;
 
-use exported::{Exported, Outcome, Outputs};
-use golden::{Golden, f32s};
+use crate::parity::exported::{Exported, Outcome, Outputs};
+use crate::parity::golden::{Golden, f32s};
 use ocelli::engines::Tensor;
 use ocelli::export::contract::{Precision, Target, file, tensor};
 use ocelli::export::{Checkpoint, ErrorKind, ExportOptions};
@@ -97,8 +87,8 @@ fn the_large_products_are_those_of_8_bits() -> Outcome<()> {
         let checkpoint = golden.open_checkpoint()?;
         let (full, small) =
             (Exported::new(&checkpoint, &ExportOptions::default())?, Exported::new(&checkpoint, &int8())?);
-        let nodes = |name: &str| -> Outcome<Vec<onnx::Node>> {
-            let model = onnx::Model::decode(&*std::fs::read(small.path(name))?)?;
+        let nodes = |name: &str| -> Outcome<Vec<crate::parity::onnx::Node>> {
+            let model = crate::parity::onnx::Model::decode(&*std::fs::read(small.path(name))?)?;
             Ok(model.graph.ok_or("no graph")?.nodes)
         };
         let vision = nodes(file::BACKBONE)?;
@@ -151,7 +141,7 @@ fn alone<'a>(these: &'a [Detection], those: &[Detection]) -> Vec<&'a Detection> 
 /// On the scenes of the end-to-end test, the built-in model finds what it finds in 32 bits.
 #[test]
 fn the_built_in_model_finds_the_same_things() -> Outcome<()> {
-    let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/scenes");
+    let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/scenes");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(scenes.join("detections.json"))?)?;
     let folder = tempfile::tempdir()?;
     ocelli::builtin::write_checkpoint(folder.path())?;

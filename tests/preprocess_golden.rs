@@ -10,7 +10,7 @@ use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/preprocess")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/preprocess")
 }
 
 fn expected_bytes() -> Vec<u8> {

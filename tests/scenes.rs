@@ -7,8 +7,8 @@
 #![allow(clippy::print_stdout, reason = "the figures are worth seeing when all is well, too")]
 
 use ocelli::export::{Checkpoint, ExportOptions, export};
-use ocelli::scenes::{MovingScene, SceneGenerator, SceneOptions, vocabulary};
 use ocelli::{BoundingBox, Detection, Detector, Model, Prompts, TextCacheFile};
+use ocelli_datasets::scenes::{MovingScene, SceneGenerator, SceneOptions, vocabulary};
 
 fn detector(folder: &std::path::Path) -> Detector {
     let (checkpoint, exported) = (folder.join("checkpoint"), folder.join("exported"));

@@ -22,7 +22,7 @@ use ocelli::export::contract::{Prompting, Target, tensor};
 use ocelli::tensorrt::{
     BuildEvent, BuildOptions, EngineBuild, Sidecar, TensorRtBackend, cached_engines, verify_engine,
 };
-use ocelli::verify::VerificationOptions;
+use ocelli_datasets::verify::VerificationOptions;
 use ocelli::{Cancellation, Detector, ErrorKind, ModelGraph, ModelSource, TextCacheFile};
 use workshop::{CLASSES, Workshop, for_tensorrt, quick, same};
 

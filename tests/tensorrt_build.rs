@@ -79,7 +79,7 @@ impl Exported {
             ocelli::builtin::write_checkpoint(&source)?;
             source
         } else {
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parity").join(checkpoint)
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/parity").join(checkpoint)
         };
         let manifest =
             export(&Checkpoint::open(&source)?, options, &folder.path().join("model"), |_| Ok(()))?;

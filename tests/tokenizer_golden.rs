@@ -10,7 +10,7 @@ fn root() -> &'static Path {
 }
 
 fn expected() -> Value {
-    let path = root().join("tests/golden/tokenizer/expected.json");
+    let path = root().join("golden/tokenizer/expected.json");
     let bytes = std::fs::read(&path).expect("the expected ids are in the repository");
     serde_json::from_slice(&bytes).expect("the script writes JSON")
 }

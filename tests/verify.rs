@@ -2,16 +2,15 @@
 //!
 //! Needs ONNX Runtime where programs find it; `make setup` puts it there.
 
-#[path = "verify/candidates.rs"]
 mod candidates;
 
 use std::path::Path;
 
-use candidates::{builtin, disturbed_engines, disturbed_weights, engine};
+use self::candidates::{builtin, disturbed_engines, disturbed_weights, engine};
 use ocelli::export::contract::{Precision, tensor};
 use ocelli::export::{Checkpoint, ExportOptions, export};
-use ocelli::verify::{Candidate, Limits, Verification, VerificationOptions, VerificationReport};
 use ocelli::{ErrorKind, Model, ModelGraph};
+use ocelli_datasets::verify::{Candidate, Limits, Verification, VerificationOptions, VerificationReport};
 use ocelli_engines::Tensor;
 
 /// Everything that the model has, in few scenes.
@@ -227,7 +226,7 @@ fn eight_bits_are_judged_by_their_numbers() {
 
 #[test]
 fn random_weights_have_nothing_to_find_and_are_compared_all_the_same() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parity/plain");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/parity/plain");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let exported = folder.path().join("exported");
     let checkpoint = Checkpoint::open(&golden).expect("the golden is whole");

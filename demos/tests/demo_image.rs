@@ -1,17 +1,14 @@
 //! `demo-image`, run as a person runs it: what it finds, what it refuses and how, what it leaves behind.
 
-#[path = "demo_image/refusals.rs"]
 mod refusals;
-#[path = "../../tests/programs/run.rs"]
-mod run;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
+use crate::run::{Outcome, Place, outcome};
 use ocelli::export::{Checkpoint, ExportOptions, export};
-use run::{Outcome, Place, outcome};
 
 const DEMO: &str = env!("CARGO_BIN_EXE_demo-image");
 

@@ -3,27 +3,21 @@
 
 #![cfg(feature = "opencv")]
 
-#[path = "demo_video/endings.rs"]
 mod endings;
-#[path = "demo_video/refusals.rs"]
 mod refusals;
-#[path = "../../tests/programs/run.rs"]
-mod run;
-#[path = "demo_video/score.rs"]
 mod score;
-#[path = "demo_video/sources.rs"]
 mod sources;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::run::{Outcome, Place, outcome};
 use ocelli::report::FrameReport;
 use ocelli::sink::write_picture;
 use ocelli::source::open_video;
 use ocelli::tracking::read_mot;
 use ocelli::{Frame, Source};
 use ocelli_datasets::scenes::MovingScene;
-use run::{Outcome, Place, outcome};
 
 const DEMO: &str = env!("CARGO_BIN_EXE_demo-video");
 const IMAGE_DEMO: &str = env!("CARGO_BIN_EXE_demo-image");

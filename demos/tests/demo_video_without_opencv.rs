@@ -3,14 +3,11 @@
 
 #![cfg(not(feature = "opencv"))]
 
-#[path = "../../tests/programs/run.rs"]
-mod run;
-
 use std::io::Write;
 use std::process::Stdio;
 
+use crate::run::{Place, refusal};
 use ocelli::tracking::read_mot;
-use run::{Place, refusal};
 
 const DEMO: &str = env!("CARGO_BIN_EXE_demo-video");
 

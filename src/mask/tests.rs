@@ -311,9 +311,10 @@ fn polygons_without_holes_cover_the_mask() {
                     mask.width(),
                     mask.height(),
                 ),
-                false => Mask::from_rle(
-                    &codec::fr_polys(&flat, mask.height(), mask.width()).expect("a small image"),
-                ),
+                false => {
+                    let rle = codec::fr_polys(&flat, mask.height(), mask.width()).expect("a small image");
+                    Mask::from_run_lengths(&rle.counts, rle.w, rle.h)
+                }
             };
             let iou = filled.and_then(|filled| filled.iou(&mask)).expect("masks of one size");
             let fine = iou >= least || mask.area() == 0 || (tolerance > 0.0 && mask.area() < 400);

@@ -54,7 +54,7 @@ impl Golden {
     /// # Panics
     /// Where it is missing or damaged: goldens are part of the repository.
     pub fn open(name: &'static str) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parity").join(name);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/parity").join(name);
         let path = folder.join("golden.safetensors");
         let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let (_, header) = SafeTensors::read_metadata(&bytes).expect("the script writes safetensors");

@@ -24,7 +24,7 @@ struct Pan {
 
 impl Pan {
     fn new() -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("demos/scenes/park.png");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demos/scenes/park.png");
         let picture = Image::open(path).expect("it is in the repository");
         let info = SourceInfo { size: Some(SIZE), frame_rate: Some(30.0), ..SourceInfo::default() };
         Self { info, picture, next: 0 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ocelli::export::contract::Target;
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::tensorrt::BuildOptions;
-use ocelli::verify::VerificationOptions;
+use ocelli_datasets::verify::VerificationOptions;
 use ocelli::{
     Detection, Detector, DetectorBuilder, EngineFactory, EngineOptions, Image, Model, Prompts, TextCacheFile,
 };
@@ -90,7 +90,7 @@ impl Workshop {
 
     /// What a detector finds.
     pub fn find(&self, detector: &mut Detector) -> Vec<Detection> {
-        let image = Image::open("demos/scenes/park.png").expect("the scene is in the project");
+        let image = Image::open("../demos/scenes/park.png").expect("the scene is in the project");
         let prompts = Prompts::new(CLASSES).expect("they are words");
         detector.detect(&image, &prompts).expect("the engines run").items
     }

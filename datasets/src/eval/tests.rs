@@ -28,7 +28,7 @@ struct Case {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/eval")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/eval")
 }
 
 fn data_set() -> (Truth, Predictions) {

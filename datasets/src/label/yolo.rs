@@ -198,9 +198,16 @@ mod tests {
         assert_eq!(polygon(&square), Some(vec![[0.25, 0.25], [1.25, 0.25], [1.25, 1.25], [0.25, 1.25]]));
     }
 
+    fn distance_to_segment(point: [f32; 2], a: [f32; 2], b: [f32; 2]) -> f32 {
+        let (along, to_point) = ([b[0] - a[0], b[1] - a[1]], [point[0] - a[0], point[1] - a[1]]);
+        let length_squared = (along[0] * along[0] + along[1] * along[1]).max(f32::MIN_POSITIVE);
+        let share = ((to_point[0] * along[0] + to_point[1] * along[1]) / length_squared).clamp(0.0, 1.0);
+        (to_point[0] - share * along[0]).hypot(to_point[1] - share * along[1])
+    }
+
     /// By the even-odd rule; what the polygon goes through is inside.
     fn is_inside(ring: &[[f32; 2]], x: f32, y: f32) -> bool {
-        let through = |(a, b): (&[f32; 2], &[f32; 2])| ocelli::distance_to_segment([x, y], *a, *b) < 0.3;
+        let through = |(a, b): (&[f32; 2], &[f32; 2])| distance_to_segment([x, y], *a, *b) < 0.3;
         if ring.iter().zip(&ring[1..]).any(through) {
             return true;
         }

@@ -10,7 +10,7 @@ use ocelli::image::Image;
 use ocelli::source::Source;
 
 fn hash(image: &Image) -> String {
-    ocelli::cache::short_hex(&Sha256::digest(image.as_rgb8()))
+    Sha256::digest(image.as_rgb8()).iter().take(12).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn generator(seed: u64, options: SceneOptions) -> SceneGenerator {

@@ -2,8 +2,8 @@
 
 use ocelli::export::ExportOptions;
 
+use super::{DEMO, exported, place};
 use crate::run::{Place, Refusal, refusal};
-use crate::{DEMO, exported, place};
 
 #[test]
 fn pictures_and_arguments_that_are_refused() {
@@ -12,8 +12,7 @@ fn pictures_and_arguments_that_are_refused() {
     place.write("truncated.png", &whole[..5000]);
     place.write("header.png", &whole[..20]);
     let jpeg = ocelli::Image::open(place.path("park.png")).expect("it is a picture");
-    ocelli_demos::outputs::write_picture(&place.path("whole.jpg"), &jpeg.into_rgb_image())
-        .expect("it can be written");
+    jpeg.into_rgb_image().save(place.path("whole.jpg")).expect("it can be written");
     let jpeg = place.read("whole.jpg");
     place.write("truncated.jpg", &jpeg[..jpeg.len() / 2]);
     place.write("text.jpg", "hello");

@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use super::{DEMO, command, frames_of, lines_of, names, numbers, run_demo, succeed};
 use crate::run::{Place, outcome};
-use crate::{DEMO, command, frames_of, lines_of, names, numbers, run_demo, succeed};
 
 /// A scene that goes on for longer than any test.
 const ENDLESS: &str = "--classes dog --track --scene-size 160x120 --max-frames 1000000";

@@ -1,7 +1,7 @@
 //! Tables of what is refused: each row says how it ends and what the message has to name.
 
+use super::{DEMO, draw_video, succeed};
 use crate::run::{Place, Refusal, refusal};
-use crate::{DEMO, draw_video, succeed};
 
 #[test]
 fn videos_and_arguments_that_are_refused() {
@@ -103,6 +103,6 @@ fn other_projects_spellings_mean_the_same() {
     );
     assert_eq!(ours, theirs);
     let said =
-        crate::run_demo(&place, "--video in.avi --classes moon --trt-max-classes 4 --max-frames 1").stderr;
+        super::run_demo(&place, "--video in.avi --classes moon --trt-max-classes 4 --max-frames 1").stderr;
     assert!(said.contains("--trt-max-classes is not needed"), "{said}");
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use ocelli::report::FrameReport;
 
+use super::{DEMO, command, draw_video, frames_of, lines_of, numbers, run_demo, succeed};
 use crate::run::{Outcome, Place, outcome};
-use crate::{DEMO, command, draw_video, frames_of, lines_of, numbers, run_demo, succeed};
 
 #[test]
 fn parts_of_a_video() {
@@ -53,7 +53,7 @@ fn odd_sizes_are_made_even_and_nothing_is_cut_off() {
     assert!(edges.clone().all(|[_, _, x2, y2]| x2 <= 161.0 && y2 <= 121.0));
     // The same as pictures, which have no even sides.
     succeed(&place, "--classes dog --scene-size 161x121 --max-frames 3 -o out");
-    assert_eq!(crate::names(place.path("out")), ["000000.png", "000001.png", "000002.png"]);
+    assert_eq!(super::names(place.path("out")), ["000000.png", "000001.png", "000002.png"]);
     let picture = ocelli::Image::open(place.path("out/000001.png")).expect("it was written");
     assert_eq!((picture.width(), picture.height()), (161, 121));
 }

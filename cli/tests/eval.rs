@@ -2,16 +2,13 @@
 //!
 //! Needs ONNX Runtime where programs find it; `make setup` puts it there.
 
-#[path = "programs/run.rs"]
-mod run;
-
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::Stdio;
 
+use crate::run::{Outcome, Place, refusal};
 use ocelli::export::{Checkpoint, ExportOptions, export};
-use ocelli::scenes::{SceneGenerator, SceneOptions, vocabulary};
-use run::{Outcome, Place, refusal};
+use ocelli_datasets::scenes::{SceneGenerator, SceneOptions, vocabulary};
 use serde_json::{Value, json};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
@@ -22,7 +19,7 @@ const LEAST_AP: f64 = 0.6;
 const LEAST_RECALL: f64 = 0.9;
 
 fn golden() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/eval"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/eval"))
 }
 
 fn figure(report: &Value, pointer: &str) -> f64 {

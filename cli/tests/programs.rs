@@ -1,16 +1,11 @@
 //! The `ocelli` program, run as a person runs it: what it refuses and how, and what it leaves behind.
 
-#[path = "programs/checkpoints.rs"]
-mod checkpoints;
-#[path = "programs/run.rs"]
-mod run;
-
 use std::process::Stdio;
 
 use safetensors::Dtype;
 use serde_json::json;
 
-use run::{Place, outcome, refusal};
+use crate::run::{Place, outcome, refusal};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 
@@ -18,29 +13,31 @@ const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 fn checkpoints_that_are_refused() {
     let place = Place::new();
     let norm = "vision_encoder.backbone.layer_norm.weight";
-    let change =
-        |name: &str, change: fn(&mut checkpoints::Tensors)| checkpoints::with_tensors(&place, name, change);
-    checkpoints::copy(&place, "plain", "no-config");
+    let change = |name: &str, change: fn(&mut crate::checkpoints::Tensors)| {
+        crate::checkpoints::with_tensors(&place, name, change)
+    };
+    crate::checkpoints::copy(&place, "plain", "no-config");
     std::fs::remove_file(place.path("no-config/config.json")).expect("it was copied");
-    checkpoints::copy(&place, "plain", "no-tokenizer");
+    crate::checkpoints::copy(&place, "plain", "no-tokenizer");
     std::fs::remove_file(place.path("no-tokenizer/tokenizer.json")).expect("it was copied");
-    checkpoints::copy(&place, "plain", "no-weights");
+    crate::checkpoints::copy(&place, "plain", "no-weights");
     std::fs::remove_file(place.path("no-weights/model.safetensors")).expect("it was copied");
-    checkpoints::copy(&place, "plain", "truncated");
+    crate::checkpoints::copy(&place, "plain", "truncated");
     let weights = place.read("truncated/model.safetensors");
     place.write("truncated/model.safetensors", &weights[..weights.len() - 1000]);
-    checkpoints::copy(&place, "plain", "empty-weights");
+    crate::checkpoints::copy(&place, "plain", "empty-weights");
     place.write("empty-weights/model.safetensors", "");
-    checkpoints::copy(&place, "plain", "text-weights");
+    crate::checkpoints::copy(&place, "plain", "text-weights");
     place.write(
         "text-weights/model.safetensors",
         "version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
     );
-    checkpoints::copy(&place, "plain", "config-text");
+    crate::checkpoints::copy(&place, "plain", "config-text");
     place.write("config-text/config.json", "hello");
-    checkpoints::copy(&place, "plain", "config-list");
+    crate::checkpoints::copy(&place, "plain", "config-list");
     place.write("config-list/config.json", "[]");
-    let config = |name: &str, pointer: &str, value| checkpoints::with_config(&place, name, pointer, value);
+    let config =
+        |name: &str, pointer: &str, value| crate::checkpoints::with_config(&place, name, pointer, value);
     config("other-model", "/model_type", json!("llama"));
     config("widths", "/detr_encoder_config/hidden_size", json!(64));
     config("heads", "/text_config/num_attention_heads", json!(5));
@@ -66,18 +63,18 @@ fn checkpoints_that_are_refused() {
         tensors.get_mut("vision_encoder.backbone.layer_norm.weight").expect("the golden has it").0 =
             Dtype::I16;
     });
-    checkpoints::copy(&place, "released", "no-shard");
+    crate::checkpoints::copy(&place, "released", "no-shard");
     std::fs::remove_file(place.path("no-shard/model-00002-of-00002.safetensors")).expect("it was copied");
     let index =
-        |name: &str, change: fn(&mut serde_json::Value)| checkpoints::with_index(&place, name, change);
+        |name: &str, change: fn(&mut serde_json::Value)| crate::checkpoints::with_index(&place, name, change);
     index("index-list", |index| *index = json!([]));
     index("index-empty", |index| index["weight_map"] = json!({}));
     index("index-number", |index| index["weight_map"]["x"] = json!(3));
     index("index-escape", |index| index["weight_map"]["x"] = json!("../plain/model.safetensors"));
     index("index-absolute", |index| index["weight_map"]["x"] = json!("/etc/passwd"));
-    checkpoints::copy(&place, "released", "index-text");
+    crate::checkpoints::copy(&place, "released", "index-text");
     place.write("index-text/model.safetensors.index.json", "{\"weight_map\": {");
-    checkpoints::copy(&place, "plain", "plain");
+    crate::checkpoints::copy(&place, "plain", "plain");
     place.succeed(OCELLI, &["export", "--checkpoint", "plain", "--output", "exported"]);
     place.folder("empty");
     place.write("file", "hello");
@@ -127,7 +124,7 @@ fn checkpoints_that_are_refused() {
 #[test]
 fn export_options_that_are_refused() {
     let place = Place::new();
-    checkpoints::copy(&place, "plain", "plain");
+    crate::checkpoints::copy(&place, "plain", "plain");
     let to = "export|--checkpoint|plain|--output|out|";
     let rows = [
         ("--imgsz|0", &["--imgsz is 0", "14"][..]),
@@ -174,7 +171,7 @@ fn export_options_that_are_refused() {
 #[test]
 fn only_an_exported_folder_is_replaced_and_only_by_force() {
     let place = Place::new();
-    checkpoints::copy(&place, "plain", "plain");
+    crate::checkpoints::copy(&place, "plain", "plain");
     place.folder("empty");
     place.write("file", "mine");
     place.write("holiday/notes", "mine");
@@ -207,7 +204,7 @@ fn only_an_exported_folder_is_replaced_and_only_by_force() {
 #[test]
 fn embedding_words() {
     let place = Place::new();
-    checkpoints::copy(&place, "plain", "plain");
+    crate::checkpoints::copy(&place, "plain", "plain");
     place.folder("folder");
     place.write("text", "hello");
     assert!(
@@ -318,7 +315,7 @@ fn a_closed_or_full_stdout_is_one_line() {
     let mut child = place.start(OCELLI, &["doctor"]);
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
-    let closed = run::Outcome {
+    let closed = crate::run::Outcome {
         status: output.status.code(),
         stdout: String::new(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -329,7 +326,7 @@ fn a_closed_or_full_stdout_is_one_line() {
         let child = place.command(OCELLI, &["doctor"]).stdout(full).stderr(Stdio::piped()).spawn();
         let output = child.and_then(std::process::Child::wait_with_output).expect("it runs");
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        let full = run::Outcome { status: output.status.code(), stdout: String::new(), stderr };
+        let full = crate::run::Outcome { status: output.status.code(), stdout: String::new(), stderr };
         full.is_refusal(1, &["stdout", "space"]).unwrap_or_else(|e| panic!("{e}"));
     }
 }

@@ -1,13 +1,10 @@
 //! `ocelli track`, run as a person runs it.
 
-#[path = "programs/run.rs"]
-mod run;
-
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use run::{Place, outcome, refusal};
+use crate::run::{Place, outcome, refusal};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 

@@ -12,7 +12,7 @@ use crate::run::Place;
 pub type Tensors = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
 
 pub fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parity").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/parity").join(name)
 }
 
 /// Copies a golden checkpoint.

@@ -3,8 +3,8 @@
 use std::process::Stdio;
 
 use super::data_set::{differences, journal_lines, pictures};
-use super::run::{Outcome, Place, outcome};
 use super::{ALL_FORMATS, OCELLI, arguments};
+use crate::run::{Outcome, Place, outcome};
 
 /// Enough to be stopped a few times.
 const PICTURES: usize = 60;

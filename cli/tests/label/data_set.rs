@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::run::Place;
+use crate::run::Place;
 
 /// Classes that are in the scenes, and one that is in none.
 pub const CLASSES: &str = "person,wine glass,tv,boat,bicycle,cake,bowl,house,cat,moon,robot";
@@ -11,7 +11,7 @@ pub const CLASSES: &str = "person,wine glass,tv,boat,bicycle,cake,bowl,house,cat
 /// The first pictures of the golden scenes, in folders; every third has the name of one in another folder. Those that are
 /// there stay untouched.
 pub fn pictures(place: &Place, folder: &str, count: usize) {
-    let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/scenes");
+    let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/scenes");
     for number in 0..count {
         let name = match number % 3 {
             0 => format!("{folder}/{:03}.png", number / 3),

@@ -3,10 +3,7 @@
 //! What needs TensorRT for RTX is ignored unless asked for: the program is then built with the feature `tensorrt-rtx`, and
 //! `OCELLI_TENSORRT` names the library. It takes no GPU.
 
-#[path = "programs/run.rs"]
-mod run;
-
-use run::{Place, refusal};
+use crate::run::{Place, refusal};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 

@@ -6,9 +6,6 @@
 
 #![allow(clippy::print_stdout, reason = "the figures are worth seeing when all is well, too")]
 
-#[path = "programs/run.rs"]
-mod run;
-#[path = "tracking_golden/scores.rs"]
 mod scores;
 
 use std::path::{Path, PathBuf};
@@ -16,13 +13,13 @@ use std::path::{Path, PathBuf};
 use ocelli::tracking::{MotBox, read_mot};
 use serde_json::Value;
 
-use run::Place;
+use crate::run::Place;
 use scores::{Counts, score};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tracking")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/tracking")
 }
 
 fn boxes(path: &Path) -> Vec<MotBox> {

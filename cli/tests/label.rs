@@ -2,18 +2,14 @@
 //!
 //! Needs ONNX Runtime where programs find it; `make setup` puts it there.
 
-#[path = "label/data_set.rs"]
 mod data_set;
-#[path = "programs/run.rs"]
-mod run;
-#[path = "label/stopped.rs"]
 mod stopped;
 
 use ocelli::Mask;
 use serde_json::Value;
 
+use crate::run::{Place, refusal};
 use data_set::{CLASSES, differences, pictures, tree};
-use run::{Place, refusal};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 

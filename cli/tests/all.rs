@@ -1,0 +1,12 @@
+//! The `ocelli` program, run as a person runs it.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod build_engine;
+mod checkpoints;
+mod eval;
+mod label;
+mod programs;
+mod run;
+mod track;
+mod tracking_golden;
