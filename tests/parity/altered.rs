@@ -6,8 +6,8 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-use crate::exported::Outcome;
-use crate::golden::Golden;
+use super::exported::Outcome;
+use super::golden::Golden;
 
 /// Copies a golden's checkpoint, but for its image size.
 pub fn resize(golden: &Golden, image_size: usize, folder: &Path) -> Outcome<()> {

@@ -9,7 +9,7 @@ use ocelli::export::{Checkpoint, ExportOptions, MaskedBranch};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-use crate::exported::Outcome;
+use super::exported::Outcome;
 
 /// Folders of `tests/golden/parity`. Named here so that a folder that is lost is noticed.
 pub const NAMES: [&str; 6] = ["padded", "patch16", "plain", "released", "small_grid", "tiled"];

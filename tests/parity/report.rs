@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use ocelli::engines::Tensor;
 
-use crate::exported::Outcome;
-use crate::golden::f32s;
+use super::exported::Outcome;
+use super::golden::f32s;
 
 /// The largest max|a − b| / max|b| that passes.
 pub const TOLERANCE: f64 = 1e-4;

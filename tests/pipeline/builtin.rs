@@ -9,7 +9,7 @@ use ocelli::{
     Detector, Frame, FrameView, Image, Pipeline, PipelineBuilder, Prompts, Result, Sink, Source, SourceInfo,
 };
 
-use crate::fakes::{Keep, facts};
+use super::fakes::{Keep, facts};
 
 const FRAMES: u64 = 12;
 /// Pixels of the moving cut-out.

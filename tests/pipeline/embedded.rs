@@ -9,7 +9,7 @@ use ocelli::{
     PixelFormat,
 };
 
-use crate::fakes::{Fakes, detector, facts, level_found, level_of, prompts};
+use super::fakes::{Fakes, detector, facts, level_found, level_of, prompts};
 
 const MS: Duration = Duration::from_millis(1);
 /// Longer than anything here takes; a loop that hangs fails the test.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use ocelli::sink::Pictures;
 use ocelli::{Cancellation, ErrorKind, Pipeline, PipelineBuilder, Sink, StatsRecorder};
 
-use crate::fakes::{Fakes, Keep, Kept, Levels, detector, prompts};
+use super::fakes::{Fakes, Keep, Kept, Levels, detector, prompts};
 
 fn frames_of(kept: &Mutex<Kept>) -> (Vec<u64>, usize) {
     let kept = kept.lock().expect("nobody panics with it");

@@ -7,7 +7,7 @@ use ocelli::sink::Pictures;
 use ocelli::tracking::{ByteTrackerOptions, TrackState};
 use ocelli::{FrameOutcome, FramePolicy, Pipeline, PipelineBuilder, RunSummary, Sink};
 
-use crate::fakes::{Fakes, Keep, Kept, Levels, detector, facts, level_found, level_of, prompts};
+use super::fakes::{Fakes, Keep, Kept, Levels, detector, facts, level_found, level_of, prompts};
 
 const MS: Duration = Duration::from_millis(1);
 

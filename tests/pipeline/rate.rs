@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ocelli::sink::Pictures;
 use ocelli::{Pipeline, RunSummary, Sink};
 
-use crate::fakes::{Fakes, Keep, Levels, detector, prompts};
+use super::fakes::{Fakes, Keep, Levels, detector, prompts};
 
 const MS: Duration = Duration::from_millis(1);
 /// The backbone's 20 ms are the longest of all stages.
