@@ -1,53 +1,65 @@
 # `make demo` and `make test` do everything on a fresh machine; `make help` lists the rest.
 
-# What cargo is told where OpenCV is not there and could not be installed: everything but video files and cameras.
-OPENCV_OR_NOT = $$(bash demos/install-opencv.sh --check || echo --no-default-features --features ocelli/cli,ocelli/cuda)
-# What else is built: make test FEATURES=tensorrt-rtx
+# Further cargo features: make test FEATURES=tensorrt-rtx
 FEATURES ?=
-MORE = $(if $(FEATURES),--features $(addprefix ocelli/,$(FEATURES)))
-# What the demo is built with. Who has just built the tests saves minutes with dev, which is slower to run.
+# Profile of the demo. `dev` reuses what the tests built and is slower to run.
 PROFILE ?= release
+PREFIX ?= /usr/local
 BUILT = target/$(PROFILE:dev=debug)
+# Without OpenCV everything but video files, cameras and windows is built.
+OPENCV = $$(bash demos/install-opencv.sh --check && echo opencv)
 
-.PHONY: help demo test setup bench bench-full lint doc
+.PHONY: help demo test setup opencv install bench bench-full check-all lint doc
 
 help:
-	@echo "make demo        find things in drawn scenes with the built-in model: a picture and a table"
-	@echo "make test        all tests"
-	@echo "make setup       fetch ONNX Runtime's library into ~/.local/share/ocelli, install OpenCV where it is missing"
+	@echo "make demo        detect objects in drawn scenes with the built-in model: an image and a table"
+	@echo "make test        run all tests"
+	@echo "make install     install the programs, shell completions and man pages below PREFIX (/usr/local)"
+	@echo "make setup       fetch ONNX Runtime's library into ~/.local/share/ocelli"
+	@echo "make opencv      install OpenCV and clang from Debian's packages, for video files, cameras and windows"
 	@echo "make bench       measure the built-in model"
-	@echo "make bench-full  measure a full-size model with random weights beside transformers (needs 12 GB of disk)"
-	@echo "make lint        formatting and lints, warnings are errors"
+	@echo "make bench-full  measure a full-size model with random weights beside transformers (12 GB of disk)"
+	@echo "make check-all   run the checks that need other projects: NVIDIA's libraries, other ONNX readers, data set loaders"
+	@echo "make lint        formatting and lints; warnings are errors"
+	@echo "make doc         the API documentation; warnings are errors"
 
 setup:
 	@bash engines/fetch-onnxruntime.sh
+
+opencv:
 	@bash demos/install-opencv.sh
 
 demo: setup
-	cargo build --profile $(PROFILE) -p ocelli -p ocelli-demos $(OPENCV_OR_NOT) $(MORE)
-	$(BUILT)/demo-image --image demos/scenes/ \
+	cargo build --profile $(PROFILE) -p ocelli-cli --no-default-features --features "cuda $(FEATURES)"
+	$(BUILT)/ocelli detect --image demos/scenes/ \
 	  --classes person dog cat car bus bicycle airplane boat "traffic light" bird kite tree house cup apple banana \
 	            pizza cake couch tv clock book "teddy bear" "potted plant" rocket star moon robot butterfly turtle fish \
 	  -o target/demo/ --sheet target/demo.png
 	@echo "look at target/demo.png"
 
-test: setup
-	cargo test --workspace $(OPENCV_OR_NOT) $(MORE)
+test: setup opencv
+	cargo test --workspace --no-default-features --features "cuda $(OPENCV) $(FEATURES)"
 
-bench: setup
+install: setup opencv
+	cargo build --release -p ocelli-cli -p ocelli-demos --no-default-features --features "cuda $(OPENCV) $(FEATURES)"
+	bash cli/install.sh target/release $(DESTDIR)$(PREFIX)
+
+bench: setup opencv
 	cargo build --release --workspace
 	target/release/bench-detect --output benchmarks/runs/$(shell date +%F)-built-in
 	target/release/bench-video --output benchmarks/runs/$(shell date +%F)-built-in
 	target/release/bench-track --output benchmarks/runs/$(shell date +%F)-built-in
 
-bench-full: setup
+bench-full: setup opencv
 	cargo build --release --workspace
 	bash benchmarks/full_size/run.sh
 
-lint: setup
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets $(MORE) -- -D warnings
-	cargo clippy -p ocelli --lib --tests --no-default-features -- -D warnings
+check-all: setup opencv
+	bash tests/check-all.sh
 
-doc: setup
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(MORE)
+lint: setup opencv
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --features "$(FEATURES)" -- -D warnings
+
+doc:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --features "$(FEATURES)"
