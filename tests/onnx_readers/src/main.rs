@@ -83,14 +83,15 @@ fn find(folder: &Path, paths: &mut Vec<PathBuf>) -> std::io::Result<()> {
 
 fn with_rten(path: &Path) -> Outcome {
     use LoadErrorKind::{GraphError, OperatorInvalid, OptimizeError, ShapeInferenceFailed};
-    match Model::load_file(path) {
-        Ok(_) => Outcome::Loaded,
-        Err(error) => match error.kind() {
-            OperatorInvalid | GraphError | OptimizeError | ShapeInferenceFailed => {
-                Outcome::Unsupported(one_line(&error))
-            }
-            _ => Outcome::Unreadable(one_line(&error)),
-        },
+    let Err(error) = Model::load_file(path) else { return Outcome::Loaded };
+    let text = one_line(&error);
+    match error.kind() {
+        OperatorInvalid | GraphError | OptimizeError | ShapeInferenceFailed => {
+            // The node before the reason differs from file to file.
+            let reason = text.split_once("error: ").map_or(&*text, |(_, reason)| reason);
+            Outcome::Unsupported(reason.to_owned())
+        }
+        _ => Outcome::Unreadable(text),
     }
 }
 
