@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Puts ONNX Runtime's shared library where the programs look for it: the "setup folder",
+# Downloads ONNX Runtime's shared library into the setup folder, where the programs search for it:
 # ${OCELLI_HOME:-${XDG_DATA_HOME:-~/.local/share}/ocelli}/onnxruntime.
 #
-# The library comes out of the wheel that pip downloads, so whatever index, mirror or proxy pip is set up for is
-# used. No Python package is installed. A second run does nothing and needs no network.
+# The library is in the wheel that pip downloads, from the index, mirror or proxy that pip is configured for. No Python
+# package is installed. If the library is present, the script does nothing and needs no network.
 set -euo pipefail
 
 version=1.31.1
@@ -34,14 +34,14 @@ fi
 
 command -v python3 >/dev/null || fail "python3 is missing; install it (Debian: apt-get install python3 python3-pip)"
 python3 -m pip --version >/dev/null 2>&1 || fail "pip is missing; install it (Debian: apt-get install python3-pip)"
-mkdir -p "$folder" || fail "the folder $folder cannot be made; set OCELLI_HOME to one that can"
+mkdir -p "$folder" || fail "cannot create the folder $folder; set OCELLI_HOME to another one"
 
-# On the same file system as the destination, so that the last step is a rename.
+# On the file system of the destination, so that the last step is a rename.
 scratch=$(mktemp -d "$folder/.fetch.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 
-# The library in the wheel does not depend on the Python version: where there is no wheel for this machine's
-# Python, another version's serves as well.
+# The library does not depend on the Python version: if there is no wheel for this machine's Python, the wheel of another
+# version has the same library.
 downloaded=no
 for python_version in "" 3.13 3.12; do
     if python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
@@ -53,15 +53,15 @@ for python_version in "" 3.13 3.12; do
 done
 [ "$downloaded" = yes ] || fail "pip download failed: $(grep -v '^$' "$scratch/pip.log" | tail -n 1)"
 
-# Unpacks, loads the library once and compares the version it states.
-python3 - "$scratch" "$library" "$version" <<'PYTHON' || fail "the downloaded wheel is not usable on this machine"
+# Unpacks the wheel, loads the library and compares the version that it states.
+python3 - "$scratch" "$library" "$version" <<'PYTHON' || fail "the downloaded wheel cannot be used on this machine"
 import ctypes, fnmatch, pathlib, sys, zipfile
 
 scratch, library, version = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 wheel = next(scratch.glob("onnxruntime-*.whl"))
 with zipfile.ZipFile(wheel) as archive:
     if damaged := archive.testzip():
-        sys.exit(f"{wheel.name}: {damaged} is damaged")
+        sys.exit(f"{wheel.name}: {damaged} is corrupt")
     for entry in archive.namelist():
         name = entry.rpartition("/")[2]
         is_library = entry.startswith("onnxruntime/capi/") and (
@@ -81,7 +81,7 @@ if found != version:
     sys.exit(f"{library} states version {found}, expected {version}")
 PYTHON
 
-# The library itself goes last: once it is there, everything is.
+# The library is moved last: if it is present, everything is.
 for file in "$scratch"/unpacked/*; do
     [ "$(basename "$file")" = "$library" ] || mv -f "$file" "$folder/"
 done

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ocelli_engines::onnxruntime::{
-    CoreMlOptions, CudaOptions, ExecutionProvider, LibrarySearch, OnnxRuntime, OnnxRuntimeEngine,
-    TensorRtOptions,
+    CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeEngine, TensorRtOptions,
 };
 use ocelli_engines::{Device, Engine};
 use ocelli_export::contract::Target;
@@ -199,7 +198,7 @@ impl OnnxRuntimeMaker {
         let graph = graphs::Graph { path, kind, tf32, class_chunk, sizes };
         let builder = OnnxRuntimeEngine::builder(&self.runtime)
             .with_threads(self.threads)
-            .with_partial_placement(self.allow_partial)
+            .with_cpu_fallback(self.allow_partial)
             .with_provider(graph.provider()?);
         let builder = match &self.device {
             Some(device) => builder.with_device(device.clone()),
@@ -238,12 +237,7 @@ fn best<T>(
 }
 
 fn load_onnxruntime(options: &EngineOptions) -> Result<OnnxRuntime> {
-    let search = LibrarySearch::new();
-    let search = match &options.onnxruntime {
-        Some(path) => search.with_path(path),
-        None => search,
-    };
-    Ok(OnnxRuntime::load(&search)?)
+    Ok(OnnxRuntime::load(options.onnxruntime.as_deref())?)
 }
 
 /// The engine's provider without options, to see whether it starts.

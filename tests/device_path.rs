@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ocelli::engines::fake::FakeDevice;
-use ocelli::engines::onnxruntime::{LibrarySearch, OnnxRuntime, OnnxRuntimeEngine};
+use ocelli::engines::onnxruntime::{OnnxRuntime, OnnxRuntimeEngine};
 use ocelli::engines::{Device, Dim, Engine};
 use ocelli::export::contract::{dim, file};
 use ocelli::export::{Checkpoint, ExportOptions, export};
@@ -23,7 +23,7 @@ use ocelli::{
 
 /// Engines of ONNX Runtime on the processor, which pretend to work on `device` for the graphs in `there`.
 fn engines(device: &Arc<FakeDevice>, there: &'static [&'static str]) -> EngineFactory {
-    let runtime = OnnxRuntime::load(&LibrarySearch::new()).expect("`make setup` was run");
+    let runtime = OnnxRuntime::load(None).expect("`make setup` was run");
     let device = device.clone();
     EngineFactory::custom("behind a door", move |graph: &Path| {
         let builder = OnnxRuntimeEngine::builder(&runtime);
@@ -156,7 +156,7 @@ fn engines_of_fixed_sizes(
     device: Option<&Arc<FakeDevice>>,
     fixed: &'static [(&'static str, &'static str, usize)],
 ) -> EngineFactory {
-    let runtime = OnnxRuntime::load(&LibrarySearch::new()).expect("`make setup` was run");
+    let runtime = OnnxRuntime::load(None).expect("`make setup` was run");
     let device = device.cloned();
     EngineFactory::custom("of fixed sizes", move |graph: &Path| {
         let mut builder = OnnxRuntimeEngine::builder(&runtime);

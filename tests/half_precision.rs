@@ -186,16 +186,13 @@ fn what_makes_no_sense_is_refused() -> Outcome<()> {
     let cases = [
         (
             ExportOptions::default().with_mixed_precision(MixedPrecision::All),
-            "--mixed-precision, --precision fp32",
+            "mixed_precision, precision fp32",
         ),
-        (ExportOptions::default().with_keep_fp32(["neck".parse()?]), "--keep-fp32, --precision fp32"),
-        (half(Precision::Int8, MixedPrecision::Attention), "--mixed-precision, --precision int8"),
-        (
-            fp16().with_keep_fp32(["vit.99".parse()?]),
-            "--keep-fp32 names vit.99: the model has patches, vit.0",
-        ),
-        (fp16().with_keep_fp32(["masks".parse()?]).with_detection_only(true), "--keep-fp32 names masks"),
-        (fp16().with_keep_fp32(["neck.1".parse()?]), "--keep-fp32 names neck.1"),
+        (ExportOptions::default().with_keep_fp32(["neck".parse()?]), "keep_fp32, precision fp32"),
+        (half(Precision::Int8, MixedPrecision::Attention), "mixed_precision, precision int8"),
+        (fp16().with_keep_fp32(["vit.99".parse()?]), "keep_fp32 has vit.99: the model has patches, vit.0"),
+        (fp16().with_keep_fp32(["masks".parse()?]).with_detection_only(true), "keep_fp32 has masks"),
+        (fp16().with_keep_fp32(["neck.1".parse()?]), "keep_fp32 has neck.1"),
     ];
     let mut wrong = Vec::new();
     for (options, words) in cases {
@@ -214,7 +211,7 @@ fn what_makes_no_sense_is_refused() -> Outcome<()> {
     let output = folder.path().join("out");
     let error =
         ocelli::export::export(&checkpoint, &fp16(), &output, |_| Ok(())).expect_err("it is too large");
-    for word in ["detr_encoder.layers.0.mlp.fc1", "--precision bf16", "--keep-fp32"] {
+    for word in ["detr_encoder.layers.0.mlp.fc1", "precision bf16", "keep_fp32"] {
         assert!(error.to_string().contains(word), "{word} is not in: {error}");
     }
     let kept = fp16().with_keep_fp32(["fusion.0".parse()?]);

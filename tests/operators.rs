@@ -7,7 +7,8 @@ use crate::parity::exported::{Exported, Outcome};
 use crate::parity::golden::{Golden, Variant};
 use ocelli::export::contract::{Precision, Prompting, Target, file, free_dimensions};
 use ocelli::export::{Checkpoint, ExportOptions, MixedPrecision};
-use prost::Message;
+use ocelli_onnx::Message;
+use ocelli_onnx::schema::{DimensionValue, ModelProto, ValueInfoProto};
 
 /// The newest opset that the files may ask for.
 const MAX_OPSET: i64 = 20;
@@ -34,11 +35,9 @@ fn checkpoints(folder: &Path) -> Outcome<Vec<(String, Checkpoint)>> {
 }
 
 /// The graphs of an exported folder.
-fn graphs(model: &Exported) -> Outcome<BTreeMap<String, crate::parity::onnx::Model>> {
+fn graphs(model: &Exported) -> Outcome<BTreeMap<String, ModelProto>> {
     let files = model.manifest.files.keys().filter(|name| name.ends_with(".onnx"));
-    let read = |name: &String| {
-        Ok((name.clone(), crate::parity::onnx::Model::decode(&*std::fs::read(model.path(name))?)?))
-    };
+    let read = |name: &String| Ok((name.clone(), ModelProto::decode(&*std::fs::read(model.path(name))?)?));
     files.map(read).collect()
 }
 
@@ -65,20 +64,20 @@ fn operators(target: Target, problems: &mut Vec<String>) -> Outcome<BTreeMap<Str
         for (variant, options) in variants(target) {
             for (file, model) in graphs(&Exported::new(&checkpoint, &options)?)? {
                 let place = format!("{name}, {variant}, {file}");
-                let standard = model.operator_sets.iter().find(|set| set.domain.is_empty());
+                let standard = model.opset_import.iter().find(|set| set.domain.is_empty());
                 match standard.map(|set| set.version) {
                     Some(version) if version <= MAX_OPSET => {}
                     other => {
                         problems.push(format!("{place}: opset {other:?}, expected {MAX_OPSET} or older"));
                     }
                 }
-                let nodes = model.graph.map(|graph| graph.nodes).unwrap_or_default();
+                let nodes = model.graph.map(|graph| graph.node).unwrap_or_default();
                 if nodes.is_empty() {
                     problems.push(format!("{place}: no nodes"));
                 }
                 for node in nodes {
                     let dot = if node.domain.is_empty() { "" } else { "." };
-                    let operator = format!("{}{dot}{}", node.domain, node.operator);
+                    let operator = format!("{}{dot}{}", node.domain, node.op_type);
                     found.entry(operator).or_insert_with(|| format!("{place}, node {}", node.name));
                 }
             }
@@ -115,8 +114,16 @@ fn files_for_onnx_runtime_add_three_fused_operators() -> Outcome<()> {
     Ok(())
 }
 
-/// Skipped blocks and masked branches leave no weight and no node behind, and the others stay.
-/// What is said of the graphs' free dimensions is what is in the files.
+/// The tensor, the axis and the name of every dimension that has a name.
+fn named_dimensions(tensor: &ValueInfoProto) -> Vec<(String, usize, String)> {
+    let named = tensor.dims().enumerate().filter_map(|(axis, dim)| match dim {
+        Some(DimensionValue::DimParam(name)) => Some((tensor.name.clone(), axis, name.clone())),
+        _ => None,
+    });
+    named.collect()
+}
+
+/// `free_dimensions` lists the free dimensions of the files.
 #[test]
 fn free_dimensions_are_those_of_the_files() -> Outcome<()> {
     let folder = tempfile::tempdir()?;
@@ -126,8 +133,8 @@ fn free_dimensions_are_those_of_the_files() -> Outcome<()> {
         for (variant, options) in variants(Target::TensorRt) {
             for (file, model) in graphs(&Exported::new(&checkpoint, &options)?)? {
                 let graph = model.graph.unwrap_or_default();
-                let tensors: Vec<_> = graph.inputs.iter().chain(&graph.outputs).collect();
-                let mut found: Vec<_> = tensors.iter().flat_map(|tensor| tensor.named_dimensions()).collect();
+                let tensors: Vec<_> = graph.input.iter().chain(&graph.output).collect();
+                let mut found: Vec<_> = tensors.iter().flat_map(|tensor| named_dimensions(tensor)).collect();
                 let mut said: Vec<_> = free_dimensions(&file)
                     .into_iter()
                     .filter(|free| tensors.iter().any(|tensor| tensor.name == free.tensor))
@@ -153,6 +160,7 @@ fn free_dimensions_are_those_of_the_files() -> Outcome<()> {
     Ok(())
 }
 
+/// Skipped blocks and masked branches leave no weight and no node in the file, and the others stay.
 #[test]
 fn pruned_branches_vanish() -> Outcome<()> {
     let mut problems = Vec::new();
@@ -163,9 +171,9 @@ fn pruned_branches_vanish() -> Outcome<()> {
                 let model = Exported::new(&golden.open_checkpoint()?, &options)?;
                 let graph =
                     graphs(&model)?.remove(file::BACKBONE).and_then(|model| model.graph).ok_or("no graph")?;
-                let weights = graph.initializers.iter().map(|weight| weight.name.as_str());
+                let weights = graph.initializer.iter().map(|weight| weight.name.as_str());
                 let names: Vec<&str> =
-                    weights.chain(graph.nodes.iter().map(|node| node.name.as_str())).collect();
+                    weights.chain(graph.node.iter().map(|node| node.name.as_str())).collect();
                 let skipped: Vec<&str> = variant.skip_blocks.split(',').collect();
                 let masked: Vec<&str> = variant.mask_blocks.split(',').collect();
                 for block in 0..golden.vision_blocks() {

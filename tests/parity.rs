@@ -11,7 +11,6 @@
 pub mod altered;
 pub mod exported;
 pub mod golden;
-pub mod onnx;
 mod report;
 
 use std::collections::BTreeSet;

@@ -14,7 +14,8 @@ use ocelli::engines::Tensor;
 use ocelli::export::contract::{Precision, Target, file, tensor};
 use ocelli::export::{Checkpoint, ErrorKind, ExportOptions};
 use ocelli::{Detection, Detector, Image, Model, Prompts, TextCacheFile};
-use prost::Message;
+use ocelli_onnx::Message;
+use ocelli_onnx::schema::{ModelProto, NodeProto};
 use serde_json::Value;
 
 /// The least cosine between features of the two precisions. 0.9998 was measured at the worst; a zero point that is off
@@ -87,14 +88,14 @@ fn the_large_products_are_those_of_8_bits() -> Outcome<()> {
         let checkpoint = golden.open_checkpoint()?;
         let (full, small) =
             (Exported::new(&checkpoint, &ExportOptions::default())?, Exported::new(&checkpoint, &int8())?);
-        let nodes = |name: &str| -> Outcome<Vec<crate::parity::onnx::Node>> {
-            let model = crate::parity::onnx::Model::decode(&*std::fs::read(small.path(name))?)?;
-            Ok(model.graph.ok_or("no graph")?.nodes)
+        let nodes = |name: &str| -> Outcome<Vec<NodeProto>> {
+            let model = ModelProto::decode(&*std::fs::read(small.path(name))?)?;
+            Ok(model.graph.ok_or("no graph")?.node)
         };
         let vision = nodes(file::BACKBONE)?;
         let blocks = vision.iter().filter(|node| node.name.contains("backbone.layers."));
         let (mut integer, mut float) = (0, 0);
-        blocks.for_each(|node| match node.operator.as_str() {
+        blocks.for_each(|node| match node.op_type.as_str() {
             "MatMulIntegerToFloat" => integer += 1,
             "MatMul" | "Gemm" => float += 1,
             _ => {}
@@ -125,7 +126,7 @@ fn tensorrt_is_refused() -> Outcome<()> {
     let outcome = ocelli::export::export(&checkpoint, &options, &folder.path().join("out"), |_| Ok(()));
     let error = outcome.expect_err("it is not written yet");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-    for word in ["--precision int8", "--target tensorrt", "fp32"] {
+    for word in ["precision int8", "target tensorrt", "fp32"] {
         assert!(error.to_string().contains(word), "{word} is not in: {error}");
     }
     assert_eq!(folder.path().read_dir()?.count(), 0, "something was written");

@@ -90,7 +90,7 @@ fn checkpoints_that_are_refused() {
         ("no-weights", 1, &["no-weights", "model.safetensors"]),
         ("truncated", 1, &["truncated/model.safetensors", "truncated weights"]),
         ("empty-weights", 1, &["empty-weights/model.safetensors"]),
-        ("text-weights", 1, &["text-weights/model.safetensors", "damaged"]),
+        ("text-weights", 1, &["text-weights/model.safetensors", "corrupt"]),
         ("config-text", 1, &["config-text/config.json", "not JSON"]),
         ("config-list", 1, &["config-list/config.json", "JSON object"]),
         ("other-model", 1, &["model_type", "llama", "sam3"]),
@@ -113,7 +113,7 @@ fn checkpoints_that_are_refused() {
         ("index-number", 1, &["weight_map.x", "file name"]),
         ("index-escape", 1, &["weight_map.x", "../plain", "inside the folder"]),
         ("index-absolute", 1, &["weight_map.x", "/etc/passwd", "inside the folder"]),
-        ("index-text", 1, &["index-text/model.safetensors.index.json", "damaged index"]),
+        ("index-text", 1, &["index-text/model.safetensors.index.json", "corrupt index"]),
     ];
     let arguments: Vec<String> = rows.iter().map(|(name, ..)| format!("{to}{name}")).collect();
     let rows =
@@ -127,32 +127,29 @@ fn export_options_that_are_refused() {
     crate::checkpoints::copy(&place, "plain", "plain");
     let to = "export|--checkpoint|plain|--output|out|";
     let rows = [
-        ("--imgsz|0", &["--imgsz is 0", "14"][..]),
-        ("--imgsz|113", &["--imgsz is 113", "112 or 126"]),
+        ("--imgsz|0", &["imgsz is 0", "14"][..]),
+        ("--imgsz|113", &["imgsz is 113", "112 or 126"]),
         ("--imgsz|x", &["--imgsz", "'x'"]),
         ("--imgsz|-14", &["--imgsz", "'-14'"]),
-        ("--imgsz|9999990", &["--imgsz is 9999990"]),
-        ("--skip-blocks|99", &["--skip-blocks names block 99", "0 to 3"]),
-        ("--skip-blocks|3", &["--skip-blocks names block 3", "whole image", "[3]"]),
+        ("--imgsz|9999990", &["imgsz is 9999990"]),
+        ("--skip-blocks|99", &["skip_blocks has block 99", "0 to 3"]),
+        ("--skip-blocks|3", &["skip_blocks has block 3", "whole image", "[3]"]),
         ("--skip-blocks|x", &["--skip-blocks", "'x'"]),
         ("--skip-blocks|0,,1", &["--skip-blocks", "''"]),
         ("--mask-blocks|0", &["--mask-blocks", "BLOCK:attn or BLOCK:mlp"]),
         ("--mask-blocks|0:ffn", &["--mask-blocks", "0:ffn"]),
         ("--mask-blocks|attn:0", &["--mask-blocks", "attn:0"]),
-        ("--mask-blocks|9:mlp", &["--mask-blocks names block 9", "0 to 3"]),
-        ("--mask-blocks|3:attn", &["--mask-blocks names block 3", "whole image"]),
-        ("--skip-blocks|1|--mask-blocks|1:mlp", &["1:mlp", "--skip-blocks drops block 1"]),
-        ("--split-block|0", &["--split-block is 0", "1 to 3"]),
-        ("--split-block|4", &["--split-block is 4", "1 to 3"]),
+        ("--mask-blocks|9:mlp", &["mask_blocks has block 9", "0 to 3"]),
+        ("--mask-blocks|3:attn", &["mask_blocks has block 3", "whole image"]),
+        ("--skip-blocks|1|--mask-blocks|1:mlp", &["1:mlp", "skip_blocks removes all of block 1"]),
+        ("--split-block|0", &["split_block is 0", "1 to 3"]),
+        ("--split-block|4", &["split_block is 4", "1 to 3"]),
         ("--split-block|-1", &["--split-block", "'-1'"]),
         ("--precision|fp12", &["--precision", "fp12", "possible values"]),
-        ("--precision|int8|--target|tensorrt", &["--precision int8, --target tensorrt", "fp32"]),
-        ("--mixed-precision|all", &["--mixed-precision, --precision fp32", "fp16 or bf16"]),
-        (
-            "--precision|fp16|--keep-fp32|vit.99",
-            &["--keep-fp32 names vit.99", "the model has patches, vit.0"],
-        ),
-        ("--precision|bf16|--keep-fp32|nose", &["`nose` names no block", "fusion.N"]),
+        ("--precision|int8|--target|tensorrt", &["precision int8, target tensorrt", "fp32"]),
+        ("--mixed-precision|all", &["mixed_precision, precision fp32", "fp16 or bf16"]),
+        ("--precision|fp16|--keep-fp32|vit.99", &["keep_fp32 has vit.99", "the model has patches, vit.0"]),
+        ("--precision|bf16|--keep-fp32|nose", &["`nose` is not a block", "fusion.N"]),
         ("--target|gpu", &["--target", "onnxruntime, tensorrt"]),
         ("--prompt|x", &["--prompt", "official, text"]),
         ("--detection_only", &["--detection_only", "--detection-only"]),
@@ -181,9 +178,9 @@ fn only_an_exported_folder_is_replaced_and_only_by_force() {
     place.refuses(
         OCELLI,
         &[
-            refusal("export|--checkpoint|plain|--output|exported", 2, &["exported", "already", "--force"]),
-            refusal("export|--checkpoint|plain|--output|file", 2, &["file", "name a folder"]),
-            refusal("export|--checkpoint|plain|--output|file|--force", 2, &["file", "name a folder"]),
+            refusal("export|--checkpoint|plain|--output|exported", 2, &["exported", "already", "force"]),
+            refusal("export|--checkpoint|plain|--output|file", 2, &["file", "expected a folder"]),
+            refusal("export|--checkpoint|plain|--output|file|--force", 2, &["file", "expected a folder"]),
             refusal("export|--checkpoint|plain|--output|file/below", 1, &["file"]),
             refusal("export|--checkpoint|plain|--output|holiday", 2, &["holiday", "not empty"]),
             refusal("export|--checkpoint|plain|--output|holiday|--force", 2, &["holiday", "not empty"]),
@@ -267,14 +264,22 @@ fn what_the_doctor_says() {
     // A copy of the program has nothing beside it, and here nothing is installed.
     std::fs::copy(OCELLI, place.path("ocelli")).expect("the program can be copied");
     let mut command = place.command(&place.path("ocelli").to_string_lossy(), &["doctor"]);
-    for variable in
-        ["HOME", "XDG_DATA_HOME", "OCELLI_HOME", "OCELLI_ONNXRUNTIME", "ORT_DYLIB_PATH", "LD_LIBRARY_PATH"]
-    {
+    for variable in [
+        "HOME",
+        "XDG_DATA_HOME",
+        "OCELLI_HOME",
+        "OCELLI_ONNXRUNTIME",
+        "ORT_DYLIB_PATH",
+        "LD_LIBRARY_PATH",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+    ] {
         command.env_remove(variable);
     }
     let bare = outcome(&mut command);
     if bare.status == Some(0) {
-        assert!(bare.stdout.contains("(system)"), "only the system can have a library: {bare:?}");
+        let of_system = ["(system)", "(Python package)"].iter().any(|place| bare.stdout.contains(place));
+        assert!(of_system, "only the system can have a library: {bare:?}");
     } else {
         bare.is_refusal(1, &["ONNX Runtime", "make setup"]).unwrap_or_else(|e| panic!("{e}"));
     }

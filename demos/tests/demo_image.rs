@@ -477,13 +477,11 @@ fn a_cache_that_cannot_be_written() {
     assert!(!with_cache("file", &["--model", "model", "--quiet"]).stderr.contains("warning"));
     // Nor is there one where the environment names no folder for it.
     let mut command = place.command(DEMO, &["park.png", "--classes", "dog"]);
-    let library =
-        ocelli::engines::onnxruntime::LibrarySearch::new().locate().expect("`make setup` was run").0;
-    let library = library.into_os_string();
+    let runtime = ocelli::engines::onnxruntime::OnnxRuntime::load(None).expect("`make setup` was run");
     for variable in ["OCELLI_CACHE", "XDG_CACHE_HOME", "HOME", "LOCALAPPDATA"] {
         command.env_remove(variable);
     }
-    let homeless = outcome(command.arg("--onnxruntime").arg(library));
+    let homeless = outcome(command.arg("--onnxruntime").arg(runtime.path()));
     homeless.is_refusal(1, &["no cache folder", "set OCELLI_CACHE"]).unwrap_or_else(|e| panic!("{e}"));
 }
 

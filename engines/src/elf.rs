@@ -1,14 +1,14 @@
-//! Whether an ELF file is all there.
+//! Detects truncated ELF files.
 //!
-//! Linux' loader maps a library without looking at the file's length; what a copy that broke off lacks then ends the
-//! process with SIGBUS instead of an error.
+//! The loader of Linux maps a library without checking the file's length: access to the missing part of a truncated copy
+//! then ends the process with SIGBUS.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// The bytes a 64-bit little-endian ELF file must have for the segments it declares, and those it has, if the latter
-/// are fewer. Any other file is for the loader to judge.
+/// The length that a 64-bit little-endian ELF file needs for the segments it declares, and its actual length, if it is
+/// truncated. `None` for complete files and for other formats, which the loader judges.
 pub(crate) fn shortfall(path: &Path) -> Option<(u64, u64)> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
@@ -43,7 +43,7 @@ fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
 mod tests {
     use super::*;
 
-    /// An ELF header, a table of two segments that end at 4000 and 3000, and so much of the rest.
+    /// The first bytes of an ELF file with two segments, which end at 4000 and 3000.
     fn library(length: usize) -> Vec<u8> {
         let mut bytes = vec![0; 4096];
         bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -59,11 +59,11 @@ mod tests {
     }
 
     #[test]
-    fn only_what_lacks_a_part_of_a_segment_falls_short() {
+    fn files_without_a_part_of_a_segment_are_truncated() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let cases = [
             ("whole", library(4096), None),
-            ("just enough", library(4000), None),
+            ("exactly the segments", library(4000), None),
             ("a byte less", library(3999), Some((4000, 3999))),
             ("within the table", library(100), Some((176, 100))),
             ("within the header", library(50), None),

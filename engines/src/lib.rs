@@ -8,7 +8,8 @@
 //! - tensors lie in the host's memory or on a [`Device`]; what stays on one goes from engine to engine without a copy;
 //! - [`kernels`] are small programs that change tensors where they lie;
 //! - [`cuda`] has the memory, streams and events of NVIDIA's GPUs;
-//! - [`onnxruntime`] finds and loads ONNX Runtime while the program runs and makes engines of ONNX files;
+//! - [`onnxruntime`] loads ONNX Runtime at run time and makes engines of ONNX files;
+//! - [`library`] describes where such libraries are searched for;
 //! - [`tensorrt`] does the same with TensorRT, and builds its plans of ONNX files;
 //! - [`fake`] makes engines of closures, for tests;
 //! - [`conformance`] is the suite that every engine passes; [`spec`] has the checks that every engine shares.
@@ -52,6 +53,7 @@ mod engine;
 mod error;
 pub mod fake;
 pub mod kernels;
+pub mod library;
 pub mod onnxruntime;
 pub mod spec;
 mod tensor;

@@ -1,14 +1,14 @@
-//! ONNX Runtime, loaded while the program runs.
+//! ONNX Runtime, loaded at run time.
 //!
-//! Nothing links against it: the library is found by [`LibrarySearch`], loaded by [`OnnxRuntime::load`], and every
-//! model becomes an [`OnnxRuntimeEngine`] with threads, optimisation and memory of its own.
+//! [`OnnxRuntime::load`] [searches for](crate::library) the shared library and loads it; every model becomes an
+//! [`OnnxRuntimeEngine`] with its own provider, threads and memory.
 //!
 //! ```no_run
-//! use ocelli_engines::onnxruntime::{LibrarySearch, OnnxRuntime, OnnxRuntimeEngine};
+//! use ocelli_engines::onnxruntime::{OnnxRuntime, OnnxRuntimeEngine};
 //! use ocelli_engines::{Engine, Tensor};
 //!
 //! # fn main() -> ocelli_engines::Result<()> {
-//! let runtime = OnnxRuntime::load(&LibrarySearch::new())?;
+//! let runtime = OnnxRuntime::load(None)?;
 //! let mut engine = OnnxRuntimeEngine::builder(&runtime).with_threads(4).build_from_file("backbone.onnx")?;
 //!
 //! let pixels = Tensor::zeros_f32(&[1, 3, 1008, 1008]); // [image, channel, y, x]
@@ -18,36 +18,30 @@
 //! # }
 //! ```
 
+mod assignment;
+mod builder;
 #[allow(unsafe_code)]
 mod call;
-mod graph;
-pub(crate) mod library;
-mod logging;
-mod optimized;
-mod options;
-mod placement;
 #[allow(unsafe_code)]
-pub(crate) mod probe;
+mod device_tensors;
 mod provider;
 mod registration;
-#[allow(unsafe_code)]
-mod residence;
 mod session;
 
-pub use library::{Candidate, Finding, LibrarySearch, Place};
-pub use logging::LogLevel;
-pub use options::{OnnxRuntimeBuilder, OptimizationLevel, default_threads};
+pub use builder::{OnnxRuntimeBuilder, OptimizationLevel, default_threads};
 pub use provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
 pub use session::OnnxRuntimeEngine;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::library::{Candidate, Library, LibrarySearch};
 use ort::environment::Environment;
+use ort::logging::LogLevel;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The one ONNX Runtime of this process.
+/// The ONNX Runtime of this process.
 ///
 /// Cloning is cheap and gives the same one. It is never unloaded.
 #[derive(Clone)]
@@ -59,11 +53,24 @@ struct Loaded {
     path: PathBuf,
     version: String,
     environment: Environment,
-    /// Libraries of providers that were loaded into the environment.
+    /// The libraries of plugin providers that the environment has loaded.
     plugins: Mutex<BTreeSet<PathBuf>>,
 }
 
-/// A network of one `Relu`, four f32 from `x` to `y`: an `onnx.proto` ModelProto of IR version 8, operator set 17.
+const LIBRARY: Library = Library {
+    name: "ONNX Runtime",
+    stems: &["onnxruntime"],
+    stems_if_named: &[],
+    variables: &["OCELLI_ONNXRUNTIME", "ORT_DYLIB_PATH"],
+    setup_folder: "onnxruntime",
+    python_packages: &["onnxruntime/capi"],
+    installed: &[],
+    remedy: "run `make setup` in the source tree, or `pip install onnxruntime==1.31.1`, or set OCELLI_ONNXRUNTIME to the \
+             path of the library",
+    version: call::version,
+};
+
+/// A model of one `Relu`, four f32 from `x` to `y`: an `onnx.proto` ModelProto of IR version 8, operator set 17.
 const SMALLEST_MODEL: &[u8] = b"\x08\x08\x3a\x33\
     \x0a\x0c\x0a\x01x\x12\x01y\x22\x04Relu\
     \x12\x01g\
@@ -71,43 +78,51 @@ const SMALLEST_MODEL: &[u8] = b"\x08\x08\x3a\x33\
     \x62\x0f\x0a\x01y\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x04\
     \x42\x02\x10\x11";
 
-/// What `load` loaded. `ort` binds itself to one library and one environment for the life of the process, so this
-/// keeps them for as long.
+/// What `load` loaded: `ort` binds itself to one library and one environment for the life of the process.
 static LOADED: Mutex<Option<OnnxRuntime>> = Mutex::new(None);
 
 impl OnnxRuntime {
-    /// Loads the library that the search finds, or returns the one this process has if it is the same file.
+    /// Loads the library at `path` or in the folder `path`, or without a path the one that the
+    /// [search](crate::library) finds. Returns the loaded one if it is the same file.
     ///
-    /// ONNX Runtime's telemetry is switched off, and its log goes to `tracing` (see [`LogLevel`]).
+    /// ONNX Runtime's telemetry is switched off. Its errors go to `tracing`, target `onnxruntime`, at level `DEBUG`,
+    /// because the call that fails returns them as well.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if there is none, if it is broken or too old (see [`LibrarySearch::locate`]), or if
-    /// another file is loaded already: a process can have only one.
-    pub fn load(search: &LibrarySearch) -> Result<Self> {
+    /// [`ErrorKind::Unavailable`] if no library is found, if it is corrupt or too old, or if the process has loaded
+    /// another one.
+    pub fn load(path: Option<&Path>) -> Result<Self> {
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        let (path, version) = search.locate()?;
+        let (path, version) = LibrarySearch::new(&LIBRARY, path).locate()?;
         if let Some(runtime) = &*loaded {
-            if same_file(&path, runtime.path()) {
+            if is_same_file(&path, runtime.path()) {
                 return Ok(runtime.clone());
             }
-            let (asked, held) = (path.display(), runtime.path().display());
             let message = format!(
-                "cannot load ONNX Runtime, {asked}: this process already runs {held}, and can run only one"
+                "cannot load ONNX Runtime, {}: this process has loaded {}, and can load only one",
+                path.display(),
+                runtime.path().display()
             );
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
-        let environment = open(&path).map_err(|reason| {
-            let message = format!("cannot start ONNX Runtime, {}: {reason}", path.display());
+        let environment = start(&path).map_err(|error| {
+            let message = format!("cannot start ONNX Runtime, {}: {error}", path.display());
             Error::new(ErrorKind::Unavailable, message)
         })?;
         tracing::debug!(path = %path.display(), %version, "ONNX Runtime loaded");
-        let plugins = Mutex::default();
-        let runtime = Self { loaded: Arc::new(Loaded { path, version, environment, plugins }) };
+        let runtime =
+            Self { loaded: Arc::new(Loaded { path, version, environment, plugins: Mutex::default() }) };
         *loaded = Some(runtime.clone());
         Ok(runtime)
     }
 
-    /// The version as the library states it: `1.31.1`.
+    /// Every place that [`load`](Self::load) searches, and what it holds: the first that is not
+    /// [`Finding::Missing`](crate::library::Finding::Missing) decides. Loads each library it finds to read its version.
+    pub fn candidates(path: Option<&Path>) -> Vec<Candidate> {
+        LibrarySearch::new(&LIBRARY, path).candidates()
+    }
+
+    /// The version that the library states: `1.31.1`.
     pub fn version(&self) -> &str {
         &self.loaded.version
     }
@@ -117,11 +132,11 @@ impl OnnxRuntime {
         &self.loaded.path
     }
 
-    /// The providers that the library was built with, by ONNX Runtime's names; whether one can start here is another
-    /// question, which [`try_provider`](Self::try_provider) answers.
+    /// The providers that the library was built with, by ONNX Runtime's names. Whether one can start on this machine is
+    /// what [`try_provider`](Self::try_provider) tells.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the library does not say.
+    /// [`ErrorKind::Unavailable`] if the library does not list them.
     pub fn providers(&self) -> Result<Vec<String>> {
         call::built_in_providers().map_err(|error| {
             let message = format!("ONNX Runtime, {}: {}", self.path().display(), error.message());
@@ -129,21 +144,21 @@ impl OnnxRuntime {
         })
     }
 
-    /// Starts a provider with a network of one operator, and lets it go again.
+    /// Starts a provider with a model of one operator, and releases it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] with the reason, and what to install, where it cannot start.
+    /// [`ErrorKind::Unavailable`] if it cannot start; the message gives the reason and what to install.
     pub fn try_provider(&self, provider: &ExecutionProvider) -> Result<()> {
         let mut provider = provider.clone();
         if let ExecutionProvider::TensorRt(options) = &mut provider {
-            // Its libraries are loaded; compiling a kernel for the one operator would take seconds.
+            // Its libraries are loaded all the same; compiling a kernel for one operator takes seconds.
             options.least_nodes = Some(2);
         }
         let builder = OnnxRuntimeEngine::builder(self).with_provider(provider).with_threads(1);
         builder.build_from_memory(SMALLEST_MODEL).map(drop)
     }
 
-    /// Loads a provider's own library, unless that was done.
+    /// Loads the library of a plugin provider, once.
     fn register_provider_library(&self, library: &Path) -> ort::Result<()> {
         let path = library.canonicalize().map_err(|error| {
             ort::Error::new(format!("cannot load the provider's library, {}: {error}", library.display()))
@@ -157,13 +172,6 @@ impl OnnxRuntime {
         Ok(())
     }
 
-    /// From which level on ONNX Runtime reports to `tracing`; engines that exist keep the level they were made with.
-    ///
-    /// [`LogLevel::Error`] to begin with.
-    pub fn set_log_level(&self, level: LogLevel) {
-        self.loaded.environment.set_log_level(level.into());
-    }
-
     fn environment(&self) -> &Environment {
         &self.loaded.environment
     }
@@ -175,15 +183,23 @@ impl fmt::Debug for OnnxRuntime {
     }
 }
 
-fn open(path: &Path) -> Result<Environment, String> {
-    let builder = ort::init_from(path).map_err(|error| error.to_string())?;
-    let builder = builder.with_name("ocelli").with_telemetry(false).with_logger(Arc::new(logging::forward));
-    let environment = builder.build().map_err(|error| error.to_string())?;
-    environment.set_log_level(LogLevel::Error.into());
+fn start(path: &Path) -> ort::Result<Environment> {
+    let builder = ort::init_from(path).map_err(|error| ort::Error::new(error.to_string()))?;
+    let builder = builder.with_name("ocelli").with_telemetry(false).with_logger(Arc::new(forward_log));
+    let environment = builder.build()?;
+    environment.set_log_level(LogLevel::Error);
     Ok(environment)
 }
 
-fn same_file(a: &Path, b: &Path) -> bool {
+/// Called by ONNX Runtime from any of its threads.
+fn forward_log(level: LogLevel, _category: &str, _id: &str, code: &str, message: &str) {
+    match level {
+        LogLevel::Fatal => tracing::error!(target: "onnxruntime", code, "{message}"),
+        _ => tracing::debug!(target: "onnxruntime", code, "{message}"),
+    }
+}
+
+fn is_same_file(a: &Path, b: &Path) -> bool {
     match (a.canonicalize(), b.canonicalize()) {
         (Ok(a), Ok(b)) => a == b,
         _ => a == b,

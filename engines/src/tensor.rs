@@ -348,15 +348,6 @@ impl Tensor {
         Ok(())
     }
 
-    pub(crate) fn data(&self) -> &TensorData {
-        &self.data
-    }
-
-    /// Shape and elements apart, so that an engine can write while it reads the shape.
-    pub(crate) fn parts_mut(&mut self) -> (&[usize], &mut TensorData) {
-        (&self.shape, &mut self.data)
-    }
-
     /// The elements as bytes.
     pub(crate) fn bytes(&self) -> Result<&[u8]> {
         self.refuse_device()?;

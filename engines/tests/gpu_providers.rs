@@ -1,6 +1,6 @@
 //! ONNX Runtime's providers on a real NVIDIA GPU.
 //!
-//! Needs one, and the library of the package `onnxruntime-gpu` where programs find ONNX Runtime.
+//! Needs one, and the library of the package `onnxruntime-gpu` in one of the places that are searched.
 
 // Another test program uses the rest.
 #[allow(dead_code)]
@@ -9,12 +9,11 @@ mod models;
 
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::onnxruntime::{
-    CudaOptions, ExecutionProvider, LibrarySearch, OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine,
-    TensorRtOptions,
+    CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine, TensorRtOptions,
 };
 
 fn builder(provider: ExecutionProvider) -> OnnxRuntimeBuilder {
-    let runtime = OnnxRuntime::load(&LibrarySearch::new()).unwrap_or_else(|error| panic!("{error}"));
+    let runtime = OnnxRuntime::load(None).unwrap_or_else(|error| panic!("{error}"));
     runtime.try_provider(&provider).unwrap_or_else(|error| panic!("{error}"));
     OnnxRuntimeEngine::builder(&runtime).with_provider(provider)
 }

@@ -1,4 +1,4 @@
-//! ONNX Runtime: the conformance suite, its options, models it cannot load, libraries that are none.
+//! ONNX Runtime: the conformance suite, options, models and libraries that cannot be loaded.
 //!
 //! Needs ONNX Runtime where programs find it; `make setup` puts it there.
 
@@ -8,16 +8,15 @@ mod models;
 use half::f16;
 use models::{BOOL, F16, F32, I32, I64, Model, STRING, U8};
 use ocelli_engines::conformance::{self, Tolerance};
-use ocelli_engines::onnxruntime::{
-    Finding, LibrarySearch, LogLevel, OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine, OptimizationLevel,
-};
+use ocelli_engines::library::Finding;
+use ocelli_engines::onnxruntime::{OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine, OptimizationLevel};
 use ocelli_engines::{Dim, ElementType, Engine, ErrorKind, Result, Tensor, TensorSpec};
 use std::fs;
 use std::path::Path;
 
 fn runtime() -> OnnxRuntime {
-    // The message says what to do where the library is missing.
-    OnnxRuntime::load(&LibrarySearch::new()).unwrap_or_else(|error| panic!("{error}"))
+    // The message says how to install the library.
+    OnnxRuntime::load(None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn builder() -> OnnxRuntimeBuilder {
@@ -33,7 +32,7 @@ fn passes_the_conformance_suite() {
 #[test]
 fn passes_the_conformance_suite_with_every_option() {
     type Change = fn(OnnxRuntimeBuilder) -> OnnxRuntimeBuilder;
-    let changes: [(&str, Change); 10] = [
+    let changes: [(&str, Change); 9] = [
         ("one thread", |builder| builder.with_threads(1)),
         ("three threads", |builder| builder.with_threads(3)),
         ("spinning", |builder| builder.with_spinning(true)),
@@ -41,7 +40,6 @@ fn passes_the_conformance_suite_with_every_option() {
         ("basic optimisation", |builder| builder.with_optimization(OptimizationLevel::Basic)),
         ("extended optimisation", |builder| builder.with_optimization(OptimizationLevel::Extended)),
         ("no arena", |builder| builder.with_memory_arena(false)),
-        ("an arena that shrinks", |builder| builder.with_arena_shrinkage(true)),
         ("no memory pattern", |builder| builder.with_memory_pattern(false)),
         ("no prepacking", |builder| builder.with_prepacking(false)),
     ];
@@ -57,12 +55,11 @@ fn passes_the_conformance_suite_with_every_option() {
 }
 
 #[test]
-fn says_what_it_is() {
+fn the_description_names_version_and_threads() {
     let runtime = runtime();
     let engine = builder().with_threads(2).build_from_memory(&models::conformance()).expect("it loads");
     assert_eq!(engine.description(), format!("ONNX Runtime {}, CPU, 2 threads", runtime.version()));
-    let chosen =
-        LibrarySearch::new().candidates().into_iter().find(|found| found.finding != Finding::Missing);
+    let chosen = OnnxRuntime::candidates(None).into_iter().find(|found| found.finding != Finding::Missing);
     let chosen = chosen.expect("one was loaded");
     assert_eq!(
         (chosen.path.as_path(), chosen.finding),
@@ -73,16 +70,16 @@ fn says_what_it_is() {
 #[test]
 fn a_second_library_in_one_process_is_refused() {
     let loaded = runtime();
-    let again = OnnxRuntime::load(&LibrarySearch::new().with_path(loaded.path())).expect("the same file");
+    let again = OnnxRuntime::load(Some(loaded.path())).expect("the same file");
     assert_eq!(again.path(), loaded.path());
 
     let folder = tempfile::tempdir().expect("a temporary folder");
     let copy = folder.path().join("libonnxruntime.so");
     fs::copy(loaded.path(), &copy).expect("a copy");
-    let error = OnnxRuntime::load(&LibrarySearch::new().with_path(&copy)).expect_err("another file");
+    let error = OnnxRuntime::load(Some(&copy)).expect_err("another file");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let expected = format!(
-        "cannot load ONNX Runtime, {}: this process already runs {}, and can run only one",
+        "cannot load ONNX Runtime, {}: this process has loaded {}, and can load only one",
         copy.display(),
         loaded.path().display()
     );
@@ -123,41 +120,39 @@ fn libraries_that_cannot_be_used_are_named_with_the_reason() {
         (
             "too old",
             compile("old", &base("\"1.10.0\"", "0")),
-            "it is version 1.10.0, 1.31 or newer is needed",
+            "version 1.10.0 is too old: 1.31 or newer is needed",
         ),
         (
             "old, and yet with an API",
             compile("odd", &base("\"1.30.9\"", "\"api\"")),
-            "it is version 1.30.9, 1.31 or newer is needed",
+            "version 1.30.9 is too old: 1.31 or newer is needed",
         ),
-        (
-            "no API",
-            compile("none", &base("\"1.99.0\"", "0")),
-            "it is version 1.99.0, 1.31 or newer is needed",
-        ),
+        ("no API", compile("none", &base("\"1.99.0\"", "0")), "version 1.99.0 has no API 1.31"),
         (
             "no number",
             compile("word", &base("\"next\"", "\"api\"")),
-            "it is version next, 1.31 or newer is needed",
+            "version next is too old: 1.31 or newer is needed",
         ),
-        ("no version", compile("mute", &base("0", "0")), "it states no version"),
-        ("nothing", compile("null", "const void *OrtGetApiBase(void) { return 0; }"), "returned nothing"),
+        ("no version", compile("mute", &base("0", "0")), "the library states no version"),
+        ("nothing", compile("null", "const void *OrtGetApiBase(void) { return 0; }"), "returned null"),
         (
             "another library",
             compile("other", "int answer(void) { return 42; }"),
-            "it is a library, but not ONNX Runtime: `OrtGetApiBase` is missing",
+            "the library is not ONNX Runtime: it has no `OrtGetApiBase`",
         ),
         ("a text", text, "cannot use ONNX Runtime"),
-        ("a part of one", cut, "the file is cut off: it has 100000 bytes of at least "),
+        ("a part of one", cut, "the file is truncated: it has 100000 bytes of at least "),
     ];
     let mut wrong = Vec::new();
     for (name, path, expected) in cases {
-        match OnnxRuntime::load(&LibrarySearch::new().with_path(&path)) {
+        match OnnxRuntime::load(Some(&path)) {
             Err(error)
                 if error.kind() == ErrorKind::Unavailable
                     && error.to_string().contains(expected)
                     && error.to_string().contains(&path.display().to_string())
-                    && error.to_string().ends_with("; name another file, or none to search for one") => {}
+                    && error
+                        .to_string()
+                        .ends_with("; give another path, or none to search for the library") => {}
             other => wrong.push(format!("{name}: expected {expected:?}, got {other:?}")),
         }
     }
@@ -179,7 +174,7 @@ fn models_that_cannot_be_loaded_are_named_with_the_reason() {
     };
     let cases = [
         ("missing", folder.path().join("missing.onnx"), "no such file"),
-        ("a folder", folder.path().to_path_buf(), "it is not a file"),
+        ("a folder", folder.path().to_path_buf(), "not a file"),
         ("empty", file("empty.onnx", b""), "No graph was found"),
         ("a text", file("text.onnx", b"not a model, but a text of some length"), "Protobuf parsing failed"),
         ("cut off", file("cut.onnx", &good[..good.len() / 2]), "Protobuf parsing failed"),
@@ -366,54 +361,4 @@ fn an_engine_can_move_to_another_thread() {
     };
     let sum = std::thread::spawn(run).join().expect("no panic").expect("it runs");
     assert_eq!(sum, Tensor::zeros_f32(&[1, 3]));
-}
-
-#[test]
-fn the_optimised_model_is_kept_and_computes_the_same_bits() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (model, cache) = (folder.path().join("network.onnx"), folder.path().join("cache"));
-    fs::write(&model, models::conformance()).expect("a file");
-    let make = || builder().with_optimized_model_cache(&cache).build_from_file(&model);
-    let entries = || -> Vec<_> {
-        let entries = fs::read_dir(&cache).expect("the cache").map(|entry| entry.expect("an entry").path());
-        entries.collect()
-    };
-    let bits = |engine: &mut OnnxRuntimeEngine| -> Vec<u32> {
-        let a = Tensor::f32(&[4, 3], (0..12).map(|index| index as f32 * 0.37 - 2.0).collect()).expect("fits");
-        let (ids, mut product) = (Tensor::zeros::<i64>(&[4, 1]), Tensor::empty());
-        engine
-            .run(&[("a", &a), ("b", &a), ("ids", &ids)], &mut [("product", &mut product)])
-            .expect("it runs");
-        product.as_f32().expect("f32").iter().map(|value| value.to_bits()).collect()
-    };
-
-    let first = bits(&mut make().expect("it loads"));
-    let made = entries();
-    assert_eq!(made.len(), 1, "{made:?}");
-    let graph = made[0].join("model.onnx");
-    let written = fs::metadata(&graph).and_then(|data| data.modified()).expect("the graph");
-    assert_eq!(bits(&mut make().expect("it loads")), first);
-    assert_eq!(fs::metadata(&graph).and_then(|data| data.modified()).expect("the graph"), written);
-    assert_eq!(entries(), made);
-    conformance::check(make, Tolerance::F32).unwrap_or_else(|failures| panic!("{failures}"));
-
-    fs::write(&graph, "damaged").expect("a file");
-    let error = make().expect_err("it is damaged").to_string();
-    assert!(error.contains(&format!("delete {}, it is made again", made[0].display())), "{error}");
-
-    let blocked = builder()
-        .with_optimized_model_cache(&model)
-        .build_from_file(&model)
-        .expect_err("a file is in the way");
-    assert!(blocked.to_string().starts_with("cannot store the optimised model, "), "{blocked}");
-}
-
-#[test]
-fn the_log_level_can_be_set() {
-    // What is told at which level is ONNX Runtime's; that the call is taken, and the next engine made, is ours.
-    let runtime = runtime();
-    for level in [LogLevel::Verbose, LogLevel::Error] {
-        runtime.set_log_level(level);
-        builder().build_from_memory(&models::conformance()).expect("it loads");
-    }
 }

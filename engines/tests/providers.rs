@@ -1,6 +1,6 @@
-//! Execution providers of ONNX Runtime: which start, where nodes end up, and tensors that stay on a device.
+//! Execution providers of ONNX Runtime: errors, nodes that run on the CPU, and tensors that stay on a device.
 //!
-//! Needs ONNX Runtime for the processor where programs find it; `make setup` puts it there.
+//! Needs ONNX Runtime for the CPU in one of the places that are searched; `make setup` installs it.
 
 // Another test program uses the rest.
 #[allow(dead_code)]
@@ -11,29 +11,29 @@ use models::{F32, I64, Model};
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::fake::FakeDevice;
 use ocelli_engines::onnxruntime::{
-    CoreMlOptions, CudaOptions, ExecutionProvider, LibrarySearch, OnnxRuntime, OnnxRuntimeBuilder,
-    OnnxRuntimeEngine, OtherProvider, TensorRtOptions,
+    CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine,
+    OtherProvider, TensorRtOptions,
 };
 use ocelli_engines::{Device, Dim, DimensionRange, Engine, ErrorKind, Tensor, Transferred};
 use std::path::PathBuf;
 
 fn runtime() -> OnnxRuntime {
-    // The message says what to do where the library is missing.
-    OnnxRuntime::load(&LibrarySearch::new()).unwrap_or_else(|error| panic!("{error}"))
+    // The message says how to install the library.
+    OnnxRuntime::load(None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn builder() -> OnnxRuntimeBuilder {
     OnnxRuntimeEngine::builder(&runtime()).with_threads(1)
 }
 
-/// A provider inside of every build of ONNX Runtime that takes no node of these models: it calls services.
-fn taking_nothing() -> ExecutionProvider {
+/// A provider in every build of ONNX Runtime that supports no node of these models: it calls web services.
+fn supporting_nothing() -> ExecutionProvider {
     let name = "AzureExecutionProvider".to_owned();
     ExecutionProvider::Other(OtherProvider { name, library: None, options: Vec::new() })
 }
 
 #[test]
-fn a_provider_that_cannot_start_says_why_and_what_to_do() {
+fn a_provider_that_cannot_start_is_an_error_with_reason_and_remedy() {
     let other = |name: &str, library: Option<&str>| {
         let library = library.map(PathBuf::from);
         ExecutionProvider::Other(OtherProvider { name: name.to_owned(), library, options: Vec::new() })
@@ -43,17 +43,17 @@ fn a_provider_that_cannot_start_says_why_and_what_to_do() {
         (
             ExecutionProvider::Cuda(CudaOptions { ordinal: 1, ..CudaOptions::default() }),
             "cannot start CUDA device 1, ",
-            "not enabled in this build; use a library that was built with it: the one in the package `onnxruntime-gpu`",
+            "not enabled in this build; use a library that was built with it, such as that of the package `onnxruntime-gpu`",
         ),
         (
             ExecutionProvider::TensorRt(TensorRtOptions::default()),
             "cannot start TensorRT on CUDA device 0, ",
-            "not enabled in this build; use a library that was built with it: the one in the package `onnxruntime-gpu`",
+            "not enabled in this build; use a library that was built with it, such as that of the package `onnxruntime-gpu`",
         ),
         (
             ExecutionProvider::CoreMl(CoreMlOptions::default()),
             "cannot start Core ML, ",
-            "; Core ML is in ONNX Runtime's builds for macOS alone",
+            "; only ONNX Runtime's builds for macOS have Core ML",
         ),
         (
             other("NoneExecutionProvider", None),
@@ -80,23 +80,23 @@ fn a_provider_that_cannot_start_says_why_and_what_to_do() {
 }
 
 #[test]
-fn the_library_says_what_it_was_built_with() {
+fn the_library_lists_its_providers() {
     let runtime = runtime();
-    let providers = runtime.providers().expect("it says");
+    let providers = runtime.providers().expect("a list");
     assert!(providers.iter().any(|name| name == ExecutionProvider::Cpu.name()), "{providers:?}");
-    runtime.try_provider(&ExecutionProvider::Cpu).expect("a processor is always there");
+    runtime.try_provider(&ExecutionProvider::Cpu).expect("every machine has a CPU");
 }
 
 #[test]
-fn nodes_that_are_left_to_the_processor_are_an_error_with_the_list() {
+fn nodes_that_would_run_on_the_cpu_are_an_error_with_the_list() {
     let load = |allowed, model: &[u8]| {
-        let builder = builder().with_provider(taking_nothing()).with_partial_placement(allowed);
+        let builder = builder().with_provider(supporting_nothing()).with_cpu_fallback(allowed);
         builder.build_from_memory(model)
     };
-    let error = load(false, &models::conformance()).expect_err("it takes nothing");
+    let error = load(false, &models::conformance()).expect_err("it supports nothing");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let expected = "AzureExecutionProvider does not run all of the model, (in memory): it leaves 4 of 4 nodes to the \
-                    processor: Add (2), MatMul, NonZero; with --allow-partial it runs as it is";
+    let expected = "cannot run all of (in memory) on AzureExecutionProvider: 4 of 4 nodes would run on the CPU, and only \
+                    shape arithmetic may: Add (2), MatMul, NonZero; with `cpu_fallback` they run there";
     assert_eq!(error.to_string(), expected);
 
     let outcome = conformance::check(|| load(true, &models::conformance()), Tolerance::F32);
@@ -107,7 +107,7 @@ fn nodes_that_are_left_to_the_processor_are_an_error_with_the_list() {
         inputs: &[("x", F32, "rows 3")],
         outputs: &[("s", I64, "2"), ("n", I64, "")],
     };
-    load(false, &shapes.encode()).expect("shapes are the processor's");
+    load(false, &shapes.encode()).expect("shape arithmetic may run on the CPU");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn passes_the_conformance_suite_with_a_device() {
 }
 
 #[test]
-fn only_what_the_host_brings_and_wants_crosses() {
+fn only_host_tensors_are_copied() {
     let device = FakeDevice::new();
     let load =
         |model: &[u8]| builder().with_device(device.clone()).build_from_memory(model).expect("it loads");
@@ -179,13 +179,13 @@ fn only_what_the_host_brings_and_wants_crosses() {
 
 #[test]
 fn a_device_that_the_provider_cannot_reach_is_refused() {
-    let provider = builder().with_provider(taking_nothing()).with_partial_placement(true);
+    let provider = builder().with_provider(supporting_nothing()).with_cpu_fallback(true);
     let error = provider.with_device(FakeDevice::new()).build_from_memory(&models::conformance());
-    let error = error.expect_err("it is the processor's");
+    let error = error.expect_err("the fake device is in host memory");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert_eq!(
         error.to_string(),
-        "AzureExecutionProvider cannot read or write the memory of the fake device: name its own device"
+        "AzureExecutionProvider cannot access the memory of the fake device: expected the device that it runs on"
     );
 }
 
@@ -212,7 +212,7 @@ fn a_fixed_dimension_is_part_of_the_specification() {
 }
 
 #[test]
-fn ranges_are_for_every_named_dimension() {
+fn every_named_dimension_needs_a_range() {
     let range = DimensionRange { min: 1, optimal: 4, max: 8 };
     let dimensions = [("rows".to_owned(), range)].into();
     let options = TensorRtOptions { dimensions, ..TensorRtOptions::default() };
@@ -223,6 +223,6 @@ fn ranges_are_for_every_named_dimension() {
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert_eq!(
         error.to_string(),
-        "TensorRT: no range for dimension `tokens` of input `ids`: give one to every named dimension, or to none"
+        "TensorRT: no range for dimension `tokens` of input `ids`: give every named dimension a range, or none"
     );
 }

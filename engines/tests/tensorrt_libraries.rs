@@ -2,7 +2,7 @@
 //!
 //! Needs TensorRT for RTX at `OCELLI_TENSORRT` and TensorRT's lean runtime at `OCELLI_TENSORRT_LEAN`, files or folders.
 
-use ocelli_engines::onnxruntime::{Finding, Place};
+use ocelli_engines::library::{Finding, Place};
 use ocelli_engines::tensorrt::{Product, TensorRtSearch};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn named(variable: &str) -> PathBuf {
 /// What is found there as this product.
 fn found(product: Product, path: &Path) -> Finding {
     let candidates = TensorRtSearch::of(product).with_path(path).candidates();
-    let flag = candidates.into_iter().find(|candidate| candidate.place == Place::Flag);
+    let flag = candidates.into_iter().find(|candidate| candidate.place == Place::Given);
     flag.expect("the path that was given is a place").finding
 }
 

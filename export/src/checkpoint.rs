@@ -1,4 +1,4 @@
-//! A checkpoint on disk: its configuration and its weights, memory-mapped and checked against each other.
+//! A checkpoint on disk: configuration and memory-mapped weights, checked against each other.
 
 mod layout;
 mod weights;
@@ -13,9 +13,9 @@ pub(crate) use weights::{Weights, hex};
 
 /// A Hugging Face folder of a SAM3 detector: `config.json`, `model.safetensors` or its shards, `tokenizer.json`.
 ///
-/// The released layout (`sam3_video`, tensors prefixed `detector_model.`, the tracker's beside them) and that of a
-/// detector saved on its own both load. The tracker's tensors are ignored; inside the detector every tensor must be
-/// known, present and of the shape that the configuration says.
+/// Both the released layout (`sam3_video`: tensors with the prefix `detector_model.`, and those of the tracker) and a
+/// detector saved on its own load. The tracker's tensors are ignored; of the detector, every tensor must be known,
+/// present and of the shape that follows from the configuration.
 pub struct Checkpoint {
     folder: PathBuf,
     config: ModelConfig,
@@ -23,17 +23,17 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens a checkpoint folder and checks every tensor's name, shape and type. Values are read later.
+    /// Opens a checkpoint folder and checks every tensor's name, shape and type. Values are read during the export.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] when a file cannot be read, [`ErrorKind::InvalidConfig`] and
-    /// [`ErrorKind::InvalidCheckpoint`] when something in them is wrong; the message names the key or the tensor.
+    /// [`ErrorKind::Io`] if a file cannot be read, [`ErrorKind::InvalidConfig`] or [`ErrorKind::InvalidCheckpoint`] if
+    /// its content is wrong; the message names the key or the tensor.
     pub fn open(folder: &Path) -> Result<Self> {
         if folder.is_file() {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!(
-                    "cannot read a checkpoint, {}: it is a file; give the Hugging Face folder that holds config.json, \
+                    "cannot read a checkpoint, {}: it is a file; expected a Hugging Face folder with config.json, \
                      model.safetensors and tokenizer.json",
                     folder.display()
                 ),
@@ -48,7 +48,7 @@ impl Checkpoint {
             return Err(Error::new(
                 ErrorKind::InvalidCheckpoint,
                 format!(
-                    "tokenizer.json is missing, {}: it lies beside the checkpoint's weights",
+                    "tokenizer.json is missing, {}: expected it beside the checkpoint's weights",
                     folder.display()
                 ),
             ));
@@ -61,17 +61,17 @@ impl Checkpoint {
         &self.config
     }
 
-    /// Where the checkpoint's tokeniser lies.
+    /// The path of the checkpoint's tokeniser.
     pub fn tokenizer_path(&self) -> PathBuf {
         self.folder.join(file::TOKENIZER)
     }
 
-    /// The files that hold the weights, in the order of their names.
+    /// The weight files, sorted by name.
     pub fn weight_files(&self) -> Vec<PathBuf> {
         self.weights.files()
     }
 
-    /// SHA-256 over the weight files, lower-case hex: the identity of the model. Reads all of them once.
+    /// SHA-256 of the weight files, one after the other, in lower-case hex: the identity of the model. Reads all of them.
     pub fn weights_sha256(&self) -> String {
         self.weights.sha256()
     }

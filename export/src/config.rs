@@ -1,4 +1,4 @@
-//! The checkpoint's `config.json`: every size the graphs are built from.
+//! The checkpoint's `config.json`: the sizes of the model.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A non-linearity, named as `transformers` names it.
+/// An activation function, by its name in `transformers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
-    /// Exact GELU, with the error function.
+    /// GELU with the error function.
     Gelu,
-    /// GELU by its tanh approximation.
+    /// GELU with the tanh approximation.
     GeluTanh,
     /// x · sigmoid(1.702 x).
     QuickGelu,
@@ -22,7 +22,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// The least value it has anywhere, rounded down: minima of x·Φ(x) and x·σ(x), the latter at x = −1.2785.
+    /// Its minimum, rounded down: minima of x·Φ(x) and x·σ(x), the latter at x = −1.2785.
     pub(crate) fn floor(self) -> f32 {
         match self {
             Self::Gelu => -0.169_972,
@@ -41,9 +41,9 @@ pub struct Stack {
     pub layers: usize,
     /// Attention heads.
     pub heads: usize,
-    /// Width inside the feed-forward network.
+    /// Hidden width of the feed-forward network.
     pub intermediate: usize,
-    /// Its non-linearity.
+    /// Activation of the feed-forward network.
     pub activation: Activation,
 }
 
@@ -54,15 +54,15 @@ pub struct VisionConfig {
     pub hidden: usize,
     /// Blocks, heads, feed-forward width.
     pub stack: Stack,
-    /// Pixels of the square input's side that the checkpoint was made for.
+    /// Side of the square input that the model was trained with, in pixels.
     pub image_size: usize,
-    /// Pixels of a patch's side.
+    /// Side of a patch, in pixels.
     pub patch_size: usize,
-    /// Tokens of a window's side.
+    /// Side of an attention window, in tokens.
     pub window_size: usize,
-    /// Blocks that attend to the whole grid.
+    /// Blocks with attention over the whole grid.
     pub global_blocks: Vec<usize>,
-    /// Pixels of the image side that the position table covers.
+    /// Side of the image that the position table covers, in pixels.
     pub pretrain_image_size: usize,
     /// Layer norm's epsilon.
     pub layer_norm_eps: f32,
@@ -77,17 +77,17 @@ pub struct TextConfig {
     pub hidden: usize,
     /// Layers, heads, feed-forward width.
     pub stack: Stack,
-    /// Number of tokens of a prompt.
+    /// Tokens of a prompt.
     pub context_length: usize,
-    /// Number of known tokens.
+    /// Tokens in the vocabulary.
     pub vocab_size: usize,
-    /// Output width of CLIP's own projection, which the detector does not use.
+    /// Output width of CLIP's projection, which the detector does not use.
     pub projection: usize,
     /// Layer norm's epsilon.
     pub layer_norm_eps: f32,
-    /// Token that begins a phrase.
+    /// Token at the start of a phrase.
     pub bos: i64,
-    /// Token that ends a phrase.
+    /// Token at the end of a phrase.
     pub eos: i64,
 }
 
@@ -102,7 +102,7 @@ pub struct ModelConfig {
     pub width: usize,
     /// The encoder of exemplar boxes.
     pub geometry: Stack,
-    /// Bins of a pooled exemplar's side.
+    /// Side of a pooled exemplar, in bins.
     pub roi_size: usize,
     /// The fusion encoder.
     pub encoder: Stack,
@@ -117,14 +117,12 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
-    /// Reads `config.json`, in the layout of the released checkpoint (`sam3_video`, the detector nested under
-    /// `detector_config`) or of a detector saved on its own.
-    ///
-    /// A key that is absent has the value that `transformers` gives it.
+    /// Reads `config.json`, in the layout of the released checkpoint (`sam3_video`, with the detector under
+    /// `detector_config`) or of a detector saved on its own. Missing keys have the defaults of `transformers`.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] when the file cannot be read, [`ErrorKind::InvalidConfig`] when a key has another type, or two
-    /// keys contradict each other; the message names the key.
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::InvalidConfig`] if a key has the wrong type or two keys
+    /// contradict each other; the message names the key.
     pub fn read(path: &Path) -> Result<Self> {
         let text =
             std::fs::read_to_string(path).map_err(|e| Error::io("cannot read the configuration", path, e))?;
@@ -154,10 +152,7 @@ impl ModelConfig {
             )));
         }
         if detector.child("vision_config").value.is_none() {
-            return Err(invalid(format!(
-                "`{}vision_config` is missing: this is no SAM3 detector",
-                detector.path
-            )));
+            return Err(invalid(format!("`{}vision_config` is missing: not a SAM3 detector", detector.path)));
         }
         let config = Self::from_node(&detector)?;
         config.validate()?;
@@ -254,7 +249,7 @@ impl ModelConfig {
         })
     }
 
-    /// Finds the contradictions that would otherwise surface as nonsense in a graph.
+    /// Checks that the sizes are consistent.
     fn validate(&self) -> Result<()> {
         let v = &self.vision;
         let heads = [
@@ -314,7 +309,7 @@ fn invalid(message: String) -> Error {
     Error::new(ErrorKind::InvalidConfig, message)
 }
 
-/// A JSON object, or the absence of one, and where it is.
+/// A JSON object, which may be missing, and its path.
 struct Node<'a> {
     value: Option<&'a Value>,
     path: String,
@@ -362,7 +357,7 @@ impl<'a> Node<'a> {
         numbers.ok_or_else(|| self.wrong(key, "a list of numbers", v))
     }
 
-    /// A square's side, given as one number or as two equal ones.
+    /// The side of a square, given as one number or as two equal ones.
     fn side(&self, key: &str, default: usize) -> Result<usize> {
         match self.key(key) {
             Some(v @ Value::Array(list)) => match list.as_slice() {
@@ -410,7 +405,7 @@ mod tests {
     const BARE: &str = r#"{"model_type":"sam3","vision_config":{"backbone_config":{}}}"#;
 
     #[test]
-    fn absent_keys_have_the_released_sizes() {
+    fn missing_keys_have_the_released_sizes() {
         let config = ModelConfig::parse(BARE).expect("defaults are consistent");
         assert_eq!((config.vision.hidden, config.vision.stack.layers, config.width), (1024, 32, 256));
         assert_eq!(
@@ -420,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_spellings_of_the_rotary_base() {
+    fn the_rotary_base_has_two_spellings() {
         for (json, expected) in [
             (r#"{"vision_config":{"backbone_config":{"rope_theta":500.0}}}"#, 500.0),
             (r#"{"vision_config":{"backbone_config":{"rope_parameters":{"rope_theta":700.0}}}}"#, 700.0),

@@ -1,8 +1,8 @@
-//! The names and shapes on which exporter and runtime meet: the one file both read.
+//! The contract between exporter and runtime: file names, tensor names and shapes, and the manifest.
 //!
 //! An exported model is a folder with the files below and a [`Manifest`]. Shapes are given in `S` = imgsz,
 //! `P` = S / patch, `D` = model width, `C` = classes, `L` = context, `T` = prompt tokens, `Q` = queries,
-//! `N` = exemplar boxes, `K` = masks asked for.
+//! `N` = exemplar boxes, `K` = requested masks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,15 +28,15 @@ pub mod file {
     pub const BACKBONE_FIRST: &str = "backbone_first.onnx";
     /// With a split backbone, the blocks from the split on: [`TOKENS`](super::tensor::TOKENS) → features.
     pub const BACKBONE_SECOND: &str = "backbone_second.onnx";
-    /// Words → [`TEXT_FEATURES`](super::tensor::TEXT_FEATURES).
+    /// Token ids → [`TEXT_FEATURES`](super::tensor::TEXT_FEATURES).
     pub const TEXT_ENCODER: &str = "text_encoder.onnx";
     /// Boxes → [`EXEMPLAR_FEATURES`](super::tensor::EXEMPLAR_FEATURES).
     pub const EXEMPLAR_ENCODER: &str = "exemplar_encoder.onnx";
     /// Features and prompts → boxes and scores.
     pub const ENCODER_DECODER: &str = "encoder_decoder.onnx";
-    /// Queries that were kept → masks.
+    /// Queries of kept detections → masks.
     pub const MASK_HEAD: &str = "mask_head.onnx";
-    /// The tokeniser as the checkpoint ships it.
+    /// The checkpoint's tokeniser.
     pub const TOKENIZER: &str = "tokenizer.json";
 }
 
@@ -48,7 +48,7 @@ pub mod tensor {
     pub const FPN: [&str; 3] = ["fpn_0", "fpn_1", "fpn_2"];
     /// f32 `[1, 1, D]`, the CLS token of a prompt without boxes.
     pub const IMAGE_PROMPT: &str = "image_prompt";
-    /// f32 `[P·P, hidden]`, the tokens between the halves of a split backbone, in the exporter's token order.
+    /// f32 `[P·P, hidden]`, the tokens between the two parts of a split backbone, in the exporter's token order.
     pub const TOKENS: &str = "tokens";
     /// i64 `[C, L]`.
     pub const INPUT_IDS: &str = "input_ids";
@@ -56,10 +56,10 @@ pub mod tensor {
     pub const ATTENTION_MASK: &str = "attention_mask";
     /// f32 `[C, L, D]`.
     pub const TEXT_FEATURES: &str = "text_features";
-    /// f32: of the exemplar encoder `[1, N, 4]` cxcywh in 0..1; of the encoder-decoder `[C, Q, 4]` xyxy, 1 = the
-    /// image's side, not clipped.
+    /// f32: of the exemplar encoder `[1, N, 4]` cxcywh in 0..1; of the encoder-decoder `[C, Q, 4]` xyxy in units of the
+    /// image's sides, not clipped.
     pub const BOXES: &str = "boxes";
-    /// i64 `[1, N]`, 1 = wanted, 0 = unwanted.
+    /// i64 `[1, N]`, 1 = positive, 0 = negative.
     pub const BOX_LABELS: &str = "box_labels";
     /// f32 `[1, N + 1, D]`, the CLS token last.
     pub const EXEMPLAR_FEATURES: &str = "exemplar_features";
@@ -83,7 +83,7 @@ pub mod tensor {
 
 /// Names of the dimensions that are free in the ONNX files.
 pub mod dim {
-    /// C, how many prompts are decoded at once.
+    /// C, prompts that are decoded together.
     pub const CLASSES: &str = "classes";
     /// T, tokens of a prompt.
     pub const PROMPT_TOKENS: &str = "prompt_tokens";
@@ -91,7 +91,7 @@ pub mod dim {
     pub const EXEMPLARS: &str = "exemplars";
     /// N + 1.
     pub const EXEMPLAR_TOKENS: &str = "exemplar_tokens";
-    /// K, masks asked for.
+    /// K, requested masks.
     pub const MASKS: &str = "kept";
 }
 
@@ -100,14 +100,14 @@ pub mod dim {
 pub struct FreeDimension {
     /// The input or output.
     pub tensor: &'static str,
-    /// Which of its dimensions.
+    /// The index of the dimension.
     pub axis: usize,
     /// One of [`dim`].
     pub name: &'static str,
 }
 
-/// The free dimensions of a graph, by its file: what the ONNX file calls them, and what an engine built from it, which
-/// has no names for them, can be told. A graph without some of these tensors lacks them.
+/// The free dimensions of a graph, by its file: those that the ONNX file names, for engines that are built from it and
+/// keep no names. A graph may lack some of these tensors.
 pub fn free_dimensions(graph: &str) -> Vec<FreeDimension> {
     type Axes = &'static [(usize, &'static str)];
     let tensors: &'static [(&'static str, Axes)] = match graph {
@@ -144,25 +144,25 @@ pub fn free_dimensions(graph: &str) -> Vec<FreeDimension> {
     tensors.iter().flat_map(of_tensor).collect()
 }
 
-/// What attention is written as.
+/// The operators that attention is written in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
-    /// ONNX Runtime's fused operators, which never hold the whole score matrix.
+    /// ONNX Runtime's fused operators, which never store the whole score matrix.
     #[default]
     OnnxRuntime,
-    /// Standard operators only: Q·Kᵀ·scale → softmax → ·V, real-valued RoPE.
+    /// Standard operators: Q·Kᵀ·scale → softmax → ·V, and rotary embedding in real arithmetic.
     TensorRt,
 }
 
-/// What a text prompt consists of.
+/// The tokens of a text prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Prompting {
-    /// The words and an image-conditioned CLS token, as Meta's detector runs.
+    /// The text tokens and an image-conditioned CLS token, as in Meta's detector.
     #[default]
     Official,
-    /// The words alone, as `transformers` and DART run a prompt without boxes.
+    /// The text tokens only, as `transformers` and DART run a prompt without boxes.
     Text,
 }
 
@@ -173,20 +173,20 @@ pub enum Precision {
     /// 32-bit floating point.
     #[default]
     Fp32,
-    /// 8-bit integers in the large matrix products of image, words and fusion, 32-bit floating point elsewhere: a
-    /// scale for each output channel of a weight, and for each token of what it is multiplied with. Inputs and outputs
-    /// of the graphs are as in [`Precision::Fp32`].
+    /// 8-bit integers in the large matrix products of backbone and fusion encoder, 32-bit floating point elsewhere: a
+    /// scale for every output channel of a weight, and for every token that it is multiplied with. Inputs and outputs of
+    /// the graphs are those of [`Precision::Fp32`].
     Int8,
-    /// IEEE half precision: 11 bits, up to 65504. [`Manifest::mixed_precision`] and [`Manifest::keep_fp32`] say what
-    /// stays in 32 bits. Inputs and outputs of the graphs are as in [`Precision::Fp32`].
+    /// IEEE half precision: 11 bits, up to 65504. [`Manifest::mixed_precision`] and [`Manifest::keep_fp32`] list the parts
+    /// that stay in 32 bits. Inputs and outputs of the graphs are those of [`Precision::Fp32`].
     Fp16,
-    /// bfloat16: 8 bits, the range of 32-bit floating point; as [`Precision::Fp16`] otherwise. Convolutions stay in 32
-    /// bits, because the standard operators of the graphs' opset have no other.
+    /// bfloat16: 8 bits, the range of 32-bit floating point; otherwise as [`Precision::Fp16`]. Convolutions stay in 32
+    /// bits: they do not support bfloat16 in the graphs' opset.
     Bf16,
 }
 
 impl Precision {
-    /// All of them.
+    /// Every precision.
     pub const EVERY: [Self; 4] = [Self::Fp32, Self::Fp16, Self::Bf16, Self::Int8];
 
     /// Whether features are 16-bit floating point.
@@ -223,18 +223,18 @@ impl FromStr for Precision {
     }
 }
 
-/// How pixels become [`tensor::PIXEL_VALUES`]: squash to the square, no letterbox.
+/// How an image becomes [`tensor::PIXEL_VALUES`]: resized to the square without keeping the aspect ratio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Preprocessing {
-    /// The filter's name; `bilinear-antialias` is the only one there is.
+    /// The name of the filter: always `bilinear-antialias`.
     pub resize: String,
-    /// Subtracted for each channel after scaling to 0..1.
+    /// Subtracted from every channel after scaling to 0..1.
     pub mean: [f32; 3],
-    /// Divided by for each channel.
+    /// Divisor of every channel after that.
     pub std: [f32; 3],
 }
 
-/// What scores and overlaps a program uses unless told otherwise.
+/// Default thresholds of score and overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Thresholds {
     /// Detections above this score are kept.
@@ -252,16 +252,16 @@ pub struct FileEntry {
     pub bytes: u64,
 }
 
-/// `model.json`: everything the runtime needs to know of an exported model.
+/// `model.json`: the properties of an exported model that the runtime needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`FORMAT_VERSION`] of the writer.
     pub format_version: u32,
     /// `ocelli` and its version.
     pub exporter: String,
-    /// SHA-256 over the checkpoint's weight files, lower-case hex: the identity of the model.
+    /// SHA-256 of the checkpoint's weight files, lower-case hex: the identity of the model.
     pub weights_sha256: String,
-    /// S, pixels of the square input's side.
+    /// S, the side of the square input in pixels.
     pub imgsz: usize,
     /// Pixels of a patch's side.
     pub patch_size: usize,
@@ -271,44 +271,44 @@ pub struct Manifest {
     pub num_queries: usize,
     /// L.
     pub context_length: usize,
-    /// Token ids that begin, end and pad a phrase.
+    /// Token ids for the start, the end and the padding of a phrase.
     pub special_tokens: SpecialTokens,
-    /// How pixels are prepared.
+    /// How images are prepared.
     pub preprocessing: Preprocessing,
-    /// Thresholds to use unless told otherwise.
+    /// Default thresholds.
     pub thresholds: Thresholds,
-    /// What a text prompt consists of.
+    /// The tokens of a text prompt.
     pub prompting: Prompting,
-    /// What attention is written as.
+    /// The operators that attention is written in.
     pub target: Target,
     /// Number format of the weights.
     pub precision: Precision,
-    /// Which kinds of computation stay in 32 bits in half precision.
+    /// The kinds of computation that stay in 32 bits in half precision.
     #[serde(default)]
     pub mixed_precision: MixedPrecision,
-    /// Which [blocks](crate::Block) stay in 32 bits in half precision.
+    /// The [blocks](crate::Block) that stay in 32 bits in half precision.
     #[serde(default)]
     pub keep_fp32: Vec<String>,
-    /// Whether what masks need was left out.
+    /// Whether the model has no masks: neither the mask head nor its inputs.
     pub detection_only: bool,
-    /// ViT blocks that were dropped.
+    /// ViT blocks that were removed.
     pub skip_blocks: Vec<usize>,
-    /// Branches that were dropped, as `25:attn`.
+    /// Branches that were removed, as `25:attn`.
     pub mask_blocks: Vec<String>,
-    /// Where the backbone is cut in two, if it is.
+    /// The first block of the backbone's second part, if it is split.
     pub split_block: Option<usize>,
     /// Every other file of the folder.
     pub files: BTreeMap<String, FileEntry>,
 }
 
-/// Token ids that begin, end and pad a phrase.
+/// Token ids for the start, the end and the padding of a phrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpecialTokens {
     /// `<|startoftext|>`.
     pub bos: i64,
     /// `<|endoftext|>`.
     pub eos: i64,
-    /// What fills the rest of the context.
+    /// The token for the rest of the context.
     pub pad: i64,
 }
 
@@ -316,8 +316,8 @@ impl Manifest {
     /// Reads `model.json` of an exported folder.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] when the file cannot be read, [`ErrorKind::InvalidData`] when it is no manifest or one of a
-    /// later format.
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::InvalidData`] if it is not a manifest or has another
+    /// format version.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(file::MANIFEST);
         let text =
@@ -338,12 +338,12 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// P, patches of the image's side.
+    /// P, the image's side in patches.
     pub fn grid(&self) -> usize {
         self.imgsz / self.patch_size
     }
 
-    /// The files that together make the backbone, in the order they run.
+    /// The files of the backbone, in the order in which they run.
     pub fn backbone_files(&self) -> Vec<&'static str> {
         match self.split_block {
             Some(_) => vec![file::BACKBONE_FIRST, file::BACKBONE_SECOND],

@@ -1,35 +1,36 @@
-//! What can go wrong in an export, as one opaque type.
+//! The error type of this crate.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::path::Path;
 
-/// The result of everything fallible in this crate.
+/// The result of the functions in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What kind of failure an [`Error`] is, for programs that react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An option that makes no sense for this checkpoint: a block that does not exist, an odd image size.
+    /// An option is invalid for this checkpoint: a block that does not exist, an image size that is not a multiple of the
+    /// patch size.
     InvalidArgument,
-    /// The configuration contradicts itself, or a key is missing or of the wrong type.
+    /// The configuration is inconsistent, or a key is missing or of the wrong type.
     InvalidConfig,
-    /// A weights file is damaged, or a tensor is missing, unknown, mis-shaped or not finite.
+    /// A weights file is corrupt, or a tensor is missing, unknown, of the wrong shape or not finite.
     InvalidCheckpoint,
-    /// A manifest or an exported folder is damaged.
+    /// A manifest or an exported folder is corrupt.
     InvalidData,
-    /// The operating system refused a read or a write.
+    /// The operating system reported an error of a read or a write.
     Io,
-    /// Whoever watches the progress asked for an end.
+    /// The progress callback cancelled the export.
     Cancelled,
-    /// The graph builder was asked for something that has no meaning; a fault of this crate.
+    /// The graph builder found an invalid operation; a bug in this crate.
     Graph,
 }
 
-/// An error of the exporter: a kind, one line of text, and what caused it.
+/// An error of the exporter: a kind, a message of one line, and the cause.
 ///
-/// The text reads `what, where: why` and names the file, tensor, key or node it is about.
+/// The message reads `what, where: why` and names the file, tensor, key or node.
 pub struct Error {
     kind: ErrorKind,
     message: String,
@@ -37,26 +38,25 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error without a cause of its own.
+    /// An error without a cause.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), source: None }
     }
 
-    /// The same error with what caused it; the cause is reachable through [`source`](StdError::source)
-    /// and its text is not repeated in this one's.
+    /// The same error with its cause, which [`source`](StdError::source) returns.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// An input or output failure at `path`; the system's reason is part of the text.
+    /// An error of reading or writing `path`; the message includes the system's reason.
     pub fn io(what: &str, path: &Path, source: std::io::Error) -> Self {
         let message = format!("{what}, {}: {source}", path.display());
         Self::new(ErrorKind::Io, message).with_source(source)
     }
 
-    /// The same error, its text preceded by the file it is about.
+    /// The same error, its message preceded by the file.
     pub(crate) fn at(mut self, path: &Path) -> Self {
         self.message = format!("{}: {}", path.display(), self.message);
         self

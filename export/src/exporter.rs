@@ -1,4 +1,4 @@
-//! Checkpoint → exported folder.
+//! Exports a checkpoint as a folder of graphs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,10 +13,14 @@ use crate::mixed_precision::{Block, Family, HalfFormat, HalfRules, MixedPrecisio
 use crate::model::{Plan, Section};
 use crate::prune::{MaskedBranch, Pruning};
 
-/// The largest input side: attention over the whole grid grows with the fourth power of it.
+/// The largest input side: the cost of attention over the whole grid grows with its fourth power.
 const MAX_IMGSZ: usize = 8192;
 
-/// How to export; [`Default`] is the checkpoint as it is, for ONNX Runtime.
+/// Increased when the same options write other files, so that cached exports are made again. 2: repeated numbers are not
+/// packed.
+const WRITER_REVISION: u32 = 2;
+
+/// Options of an export; the [`Default`] is the unchanged checkpoint, for ONNX Runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportOptions {
     imgsz: Option<usize>,
@@ -32,52 +36,52 @@ pub struct ExportOptions {
 }
 
 impl ExportOptions {
-    /// Pixels of the input's side, a multiple of the patch size; the checkpoint's own by default.
+    /// The side of the input in pixels, a multiple of the patch size; the checkpoint's own by default.
     #[must_use]
     pub fn with_imgsz(mut self, imgsz: usize) -> Self {
         self.imgsz = Some(imgsz);
         self
     }
 
-    /// What attention is written as.
+    /// The operators that attention is written in.
     #[must_use]
     pub fn with_target(mut self, target: Target) -> Self {
         self.target = target;
         self
     }
 
-    /// Number format of the weights inside the graphs; [`Precision::Int8`] goes with [`Target::OnnxRuntime`] alone.
+    /// Number format of the weights; [`Precision::Int8`] requires [`Target::OnnxRuntime`].
     #[must_use]
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
         self
     }
 
-    /// Which kinds of computation stay in 32 bits in [half precision](Precision::is_half).
+    /// The kinds of computation that stay in 32 bits in [half precision](Precision::is_half).
     #[must_use]
     pub fn with_mixed_precision(mut self, islands: MixedPrecision) -> Self {
         self.mixed_precision = islands;
         self
     }
 
-    /// Keeps these blocks in 32 bits in [half precision](Precision::is_half).
+    /// The blocks that stay in 32 bits in [half precision](Precision::is_half).
     #[must_use]
     pub fn with_keep_fp32(mut self, blocks: impl IntoIterator<Item = Block>) -> Self {
         self.keep_fp32 = blocks.into_iter().collect();
         self
     }
 
-    /// Writes [half precision](Precision::is_half) as a graph in 32 bits that rounds wherever half precision would: for
-    /// engines that have none, to see what it does to the numbers. Its files are as large as those of
-    /// [`Precision::Fp32`], and slower.
+    /// Writes [half precision](Precision::is_half) as a graph in 32 bits that rounds where half precision would: to
+    /// measure its effect on engines without half precision. The files are as large as those of [`Precision::Fp32`], and
+    /// slower.
     #[must_use]
     pub fn with_emulated_half(mut self, emulated: bool) -> Self {
         self.emulated_half = emulated;
         self
     }
 
-    /// The names that [`with_keep_fp32`](Self::with_keep_fp32) knows for this checkpoint, front to back; blocks that
-    /// these options leave out are not among them.
+    /// The blocks that [`with_keep_fp32`](Self::with_keep_fp32) accepts for this checkpoint, front to back, without those
+    /// that these options remove.
     pub fn blocks(&self, checkpoint: &Checkpoint) -> Vec<Block> {
         let all = Block::of_model(checkpoint.config()).into_iter();
         all.filter(|block| {
@@ -89,49 +93,49 @@ impl ExportOptions {
         .collect()
     }
 
-    /// Whether the CLS token belongs to a text prompt.
+    /// Whether a text prompt includes the CLS token.
     #[must_use]
     pub fn with_prompting(mut self, prompting: Prompting) -> Self {
         self.prompting = prompting;
         self
     }
 
-    /// Leaves out what boxes alone never use: the finer feature maps, the mask head.
+    /// Removes everything that only masks need: the finer feature maps and the mask head.
     #[must_use]
     pub fn with_detection_only(mut self, detection_only: bool) -> Self {
         self.detection_only = detection_only;
         self
     }
 
-    /// Drops these ViT blocks whole.
+    /// Removes these ViT blocks.
     #[must_use]
     pub fn with_skip_blocks(mut self, blocks: impl IntoIterator<Item = usize>) -> Self {
         self.pruning.skip_blocks = blocks.into_iter().collect();
         self
     }
 
-    /// Makes these branches of ViT blocks the identity.
+    /// Replaces these branches of ViT blocks by the identity.
     #[must_use]
     pub fn with_mask_blocks(mut self, branches: impl IntoIterator<Item = MaskedBranch>) -> Self {
         self.pruning.mask_blocks = branches.into_iter().collect();
         self
     }
 
-    /// Cuts the backbone in two before this block.
+    /// Splits the backbone into two files before this block.
     #[must_use]
     pub fn with_split_block(mut self, block: Option<usize>) -> Self {
         self.pruning.split_block = block;
         self
     }
 
-    /// Replaces an exported folder that is there already.
+    /// Replaces an existing exported folder.
     #[must_use]
     pub fn with_force(mut self, force: bool) -> Self {
         self.force = force;
         self
     }
 
-    /// A short text that differs wherever the exported graphs would.
+    /// A short text that differs if the exported graphs would differ.
     pub fn fingerprint(&self, checkpoint: &Checkpoint) -> String {
         let list = |blocks: Vec<String>| blocks.join(",");
         let half = match self.precision.is_half() {
@@ -142,7 +146,7 @@ impl ExportOptions {
             false => String::new(),
         };
         format!(
-            "v{FORMAT_VERSION};{};imgsz={};{:?};{:?};{:?};detection_only={};skip={};mask={};split={:?}{half}",
+            "v{FORMAT_VERSION}.{WRITER_REVISION};{};imgsz={};{:?};{:?};{:?};detection_only={};skip={};mask={};split={:?}{half}",
             env!("CARGO_PKG_VERSION"),
             self.imgsz.unwrap_or(checkpoint.config().vision.image_size),
             self.target,
@@ -159,7 +163,7 @@ impl ExportOptions {
         let vision = &checkpoint.config().vision;
         let imgsz = self.imgsz.unwrap_or(vision.image_size);
         if imgsz > MAX_IMGSZ {
-            let message = format!("--imgsz is {imgsz}: expected at most {MAX_IMGSZ}");
+            let message = format!("imgsz is {imgsz}: expected at most {MAX_IMGSZ}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         if imgsz == 0 || !imgsz.is_multiple_of(vision.patch_size) {
@@ -167,7 +171,7 @@ impl ExportOptions {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!(
-                    "--imgsz is {imgsz}: expected a multiple of the patch size {}, such as {below} or {}",
+                    "imgsz is {imgsz}: expected a multiple of the patch size {}, such as {below} or {}",
                     vision.patch_size,
                     below + vision.patch_size
                 ),
@@ -178,8 +182,8 @@ impl ExportOptions {
         if self.precision == Precision::Int8 && self.target == Target::TensorRt {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
-                "--precision int8, --target tensorrt: 8-bit products are written for ONNX Runtime alone so far; leave \
-                 --target out, or export with --precision fp32",
+                "precision int8, target tensorrt: 8-bit products are supported for target onnxruntime only; use that \
+                 target, or precision fp32",
             ));
         }
         Ok(imgsz)
@@ -188,16 +192,16 @@ impl ExportOptions {
     fn check_half(&self, checkpoint: &Checkpoint) -> Result<()> {
         let invalid = |message| Err(Error::new(ErrorKind::InvalidArgument, message));
         if !self.precision.is_half() {
-            let flag = if self.mixed_precision != MixedPrecision::None {
-                "--mixed-precision"
+            let option = if self.mixed_precision != MixedPrecision::None {
+                "mixed_precision"
             } else if !self.keep_fp32.is_empty() {
-                "--keep-fp32"
+                "keep_fp32"
             } else {
                 return Ok(());
             };
             return invalid(format!(
-                "{flag}, --precision {}: it says what stays in 32 bits where the rest is half; export with --precision \
-                 fp16 or bf16",
+                "{option}, precision {}: only half precision has parts that stay in 32 bits; export with precision fp16 \
+                 or bf16",
                 self.precision
             ));
         }
@@ -205,13 +209,13 @@ impl ExportOptions {
         match self.keep_fp32.iter().find(|kept| !known.iter().any(|block| kept.covers(*block))) {
             Some(unknown) => {
                 let names: Vec<String> = known.iter().map(ToString::to_string).collect();
-                invalid(format!("--keep-fp32 names {unknown}: the model has {}", names.join(", ")))
+                invalid(format!("keep_fp32 has {unknown}: the model has {}", names.join(", ")))
             }
             None => Ok(()),
         }
     }
 
-    /// How the graphs are typed, if they are half precision.
+    /// The formats in the graphs, if they are half precision.
     fn half_rules(&self) -> Option<HalfRules> {
         let format = HalfFormat::of(self.precision)?;
         let kept = self.keep_fp32.iter().copied().collect();
@@ -219,25 +223,26 @@ impl ExportOptions {
     }
 }
 
-/// One step of an export, for a progress bar.
+/// The progress of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExportProgress {
     /// The file being written.
     pub file: &'static str,
-    /// Files written so far.
+    /// The number of files written so far.
     pub done: usize,
-    /// Files in all.
+    /// The number of files in total.
     pub total: usize,
 }
 
-/// Writes `checkpoint` as the folder `output` and returns its manifest.
+/// Exports `checkpoint` to the folder `output` and returns the manifest.
 ///
-/// The folder appears whole or not at all: it is written under another name beside and renamed. `progress` is told of
-/// each file before it is written, and stops the export by returning an error, which comes back as it is.
+/// The folder appears complete or not at all: it is written under another name and then renamed. `progress` is called
+/// before each file is written; an error that it returns cancels the export, which returns that error. The checkpoint's
+/// files are mapped into memory and must not change during the export.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for options that make no sense for this checkpoint or an `output` that exists,
-/// [`ErrorKind::InvalidCheckpoint`] for a value that is not finite, [`ErrorKind::Io`] when writing fails.
+/// [`ErrorKind::InvalidArgument`] for options that are invalid for this checkpoint, or if `output` exists;
+/// [`ErrorKind::InvalidCheckpoint`] if a value is not finite; [`ErrorKind::Io`] if writing fails.
 pub fn export(
     checkpoint: &Checkpoint,
     options: &ExportOptions,
@@ -265,7 +270,7 @@ pub fn export(
     let parts = parts(&plan);
     let half = options.half_rules();
     let (written, weights_sha256) = std::thread::scope(|scope| {
-        // Hashing reads the whole checkpoint, which warms the page cache for the writer as well.
+        // Hashing reads the whole checkpoint, and so fills the page cache for the writer.
         let hash = scope.spawn(|| checkpoint.weights_sha256());
         let mut written = Vec::new();
         for (done, part) in parts.iter().enumerate() {
@@ -399,30 +404,30 @@ fn parent_of(output: &Path) -> PathBuf {
     }
 }
 
-/// Refuses to replace anything but an exported folder, and that only by `--force`.
+/// Refuses to replace anything except an exported folder, and that unless `force` is set.
 fn check_output(output: &Path, force: bool) -> Result<()> {
     let refuse = |why: &str| {
         let message = format!("cannot export, {}: {why}", output.display());
         Err(Error::new(ErrorKind::InvalidArgument, message))
     };
     if output.file_name().is_none() {
-        return refuse("it is no name for a folder");
+        return refuse("not the name of a folder");
     }
     if !output.exists() {
         return Ok(());
     }
     if !output.is_dir() {
-        return refuse("it is a file; name a folder");
+        return refuse("it is a file; expected a folder");
     }
     let empty = std::fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_none());
     match (empty, output.join(file::MANIFEST).is_file(), force) {
         (true, _, _) | (_, true, true) => Ok(()),
-        (_, true, false) => refuse("it holds an exported model already; --force replaces it"),
-        _ => refuse("the folder is not empty and holds no exported model; name another"),
+        (_, true, false) => refuse("it already has an exported model; set force to replace it"),
+        _ => refuse("the folder is not empty and has no exported model; choose another"),
     }
 }
 
-/// Puts the finished folder in its place; what was there leaves only once the new one is complete.
+/// Moves the finished folder to its place; an old one is removed only when the new one is complete.
 fn install(staging: tempfile::TempDir, output: &Path) -> Result<()> {
     let staged = staging.keep();
     let finish = || {
@@ -436,7 +441,7 @@ fn install(staging: tempfile::TempDir, output: &Path) -> Result<()> {
         }
     };
     finish().map_err(|e| {
-        // The rename's failure is what the caller hears of; a leftover folder is all that a second failure could add.
+        // The caller needs the error of the rename; a second error only leaves a folder behind.
         drop(std::fs::remove_dir_all(&staged));
         Error::io("cannot put the exported folder in place", output, e)
     })

@@ -1,6 +1,6 @@
-//! Arithmetic done once, at export: what depends on the checkpoint alone.
+//! Constant folding: results that depend only on the checkpoint are computed during the export.
 //!
-//! In f64, so that a folded constant is nearer to the exact value than what a runtime would compute.
+//! In f64, so that a constant is nearer to the exact value than a runtime's result.
 
 use ndarray::{Array1, Array2, Axis, concatenate, s};
 
@@ -10,7 +10,7 @@ use crate::error::Result;
 /// Rows of f64.
 pub(crate) type Matrix = Array2<f64>;
 
-/// Layer norm's epsilon outside the encoders that configure it.
+/// The epsilon of layer norms, except in the encoders that configure it.
 pub(crate) const NORM_EPS: f64 = 1e-5;
 
 /// A tensor as a matrix of `columns`.
@@ -50,7 +50,7 @@ pub(crate) fn perceptron2(weights: &Weights, name: &str, x: &Matrix) -> Result<M
     linear(weights, &format!("{name}.layer2"), &hidden)
 }
 
-/// Multi-head attention of `name` without a mask.
+/// Multi-head attention of the module `name`, without a mask.
 pub(crate) fn attention(
     weights: &Weights,
     name: &str,

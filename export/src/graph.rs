@@ -1,10 +1,10 @@
 //! A small typed builder of ONNX graphs.
 //!
-//! Every [`Value`] carries its element type and shape, and every operator checks them as it is added, so that a mistake
-//! is an error that names the node and not a file that some runtime refuses. Dimensions are fixed or named; a named one
-//! is free in the file. The first fault is kept and reported by [`Graph::finish`], which spares every operator a `?`.
+//! Every [`Value`] has an element type and a shape, which every operator checks when it is added: a mistake is an error
+//! that names the node, and not a file that a runtime refuses. Dimensions are fixed or named; the size of a named one is
+//! free in the file. The first fault is kept and reported by [`Graph::finish`], so that no operator needs a `?`.
 //!
-//! Weights are not held: an initialiser remembers how to read itself and is materialised when the file is written.
+//! Weights are not held in memory: an initialiser knows how to read them and does so when the file is written.
 
 mod half;
 mod ops;
@@ -20,7 +20,7 @@ use crate::checkpoint::Weights;
 use crate::contract::Precision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mixed_precision::Block;
-use crate::onnx::{AttributeProto, NodeProto, attribute_type, data_type};
+use ocelli_onnx::schema::{AttributeProto, NodeProto, attribute_type, data_type};
 
 pub(crate) use quantized::QuantizedRows;
 pub(crate) use shape::Dim;
@@ -69,7 +69,7 @@ impl Element {
         self.is_half() || self == Self::F32
     }
 
-    /// What is added to the name of a value that is cast to this.
+    /// The suffix for the name of a value that is cast to this type.
     fn suffix(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -82,26 +82,25 @@ impl Element {
     }
 }
 
-/// What a node is there for, which decides where it stays in 32 bits; see
-/// [`MixedPrecision`](crate::MixedPrecision).
+/// The purpose of a node, which decides whether it stays in 32 bits; see [`MixedPrecision`](crate::MixedPrecision).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Products with weights, and their biases.
     Product,
-    /// Sums of branches, activations, positions of features: what has no other role.
+    /// Residual sums, activations, positions of features: everything without another role.
     Stream,
     /// Normalisation.
     Norm,
-    /// What becomes of attention scores.
+    /// Scaling, masking and softmax of attention scores.
     Softmax,
-    /// Products of attention and what goes into them.
+    /// Products of attention and their inputs.
     Attention,
-    /// Places, boxes, and the last steps to a score: 32 bits always.
+    /// Positions, boxes, and the last steps of a score: always 32 bits.
     Exact,
 }
 
 impl Role {
-    /// The role of an operator of which nothing else was said.
+    /// The role of an operator by default.
     fn of(op: &str) -> Self {
         match op {
             "MatMul" | "Conv" | "ConvTranspose" => Self::Product,
@@ -113,17 +112,17 @@ impl Role {
     }
 }
 
-/// A node of a graph, and what the file does not say of it.
+/// A node of a graph, with properties that are not written to the file.
 struct Node {
     proto: NodeProto,
     /// Of its outputs.
     element: Element,
     role: Role,
-    /// The place in the model that it belongs to, if it has one.
+    /// The part of the model that it belongs to, if any.
     block: Option<Block>,
 }
 
-/// A tensor inside a graph: a name, an element type, a shape.
+/// A tensor in a graph: name, element type, shape.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     pub(crate) name: String,
@@ -131,7 +130,7 @@ pub(crate) struct Value {
     pub(crate) dims: Vec<Dim>,
 }
 
-/// Reads an initialiser's values when they are needed.
+/// Reads the values of an initialiser.
 type Read<'w, T> = Rc<dyn Fn(&Weights) -> Result<Vec<T>> + 'w>;
 
 #[derive(Clone)]
@@ -144,7 +143,7 @@ enum Source<'w> {
 struct Initializer<'w> {
     value: Value,
     source: Source<'w>,
-    /// The narrower format whose values it takes, as a file that emulates half precision has them.
+    /// The narrower format that the values are rounded to, for emulated half precision.
     rounded: Option<Element>,
 }
 
@@ -157,17 +156,17 @@ pub(crate) struct Graph<'w> {
     inputs: Vec<Value>,
     outputs: Vec<Value>,
     scope: String,
-    /// The role of nodes that are added now, where it is not the operator's own.
+    /// The role of the nodes that are added next, if it is not the operator's default.
     role: Option<Role>,
-    /// The place in the model that nodes which are added now belong to.
+    /// The part of the model that the nodes added next belong to.
     block: Option<Block>,
-    /// How often an operator or a weight has been named, so that names stay unique.
+    /// How often a name has been given, so that names stay unique.
     names: HashMap<String, usize>,
-    /// Small constants by type, shape and bytes: each stands in the file once.
+    /// Small constants by type, shape and bytes: each is written once.
     constants: HashMap<(i32, Vec<usize>, Vec<u8>), Value>,
-    /// Whether linear layers that are added now compute in 8-bit integers.
+    /// Whether the linear layers added next compute in 8-bit integers.
     quantizes_linear: bool,
-    /// Values whose rows are quantised already, by name and known least value.
+    /// Values whose rows are quantised, by name and lower bound.
     quantized: HashMap<(String, Option<u32>), QuantizedRows>,
     fault: Option<Error>,
 }
@@ -192,17 +191,17 @@ impl<'w> Graph<'w> {
         }
     }
 
-    /// Names of the nodes that follow begin with this, as the checkpoint names the module.
+    /// Sets the prefix for the names of the nodes that follow: the module's name in the checkpoint.
     pub(crate) fn scope(&mut self, scope: impl Into<String>) {
         self.scope = scope.into();
     }
 
-    /// The nodes that follow belong to this place in the model.
+    /// Sets the part of the model that the nodes that follow belong to.
     pub(crate) fn block(&mut self, block: Block) {
         self.block = Some(block);
     }
 
-    /// What `add` adds has this role; around it another may count already.
+    /// Gives the nodes that `add` adds this role, unless an outer call has set one.
     pub(crate) fn as_role<T>(&mut self, role: Role, add: impl FnOnce(&mut Self) -> T) -> T {
         let outer = self.role;
         self.role = outer.or(Some(role));
@@ -211,7 +210,7 @@ impl<'w> Graph<'w> {
         added
     }
 
-    /// In which numbers the linear layers that follow compute.
+    /// Sets the precision of the linear layers that follow.
     pub(crate) fn linear_precision(&mut self, precision: Precision) {
         self.quantizes_linear = precision == Precision::Int8;
     }
@@ -227,10 +226,10 @@ impl<'w> Graph<'w> {
         value
     }
 
-    /// Makes `value` an output called `name`; its shape must be `dims`.
+    /// Makes `value` the output `name`; its shape must be `dims`.
     pub(crate) fn output(&mut self, name: &str, value: &Value, dims: &[Dim]) {
         if value.dims != dims {
-            self.fail(format!("output {name} has shape {:?}: the contract says {dims:?}", value.dims));
+            self.fail(format!("output {name} has shape {:?}: expected {dims:?}", value.dims));
         }
         let out = Value { name: name.to_owned(), ..value.clone() };
         let proto = NodeProto {
@@ -244,7 +243,7 @@ impl<'w> Graph<'w> {
         self.outputs.push(out);
     }
 
-    /// The checkpoint's tensor of this name, as it is.
+    /// The checkpoint's tensor of this name.
     pub(crate) fn weight(&mut self, name: &str) -> Value {
         let dims = self.weights.shape(name).to_vec();
         let key = name.to_owned();
@@ -345,7 +344,7 @@ impl<'w> Graph<'w> {
         Value { name: format!("{name}:0"), element, dims }
     }
 
-    /// Adds a node with outputs of type `element`; they are called `name:0`, `name:1`, …
+    /// Adds a node with outputs of type `element`, named `name:0`, `name:1`, …
     fn push(
         &mut self,
         op: &str,
@@ -376,10 +375,10 @@ impl<'w> Graph<'w> {
         if *count == 1 { name.to_owned() } else { format!("{name}#{count}") }
     }
 
-    /// Remembers the first fault.
+    /// Keeps the first fault.
     fn fail(&mut self, message: String) {
-        let place = if self.scope.is_empty() { &self.name } else { &self.scope };
-        let message = format!("cannot build graph {}, {place}: {message}", self.name);
+        let module = if self.scope.is_empty() { &self.name } else { &self.scope };
+        let message = format!("cannot build graph {}, {module}: {message}", self.name);
         self.fault.get_or_insert_with(|| Error::new(ErrorKind::Graph, message));
     }
 }

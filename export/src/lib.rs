@@ -1,21 +1,32 @@
-//! SAM3 checkpoint → ONNX graphs, without Python.
+//! Exports SAM3 checkpoints as ONNX models, without Python.
 //!
-//! A [`Checkpoint`] is a Hugging Face folder, memory-mapped and checked tensor by tensor against its configuration.
-//! [`export`] writes it as a folder of ONNX graphs whose names and shapes are those of [`contract`]: image backbone,
-//! text encoder, exemplar encoder, encoder-decoder, mask head, and a [`Manifest`](contract::Manifest) that tells the
-//! runtime everything else. [`ExportOptions`] choose the image size, what attention is written as, which blocks are
-//! pruned, and the number format; in half precision [`MixedPrecision`] and [`Block`] say what stays in 32 bits.
+//! A [`Checkpoint`] is a Hugging Face folder whose tensors are mapped into memory and checked against its
+//! [configuration](config). [`export`] writes it as a folder of ONNX graphs: image backbone, text encoder, exemplar
+//! encoder, encoder-decoder and mask head. The graphs' files, tensors and shapes are listed in [`contract`]; the folder's
+//! [`Manifest`](contract::Manifest) has everything else that a runtime needs.
 //!
-//! ```no_run
+//! [`ExportOptions`] choose
+//! - the input size;
+//! - the [`Target`](contract::Target): ONNX Runtime's fused operators, or standard operators only;
+//! - the [`Precision`](contract::Precision), and for half precision the parts that stay in 32 bits: kinds of computation
+//!   ([`MixedPrecision`]) and parts of the model ([`Block`]);
+//! - [`Pruning`]: removed blocks and branches of the backbone, and a backbone in two files.
+//!
+//! ```
+//! use ocelli_export::contract::{Target, file};
 //! use ocelli_export::{Checkpoint, ExportOptions, export};
 //!
-//! let checkpoint = Checkpoint::open("sam3".as_ref())?;
-//! let options = ExportOptions::default().with_imgsz(672).with_skip_blocks([5, 10]);
-//! let manifest = export(&checkpoint, &options, "sam3-672".as_ref(), |step| {
-//!     println!("{}", step.file);
+//! # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/parity/plain");
+//! # let temporary = tempfile::tempdir().expect("a temporary folder");
+//! # let output = temporary.path().join("exported");
+//! let checkpoint = Checkpoint::open(folder.as_ref())?;
+//! let options = ExportOptions::default().with_target(Target::TensorRt).with_imgsz(112);
+//! let manifest = export(&checkpoint, &options, &output, |progress| {
+//!     println!("{} of {}: {}", progress.done + 1, progress.total, progress.file);
 //!     Ok(())
 //! })?;
-//! println!("{} pixels, {} queries", manifest.imgsz, manifest.num_queries);
+//! assert_eq!(manifest.imgsz, 112);
+//! assert_eq!(std::fs::metadata(output.join(file::BACKBONE)).expect("the file").len(), manifest.files[file::BACKBONE].bytes);
 //! # Ok::<(), ocelli_export::Error>(())
 //! ```
 
@@ -30,7 +41,6 @@ mod fold;
 mod graph;
 mod mixed_precision;
 mod model;
-mod onnx;
 mod prune;
 mod quantize;
 

@@ -1,10 +1,10 @@
-//! Which parts of a half-precision model compute in 32 bits all the same.
+//! The parts of a half-precision model that compute in 32 bits.
 //!
-//! A graph in half precision is strongly typed: every node computes in one format, and a `Cast` stands where one format
-//! ends and another begins. What is never half: inputs and outputs of the files, and the few numbers that say where
-//! something is and how sure the model is of it — boxes and their logits, sines of positions, logarithms of distances,
-//! the heads that refine boxes, presence, the mean of the prompt and the scores. They cost next to nothing, and 11 bits
-//! are a pixel of a large image. [`MixedPrecision`] says what else is not, by kind; [`Block`] says it by place.
+//! A graph in half precision is strongly typed: every node computes in one format, with a `Cast` between formats. Never
+//! half are the inputs and outputs of the files, and the few numbers that hold positions and scores: boxes and their
+//! logits, sines of positions, logarithms of distances, the heads that refine boxes, presence, the mean of the prompt and
+//! the scores. They cost almost nothing, and 11 bits resolve only a pixel of a large image. [`MixedPrecision`] adds to
+//! these by kind of computation, [`Block`] by part of the model.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,26 +15,25 @@ use crate::config::ModelConfig;
 use crate::contract::Precision;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Which kinds of computation stay in 32 bits where the rest is half precision; each holds those before it.
+/// The kinds of computation that stay in 32 bits when the rest is half precision; each includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MixedPrecision {
     /// None.
     #[default]
     None,
-    /// Norms of layers and groups; what becomes of attention scores between the two products: scale, mask, softmax.
-    /// A fused attention has its own softmax and stays half.
+    /// Layer and group norms, and the steps between the two products of attention: scale, mask, softmax. A fused
+    /// attention has its own softmax and stays half.
     NormSoftmax,
-    /// And the products of attention, Q·Kᵀ and ·V, with the rotary embedding before and the box bias beside them; a
-    /// fused attention whole.
+    /// Also the products of attention, Q·Kᵀ and ·V, with rotary embedding and box bias; a fused attention as a whole.
     Attention,
-    /// And everything else but the products with weights (linear layers and convolutions with their biases): residual
-    /// sums, activations, positions. Only what a single layer computes can leave the range then.
+    /// Also everything else except products with weights (linear layers and convolutions with their biases): residual
+    /// sums, activations, positions. Then only the result of a single layer can overflow.
     All,
 }
 
 impl MixedPrecision {
-    /// All of them, the quickest first.
+    /// Every variant, the fastest first.
     pub const EVERY: [Self; 4] = [Self::None, Self::NormSoftmax, Self::Attention, Self::All];
 }
 
@@ -60,7 +59,7 @@ impl FromStr for MixedPrecision {
     }
 }
 
-/// A kind of place in the model.
+/// A kind of block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Family {
     /// The patch embedding, positions and first norm.
@@ -69,9 +68,9 @@ pub(crate) enum Family {
     Vit,
     /// The feature pyramid.
     Neck,
-    /// The exemplar encoder, and the same layers behind the backbone.
+    /// The exemplar encoder, and the same layers after the backbone.
     Exemplars,
-    /// Embedding and projection of words.
+    /// Embedding and projection of text tokens.
     Words,
     /// Layers of the text encoder.
     Text,
@@ -98,9 +97,9 @@ const FAMILIES: [(Family, &str); 10] = [
     (Family::Masks, "masks"),
 ];
 
-/// A place in the model, or several: `vit.7` is a block of the vision transformer and `vit` all of them. The others are
-/// `text.N`, `fusion.N` and `decoder.N`, and `patches`, `neck`, `exemplars`, `words`, `scoring`, `masks`, which have no
-/// layers to tell apart.
+/// A part of the model, or several: `vit.7` is a block of the vision transformer, and `vit` stands for all of them. The
+/// others are `text.N`, `fusion.N` and `decoder.N`, and `patches`, `neck`, `exemplars`, `words`, `scoring`, `masks`, which
+/// have no numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Block {
     family: Family,
@@ -116,12 +115,12 @@ impl Block {
         Self { family, layer: Some(layer) }
     }
 
-    /// Whether `other` is this place or a part of it.
+    /// Whether `other` is this block or one of its layers.
     pub fn covers(self, other: Self) -> bool {
         self.family == other.family && (self.layer.is_none() || self.layer == other.layer)
     }
 
-    /// Every place of a model, front to back.
+    /// Every block of a model, front to back.
     pub(crate) fn of_model(config: &ModelConfig) -> Vec<Self> {
         let layers = |family| match family {
             Family::Vit => Some(config.vision.stack.layers),
@@ -154,7 +153,7 @@ impl FromStr for Block {
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || {
             let message = format!(
-                "`{text}` names no block: expected vit.N, text.N, fusion.N, decoder.N, one of these without a number for \
+                "`{text}` is not a block: expected vit.N, text.N, fusion.N, decoder.N, one of these without a number for \
                  all of its layers, or patches, neck, exemplars, words, scoring, masks"
             );
             Error::new(ErrorKind::InvalidArgument, message)
@@ -168,12 +167,12 @@ impl FromStr for Block {
     }
 }
 
-/// How a graph in half precision is typed.
+/// The rules for the formats in a half-precision graph.
 #[derive(Clone, Debug)]
 pub(crate) struct HalfRules {
     pub(crate) format: HalfFormat,
     pub(crate) islands: MixedPrecision,
-    /// Places in 32 bits.
+    /// Blocks in 32 bits.
     pub(crate) kept: Vec<Block>,
 }
 
@@ -187,7 +186,7 @@ pub(crate) enum HalfFormat {
 }
 
 impl HalfFormat {
-    /// The format of a precision, if that is a 16-bit one.
+    /// The format of a 16-bit precision.
     pub(crate) fn of(precision: Precision) -> Option<Self> {
         match precision {
             Precision::Fp16 => Some(Self::F16),
@@ -209,7 +208,7 @@ mod tests {
         }
         for text in ["", "vit.", "vit.x", "vit.-1", "7", "vit.7.attention", "VIT.7"] {
             let error = text.parse::<Block>().expect_err(text);
-            assert!(error.to_string().contains("names no block"), "{text}: {error}");
+            assert!(error.to_string().contains("is not a block"), "{text}: {error}");
         }
     }
 

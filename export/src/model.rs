@@ -1,7 +1,8 @@
-//! SAM3, part by part, as ONNX graphs.
+//! The parts of SAM3 as ONNX graphs.
 //!
-//! The parts follow `transformers` 5.23 `models/sam3` to the number; a file here has the name of the module it writes.
-//! What depends on the checkpoint alone is folded, what depends on the image alone is computed once for all classes.
+//! The parts compute what `transformers` 5.23 `models/sam3` computes; each file here is named after the module that it
+//! writes. Results that depend only on the checkpoint are folded; results that depend only on the image are computed once
+//! for all classes.
 
 mod backbone;
 mod decoder;
@@ -20,7 +21,7 @@ use crate::config::ModelConfig;
 use crate::contract::{Precision, Prompting, Target};
 use crate::prune::Pruning;
 
-/// What the graphs are written for.
+/// The checkpoint and the options that the graphs are written for.
 pub(crate) struct Plan<'w> {
     pub(crate) checkpoint: &'w Checkpoint,
     /// S.

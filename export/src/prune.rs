@@ -1,4 +1,4 @@
-//! Which blocks of the vision transformer are left out.
+//! Pruning: blocks of the vision transformer that an export removes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::config::ModelConfig;
 use crate::error::{Error, ErrorKind, Result};
 
-/// One of a block's two branches.
+/// One of the two branches of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Branch {
     /// `attn`.
@@ -40,7 +40,8 @@ impl FromStr for MaskedBranch {
 
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || {
-            let message = format!("`{text}` names no branch: expected BLOCK:attn or BLOCK:mlp, as 25:attn");
+            let message =
+                format!("`{text}` is not a branch: expected BLOCK:attn or BLOCK:mlp, such as 25:attn");
             Error::new(ErrorKind::InvalidArgument, message)
         };
         let (block, branch) = text.trim().split_once(':').ok_or_else(wrong)?;
@@ -53,36 +54,36 @@ impl FromStr for MaskedBranch {
     }
 }
 
-/// Blocks and branches that vanish from the graph, and where it is cut in two.
+/// Blocks and branches that are removed, and where the backbone is split.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pruning {
-    /// Blocks dropped whole.
+    /// Blocks that are removed.
     pub skip_blocks: BTreeSet<usize>,
-    /// Branches that become the identity: norm, branch and residual add vanish.
+    /// Branches that become the identity: norm, branch and residual sum are removed.
     pub mask_blocks: BTreeSet<MaskedBranch>,
-    /// The first block of the second half, when the backbone is cut in two.
+    /// The first block of the second part, if the backbone is split.
     pub split_block: Option<usize>,
 }
 
 impl Pruning {
-    /// Compares the choice with the model: blocks must exist, and blocks that attend to the whole grid must stay.
+    /// Checks that the blocks exist, and that blocks with attention over the whole grid stay.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] naming the block.
+    /// [`ErrorKind::InvalidArgument`]; the message names the block.
     pub fn check(&self, config: &ModelConfig) -> Result<()> {
         let invalid = |message| Err(Error::new(ErrorKind::InvalidArgument, message));
         let layers = config.vision.stack.layers;
-        let named = self.skip_blocks.iter().map(|&block| ("--skip-blocks", block));
-        for (flag, block) in named.chain(self.mask_blocks.iter().map(|m| ("--mask-blocks", m.block))) {
+        let named = self.skip_blocks.iter().map(|&block| ("skip_blocks", block));
+        for (option, block) in named.chain(self.mask_blocks.iter().map(|m| ("mask_blocks", m.block))) {
             if block >= layers {
                 return invalid(format!(
-                    "{flag} names block {block}: the model has blocks 0 to {}",
+                    "{option} has block {block}: the model has blocks 0 to {}",
                     layers - 1
                 ));
             }
             if config.vision.global_blocks.contains(&block) {
                 return invalid(format!(
-                    "{flag} names block {block}, which attends to the whole image: the global blocks {:?} must stay",
+                    "{option} has block {block}, which attends to the whole image: the global blocks {:?} must stay",
                     config.vision.global_blocks
                 ));
             }
@@ -90,13 +91,13 @@ impl Pruning {
         if let Some(masked) = self.mask_blocks.iter().find(|masked| self.skip_blocks.contains(&masked.block))
         {
             return invalid(format!(
-                "--mask-blocks names {masked}, but --skip-blocks drops block {} whole",
+                "mask_blocks has {masked}, but skip_blocks removes all of block {}",
                 masked.block
             ));
         }
         match self.split_block {
             Some(block) if block == 0 || block >= layers => invalid(format!(
-                "--split-block is {block}: expected 1 to {}, the first block of the second half",
+                "split_block is {block}: expected 1 to {}, the first block of the second part",
                 layers - 1
             )),
             _ => Ok(()),
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_block() {
+    fn errors_name_the_block() {
         let config = ModelConfig::parse(r#"{"vision_config":{"backbone_config":{}}}"#).expect("defaults");
         let skip = |block| Pruning { skip_blocks: [block].into(), ..Pruning::default() };
         let mask =
@@ -136,8 +137,8 @@ mod tests {
             (skip(7), "block 7"),
             (mask("31:attn"), "block 31"),
             (mask("99:mlp"), "block 99"),
-            (split(0), "--split-block is 0"),
-            (split(32), "--split-block is 32"),
+            (split(0), "split_block is 0"),
+            (split(32), "split_block is 32"),
             (both, "5:mlp"),
         ] {
             match pruning.check(&config) {

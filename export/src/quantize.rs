@@ -1,6 +1,6 @@
 //! Weights as 8-bit integers.
 
-/// A matrix as i8 codes with a scale for each row, symmetric: `scale · code`, codes −127 to 127.
+/// A matrix of i8 codes with a scale for every row: `scale · code`, symmetric, codes −127 to 127.
 pub(crate) struct QuantizedMatrix {
     /// `[rows, columns]`.
     pub(crate) codes: Vec<i8>,
@@ -8,11 +8,11 @@ pub(crate) struct QuantizedMatrix {
     pub(crate) scales: Vec<f32>,
 }
 
-/// The largest code. −128 is left out, so that a weight and its negative are equally exact.
+/// The largest code. −128 is unused, so that a weight and its negative are equally exact.
 const MAX_CODE: f32 = 127.0;
 
 impl QuantizedMatrix {
-    /// The nearest codes to `data`, `[rows, columns]`, where every row's largest magnitude has the largest code.
+    /// Rounds `data`, `[rows, columns]`, to the nearest codes; the largest magnitude of every row gets the largest code.
     pub(crate) fn new(data: &[f32], columns: usize) -> Self {
         let mut codes = Vec::with_capacity(data.len());
         let mut scales = Vec::with_capacity(data.len() / columns);
@@ -20,7 +20,7 @@ impl QuantizedMatrix {
             let peak = row.iter().fold(0.0_f32, |most, v| most.max(v.abs()));
             let scale = peak / MAX_CODE;
             let inverse = if scale.is_normal() { 1.0 / scale } else { 0.0 };
-            // A row of zeros, or as good as that, has any scale; 1 keeps it in the range of every number format.
+            // A row of zeros may have any scale; 1 is in the range of every number format.
             scales.push(if scale.is_normal() { scale } else { 1.0 });
             codes.extend(row.iter().map(|v| (v * inverse).round_ties_even() as i8));
         }
@@ -40,12 +40,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_the_nearest() {
+    fn codes_are_the_nearest_ones() {
         let cases: [(&str, &[f32], &[i8], f32); 5] = [
             ("the peak has the largest code", &[1.27, -0.64, 0.0], &[127, -64, 0], 0.01),
             ("a negative peak as well", &[-2.54, 1.27, 0.02], &[-127, 64, 1], 0.02),
             ("zeros", &[0.0, 0.0, 0.0], &[0, 0, 0], 1.0),
-            ("as good as zeros", &[1e-40, 0.0, -1e-40], &[0, 0, 0], 1.0),
+            ("subnormal numbers", &[1e-40, 0.0, -1e-40], &[0, 0, 0], 1.0),
             ("large numbers", &[3e38, -3e38, 1.5e38], &[127, -127, 64], 3e38 / 127.0),
         ];
         let mut wrong = Vec::new();
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_has_its_scale_and_its_sum() {
+    fn every_row_has_its_own_scale_and_sum() {
         let found = QuantizedMatrix::new(&[1.0, -1.0, 0.5, 100.0, 50.0, 0.0], 3);
         assert_eq!(found.codes, [127, -127, 64, 127, 64, 0]);
         for ((found, expected), what) in

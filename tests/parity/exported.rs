@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 
-use ocelli::engines::onnxruntime::{LibrarySearch, OnnxRuntime, OnnxRuntimeEngine};
+use ocelli::engines::onnxruntime::{OnnxRuntime, OnnxRuntimeEngine};
 use ocelli::engines::{Engine, Tensor};
 use ocelli::export::contract::{Manifest, file, tensor};
 use ocelli::export::{Checkpoint, ExportOptions, export};
@@ -28,7 +28,7 @@ impl Exported {
     pub fn new(checkpoint: &Checkpoint, options: &ExportOptions) -> Outcome<Self> {
         let folder = tempfile::tempdir()?;
         let manifest = export(checkpoint, options, &folder.path().join("model"), |_| Ok(()))?;
-        let runtime = OnnxRuntime::load(&LibrarySearch::new())?;
+        let runtime = OnnxRuntime::load(None)?;
         Ok(Self { manifest, folder, runtime, engines: BTreeMap::new() })
     }
 

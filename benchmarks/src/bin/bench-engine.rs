@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
-use ocelli::engines::onnxruntime::{LibrarySearch, OnnxRuntime, OnnxRuntimeEngine, OptimizationLevel};
+use ocelli::engines::onnxruntime::{OnnxRuntime, OnnxRuntimeEngine, OptimizationLevel};
 use ocelli::engines::{Dim, ElementType, Engine, Tensor};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::quantiles::Quantiles;
@@ -85,11 +85,7 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
     if args.runs == 0 || args.free == 0 {
         return Err(cli::usage("--runs and --free: at least one of each"));
     }
-    let mut search = LibrarySearch::new();
-    if let Some(path) = &args.onnxruntime {
-        search = search.with_path(path);
-    }
-    let builder = OnnxRuntimeEngine::builder(&OnnxRuntime::load(&search)?)
+    let builder = OnnxRuntimeEngine::builder(&OnnxRuntime::load(args.onnxruntime.as_deref())?)
         .with_threads(args.threads)
         .with_optimization(match args.optimization {
             Level::Disabled => OptimizationLevel::Disabled,

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::print;
 use clap::Args;
-use ocelli::engines::onnxruntime::{Candidate, Finding, LibrarySearch, OnnxRuntime, Place, default_threads};
+use ocelli::engines::library::{Candidate, Finding, Place};
+use ocelli::engines::onnxruntime::{OnnxRuntime, default_threads};
 use ocelli::{
     Detector, EngineFactory, EngineKind, EngineOptions, Image, Prompts, TextCacheFile, cache_folder,
 };
@@ -25,16 +26,12 @@ pub struct DoctorArgs {
 
 /// Prints what works here. Fails where no engine does, or the built-in model does not run on it.
 pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
-    let mut search = LibrarySearch::new();
-    if let Some(path) = &args.onnxruntime {
-        search = search.with_path(path);
-    }
     let start = |kind| {
         let onnxruntime = args.onnxruntime.clone();
         EngineFactory::start(&EngineOptions { kind, onnxruntime, ..EngineOptions::default() })
     };
     let engine = start(EngineKind::Cpu);
-    let providers = engine.as_ref().map_or(Vec::new(), |_| built_in_providers(&search));
+    let providers = engine.as_ref().map_or(Vec::new(), |_| built_in_providers(args.onnxruntime.as_deref()));
     let model = engine.as_ref().ok().map(|_| try_model(args));
     print(|out| {
         writeln!(
@@ -64,7 +61,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         }
         writeln!(out, "  {:<15} not in this build", "cuda-native")?;
         writeln!(out, "\nONNX Runtime")?;
-        write_places(out, &search.candidates())?;
+        write_places(out, &OnnxRuntime::candidates(args.onnxruntime.as_deref()))?;
         nvidia::write(out, args.tensorrt.as_deref())?;
         writeln!(out)?;
         match &model {
@@ -91,8 +88,8 @@ const PROVIDERS: [(&str, &str, &str); 3] = [
 ];
 
 /// The providers that the library was built with; none where it does not say.
-fn built_in_providers(search: &LibrarySearch) -> Vec<String> {
-    let providers = OnnxRuntime::load(search).and_then(|runtime| runtime.providers());
+fn built_in_providers(library: Option<&Path>) -> Vec<String> {
+    let providers = OnnxRuntime::load(library).and_then(|runtime| runtime.providers());
     providers.unwrap_or_else(|e| {
         tracing::warn!("{e}");
         Vec::new()

@@ -82,10 +82,10 @@ fn pictures_and_arguments_that_are_refused() {
         (park("--threads|-2"), 2, &["--threads", "'-2'"]),
         (park("--threads|100000"), 2, &["--threads is 100000", "1 to"]),
         (park("--class-chunk|0"), 2, &["--class-chunk is 0", "at least one"]),
-        (park("--imgsz|225"), 2, &["--imgsz is 225", "224 or 238"]),
+        (park("--imgsz|225"), 2, &["imgsz is 225", "224 or 238"]),
         (park("--precision|fp12"), 2, &["--precision", "fp12", "fp32, fp16, bf16 or int8"]),
-        (park("--imgsz|0"), 2, &["--imgsz is 0", "14"]),
-        (park("--imgsz|99999999"), 2, &["--imgsz is 99999999"]),
+        (park("--imgsz|0"), 2, &["imgsz is 0", "14"]),
+        (park("--imgsz|99999999"), 2, &["imgsz is 99999999"]),
         (
             park("--engine|cuda"),
             1,

@@ -8,7 +8,7 @@ use super::calls::{
     RawStream,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::onnxruntime::probe::one_line;
+use crate::library::one_line;
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::fmt;

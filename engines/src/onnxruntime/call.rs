@@ -1,22 +1,78 @@
-//! The calls into ONNX Runtime that `ort` has no safe form of: a run that writes into memory of the caller, tensors at an
-//! address of a device, where nodes were placed, and providers by name.
+//! The calls into ONNX Runtime's C API that `ort` has no safe form of: its version before it is bound, runs that write
+//! into the caller's memory, tensors at a device address, nodes by provider, and providers by name.
 //!
-//! `ort` fills outputs that it owns; copying them out would cost a pass over every feature map. The C function takes
-//! outputs that exist already, checks their type and shape, and writes into them.
+//! `ort` fills outputs that it owns; copying them out would cost a pass over every feature map. The C function accepts
+//! existing outputs, checks their type and shape, and writes into them.
 
-use super::placement::PlacedNode;
+use super::assignment::AssignedNode;
+use crate::library;
 use crate::tensor::ElementType;
-use half::f16;
 use ort::memory::MemoryInfo;
 use ort::session::builder::SessionBuilder;
 use ort::session::{RunOptions, Session};
-use ort::value::{DynValue, DynValueRef, DynValueRefMut, PrimitiveTensorElementType, Shape, TensorRefMut};
+use ort::sys::{ORT_API_VERSION, OrtApiBase};
+use ort::value::{DynValue, DynValueRef, DynValueRefMut, Shape, TensorRefMut};
 use ort::{AsPointer, sys};
 use std::ffi::{CStr, CString, c_char};
+use std::path::Path;
 use std::ptr::{self, NonNull};
 
-/// Runs the session with these inputs; outputs that bring a value are written into it, the others are returned at
-/// their position.
+/// Evaluates an expression with `$T` as the Rust type of an element type.
+macro_rules! with_element {
+    ($element_type:expr, $T:ident => $value:expr) => {{
+        macro_rules! typed {
+            ($rust:ty) => {{
+                type $T = $rust;
+                $value
+            }};
+        }
+        match $element_type {
+            ElementType::F32 => typed!(f32),
+            ElementType::F16 => typed!(half::f16),
+            ElementType::I64 => typed!(i64),
+            ElementType::I32 => typed!(i32),
+            ElementType::U8 => typed!(u8),
+            ElementType::Bool => typed!(bool),
+        }
+    }};
+}
+pub(super) use with_element;
+
+/// Loads a library and returns the version of ONNX Runtime that it states, or one line that says why it cannot be used.
+///
+/// `ort` panics on a library that states a version and does not provide its API, and keeps what it loaded for the life of
+/// the process; so libraries are tested before it sees them.
+pub(super) fn version(path: &Path) -> Result<String, String> {
+    let library = library::open(path)?;
+    // SAFETY: the type is the declaration of this symbol in onnxruntime_c_api.h, unchanged since version 1.0; a
+    // library that exports the name with another meaning is not guarded against.
+    let base = unsafe { library.get::<unsafe extern "C" fn() -> *const OrtApiBase>(b"OrtGetApiBase\0") }
+        .map_err(|_| "the library is not ONNX Runtime: it has no `OrtGetApiBase`".to_owned())?;
+    // SAFETY: as above; the function takes nothing and returns a pointer to a static or null.
+    let base = unsafe { base().as_ref() }.ok_or("`OrtGetApiBase` returned null")?;
+
+    // SAFETY: the library filled in `base` and is never unloaded, so it outlives every use of the string.
+    let version = unsafe { (base.GetVersionString)() };
+    if version.is_null() {
+        return Err("the library states no version".to_owned());
+    }
+    // SAFETY: not null, and documented to end with a null byte and never to be freed.
+    let version = unsafe { CStr::from_ptr(version) }.to_string_lossy().into_owned();
+
+    // SAFETY: any number may be asked for; null is the documented answer to one that is not supported.
+    let api = unsafe { (base.GetApi)(ORT_API_VERSION) };
+    let minor: Option<u32> = version.split('.').nth(1).and_then(|minor| minor.parse().ok());
+    if minor.is_none_or(|minor| minor < ORT_API_VERSION) {
+        return Err(format!("version {version} is too old: 1.{ORT_API_VERSION} or newer is needed"));
+    }
+    if api.is_null() {
+        return Err(format!("version {version} has no API 1.{ORT_API_VERSION}"));
+    }
+    Ok(version)
+}
+
+/// Runs the session. Outputs that have a value are written into it; the values of the others are returned at their
+/// position.
 pub(super) fn run(
     session: &mut Session,
     options: &RunOptions,
@@ -59,42 +115,26 @@ pub(super) fn run(
     Ok(produced.collect())
 }
 
-/// A tensor of ONNX Runtime's whose elements are the memory at `address`, where `memory` says.
+/// A tensor of ONNX Runtime whose elements are the memory at `address` of the kind that `memory` names.
 ///
 /// # Safety
-/// From `address` on there is memory of that kind, as large as type and shape say and aligned for the type, which lives
-/// until the value is dropped; while a run uses the value, nobody else writes there, and where the run writes, nobody
-/// reads.
+/// At `address` there is memory of that kind, large enough for type and shape and aligned for the type. It lives until
+/// the value is dropped. While a run uses the value, nobody else writes there; if the run writes there, nobody else reads.
 pub(super) unsafe fn value_at(
     memory: &MemoryInfo<'static>,
     address: u64,
     element_type: ElementType,
     shape: &[usize],
 ) -> ort::Result<DynValueRefMut<'static>> {
-    unsafe fn typed<T: PrimitiveTensorElementType + std::fmt::Debug>(
-        memory: MemoryInfo<'static>,
-        address: u64,
-        shape: Shape,
-    ) -> ort::Result<DynValueRefMut<'static>> {
-        // SAFETY: the caller's promise.
+    let (memory, shape): (_, Shape) = (memory.to_owned(), shape.iter().map(|&size| size as i64).collect());
+    with_element!(element_type, T => {
+        // SAFETY: the caller's promise, which names the type.
         let value = unsafe { TensorRefMut::<T>::from_raw(memory, address as *mut _, shape) }?;
         Ok(value.into_dyn())
-    }
-    let (memory, shape): (_, Shape) = (memory.to_owned(), shape.iter().map(|&size| size as i64).collect());
-    // SAFETY: the caller's promise, which names the type.
-    unsafe {
-        match element_type {
-            ElementType::F32 => typed::<f32>(memory, address, shape),
-            ElementType::F16 => typed::<f16>(memory, address, shape),
-            ElementType::I64 => typed::<i64>(memory, address, shape),
-            ElementType::I32 => typed::<i32>(memory, address, shape),
-            ElementType::U8 => typed::<u8>(memory, address, shape),
-            ElementType::Bool => typed::<bool>(memory, address, shape),
-        }
-    }
+    })
 }
 
-/// Adds a provider by its name, with options as its documentation names them.
+/// Adds a provider by its name, with the options that its documentation names.
 pub(super) fn append_provider(
     session: &mut SessionBuilder,
     name: &str,
@@ -107,8 +147,8 @@ pub(super) fn append_provider(
     let values = options.iter().map(|(_, value)| text(value)).collect::<ort::Result<Vec<_>>>()?;
     let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).collect::<Vec<_>>();
     let (keys, values) = (pointers(&keys), pointers(&values));
-    // SAFETY: name, keys and values end with a null byte and outlive the call, which copies them; the arrays are as long
-    // as is said. `&mut` keeps others away from the options.
+    // SAFETY: name, keys and values end with a null byte and outlive the call, which copies them; the arrays have
+    // the length that is passed. `&mut` makes the access to the options exclusive.
     let status = unsafe {
         (ort::api().SessionOptionsAppendExecutionProvider)(
             session.ptr_mut(),
@@ -121,7 +161,7 @@ pub(super) fn append_provider(
     check(status)
 }
 
-/// The providers that the loaded library was built with, the best first as it counts.
+/// The providers that the loaded library was built with, in its order of preference.
 pub(super) fn built_in_providers() -> ort::Result<Vec<String>> {
     let (mut names, mut count) = (ptr::null_mut(), 0);
     // SAFETY: both are filled in by the call.
@@ -129,29 +169,29 @@ pub(super) fn built_in_providers() -> ort::Result<Vec<String>> {
     check(status)?;
     let length = usize::try_from(count).unwrap_or(0);
     let providers = (0..length).map(|index| {
-        // SAFETY: the call made an array of `count` texts that end with a null byte, alive until it is released below.
+        // SAFETY: the call made an array of `count` strings that end with a null byte, alive until they are released below.
         unsafe { CStr::from_ptr(*names.add(index)) }.to_string_lossy().into_owned()
     });
     let providers = providers.collect();
-    // SAFETY: what the call made, released once; the texts were copied.
+    // SAFETY: the call above made them; they are released once, after the strings were copied.
     let status = unsafe { (ort::api().ReleaseAvailableProviders)(names, count) };
     check(status)?;
     Ok(providers)
 }
 
-/// Which provider each node of the model was given to, in a session that was told to remember it.
-pub(super) fn placement(session: &Session) -> ort::Result<Vec<PlacedNode>> {
+/// Which provider each node of the model is assigned to, in a session that was configured to record it.
+pub(super) fn assigned_nodes(session: &Session) -> ort::Result<Vec<AssignedNode>> {
     let api = ort::api();
     let mut parts: *const *const sys::OrtEpAssignedSubgraph = ptr::null();
     let mut count = 0;
-    // SAFETY: the session lives; both results are filled in by the call and stay the session's.
+    // SAFETY: the session lives; the call fills in both results, which stay the session's.
     check(unsafe { (api.Session_GetEpGraphAssignmentInfo)(session.ptr(), &mut parts, &mut count) })?;
-    let mut placed = Vec::new();
+    let mut assigned = Vec::new();
     for index in 0..count {
         // SAFETY: the array has `count` entries and lives as long as the session.
         let part = unsafe { *parts.add(index) };
         let mut provider = ptr::null();
-        // SAFETY: the entry is the session's; the text is too.
+        // SAFETY: the entry and the string are the session's.
         check(unsafe { (api.EpAssignedSubgraph_GetEpName)(part, &mut provider) })?;
         let mut nodes: *const *const sys::OrtEpAssignedNode = ptr::null();
         let mut count = 0;
@@ -161,25 +201,25 @@ pub(super) fn placement(session: &Session) -> ort::Result<Vec<PlacedNode>> {
             // SAFETY: the array has `count` entries and lives as long as the session.
             let node = unsafe { *nodes.add(index) };
             let (mut name, mut operator) = (ptr::null(), ptr::null());
-            // SAFETY: the node and the texts that are filled in are the session's.
+            // SAFETY: the node and the strings are the session's.
             check(unsafe { (api.EpAssignedNode_GetName)(node, &mut name) })?;
             // SAFETY: as above.
             check(unsafe { (api.EpAssignedNode_GetOperatorType)(node, &mut operator) })?;
-            // SAFETY: each is null or a text that ends with a null byte and lives as long as the session.
+            // SAFETY: each is null or a string that ends with a null byte and lives as long as the session.
             let [provider, name, operator] = unsafe { [copy(provider), copy(name), copy(operator)] };
-            placed.push(PlacedNode { provider, name, operator });
+            assigned.push(AssignedNode { provider, name, operator });
         }
     }
-    Ok(placed)
+    Ok(assigned)
 }
 
 fn check(status: sys::OrtStatusPtr) -> ort::Result<()> {
-    // SAFETY: callers hand the status of the call they just made on, once.
+    // SAFETY: every caller passes the status of the call that it has just made, once.
     unsafe { ort::Error::result_from_status(status) }
 }
 
 /// # Safety
-/// The text is null or ends with a null byte.
+/// The string is null or ends with a null byte.
 unsafe fn copy(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();

@@ -1,25 +1,24 @@
-//! What computes, and what of each provider's many options is ours to say.
+//! Execution providers and their options.
 
 use crate::spec::DimensionRange;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// What computes.
+/// An execution provider: the part of ONNX Runtime that computes on one kind of hardware.
 ///
-/// A provider that is named and cannot start is an error; nothing else is tried in its stead. What it leaves to the
-/// processor is looked at when the model is loaded: see
-/// [`with_partial_placement`](super::OnnxRuntimeBuilder::with_partial_placement).
+/// A provider that cannot start is an error; nothing falls back to another one. Nodes that it does not support are an
+/// error as well, unless they [may run on the CPU](super::OnnxRuntimeBuilder::with_cpu_fallback).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ExecutionProvider {
-    /// The processor.
+    /// The CPU.
     #[default]
     Cpu,
     /// An NVIDIA GPU, with ONNX Runtime's own kernels.
     Cuda(CudaOptions),
-    /// An NVIDIA GPU, with kernels that TensorRT makes when a model is loaded, which takes minutes without a
-    /// [cache](TensorRtOptions::engine_cache). What TensorRT does not take, CUDA does.
+    /// An NVIDIA GPU, with kernels that TensorRT builds when a model is loaded, which takes minutes without a
+    /// [cache](TensorRtOptions::engine_cache). Nodes that TensorRT does not support run on the CUDA provider.
     TensorRt(TensorRtOptions),
     /// Apple's Core ML.
     CoreMl(CoreMlOptions),
@@ -28,7 +27,7 @@ pub enum ExecutionProvider {
 }
 
 impl ExecutionProvider {
-    /// The name that ONNX Runtime knows it by.
+    /// ONNX Runtime's name for it.
     pub fn name(&self) -> &str {
         match self {
             Self::Cpu => "CPUExecutionProvider",
@@ -64,53 +63,53 @@ impl fmt::Display for ExecutionProvider {
 /// Options of [`ExecutionProvider::Cuda`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CudaOptions {
-    /// Which GPU, as CUDA counts.
+    /// The GPU's number in CUDA.
     pub ordinal: usize,
-    /// Whether products of f32 may be computed in TF32, with 10 bits of fraction in place of 23: several times as fast on
-    /// GPUs that have it, and less exact. Off by default, unlike ONNX Runtime's own.
+    /// Whether products of f32 may be computed in TF32, with 10 bits of fraction instead of 23: several times as fast on
+    /// GPUs that have it, and less exact. Off by default, unlike in ONNX Runtime.
     pub tf32: bool,
-    /// The most memory that intermediate results may take, in bytes; all there is by default.
+    /// The limit of the memory for intermediate results, in bytes; none by default.
     pub memory_limit_bytes: Option<usize>,
 }
 
 /// Options of [`ExecutionProvider::TensorRt`].
 ///
-/// Precision comes from the model: 16-bit kernels for f32 products are not asked for.
+/// The model decides the precision: TensorRT does not compute f32 products in 16 bits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TensorRtOptions {
-    /// Of the GPU, and of the CUDA provider that takes what TensorRT leaves.
+    /// The GPU, and options of the CUDA provider for the nodes that TensorRT does not support.
     pub cuda: CudaOptions,
-    /// The folder that built engines and the timings of kernels are kept in, made where it is missing. It has to be the
-    /// model's own: TensorRT's provider compares graphs, not weights.
+    /// The folder for built engines and kernel timings, created if it is missing. Every model needs its own: TensorRT's
+    /// provider compares graphs and not weights.
     pub engine_cache: Option<PathBuf>,
-    /// The sizes that named dimensions of the inputs may have: without, engines are built again for each new size. Either
-    /// every named dimension of the model's inputs has one, or none.
+    /// The sizes that named dimensions of the inputs may have; without them an engine is built again for every new size.
+    /// Give every named dimension of the inputs a range, or none.
     pub dimensions: BTreeMap<String, DimensionRange>,
-    /// The least nodes that a part of the model must have for TensorRT to take it; CUDA takes smaller ones. 1 by default.
+    /// The least number of nodes in a part of the model that TensorRT runs; smaller parts run on CUDA. 1 by default.
     pub least_nodes: Option<usize>,
-    /// How hard the builder tries, 0 to 5; TensorRT's own 3 by default.
+    /// The optimisation level of TensorRT's builder, 0 to 5; TensorRT's default is 3.
     pub builder_level: Option<u8>,
-    /// The most memory that a kernel may work in, in bytes; all there is by default.
+    /// The limit of a kernel's workspace, in bytes; none by default.
     pub workspace_bytes: Option<usize>,
 }
 
 /// Options of [`ExecutionProvider::CoreMl`].
 ///
-/// Models become ML programs, on whatever Apple's machine has: CPU, GPU, Neural Engine. Shapes are static: fix every named
+/// Models become ML programs that run on the CPU, the GPU and the Neural Engine. Shapes are static: fix every named
 /// dimension with [`with_fixed_dimension`](super::OnnxRuntimeBuilder::with_fixed_dimension).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CoreMlOptions {
-    /// The folder that compiled models are kept in, made where it is missing. It has to be the model's own.
+    /// The folder for compiled models, created if it is missing. Every model needs its own.
     pub model_cache: Option<PathBuf>,
 }
 
 /// A provider that this crate has no options for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherProvider {
-    /// As ONNX Runtime calls it: `OpenVINOExecutionProvider`.
+    /// ONNX Runtime's name for it: `OpenVINOExecutionProvider`.
     pub name: String,
-    /// Its library, for providers that come as plugins; those inside of ONNX Runtime have none.
+    /// Its library, if it is a plugin; `None` for a provider that is built into ONNX Runtime.
     pub library: Option<PathBuf>,
-    /// Its options, as its documentation names them.
+    /// Options, as the provider's documentation names them.
     pub options: Vec<(String, String)>,
 }

@@ -1,25 +1,25 @@
-//! How a provider is told to a session, and what to do where it cannot start.
+//! Adds a provider to a session, and explains why one cannot start.
 
 use super::OnnxRuntime;
 use super::call;
-use super::graph::Graph;
 use super::provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
 use crate::error::{Error, ErrorKind, Result};
-use crate::spec::Dim;
+use ocelli_onnx::schema::{DimensionValue, GraphProto};
 use ort::ep::{
     ArbitrarilyConfigurableExecutionProvider, ArenaExtendStrategy, ExecutionProviderDispatch, coreml,
 };
 use ort::ep::{CPU, CUDA, CoreML, TensorRT};
 use ort::session::builder::SessionBuilder;
+use std::collections::HashSet;
 use std::path::Path;
 
-/// Adds the provider to the session's. `graph` is the model, for those that need its shapes.
+/// Adds the provider to the session. `graph` reads the model, for providers that need its shapes.
 pub(super) fn register(
     runtime: &OnnxRuntime,
     mut session: SessionBuilder,
     provider: &ExecutionProvider,
     memory_arena: bool,
-    graph: &dyn Fn() -> Result<Graph>,
+    graph: &dyn Fn() -> Result<GraphProto>,
 ) -> Result<SessionBuilder> {
     let unavailable = |error: ort::Error| cannot_start(provider, runtime, error.message());
     let dispatches = match provider {
@@ -34,9 +34,9 @@ pub(super) fn register(
             Vec::new()
         }
     };
-    let processor = CPU::default().with_arena_allocator(memory_arena).build();
+    let cpu = CPU::default().with_arena_allocator(memory_arena).build();
     let dispatches: Vec<ExecutionProviderDispatch> =
-        dispatches.into_iter().chain([processor]).map(ExecutionProviderDispatch::error_on_failure).collect();
+        dispatches.into_iter().chain([cpu]).map(ExecutionProviderDispatch::error_on_failure).collect();
     session.with_execution_providers(dispatches).map_err(|error| unavailable(error.into()))
 }
 
@@ -44,9 +44,9 @@ fn cuda(options: &CudaOptions) -> CUDA {
     let cuda = CUDA::default()
         .with_arbitrary_config("device_id", options.ordinal)
         .with_tf32(options.tf32)
-        // Buffers of one model have the same few sizes in every run: doubling would hold memory that nobody uses.
+        // The buffers of a model have the same few sizes in every run: doubling would reserve memory that is never used.
         .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested)
-        // Outputs may be given another address in every run, which a recorded graph could not follow.
+        // Outputs may have another address in every run, and a recorded graph keeps the addresses.
         .with_cuda_graph(false);
     match options.memory_limit_bytes {
         Some(bytes) => cuda.with_memory_limit(bytes),
@@ -54,7 +54,7 @@ fn cuda(options: &CudaOptions) -> CUDA {
     }
 }
 
-fn tensorrt(options: &TensorRtOptions, graph: &dyn Fn() -> Result<Graph>) -> Result<TensorRT> {
+fn tensorrt(options: &TensorRtOptions, graph: &dyn Fn() -> Result<GraphProto>) -> Result<TensorRT> {
     let mut tensorrt = TensorRT::default()
         .with_arbitrary_config("device_id", options.cuda.ordinal)
         .with_fp16(false)
@@ -88,35 +88,42 @@ fn tensorrt(options: &TensorRtOptions, graph: &dyn Fn() -> Result<Graph>) -> Res
     Ok(tensorrt)
 }
 
-/// `name:1x3x8,…` of each input that has a named dimension, for the least, the usual and the greatest sizes.
-fn profile(options: &TensorRtOptions, graph: &Graph) -> Result<[String; 3]> {
-    let mut texts = [const { String::new() }; 3];
-    for input in graph.inputs.iter().filter(|input| input.dims.iter().any(|dim| matches!(dim, Dim::Named(_))))
-    {
+/// `name:1x3x8,…` for each input that has a named dimension, with the least, the usual and the greatest sizes.
+fn profile(options: &TensorRtOptions, graph: &GraphProto) -> Result<[String; 3]> {
+    let weights: HashSet<&str> = graph.initializer.iter().map(|weight| weight.name.as_str()).collect();
+    let mut texts = [const { Vec::new() }; 3];
+    for input in graph.input.iter().filter(|input| !weights.contains(input.name.as_str())) {
         let mut shapes = [const { Vec::new() }; 3];
-        for dim in &input.dims {
+        let mut has_names = false;
+        for dim in input.dims() {
             let sizes = match dim {
-                Dim::Fixed(size) => [*size; 3],
-                Dim::Named(name) => {
-                    let range = options.dimensions.get(name).ok_or_else(|| {
-                        let message = format!(
-                            "TensorRT: no range for dimension `{name}` of input `{}`: give one to every named \
-                             dimension, or to none",
-                            input.name
-                        );
-                        Error::new(ErrorKind::InvalidArgument, message)
-                    })?;
+                Some(DimensionValue::DimValue(size)) => [*size as usize; 3],
+                Some(DimensionValue::DimParam(name)) if options.dimensions.contains_key(name) => {
+                    has_names = true;
+                    let range = options.dimensions[name];
                     [range.min, range.optimal, range.max]
+                }
+                unknown => {
+                    let name = match unknown {
+                        Some(DimensionValue::DimParam(name)) => name,
+                        _ => "",
+                    };
+                    let message = format!(
+                        "TensorRT: no range for dimension `{name}` of input `{}`: give every named dimension a range, \
+                         or none",
+                        input.name
+                    );
+                    return Err(Error::new(ErrorKind::InvalidArgument, message));
                 }
             };
             shapes.iter_mut().zip(sizes).for_each(|(shape, size)| shape.push(size.to_string()));
         }
-        for (text, shape) in texts.iter_mut().zip(shapes) {
-            let comma = if text.is_empty() { "" } else { "," };
-            *text += &format!("{comma}{}:{}", input.name, shape.join("x"));
+        if has_names {
+            let shapes = shapes.map(|shape| format!("{}:{}", input.name, shape.join("x")));
+            texts.iter_mut().zip(shapes).for_each(|(text, shape)| text.push(shape));
         }
     }
-    Ok(texts)
+    Ok(texts.map(|text| text.join(",")))
 }
 
 fn coreml(options: &CoreMlOptions) -> Result<CoreML> {
@@ -146,8 +153,7 @@ fn register_other(
         .filter(|device| device.ep().is_ok_and(|provider| provider == other.name))
         .collect();
     let Some(device) = devices.into_iter().next() else {
-        let found =
-            "the library was loaded and found no device that it can use: a GPU and its driver are needed";
+        let found = "the provider's library found no device that it supports; it needs a GPU and its driver";
         return Err(ort::Error::new(found));
     };
     let options: Vec<_> =
@@ -155,32 +161,32 @@ fn register_other(
     Ok(session.with_devices([device], Some(&options))?)
 }
 
-/// The folder, made where it is missing, as providers take it.
+/// The folder as providers take it; created if it is missing.
 fn cache_folder(folder: &Path) -> Result<String> {
     let unusable = |reason: &dyn std::fmt::Display| {
-        let message = format!("cannot keep compiled models, {}: {reason}", folder.display());
+        let message = format!("cannot cache compiled models in {}: {reason}", folder.display());
         Error::new(ErrorKind::InvalidArgument, message)
     };
     std::fs::create_dir_all(folder).map_err(|error| unusable(&error).with_source(error))?;
-    folder.to_str().map(str::to_owned).ok_or_else(|| unusable(&"its name is not Unicode"))
+    folder.to_str().map(str::to_owned).ok_or_else(|| unusable(&"the path is not Unicode"))
 }
 
-/// One line: which provider, which library, what ONNX Runtime or the loader said, and what to do about it.
+/// An error of one line: the provider, the library, the reason that ONNX Runtime or the loader gives, and the remedy.
 pub(super) fn cannot_start(provider: &ExecutionProvider, runtime: &OnnxRuntime, reason: &str) -> Error {
-    let (reason, path) = (essence(reason), runtime.path().display());
+    let (reason, path) = (short_reason(reason), runtime.path().display());
     let remedy = remedy(provider, &reason);
     let message = format!("cannot start {provider}, {path}: {reason}{remedy}");
     Error::new(ErrorKind::Unavailable, message)
 }
 
-/// Whether it is the provider that failed, not the model.
-pub(super) fn is_of_provider(provider: &ExecutionProvider, error: &ort::Error) -> bool {
-    let words = ["CUDA failure", "CUDA error", "CUBLAS failure", "CUBLAS error"];
-    provider.cuda_ordinal().is_some() && words.iter().any(|word| error.message().contains(word))
+/// Whether the provider failed, and not the model.
+pub(super) fn is_provider_failure(provider: &ExecutionProvider, error: &ort::Error) -> bool {
+    let failures = ["CUDA failure", "CUDA error", "CUBLAS failure", "CUBLAS error"];
+    provider.cuda_ordinal().is_some() && failures.iter().any(|failure| error.message().contains(failure))
 }
 
-/// What was said, without where in ONNX Runtime's source it was said and without the functions on the way.
-fn essence(reason: &str) -> String {
+/// The reason, without the place in ONNX Runtime's source that it comes from and without the functions on the stack.
+fn short_reason(reason: &str) -> String {
     let mut reason = reason.trim();
     // "/onnxruntime_src/…/provider_bridge_ort.cc:2143 onnxruntime::Provider& onnxruntime::…::Get() [ONNXRuntimeError] …"
     if let Some((_, after)) = reason.rsplit_once("[ONNXRuntimeError] : ") {
@@ -199,27 +205,29 @@ fn remedy(provider: &ExecutionProvider, reason: &str) -> &'static str {
     let missing = reason.contains("cannot open shared object file");
     if reason.contains("not enabled in this build") || reason.contains("not supported in this build") {
         match provider {
-            ExecutionProvider::CoreMl(_) => "; Core ML is in ONNX Runtime's builds for macOS alone",
-            _ if nvidia => "; use a library that was built with it: the one in the package `onnxruntime-gpu`",
+            ExecutionProvider::CoreMl(_) => "; only ONNX Runtime's builds for macOS have Core ML",
+            _ if nvidia => {
+                "; use a library that was built with it, such as that of the package `onnxruntime-gpu`"
+            }
             _ => "",
         }
     } else if missing && reason.contains("libcuda.so") {
         "; install NVIDIA's driver"
     } else if missing && nvidia && !lacks_another_library(reason) {
-        "; it belongs beside ONNX Runtime's library: the package `onnxruntime-gpu` has it"
+        "; the package `onnxruntime-gpu` has it: put it beside ONNX Runtime's library"
     } else if missing && reason.contains("libnvinfer") {
-        "; install TensorRT 10 and put its folder into LD_LIBRARY_PATH"
+        "; install TensorRT 10 and add its folder to LD_LIBRARY_PATH"
     } else if missing && nvidia {
         "; install CUDA 13's libraries (the packages nvidia-cublas, nvidia-cuda-runtime and nvidia-curand have them; \
-         TensorRT wants nvidia-cudnn-cu13 as well) and put their folders into LD_LIBRARY_PATH"
+         TensorRT also needs nvidia-cudnn-cu13) and add their folders to LD_LIBRARY_PATH"
     } else if reason.starts_with("CUDA failure") {
-        "; see that NVIDIA's driver is installed and new enough, and that nvidia-smi lists the GPU"
+        "; check that NVIDIA's driver is installed and new enough, and that nvidia-smi lists the GPU"
     } else {
         ""
     }
 }
 
-/// Whether the loader missed a library that the provider needs, not the provider itself.
+/// Whether the loader lacks a library that the provider needs, and not the provider's own.
 fn lacks_another_library(reason: &str) -> bool {
     reason.split_whitespace().any(|word| {
         word.starts_with("lib") && word.contains(".so") && !word.contains("onnxruntime_providers")
@@ -231,13 +239,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_loader_and_the_driver_say_has_a_remedy() {
+    fn failures_of_loader_and_driver_have_a_remedy() {
         let cuda = ExecutionProvider::Cuda(CudaOptions::default());
         let tensorrt = ExecutionProvider::TensorRt(TensorRtOptions::default());
         let core_ml = ExecutionProvider::CoreMl(CoreMlOptions::default());
         let folder = "Failed to load library /lib/ort/libonnxruntime_providers_";
         let missing = "cannot open shared object file: No such file or directory";
-        // As ONNX Runtime 1.31.1 and glibc say it.
+        // Messages of ONNX Runtime 1.31.1 and glibc.
         let cases = [
             (
                 &cuda,
@@ -294,7 +302,7 @@ mod tests {
         ];
         let mut wrong = Vec::new();
         for (provider, said, expected, cure) in cases {
-            let (short, remedy) = (essence(&said), remedy(provider, &essence(&said)));
+            let (short, remedy) = (short_reason(&said), remedy(provider, &short_reason(&said)));
             let is_cut = short.len() <= said.len() && !short.contains(" ; ") && !short.ends_with(['.', ' ']);
             if !short.contains(expected)
                 || !is_cut

@@ -1,18 +1,17 @@
 //! One model in ONNX Runtime.
 
-use super::options::OnnxRuntimeBuilder;
-use super::residence::Residence;
-use super::{OnnxRuntime, call};
+use super::OnnxRuntime;
+use super::builder::OnnxRuntimeBuilder;
+use super::call::{self, with_element};
+use super::device_tensors::DeviceTensors;
 use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::{Dim, EngineSpec, TensorSpec, check_inputs, check_outputs, check_residence, check_run};
-use crate::tensor::{Element, ElementType, Tensor, TensorData};
-use half::f16;
+use crate::tensor::{ElementType, Tensor};
 use ort::session::{RunOptions, Session};
 use ort::value::{
-    DynValue, DynValueRef, DynValueRefMut, Outlet, PrimitiveTensorElementType, TensorElementType, TensorRef,
-    TensorRefMut, ValueType,
+    DynValue, DynValueRef, DynValueRefMut, Outlet, TensorElementType, TensorRef, TensorRefMut, ValueType,
 };
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -20,31 +19,30 @@ use std::sync::Arc;
 
 /// A model that ONNX Runtime runs.
 ///
-/// Inputs are read where they are. An output whose shape follows from the inputs (all its named dimensions are an
-/// input's) is written straight into the caller's tensor; one that depends on the data is copied once. Outputs that
-/// are not asked for are not fetched, and what only they need may not be computed. With a
-/// [device](OnnxRuntimeBuilder::with_device), tensors that lie there are read and written there.
+/// Inputs are read in place. An output whose shape follows from the inputs (each of its named dimensions is one of an
+/// input) is written into the caller's tensor; an output whose shape depends on the data is copied once. Outputs that a
+/// run does not ask for are not fetched, and nodes that only they need may be skipped. With a
+/// [device](OnnxRuntimeBuilder::with_device), tensors on it are read and written there.
 pub struct OnnxRuntimeEngine {
     session: Session,
     options: RunOptions,
     spec: EngineSpec,
     input_names: Vec<CString>,
     output_names: Vec<CString>,
-    residence: Option<Residence>,
+    device: Option<DeviceTensors>,
     model: String,
     description: String,
 }
 
 impl OnnxRuntimeEngine {
-    /// Begins to make an engine.
+    /// Configures an engine.
     pub fn builder(runtime: &OnnxRuntime) -> OnnxRuntimeBuilder {
         OnnxRuntimeBuilder::new(runtime)
     }
 
     pub(super) fn new(
         session: Session,
-        options: RunOptions,
-        residence: Option<Residence>,
+        device: Option<DeviceTensors>,
         fixed_dimensions: &[(String, usize)],
         model: String,
         description: String,
@@ -71,34 +69,33 @@ impl OnnxRuntimeEngine {
             let names = specs.iter().map(|spec| CString::new(spec.name.as_str()));
             names.map(|name| name.expect("ort read it up to its null byte")).collect()
         };
+        let options = RunOptions::new().map_err(|error| {
+            Error::new(ErrorKind::Unavailable, format!("cannot load the model, {model}: {}", error.message()))
+        })?;
         Ok(Self {
             input_names: names(&inputs),
             output_names: names(&outputs),
             spec: EngineSpec { inputs, outputs },
             session,
             options,
-            residence,
+            device,
             model,
             description,
         })
     }
 
-    fn failed(&self, reason: &ort::Error) -> Error {
-        execution(&self.model, reason)
-    }
-
-    /// The run of an engine with a device, after the checks.
+    /// A run of an engine with a device, after the checks.
     fn run_on_device(
         &mut self,
         inputs: &[(&str, &Tensor)],
         outputs: &mut [(&str, &mut Tensor)],
     ) -> Result<()> {
-        let Self { session, options, spec, input_names, output_names, residence, model, .. } = self;
-        let residence = residence.as_mut().expect("the caller saw it");
+        let Self { session, options, spec, input_names, output_names, device, model, .. } = self;
+        let device = device.as_mut().expect("the caller has checked");
         let bindings = check_inputs(spec, inputs)?;
         let output_names: Vec<_> =
             outputs.iter().map(|(name, _)| c_name(&spec.outputs, output_names, name)).collect();
-        let staged = residence.stage(spec, &bindings, inputs, outputs)?;
+        let staged = device.stage(spec, &bindings, inputs, outputs)?;
         let input_names = inputs.iter().map(|(name, _)| c_name(&spec.inputs, input_names, name));
         let views: Vec<_> = input_names.zip(staged.inputs.iter().map(|value| value.view())).collect();
         let mut slots: Vec<_> = output_names.into_iter().zip(staged.outputs).collect();
@@ -107,8 +104,8 @@ impl OnnxRuntimeEngine {
         drop((views, slots));
         for ((name, tensor), value) in outputs.iter_mut().zip(produced) {
             match value {
-                None => residence.fetch(spec, name, tensor)?,
-                // Its shape was not known before, and ONNX Runtime has left it in the host's memory.
+                None => device.fetch(spec, name, tensor)?,
+                // Its shape was unknown before the run, so that ONNX Runtime has put it in host memory.
                 Some(value) => {
                     let element_type = spec.output(name).expect("check_run knows every output").element_type;
                     let mut host = Tensor::empty();
@@ -131,46 +128,45 @@ impl Engine for OnnxRuntimeEngine {
     }
 
     fn device(&self) -> Option<Arc<dyn Device>> {
-        self.residence.as_ref().map(|residence| residence.device().clone())
+        self.device.as_ref().map(|tensors| tensors.device().clone())
     }
 
     fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
-        let bindings = check_run(&self.spec, inputs, outputs)?;
-        let device = self.residence.as_ref().map(|residence| residence.device().kind());
+        check_run(&self.spec, inputs, outputs)?;
+        let device = self.device.as_ref().map(|tensors| tensors.device().kind());
         check_residence(device, inputs, outputs)?;
-        if self.residence.is_some() {
+        if self.device.is_some() {
             return self.run_on_device(inputs, outputs);
         }
 
+        let Self { session, options, spec, input_names, output_names, model, .. } = self;
+        let bindings = check_inputs(spec, inputs)?;
+        let failed = |error: ort::Error| execution(model, &error);
         let mut views = Vec::with_capacity(inputs.len());
         for (name, tensor) in inputs {
-            let name = c_name(&self.spec.inputs, &self.input_names, name);
-            views.push((name, view(tensor).map_err(|error| self.failed(&error))?));
+            views.push((c_name(&spec.inputs, input_names, name), view(tensor).map_err(failed)?));
         }
-
         let mut slots = Vec::with_capacity(outputs.len());
         for (name, tensor) in outputs.iter_mut() {
-            let spec = self.spec.output(name).expect("check_run knows every output");
-            let slot = match bindings.shape_of(spec) {
+            let output = spec.output(name).expect("check_run knows every output");
+            let slot = match bindings.shape_of(output) {
                 Some(shape) => {
-                    tensor.reset_to(spec.element_type, &shape)?;
-                    Some(view_mut(tensor).map_err(|error| self.failed(&error))?)
+                    tensor.reset_to(output.element_type, &shape)?;
+                    Some(view_mut(tensor).map_err(failed)?)
                 }
                 None => None,
             };
-            slots.push((c_name(&self.spec.outputs, &self.output_names, name), slot));
+            slots.push((c_name(&spec.outputs, output_names, name), slot));
         }
-
-        let produced = call::run(&mut self.session, &self.options, &views, &mut slots);
-        let produced = produced.map_err(|error| execution(&self.model, &error))?;
+        let produced = call::run(session, options, &views, &mut slots).map_err(failed)?;
         drop(slots);
         for ((name, tensor), value) in outputs.iter_mut().zip(produced) {
-            let spec = self.spec.output(name).expect("check_run knows every output");
+            let output = spec.output(name).expect("check_run knows every output");
             if let Some(value) = value {
-                copy(&value, spec.element_type, tensor).map_err(|error| execution(&self.model, &error))?;
+                copy(&value, output.element_type, tensor).map_err(failed)?;
             }
         }
-        check_outputs(&self.spec, &bindings, outputs)
+        check_outputs(spec, &bindings, outputs)
     }
 }
 
@@ -182,7 +178,7 @@ impl fmt::Debug for OnnxRuntimeEngine {
 
 fn execution(model: &str, reason: &ort::Error) -> Error {
     let reason = reason.message();
-    // CUDA's provider loads it when the first operator needs it.
+    // The CUDA provider loads cuDNN when the first operator needs it.
     let lacks_cudnn =
         ["cuDNN is not available", "cuDNN is unavailable"].iter().any(|text| reason.contains(text));
     let remedy = if lacks_cudnn {
@@ -218,7 +214,7 @@ fn tensor_spec(side: &str, outlet: &Outlet) -> Result<TensorSpec, String> {
         Ok(size) => Dim::Fixed(size),
         Err(_) => match dimension_symbols.get(axis).filter(|symbol| !symbol.is_empty()) {
             Some(symbol) => Dim::Named(symbol.clone()),
-            // Nameless dimensions have nothing to do with each other.
+            // Each dimension without a name is independent of the others.
             None => Dim::Named(format!("{name}.{axis}")),
         },
     });
@@ -226,59 +222,26 @@ fn tensor_spec(side: &str, outlet: &Outlet) -> Result<TensorSpec, String> {
 }
 
 fn view(tensor: &Tensor) -> ort::Result<DynValueRef<'_>> {
-    fn typed<'t, T: Element + PrimitiveTensorElementType>(
-        shape: &[usize],
-        data: &'t [T],
-    ) -> ort::Result<DynValueRef<'t>> {
-        Ok(TensorRef::from_array_view((shape.to_vec(), data))?.into_dyn())
-    }
-    let shape = tensor.shape();
-    match tensor.data() {
-        TensorData::F32(data) => typed(shape, data),
-        TensorData::F16(data) => typed(shape, data),
-        TensorData::I64(data) => typed(shape, data),
-        TensorData::I32(data) => typed(shape, data),
-        TensorData::U8(data) => typed(shape, data),
-        TensorData::Bool(data) => typed(shape, data),
-        TensorData::OnDevice(_) => Err(ort::Error::new("the tensor lies on a device")),
-    }
+    with_element!(tensor.element_type(), T => {
+        let data = tensor.as_slice::<T>().map_err(|error| ort::Error::new(error.to_string()))?;
+        Ok(TensorRef::from_array_view((tensor.shape().to_vec(), data))?.into_dyn())
+    })
 }
 
 fn view_mut(tensor: &mut Tensor) -> ort::Result<DynValueRefMut<'_>> {
-    fn typed<'t, T: Element + PrimitiveTensorElementType>(
-        shape: &[usize],
-        data: &'t mut [T],
-    ) -> ort::Result<DynValueRefMut<'t>> {
-        Ok(TensorRefMut::from_array_view_mut((shape.to_vec(), data))?.into_dyn())
-    }
-    match tensor.parts_mut() {
-        (shape, TensorData::F32(data)) => typed(shape, data),
-        (shape, TensorData::F16(data)) => typed(shape, data),
-        (shape, TensorData::I64(data)) => typed(shape, data),
-        (shape, TensorData::I32(data)) => typed(shape, data),
-        (shape, TensorData::U8(data)) => typed(shape, data),
-        (shape, TensorData::Bool(data)) => typed(shape, data),
-        (_, TensorData::OnDevice(_)) => Err(ort::Error::new("the tensor lies on a device")),
-    }
+    let shape = tensor.shape().to_vec();
+    with_element!(tensor.element_type(), T => {
+        let data = tensor.as_mut_slice::<T>().map_err(|error| ort::Error::new(error.to_string()))?;
+        Ok(TensorRefMut::from_array_view_mut((shape, data))?.into_dyn())
+    })
 }
 
-/// Takes over a value of ONNX Runtime's own.
+/// Copies a value that ONNX Runtime owns.
 fn copy(value: &DynValue, element_type: ElementType, tensor: &mut Tensor) -> ort::Result<()> {
-    fn typed<T: Element + PrimitiveTensorElementType>(
-        value: &DynValue,
-        tensor: &mut Tensor,
-    ) -> ort::Result<()> {
+    with_element!(element_type, T => {
         let (shape, data) = value.try_extract_tensor::<T>()?;
         let shape: Vec<usize> = shape.iter().map(|size| usize::try_from(*size).unwrap_or(0)).collect();
         tensor.reset::<T>(&shape).copy_from_slice(data);
         Ok(())
-    }
-    match element_type {
-        ElementType::F32 => typed::<f32>(value, tensor),
-        ElementType::F16 => typed::<f16>(value, tensor),
-        ElementType::I64 => typed::<i64>(value, tensor),
-        ElementType::I32 => typed::<i32>(value, tensor),
-        ElementType::U8 => typed::<u8>(value, tensor),
-        ElementType::Bool => typed::<bool>(value, tensor),
-    }
+    })
 }

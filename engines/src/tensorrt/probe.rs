@@ -2,7 +2,7 @@
 
 use super::version::{Product, Version};
 use crate::elf;
-pub(super) use crate::onnxruntime::probe::one_line;
+pub(super) use crate::library::one_line;
 use libloading::Library;
 use std::ffi::c_void;
 use std::path::Path;

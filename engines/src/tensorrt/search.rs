@@ -3,8 +3,7 @@
 use super::probe::{Probed, probe};
 use super::version::{Product, Version};
 use crate::error::{Error, ErrorKind, Result};
-use crate::onnxruntime::library::system_folders;
-use crate::onnxruntime::{Candidate, Finding, Place};
+use crate::library::{Candidate, Finding, Place, system_folders};
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,7 +20,7 @@ const VARIABLE: &str = "OCELLI_TENSORRT";
 /// 4. the folder `tensorrt` in `$OCELLI_HOME`, else in `$XDG_DATA_HOME/ocelli`, else in `~/.local/share/ocelli`;
 /// 5. Python packages whose name has `tensorrt` in it, in `$VIRTUAL_ENV`, `$CONDA_PREFIX`, `~/.local`, `/usr/local` and
 ///    `/usr`: NVIDIA's wheels bring the library;
-/// 6. the folders of the system's loader, as for [ONNX Runtime](crate::onnxruntime::LibrarySearch).
+/// 6. the folders of the system's loader, as for [every library](crate::library).
 ///
 /// **The first place that holds one decides.** If what lies there is broken, another product or of another version,
 /// that is an error: a later place is never tried in its stead. A place that is named (1 and 2) must hold one. Where a
@@ -60,7 +59,7 @@ impl TensorRtSearch {
 
     /// Puts a path before everything else: a library, or a folder that holds one.
     pub fn with_path(mut self, path: impl Into<PathBuf>) -> Self {
-        self.named.insert(0, (Place::Flag, path.into()));
+        self.named.insert(0, (Place::Given, path.into()));
         self
     }
 
@@ -118,7 +117,7 @@ impl TensorRtSearch {
                 Some(Ok(found)) => return Ok(found),
                 Some(Err(reason)) => {
                     let remedy = match place {
-                        Place::Flag => "name another file, or none to search for one".to_owned(),
+                        Place::Given => "name another file, or none to search for one".to_owned(),
                         Place::Environment(name) => format!("correct {name} or unset it"),
                         _ => format!("replace it, or {}", remedy(product)),
                     };

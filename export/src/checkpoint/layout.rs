@@ -1,10 +1,10 @@
-//! Which tensors a detector of a given configuration has, by name and shape.
+//! The tensors of a detector with a given configuration, by name and shape.
 
 use std::collections::BTreeMap;
 
 use crate::config::{ModelConfig, Stack};
 
-/// Every tensor of the detector, those that no graph uses included.
+/// Every tensor of the detector, including those that no graph uses.
 pub(crate) fn expected_tensors(config: &ModelConfig) -> BTreeMap<String, Vec<usize>> {
     let mut list = Layout(BTreeMap::new());
     list.vision(config);
@@ -49,7 +49,7 @@ impl Layout {
         self.linear(&format!("{name}.fc2"), stack.intermediate, width);
     }
 
-    /// `layer1 … layerN`, ReLU between them.
+    /// `layer1 … layerN`, with ReLU between them.
     fn perceptron(&mut self, name: &str, widths: &[usize]) {
         for (i, pair) in widths.windows(2).enumerate() {
             self.linear(&format!("{name}.layer{}", i + 1), pair[0], pair[1]);

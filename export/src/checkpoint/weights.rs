@@ -15,9 +15,9 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Prefix of the detector's tensors in the released checkpoint.
 const DETECTOR: &str = "detector_model.";
-/// Prefixes of what lies beside the detector there.
+/// Prefixes of the other tensors in the released checkpoint.
 const FOREIGN: [&str; 2] = ["tracker_model.", "tracker_neck."];
-/// Tables that some versions of `transformers` save although they follow from the configuration.
+/// Tables that some versions of `transformers` save although the configuration determines them.
 const DERIVED: [&str; 2] = [".position_ids", ".rotary_emb.inv_freq"];
 
 struct MappedFile {
@@ -74,11 +74,11 @@ impl Weights {
 
     fn add_file(&mut self, path: PathBuf) -> Result<()> {
         let file = File::open(&path).map_err(|e| Error::io("cannot open the weights", &path, e))?;
-        // SAFETY: the map is only read. A program that truncates the file meanwhile would end this one with a bus
-        // error; the exporter's documentation asks for checkpoints to be left alone during an export.
+        // SAFETY: the map is only read. If another program truncates the file meanwhile, this one ends with a bus error;
+        // the crate's documentation says that a checkpoint must not change during an export.
         let map = unsafe { Mmap::map(&file) }.map_err(|e| Error::io("cannot map the weights", &path, e))?;
         let tensors = SafeTensors::deserialize(&map).map_err(|e| {
-            let message = format!("damaged or truncated weights, {}: {e}", path.display());
+            let message = format!("corrupt or truncated weights, {}: {e}", path.display());
             Error::new(ErrorKind::InvalidCheckpoint, message)
         })?;
         let base = map.as_ptr() as usize;
@@ -96,7 +96,7 @@ impl Weights {
             if self.entries.insert(name.clone(), entry).is_some() {
                 return Err(Error::new(
                     ErrorKind::InvalidCheckpoint,
-                    format!("tensor {name} stands in two shards, the second is {}", path.display()),
+                    format!("tensor {name} is in two shards, the second is {}", path.display()),
                 ));
             }
         }
@@ -104,7 +104,7 @@ impl Weights {
         Ok(())
     }
 
-    /// Compares names, shapes and types with what the configuration asks for.
+    /// Compares names, shapes and types with the expected ones.
     pub(crate) fn check(&self, expected: &BTreeMap<String, Vec<usize>>) -> Result<()> {
         let invalid = |message| Err(Error::new(ErrorKind::InvalidCheckpoint, message));
         for (name, shape) in expected {
@@ -114,7 +114,7 @@ impl Weights {
             if &entry.shape != shape {
                 let found = &entry.shape;
                 return invalid(format!(
-                    "tensor {name} has shape {found:?}: the configuration asks for {shape:?}"
+                    "tensor {name} has shape {found:?}: expected {shape:?} from the configuration"
                 ));
             }
             if !matches!(entry.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
@@ -127,7 +127,7 @@ impl Weights {
         let derived = |name: &str| DERIVED.iter().any(|suffix| name.ends_with(suffix));
         match self.entries.keys().find(|name| !expected.contains_key(*name) && !derived(name)) {
             Some(name) => invalid(format!(
-                "tensor {name} is unknown: a SAM3 detector of this configuration has no such tensor"
+                "unknown tensor {name}: a SAM3 detector of this configuration has no such tensor"
             )),
             None => Ok(()),
         }
@@ -136,7 +136,7 @@ impl Weights {
     /// A tensor's values as f32.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidCheckpoint`] when it is missing or a value is not finite.
+    /// [`ErrorKind::InvalidCheckpoint`] if it is missing or a value is not finite.
     pub(crate) fn read(&self, name: &str) -> Result<Vec<f32>> {
         let Some(entry) = self.entries.get(name) else {
             return Err(Error::new(ErrorKind::InvalidCheckpoint, format!("tensor {name} is missing")));
@@ -159,7 +159,7 @@ impl Weights {
         }
     }
 
-    /// A tensor's shape; empty when there is none of the name.
+    /// A tensor's shape; empty if there is no such tensor.
     pub(crate) fn shape(&self, name: &str) -> &[usize] {
         self.entries.get(name).map_or(&[], |entry| &entry.shape)
     }
@@ -188,7 +188,7 @@ fn shard_paths(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
     let damaged = |why: String| {
         Error::new(
             ErrorKind::InvalidCheckpoint,
-            format!("damaged index of shards, {}: {why}", index.display()),
+            format!("corrupt index of shards, {}: {why}", index.display()),
         )
     };
     let json: serde_json::Value = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
@@ -199,7 +199,7 @@ fn shard_paths(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
     let mut names = std::collections::BTreeSet::new();
     for (tensor, shard) in map {
         let shard =
-            shard.as_str().ok_or_else(|| damaged(format!("`weight_map.{tensor}` is no file name")))?;
+            shard.as_str().ok_or_else(|| damaged(format!("`weight_map.{tensor}` is not a file name")))?;
         if Path::new(shard).components().count() != 1 {
             return Err(damaged(format!(
                 "`weight_map.{tensor}` is \"{shard}\": expected a name inside the folder"

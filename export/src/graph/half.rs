@@ -1,9 +1,9 @@
-//! A graph in 32 bits → the same graph in half precision, strongly typed.
+//! Converts a graph in 32 bits to half precision, strongly typed.
 //!
 //! Nodes that compute have the format that [`HalfRules`] gives them. Nodes that only move numbers ([`MOVES`]) have the
-//! format of what they move, and half where all that follows is half, so that a cast stands as near to the wider side as
-//! it can and never comes back. A value that several nodes want in another format is cast once; a weight is written in
-//! the format it is used in.
+//! format of their input, or half if all nodes that use the result are half: so a cast is as near to the wider side as
+//! possible, and no value is cast back and forth. A value that several nodes need in another format is cast once; a weight
+//! is written in the format in which it is used.
 
 mod emulate;
 
@@ -11,13 +11,13 @@ use std::collections::{HashMap, HashSet};
 
 use super::{Element, Graph, Initializer, Node, Role, Value, int};
 use crate::mixed_precision::{HalfFormat, HalfRules, MixedPrecision};
-use crate::onnx::NodeProto;
+use ocelli_onnx::schema::NodeProto;
 
-/// Operators whose result is made of their inputs' numbers, unchanged; ReLU keeps a number or has zero. Casts are
-/// those of masks, whose zeros and ones are exact in every format.
+/// Operators whose result consists of their inputs' numbers, unchanged; ReLU keeps a number or gives zero. The casts are
+/// of masks, whose zeros and ones are exact in every format.
 const MOVES: [&str; 10] =
     ["Cast", "Concat", "Gather", "Pad", "Relu", "Reshape", "Resize", "Slice", "Split", "Transpose"];
-/// Operators that the standard's opset 20 has not for bfloat16.
+/// Operators that do not support bfloat16 in opset 20.
 const NOT_IN_BF16: [&str; 6] = ["Conv", "ConvTranspose", "Cos", "InstanceNormalization", "RoiAlign", "Sin"];
 
 impl HalfRules {
@@ -28,7 +28,7 @@ impl HalfRules {
         }
     }
 
-    /// In which format a node computes.
+    /// The format in which a node computes.
     fn element(&self, node: &Node) -> Element {
         let island = match node.role {
             Role::Exact => true,
@@ -47,7 +47,7 @@ fn moves(node: &Node) -> bool {
     MOVES.contains(&node.proto.op_type.as_str())
 }
 
-/// Whether an input is in 32 bits whatever the node computes in.
+/// Whether an input is in 32 bits in every format of the node.
 fn is_fixed_input(node: &NodeProto, place: usize) -> bool {
     node.op_type == "Resize" && place == 2
 }
@@ -72,13 +72,13 @@ impl<'w> Graph<'w> {
     }
 }
 
-/// The format of every node that has to do with floating point.
+/// The format of every node with floating-point results.
 fn choose(graph: &Graph<'_>, rules: &HalfRules) -> Vec<Option<Element>> {
     let outputs: HashSet<&str> = graph.outputs.iter().map(|value| value.name.as_str()).collect();
     let graph_inputs: HashSet<&str> = graph.inputs.iter().map(|value| value.name.as_str()).collect();
     let mut producers: HashMap<&str, usize> = HashMap::new();
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); graph.nodes.len()];
-    // What is known of a node's format; `None` where it follows from what comes after.
+    // `None` if a node's format depends on the nodes that use it.
     let mut types: Vec<Option<Element>> = Vec::with_capacity(graph.nodes.len());
     let is_float: Vec<bool> = graph.nodes.iter().map(|node| node.element == Element::F32).collect();
     for (index, node) in graph.nodes.iter().enumerate() {
@@ -114,15 +114,15 @@ fn choose(graph: &Graph<'_>, rules: &HalfRules) -> Vec<Option<Element>> {
 /// The typed graph under construction.
 struct Writer {
     nodes: Vec<Node>,
-    /// What every value is now.
+    /// The format of every value.
     elements: HashMap<String, Element>,
-    /// Values in another format, by name and that format.
+    /// The casts of values, by name and format.
     casts: HashMap<(String, Element), String>,
-    /// What a value was cast from where that was whole numbers.
+    /// The integers that a value was cast from.
     whole: HashMap<String, String>,
-    /// Where an initializer stands.
+    /// The index of every initializer.
     places: HashMap<String, usize>,
-    /// Names of initializers in the formats they are used in.
+    /// The names of initializers in the formats in which they are used.
     used: HashMap<(usize, Element), String>,
 }
 
@@ -142,7 +142,7 @@ impl Writer {
         let leaves =
             op == "Identity" && self.elements.get(&node.proto.input[0]).is_some_and(|e| *e != element);
         if op == "Cast" || leaves {
-            // Whole numbers that come in, or an output: the node is the cast itself.
+            // A cast from integers, or an output: the node becomes the cast.
             if op == "Cast" {
                 self.whole.insert(node.proto.output[0].clone(), node.proto.input[0].clone());
             }
@@ -160,7 +160,7 @@ impl Writer {
         self.nodes.push(node);
     }
 
-    /// The name of a value in the format that `user` wants.
+    /// The name of a value in the format that `user` needs.
     fn in_format(
         &mut self,
         user: &Node,
@@ -196,7 +196,7 @@ impl Writer {
         cast
     }
 
-    /// The name of an initializer in a format; one that is used in two stands in the file twice.
+    /// The name of an initializer in a format; one that is used in two formats is written twice.
     fn initializer_in(
         &mut self,
         place: usize,

@@ -120,7 +120,7 @@ impl Graph<'_> {
         self.node("Transpose", &[x], vec![ints("perm", &perm)], x.element, dims)
     }
 
-    /// Joins along `axis`; the result's size there is `size`, which the caller knows also where it is named.
+    /// Joins along `axis`; `size` is the result's size there, which the builder cannot add up if it is named.
     pub(crate) fn concat(&mut self, values: &[&Value], axis: usize, size: impl Into<Dim>) -> Value {
         let mut dims = values[0].dims.clone();
         for value in values {
@@ -134,7 +134,7 @@ impl Graph<'_> {
         self.node("Concat", values, vec![int("axis", axis as i64)], values[0].element, dims)
     }
 
-    /// Cuts the last axis in two equal halves.
+    /// Splits the last axis into two equal halves.
     pub(crate) fn halves(&mut self, x: &Value) -> (Value, Value) {
         let mut dims = x.dims.clone();
         match dims.last_mut() {
@@ -173,7 +173,7 @@ impl Graph<'_> {
         self.node("Gather", &[x, &index], vec![int("axis", axis as i64)], x.element, dims)
     }
 
-    /// Zeros behind the given axes: `amounts` says how many for each.
+    /// Appends zeros to every axis, as many as `amounts` gives for it.
     pub(crate) fn pad_end(&mut self, x: &Value, amounts: &[usize]) -> Value {
         let mut dims = x.dims.clone();
         for (dim, amount) in dims.iter_mut().zip(amounts) {
@@ -186,7 +186,7 @@ impl Graph<'_> {
         self.node("Pad", &[x, &pads], vec![], x.element, dims)
     }
 
-    /// One row of zeros before the others of `axis`.
+    /// Prepends one row of zeros to `axis`.
     pub(crate) fn pad_start(&mut self, x: &Value, axis: usize) -> Value {
         let mut dims = x.dims.clone();
         match &mut dims[axis] {
@@ -206,7 +206,7 @@ impl Graph<'_> {
         self.node("ReduceSum", &[x, &axes], vec![int("keepdims", 1)], x.element, dims)
     }
 
-    /// Convolution over `[1, channels, h, w]`, stride and zero padding equal on all sides.
+    /// Convolution over `[1, channels, h, w]`, with the same stride and zero padding on all sides.
     pub(crate) fn conv(
         &mut self,
         x: &Value,
@@ -265,8 +265,8 @@ impl Graph<'_> {
         Value { name: format!("{name}:0"), element: x.element, dims: shape::fixed(&[n, c, 2 * h, 2 * w]) }
     }
 
-    /// Group normalisation of `[1, channels, h, w]`, written as instance normalisation over `[1, groups, …]`,
-    /// which every runtime has.
+    /// Group normalisation of `[1, channels, h, w]`, written as instance normalisation over `[1, groups, …]`, which every
+    /// runtime supports.
     pub(crate) fn group_norm(
         &mut self,
         x: &Value,

@@ -1,15 +1,15 @@
-//! Average pooling of boxes, written out.
+//! Average pooling of boxes in basic operators.
 
 use super::{Dim, Graph, Value};
 
 impl Graph<'_> {
-    /// As [`roi_align`](Self::roi_align), with operators that every runtime has.
+    /// As [`roi_align`](Self::roi_align), with operators that every runtime supports.
     ///
-    /// A bin is the mean of n × m samples of the map, each a bilinear mix of four pixels (Mask R-CNN, section 3, as
-    /// torchvision counts: n and m by the box's size, no half-pixel shift, nothing beyond a pixel outside). Both the mix
-    /// and the mean are products of a part in y and a part in x, so that all of it is two matrix products: rows of
-    /// weights over the map's lines, and over its columns. `x` [1, channels, side, side], `boxes` [n, 4] xyxy in pixels,
-    /// no larger than the map.
+    /// A bin is the mean of n × m samples of the map, each a bilinear interpolation of four pixels (Mask R-CNN, section 3,
+    /// with torchvision's conventions: n and m follow from the box's size, no half-pixel shift, zero beyond a pixel
+    /// outside). Interpolation and mean both separate into a factor in y and a factor in x, so that the whole operator is
+    /// two matrix products: weights over the map's rows, and over its columns. `x` [1, channels, side, side], `boxes`
+    /// [n, 4] xyxy in pixels, no larger than the map.
     pub(crate) fn roi_align_written_out(&mut self, x: &Value, boxes: &Value, bins: usize) -> Value {
         let Some(&[Dim::Fixed(1), Dim::Fixed(channels), Dim::Fixed(side), Dim::Fixed(width)]) =
             x.dims.first_chunk::<4>()
@@ -28,7 +28,7 @@ impl Graph<'_> {
         let columns = self.reshape(&columns, &[count, bins.into(), side.into()]);
         let columns = self.transpose(&columns, &[0, 2, 1]);
 
-        // Boxes are rows of the first product and batches of the second: ONNX Runtime does not broadcast none of them.
+        // Boxes are rows of the first product and batches of the second: ONNX Runtime does not broadcast zero boxes.
         let map = self.transpose(x, &[0, 2, 1, 3]);
         let map = self.reshape(&map, &[side.into(), (channels * side).into()]); // [y, channel and x]
         let pooled = self.matmul(&lines, &map);
@@ -39,12 +39,11 @@ impl Graph<'_> {
         self.reshape(&pooled, &[count, channels.into(), bins.into(), bins.into()])
     }
 
-    /// How much every pixel of an axis adds to every bin of a box that lies from `from` to `to`, [n, 1] each:
-    /// [n, bins, 1, side].
+    /// The weight of every pixel of an axis in every bin of a box from `from` to `to`, [n, 1] each: [n, bins, 1, side].
     fn bin_weights(&mut self, from: &Value, to: &Value, bins: usize, side: usize) -> Value {
         let count = from.dims[0];
         let row = |n: usize| (0..n).map(|i| i as f32).collect::<Vec<_>>();
-        // A box of the map's side has this many samples a bin, one more for what rounding adds.
+        // A box as large as the map has this many samples in a bin, and one more by rounding.
         let most = side / bins + 1;
         let extent = self.sub(to, from);
         let extent = self.clip(&extent, Some(1.0), None);
@@ -56,7 +55,7 @@ impl Graph<'_> {
 
         let index = self.constant("sample_indices", &[1, most], &row(most));
         let counted = self.sub(&samples, &index);
-        // 1 for the samples that there are, over how many they are: their mean.
+        // 1 for every sample of the bin, divided by their number: the weights of a mean.
         let counted = self.clip(&counted, Some(0.0), Some(1.0));
         let share = self.div(&counted, &samples);
         let share = self.reshape(&share, &[count, 1.into(), most.into(), 1.into()]);
@@ -72,7 +71,7 @@ impl Graph<'_> {
         let start = self.reshape(&start, &[count, bins.into(), 1.into(), 1.into()]);
         let place = self.add(&start, &within); // [box, bin, sample, 1]
 
-        // What lies more than a pixel outside counts as zero, what lies less outside as the edge.
+        // Samples more than a pixel outside count as zero, samples nearer than that as the edge.
         let inside = self.inside(&place, -1.0, side as f32);
         let share = self.mul(&share, &inside);
         let place = self.clip(&place, Some(0.0), Some((side - 1) as f32));

@@ -1,29 +1,29 @@
-//! Products of 8-bit integers, in ONNX Runtime's operator for them.
+//! Products of 8-bit integers, with ONNX Runtime's operator.
 
 use super::{Element, Graph, Value};
 
-/// Every row's greatest magnitude is at least this, so that a row of zeros has a scale.
+/// The least magnitude of a row's peak, so that a row of zeros has a scale.
 const LEAST_PEAK: f32 = 1e-12;
 
-/// A value whose rows (last axis) are u8 codes: `peak / levels · (code − zero)`, plus `floor` where the rows were
-/// quantised from a known least value up.
+/// A value whose rows (last axis) are u8 codes: `peak / levels · (code − zero)`, plus `floor` if the rows have a lower
+/// bound.
 #[derive(Clone, Debug)]
 pub(crate) struct QuantizedRows {
     /// u8 `[…, K]`.
     codes: Value,
-    /// f32 `[…, 1]`: what the largest code of a row stands for.
+    /// f32 `[…, 1]`: the value of a row's largest code.
     peak: Value,
     levels: f32,
     zero: u8,
 }
 
 impl Graph<'_> {
-    /// Quantises every row of x by its own largest value, while the model runs: tokens differ in size by more than
-    /// 8 bits can bridge.
+    /// Quantises every row of x by its own largest value when the model runs: the magnitudes of tokens differ by more
+    /// than 8 bits can represent.
     ///
-    /// Without a `floor` codes are symmetric about zero. With one, which is at most 0 and no value of x lies below it,
-    /// all 256 codes lie between it and the row's largest value, and `floor` is what the codes leave out. A value that
-    /// is quantised twice is computed once.
+    /// Without a `floor` the codes are symmetric about zero. `floor` is a lower bound of x, at most 0: with it all 256
+    /// codes are between `floor` and the row's largest value, and stand for the difference to `floor`. A value that is
+    /// quantised twice is computed once.
     pub(crate) fn quantize_rows(&mut self, x: &Value, floor: Option<f32>) -> QuantizedRows {
         let key = (x.name.clone(), floor.map(f32::to_bits));
         if let Some(known) = self.quantized.get(&key) {

@@ -7,7 +7,7 @@ use std::fmt;
 pub(crate) enum Dim {
     /// Known when the graph is built.
     Fixed(usize),
-    /// Free in the file, under this name.
+    /// Free in the file, with this name.
     Named(&'static str),
 }
 
@@ -30,7 +30,7 @@ pub(super) fn fixed(dims: &[usize]) -> Vec<Dim> {
     dims.iter().map(|&n| Dim::Fixed(n)).collect()
 }
 
-/// The shape that two operands have together by ONNX's (NumPy's) broadcasting, if there is one.
+/// The shape of two operands by ONNX's (NumPy's) broadcasting, if they broadcast.
 pub(super) fn broadcast(a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
     let rank = a.len().max(b.len());
     let at = |dims: &[Dim], i: usize| (i + dims.len()).checked_sub(rank).map_or(Dim::Fixed(1), |j| dims[j]);
@@ -44,8 +44,8 @@ pub(super) fn broadcast(a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
         .collect()
 }
 
-/// What a reshape from `from` to `to` says to ONNX: 0 copies a dimension, −1 (once) is inferred. `None` when the two
-/// shapes hold different numbers of elements, or that cannot be said.
+/// The target that ONNX's `Reshape` needs for a reshape from `from` to `to`: 0 copies a dimension, −1 (once) is inferred.
+/// `None` if the two shapes have different numbers of elements, or if ONNX cannot express the reshape.
 pub(super) fn reshape_target(from: &[Dim], to: &[Dim]) -> Option<Vec<i64>> {
     let fixed_product =
         |dims: &[Dim]| -> usize { dims.iter().map(|d| if let Dim::Fixed(n) = d { *n } else { 1 }).product() };

@@ -1,30 +1,30 @@
-//! Graph → ONNX file, large weights streamed to a file beside it.
+//! Writes a graph as an ONNX file, with large weights in a file beside it.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use half::{bf16, f16};
-use prost::Message;
+use ocelli_onnx::Message;
+use ocelli_onnx::schema::{
+    DimensionValue, GraphProto, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
+    ValueInfoProto, data_location,
+};
 use sha2::{Digest, Sha256};
 
 use super::{Dim, Element, Graph, Initializer, OPSET, Source, Value};
 use crate::checkpoint::hex;
 use crate::contract::FileEntry;
 use crate::error::{Error, ErrorKind, Result};
-use crate::onnx::{
-    DimensionProto, DimensionValue, GraphProto, ModelProto, OperatorSetIdProto, StringStringEntryProto,
-    TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
-};
 
-/// IR version of opset 20's time, which old runtimes read as well.
+/// The IR version that came with opset 20; older runtimes read it as well.
 const IR_VERSION: i64 = 9;
-/// A graph with more bytes of weights than this keeps them in a file beside it: protobuf ends at 2 GB, and a runtime
-/// maps such a file instead of copying it.
+/// Above this size the weights are in a file beside the graph: a protobuf message is at most 2 GB, and a runtime maps
+/// such a file instead of copying it.
 const MAX_INLINE_BYTES: usize = 256 << 20;
-/// Tensors below this stay in the graph, where shape inference can see them.
+/// Smaller tensors stay in the graph, where shape inference reads them.
 const MIN_EXTERNAL_BYTES: usize = 1 << 10;
-/// Tensors begin at multiples of this, so that they can be mapped.
+/// The alignment of tensors in the file, so that they can be mapped.
 const ALIGNMENT: u64 = 4096;
 
 /// A file that was written.
@@ -34,10 +34,10 @@ pub(crate) struct WrittenFile {
 }
 
 impl Graph<'_> {
-    /// Writes the graph as `folder/name`, and its weights to `folder/name.data` when they are large.
+    /// Writes the graph to `folder/name`, and its weights to `folder/name.data` if they are large.
     ///
     /// # Errors
-    /// The first fault of the building, a damaged weight, or the file system's refusal.
+    /// The first fault of the builder, a weight that cannot be written, or an error of the file system.
     pub(crate) fn finish(self, folder: &Path, name: &str) -> Result<Vec<WrittenFile>> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -70,7 +70,7 @@ impl Graph<'_> {
                 Some(file) if data.len() >= MIN_EXTERNAL_BYTES => {
                     let offset = file.append_aligned(&data)?;
                     let entry = |key: &str, value: String| StringStringEntryProto { key: key.into(), value };
-                    tensor.data_location = 1;
+                    tensor.data_location = data_location::EXTERNAL;
                     tensor.external_data = vec![
                         entry("location", external_name.clone()),
                         entry("offset", offset.to_string()),
@@ -98,7 +98,6 @@ impl Graph<'_> {
                 output: self.outputs.iter().map(value_info).collect(),
             }),
             opset_import,
-            metadata_props: vec![],
         };
         let mut file = HashedFile::create(&folder.join(name))?;
         file.append(&model.encode_to_vec())?;
@@ -110,15 +109,15 @@ impl Graph<'_> {
     }
 }
 
-/// An initializer's values in its format.
+/// The bytes of an initializer, in its format.
 fn floats(initializer: &Initializer<'_>, values: &[f32]) -> Result<Vec<u8>> {
     let Initializer { value, rounded, .. } = initializer;
     let format = rounded.unwrap_or(value.element);
     let outside = |v: &f32| format == Element::F16 && !f16::from_f32(*v).is_finite();
     if let Some(at) = values.iter().position(outside) {
         let message = format!(
-            "tensor {} does not fit 16-bit floating point, value {at} is {}: export with --precision bf16, or keep its \
-             block in 32 bits with --keep-fp32",
+            "tensor {} does not fit 16-bit floating point, value {at} is {}: export with precision bf16, or list its \
+             block in keep_fp32",
             value.name, values[at]
         );
         return Err(Error::new(ErrorKind::InvalidArgument, message));
@@ -144,22 +143,14 @@ fn known(dim: &Dim) -> usize {
 }
 
 fn value_info(value: &Value) -> ValueInfoProto {
-    let dim = value
-        .dims
-        .iter()
-        .map(|dim| DimensionProto {
-            value: Some(match dim {
-                Dim::Fixed(n) => DimensionValue::DimValue(*n as i64),
-                Dim::Named(name) => DimensionValue::DimParam((*name).to_owned()),
-            }),
-        })
-        .collect();
-    let tensor_type =
-        Some(TensorTypeProto { elem_type: value.element.data_type(), shape: Some(TensorShapeProto { dim }) });
-    ValueInfoProto { name: value.name.clone(), r#type: Some(TypeProto { tensor_type }) }
+    let dims = value.dims.iter().map(|dim| match dim {
+        Dim::Fixed(n) => DimensionValue::DimValue(*n as i64),
+        Dim::Named(name) => DimensionValue::DimParam((*name).to_owned()),
+    });
+    ValueInfoProto::tensor(&value.name, value.element.data_type(), dims)
 }
 
-/// A file under construction and the hash of what went into it.
+/// A file that is being written, and the hash of its bytes.
 pub(crate) struct HashedFile {
     path: std::path::PathBuf,
     writer: BufWriter<File>,
@@ -181,7 +172,7 @@ impl HashedFile {
         Ok(())
     }
 
-    /// Appends at the next aligned place and says where that is.
+    /// Appends at the next aligned offset, and returns it.
     fn append_aligned(&mut self, data: &[u8]) -> Result<u64> {
         let gap = self.bytes.next_multiple_of(ALIGNMENT) - self.bytes;
         self.append(&vec![0; gap as usize])?;

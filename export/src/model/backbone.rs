@@ -8,7 +8,7 @@ use crate::graph::{Dim, Element, Graph, Role, Value};
 use crate::mixed_precision::{Block, Family};
 use crate::prune::Branch;
 
-/// Which blocks of the backbone a graph holds.
+/// The blocks of the backbone that a graph contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     /// All of it.
@@ -23,7 +23,7 @@ const VIT: &str = "vision_encoder.backbone";
 const NECK: &str = "vision_encoder.neck.fpn_layers";
 
 impl<'w> Plan<'w> {
-    /// The backbone, or half of it.
+    /// The backbone, or one part of a split one.
     pub(crate) fn backbone(&self, section: Section) -> Graph<'w> {
         let mut graph = Graph::new("backbone", self.checkpoint.weights());
         let g = &mut graph;
@@ -163,7 +163,7 @@ impl<'w> Plan<'w> {
         g.linear(&mixed, &format!("{name}.o_proj"))
     }
 
-    /// A query or key projection whose channels stand as [`rotary_row`] says.
+    /// A query or key projection with its channels in the order of [`rotary_row`].
     fn rotary_projection(&self, g: &mut Graph<'w>, x: &Value, name: &str) -> Value {
         let v = &self.config().vision;
         let (hidden, head) = (v.hidden, v.hidden / v.stack.heads);
@@ -259,7 +259,7 @@ fn rotate(g: &mut Graph<'_>, x: &Value, [cos, sin]: &[Value; 2]) -> Value {
     })
 }
 
-/// Raster tokens → windows, the grid padded with zeros. The zeros take part in the attention, as in the reference.
+/// Raster tokens → windows, with the grid padded with zeros. The zeros take part in the attention, as in the reference.
 fn partition(g: &mut Graph<'_>, x: &Value, order: TokenOrder, hidden: usize) -> Value {
     let (grid, w, padded) = (order.grid, order.window, order.padded());
     let n = padded / w;
@@ -270,7 +270,7 @@ fn partition(g: &mut Graph<'_>, x: &Value, order: TokenOrder, hidden: usize) -> 
     g.reshape(&x, &[padded * padded, hidden].map(Dim::from))
 }
 
-/// Windows → raster tokens, the padding cut off.
+/// Windows → raster tokens, without the padding.
 fn unpartition(g: &mut Graph<'_>, x: &Value, order: TokenOrder, hidden: usize) -> Value {
     let (grid, w, padded) = (order.grid, order.window, order.padded());
     let n = padded / w;

@@ -1,4 +1,4 @@
-//! The decoder: queries look at the prompt and the image, and refine their boxes layer by layer.
+//! The decoder: queries attend to prompt and image, and refine their boxes layer by layer.
 
 use std::f64::consts::TAU;
 
@@ -15,12 +15,12 @@ use crate::mixed_precision::{Block, Family};
 const ROOT: &str = "detr_decoder";
 /// Presence logits are clamped to ± this.
 const MAX_PRESENCE: f32 = 10.0;
-/// Boxes stay this far from 0 and 1 when they become logits.
+/// The least distance of boxes from 0 and 1 when they become logits.
 const BOX_EPS: f64 = 1e-3;
-/// The box bias is logarithmic in distances of this many units an image side.
+/// The number of units in an image side, for the logarithmic distances of the box bias.
 const BIAS_UNITS: f64 = 8.0;
 
-/// What the decoder says of C classes.
+/// The decoder's output for C classes.
 pub(super) struct Decoded {
     /// `[C, Q, D]`, after the output norm.
     pub(super) queries: Value,
@@ -30,18 +30,18 @@ pub(super) struct Decoded {
     pub(super) presence: Value,
 }
 
-/// What a layer is given besides the image and the prompt. In the first layer all of it is a constant of the
-/// checkpoint, with 1 in the place of C.
+/// The inputs of a layer besides image and prompt. In the first layer they are constants of the checkpoint, with 1
+/// instead of C.
 struct LayerInput {
-    /// After the self-attention, `[C, 1 + Q, D]`.
+    /// Hidden states after the self-attention, `[C, 1 + Q, D]`.
     hidden: Value,
-    /// The queries of the prompt cross-attention, projected and split, `[C, heads, 1 + Q, head]`.
+    /// Queries of the prompt cross-attention, projected and split, `[C, heads, 1 + Q, head]`.
     prompt_queries: Value,
-    /// Position of the queries, zero for the presence token, `[C, 1 + Q, D]`.
+    /// Positions of the queries, zero for the presence token, `[C, 1 + Q, D]`.
     query_positions: Value,
     /// Box bias of the image cross-attention, `[C, heads, 1 + Q, P·P]`.
     bias: Value,
-    /// Logits of the boxes as they enter the layer, cxcywh, `[C, Q, 4]`.
+    /// Logits of the boxes before the layer, cxcywh, `[C, Q, 4]`.
     box_logits: Value,
 }
 
@@ -123,7 +123,7 @@ impl<'w> Plan<'w> {
         g.norm(&x, &format!("{name}.mlp_layer_norm"))
     }
 
-    /// What layer `layer` > 0 is given, from the hidden states and boxes (cxcywh, 0..1) of the one before.
+    /// The inputs of layer `layer` > 0, from the hidden states and boxes (cxcywh, 0..1) of the layer before.
     fn next_layer(&self, g: &mut Graph<'w>, layer: usize, hidden: &Value, boxes: &Value) -> LayerInput {
         let config = self.config();
         let (width, stack) = (config.width, &config.decoder);
@@ -196,8 +196,8 @@ impl<'w> Plan<'w> {
         g.reshape(&bias, &[classes, heads, queries, (self.grid() * self.grid()).into()])
     }
 
-    /// The first layer's input, folded: queries, their positions and self-attention, the box bias of the reference
-    /// points.
+    /// The inputs of the first layer, folded: queries, their positions and self-attention, and the box bias of the
+    /// reference points.
     fn first_layer(&self, g: &mut Graph<'w>) -> LayerInput {
         let config = self.config();
         let (width, heads, queries, grid) =
@@ -230,7 +230,7 @@ impl<'w> Plan<'w> {
     }
 }
 
-/// The first layer's constants up to its attention to the prompt; rows: the presence token, then the queries.
+/// Constants of the first layer before its attention to the prompt; rows: the presence token, then the queries.
 struct FirstLayer {
     hidden: Matrix,
     positions: Matrix,
@@ -300,7 +300,7 @@ fn first_axis_bias(
     Ok(out)
 }
 
-/// log(x / (1 − x)), both kept above ε.
+/// log(x / (1 − x)), with both clamped to at least ε.
 fn inverse_sigmoid(g: &mut Graph<'_>, x: &Value) -> Value {
     let one = g.scalar(1.0);
     let rest = g.sub(&one, x);

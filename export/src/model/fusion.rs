@@ -1,4 +1,4 @@
-//! The fusion encoder: image tokens take in the prompt.
+//! The fusion encoder: image tokens attend to the prompt.
 
 use super::Plan;
 use super::layers::Prompt;
@@ -9,8 +9,8 @@ use crate::mixed_precision::{Block, Family};
 impl<'w> Plan<'w> {
     /// Image tokens `[1, P·P, D]` and prompts of C classes → `[C, P·P, D]`.
     ///
-    /// The image stays one until the first attention to the prompt, so that the first layer's self-attention and the
-    /// projections before it are computed once for all classes.
+    /// All classes share the image up to the first attention to the prompt, so that the first layer's self-attention is
+    /// computed once.
     pub(super) fn fusion_encoder(
         &self,
         g: &mut Graph<'w>,

@@ -1,4 +1,4 @@
-//! `exemplar_encoder.onnx`, and the CLS token that the same encoder gives for a prompt without boxes.
+//! `exemplar_encoder.onnx`, and the CLS token that the same encoder computes for a prompt without boxes.
 
 use std::f64::consts::TAU;
 
@@ -11,7 +11,7 @@ use crate::mixed_precision::{Block, Family};
 
 const ROOT: &str = "geometry_encoder";
 
-/// The image as the cross-attention sees it, both `[1, P·P, D]`.
+/// Keys and values of the image in the cross-attention, both `[1, P·P, D]`.
 struct ImageTokens {
     keys: Value,
     values: Value,
@@ -63,8 +63,8 @@ impl<'w> Plan<'w> {
         graph
     }
 
-    /// The CLS token without boxes, `[1, 1, D]`. One token attends to itself with weight 1, so self-attention is its
-    /// value and output projections; in the first layer it is a constant.
+    /// The CLS token without boxes, `[1, 1, D]`. A single token attends to itself with weight 1, so self-attention reduces
+    /// to its value and output projections; in the first layer it is a constant.
     pub(super) fn image_prompt(&self, g: &mut Graph<'w>, features: &Value) -> Value {
         let width = self.config().width;
         let layers = self.config().geometry.layers;
@@ -126,7 +126,7 @@ impl<'w> Plan<'w> {
         g.add(&x, &out)
     }
 
-    /// What lies under the boxes, pooled and projected: `[N, D]`.
+    /// The features in the boxes, pooled and projected: `[N, D]`.
     fn pooled_boxes(&self, g: &mut Graph<'w>, features: &Value, boxes: &Value, labels: &Value) -> Value {
         let (grid, width, roi) = (self.grid(), self.config().width, self.config().roi_size);
         let normed = g.transpose(features, &[0, 2, 3, 1]);
@@ -150,15 +150,15 @@ impl<'w> Plan<'w> {
                 let batch = g.sub(labels, labels);
                 g.as_role(Role::Exact, |g| g.roi_align(&normed, &corners, &batch, roi))
             }
-            // TensorRT has the operator in a library of plugins, TensorRT for RTX has it not.
+            // TensorRT has the operator only in its plugin library, and TensorRT for RTX not at all.
             Target::TensorRt => g.as_role(Role::Exact, |g| g.roi_align_written_out(&normed, &corners, roi)),
         };
         let flat = g.reshape(&pooled, &[boxes.dims[0], (width * roi * roi).into()]);
-        // A convolution as large as its input is a matrix product.
+        // A convolution with a kernel as large as its input is a matrix product.
         g.linear(&flat, &format!("{ROOT}.boxes_pool_project"))
     }
 
-    /// Where the boxes are: sine encodings of y and x, then height and width as they are, projected: `[N, D]`.
+    /// The positions of the boxes: sine encodings of y and x, then height and width, projected: `[N, D]`.
     fn placed_boxes(&self, g: &mut Graph<'w>, boxes: &Value) -> Value {
         let width = self.config().width;
         let count = boxes.dims[0];

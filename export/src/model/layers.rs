@@ -1,4 +1,4 @@
-//! The layers that every part is made of.
+//! Layers that several parts share.
 
 use crate::config::{Activation, Stack};
 use crate::contract::Target;
@@ -6,12 +6,12 @@ use crate::fold::NORM_EPS;
 use crate::graph::{Dim, Element, Graph, Role, Value};
 
 impl<'w> Graph<'w> {
-    /// x · Wᵀ + b over the last axis; the weight is transposed in the file.
+    /// x · Wᵀ + b over the last axis; the file stores the transposed weight.
     pub(crate) fn linear(&mut self, x: &Value, name: &str) -> Value {
         self.linear_layer(x, &LinearLayer::new(name))
     }
 
-    /// As [`linear`](Self::linear), for a layer of which more is known than its name.
+    /// As [`linear`](Self::linear), for a layer with options.
     pub(super) fn linear_layer(&mut self, x: &Value, layer: &LinearLayer) -> Value {
         if self.quantizes_linear() && !layer.exact {
             return self.quantized_linear(x, layer);
@@ -52,7 +52,7 @@ impl<'w> Graph<'w> {
         self.layer_norm(x, &scale, &bias, eps)
     }
 
-    /// The non-linearity of a feed-forward network.
+    /// The activation of a feed-forward network.
     pub(crate) fn activation(&mut self, x: &Value, activation: Activation) -> Value {
         match activation {
             Activation::Gelu => self.gelu(x, false),
@@ -98,7 +98,7 @@ impl<'w> Graph<'w> {
         self.transpose(&split, &[0, 2, 1, 3])
     }
 
-    /// Q·Kᵀ·scale + bias → softmax → ·V over heads that are split already; batches broadcast.
+    /// Q·Kᵀ·scale + bias → softmax → ·V over split heads; batches broadcast.
     pub(crate) fn explicit_attention(
         &mut self,
         q: &Value,
@@ -123,7 +123,7 @@ impl<'w> Graph<'w> {
         self.reshape(&joined, &[batch, tokens, (heads * head).into()])
     }
 
-    /// Attention over projected `[batch, tokens, width]`, fused where the target has an operator for it.
+    /// Attention over projected `[batch, tokens, width]`, fused if the target has an operator for it.
     pub(crate) fn attend(
         &mut self,
         q: &Value,
@@ -161,7 +161,7 @@ impl<'w> Graph<'w> {
         self.linear(&mixed, &format!("{name}.o_proj"))
     }
 
-    /// Attention of queries to a class's prompt. The prompt is short, so the scores are written out; queries that all
+    /// Attention of queries to the prompt of a class. A prompt is short, so basic operators are enough; queries that all
     /// classes share, `[1, tokens, width]`, stay shared.
     pub(crate) fn prompt_attention(&mut self, name: &str, q: &Value, prompt: &Prompt, heads: usize) -> Value {
         let q = self.linear(q, &format!("{name}.q_proj"));
@@ -169,7 +169,7 @@ impl<'w> Graph<'w> {
         self.prompt_attention_of(name, &q, prompt, heads)
     }
 
-    /// As [`prompt_attention`](Self::prompt_attention), from queries that are projected and split already.
+    /// As [`prompt_attention`](Self::prompt_attention), with projected and split queries.
     pub(crate) fn prompt_attention_of(
         &mut self,
         name: &str,
@@ -186,7 +186,7 @@ impl<'w> Graph<'w> {
         self.linear(&mixed, &format!("{name}.o_proj"))
     }
 
-    /// The inputs `prompt_features` and `prompt_mask`, and what is added to scores to leave padding out.
+    /// The inputs `prompt_features` and `prompt_mask`, and the bias of the scores that masks padding.
     pub(crate) fn prompt_input(
         &mut self,
         features: &str,
@@ -203,8 +203,7 @@ impl<'w> Graph<'w> {
         Prompt { features, valid, bias }
     }
 
-    /// 0 where `valid` is 1 and a large negative number where it is 0. exp(−10⁴) is zero in every number format in use,
-    /// and the number itself is finite in all of them.
+    /// 0 where `valid` is 1, and −10⁴ where it is 0: exp(−10⁴) is zero and −10⁴ is finite in every number format in use.
     pub(crate) fn padding_bias(&mut self, valid: &Value) -> Value {
         self.as_role(Role::Softmax, |g| {
             let one = g.scalar(1.0);
@@ -219,11 +218,11 @@ impl<'w> Graph<'w> {
 pub(super) struct LinearLayer {
     /// Of the module.
     pub(super) name: String,
-    /// Which row of the weight stands in each place; empty where they stay.
+    /// The rows of the weight in the order in which they are written; empty for the checkpoint's order.
     pub(super) order: Vec<usize>,
-    /// What no input lies below, where that is known: at most 0.
+    /// A lower bound of the inputs, if one is known: at most 0.
     pub(super) floor: Option<f32>,
-    /// Whether it computes in floating point at any precision: it has few inputs and gains nothing.
+    /// Whether it computes in floating point in every precision: it has few inputs and gains nothing from integers.
     pub(super) exact: bool,
 }
 
@@ -241,19 +240,19 @@ impl LinearLayer {
         rows.flat_map(|at| data[at..at + columns].iter().copied()).collect()
     }
 
-    /// What tells a reordered tensor's name from the checkpoint's.
+    /// The suffix for the name of a reordered tensor.
     pub(super) fn suffix(&self) -> &'static str {
         if self.order.is_empty() { "" } else { ".reordered" }
     }
 }
 
-/// A prompt inside a graph.
+/// A prompt in a graph.
 pub(crate) struct Prompt {
     /// f32 `[C, T, D]`.
     pub(crate) features: Value,
     /// f32 `[C, T]`, 1 = token.
     pub(crate) valid: Value,
-    /// f32 `[C, 1, 1, T]`, added to attention scores.
+    /// f32 `[C, 1, 1, T]`, the bias of attention scores.
     pub(crate) bias: Value,
 }
 
@@ -261,7 +260,7 @@ fn scale_of(head: usize) -> f32 {
     1.0 / (head as f32).sqrt()
 }
 
-/// Rows and columns exchanged, in tiles that fit the cache.
+/// Transposes a matrix, in tiles that fit the cache.
 pub(crate) fn transpose<T: Copy + Default>(data: &[T], rows: usize, columns: usize) -> Vec<T> {
     const TILE: usize = 32;
     let mut out = vec![T::default(); data.len()];

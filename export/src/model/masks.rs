@@ -1,4 +1,4 @@
-//! `mask_head.onnx`: the queries that were kept → masks, for one class.
+//! `mask_head.onnx`: queries of kept detections → masks, for one class.
 
 use super::Plan;
 use crate::contract::{dim, tensor};
@@ -56,7 +56,7 @@ impl<'w> Plan<'w> {
         graph
     }
 
-    /// Twice the side, plus the next level → convolution → norm → ReLU.
+    /// Upsampling, plus the next level → convolution → norm → ReLU.
     fn pixel_stage(&self, g: &mut Graph<'w>, pixels: &Value, level: &Value, stage: usize) -> Value {
         let root = format!("{ROOT}.pixel_decoder");
         g.scope(format!("{root}.{stage}"));
@@ -70,8 +70,8 @@ impl<'w> Plan<'w> {
         g.unary("Relu", &x)
     }
 
-    /// ⟨e, W·p + b⟩ for every query e and pixel p, as ⟨Wᵀe, p⟩ + ⟨e, b⟩: the projection is applied to a few queries
-    /// instead of to every pixel.
+    /// ⟨e, W·p + b⟩ for every query e and pixel p, computed as ⟨Wᵀe, p⟩ + ⟨e, b⟩: this projects a few queries instead of
+    /// every pixel.
     fn instance_masks(&self, g: &mut Graph<'w>, embedded: &Value, pixels: &Value) -> Value {
         let (side, width) = (4 * self.grid(), self.config().width);
         g.scope(format!("{ROOT}.instance_projection"));

@@ -1,4 +1,4 @@
-//! Position encodings, all constants of a resolution: the image's sine table, rotary tables, the ViT's tiled table.
+//! Position encodings, which are constants of a resolution: the image's sine table and the rotary tables.
 
 use std::f64::consts::TAU;
 
@@ -7,7 +7,7 @@ use crate::graph::{Graph, Value};
 
 const TEMPERATURE: f64 = 10000.0;
 
-/// Frequencies of a sine encoding with `features` numbers an axis: sine and cosine share one.
+/// Frequencies of a sine encoding with `features` numbers for each axis; sine and cosine share a frequency.
 pub(crate) fn sine_frequencies(features: usize) -> Vec<f64> {
     (0..features / 2).map(|i| TEMPERATURE.powf(-(2.0 * i as f64) / features as f64)).collect()
 }
@@ -44,11 +44,11 @@ impl Graph<'_> {
     }
 }
 
-/// In which order the ViT's tokens stand in memory.
+/// The order of the ViT's tokens in memory.
 ///
-/// Everything but attention treats tokens one by one, so they may stand in any order. Where windows divide the grid,
-/// tokens stand window by window from the patch embedding to the neck: windowed attention is then a reshape, whole-grid
-/// attention does not mind, and no block partitions anything.
+/// Only attention depends on the order of tokens. If windows divide the grid, tokens are stored window by window from the
+/// patch embedding to the neck: windowed attention is then a reshape, attention over the whole grid works in any order,
+/// and no block has to partition the tokens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenOrder {
     pub(crate) grid: usize,
@@ -92,8 +92,8 @@ pub(crate) fn rotary_tables(places: &[(usize, usize)], scale: f64, head: usize, 
     [angles.iter().map(|a| a.cos() as f32).collect(), angles.iter().map(|a| a.sin() as f32).collect()]
 }
 
-/// Rows of a head's projection, even channels first: the rotation of neighbours becomes one of halves, which needs no
-/// interleaving, and scores do not change since queries and keys are reordered alike.
+/// The rows of a head's projection, even channels first: the rotation of neighbours becomes a rotation of halves, which
+/// needs no interleaving. Scores do not change, because queries and keys have the same order.
 pub(crate) fn rotary_row(row: usize, head: usize) -> usize {
     let (start, channel) = (row / head * head, row % head);
     let half = head / 2;

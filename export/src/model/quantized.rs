@@ -7,7 +7,7 @@ use crate::graph::{Graph, Value};
 use crate::quantize::QuantizedMatrix;
 
 impl<'w> Graph<'w> {
-    /// x · Wᵀ + b with the weight's rows and x's rows as 8-bit codes, sums in 32-bit integers.
+    /// x · Wᵀ + b with the rows of W and x as 8-bit codes and sums in 32-bit integers.
     pub(super) fn quantized_linear(&mut self, x: &Value, layer: &LinearLayer) -> Value {
         let weight = format!("{}.weight", layer.name);
         let dims = self.weight_dims(&weight);
@@ -31,7 +31,7 @@ impl<'w> Graph<'w> {
         self.add(&product, &bias)
     }
 
-    /// The bias, and what `floor` in place of every input gives, which the codes leave out.
+    /// The bias plus the layer's result for inputs of `floor`, which the codes do not include.
     fn lowered_bias(&mut self, layer: &LinearLayer, columns: usize, floor: f32) -> Value {
         let name = format!("{}.bias", layer.name);
         let dims = self.weight_dims(&name);

@@ -1,4 +1,4 @@
-//! How well each query fits the prompt: a dot product with the prompt's mean.
+//! The score of each query: a dot product with the mean of the prompt.
 
 use super::Plan;
 use super::layers::Prompt;

@@ -1,4 +1,4 @@
-//! `text_encoder.onnx`: CLIP's text transformer and the detector's projection of all its states.
+//! `text_encoder.onnx`: CLIP's text transformer and the detector's projection of its hidden states.
 
 use super::Plan;
 use crate::contract::{dim, tensor};
@@ -24,7 +24,7 @@ impl<'w> Plan<'w> {
         let positions = g.weight(&format!("{CLIP}.embeddings.position_embedding.weight"));
         let mut x = g.add(&tokens, &positions);
 
-        // A token attends to those before it and itself that are no padding.
+        // A token attends to itself and the tokens before it, except padding.
         let valid = g.cast(&mask, Element::F32);
         let padding = g.padding_bias(&valid);
         let padding = g.reshape(&padding, &[classes, 1.into(), 1.into(), length.into()]);

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Exports every golden for both targets, whole, pruned, split, for detection alone, in half precision with every set of
-# islands and in 8 bits, and lets `onnx.checker` look at each file: check_exports.sh OCELLI PYTHON. The Python has `onnx` 1.23.
+# Exports every golden for both targets, whole, pruned, split, for detection only, in half precision with every set of
+# islands and in 8 bits, and checks each file with `onnx.checker` and with two other readers, rten and tract:
+# check_exports.sh OCELLI PYTHON. The Python needs `onnx` 1.23.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+root=$here/../../..
 ocelli=$1 python=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -10,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 for config in "$here"/*/config.json; do
   golden=$(dirname "$config")
   name=$(basename "$golden")
-  # Global blocks are not pruned.
+  # A block with windowed attention: global blocks cannot be pruned.
   windowed=$("$python" - "$golden/config.json" <<'END'
 import json, sys
 config = json.load(open(sys.argv[1]))
@@ -37,3 +39,5 @@ END
 done
 "$python" "$here/check_onnx.py" "$work" >"$work/checked" || { grep -v '^ok' "$work/checked"; exit 1; }
 echo "onnx.checker accepts $(grep -c '^ok' "$work/checked") files"
+cargo run --quiet --locked --manifest-path "$root/tests/onnx_readers/Cargo.toml" \
+  --target-dir "${CARGO_TARGET_DIR:-$root/target}" -- "$work"

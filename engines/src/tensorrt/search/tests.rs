@@ -117,7 +117,7 @@ fn the_first_place_decides() {
         }
         let flag = search.with_path(root.0.join(rtx));
         match flag.locate() {
-            Err(error) if error.to_string().contains("(flag): no such file") => {}
+            Err(error) if error.to_string().contains("(given path): no such file") => {}
             other => wrong.push(format!("{name}, a flag before it: {other:?}")),
         }
     }
@@ -159,7 +159,7 @@ fn what_is_no_library_is_refused_with_what_to_do() {
     let error = search.locate().expect_err("an error");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let text = error.to_string();
-    let start = format!("cannot use TensorRT, {} (flag): ", path.display());
+    let start = format!("cannot use TensorRT, {} (given path): ", path.display());
     assert!(text.starts_with(&start), "{text}");
     assert!(text.ends_with("; name another file, or none to search for one"), "{text}");
 }

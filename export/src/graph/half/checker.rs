@@ -1,12 +1,12 @@
-//! What a strongly typed runtime asks of a graph, looked at from outside: every type is inferred again from inputs and
-//! initializers, by the standard's rules and not by what the pass noted.
+//! The requirements of a strongly typed runtime: every type is inferred from inputs and initializers by ONNX's rules,
+//! independently of the types that the conversion has chosen.
 
 use std::collections::HashMap;
 
 use super::super::{Element, Graph, Node};
-use crate::onnx::data_type;
+use ocelli_onnx::schema::data_type;
 
-/// Everything that is wrong with a graph.
+/// The problems of a graph.
 pub(super) fn check(graph: &Graph<'_>) -> Vec<String> {
     let mut checker = Checker::default();
     for value in &graph.inputs {
@@ -14,7 +14,7 @@ pub(super) fn check(graph: &Graph<'_>) -> Vec<String> {
     }
     for initializer in &graph.initializers {
         if checker.types.insert(&initializer.value.name, initializer.value.element).is_some() {
-            checker.problems.push(format!("{} stands there twice", initializer.value.name));
+            checker.problems.push(format!("{} is defined twice", initializer.value.name));
         }
     }
     for node in &graph.nodes {
@@ -29,7 +29,7 @@ pub(super) fn check(graph: &Graph<'_>) -> Vec<String> {
     for initializer in &graph.initializers {
         let name = &initializer.value.name;
         if !graph.nodes.iter().any(|node| node.proto.input.contains(name)) {
-            checker.problems.push(format!("{name} is used nowhere"));
+            checker.problems.push(format!("{name} is unused"));
         }
     }
     checker.problems
@@ -38,8 +38,7 @@ pub(super) fn check(graph: &Graph<'_>) -> Vec<String> {
 #[derive(Default)]
 struct Checker<'g> {
     types: HashMap<&'g str, Element>,
-    /// For a value that is another one's numbers in a different place or format: what the numbers were before the last
-    /// cast.
+    /// For a value that consists of another one's numbers, moved or cast: their type before the last cast.
     before_cast: HashMap<&'g str, Element>,
     problems: Vec<String>,
 }
@@ -50,8 +49,8 @@ impl<'g> Checker<'g> {
         let mut inputs = Vec::new();
         for (place, name) in proto.input.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             match self.types.get(name.as_str()) {
-                None => self.problems.push(format!("{}: {name} is not there yet", proto.name)),
-                // Scales of a resize are f32, whatever is resized.
+                None => self.problems.push(format!("{}: {name} is not defined yet", proto.name)),
+                // The scales of a resize are f32 in every format.
                 Some(Element::F32) if op == "Resize" && place == 2 => {}
                 Some(_) if op == "Resize" && place == 2 => {
                     self.problems.push(format!("{}: scales are not f32", proto.name));
@@ -72,7 +71,8 @@ impl<'g> Checker<'g> {
             self.problems.push(format!("{}: opset 20 has no {op} for bfloat16", proto.name));
         }
         if result != node.element {
-            self.problems.push(format!("{}: it is {result:?}, the pass says {:?}", proto.name, node.element));
+            self.problems
+                .push(format!("{}: type {result:?}, the conversion chose {:?}", proto.name, node.element));
         }
         for output in &proto.output {
             self.types.insert(output, result);

@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 use super::super::{Element, Graph, Initializer, Node, Value, int};
 use super::{choose, is_fixed_input, moves};
 use crate::mixed_precision::HalfRules;
-use crate::onnx::NodeProto;
+use ocelli_onnx::schema::NodeProto;
 
 impl Graph<'_> {
-    /// What [`in_half`](Graph::in_half) would compute, in 32 bits: what a node in half precision says is rounded to its
-    /// format and back, and so is what comes to it from elsewhere. Every product is summed in 32 bits, as on a GPU's
-    /// matrix units. An engine that has no half precision shows its errors that way, and its infinities.
+    /// The result of [`in_half`](Graph::in_half), computed in 32 bits: the outputs of every node in half precision are
+    /// rounded to its format and back, and so are its inputs. Products are summed in 32 bits, as in the matrix units of a
+    /// GPU. Engines without half precision show its errors and infinities this way.
     pub(crate) fn in_emulated_half(mut self, rules: &HalfRules) -> Self {
         let types = choose(&self, rules);
         let mut initializers = std::mem::take(&mut self.initializers);
@@ -35,11 +35,11 @@ impl Graph<'_> {
 
 struct Emulator {
     nodes: Vec<Node>,
-    /// In which format every value would be.
+    /// The format of every value in half precision.
     formats: HashMap<String, Element>,
-    /// Names of values that are rounded for those who want them so.
+    /// The names of rounded values.
     rounded: HashMap<String, String>,
-    /// Where an initializer stands.
+    /// The index of every initializer.
     places: HashMap<String, usize>,
 }
 
@@ -71,7 +71,7 @@ impl Emulator {
         }
     }
 
-    /// The name of a value as a node in half precision sees it.
+    /// The name of a value, rounded as an input of a node in half precision.
     fn rounded(&mut self, name: String, half: Element, initializers: &mut Vec<Initializer<'_>>) -> String {
         if let Some(known) = self.rounded.get(&name) {
             return known.clone();
@@ -94,7 +94,7 @@ impl Emulator {
         new
     }
 
-    /// Adds two casts, there and back.
+    /// Adds two casts, to half precision and back.
     fn round(&mut self, from: &str, to: &str, half: Element) {
         let narrow = format!("{to}.narrow");
         for (from, to, element) in [(from, narrow.as_str(), half), (&narrow, to, Element::F32)] {

@@ -134,7 +134,7 @@ fn branch(g: &mut Graph<'_>, x: &Value) {
 }
 
 #[test]
-fn casts_stand_where_formats_meet() {
+fn casts_are_added_between_formats() {
     use MixedPrecision::{All, Attention, None, NormSoftmax};
     let kept = |block: &str| HalfRules { kept: vec![block.parse().expect("a name")], ..rules(None) };
     let bf16 = || HalfRules { format: HalfFormat::Bf16, ..rules(None) };
@@ -147,15 +147,20 @@ fn casts_stand_where_formats_meet() {
             rules(NormSoftmax),
             ">f16 Add:f16 >f32 LayerNormalization:f32 >f16 Add:f16 >f32",
         ),
-        ("sums too", sum_then_norm, rules(All), "Add:f32 LayerNormalization:f32 Add:f32 Identity:f32"),
         (
-            "what moves is half where it can be",
+            "sums are islands",
+            sum_then_norm,
+            rules(All),
+            "Add:f32 LayerNormalization:f32 Add:f32 Identity:f32",
+        ),
+        (
+            "moves are half where possible",
             moved,
             rules(NormSoftmax),
             ">f16 Sigmoid:f16 Reshape:f16 Transpose:f16 >f32 Softmax:f32 >f16 Reshape:f16 Sigmoid:f16 Reshape:f16 >f32",
         ),
         (
-            "a value is cast once for all",
+            "a value is cast once",
             shared,
             rules(Attention),
             ">f16 Sigmoid:f16 >f32 Softmax:f32 LayerNormalization:f32 >f16 >f16 Add:f16 Add:f16 Add:f16 >f32",
@@ -167,15 +172,20 @@ fn casts_stand_where_formats_meet() {
             ">f16 Add:f16 >f32 Mul:f32 Identity:f32",
         ),
         ("a mask is cast once", mask, rules(None), ">f16 Sub:f16 Mul:f16 >f16 Add:f16 >f32"),
-        ("in 32 bits as well", mask, rules(All), ">f32 Sub:f32 Mul:f32 Add:f32 Identity:f32"),
-        ("scales stay", resized, rules(None), ">f16 Reshape:f16 Resize:f16 Sigmoid:f16 Resize:f16 >f32"),
+        ("a mask in 32 bits is cast once", mask, rules(All), ">f32 Sub:f32 Mul:f32 Add:f32 Identity:f32"),
         (
-            "a block that is kept",
+            "scales stay in 32 bits",
+            resized,
+            rules(None),
+            ">f16 Reshape:f16 Resize:f16 Sigmoid:f16 Resize:f16 >f32",
+        ),
+        (
+            "a block in 32 bits",
             two_blocks,
             kept("vit.1"),
             ">f16 Sigmoid:f16 >f32 Sigmoid:f32 >f16 Sigmoid:f16 >f32",
         ),
-        ("a family that is kept", two_blocks, kept("vit"), "Sigmoid:f32 Sigmoid:f32 >f16 Sigmoid:f16 >f32"),
+        ("a family in 32 bits", two_blocks, kept("vit"), "Sigmoid:f32 Sigmoid:f32 >f16 Sigmoid:f16 >f32"),
         (
             "no convolution in bfloat16",
             convolution,
@@ -189,7 +199,7 @@ fn casts_stand_where_formats_meet() {
             "Sigmoid:f32 >f16 Sigmoid:f16 >f32 Concat:f32 Sigmoid:f32 Identity:f32 >f16 Concat:f16 Sigmoid:f16 >f32",
         ),
         (
-            "products alone are half",
+            "only products are half",
             branch,
             rules(All),
             "Sigmoid:f32 >f16 MatMul:f16 Add:f16 Relu:f16 MatMul:f16 >f32 Add:f32 Identity:f32",
@@ -227,9 +237,8 @@ fn emulation_rounds_where_half_precision_would() {
     assert_eq!(rounded, [("weight", false), ("bias", false), ("weight.f16", true)]);
 }
 
-/// The checker sees what it is there for.
 #[test]
-fn the_checker_sees_mixed_types_and_needless_casts() {
+fn the_checker_reports_mixed_types_and_needless_casts() {
     let checkpoint = plain();
     let mut wrong = Vec::new();
     let mut expect = |what: &str, word: &str, spoil: &dyn Fn(&mut Graph<'_>)| {
@@ -276,7 +285,7 @@ fn graphs<'w>(plan: &Plan<'w>) -> Vec<Graph<'w>> {
     backbones.into_iter().chain(others).collect()
 }
 
-/// Nodes that compute places, boxes and scores and are not in 32 bits.
+/// Nodes that compute positions, boxes and scores and are not in 32 bits.
 fn inexact(graph: &Graph<'_>) -> Vec<String> {
     let exact = |node: &&super::Node| {
         let (name, op) = (&node.proto.name, node.proto.op_type.as_str());
@@ -288,7 +297,8 @@ fn inexact(graph: &Graph<'_>) -> Vec<String> {
     wrong.map(|node| node.proto.name.clone()).collect()
 }
 
-/// Every graph of every golden, for both targets, in both formats, with every set of islands and with each block kept.
+/// Every graph of every golden, for both targets and both formats, with every set of islands and with each block in 32
+/// bits.
 #[test]
 fn every_graph_is_strongly_typed() {
     let mut wrong = Vec::new();

@@ -1,9 +1,9 @@
-//! The part of the ONNX protobuf schema that the exporter writes.
+//! The messages of `onnx.proto` (IR version 9) that Ocelli writes and reads.
 //!
-//! Field numbers are those of `onnx.proto3` (ONNX IR version 8); messages are declared by hand, so that no protobuf
-//! compiler is needed to build.
+//! Field numbers and names are those of the schema, which documents them. It is a proto2 schema: repeated numbers are
+//! written one by one, unless a field is marked `[packed = true]`. Strict readers refuse them packed.
 
-#![allow(missing_docs, reason = "field by field the schema of onnx.proto3, documented there")]
+#![allow(missing_docs, reason = "onnx.proto documents every field")]
 
 use prost::Message;
 
@@ -12,7 +12,10 @@ pub mod data_type {
     pub const FLOAT: i32 = 1;
     pub const UINT8: i32 = 2;
     pub const INT8: i32 = 3;
+    pub const INT32: i32 = 6;
     pub const INT64: i32 = 7;
+    pub const STRING: i32 = 8;
+    pub const BOOL: i32 = 9;
     pub const FLOAT16: i32 = 10;
     pub const BFLOAT16: i32 = 16;
 }
@@ -23,6 +26,11 @@ pub mod attribute_type {
     pub const INT: i32 = 2;
     pub const STRING: i32 = 3;
     pub const INTS: i32 = 7;
+}
+
+/// `TensorProto.DataLocation`.
+pub mod data_location {
+    pub const EXTERNAL: i32 = 1;
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -37,8 +45,6 @@ pub struct ModelProto {
     pub graph: Option<GraphProto>,
     #[prost(message, repeated, tag = "8")]
     pub opset_import: Vec<OperatorSetIdProto>,
-    #[prost(message, repeated, tag = "14")]
-    pub metadata_props: Vec<StringStringEntryProto>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -47,14 +53,6 @@ pub struct OperatorSetIdProto {
     pub domain: String,
     #[prost(int64, tag = "2")]
     pub version: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct StringStringEntryProto {
-    #[prost(string, tag = "1")]
-    pub key: String,
-    #[prost(string, tag = "2")]
-    pub value: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -105,7 +103,7 @@ pub struct AttributeProto {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorProto {
-    #[prost(int64, repeated, tag = "1")]
+    #[prost(int64, repeated, packed = "false", tag = "1")]
     pub dims: Vec<i64>,
     #[prost(int32, tag = "2")]
     pub data_type: i32,
@@ -115,9 +113,17 @@ pub struct TensorProto {
     pub raw_data: Option<Vec<u8>>,
     #[prost(message, repeated, tag = "13")]
     pub external_data: Vec<StringStringEntryProto>,
-    /// 0: in this message, 1: in the file that `external_data` names.
+    /// One of [`data_location`], or 0 for data in this message.
     #[prost(int32, tag = "14")]
     pub data_location: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct StringStringEntryProto {
+    #[prost(string, tag = "1")]
+    pub key: String,
+    #[prost(string, tag = "2")]
+    pub value: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -126,6 +132,23 @@ pub struct ValueInfoProto {
     pub name: String,
     #[prost(message, optional, tag = "2")]
     pub r#type: Option<TypeProto>,
+}
+
+impl ValueInfoProto {
+    /// A tensor of this [element type](data_type) and shape.
+    pub fn tensor(name: &str, element: i32, dims: impl IntoIterator<Item = DimensionValue>) -> Self {
+        let dim = dims.into_iter().map(|value| DimensionProto { value: Some(value) }).collect();
+        let tensor_type = TensorTypeProto { elem_type: element, shape: Some(TensorShapeProto { dim }) };
+        Self { name: name.to_owned(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
+    }
+
+    /// The dimensions of a tensor, outermost first; `None` for one that has neither a size nor a name. Empty for a
+    /// scalar, for a tensor without a shape, and for what is not a tensor.
+    pub fn dims(&self) -> impl Iterator<Item = Option<&DimensionValue>> {
+        let tensor = self.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
+        let shape = tensor.and_then(|tensor| tensor.shape.as_ref());
+        shape.into_iter().flat_map(|shape| &shape.dim).map(|dim| dim.value.as_ref())
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -156,8 +179,49 @@ pub struct DimensionProto {
 
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum DimensionValue {
+    /// A size.
     #[prost(int64, tag = "1")]
     DimValue(i64),
+    /// A name; the same name stands for the same size everywhere in a graph.
     #[prost(string, tag = "2")]
     DimParam(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Number and wire type of every field of a message, in order; 0 is a number, 2 has a length.
+    fn fields(message: &[u8]) -> Vec<(u8, u8)> {
+        let mut fields = Vec::new();
+        let mut rest = message;
+        while let [key, after @ ..] = rest {
+            assert!(key >> 3 < 16, "these messages have field numbers of one byte");
+            fields.push((key >> 3, key & 7));
+            rest = match key & 7 {
+                0 => &after[1 + after.iter().position(|byte| byte & 0x80 == 0).expect("the number ends")..],
+                2 => &after[1 + usize::from(after[0])..],
+                5 => &after[4..],
+                other => panic!("wire type {other}"),
+            };
+        }
+        fields
+    }
+
+    #[test]
+    fn repeated_numbers_are_written_one_by_one() {
+        let tensor =
+            TensorProto { dims: vec![2, 300, 4], data_type: data_type::FLOAT, ..TensorProto::default() };
+        assert_eq!(tensor.encode_to_vec(), b"\x08\x02\x08\xac\x02\x08\x04\x10\x01");
+        assert_eq!(fields(&tensor.encode_to_vec()), [(1, 0), (1, 0), (1, 0), (2, 0)]);
+
+        let pads = AttributeProto { name: "pads".into(), ints: vec![0, 1], ..AttributeProto::default() };
+        assert_eq!(fields(&pads.encode_to_vec()), [(1, 2), (8, 0), (8, 0)]);
+    }
+
+    #[test]
+    fn packed_numbers_of_other_writers_are_read() {
+        let tensor = TensorProto::decode(&b"\x0a\x03\x02\xac\x02\x10\x01"[..]).expect("packed dims");
+        assert_eq!((tensor.dims, tensor.data_type), (vec![2, 300], data_type::FLOAT));
+    }
 }

@@ -1,7 +1,7 @@
-//! Runs whose tensors lie on a device.
+//! Runs whose tensors are on a device.
 //!
-//! ONNX Runtime is given addresses on the device for every input and output, so that it copies nothing by itself: what a
-//! caller brings or wants in the host's memory passes through tensors of the engine's own there, which go round.
+//! ONNX Runtime receives a device address for every input and output, so that it copies nothing itself. Tensors that the
+//! caller has in host memory are copied to and from device tensors that the engine owns and reuses.
 
 use super::call;
 use super::provider::ExecutionProvider;
@@ -13,30 +13,30 @@ use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
 use ort::value::DynValueRefMut;
 use std::sync::Arc;
 
-/// A device, and the engine's own tensors there.
-pub(super) struct Residence {
+/// A device, and the engine's own tensors on it.
+pub(super) struct DeviceTensors {
     device: Arc<dyn Device>,
     memory: MemoryInfo<'static>,
-    /// By their position in the specification; empty where callers' own lie on the device.
+    /// By their position in the specification; empty if the caller's are on the device.
     inputs: Vec<Tensor>,
     outputs: Vec<Tensor>,
 }
 
-/// ONNX Runtime's views of the tensors of one run, in the order in which they were named.
+/// ONNX Runtime's views of the tensors of one run, in the order of the call.
 pub(super) struct Values<'t> {
     pub(super) inputs: Vec<DynValueRefMut<'t>>,
-    /// None where the shape is known only after the run.
+    /// `None` if the shape is known only after the run.
     pub(super) outputs: Vec<Option<DynValueRefMut<'t>>>,
 }
 
-impl Residence {
+impl DeviceTensors {
     pub(super) fn new(device: Arc<dyn Device>, provider: &ExecutionProvider) -> Result<Self> {
         let (place, ordinal) = match (device.kind(), provider.cuda_ordinal()) {
             (DeviceKind::Cuda { ordinal }, Some(own)) if ordinal == own => (AllocationDevice::CUDA, ordinal),
             (DeviceKind::Fake, None) if *provider == ExecutionProvider::Cpu => (AllocationDevice::CPU, 0),
             _ => {
                 let message = format!(
-                    "{provider} cannot read or write the memory of {}: name its own device",
+                    "{provider} cannot access the memory of {}: expected the device that it runs on",
                     device.name()
                 );
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
@@ -55,7 +55,7 @@ impl Residence {
         &self.device
     }
 
-    /// Has everything that a run reads and writes lie on the device, done with by everybody else.
+    /// Puts everything that a run reads and writes on the device, and waits until nobody else uses it.
     pub(super) fn stage<'t>(
         &'t mut self,
         spec: &EngineSpec,
@@ -71,10 +71,10 @@ impl Residence {
         }
         let mut values = Values { inputs: Vec::with_capacity(inputs.len()), outputs: Vec::new() };
         for (name, tensor) in inputs {
-            let there =
+            let on_device =
                 if tensor.device().is_some() { *tensor } else { &own_inputs[position(&spec.inputs, name)] };
-            there.wait()?;
-            values.inputs.push(value(memory, there)?);
+            on_device.wait()?;
+            values.inputs.push(value(memory, on_device)?);
         }
         for (name, tensor) in outputs.iter_mut() {
             let at = position(&spec.outputs, name);
@@ -82,15 +82,15 @@ impl Residence {
                 values.outputs.push(None);
                 continue;
             };
-            let there = if tensor.device().is_some() { &mut **tensor } else { &mut own_outputs[at] };
-            there.reset_to(spec.outputs[at].element_type, &shape)?;
-            there.wait_idle()?;
-            values.outputs.push(Some(value(memory, there)?));
+            let on_device = if tensor.device().is_some() { &mut **tensor } else { &mut own_outputs[at] };
+            on_device.reset_to(spec.outputs[at].element_type, &shape)?;
+            on_device.wait_idle()?;
+            values.outputs.push(Some(value(memory, on_device)?));
         }
         Ok(values)
     }
 
-    /// Copies back what a caller wants in the host's memory.
+    /// Copies an output back that the caller has in host memory.
     pub(super) fn fetch(&self, spec: &EngineSpec, name: &str, output: &mut Tensor) -> Result<()> {
         match output.device() {
             Some(_) => Ok(()),
@@ -103,14 +103,14 @@ fn position(specs: &[TensorSpec], name: &str) -> usize {
     specs.iter().position(|spec| spec.name == name).expect("check_run knows every name")
 }
 
-/// ONNX Runtime's view of a tensor on the residence's device that [`Residence::stage`] has waited for.
+/// ONNX Runtime's view of a tensor on the device that [`DeviceTensors::stage`] has waited for.
 fn value<'t>(memory: &MemoryInfo<'static>, tensor: &Tensor) -> Result<DynValueRefMut<'t>> {
-    // Where there is no element there may be no memory: any address that is aligned does, and is not looked at.
+    // A tensor without elements may have no memory; any aligned address does, and is never read.
     let address = tensor.device_slice().map_or(64, |slice| slice.address());
-    // SAFETY: `check_residence` saw that the tensor lies where `memory` says, and the device promises memory for its type
-    // and shape at its address. The tensor, the caller's or the engine's own, is borrowed by `stage` for as long as the
-    // view lives, exclusively where it is an output. What others enqueued to write an input is over since `wait`, what
-    // they enqueued to read or write an output since `wait_idle`; ONNX Runtime is done when the run returns.
+    // SAFETY: `check_residence` has compared the tensor's device with the engine's, and the device promises memory for
+    // type and shape at the address. `stage` borrows the tensor, the caller's or the engine's own, for as long as the view
+    // lives, exclusively if it is an output. Work that others enqueued to write an input has ended since `wait`, work
+    // that reads or writes an output since `wait_idle`; ONNX Runtime has finished when the run returns.
     let value = unsafe { call::value_at(memory, address, tensor.element_type(), tensor.shape()) };
     value.map_err(|error| {
         let message = format!("tensor of shape {:?}: {}", tensor.shape(), error.message());

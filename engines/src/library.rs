@@ -1,0 +1,341 @@
+//! The search for shared libraries that are loaded at run time.
+//!
+//! Every library is searched for in the same places, in this order:
+//! 1. the path that the caller gives: the library, or a folder that holds it;
+//! 2. environment variables, which also name the library or its folder: `OCELLI_ONNXRUNTIME`, then `ORT_DYLIB_PATH`;
+//! 3. the folder of the running program, and `lib` in it;
+//! 4. the setup folder: `onnxruntime` in `$OCELLI_HOME`, else in `$XDG_DATA_HOME/ocelli`, else in
+//!    `~/.local/share/ocelli`;
+//! 5. Python packages that bring the library, in `$VIRTUAL_ENV`, `$CONDA_PREFIX`, `~/.local`, `/usr/local` and `/usr`;
+//! 6. the folders of the system's loader: on Linux `LD_LIBRARY_PATH`, the folders that `/etc/ld.so.conf` and
+//!    `/etc/ld.so.conf.d` list, `/usr/local/lib`, `/usr/lib64` and `/usr/lib`; on macOS `DYLD_LIBRARY_PATH`,
+//!    `/opt/homebrew/lib`, `/usr/local/lib` and `/usr/lib`; on Windows `PATH`.
+//!
+//! **The first place that holds the library decides.** If that library is broken or too old, the search fails: it never
+//! falls back to a later place. A path from the caller or from a variable must exist; an empty variable counts as unset.
+//! Of several versions in one folder, the highest is used.
+
+#[allow(unsafe_code)]
+mod open;
+
+use crate::error::{Error, ErrorKind, Result};
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+pub(crate) use open::{one_line, open};
+
+/// What a library is called, and where else than in the [common places](self) it is found.
+#[derive(Debug)]
+pub(crate) struct Library {
+    /// For messages: `ONNX Runtime`.
+    pub(crate) name: &'static str,
+    /// File names without prefix, version and extension: `onnxruntime` stands for `libonnxruntime.so.1.31.1`,
+    /// `libonnxruntime.dylib` and `onnxruntime.dll`. Of several, the first that a folder holds is used.
+    pub(crate) stems: &'static [&'static str],
+    /// Further stems, which are used only if the caller or a variable names their folder.
+    pub(crate) stems_if_named: &'static [&'static str],
+    /// Environment variables that name the library or its folder, in the order in which they are read.
+    pub(crate) variables: &'static [&'static str],
+    /// The library's folder in the setup folder.
+    pub(crate) setup_folder: &'static str,
+    /// Folders in a Python `site-packages` that hold the library; `*` stands for any characters: `nvidia/*/lib`.
+    pub(crate) python_packages: &'static [&'static str],
+    /// Where its own installer puts it, searched before the folders of the system's loader.
+    pub(crate) installed: &'static [&'static str],
+    /// How to install it; ends the messages of errors.
+    pub(crate) remedy: &'static str,
+    /// Loads a file and returns the version it states, or one line that says why it cannot be used.
+    pub(crate) version: fn(&Path) -> Result<String, String>,
+}
+
+/// The search for one library.
+#[derive(Debug, Clone)]
+pub(crate) struct LibrarySearch {
+    library: &'static Library,
+    /// In the order of the search; a named path may be a file.
+    places: Vec<(Place, PathBuf)>,
+}
+
+/// One of the places where a library is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Place {
+    /// The path that the caller gave.
+    Given,
+    /// The environment variable of this name.
+    Environment(&'static str),
+    /// The program's folder, or `lib` in it.
+    BesideProgram,
+    /// The folder that `make setup` fills.
+    SetupFolder,
+    /// A package of a Python environment.
+    Python,
+    /// A folder of the system's loader, or of the library's own installer.
+    System,
+}
+
+impl Place {
+    /// Whether the place was named for this library, and so must hold it.
+    fn is_named(self) -> bool {
+        matches!(self, Self::Given | Self::Environment(_))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given => f.write_str("given path"),
+            Self::Environment(variable) => f.write_str(variable),
+            Self::BesideProgram => f.write_str("beside the program"),
+            Self::SetupFolder => f.write_str("setup folder"),
+            Self::Python => f.write_str("Python package"),
+            Self::System => f.write_str("system"),
+        }
+    }
+}
+
+/// A place that was searched, and what it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Which of the places this is.
+    pub place: Place,
+    /// The library, or the folder that was searched if it holds none.
+    pub path: PathBuf,
+    /// What the search found there.
+    pub finding: Finding,
+}
+
+/// What a place holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Finding {
+    /// No library.
+    Missing,
+    /// A library that can be used.
+    Usable {
+        /// As the library states it: `1.31.1`.
+        version: String,
+    },
+    /// A library that cannot be used.
+    Unusable {
+        /// Why, in one line.
+        reason: String,
+    },
+}
+
+impl LibrarySearch {
+    /// The search in the places of this process's environment, after the path that the caller gives.
+    pub(crate) fn new(library: &'static Library, given: Option<&Path>) -> Self {
+        let program = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_path_buf));
+        let mut search = Self::in_environment(library, |name| env::var_os(name), program);
+        search.places.splice(0..0, given.map(|path| (Place::Given, path.to_path_buf())));
+        search
+    }
+
+    fn in_environment(
+        library: &'static Library,
+        variable: impl Fn(&str) -> Option<OsString>,
+        program: Option<PathBuf>,
+    ) -> Self {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let named = library.variables.iter().filter_map(|name| Some((Place::Environment(name), set(name)?)));
+        let home = set(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
+        let setup = set("OCELLI_HOME")
+            .or_else(|| set("XDG_DATA_HOME").map(|data| data.join("ocelli")))
+            .or_else(|| home.as_ref().map(|home| home.join(".local/share/ocelli")));
+        let setup = setup.map(|folder| folder.join(library.setup_folder));
+        let beside = program.into_iter().flat_map(|folder| [folder.clone(), folder.join("lib")]);
+        let environments = [set("VIRTUAL_ENV"), set("CONDA_PREFIX"), home.map(|home| home.join(".local"))]
+            .into_iter()
+            .flatten();
+        let environments = environments.chain(["/usr/local", "/usr"].map(PathBuf::from));
+        let sites: Vec<PathBuf> = environments.flat_map(|environment| site_packages(&environment)).collect();
+        let packages = sites.iter().flat_map(|site| {
+            library.python_packages.iter().flat_map(|package| matching_folders(site, package))
+        });
+        let system = library.installed.iter().map(PathBuf::from).chain(system_folders(set));
+        let places = named
+            .chain(beside.map(|folder| (Place::BesideProgram, folder)))
+            .chain(setup.map(|folder| (Place::SetupFolder, folder)))
+            .chain(packages.map(|folder| (Place::Python, folder)))
+            .chain(system.map(|folder| (Place::System, folder)))
+            .collect();
+        Self { library, places }
+    }
+
+    /// Searches every place, for a report: the first that is not [`Finding::Missing`] decides.
+    ///
+    /// Loads each library it finds to read its version.
+    pub(crate) fn candidates(&self) -> Vec<Candidate> {
+        self.walk().collect()
+    }
+
+    /// The library that the search decides for, and its version.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] if no place holds one, a named place does not, or the first that does cannot be used;
+    /// the message names the places and the remedy.
+    pub(crate) fn locate(&self) -> Result<(PathBuf, String)> {
+        let Library { name, remedy, .. } = self.library;
+        let mut searched = Vec::new();
+        for Candidate { place, path, finding } in self.walk() {
+            match finding {
+                Finding::Usable { version } => return Ok((path, version)),
+                Finding::Unusable { reason } => {
+                    let remedy = match place {
+                        Place::Given => "give another path, or none to search for the library".to_owned(),
+                        Place::Environment(variable) => format!("correct {variable} or unset it"),
+                        _ => format!("replace it, or {remedy}"),
+                    };
+                    let message =
+                        format!("cannot use {name}, {} ({place}): {reason}; {remedy}", path.display());
+                    return Err(Error::new(ErrorKind::Unavailable, message));
+                }
+                Finding::Missing if place == Place::System => {}
+                Finding::Missing => searched.push(path.display().to_string()),
+            }
+        }
+        let searched = searched.join(", ");
+        let message = format!("{name} not found in {searched} and the system's library folders: {remedy}");
+        Err(Error::new(ErrorKind::Unavailable, message))
+    }
+
+    /// Each place in order, searched when the iterator reaches it.
+    fn walk(&self) -> impl Iterator<Item = Candidate> + '_ {
+        self.places.iter().map(|&(place, ref path)| {
+            let finding = match self.library_at(place, path) {
+                Some(path) => {
+                    let finding = match (self.library.version)(&path) {
+                        Ok(version) => Finding::Usable { version },
+                        Err(reason) => Finding::Unusable { reason },
+                    };
+                    return Candidate { place, path, finding };
+                }
+                None if !place.is_named() => Finding::Missing,
+                None if path.is_dir() => {
+                    let reason = format!("the folder holds no lib{}", self.library.stems[0]);
+                    Finding::Unusable { reason }
+                }
+                None => Finding::Unusable { reason: "no such file".to_owned() },
+            };
+            Candidate { place, path: path.clone(), finding }
+        })
+    }
+
+    /// The library at a path, or in it if the path is a folder. Absolute: the loader searches for a bare file name.
+    fn library_at(&self, place: Place, path: &Path) -> Option<PathBuf> {
+        let Library { stems, stems_if_named, .. } = self.library;
+        let file = if place.is_named() && !path.is_dir() {
+            path.exists().then(|| path.to_path_buf())?
+        } else {
+            let further = stems_if_named.iter().filter(|_| place.is_named());
+            stems.iter().chain(further).find_map(|stem| newest(path, stem))?
+        };
+        std::path::absolute(file).ok()
+    }
+}
+
+/// The library of the highest version in a folder.
+fn newest(folder: &Path, stem: &str) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?;
+    let files =
+        entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).filter(|path| path.is_file());
+    let versions = files.filter_map(|path| Some((version_in_name(stem, path.file_name()?.to_str()?)?, path)));
+    versions.max().map(|(_, path)| path)
+}
+
+/// The version in the file name of a library, empty if it has none; `None` for other files.
+fn version_in_name(stem: &str, name: &str) -> Option<Vec<u32>> {
+    if let Some(rest) = name.strip_prefix("lib").and_then(|rest| rest.strip_prefix(stem)) {
+        return numbers(rest.strip_suffix(".dylib").or_else(|| rest.strip_prefix(".so"))?, '.');
+    }
+    let name = name.to_ascii_lowercase();
+    numbers(name.strip_suffix(".dll")?.strip_prefix(&stem.to_ascii_lowercase())?, '_')
+}
+
+/// `.1.31.1` as numbers.
+fn numbers(version: &str, separator: char) -> Option<Vec<u32>> {
+    if version.is_empty() {
+        return Some(Vec::new());
+    }
+    version.strip_prefix(separator)?.split(separator).map(|number| number.parse().ok()).collect()
+}
+
+/// The `site-packages` folders of a Python environment, of the newest Python first.
+fn site_packages(environment: &Path) -> Vec<PathBuf> {
+    let minor = |python: &PathBuf| -> Option<u32> {
+        python.file_name()?.to_str()?.strip_prefix("python3.")?.parse().ok()
+    };
+    let mut pythons = matching_folders(environment, "lib/python3*");
+    pythons.sort_by_key(|python| std::cmp::Reverse(minor(python)));
+    let sites =
+        pythons.iter().flat_map(|python| ["site-packages", "dist-packages"].map(|site| python.join(site)));
+    // As Windows has it.
+    sites.chain([environment.join("Lib/site-packages")]).filter(|site| site.is_dir()).collect()
+}
+
+/// The folders below `root` that match a relative path, sorted; `*` stands for any characters within one name.
+fn matching_folders(root: &Path, pattern: &str) -> Vec<PathBuf> {
+    let mut folders = vec![root.to_path_buf()];
+    for part in pattern.split('/') {
+        folders = folders.iter().flat_map(|folder| subfolders(folder, part)).collect();
+    }
+    folders
+}
+
+fn subfolders(folder: &Path, pattern: &str) -> Vec<PathBuf> {
+    if !pattern.contains('*') {
+        return Some(folder.join(pattern)).filter(|path| path.is_dir()).into_iter().collect();
+    }
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| matches(pattern, name)));
+    let mut folders: Vec<_> = names.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    folders
+}
+
+/// Whether a name matches a pattern in which `*` stands for any characters.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
+            name.char_indices()
+                .map(|(index, _)| index)
+                .chain([name.len()])
+                .any(|at| matches(rest, &name[at..]))
+        }),
+    }
+}
+
+/// The folders of the system's loader.
+pub(crate) fn system_folders(set: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
+    let (variable, fixed): (_, &[&str]) = if cfg!(target_os = "macos") {
+        ("DYLD_LIBRARY_PATH", &["/opt/homebrew/lib", "/usr/local/lib", "/usr/lib"])
+    } else if cfg!(windows) {
+        ("PATH", &[])
+    } else {
+        ("LD_LIBRARY_PATH", &["/usr/local/lib", "/usr/lib64", "/usr/lib"])
+    };
+    let listed = set(variable).map(|paths| env::split_paths(&paths).collect::<Vec<_>>()).unwrap_or_default();
+    let listed = listed.into_iter().filter(|folder| folder.is_absolute());
+    listed.chain(configured_folders()).chain(fixed.iter().map(PathBuf::from)).collect()
+}
+
+/// The folders that glibc's loader is configured with; empty on systems without its configuration files.
+fn configured_folders() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/etc/ld.so.conf.d").into_iter().flatten();
+    let mut files: Vec<_> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    files.sort();
+    files.insert(0, PathBuf::from("/etc/ld.so.conf"));
+    let texts = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
+    texts
+        .flat_map(|text| text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>())
+        .filter(|line| line.starts_with('/'))
+        .map(PathBuf::from)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

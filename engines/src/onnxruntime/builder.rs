@@ -1,0 +1,293 @@
+//! Builds engines: provider, threads, and how ONNX Runtime optimises the model.
+
+use super::device_tensors::DeviceTensors;
+use super::provider::ExecutionProvider;
+use super::session::OnnxRuntimeEngine;
+use super::{OnnxRuntime, assignment, call, registration};
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use ocelli_onnx::schema::GraphProto;
+use ort::session::Session;
+use ort::session::builder::{AutoDevicePolicy, GraphOptimizationLevel, SessionBuilder};
+use std::io::Cursor;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How far ONNX Runtime optimises the model before it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum OptimizationLevel {
+    /// Not at all: to find faults.
+    Disabled,
+    /// Constant folding and removal of redundant nodes.
+    Basic,
+    /// Operator fusion as well.
+    Extended,
+    /// Memory layouts for this CPU as well.
+    #[default]
+    All,
+}
+
+impl From<OptimizationLevel> for GraphOptimizationLevel {
+    fn from(level: OptimizationLevel) -> Self {
+        match level {
+            OptimizationLevel::Disabled => Self::Disable,
+            OptimizationLevel::Basic => Self::Level1,
+            OptimizationLevel::Extended => Self::Level2,
+            OptimizationLevel::All => Self::All,
+        }
+    }
+}
+
+/// The number of threads that an engine uses by default: the physical cores that this process may use.
+///
+/// The two hyperthreads of a core share its arithmetic units, so that matrix products gain nothing from the second.
+pub fn default_threads() -> usize {
+    let available = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    physical_cores().map_or(available, |physical| physical.min(available)).max(1)
+}
+
+/// The number of physical cores, if the system lists them (Linux).
+fn physical_cores() -> Option<usize> {
+    let mut cores = std::collections::BTreeSet::new();
+    for entry in std::fs::read_dir("/sys/devices/system/cpu").ok()? {
+        let siblings = entry.ok()?.path().join("topology/thread_siblings_list");
+        // All hyperthreads of a core have the same list, so that the lists count the cores.
+        if let Ok(siblings) = std::fs::read_to_string(siblings) {
+            cores.insert(siblings);
+        }
+    }
+    if cores.is_empty() { None } else { Some(cores.len()) }
+}
+
+/// Whether the CPU accumulates products of 8-bit integers in 32 bits (VNNI). x86 CPUs without it first add two of them in
+/// 16 bits, which can overflow: there ONNX Runtime must use its exact kernels, which took 1.6 times as long.
+fn adds_products_exactly() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx512vnni") || is_x86_feature_detected!("avxvnni");
+    #[cfg(not(target_arch = "x86_64"))]
+    true
+}
+
+/// Builds an [`OnnxRuntimeEngine`]; see [`OnnxRuntimeEngine::builder`].
+#[derive(Debug, Clone)]
+pub struct OnnxRuntimeBuilder {
+    runtime: OnnxRuntime,
+    provider: ExecutionProvider,
+    device: Option<Arc<dyn Device>>,
+    cpu_fallback: bool,
+    fixed_dimensions: Vec<(String, usize)>,
+    threads: usize,
+    spinning: bool,
+    optimization: OptimizationLevel,
+    memory_arena: bool,
+    memory_pattern: bool,
+    prepacking: bool,
+}
+
+/// Reads the model's graph for the steps that need it.
+type ReadGraph<'g> = dyn Fn() -> Result<GraphProto> + 'g;
+
+impl OnnxRuntimeBuilder {
+    pub(super) fn new(runtime: &OnnxRuntime) -> Self {
+        Self {
+            runtime: runtime.clone(),
+            provider: ExecutionProvider::default(),
+            device: None,
+            cpu_fallback: false,
+            fixed_dimensions: Vec::new(),
+            threads: 0,
+            spinning: false,
+            optimization: OptimizationLevel::default(),
+            memory_arena: true,
+            memory_pattern: true,
+            prepacking: true,
+        }
+    }
+
+    /// The execution provider; the CPU by default.
+    pub fn with_provider(mut self, provider: ExecutionProvider) -> Self {
+        self.provider = provider;
+        self
+    }
+
+    /// The device on which inputs and outputs may be: the GPU of the CUDA or TensorRT provider. Without one, every tensor
+    /// is copied between host and device in every run.
+    ///
+    /// Tensors in host memory are copied to the device before a run and back after it, and the device counts the bytes.
+    /// When a run returns, ONNX Runtime has finished with the device.
+    pub fn with_device(mut self, device: Arc<dyn Device>) -> Self {
+        self.device = Some(device);
+        self
+    }
+
+    /// Whether nodes that the provider does not support may run on the CPU, with a warning when the model is loaded. Off
+    /// by default: then loading fails and lists the nodes.
+    ///
+    /// Shape arithmetic always may run on the CPU, which knows the shapes: `Shape` and `Size`, and nodes that compute
+    /// with their results and with no element of an input.
+    pub fn with_cpu_fallback(mut self, allowed: bool) -> Self {
+        self.cpu_fallback = allowed;
+        self
+    }
+
+    /// Fixes the size of a named dimension before the model is optimised and compiled. The engine's specification has
+    /// that size, and inputs of other sizes are refused. A name that the model does not have changes nothing.
+    pub fn with_fixed_dimension(mut self, name: impl Into<String>, size: usize) -> Self {
+        self.fixed_dimensions.push((name.into(), size));
+        self
+    }
+
+    /// The threads that compute one operator; 0, the default, stands for [`default_threads`].
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Whether an idle thread spins for a moment before it sleeps; off by default.
+    ///
+    /// Waking a thread takes longer than a small operator, so spinning can gain a little if one engine has the machine to
+    /// itself. On shared cores it costs more than it gains: on two cores, with other work running, a small backbone and
+    /// decoder that took turns needed 53 ms without and 207 ms with it (medians, n = 100).
+    pub fn with_spinning(mut self, spinning: bool) -> Self {
+        self.spinning = spinning;
+        self
+    }
+
+    /// How far the model is optimised; [`OptimizationLevel::All`] by default.
+    pub fn with_optimization(mut self, level: OptimizationLevel) -> Self {
+        self.optimization = level;
+        self
+    }
+
+    /// Whether the memory of intermediate results is kept between runs; on by default.
+    ///
+    /// Without it every run allocates again: less memory while idle, more time.
+    pub fn with_memory_arena(mut self, arena: bool) -> Self {
+        self.memory_arena = arena;
+        self
+    }
+
+    /// Whether the memory of a run is planned from the last run with the same shapes; on by default.
+    pub fn with_memory_pattern(mut self, pattern: bool) -> Self {
+        self.memory_pattern = pattern;
+        self
+    }
+
+    /// Whether loading copies weights into the layout that the kernels prefer; on by default.
+    ///
+    /// Without it weights are in memory once, and external weights stay mapped from their file.
+    pub fn with_prepacking(mut self, prepacking: bool) -> Self {
+        self.prepacking = prepacking;
+        self
+    }
+
+    /// Loads a model from a file, with its external data beside it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidModel`] if the file is missing or corrupt, or has an operator, type or version that ONNX
+    /// Runtime does not know; [`ErrorKind::Unavailable`] if the execution provider cannot start or does not support all
+    /// nodes.
+    pub fn build_from_file(self, model: impl AsRef<Path>) -> Result<OnnxRuntimeEngine> {
+        let path = model.as_ref();
+        let name = path.display().to_string();
+        if !path.is_file() {
+            let reason = if path.exists() { "not a file" } else { "no such file" };
+            let message = format!("cannot load the model, {name}: {reason}");
+            return Err(Error::new(ErrorKind::InvalidModel, message));
+        }
+        let graph = || ocelli_onnx::read_graph(path).map_err(|error| unreadable(&name, error));
+        self.build(&name, &graph, |mut builder| builder.commit_from_file(path))
+    }
+
+    /// Loads a model without external data from memory, which is copied.
+    ///
+    /// # Errors
+    /// As [`build_from_file`](Self::build_from_file).
+    pub fn build_from_memory(self, model: &[u8]) -> Result<OnnxRuntimeEngine> {
+        let name = "(in memory)";
+        let graph =
+            || ocelli_onnx::read_graph_from(&mut Cursor::new(model)).map_err(|error| unreadable(name, error));
+        self.build(name, &graph, |mut builder| builder.commit_from_memory(model))
+    }
+
+    fn build(
+        &self,
+        name: &str,
+        graph: &ReadGraph<'_>,
+        commit: impl FnOnce(SessionBuilder) -> ort::Result<Session>,
+    ) -> Result<OnnxRuntimeEngine> {
+        let failed = |error: ort::Error| self.failure(name, &error);
+        let builder = self.configure().map_err(failed)?;
+        let builder =
+            registration::register(&self.runtime, builder, &self.provider, self.memory_arena, graph)?;
+        let session = commit(builder).map_err(failed)?;
+        let version = self.runtime.version();
+        let description = if self.provider == ExecutionProvider::Cpu {
+            let threads = self.effective_threads();
+            let plural = if threads == 1 { "" } else { "s" };
+            format!("ONNX Runtime {version}, CPU, {threads} thread{plural}")
+        } else {
+            let nodes = call::assigned_nodes(&session).map_err(failed)?;
+            assignment::check(name, &self.provider, &nodes, self.cpu_fallback, graph)?;
+            format!("ONNX Runtime {version}, {}", self.provider)
+        };
+        let device =
+            self.device.clone().map(|device| DeviceTensors::new(device, &self.provider)).transpose()?;
+        OnnxRuntimeEngine::new(session, device, &self.fixed_dimensions, name.to_owned(), description)
+    }
+
+    fn effective_threads(&self) -> usize {
+        if self.threads == 0 { default_threads() } else { self.threads }
+    }
+
+    fn configure(&self) -> ort::Result<SessionBuilder> {
+        let exact = if adds_products_exactly() { "0" } else { "1" };
+        let mut builder = Session::builder(self.runtime.environment())?
+            // Otherwise ONNX Runtime may choose a provider itself (CoreML on macOS).
+            .with_auto_device(AutoDevicePolicy::PreferCPU)?
+            .with_intra_threads(self.effective_threads())?
+            .with_intra_op_spinning(self.spinning)?
+            .with_memory_pattern(self.memory_pattern)?
+            .with_prepacking(self.prepacking)?
+            .with_config_entry("session.x64quantprecision", exact)?
+            .with_optimization_level(self.optimization.into())?;
+        for (name, size) in &self.fixed_dimensions {
+            builder = builder.with_dimension_override(name, i64::try_from(*size).unwrap_or(i64::MAX))?;
+        }
+        if self.provider != ExecutionProvider::Cpu {
+            builder = builder.with_config_entry("session.record_ep_graph_assignment_info", "1")?;
+        }
+        Ok(builder)
+    }
+
+    fn failure(&self, model: &str, error: &ort::Error) -> Error {
+        if registration::is_provider_failure(&self.provider, error) {
+            return registration::cannot_start(&self.provider, &self.runtime, error.message());
+        }
+        let kind = match error.code() {
+            ort::ErrorCode::ExecutionProviderFailure => ErrorKind::Unavailable,
+            _ => ErrorKind::InvalidModel,
+        };
+        let reason = error.message();
+        // ONNX Runtime names the file as well.
+        let reason =
+            reason.strip_prefix(&format!("Load model from {model} failed:")).unwrap_or(reason).trim();
+        Error::new(kind, format!("cannot load the model, {model}: {reason}"))
+    }
+}
+
+fn unreadable(model: &str, error: std::io::Error) -> Error {
+    let message = format!("cannot read the model, {model}: {error}");
+    Error::new(ErrorKind::InvalidModel, message).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_threads_are_cores_that_the_process_may_use() {
+        let available = std::thread::available_parallelism().expect("this system knows it").get();
+        assert!((1..=available).contains(&default_threads()));
+    }
+}
