@@ -100,13 +100,18 @@ fn links_between_files_lead_somewhere() {
     for page in PAGES {
         let text = read_page(page);
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let file = target.split('#').next().unwrap_or_default();
-            if !target.contains("://") && !file.is_empty() && !folder().join(file).exists() {
+            if target.contains("://") {
+                continue;
+            }
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let path = folder().join(if file.is_empty() { format!("{page}.md") } else { file.to_owned() });
+            let has_heading = || std::fs::read_to_string(&path).is_ok_and(|text| has_heading(&text, heading));
+            if !path.exists() || !heading.is_empty() && !has_heading() {
                 broken.push(format!("{page}.md: {target}"));
             }
         }
     }
-    assert!(broken.is_empty(), "no such file:\n{}", broken.join("\n"));
+    assert!(broken.is_empty(), "no such file or heading:\n{}", broken.join("\n"));
 }
 
 #[test]
@@ -137,6 +142,11 @@ fn read_page(name: &str) -> String {
 fn run_page(name: &str) {
     let place = Place::new();
     prepare(&place);
+    if name == "video" {
+        let drawn = "ocelli video --classes person car --scene-size 480x360 --max-frames 20 -o street.mp4";
+        let ended = outcome(&mut shell(&place, drawn));
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+    }
     let text = read_page(name);
     let mut failures = String::new();
     for block in blocks(&text) {
@@ -164,7 +174,7 @@ fn run_page(name: &str) {
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// What the pages take as given: a program, photographs, a video and a checkpoint. Drawn scenes stand in for
+/// What the pages take as given: a program, photographs and a checkpoint. Drawn scenes stand in for
 /// photographs, the built-in model for the released one.
 fn prepare(place: &Place) {
     place.folder("bin");
@@ -178,11 +188,6 @@ fn prepare(place: &Place) {
     }
     for (photo, name) in [("street", "street.jpg"), ("kitchen", "shelf.jpg"), ("street", "logo.jpg")] {
         std::fs::copy(place.path(&format!("photos/{photo}.jpg")), place.path(name)).expect("it was written");
-    }
-    if cfg!(feature = "opencv") {
-        let drawn = "ocelli video --classes person car --scene-size 480x360 --max-frames 20 -o street.mp4";
-        let ended = outcome(&mut shell(place, drawn));
-        assert_eq!(ended.status, Some(0), "{ended:?}");
     }
 }
 
@@ -222,6 +227,17 @@ fn blocks(page: &str) -> Vec<Block> {
     }
     assert!(open.is_none(), "a block is not closed");
     blocks
+}
+
+/// Whether a page has a heading with this anchor, as GitHub makes anchors of headings.
+fn has_heading(page: &str, anchor: &str) -> bool {
+    let headings =
+        page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let letters = |heading: &str| heading.to_lowercase().replace(' ', "-");
+    let anchors = headings.map(|heading| {
+        letters(heading).replace(|letter: char| !letter.is_alphanumeric() && letter != '-', "")
+    });
+    anchors.into_iter().any(|known| known == anchor)
 }
 
 /// What is between backticks outside of blocks.
