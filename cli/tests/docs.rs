@@ -152,6 +152,8 @@ fn run_page(name: &str) {
     for block in blocks(&text) {
         match (block.language.as_str(), block.argument.as_str()) {
             ("sh", "") => {}
+            ("sh", "no-run") => continue,
+            ("sh", other) => panic!("{name}.md:{}: {other}: expected no-run or nothing", block.line),
             // A block such as `yaml classes.yaml` is that file.
             ("yaml", file) if !file.is_empty() => {
                 place.write(file, &block.text);
@@ -164,7 +166,7 @@ fn run_page(name: &str) {
             writeln!(failures, "{name}.md:{}: {ended:?}", block.line).expect("strings take everything");
             continue;
         }
-        for file in commands(&block.text).iter().flat_map(written) {
+        for file in commands(&block.text).iter().flat_map(|command| written(command)) {
             if !place.path(&file).exists() {
                 writeln!(failures, "{name}.md:{}: {file} was not written", block.line)
                     .expect("strings take everything");
@@ -267,7 +269,7 @@ fn commands(script: &str) -> Vec<Vec<String>> {
 }
 
 /// The files and folders that a command writes, as far as their names are plain.
-fn written(command: &Vec<String>) -> Vec<String> {
+fn written(command: &[String]) -> Vec<String> {
     let pairs = command.windows(2).filter(|pair| OUTPUTS.contains(&pair[0].as_str()));
     let files = pairs.map(|pair| pair[1].clone());
     files.filter(|file| file != "-" && !file.contains(['%', '$'])).collect()
