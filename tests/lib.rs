@@ -1,1 +1,5 @@
 //! Tests that cross crates; see `all.rs`.
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/embedding.md")]
+pub struct EmbeddingGuide;

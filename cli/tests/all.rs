@@ -4,6 +4,8 @@
 
 mod build_engine;
 mod checkpoints;
+#[cfg(unix)]
+mod docs;
 mod eval;
 mod label;
 mod programs;

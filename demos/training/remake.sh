@@ -57,9 +57,9 @@ if want demo; then
 fi
 
 if want tests; then
-  cargo test --test end_to_end -- --nocapture
-  cargo test --test tokenizer_golden
+  cargo test -p ocelli-tests end_to_end -- --nocapture
+  cargo test -p ocelli-tests tokenizer_golden
   cargo test -p ocelli-demos
   git status --short src/builtin tests/golden demos
-  echo "Figures in README.md and demos/scenes/README.md are told in words: see $out/figures.json and the lines above."
+  echo "Figures in README.md, docs/accuracy.md and demos/scenes/README.md are written by hand: see $out/figures.json and the lines above."
 fi

@@ -1,0 +1,307 @@
+//! The guides in `docs/`, run as a reader would run them.
+//!
+//! A block fenced as `sh` is run, in order, in one folder for each page. A block fenced as `sh no-run` needs something
+//! that a test machine lacks (a GPU, a camera, another program); of those, and of flags in the text, the names are
+//! checked. Every file that a command writes has to exist afterwards.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::run::{Place, outcome};
+
+const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
+const PAGES: [&str; 8] =
+    ["accuracy", "checkpoints", "embedding", "engines", "images", "labelling", "performance", "video"];
+/// Arguments that name what a command writes.
+const OUTPUTS: [&str; 10] = [
+    "-o",
+    "--output",
+    "--json",
+    "--jsonl",
+    "--mot",
+    "--crops",
+    "--stats",
+    "--sheet",
+    "--semantic",
+    "--save-predictions",
+];
+
+#[test]
+fn commands_about_accuracy() {
+    run_page("accuracy");
+}
+
+#[test]
+fn commands_about_checkpoints() {
+    run_page("checkpoints");
+}
+
+#[test]
+fn commands_about_engines() {
+    run_page("engines");
+}
+
+#[test]
+fn commands_about_images() {
+    run_page("images");
+}
+
+#[test]
+fn commands_about_labelling() {
+    run_page("labelling");
+}
+
+#[test]
+fn commands_about_performance() {
+    run_page("performance");
+}
+
+#[test]
+#[cfg_attr(not(feature = "opencv"), ignore = "needs the feature opencv")]
+fn commands_about_video() {
+    run_page("video");
+}
+
+#[test]
+fn commands_and_flags_exist() {
+    let mut unknown = Vec::new();
+    for page in PAGES {
+        let text = read_page(page);
+        let blocks = blocks(&text);
+        let commands = blocks.iter().filter(|block| block.language == "sh").flat_map(|block| {
+            commands(&block.text).into_iter().map(|command| (block.line, command)).collect::<Vec<_>>()
+        });
+        for (line, command) in commands {
+            unknown
+                .extend(unknown_flags(&command).into_iter().map(|flag| format!("{page}.md:{line}: {flag}")));
+        }
+        for span in inline_code(&text) {
+            let words: Vec<String> = span.split_whitespace().map(String::from).collect();
+            let wrong = match words.first().map(String::as_str) {
+                Some("ocelli") => unknown_flags(&words),
+                Some(word) if word.starts_with("--") => {
+                    let flags = words.iter().filter(|word| word.starts_with("--"));
+                    flags.filter(|flag| !is_flag_somewhere(flag)).cloned().collect()
+                }
+                _ => Vec::new(),
+            };
+            unknown.extend(wrong.into_iter().map(|flag| format!("{page}.md, `{span}`: {flag}")));
+        }
+    }
+    assert!(unknown.is_empty(), "not in any help:\n{}", unknown.join("\n"));
+}
+
+#[test]
+fn links_between_files_lead_somewhere() {
+    let mut broken = Vec::new();
+    for page in PAGES {
+        let text = read_page(page);
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if target.contains("://") {
+                continue;
+            }
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let path = folder().join(if file.is_empty() { format!("{page}.md") } else { file.to_owned() });
+            let has_heading = || std::fs::read_to_string(&path).is_ok_and(|text| has_heading(&text, heading));
+            if !path.exists() || !heading.is_empty() && !has_heading() {
+                broken.push(format!("{page}.md: {target}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "no such file or heading:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn every_page_is_checked() {
+    let mut pages: Vec<String> = std::fs::read_dir(folder())
+        .expect("the guides are there")
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".md").map(String::from))
+        .collect();
+    pages.sort();
+    assert_eq!(pages, PAGES);
+}
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn folder() -> PathBuf {
+    project().join("docs")
+}
+
+fn read_page(name: &str) -> String {
+    let path = folder().join(format!("{name}.md"));
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Runs a page's commands in one folder that holds what all pages refer to.
+fn run_page(name: &str) {
+    let place = Place::new();
+    prepare(&place);
+    if name == "video" {
+        let drawn = "ocelli video --classes person car --scene-size 480x360 --max-frames 20 -o street.mp4";
+        let ended = outcome(&mut shell(&place, drawn));
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+    }
+    let text = read_page(name);
+    let mut failures = String::new();
+    for block in blocks(&text) {
+        match (block.language.as_str(), block.argument.as_str()) {
+            ("sh", "") => {}
+            ("sh", "no-run") => continue,
+            ("sh", other) => panic!("{name}.md:{}: {other}: expected no-run or nothing", block.line),
+            // A block such as `yaml classes.yaml` is that file.
+            ("yaml", file) if !file.is_empty() => {
+                place.write(file, &block.text);
+                continue;
+            }
+            _ => continue,
+        }
+        let ended = outcome(&mut shell(&place, &block.text));
+        if ended.status != Some(0) {
+            writeln!(failures, "{name}.md:{}: {ended:?}", block.line).expect("strings take everything");
+            continue;
+        }
+        for file in commands(&block.text).iter().flat_map(|command| written(command)) {
+            if !place.path(&file).exists() {
+                writeln!(failures, "{name}.md:{}: {file} was not written", block.line)
+                    .expect("strings take everything");
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+}
+
+/// What the pages take as given: a program, photographs and a checkpoint. Drawn scenes stand in for
+/// photographs, the built-in model for the released one.
+fn prepare(place: &Place) {
+    place.folder("bin");
+    place.folder("photos");
+    symlink(OCELLI, place.path("bin/ocelli")).expect("links can be made");
+    symlink(project().join("src/builtin"), place.path("sam3")).expect("links can be made");
+    let scenes = project().join("demos/scenes");
+    for scene in ["street", "kitchen", "park"] {
+        let picture = image::open(scenes.join(format!("{scene}.png"))).expect("the scene is there").to_rgb8();
+        picture.save(place.path(&format!("photos/{scene}.jpg"))).expect("pictures can be written");
+    }
+    for (photo, name) in [("street", "street.jpg"), ("kitchen", "shelf.jpg"), ("street", "logo.jpg")] {
+        std::fs::copy(place.path(&format!("photos/{photo}.jpg")), place.path(name)).expect("it was written");
+    }
+}
+
+/// A shell that finds our program, and none other of the build's.
+fn shell(place: &Place, script: &str) -> std::process::Command {
+    let mut command = place.command("bash", &["-euo", "pipefail", "-c", script]);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", place.path("bin").display()));
+    command
+}
+
+/// A fenced block: `language argument` after the fence.
+struct Block {
+    line: usize,
+    language: String,
+    argument: String,
+    text: String,
+}
+
+fn blocks(page: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    for (number, line) in page.lines().enumerate() {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(info)) => {
+                let (language, argument) = info.split_once(' ').unwrap_or((info, ""));
+                let (language, argument) = (language.to_owned(), argument.trim().to_owned());
+                open = Some(Block { line: number + 1, language, argument, text: String::new() });
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some(block), None) => {
+                block.text.push_str(line);
+                block.text.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "a block is not closed");
+    blocks
+}
+
+/// Whether a page has a heading with this anchor, as GitHub makes anchors of headings.
+fn has_heading(page: &str, anchor: &str) -> bool {
+    let headings =
+        page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let letters = |heading: &str| heading.to_lowercase().replace(' ', "-");
+    let anchors = headings.map(|heading| {
+        letters(heading).replace(|letter: char| !letter.is_alphanumeric() && letter != '-', "")
+    });
+    anchors.into_iter().any(|known| known == anchor)
+}
+
+/// What is between backticks outside of blocks.
+fn inline_code(page: &str) -> Vec<String> {
+    let mut is_block = false;
+    let prose: Vec<&str> = page
+        .lines()
+        .filter(|line| {
+            let fence = line.starts_with("```");
+            is_block ^= fence;
+            !fence && !is_block
+        })
+        .collect();
+    prose.join("\n").split('`').skip(1).step_by(2).map(|span| span.replace('\n', " ")).collect()
+}
+
+/// The words of every `ocelli` command in a script.
+fn commands(script: &str) -> Vec<Vec<String>> {
+    let script = script.replace("\\\n", " ");
+    let lines = script.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
+    let parts = lines.filter(|line| !line.starts_with('#')).flat_map(|line| line.split(['|', ';', '&']));
+    parts
+        .map(|part| part.split_whitespace().map(String::from).collect::<Vec<_>>())
+        .map(|words| words.into_iter().skip_while(|word| word.contains('=') || word == "do").collect())
+        .filter(|words: &Vec<String>| words.first().is_some_and(|word| word == "ocelli"))
+        .collect()
+}
+
+/// The files and folders that a command writes, as far as their names are plain.
+fn written(command: &[String]) -> Vec<String> {
+    let pairs = command.windows(2).filter(|pair| OUTPUTS.contains(&pair[0].as_str()));
+    let files = pairs.map(|pair| pair[1].clone());
+    files.filter(|file| file != "-" && !file.contains(['%', '$'])).collect()
+}
+
+/// Flags that the help of the command does not list.
+fn unknown_flags(command: &[String]) -> Vec<String> {
+    let named: Vec<&str> =
+        command[1..].iter().map(String::as_str).take_while(|word| !word.starts_with('-')).collect();
+    let subcommand = match named.as_slice() {
+        ["label", "merge", ..] => "label merge",
+        [one, ..] => one,
+        [] => "",
+    };
+    let flags = command.iter().filter(|word| word.starts_with("--"));
+    let flags = flags.filter(|flag| !help_lists(subcommand, flag)).map(|flag| format!("{subcommand} {flag}"));
+    flags.collect()
+}
+
+fn is_flag_somewhere(flag: &str) -> bool {
+    let of_ocelli =
+        ["detect", "video", "label", "eval", "export", "build-engine", "verify", "embed", "track", "doctor"];
+    of_ocelli.iter().any(|subcommand| help_lists(subcommand, flag))
+}
+
+fn help_lists(subcommand: &str, flag: &str) -> bool {
+    static HELP: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+    let mut known = HELP.lock().unwrap_or_else(PoisonError::into_inner);
+    let help = known.entry(subcommand.to_owned()).or_insert_with(|| {
+        let arguments: Vec<&str> = subcommand.split_whitespace().chain(["--help"]).collect();
+        Place::new().succeed(OCELLI, &arguments)
+    });
+    let flag = flag.split('=').next().unwrap_or(flag).trim_end_matches([',', '.']);
+    help.split_whitespace().any(|word| word.trim_end_matches([',', ';', '.']) == flag)
+}
