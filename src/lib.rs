@@ -41,7 +41,6 @@ pub mod eval;
 mod frame;
 mod frame_view;
 pub mod image;
-mod kernels;
 pub mod label;
 mod mask;
 mod model;

@@ -1,6 +1,6 @@
 //! What an engine takes and gives, and the checks that follow from it.
 
-use crate::device::DeviceKind;
+use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{ElementType, Tensor};
 use std::fmt;
@@ -234,23 +234,23 @@ pub fn check_outputs(
     Ok(())
 }
 
-/// Checks that every tensor lies where an engine reads and writes: in the host's memory, or on its device.
+/// Checks that every tensor is in memory that an engine can use: in host memory, or on the engine's own device.
 ///
-/// To be called in [`Engine::run`](crate::Engine::run) beside [`check_run`]; `device` is the engine's own.
+/// Call it in [`Engine::run`](crate::Engine::run) after [`check_run`].
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] if a tensor lies on another device; the message names both.
+/// [`ErrorKind::InvalidArgument`] if a tensor is on another device; the message names both.
 pub fn check_residence(
-    device: Option<DeviceKind>,
+    device: Option<&Device>,
     inputs: &[(&str, &Tensor)],
     outputs: &[(&str, &mut Tensor)],
 ) -> Result<()> {
     let inputs = inputs.iter().map(|(name, tensor)| ("input", name, &**tensor));
     let outputs = outputs.iter().map(|(name, tensor)| ("output", name, &**tensor));
     for (side, name, tensor) in inputs.chain(outputs) {
-        if let Some(other) = tensor.device().filter(|other| Some(other.kind()) != device) {
-            let own = device.map_or("the host's memory".to_owned(), |device| device.to_string());
-            let message = format!("{side} `{name}` lies on {}: this engine works in {own}", other.name());
+        if let Some(other) = tensor.device().filter(|other| Some(*other) != device) {
+            let own = device.map_or("host memory", Device::name);
+            let message = format!("{side} `{name}`: expected {own}, it is on {}", other.name());
             return Err(misuse(message));
         }
     }

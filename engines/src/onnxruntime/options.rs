@@ -10,7 +10,6 @@ use crate::error::{Error, ErrorKind, Result};
 use ort::session::builder::{AutoDevicePolicy, GraphOptimizationLevel, SessionBuilder};
 use ort::session::{RunOptions, Session};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// How much ONNX Runtime rewrites the model before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -72,7 +71,7 @@ fn adds_products_exactly() -> bool {
 pub struct OnnxRuntimeBuilder {
     runtime: OnnxRuntime,
     provider: ExecutionProvider,
-    device: Option<Arc<dyn Device>>,
+    device: Option<Device>,
     allow_partial: bool,
     fixed_dimensions: Vec<(String, usize)>,
     threads: usize,
@@ -110,13 +109,10 @@ impl OnnxRuntimeBuilder {
         self
     }
 
-    /// The device that inputs may lie and outputs may stay on: that of the CUDA and TensorRT providers' GPU, or, for tests,
-    /// the [fake one](crate::fake::FakeDevice) with the processor. Without, everything crosses in every run.
-    ///
-    /// What a caller brings in the host's memory is copied there before a run, and back after it, by the device, which
-    /// counts it. When a run returns, ONNX Runtime is done with the device.
-    pub fn with_device(mut self, device: Arc<dyn Device>) -> Self {
-        self.device = Some(device);
+    /// The device whose memory inputs and outputs may be in: the GPU of the CUDA or TensorRT provider. Without it, inputs
+    /// and outputs are in host memory, and ONNX Runtime copies them in every run.
+    pub fn with_device(mut self, device: impl Into<Device>) -> Self {
+        self.device = Some(device.into());
         self
     }
 

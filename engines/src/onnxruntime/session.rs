@@ -16,7 +16,6 @@ use ort::value::{
 };
 use std::ffi::{CStr, CString};
 use std::fmt;
-use std::sync::Arc;
 
 /// A model that ONNX Runtime runs.
 ///
@@ -130,13 +129,13 @@ impl Engine for OnnxRuntimeEngine {
         &self.description
     }
 
-    fn device(&self) -> Option<Arc<dyn Device>> {
+    fn device(&self) -> Option<Device> {
         self.residence.as_ref().map(|residence| residence.device().clone())
     }
 
     fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
         let bindings = check_run(&self.spec, inputs, outputs)?;
-        let device = self.residence.as_ref().map(|residence| residence.device().kind());
+        let device = self.residence.as_ref().map(Residence::device);
         check_residence(device, inputs, outputs)?;
         if self.residence.is_some() {
             return self.run_on_device(inputs, outputs);
@@ -240,7 +239,7 @@ fn view(tensor: &Tensor) -> ort::Result<DynValueRef<'_>> {
         TensorData::I32(data) => typed(shape, data),
         TensorData::U8(data) => typed(shape, data),
         TensorData::Bool(data) => typed(shape, data),
-        TensorData::OnDevice(_) => Err(ort::Error::new("the tensor lies on a device")),
+        TensorData::OnDevice(_) => Err(ort::Error::new("the tensor is on a device")),
     }
 }
 
@@ -258,7 +257,7 @@ fn view_mut(tensor: &mut Tensor) -> ort::Result<DynValueRefMut<'_>> {
         (shape, TensorData::I32(data)) => typed(shape, data),
         (shape, TensorData::U8(data)) => typed(shape, data),
         (shape, TensorData::Bool(data)) => typed(shape, data),
-        (_, TensorData::OnDevice(_)) => Err(ort::Error::new("the tensor lies on a device")),
+        (_, TensorData::OnDevice(_)) => Err(ort::Error::new("the tensor is on a device")),
     }
 }
 
