@@ -93,7 +93,7 @@ impl Device {
         match (&self.0, &buffer.0) {
             #[cfg(feature = "cuda")]
             (AnyDevice::Cuda(device), AnyBuffer::Cuda(buffer)) => {
-                device.copy_to_device(buffer, offset, bytes)
+                device.upload.copy_to_device(buffer, offset, bytes)
             }
             #[cfg(not(feature = "cuda"))]
             _ => match self.0 {},
@@ -104,7 +104,9 @@ impl Device {
     pub(crate) fn copy_to_host(&self, buffer: &DeviceBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
         match (&self.0, &buffer.0) {
             #[cfg(feature = "cuda")]
-            (AnyDevice::Cuda(device), AnyBuffer::Cuda(buffer)) => device.copy_to_host(buffer, offset, bytes),
+            (AnyDevice::Cuda(device), AnyBuffer::Cuda(buffer)) => {
+                device.download.copy_to_host(buffer, offset, bytes)
+            }
             #[cfg(not(feature = "cuda"))]
             _ => match self.0 {},
         }
@@ -120,7 +122,7 @@ impl Device {
         match (&self.0, &target.0, &source.0) {
             #[cfg(feature = "cuda")]
             (AnyDevice::Cuda(device), AnyBuffer::Cuda(target), AnyBuffer::Cuda(source)) => {
-                device.copy_on_device((target, to), (source, from), bytes)
+                device.upload.copy_on_device((target, to), (source, from), bytes)
             }
             #[cfg(not(feature = "cuda"))]
             _ => match self.0 {},
@@ -187,11 +189,6 @@ impl DeviceBuffer {
             #[cfg(feature = "cuda")]
             AnyBuffer::Cuda(ref mut buffer) => Arc::get_mut(buffer).is_some(),
         }
-    }
-
-    /// Whether both are the same memory.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.address() == other.address()
     }
 
     /// The buffer of an NVIDIA GPU.

@@ -27,9 +27,9 @@ fn copy(on: &CudaStream, from: &CudaBuffer, to: &CudaBuffer) {
 }
 
 /// The byte that a whole buffer is filled with, if it is one.
-fn uniform(device: &CudaDevice, buffer: &CudaBuffer, scratch: &mut Vec<u8>) -> Option<u8> {
+fn uniform(on: &CudaStream, buffer: &CudaBuffer, scratch: &mut Vec<u8>) -> Option<u8> {
     scratch.resize(buffer.capacity(), 0);
-    device.copy_to_host(buffer, 0, scratch).expect("it is copied");
+    on.copy_to_host(buffer, 0, scratch).expect("it is copied");
     scratch.iter().all(|byte| *byte == scratch[0]).then_some(scratch[0])
 }
 
@@ -75,6 +75,7 @@ fn a_device_describes_itself() {
 #[ignore = "needs an NVIDIA GPU"]
 fn copied_bytes_come_back() {
     let device = open();
+    let on = stream(&device, StreamPriority::Normal);
     let mut failures = Vec::new();
     for (bytes, offset) in
         [(1, 0), (1, 700), (3, 255), (4096, 0), (100_000, 7), (40 << 20, 13), (200 << 20, 0)]
@@ -82,13 +83,13 @@ fn copied_bytes_come_back() {
         let buffer = device.allocate_buffer(bytes + offset).expect("there is memory");
         let sent: Vec<u8> = (0..bytes).map(|index| (index * 7 + index / 251) as u8).collect();
         let mut received = vec![0; bytes];
-        device.copy_to_device(&buffer, offset, &sent).expect("it fits");
-        device.copy_to_host(&buffer, offset, &mut received).expect("it fits");
+        on.copy_to_device(&buffer, offset, &sent).expect("it fits");
+        on.copy_to_host(&buffer, offset, &mut received).expect("it fits");
         if received != sent {
             failures.push(format!("{bytes} bytes at offset {offset}"));
         }
         let end = buffer.capacity();
-        let error = device.copy_to_device(&buffer, end, &[1]).expect_err("it is out of bounds");
+        let error = on.copy_to_device(&buffer, end, &[1]).expect_err("it is out of bounds");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     }
     assert!(failures.is_empty(), "other bytes came back:\n{}", failures.join("\n"));
@@ -100,6 +101,7 @@ fn two_streams_keep_the_order_of_ten_thousand_operations() {
     const BYTES: usize = 1 << 20;
     let device = open();
     let streams = [stream(&device, StreamPriority::Normal), stream(&device, StreamPriority::High)];
+    let reader = stream(&device, StreamPriority::High);
     let allocate = || device.allocate_buffer(BYTES).expect("there is memory");
     let mut buffers: Vec<_> = (0..4).map(|_| allocate()).collect();
     let mut expected = [0; 4];
@@ -124,7 +126,7 @@ fn two_streams_keep_the_order_of_ten_thousand_operations() {
         }
         if round % 250 == 249 {
             for (at, buffer) in buffers.iter().enumerate() {
-                if uniform(&device, buffer, &mut scratch) != Some(expected[at]) {
+                if uniform(&reader, buffer, &mut scratch) != Some(expected[at]) {
                     failures.push(format!("round {round}: buffer {at} is not all {}", expected[at]));
                 }
             }
@@ -143,13 +145,14 @@ fn threads_share_a_device() {
         let (device, shared) = (device.clone(), shared.clone());
         std::thread::spawn(move || {
             let on = stream(&device, StreamPriority::Normal);
+            let reader = stream(&device, StreamPriority::High);
             let own = device.allocate_buffer(1 << 20).expect("there is memory");
             let (mut scratch, mut wrong) = (Vec::new(), 0);
             for _ in 0..200 {
                 copy(&on, &shared, &own);
-                wrong += usize::from(uniform(&device, &own, &mut scratch) != Some(77));
+                wrong += usize::from(uniform(&reader, &own, &mut scratch) != Some(77));
                 fill(&on, &own, value);
-                wrong += usize::from(uniform(&device, &own, &mut scratch) != Some(value));
+                wrong += usize::from(uniform(&reader, &own, &mut scratch) != Some(value));
             }
             wrong
         })
@@ -189,6 +192,7 @@ fn a_graph_repeats_the_captured_work() {
     use cudarc::driver::result::memcpy_dtod_async;
     let device = open();
     let on = stream(&device, StreamPriority::Normal);
+    let reader = stream(&device, StreamPriority::High);
     let [x, y] = [(); 2].map(|()| device.allocate_buffer(1 << 20).expect("there is memory"));
     fill(&on, &y, 6);
     let graph = on.capture(|raw| {
@@ -197,17 +201,17 @@ fn a_graph_repeats_the_captured_work() {
         Ok(())
     });
     let (graph, mut scratch) = (graph.expect("it is captured"), Vec::new());
-    assert_eq!(uniform(&device, &y, &mut scratch), Some(6), "capturing runs nothing");
+    assert_eq!(uniform(&reader, &y, &mut scratch), Some(6), "capturing runs nothing");
     for value in 0..50 {
         fill(&on, &x, value);
         let (reads, writes) = (std::iter::once(&x), std::iter::once(&y));
         // SAFETY: the buffers exist, and `enqueue` waits for their uses.
         on.enqueue(reads, writes, |_| unsafe { graph.launch(&on) }).expect("it is enqueued");
-        assert_eq!(uniform(&device, &y, &mut scratch), Some(value));
+        assert_eq!(uniform(&reader, &y, &mut scratch), Some(value));
     }
     assert!(on.capture(|_| on.wait()).is_err(), "a wait cannot be captured");
     fill(&on, &y, 9);
-    assert_eq!(uniform(&device, &y, &mut scratch), Some(9), "the stream stays usable");
+    assert_eq!(uniform(&reader, &y, &mut scratch), Some(9), "the stream stays usable");
 }
 
 #[test]

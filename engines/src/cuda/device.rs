@@ -3,7 +3,7 @@
 use super::buffer::CudaBuffer;
 use super::context::Context;
 use super::driver::{self, failed, reason, unavailable};
-use super::stream::{CudaStream, Download, StreamPriority};
+use super::stream::{CudaStream, StreamPriority};
 use crate::device::Transferred;
 #[cfg(doc)]
 use crate::error::ErrorKind;
@@ -16,8 +16,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// An NVIDIA GPU, with the primary context that all libraries in the process share.
 pub struct CudaDevice {
-    upload: CudaStream,
-    download: CudaStream,
+    /// For copies of tensors to and on the device.
+    pub(crate) upload: CudaStream,
+    /// For copies of tensors to the host.
+    pub(crate) download: CudaStream,
     context: Arc<Context>,
     compute_capability: (u32, u32),
     driver_version: String,
@@ -147,38 +149,6 @@ impl CudaDevice {
             to_device: self.context.bytes_to_device.load(Ordering::Relaxed),
             to_host: self.context.bytes_to_host.load(Ordering::Relaxed),
         }
-    }
-
-    /// Enqueues a copy of host memory into a buffer. When this returns, `bytes` can be reused.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the range is out of bounds; [`ErrorKind::Execution`] if the driver fails.
-    pub fn copy_to_device(&self, buffer: &CudaBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.upload.copy_to_device(buffer, offset, bytes)
-    }
-
-    /// Copies from a buffer to host memory, and waits for the copy.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the range is out of bounds; [`ErrorKind::Execution`] if the work that wrote the
-    /// buffer failed.
-    pub fn copy_to_host(&self, buffer: &CudaBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        let mut download = Download::default();
-        self.download.download(buffer, offset, bytes.len(), &mut download)?;
-        download.finish_into(bytes)
-    }
-
-    /// Enqueues a copy between two buffers of this device; see [`CudaStream::copy_on_device`].
-    ///
-    /// # Errors
-    /// As [`copy_to_device`](Self::copy_to_device).
-    pub fn copy_on_device(
-        &self,
-        target: (&CudaBuffer, usize),
-        source: (&CudaBuffer, usize),
-        bytes: usize,
-    ) -> Result<()> {
-        self.upload.copy_on_device(target, source, bytes)
     }
 }
 

@@ -213,6 +213,16 @@ impl CudaStream {
         Ok(())
     }
 
+    /// Copies from a buffer to host memory, and waits for the copy.
+    ///
+    /// # Errors
+    /// As [`copy_to_device`](Self::copy_to_device), and [`ErrorKind::Execution`] if the work that wrote the buffer failed.
+    pub fn copy_to_host(&self, buffer: &CudaBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        let mut download = Download::default();
+        self.download(buffer, offset, bytes.len(), &mut download)?;
+        download.finish_into(bytes)
+    }
+
     /// Enqueues a copy from one buffer to another, or within one buffer between ranges that do not overlap.
     ///
     /// # Errors

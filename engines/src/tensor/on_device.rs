@@ -59,7 +59,7 @@ impl PartialEq for OnDevice {
     /// Whether both are the same elements in memory. Only the device could compare their values.
     fn eq(&self, other: &Self) -> bool {
         let same = match (&self.buffer, &other.buffer) {
-            (Some(one), Some(other)) => one.is_same(other),
+            (Some(one), Some(other)) => one.address() == other.address(),
             (None, None) => true,
             _ => false,
         };
