@@ -6,9 +6,17 @@ use ocelli_engines::cuda::{CudaDevice, CudaKernels, KernelArgument};
 use ocelli_engines::{Device, ElementType, Tensor};
 
 use super::PreprocessConfig;
-use super::kernel::{self, KERNELS, THREADS, Tables};
+use super::kernel::{self, Tables};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::FrameView;
+
+/// The kernels in the order of their source, one for each layout of pixels.
+const KERNELS: [&str; 3] = ["preprocess_interleaved", "preprocess_gray", "preprocess_nv12"];
+
+/// `TILE_WIDTH` and `TILE_HEIGHT` of the kernels.
+const TILE: [u32; 2] = [32, 16];
+/// `TILE_WIDTH` and `THREAD_ROWS`.
+const THREADS: [u32; 3] = [32, 8, 1];
 
 /// Turns images into `pixel_values` on a GPU, bit-identical to [`Preprocessor`](super::Preprocessor).
 ///
@@ -71,7 +79,7 @@ impl DevicePreprocessor {
         let size = (image.width, image.height);
         let (stride, bytes) = kernel::rows(&image, &mut self.packed)?;
         self.image.copy_from_slice(&[bytes.len()], bytes)?;
-        if self.tables.as_ref().is_none_or(|(tables, _)| !tables.are_for(size)) {
+        if self.tables.as_ref().is_none_or(|(tables, _)| tables.size != size) {
             self.tables = Some(upload_tables(&self.config, size, &self.device)?);
         }
         let (tables, [first, second]) = self.tables.as_ref().expect("made above");
@@ -88,7 +96,8 @@ impl DevicePreprocessor {
         arguments.extend(integers.map(I32));
         arguments.extend(floats.map(F32));
         let name = KERNELS[kernel::kernel_of(image.format)];
-        Ok(self.kernels.launch(name, kernel::blocks(side), THREADS, &arguments)?)
+        let [width, height] = TILE.map(|tile| (side as u32).div_ceil(tile));
+        Ok(self.kernels.launch(name, [width, height, 1], THREADS, &arguments)?)
     }
 }
 

@@ -7,20 +7,12 @@ use crate::frame_view::{FrameView, PixelFormat};
 
 const SOURCE: &str = include_str!("kernel/preprocess.cu");
 
-/// `TILE_WIDTH` and `TILE_HEIGHT` of the kernel.
-const TILE: [u32; 2] = [32, 16];
-/// `TILE_WIDTH` and `THREAD_ROWS`.
-pub(super) const THREADS: [u32; 3] = [32, 8, 1];
-
-/// The kernels, one for each layout of pixels.
-pub(super) const KERNELS: [&str; 3] = ["preprocess_interleaved", "preprocess_gray", "preprocess_nv12"];
-
 /// The source for one kind of rounding.
 pub(super) fn source(rounding: Rounding) -> String {
     format!("#define ROUND_ONCE {}\n#line 1\n{SOURCE}", u8::from(rounding == Rounding::Once))
 }
 
-/// The position in [`KERNELS`] for a format.
+/// The kernel for a format, as a position in the source.
 pub(super) fn kernel_of(format: PixelFormat) -> usize {
     match format {
         PixelFormat::Rgb8 | PixelFormat::Bgr8 => 0,
@@ -29,16 +21,10 @@ pub(super) fn kernel_of(format: PixelFormat) -> usize {
     }
 }
 
-/// The blocks that cover a square of this side.
-pub(super) fn blocks(side: usize) -> [u32; 3] {
-    let [width, height] = TILE.map(|tile| (side as u32).div_ceil(tile));
-    [width, height, 1]
-}
-
 /// The weights of both passes for images of one size.
 #[derive(Debug)]
 pub(super) struct Tables {
-    size: (u32, u32),
+    pub(super) size: (u32, u32),
     down_first: bool,
     /// The first pass, then the second.
     pub(super) passes: [PassWeights; 2],
@@ -50,10 +36,6 @@ impl Tables {
         let lengths = if down_first { [height, width] } else { [width, height] };
         let passes = lengths.map(|length| PassWeights::new(length, config.imgsz, config.rounding));
         Self { size: (width, height), down_first, passes }
-    }
-
-    pub(super) fn are_for(&self, size: (u32, u32)) -> bool {
-        self.size == size
     }
 
     /// The fields of the kernel's structure that follow the addresses.
