@@ -2,9 +2,9 @@
 
 mod builder;
 mod decode;
+mod device_memory;
 mod encode;
 mod prompt_chunk;
-mod residence;
 mod spill;
 mod text;
 

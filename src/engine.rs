@@ -56,7 +56,7 @@ struct OnnxRuntimeMaker {
     allow_partial: bool,
     tf32: bool,
     /// Where tensors stay between the graphs.
-    device: Option<Arc<dyn Device>>,
+    device: Option<Device>,
     class_chunk: usize,
 }
 
@@ -255,16 +255,16 @@ fn probe(kind: EngineKind) -> ExecutionProvider {
     }
 }
 
-/// The GPU's memory, where this build knows how to use it: what goes from graph to graph stays there. Otherwise everything
-/// crosses, and ONNX Runtime copies it.
+/// The GPU's memory, in which tensors stay between graphs. A build without CUDA has none; ONNX Runtime then copies every
+/// input and output.
 #[cfg(feature = "cuda")]
-fn cuda_device(ordinal: usize) -> Result<Option<Arc<dyn Device>>> {
-    Ok(Some(ocelli_engines::cuda::CudaDevice::open(ordinal)?))
+fn cuda_device(ordinal: usize) -> Result<Option<Device>> {
+    Ok(Some(ocelli_engines::cuda::CudaDevice::open(ordinal)?.into()))
 }
 
 #[cfg(not(feature = "cuda"))]
 #[allow(clippy::unnecessary_wraps, reason = "the other build can fail")]
-fn cuda_device(_: usize) -> Result<Option<Arc<dyn Device>>> {
+fn cuda_device(_: usize) -> Result<Option<Device>> {
     Ok(None)
 }
 

@@ -38,7 +38,6 @@ mod error;
 mod frame;
 mod frame_view;
 pub mod image;
-mod kernels;
 mod mask;
 mod model;
 mod model_graph;

@@ -4,21 +4,12 @@
 //! ([`PostProcessor::push_chunk`]); only what compares classes with each other, class-agnostic suppression, the
 //! limit and the order, waits until all are there ([`PostProcessor::finish_into`]). How many classes a chunk
 //! holds can therefore not show in the result.
-//!
-//! Where the outputs lie on a device, [`QuerySelector`] picks what may be worth keeping there, and
-//! [`PostProcessor::push_selected`] takes it from there with the same result.
-
-mod placed;
-mod select;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ocelli_tracking::BoundingBox;
-
-pub(crate) use placed::OutputReader;
-pub use select::{QuerySelector, SelectedQuery};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -68,7 +59,7 @@ impl PostProcessOptions {
             .map_or(Ok(()), |iou| check("IoU of class-agnostic non-maximum suppression".into(), iou))
     }
 
-    pub(crate) fn score_threshold_of(&self, class_id: usize) -> f32 {
+    fn score_threshold_of(&self, class_id: usize) -> f32 {
         self.class_score_thresholds.get(&class_id).copied().unwrap_or(self.score_threshold)
     }
 }
@@ -189,17 +180,6 @@ impl PostProcessor {
             }
         }
         Ok(())
-    }
-
-    /// Takes a class of the image of which a [`QuerySelector`] left these queries; as [`push_chunk`](Self::push_chunk)
-    /// with all of them.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Engine`] where a score or the box of a kept query is no number; nothing of such a class is kept.
-    pub fn push_selected(&mut self, class_id: usize, label: &str, queries: &[SelectedQuery]) -> Result<()> {
-        let presence = queries.first().and_then(|query| query.presence);
-        let queries = queries.iter().map(|query| (query.query, query.logit, query.edges));
-        self.push_class(class_id, label, presence, queries)
     }
 
     /// How many candidates of this image there are so far.

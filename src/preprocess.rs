@@ -1,15 +1,18 @@
-//! From a picture of any size to the tensor that the backbone reads.
+//! From an image of any size to the tensor that the backbone reads.
 //!
-//! The model sees every picture squashed to a square, without a letterbox: bilinear with antialias on 8 bits, then
+//! The model sees every image squashed to a square, without a letterbox: bilinear with antialias on 8 bits, then
 //! (v / 255 - mean) / std. The reference is torchvision's `resize(antialias=True)` on 8-bit tensors, which on x86
 //! CPUs rounds after each of its two passes, horizontal first. [`Preprocessor`] does the same through
 //! `fast_image_resize`, in the same order, and equals it to the bit (above 150 to 1, where the libraries' integer
 //! weights differ in places by one, all but a value in a thousand, which is one level off).
 
+#[cfg(feature = "cuda")]
+mod gpu;
+#[cfg(any(test, feature = "cuda"))]
+mod kernel;
 pub(crate) mod nv12;
-mod on_device;
-mod placed;
 mod resize;
+#[cfg(any(test, feature = "cuda"))]
 mod weights;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -18,17 +21,17 @@ use crate::image::ImageView;
 use fast_image_resize::pixels::U8x3;
 use resize::Resize;
 
-pub use on_device::DevicePreprocessor;
-pub(crate) use placed::PlacedPreprocessor;
+#[cfg(feature = "cuda")]
+pub use gpu::DevicePreprocessor;
 
-/// What a model asks of its input pictures.
+/// How a model expects its input images to be prepared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PreprocessConfig {
     /// Side S of the square in pixels.
     pub imgsz: usize,
-    /// What is subtracted from red, green and blue, on the scale 0..1.
+    /// Subtracted from red, green and blue, on the scale 0..1.
     pub mean: [f32; 3],
-    /// What red, green and blue are divided by afterwards.
+    /// The divisors of red, green and blue afterwards.
     pub std: [f32; 3],
     /// Where the resize rounds to 8 bits.
     pub rounding: Rounding,
@@ -69,21 +72,21 @@ impl PreprocessConfig {
     }
 }
 
-/// Turns pictures into `pixel_values`; made once, its buffers go round.
+/// Turns images into `pixel_values` on the CPU. Create it once: it reuses its buffers.
 ///
-/// The buffers grow to the largest picture seen, 3·S·height bytes; a picture of the same size needs no new ones.
-/// (The resize library computes its filter tables anew for each picture, some 100 kB.)
+/// The buffers grow to the largest image seen, 3·S·height bytes. (The resize library computes its filter tables again
+/// for each image, some 100 kB.)
 pub struct Preprocessor {
     config: PreprocessConfig,
     resize: Resize,
     /// The normalised value of each of the 256 levels: [rgb, level].
     levels: [[f32; 256]; 3],
-    /// A picture whose format has to become RGB before the resize: [height, width, rgb].
+    /// An image converted to RGB before the resize: [height, width, rgb].
     converted: Vec<u8>,
 }
 
 impl Preprocessor {
-    /// Makes the tables and buffers.
+    /// Creates the tables and buffers.
     ///
     /// # Errors
     /// `InvalidArgument` when `imgsz` is zero or above 16384, a mean is not finite, or a standard deviation is not
@@ -99,24 +102,23 @@ impl Preprocessor {
         Ok(Self { config, resize: Resize::new(imgsz as u32, rounding), levels, converted: Vec::new() })
     }
 
-    /// What it was made for.
+    /// The configuration.
     pub fn config(&self) -> &PreprocessConfig {
         &self.config
     }
 
-    /// How many values one picture becomes: 3·S·S.
+    /// The number of values of one image: 3·S·S.
     pub fn output_len(&self) -> usize {
         3 * self.config.imgsz * self.config.imgsz
     }
 
-    /// Resizes and normalises one picture into `out`, [3, S, S].
+    /// Resizes and normalises one image into `out`, [3, S, S].
     ///
-    /// An [`ImageView`] or an [`Image`](crate::Image) does as well as a [`FrameView`] of any format. Colours that come
-    /// blue first change places on their way out, grey is resized once, NV12 becomes RGB in a buffer that goes round.
+    /// Takes an [`ImageView`], an [`Image`](crate::Image), or a [`FrameView`] of any format.
     ///
     /// # Errors
-    /// `InvalidArgument` when `out` has another length than [`output_len`](Self::output_len), or the picture's bytes
-    /// are too few.
+    /// `InvalidArgument` when `out` has another length than [`output_len`](Self::output_len), or the image has
+    /// too few bytes.
     pub fn run_into<'a>(&mut self, picture: impl Into<FrameView<'a>>, out: &mut [f32]) -> Result<()> {
         let picture = picture.into();
         picture.check()?;

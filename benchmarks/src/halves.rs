@@ -1,6 +1,5 @@
 //! The two halves of a detector as engines alone, with their tensors where the engines compute.
 
-use std::sync::Arc;
 use std::sync::mpsc::{channel, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -109,7 +108,7 @@ impl ImageHalf {
         Ok(())
     }
 
-    fn device(&self) -> Option<Arc<dyn Device>> {
+    fn device(&self) -> Option<Device> {
         self.engines.last().and_then(Engine::device)
     }
 }
@@ -232,7 +231,7 @@ impl Halves {
     /// Buffers for features, where both halves read and write without a copy.
     pub fn features(&self) -> Features {
         let (from, to) = (self.image.device(), self.prompt.engine.device());
-        let shared = from.filter(|from| to.is_some_and(|to| to.kind() == from.kind()));
+        let shared = from.filter(|from| to.as_ref() == Some(from));
         Features { fpn_2: on(shared), image_prompt: Tensor::empty() }
     }
 
@@ -308,17 +307,16 @@ impl Halves {
     }
 }
 
-/// What crossed so far, a device that both compute on counted once.
-fn transferred([first, second]: &[Option<Arc<dyn Device>>; 2]) -> Transferred {
-    let same = matches!((first, second), (Some(one), Some(other)) if Arc::ptr_eq(one, other));
-    let devices = first.iter().chain(second.iter().filter(|_| !same));
+/// The bytes copied so far. A device that both use counts once.
+fn transferred([first, second]: &[Option<Device>; 2]) -> Transferred {
+    let devices = first.iter().chain(second.iter().filter(|_| first != second));
     devices.fold(Transferred::default(), |sum, device| {
         let one = device.transferred();
         Transferred { to_device: sum.to_device + one.to_device, to_host: sum.to_host + one.to_host }
     })
 }
 
-/// A tensor that is filled there, or in the host's memory.
-fn on(device: Option<Arc<dyn Device>>) -> Tensor {
+/// An empty tensor on a device, or in host memory.
+fn on(device: Option<Device>) -> Tensor {
     device.map_or_else(Tensor::empty, Tensor::on)
 }

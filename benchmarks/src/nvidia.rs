@@ -1,7 +1,6 @@
 //! NVIDIA's GPU: what its driver's own program says of it, and what crosses between it and the host.
 
 use std::process::Command;
-use std::sync::Arc;
 
 use ocelli::engines::{Device, Transferred};
 use serde::Serialize;
@@ -53,16 +52,16 @@ fn query(fields: &str) -> Option<String> {
     output.status.success().then_some(line?.to_owned())
 }
 
-/// Counts what crosses between the host and the first GPU, through whatever engine; nothing where there is no GPU, or
-/// in a program that was built without CUDA.
-pub struct Crossing(Option<Arc<dyn Device>>);
+/// Counts the bytes copied between the host and the first GPU by all engines, if there is a GPU and the program was built
+/// with CUDA.
+pub struct Crossing(Option<Device>);
 
 impl Crossing {
-    /// Begins to look. Whoever else opens the GPU meanwhile opens the same.
+    /// Starts to count. Everything in the process that opens the GPU shares its counters.
     pub fn watch() -> Self {
         #[cfg(feature = "cuda")]
         {
-            Self(ocelli::engines::cuda::CudaDevice::open(0).ok().map(|device| device as Arc<dyn Device>))
+            Self(ocelli::engines::cuda::CudaDevice::open(0).ok().map(Device::from))
         }
         #[cfg(not(feature = "cuda"))]
         {
@@ -70,9 +69,9 @@ impl Crossing {
         }
     }
 
-    /// All that has crossed.
+    /// The bytes copied so far.
     pub fn so_far(&self) -> Option<Transferred> {
-        self.0.as_ref().map(|device| device.transferred())
+        self.0.as_ref().map(Device::transferred)
     }
 }
 

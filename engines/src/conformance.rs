@@ -1,7 +1,7 @@
 //! The suite that every engine passes.
 //!
-//! An engine is asked to run one small network in whatever form it takes networks, and [`check`] tries on it what the
-//! rest of the house relies on. The network ([`spec`], [`WEIGHTS`]; all standard ONNX operators):
+//! The engine runs one small network, in whatever format it reads, and [`check`] tests everything that users of engines
+//! rely on. The network ([`spec`], [`WEIGHTS`]; all standard ONNX operators):
 //!
 //! | output | is | shape |
 //! |---|---|---|

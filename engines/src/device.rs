@@ -1,37 +1,42 @@
-//! Memory that is not the host's, and who may copy to and from it.
+//! Devices with memory of their own.
 //!
-//! A [`Tensor`](crate::Tensor) can lie on a device ([`Tensor::on`](crate::Tensor::on)); engines that compute there read
-//! and write it where it is, so that what goes from network to network never crosses the bus.
+//! A [`Tensor`](crate::Tensor) can be [on a device](crate::Tensor::on). Engines that compute there read and write it in
+//! place, so that what one engine hands to the next is not copied to the host and back.
 
+// Without any device the two enums have no variants, and nothing can reach the methods.
+#![cfg_attr(not(feature = "cuda"), allow(unused_variables, unreachable_code))]
+
+#[cfg(feature = "cuda")]
+use crate::cuda::{CudaBuffer, CudaDevice};
 use crate::error::Result;
-use crate::kernels::KernelCompiler;
-use std::any::Any;
 use std::fmt;
+#[cfg(feature = "cuda")]
 use std::sync::Arc;
 
-/// What kind of memory a device has: engines look at this to see whether an address means anything to them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DeviceKind {
-    /// An NVIDIA GPU: addresses are CUDA device pointers of the primary context of this ordinal.
-    Cuda {
-        /// As CUDA counts, `CUDA_VISIBLE_DEVICES` applied.
-        ordinal: usize,
-    },
-    /// [`fake`](crate::fake): the host's memory behind another door.
-    Fake,
+/// A device with memory of its own. Clones are handles to the same device.
+///
+/// There are values of this type only in builds with the feature of a device, such as `cuda`.
+#[derive(Clone)]
+pub struct Device(AnyDevice);
+
+#[derive(Clone)]
+enum AnyDevice {
+    #[cfg(feature = "cuda")]
+    Cuda(Arc<CudaDevice>),
 }
 
-impl fmt::Display for DeviceKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cuda { ordinal } => write!(f, "CUDA device {ordinal}"),
-            Self::Fake => f.write_str("the fake device"),
-        }
-    }
+/// Memory of a device.
+#[derive(Clone)]
+pub(crate) struct DeviceBuffer(AnyBuffer);
+
+/// The variants are those of [`AnyDevice`].
+#[derive(Clone)]
+enum AnyBuffer {
+    #[cfg(feature = "cuda")]
+    Cuda(Arc<CudaBuffer>),
 }
 
-/// What has crossed between a device and the host since the device was opened.
+/// The bytes that were copied between a device and the host since the device was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Transferred {
     /// Bytes from the host to the device.
@@ -40,82 +45,157 @@ pub struct Transferred {
     pub to_host: u64,
 }
 
-/// Something with memory of its own.
-pub trait Device: Send + Sync + fmt::Debug {
-    /// For people: `NVIDIA H200 (CUDA device 0)`.
-    fn name(&self) -> &str;
+impl Device {
+    /// The name and number: `NVIDIA H200 (CUDA device 0)`.
+    pub fn name(&self) -> &str {
+        match self.0 {
+            #[cfg(feature = "cuda")]
+            AnyDevice::Cuda(ref device) => device.name(),
+        }
+    }
 
-    /// Which memory this is.
-    fn kind(&self) -> DeviceKind;
+    /// The bytes copied so far by tensors and engines.
+    pub fn transferred(&self) -> Transferred {
+        match self.0 {
+            #[cfg(feature = "cuda")]
+            AnyDevice::Cuda(ref device) => device.transferred(),
+        }
+    }
 
-    /// Memory of at least this many bytes, at an address that suits every element type; what it holds is unspecified.
-    ///
-    /// # Errors
-    /// [`Execution`](crate::ErrorKind::Execution) where the device has no such memory left; the message says how much
-    /// was asked for and how much is free.
-    fn allocate(&self, bytes: usize) -> Result<Arc<dyn DeviceBuffer>>;
+    /// The device as an NVIDIA GPU.
+    #[cfg(feature = "cuda")]
+    pub fn as_cuda(&self) -> Option<&Arc<CudaDevice>> {
+        match &self.0 {
+            AnyDevice::Cuda(device) => Some(device),
+        }
+    }
 
-    /// What has crossed so far, through tensors and engines alike.
-    fn transferred(&self) -> Transferred;
+    /// The ordinal of an NVIDIA GPU, as CUDA counts.
+    pub(crate) fn cuda_ordinal(&self) -> Option<usize> {
+        match self.0 {
+            #[cfg(feature = "cuda")]
+            AnyDevice::Cuda(ref device) => Some(device.ordinal()),
+        }
+    }
 
-    /// The device's own compiler of [kernels](crate::kernels), if it brings one along; a GPU's is made with its options
-    /// ([`CudaCompiler`](crate::cuda::CudaCompiler)).
-    fn kernel_compiler(self: Arc<Self>) -> Option<Arc<dyn KernelCompiler>> {
-        None
+    /// Memory of at least this many bytes, aligned for every element type, with unspecified contents.
+    pub(crate) fn allocate(&self, bytes: usize) -> Result<DeviceBuffer> {
+        match self.0 {
+            #[cfg(feature = "cuda")]
+            AnyDevice::Cuda(ref device) => {
+                Ok(DeviceBuffer(AnyBuffer::Cuda(Arc::new(device.allocate_buffer(bytes)?))))
+            }
+        }
+    }
+
+    /// Copies to a buffer of this device. When this returns, `bytes` can be reused.
+    pub(crate) fn copy_to_device(&self, buffer: &DeviceBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
+        match (&self.0, &buffer.0) {
+            #[cfg(feature = "cuda")]
+            (AnyDevice::Cuda(device), AnyBuffer::Cuda(buffer)) => {
+                device.upload.copy_to_device(buffer, offset, bytes)
+            }
+            #[cfg(not(feature = "cuda"))]
+            _ => match self.0 {},
+        }
+    }
+
+    /// Copies from a buffer of this device, and waits for the copy.
+    pub(crate) fn copy_to_host(&self, buffer: &DeviceBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        match (&self.0, &buffer.0) {
+            #[cfg(feature = "cuda")]
+            (AnyDevice::Cuda(device), AnyBuffer::Cuda(buffer)) => {
+                device.download.copy_to_host(buffer, offset, bytes)
+            }
+            #[cfg(not(feature = "cuda"))]
+            _ => match self.0 {},
+        }
+    }
+
+    /// Copies between two buffers of this device, each given with an offset, or between separate ranges of one buffer.
+    pub(crate) fn copy_on_device(
+        &self,
+        (target, to): (&DeviceBuffer, usize),
+        (source, from): (&DeviceBuffer, usize),
+        bytes: usize,
+    ) -> Result<()> {
+        match (&self.0, &target.0, &source.0) {
+            #[cfg(feature = "cuda")]
+            (AnyDevice::Cuda(device), AnyBuffer::Cuda(target), AnyBuffer::Cuda(source)) => {
+                device.upload.copy_on_device((target, to), (source, from), bytes)
+            }
+            #[cfg(not(feature = "cuda"))]
+            _ => match self.0 {},
+        }
     }
 }
 
-/// A piece of a device's memory, given back when it is dropped and nothing on the device uses it any more.
-///
-/// Order is the implementor's: what is enqueued on the device to write a buffer comes before what is enqueued later to
-/// read it, whoever enqueues; a copy to the host waits for it.
-pub trait DeviceBuffer: Send + Sync + fmt::Debug {
-    /// Where it begins, as the device counts.
-    fn address(&self) -> u64;
+impl PartialEq for Device {
+    /// Whether both have the same memory.
+    fn eq(&self, other: &Self) -> bool {
+        self.cuda_ordinal() == other.cuda_ordinal()
+    }
+}
 
-    /// Its size in bytes.
-    fn capacity(&self) -> usize;
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.name())
+    }
+}
 
-    /// Copies bytes from `offset` on, which it waits for.
-    ///
-    /// # Errors
-    /// [`Execution`](crate::ErrorKind::Execution) where what was to fill the buffer failed, or the device is lost.
-    fn copy_to_host(&self, offset: usize, bytes: &mut [u8]) -> Result<()>;
+#[cfg(feature = "cuda")]
+impl From<Arc<CudaDevice>> for Device {
+    fn from(device: Arc<CudaDevice>) -> Self {
+        Self(AnyDevice::Cuda(device))
+    }
+}
 
-    /// Copies bytes to `offset` on; when it returns, `bytes` may be used for something else.
-    ///
-    /// # Errors
-    /// [`Execution`](crate::ErrorKind::Execution) where the device is lost.
-    fn copy_from_host(&self, offset: usize, bytes: &[u8]) -> Result<()>;
+impl DeviceBuffer {
+    /// The address on the device.
+    pub(crate) fn address(&self) -> u64 {
+        match self.0 {
+            #[cfg(feature = "cuda")]
+            AnyBuffer::Cuda(ref buffer) => buffer.address(),
+        }
+    }
 
-    /// Copies bytes of another buffer of the same device, or of this one, from `source_offset` on to `offset` on: the
-    /// device does it, in order with everything else that touches the two, and nothing crosses. The two pieces do not
-    /// overlap.
-    ///
-    /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `source` is another device's;
-    /// [`Execution`](crate::ErrorKind::Execution) where the device is lost.
-    fn copy_from_device(
-        &self,
-        offset: usize,
-        source: &dyn DeviceBuffer,
-        source_offset: usize,
-        bytes: usize,
-    ) -> Result<()>;
+    /// The size in bytes.
+    pub(crate) fn capacity(&self) -> usize {
+        match self.0 {
+            #[cfg(feature = "cuda")]
+            AnyBuffer::Cuda(ref buffer) => buffer.capacity(),
+        }
+    }
 
-    /// Waits until what was enqueued to write the buffer is done.
-    ///
-    /// # Errors
-    /// [`Execution`](crate::ErrorKind::Execution) where it failed.
-    fn wait(&self) -> Result<()>;
+    /// Waits until the last enqueued write has finished.
+    pub(crate) fn wait(&self) -> Result<()> {
+        match self.0 {
+            #[cfg(feature = "cuda")]
+            AnyBuffer::Cuda(ref buffer) => buffer.wait(),
+        }
+    }
 
-    /// Waits until nothing that was enqueued reads or writes the buffer: whoever writes it in no order that the device
-    /// knows of, does so after this.
-    ///
-    /// # Errors
-    /// [`Execution`](crate::ErrorKind::Execution) where some of it failed.
-    fn wait_idle(&self) -> Result<()>;
+    /// Waits until every enqueued read and write has finished.
+    pub(crate) fn wait_idle(&self) -> Result<()> {
+        match self.0 {
+            #[cfg(feature = "cuda")]
+            AnyBuffer::Cuda(ref buffer) => buffer.wait_idle(),
+        }
+    }
 
-    /// The buffer as the type its engines know.
-    fn as_any(&self) -> &dyn Any;
+    /// Whether no other tensor holds this memory.
+    pub(crate) fn is_unshared(&mut self) -> bool {
+        match self.0 {
+            #[cfg(feature = "cuda")]
+            AnyBuffer::Cuda(ref mut buffer) => Arc::get_mut(buffer).is_some(),
+        }
+    }
+
+    /// The buffer of an NVIDIA GPU.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn as_cuda(&self) -> Option<&CudaBuffer> {
+        match &self.0 {
+            AnyBuffer::Cuda(buffer) => Some(buffer),
+        }
+    }
 }

@@ -1,48 +1,46 @@
-//! The trait that everything which runs a network implements.
+//! The trait of everything that runs a neural network.
 
 use crate::device::Device;
 use crate::error::Result;
 use crate::spec::EngineSpec;
 use crate::tensor::Tensor;
-use std::sync::Arc;
 
 /// Something that runs one network: named tensors in, named tensors out.
 ///
-/// An implementor owes three methods. [`check_run`](crate::spec::check_run) does the checking, so that every engine
-/// reports the same misuse in the same words, and [`conformance`](crate::conformance) says whether it is done well.
+/// There are three required methods. Call [`check_run`](crate::spec::check_run) first in [`run`](Self::run), so that every
+/// engine reports misuse in the same way.
 ///
-/// An engine is `Send` and runs for one caller at a time; for two at once, make two.
+/// An engine is `Send` and runs for one caller at a time. For concurrent runs, create several.
 pub trait Engine: Send {
     /// The inputs and outputs: names, element types, shapes with named dynamic axes.
     fn spec(&self) -> &EngineSpec;
 
-    /// Where it runs, for people: `ONNX Runtime 1.31.1, CPU, 2 threads`.
+    /// What runs the network and where, for display: `ONNX Runtime 1.31.1, CPU, 2 threads`.
     fn description(&self) -> &str;
 
-    /// Where outputs can stay and inputs can lie besides the host's memory; nowhere by default.
+    /// The device whose memory inputs and outputs may be in, besides host memory; by default there is none.
     ///
-    /// A caller that wants an output to stay there hands in a tensor made [on it](Tensor::on).
-    fn device(&self) -> Option<Arc<dyn Device>> {
+    /// To leave an output there, pass a tensor that was created [on the device](Tensor::on).
+    fn device(&self) -> Option<Device> {
         None
     }
 
-    /// Runs once.
+    /// Runs the network once.
     ///
-    /// `inputs` holds every input of the specification, in any order. `outputs` names the outputs that are wanted,
-    /// any subset in any order; each tensor is given its type and shape in place, which allocates nothing once the
-    /// tensor has grown. Nothing that no named output needs has to be computed. Outputs in the host's memory are there
-    /// when it returns; those on a device may still be computed, and whoever reads them waits for that by itself.
+    /// `inputs` has every input of the specification, in any order. `outputs` names the wanted outputs, any subset in any
+    /// order; the engine may skip work that none of them needs. Each output tensor gets its type and shape, and reuses
+    /// its memory. Outputs in host memory are complete when this returns. Outputs on a device may still be computed;
+    /// everything that reads them later waits for them.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where a name, a type or a shape differs from the
-    /// specification, before anything runs and with the outputs untouched;
-    /// [`Execution`](crate::ErrorKind::Execution) if the run itself fails, after which the outputs hold no meaning
-    /// and the engine can be used again.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a name, type or shape differs from the specification;
+    /// nothing has run then, and the outputs are unchanged. [`Execution`](crate::ErrorKind::Execution) if the run fails;
+    /// the contents of the outputs are unspecified then, and the engine stays usable.
     fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()>;
 }
 
 impl<E: Engine + ?Sized> Engine for Box<E> {
-    fn device(&self) -> Option<Arc<dyn Device>> {
+    fn device(&self) -> Option<Device> {
         (**self).device()
     }
 

@@ -1,12 +1,5 @@
-//! An engine without a network, for the tests of what stands on engines.
+//! An engine made of a closure, for tests of code that runs engines.
 
-mod device;
-mod kernels;
-
-pub use device::{FakeBuffer, FakeDevice};
-pub use kernels::HostKernels;
-
-use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::spec::{EngineSpec, check_outputs, check_residence, check_run};
@@ -18,21 +11,20 @@ use std::time::Duration;
 
 type Compute = dyn FnMut(&[(&str, &Tensor)], &mut [(&str, &mut Tensor)]) -> Result<()> + Send;
 
-/// An engine whose results are a closure's.
+/// An engine that computes with a closure.
 ///
-/// It checks its caller as the real ones do, and the closure too: an output of another type or shape than the
-/// specification's is an error.
+/// It checks its caller like any engine. It also checks the closure: an output whose type or shape differs from the
+/// specification is an error.
 pub struct FakeEngine {
     spec: EngineSpec,
     description: String,
     compute: Box<Compute>,
     delay: Duration,
     runs: Arc<AtomicUsize>,
-    device: Option<Arc<FakeDevice>>,
 }
 
 impl FakeEngine {
-    /// An engine of this specification; the closure is given what [`Engine::run`] is given, after the checks.
+    /// An engine with this specification. The closure gets the arguments of [`Engine::run`] after they were checked.
     pub fn new(
         spec: EngineSpec,
         compute: impl FnMut(&[(&str, &Tensor)], &mut [(&str, &mut Tensor)]) -> Result<()> + Send + 'static,
@@ -43,11 +35,10 @@ impl FakeEngine {
             compute: Box::new(compute),
             delay: Duration::ZERO,
             runs: Arc::default(),
-            device: None,
         }
     }
 
-    /// An engine of this specification that answers zeros; a dynamic dimension that no input has is zero long.
+    /// An engine with this specification that returns zeros. A dynamic dimension that no input has is 0.
     pub fn zeros(spec: EngineSpec) -> Self {
         let known = spec.clone();
         Self::new(spec, move |inputs, outputs| {
@@ -66,26 +57,19 @@ impl FakeEngine {
         })
     }
 
-    /// What [`Engine::description`] says; `fake` unless set.
+    /// Sets [`Engine::description`], which is `fake` by default.
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// How long each run takes at least, for tests of pipelines.
+    /// Sets how long each run takes at least.
     pub fn with_delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// Has the engine work on this device: the closure is still given tensors of the host's memory; what lies on the
-    /// device is not counted as crossing, what the caller brings and wants in the host's memory is.
-    pub fn with_device(mut self, device: Arc<FakeDevice>) -> Self {
-        self.device = Some(device);
-        self
-    }
-
-    /// The number of runs that reached the closure, readable after the engine has been handed over.
+    /// The number of runs that reached the closure. It stays readable after the engine has been moved.
     pub fn run_counter(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.runs)
     }
@@ -100,22 +84,14 @@ impl Engine for FakeEngine {
         &self.description
     }
 
-    fn device(&self) -> Option<Arc<dyn Device>> {
-        self.device.clone().map(|device| device as Arc<dyn Device>)
-    }
-
     fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
         let bindings = check_run(&self.spec, inputs, outputs)?;
-        check_residence(self.device.as_ref().map(|device| device.kind()), inputs, outputs)?;
+        check_residence(None, inputs, outputs)?;
         self.runs.fetch_add(1, Ordering::Relaxed);
         if !self.delay.is_zero() {
             std::thread::sleep(self.delay);
         }
-        if let Some(device) = &self.device {
-            device::compute(device, &mut *self.compute, inputs, outputs)?;
-        } else {
-            (self.compute)(inputs, outputs)?;
-        }
+        (self.compute)(inputs, outputs)?;
         check_outputs(&self.spec, &bindings, outputs)
     }
 }
@@ -147,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closure_that_answers_another_shape_is_found_out() {
+    fn a_closure_that_returns_another_shape_is_an_error() {
         let mut engine = FakeEngine::new(spec(), |_, outputs| {
             outputs[0].1.reset_f32(&[4]);
             Ok(())

@@ -1,65 +1,78 @@
-//! One trait for everything that runs a neural network, and ONNX Runtime behind it.
+//! One trait for everything that runs a neural network, with ONNX Runtime and TensorRT behind it.
 //!
-//! The nouns, and how they meet:
+//! - An [`Engine`] runs one network: named [`Tensor`]s in, named tensors out, into buffers that the caller reuses.
+//! - Its [`EngineSpec`] has the names, [`ElementType`]s and shapes. A [`Dim`] is fixed or named; dimensions with the same
+//!   name have the same size within a run. [`spec`] has the checks that all engines share.
+//! - Tensors are in host memory or on a [`Device`]. What stays on a device goes from engine to engine without a copy.
+//! - [`onnxruntime`] loads ONNX Runtime at run time and creates engines from ONNX files.
+//! - [`library`] is the search for such libraries.
+//! - [`tensorrt`] loads TensorRT at run time, and builds and runs its plans.
+//! - `cuda` (with the feature of this name) has the memory and streams of NVIDIA GPUs, and kernels for them.
 //!
-//! - an [`Engine`] runs one network: named [`Tensor`]s in, named tensors out, into buffers that the caller keeps;
-//! - its [`EngineSpec`] says which: names, [`ElementType`]s and shapes, in which a [`Dim`] is fixed or has a name, and
-//!   the same name means the same size within a run;
-//! - tensors lie in the host's memory or on a [`Device`]; what stays on one goes from engine to engine without a copy;
-//! - [`kernels`] are small programs that change tensors where they lie;
-//! - [`cuda`] has the memory, streams and events of NVIDIA's GPUs;
-//! - [`onnxruntime`] loads ONNX Runtime at run time and makes engines of ONNX files;
-//! - [`library`] describes where such libraries are searched for;
-//! - [`tensorrt`] does the same with TensorRT, and builds its plans of ONNX files;
-//! - [`fake`] makes engines of closures, for tests;
-//! - [`conformance`] is the suite that every engine passes; [`spec`] has the checks that every engine shares.
-//!
-//! Nothing here knows what a detector is. Whoever takes a `dyn Engine` works with all of them:
+//! Nothing here knows what a detector is. Code that takes a `dyn Engine` works with all of them, and a new engine
+//! implements three methods:
 //!
 //! ```
-//! use ocelli_engines::fake::FakeEngine;
-//! use ocelli_engines::{Dim, ElementType, Engine, EngineSpec, Tensor, TensorSpec};
+//! use ocelli_engines::spec::check_run;
+//! use ocelli_engines::{Dim, ElementType, Engine, EngineSpec, Result, Tensor, TensorSpec};
 //!
-//! /// Embeds phrases of token numbers, whatever it is that runs the text encoder.
-//! fn embed(encoder: &mut dyn Engine, ids: &Tensor, features: &mut Tensor) -> ocelli_engines::Result<()> {
-//!     encoder.run(&[("input_ids", ids)], &mut [("text_features", features)])
+//! /// Doubles its input.
+//! struct Doubling(EngineSpec);
+//!
+//! impl Engine for Doubling {
+//!     fn spec(&self) -> &EngineSpec {
+//!         &self.0
+//!     }
+//!
+//!     fn description(&self) -> &str {
+//!         "doubling, CPU"
+//!     }
+//!
+//!     fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
+//!         check_run(&self.0, inputs, outputs)?;
+//!         let (x, y) = (inputs[0].1, &mut outputs[0].1);
+//!         y.reset_f32(x.shape()).iter_mut().zip(x.as_f32()?).for_each(|(y, x)| *y = 2.0 * x);
+//!         Ok(())
+//!     }
 //! }
 //!
-//! # fn main() -> ocelli_engines::Result<()> {
-//! let spec = EngineSpec {
-//!     inputs: vec![TensorSpec::new("input_ids", ElementType::I64, [Dim::named("classes"), Dim::Fixed(32)])],
-//!     outputs: vec![TensorSpec::new("text_features", ElementType::F32, [Dim::named("classes"), Dim::Fixed(256)])],
-//! };
-//! let mut encoder = FakeEngine::zeros(spec);
+//! # fn main() -> Result<()> {
+//! let rows = || [Dim::named("rows"), Dim::Fixed(2)];
+//! let mut engine: Box<dyn Engine> = Box::new(Doubling(EngineSpec {
+//!     inputs: vec![TensorSpec::new("x", ElementType::F32, rows())],
+//!     outputs: vec![TensorSpec::new("y", ElementType::F32, rows())],
+//! }));
 //!
-//! let mut features = Tensor::empty();
-//! embed(&mut encoder, &Tensor::zeros::<i64>(&[3, 32]), &mut features)?;
-//! assert_eq!(features.shape(), [3, 256]); // [class, channel]
+//! let mut y = Tensor::empty();
+//! engine.run(&[("x", &Tensor::f32(&[1, 2], vec![1.0, -3.0])?)], &mut [("y", &mut y)])?;
+//! assert_eq!(y.as_f32()?, [2.0, -6.0]);
 //!
-//! let error = embed(&mut encoder, &Tensor::zeros::<i64>(&[3, 77]), &mut features).unwrap_err();
-//! assert_eq!(error.to_string(), "input `input_ids`: expected shape [classes, 32], got [3, 77]");
+//! let error = engine.run(&[("x", &Tensor::zeros_f32(&[1, 7]))], &mut [("y", &mut y)]).unwrap_err();
+//! assert_eq!(error.to_string(), "input `x`: expected shape [rows, 2], got [1, 7]");
 //! # Ok(())
 //! # }
 //! ```
 
-// Not `forbid`: the files that call C say so where they are named.
+// Not `forbid`: the files that call C allow it where they are declared.
 #![deny(unsafe_code)]
 
+#[cfg(any(test, feature = "test-support"))]
 pub mod conformance;
+#[cfg(feature = "cuda")]
 pub mod cuda;
-pub mod device;
+mod device;
 mod elf;
 mod engine;
 mod error;
+#[cfg(any(test, feature = "test-support"))]
 pub mod fake;
-pub mod kernels;
 pub mod library;
 pub mod onnxruntime;
 pub mod spec;
 mod tensor;
 pub mod tensorrt;
 
-pub use device::{Device, DeviceBuffer, DeviceKind, Transferred};
+pub use device::{Device, Transferred};
 pub use engine::Engine;
 pub use error::{Error, ErrorKind, Result};
 pub use spec::{Dim, DimensionRange, EngineSpec, TensorSpec};

@@ -1,6 +1,6 @@
-//! What an engine takes and gives, and the checks that follow from it.
+//! The inputs and outputs of an engine, and the checks that follow from them.
 
-use crate::device::DeviceKind;
+use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{ElementType, Tensor};
 use std::fmt;
@@ -8,14 +8,14 @@ use std::fmt;
 /// The size of one dimension.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Dim {
-    /// Always this many.
+    /// Always this size.
     Fixed(usize),
-    /// Any number; every dimension of this name has the same number in one run (ONNX's `dim_param`).
+    /// Any size; dimensions with the same name have the same size in one run (ONNX's `dim_param`).
     Named(String),
 }
 
 impl Dim {
-    /// A dynamic dimension of this name.
+    /// A dynamic dimension with this name.
     pub fn named(name: impl Into<String>) -> Self {
         Self::Named(name.into())
     }
@@ -42,23 +42,23 @@ impl fmt::Display for Dim {
     }
 }
 
-/// The sizes that a dynamic dimension may have: any from `min` to `max`, with kernels chosen for `optimal`.
+/// The sizes that a dynamic dimension may have: from `min` to `max`, with kernels chosen for `optimal`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DimensionRange {
-    /// The least size.
+    /// The smallest size.
     pub min: usize,
-    /// The size that is run most.
+    /// The most frequent size.
     pub optimal: usize,
-    /// The greatest size.
+    /// The largest size.
     pub max: usize,
 }
 
-/// One input or output: its name, what it holds, its shape.
+/// The name, element type and shape of one input or output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorSpec {
-    /// The name that [`Engine::run`](crate::Engine::run) knows it by.
+    /// The name in [`Engine::run`](crate::Engine::run).
     pub name: String,
-    /// What the elements are.
+    /// The type of the elements.
     pub element_type: ElementType,
     /// The dimensions, outermost first.
     pub shape: Vec<Dim>,
@@ -82,28 +82,28 @@ impl fmt::Display for TensorSpec {
     }
 }
 
-/// All inputs and outputs of an engine.
+/// The inputs and outputs of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EngineSpec {
-    /// What every run takes.
+    /// Every run needs all of them.
     pub inputs: Vec<TensorSpec>,
-    /// What a run can give.
+    /// A run computes any subset of them.
     pub outputs: Vec<TensorSpec>,
 }
 
 impl EngineSpec {
-    /// The input of this name.
+    /// The input with this name.
     pub fn input(&self, name: &str) -> Option<&TensorSpec> {
         self.inputs.iter().find(|spec| spec.name == name)
     }
 
-    /// The output of this name.
+    /// The output with this name.
     pub fn output(&self, name: &str) -> Option<&TensorSpec> {
         self.outputs.iter().find(|spec| spec.name == name)
     }
 }
 
-/// The sizes that the inputs of one run give to the named dimensions.
+/// The sizes of the named dimensions in one run, as its inputs have them.
 #[derive(Debug, Clone, Default)]
 pub struct Bindings<'s> {
     sizes: Vec<Binding<'s>>,
@@ -113,7 +113,7 @@ pub struct Bindings<'s> {
 struct Binding<'s> {
     dim: &'s str,
     size: usize,
-    /// The input that said so first, for the message when another contradicts.
+    /// The first input with this dimension, for the message if another input contradicts it.
     input: &'s str,
 }
 
@@ -123,7 +123,7 @@ impl<'s> Bindings<'s> {
         self.sizes.iter().find(|binding| binding.dim == dim).map(|binding| binding.size)
     }
 
-    /// The shape a tensor has in this run, if every dynamic dimension of it is one of an input.
+    /// The shape of a tensor in this run, if inputs have all of its dynamic dimensions.
     pub fn shape_of(&self, spec: &TensorSpec) -> Option<Vec<usize>> {
         let size = |dim: &Dim| match dim {
             Dim::Fixed(size) => Some(*size),
@@ -132,7 +132,7 @@ impl<'s> Bindings<'s> {
         spec.shape.iter().map(size).collect()
     }
 
-    /// Takes the sizes of one input's named dimensions, which must agree with what is known.
+    /// Adds the sizes of one input's named dimensions, which must agree with those of earlier inputs.
     fn bind(&mut self, spec: &'s TensorSpec, shape: &[usize]) -> Result<()> {
         for (axis, (dim, &size)) in spec.shape.iter().zip(shape).enumerate() {
             let Dim::Named(dim) = dim else { continue };
@@ -151,14 +151,14 @@ impl<'s> Bindings<'s> {
     }
 }
 
-/// Checks everything a caller can get wrong about a run, and returns what its named dimensions are.
+/// Checks the arguments of a run, and returns the sizes of its named dimensions.
 ///
-/// To be called first in [`Engine::run`](crate::Engine::run).
+/// Call it first in [`Engine::run`](crate::Engine::run).
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`] if an input is unknown, missing or named twice, has another element type, rank or
 /// size than the specification, if two inputs differ in a dimension of the same name, if an output is unknown or
-/// named twice, or if none is asked for. The message names the tensor, what was expected and what came.
+/// named twice, or if there are no outputs. The message names the tensor, what was expected and what was passed.
 pub fn check_run<'s>(
     spec: &'s EngineSpec,
     inputs: &[(&str, &Tensor)],
@@ -182,7 +182,7 @@ pub fn check_run<'s>(
     Ok(bindings)
 }
 
-/// The part of [`check_run`] that looks at the inputs.
+/// The part of [`check_run`] that checks the inputs.
 ///
 /// # Errors
 /// As [`check_run`].
@@ -206,7 +206,7 @@ pub fn check_inputs<'s>(spec: &'s EngineSpec, inputs: &[(&str, &Tensor)]) -> Res
     Ok(bindings)
 }
 
-/// Checks what an engine filled in against its own specification, for engines whose results can be wrong in shape.
+/// Checks the outputs of an engine against its specification, for engines whose results may have a wrong shape.
 ///
 /// # Errors
 /// [`ErrorKind::Execution`] if an output has another element type, rank or size than the specification and the
@@ -234,23 +234,23 @@ pub fn check_outputs(
     Ok(())
 }
 
-/// Checks that every tensor lies where an engine reads and writes: in the host's memory, or on its device.
+/// Checks that every tensor is in memory that an engine can use: in host memory, or on the engine's own device.
 ///
-/// To be called in [`Engine::run`](crate::Engine::run) beside [`check_run`]; `device` is the engine's own.
+/// Call it in [`Engine::run`](crate::Engine::run) after [`check_run`].
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] if a tensor lies on another device; the message names both.
+/// [`ErrorKind::InvalidArgument`] if a tensor is on another device; the message names both.
 pub fn check_residence(
-    device: Option<DeviceKind>,
+    device: Option<&Device>,
     inputs: &[(&str, &Tensor)],
     outputs: &[(&str, &mut Tensor)],
 ) -> Result<()> {
     let inputs = inputs.iter().map(|(name, tensor)| ("input", name, &**tensor));
     let outputs = outputs.iter().map(|(name, tensor)| ("output", name, &**tensor));
     for (side, name, tensor) in inputs.chain(outputs) {
-        if let Some(other) = tensor.device().filter(|other| Some(other.kind()) != device) {
-            let own = device.map_or("the host's memory".to_owned(), |device| device.to_string());
-            let message = format!("{side} `{name}` lies on {}: this engine works in {own}", other.name());
+        if let Some(other) = tensor.device().filter(|other| Some(*other) != device) {
+            let own = device.map_or("host memory", Device::name);
+            let message = format!("{side} `{name}`: expected {own}, it is on {}", other.name());
             return Err(misuse(message));
         }
     }

@@ -1,4 +1,4 @@
-//! Tensors, in the host's memory or on a device: what goes into an engine and what comes out.
+//! Tensors, in host memory or on a device: the inputs and outputs of engines.
 
 mod on_device;
 
@@ -8,7 +8,7 @@ use std::fmt;
 
 pub use on_device::{DeviceSlice, OnDevice};
 
-/// What one element of a tensor is.
+/// The type of a tensor's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ElementType {
@@ -22,12 +22,12 @@ pub enum ElementType {
     I32,
     /// 8-bit unsigned integer.
     U8,
-    /// True or false, a byte each.
+    /// A boolean, one byte.
     Bool,
 }
 
 impl ElementType {
-    /// Bytes of one element.
+    /// The size of one element in bytes.
     pub fn size(self) -> usize {
         match self {
             Self::I64 => 8,
@@ -54,21 +54,22 @@ impl fmt::Display for ElementType {
 mod sealed {
     use super::TensorData;
 
-    /// The way from a Rust type to its variant of `TensorData`; private, so that the set of types stays closed.
+    /// Maps a Rust type to its variant of `TensorData`. Private, so that the set of types is closed.
     pub trait Variant: Sized {
         fn wrap(data: Vec<Self>) -> TensorData;
         fn project(data: &TensorData) -> Option<&Vec<Self>>;
         fn project_mut(data: &mut TensorData) -> Option<&mut Vec<Self>>;
+        fn bytes(elements: &[Self]) -> &[u8];
     }
 }
 
 /// A Rust type that a [`Tensor`] can hold: `f32`, [`half::f16`], `i64`, `i32`, `u8` or `bool`.
 pub trait Element: sealed::Variant + Copy + Default + fmt::Debug + 'static {
-    /// The same type as a value.
+    /// The corresponding element type.
     const TYPE: ElementType;
 }
 
-// `pub` because a public trait's (sealed) supertrait names it; the module is private, so no one else can.
+// `pub` because the sealed supertrait of a public trait names it. The module is private, so it cannot be reached.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TensorData {
     F32(Vec<f32>),
@@ -98,15 +99,19 @@ macro_rules! element {
             fn project_mut(data: &mut TensorData) -> Option<&mut Vec<Self>> {
                 if let TensorData::$variant(data) = data { Some(data) } else { None }
             }
+
+            fn bytes(elements: &[Self]) -> &[u8] {
+                bytemuck::cast_slice(elements)
+            }
         }
     )+};
 }
 element!(f32 => F32, f16 => F16, i64 => I64, i32 => I32, u8 => U8, bool => Bool);
 
-/// An owned tensor: contiguous, row-major, in the host's memory unless it was made [on a device](Tensor::on).
+/// An owned tensor: contiguous, row-major, in host memory unless it was created [on a device](Tensor::on).
 ///
-/// A tensor is also a buffer that goes round: [`reset`](Tensor::reset) gives it a new shape and keeps its memory, so
-/// a tensor that an engine fills again and again allocates until it has once been as large as it gets.
+/// A tensor is also a reusable buffer: [`reset`](Tensor::reset) changes its shape and keeps its memory, so a tensor that
+/// an engine fills repeatedly stops allocating once it has reached its largest size.
 ///
 /// A dimension may be zero; a shape without dimensions is a scalar with one element.
 #[derive(Clone, PartialEq)]
@@ -116,12 +121,12 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor of `f32` without elements (shape `[0]`): the buffer to hand to an engine for it to fill.
+    /// An empty tensor of `f32` (shape `[0]`), for an engine to fill.
     pub fn empty() -> Self {
         Self { shape: vec![0], data: TensorData::F32(Vec::new()) }
     }
 
-    /// A tensor of this shape that takes over `data`.
+    /// A tensor of this shape that takes ownership of `data`.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if the shape does not have as many elements as `data`.
@@ -130,10 +135,9 @@ impl Tensor {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!(
-                    "tensor of {}: shape {shape:?} takes {}, the data has {}",
+                    "tensor of {}: shape {shape:?} has {} elements, the data {}",
                     T::TYPE,
-                    element_count(shape)
-                        .map_or("more than memory holds".to_owned(), |count| count.to_string()),
+                    element_count(shape).map_or("too many".to_owned(), |count| count.to_string()),
                     data.len()
                 ),
             ));
@@ -180,7 +184,7 @@ impl Tensor {
         &self.shape
     }
 
-    /// What the elements are.
+    /// The type of the elements.
     pub fn element_type(&self) -> ElementType {
         match &self.data {
             TensorData::F32(_) => ElementType::F32,
@@ -206,12 +210,12 @@ impl Tensor {
         }
     }
 
-    /// Whether there is no element.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of elements that fit without another allocation.
+    /// The number of elements that fit without reallocating.
     pub fn capacity(&self) -> usize {
         match &self.data {
             TensorData::F32(data) => data.capacity(),
@@ -227,18 +231,18 @@ impl Tensor {
     /// The elements, row-major.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the tensor holds another type, or lies on a device.
+    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
-        T::project(&self.data).map(Vec::as_slice).ok_or_else(|| self.holds_another::<T>())
+        T::project(&self.data).map(Vec::as_slice).ok_or_else(|| self.wrong_type::<T>())
     }
 
-    /// The elements, row-major, to be changed.
+    /// The elements, row-major, mutably.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the tensor holds another type, or lies on a device.
+    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         if self.element_type() != T::TYPE || self.device().is_some() {
-            return Err(self.holds_another::<T>());
+            return Err(self.wrong_type::<T>());
         }
         Ok(T::project_mut(&mut self.data).expect("its type was compared above"))
     }
@@ -246,15 +250,15 @@ impl Tensor {
     /// The elements of a tensor of `f32`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the tensor holds another type.
+    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
     pub fn as_f32(&self) -> Result<&[f32]> {
         self.as_slice()
     }
 
-    /// The elements of a tensor of `f32`, to be changed.
+    /// The elements of a tensor of `f32`, mutably.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the tensor holds another type.
+    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
     pub fn as_f32_mut(&mut self) -> Result<&mut [f32]> {
         self.as_mut_slice()
     }
@@ -262,23 +266,23 @@ impl Tensor {
     /// The elements of a tensor of `i64`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the tensor holds another type.
+    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
     pub fn as_i64(&self) -> Result<&[i64]> {
         self.as_slice()
     }
 
-    /// The elements of a tensor of `i64`, to be changed.
+    /// The elements of a tensor of `i64`, mutably.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the tensor holds another type.
+    /// [`ErrorKind::InvalidArgument`] if the elements have another type, or are on a device.
     pub fn as_i64_mut(&mut self) -> Result<&mut [i64]> {
         self.as_mut_slice()
     }
 
-    /// Gives the tensor this type and shape and returns the elements to fill.
+    /// Changes type and shape and returns the elements to fill.
     ///
-    /// Memory is kept as long as the type stays. What the elements hold afterwards is unspecified (zeros or what was
-    /// there): fill all of them. A tensor on a device becomes one of the host's.
+    /// Memory is reused while the type stays the same. The elements have unspecified values (zeros or former elements), so
+    /// fill all of them. A tensor on a device moves to host memory.
     ///
     /// # Panics
     /// If the shape has more elements than memory can hold, as `Vec` does.
@@ -310,12 +314,11 @@ impl Tensor {
         self.reset(shape)
     }
 
-    /// [`Tensor::reset`] to a type known only while running, for shapes that may be too large. A tensor on a device stays
-    /// there.
+    /// [`Tensor::reset`] to a type known at run time, for shapes that may be too large. A tensor on a device stays there.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is no memory for the shape;
-    /// [`ErrorKind::Execution`] if the device has none.
+    /// [`ErrorKind::InvalidArgument`] if the shape is too large for memory; [`ErrorKind::Execution`] if the device has no
+    /// memory left.
     pub fn reset_to(&mut self, element_type: ElementType, shape: &[usize]) -> Result<()> {
         if let TensorData::OnDevice(data) = &mut self.data {
             data.reset(element_type, element_count(shape).unwrap_or(usize::MAX))?;
@@ -335,7 +338,7 @@ impl Tensor {
 
     fn try_reset<T: Element>(&mut self, shape: &[usize]) -> Result<()> {
         let too_large = || {
-            let message = format!("tensor of {}: there is no memory for shape {shape:?}", T::TYPE);
+            let message = format!("tensor of {}: not enough memory for shape {shape:?}", T::TYPE);
             Error::new(ErrorKind::InvalidArgument, message)
         };
         let count = element_count(shape).ok_or_else(too_large)?;
@@ -350,7 +353,7 @@ impl Tensor {
 
     /// The elements as bytes.
     pub(crate) fn bytes(&self) -> Result<&[u8]> {
-        self.refuse_device()?;
+        self.require_host_memory()?;
         Ok(match &self.data {
             TensorData::F32(data) => bytemuck::cast_slice(data),
             TensorData::F16(data) => bytemuck::cast_slice(data),
@@ -362,9 +365,9 @@ impl Tensor {
         })
     }
 
-    /// Has the elements, as bytes, filled in by somebody.
+    /// Lets a function fill the elements as bytes.
     pub(crate) fn fill_bytes(&mut self, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
-        self.refuse_device()?;
+        self.require_host_memory()?;
         match &mut self.data {
             TensorData::F32(data) => fill(bytemuck::cast_slice_mut(data)),
             TensorData::F16(data) => fill(bytemuck::cast_slice_mut(data)),
@@ -372,7 +375,7 @@ impl Tensor {
             TensorData::I32(data) => fill(bytemuck::cast_slice_mut(data)),
             TensorData::U8(data) => fill(data),
             TensorData::Bool(data) => {
-                // Not every byte is a bool; what is not filled in stays.
+                // Not every byte is a valid bool.
                 let mut bytes: Vec<u8> = data.iter().map(|&value| value.into()).collect();
                 fill(&mut bytes)?;
                 data.iter_mut().zip(bytes).for_each(|(value, byte)| *value = byte != 0);
@@ -382,12 +385,12 @@ impl Tensor {
         }
     }
 
-    fn holds_another<T: Element>(&self) -> Error {
-        if let Err(error) = self.refuse_device() {
+    fn wrong_type<T: Element>(&self) -> Error {
+        if let Err(error) = self.require_host_memory() {
             return error;
         }
         let message = format!(
-            "tensor of shape {:?}: expected elements of {}, it holds {}",
+            "tensor of shape {:?}: expected elements of {}, got {}",
             self.shape,
             T::TYPE,
             self.element_type()
@@ -410,7 +413,7 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// The number of elements of a shape, if it can be counted.
+/// The number of elements of a shape, unless it overflows.
 fn element_count(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size))
 }
@@ -420,7 +423,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_must_fill_the_shape() {
+    fn data_must_match_the_shape() {
         let huge = [usize::MAX, 2];
         let cases: [(&[usize], usize, bool); 8] = [
             (&[], 1, true),
@@ -440,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_goes_round_stays_where_it_is() {
+    fn resetting_reuses_the_memory() {
         let mut tensor = Tensor::empty();
         tensor.reset_f32(&[4, 6]).fill(1.0);
         let (address, capacity) = (tensor.as_f32().expect("f32").as_ptr(), tensor.capacity());
@@ -453,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_can_be_held_and_asked_for() {
+    fn elements_are_readable_as_their_own_type_only() {
         let mut tensor = Tensor::empty();
         let types = [
             ElementType::F32,
@@ -484,14 +487,50 @@ mod tests {
         for shape in [&[usize::MAX, 2][..], &[usize::MAX], &[1 << 40, 1 << 20], &[usize::MAX, 2, 0]] {
             let error =
                 Tensor::empty().reset_to(ElementType::I64, shape).expect_err("no memory is that large");
-            assert_eq!(error.to_string(), format!("tensor of i64: there is no memory for shape {shape:?}"));
+            assert_eq!(error.to_string(), format!("tensor of i64: not enough memory for shape {shape:?}"));
         }
     }
 
     #[test]
-    fn asking_for_another_type_says_both() {
+    fn reading_another_type_names_both_types() {
         let error = Tensor::i64(&[2], vec![1, 2]).expect("fits").as_f32().expect_err("it holds i64");
-        assert_eq!(error.to_string(), "tensor of shape [2]: expected elements of f32, it holds i64");
+        assert_eq!(error.to_string(), "tensor of shape [2]: expected elements of f32, got i64");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn elements_are_copied_within_bounds() {
+        let source = Tensor::f32(&[2, 3], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("fits");
+        let mut target = Tensor::f32(&[4], vec![9.0; 4]).expect("fits");
+        target.copy_elements(1, &source, 2, 2).expect("it fits");
+        assert_eq!(target.as_f32().expect("f32"), [9.0, 3.0, 4.0, 9.0]);
+        let mut flags = Tensor::new(&[3], vec![true; 3]).expect("fits");
+        flags.copy_elements(1, &Tensor::zeros::<bool>(&[1]), 0, 1).expect("it fits");
+        assert_eq!(flags.as_slice::<bool>().expect("bool"), [true, false, true]);
+        for (to, count) in [(3, 2), (5, 0), (usize::MAX, 2)] {
+            let error = target.copy_elements(to, &source, 0, count).expect_err("the target has four");
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        }
+        let error = target.copy_elements(0, &Tensor::zeros::<i64>(&[4]), 0, 1).expect_err("i64 is not f32");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn a_row_in_host_memory_is_a_copy() {
+        let tensor = Tensor::f32(&[3, 2], vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]).expect("fits");
+        let row = tensor.row(1).expect("there are three");
+        assert_eq!(row, Tensor::f32(&[1, 2], vec![2.0, 3.0]).expect("fits"));
+        for tensor in [&tensor, &Tensor::zeros_f32(&[])] {
+            assert_eq!(tensor.row(3).expect_err("out of bounds").kind(), ErrorKind::InvalidArgument);
+        }
+    }
+
+    #[test]
+    fn a_slice_must_match_the_shape() {
+        let mut tensor = Tensor::empty();
+        tensor.copy_from_slice(&[2, 1], &[7_u8, 8]).expect("it fits");
+        assert_eq!(tensor, Tensor::new(&[2, 1], vec![7_u8, 8]).expect("fits"));
+        let error = tensor.copy_from_slice(&[3], &[7_u8, 8]).expect_err("three are not two");
+        assert_eq!(error.to_string(), "tensor of shape [3]: the slice has 2 elements");
     }
 }

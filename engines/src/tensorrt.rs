@@ -52,23 +52,21 @@ mod plan;
 #[allow(unsafe_code)]
 mod probe;
 mod progress;
+#[cfg(feature = "cuda")]
 mod run;
+#[cfg(feature = "cuda")]
 #[allow(unsafe_code)]
 #[cfg_attr(not(any(feature = "tensorrt", feature = "tensorrt-rtx")), allow(dead_code))]
 mod run_calls;
-#[cfg(test)]
-#[allow(unsafe_code)]
-mod run_fake;
+#[cfg(feature = "cuda")]
 mod run_graphs;
+#[cfg(feature = "cuda")]
 mod run_loader;
 #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
 #[allow(unsafe_code)]
 mod run_native;
+#[cfg(feature = "cuda")]
 mod run_plan;
-#[cfg(test)]
-mod run_refusals_tests;
-#[cfg(test)]
-mod run_tests;
 mod search;
 mod session;
 mod timing_cache;
@@ -78,7 +76,9 @@ pub use crate::spec::DimensionRange;
 pub use builder::TensorRtBuilder;
 pub use plan::Plan;
 pub use progress::BuildProgress;
+#[cfg(feature = "cuda")]
 pub use run::TensorRtEngine;
+#[cfg(feature = "cuda")]
 pub use run_loader::TensorRtLoader;
 pub use search::TensorRtSearch;
 pub use version::{ComputeCapability, Product, Version};
@@ -199,7 +199,7 @@ fn calls_of(tensorrt: &TensorRt) -> Result<Arc<dyn run_calls::RunCalls>> {
     Ok(Arc::new(run_native::Native::new(tensorrt)?))
 }
 
-#[cfg(not(any(feature = "tensorrt", feature = "tensorrt-rtx")))]
+#[cfg(all(feature = "cuda", not(any(feature = "tensorrt", feature = "tensorrt-rtx"))))]
 fn calls_of(tensorrt: &TensorRt) -> Result<Arc<dyn run_calls::RunCalls>> {
     let message = format!("{tensorrt:?} cannot be used: this program was built without it");
     Err(Error::new(ErrorKind::Unavailable, message))

@@ -1,12 +1,8 @@
-//! An NVIDIA GPU does what the fake one does. `OCELLI_TEST_GPU` names another than number 0.
+//! Buffers, streams and graphs on an NVIDIA GPU. `OCELLI_TEST_GPU` selects one other than GPU 0.
 
-#![allow(clippy::print_stderr, reason = "they say what they found and measured on a GPU")]
-
-use ocelli_engines::cuda::{CudaBuffer, CudaDevice, CudaStream, PinnedBuffer, StreamPriority};
-use ocelli_engines::{Device, DeviceBuffer, Error, ErrorKind, Result, Tensor};
-use std::iter::{empty, once};
+use ocelli_engines::cuda::{CudaBuffer, CudaDevice, CudaKernels, CudaStream, KernelArgument, StreamPriority};
+use ocelli_engines::{ElementType, ErrorKind, Tensor};
 use std::sync::Arc;
-use std::time::Instant;
 
 fn ordinal() -> usize {
     std::env::var("OCELLI_TEST_GPU").map_or(0, |number| number.parse().expect("OCELLI_TEST_GPU is a number"))
@@ -17,38 +13,27 @@ fn open() -> Arc<CudaDevice> {
 }
 
 fn stream(device: &CudaDevice, priority: StreamPriority) -> CudaStream {
-    CudaStream::new(device, priority).expect("it is made")
+    CudaStream::new(device, priority).expect("it is created")
 }
 
-fn failed(error: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Execution, error.to_string())
+/// Fills a whole buffer with one byte.
+fn fill(on: &CudaStream, buffer: &CudaBuffer, value: u8) {
+    on.copy_to_device(buffer, 0, &vec![value; buffer.capacity()]).expect("it is enqueued");
 }
 
-/// Enqueues the filling of a whole buffer with one byte.
-fn fill(device: &CudaDevice, on: &CudaStream, to: &CudaBuffer, value: u8) -> Result<()> {
-    on.enqueue(empty(), once(to), |raw| {
-        // SAFETY: the memory is the buffer's, and `enqueue` has waited for its users.
-        unsafe { device.calls()?.fill(to.address(), value, to.capacity(), raw) }.map_err(failed)
-    })
-}
-
-/// Enqueues the copy of a whole buffer to another of the same size.
-fn copy(device: &CudaDevice, on: &CudaStream, from: &CudaBuffer, to: &CudaBuffer) -> Result<()> {
-    on.enqueue(once(from), once(to), |raw| {
-        // SAFETY: the memory is the buffers', and `enqueue` has waited for their users.
-        unsafe { device.calls()?.copy_on_device(to.address(), from.address(), to.capacity(), raw) }
-            .map_err(failed)
-    })
+/// Copies a whole buffer to another of the same size.
+fn copy(on: &CudaStream, from: &CudaBuffer, to: &CudaBuffer) {
+    on.copy_on_device((to, 0), (from, 0), to.capacity()).expect("it is enqueued");
 }
 
 /// The byte that a whole buffer is filled with, if it is one.
-fn uniform(buffer: &CudaBuffer, scratch: &mut Vec<u8>) -> Option<u8> {
+fn uniform(on: &CudaStream, buffer: &CudaBuffer, scratch: &mut Vec<u8>) -> Option<u8> {
     scratch.resize(buffer.capacity(), 0);
-    buffer.copy_to_host(0, scratch).expect("it is copied");
+    on.copy_to_host(buffer, 0, scratch).expect("it is copied");
     scratch.iter().all(|byte| *byte == scratch[0]).then_some(scratch[0])
 }
 
-/// Numbers that look random and are the same each time (splitmix64).
+/// Reproducible pseudo-random numbers (splitmix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -62,109 +47,91 @@ impl Numbers {
 }
 
 #[test]
-fn a_gpu_that_is_not_there_is_one_line() {
-    let error = CudaDevice::open(1_000_000).expect_err("nobody has so many");
+fn a_missing_gpu_is_unavailable() {
+    let error = CudaDevice::open(1_000_000).expect_err("no machine has as many");
     let text = error.to_string();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(text.lines().count(), 1, "{text}");
     let without_driver = text.starts_with("cannot use an NVIDIA GPU: NVIDIA's driver ");
-    let with_driver = text.starts_with("cannot use an NVIDIA GPU: no GPU has number 1000000, there ");
+    let with_driver = text.starts_with("cannot use an NVIDIA GPU: GPU 1000000 does not exist, there ");
     let without_gpu = text.starts_with("cannot use an NVIDIA GPU: there is none on this machine");
     assert!(without_driver || with_driver || without_gpu, "{text}");
+    // An error is not remembered, and does not poison anything.
+    assert_eq!(CudaDevice::open(1_000_000).expect_err("as before").to_string(), text);
 }
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn it_says_what_it_is() {
+fn a_device_describes_itself() {
     let device = open();
-    let memory = device.memory().expect("it is asked");
-    let (major, minor) = device.compute_capability();
-    eprintln!(
-        "{}: compute capability {major}.{minor}, CUDA {}, {memory:?}",
-        device.name(),
-        device.driver_version()
-    );
-    assert!(memory.free > 0 && memory.free <= memory.total);
-    assert!(major >= 5);
-    assert!(Arc::ptr_eq(&device, &open()), "opened again it is the same");
+    let memory = device.memory().expect("the driver answers");
+    assert!(memory.free > 0 && memory.free <= memory.total, "{memory:?}");
+    assert!(device.compute_capability().0 >= 5);
+    assert!(Arc::ptr_eq(&device, &open()), "an open device is returned again");
     assert_eq!(device.ordinal(), ordinal());
 }
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn what_crosses_comes_back() {
+fn copied_bytes_come_back() {
     let device = open();
+    let on = stream(&device, StreamPriority::Normal);
     let mut failures = Vec::new();
     for (bytes, offset) in
         [(1, 0), (1, 700), (3, 255), (4096, 0), (100_000, 7), (40 << 20, 13), (200 << 20, 0)]
     {
-        let there = device.allocate_buffer(bytes + offset).expect("there is memory");
+        let buffer = device.allocate_buffer(bytes + offset).expect("there is memory");
         let sent: Vec<u8> = (0..bytes).map(|index| (index * 7 + index / 251) as u8).collect();
-        let mut came = vec![0; bytes];
-        there.copy_from_host(offset, &sent).expect("it fits");
-        there.copy_to_host(offset, &mut came).expect("it is there");
-        if came != sent {
-            failures.push(format!("{bytes} bytes from {offset} on: other bytes came back"));
+        let mut received = vec![0; bytes];
+        on.copy_to_device(&buffer, offset, &sent).expect("it fits");
+        on.copy_to_host(&buffer, offset, &mut received).expect("it fits");
+        if received != sent {
+            failures.push(format!("{bytes} bytes at offset {offset}"));
         }
+        let end = buffer.capacity();
+        let error = on.copy_to_device(&buffer, end, &[1]).expect_err("it is out of bounds");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     }
-    let host = Tensor::f32(&[3, 64], (0..192).map(|value| value as f32).collect()).expect("fits");
-    let (mut there, mut back) = (Tensor::on(device.clone()), Tensor::empty());
-    there.copy_from_host(&host).expect("it is copied");
-    there.row(1).expect("there are three").copy_to_host_into(&mut back).expect("it is copied");
-    if back != host.row(1).expect("there are three") {
-        failures.push("a row of a tensor".to_owned());
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(failures.is_empty(), "other bytes came back:\n{}", failures.join("\n"));
 }
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn two_streams_keep_the_order_of_ten_thousand_rounds() {
-    const BYTES: usize = 4 << 20;
+fn two_streams_keep_the_order_of_ten_thousand_operations() {
+    const BYTES: usize = 1 << 20;
     let device = open();
     let streams = [stream(&device, StreamPriority::Normal), stream(&device, StreamPriority::High)];
-    let make = || device.allocate_buffer(BYTES).expect("there is memory");
-    let mut buffers: Vec<_> = (0..4).map(|_| make()).collect();
+    let reader = stream(&device, StreamPriority::High);
+    let allocate = || device.allocate_buffer(BYTES).expect("there is memory");
+    let mut buffers: Vec<_> = (0..4).map(|_| allocate()).collect();
     let mut expected = [0; 4];
-    for buffer in &buffers {
-        fill(&device, &streams[0], buffer, 0).expect("it is enqueued");
-    }
+    buffers.iter().for_each(|buffer| fill(&streams[0], buffer, 0));
     let (mut numbers, mut scratch, mut failures) = (Numbers(11), Vec::new(), Vec::new());
-    let begin = Instant::now();
     for round in 0..10_000 {
         let (on, to) = (&streams[numbers.below(2)], numbers.below(4));
         match numbers.below(20) {
-            0..=4 => {
-                let value = numbers.below(256) as u8;
-                fill(&device, on, &buffers[to], value).expect("it is enqueued");
-                expected[to] = value;
-            }
-            5 => {
-                // Another buffer in its place, while the old one's users may still run.
-                buffers[to] = make();
-                let value = numbers.below(256) as u8;
-                fill(&device, on, &buffers[to], value).expect("it is enqueued");
-                expected[to] = value;
+            operation @ 0..=5 => {
+                if operation == 5 {
+                    // The old buffer is freed while it may still be in use.
+                    buffers[to] = allocate();
+                }
+                expected[to] = numbers.below(256) as u8;
+                fill(on, &buffers[to], expected[to]);
             }
             _ => {
                 let from = (to + 1 + numbers.below(3)) % 4;
-                copy(&device, on, &buffers[from], &buffers[to]).expect("it is enqueued");
+                copy(on, &buffers[from], &buffers[to]);
                 expected[to] = expected[from];
             }
         }
         if round % 250 == 249 {
-            let at = numbers.below(4);
-            if uniform(&buffers[at], &mut scratch) != Some(expected[at]) {
-                failures.push(format!("round {round}: buffer {at} is not all {}", expected[at]));
+            for (at, buffer) in buffers.iter().enumerate() {
+                if uniform(&reader, buffer, &mut scratch) != Some(expected[at]) {
+                    failures.push(format!("round {round}: buffer {at} is not all {}", expected[at]));
+                }
             }
         }
     }
-    for (at, buffer) in buffers.iter().enumerate() {
-        if uniform(buffer, &mut scratch) != Some(expected[at]) {
-            failures.push(format!("at the end: buffer {at} is not all {}", expected[at]));
-        }
-    }
-    eprintln!("10000 rounds in {:?}", begin.elapsed());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
@@ -173,54 +140,78 @@ fn two_streams_keep_the_order_of_ten_thousand_rounds() {
 fn threads_share_a_device() {
     let device = open();
     let shared = Arc::new(device.allocate_buffer(1 << 20).expect("there is memory"));
-    fill(&device, &stream(&device, StreamPriority::Normal), &shared, 77).expect("it is enqueued");
+    fill(&stream(&device, StreamPriority::Normal), &shared, 77);
     let threads = [1_u8, 2, 3, 4].map(|value| {
         let (device, shared) = (device.clone(), shared.clone());
         std::thread::spawn(move || {
             let on = stream(&device, StreamPriority::Normal);
+            let reader = stream(&device, StreamPriority::High);
             let own = device.allocate_buffer(1 << 20).expect("there is memory");
             let (mut scratch, mut wrong) = (Vec::new(), 0);
             for _ in 0..200 {
-                copy(&device, &on, &shared, &own).expect("it is enqueued");
-                wrong += usize::from(uniform(&own, &mut scratch) != Some(77));
-                fill(&device, &on, &own, value).expect("it is enqueued");
-                wrong += usize::from(uniform(&own, &mut scratch) != Some(value));
+                copy(&on, &shared, &own);
+                wrong += usize::from(uniform(&reader, &own, &mut scratch) != Some(77));
+                fill(&on, &own, value);
+                wrong += usize::from(uniform(&reader, &own, &mut scratch) != Some(value));
             }
             wrong
         })
     });
-    let wrong: usize = threads.map(|thread| thread.join().expect("it did not panic")).iter().sum();
+    let wrong: usize = threads.map(|thread| thread.join().expect("it does not panic")).iter().sum();
     assert_eq!(wrong, 0);
+}
+
+/// Adds one to an `int`, so that a graph can be seen to run once for each launch.
+const ADD_ONE: &str = "struct A { int *x; };\n\
+                       extern \"C\" __global__ void add_one(const A a) { ++*a.x; }\n";
+
+#[test]
+#[ignore = "needs an NVIDIA GPU and NVRTC"]
+fn kernels_run_in_order_with_copies() {
+    let device = open();
+    let kernels = CudaKernels::compile(&device, "add_one", ADD_ONE).expect("it compiles");
+    let (mut x, mut host) = (Tensor::on(device), Tensor::empty());
+    for round in 0..100 {
+        x.copy_from_slice(&[1], &[round]).expect("it is copied");
+        let launch = |kernel| kernels.launch(kernel, [1; 3], [1; 3], &[KernelArgument::Write(&x)]);
+        launch("add_one").expect("it is enqueued");
+        launch("add_one").expect("it is enqueued");
+        x.copy_to_host_into(&mut host).expect("it is copied");
+        assert_eq!(host.as_slice::<i32>().expect("int"), [round + 2]);
+    }
+    let arguments = [KernelArgument::Read(&host)];
+    for (kernel, arguments) in [("add_two", &[][..]), ("add_one", &arguments)] {
+        let error = kernels.launch(kernel, [1; 3], [1; 3], arguments).expect_err("it is invalid");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    }
 }
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn captured_work_is_the_same_work() {
+fn a_graph_repeats_the_captured_work() {
+    use cudarc::driver::result::memcpy_dtod_async;
     let device = open();
     let on = stream(&device, StreamPriority::Normal);
+    let reader = stream(&device, StreamPriority::High);
     let [x, y] = [(); 2].map(|()| device.allocate_buffer(1 << 20).expect("there is memory"));
-    fill(&device, &on, &x, 5).expect("it is enqueued");
-    fill(&device, &on, &y, 6).expect("it is enqueued");
-    let mut scratch = Vec::new();
-    assert_eq!(uniform(&y, &mut scratch), Some(6));
-    let graph = on
-        .capture(|raw| {
-            let calls = device.calls()?;
-            // SAFETY: the buffers live longer than the graph, and it is launched in their order.
-            unsafe { calls.copy_on_device(y.address(), x.address(), 1 << 20, raw) }.map_err(failed)
-        })
-        .expect("it is captured");
-    assert_eq!(uniform(&y, &mut scratch), Some(6), "capturing runs nothing");
+    fill(&on, &y, 6);
+    let graph = on.capture(|raw| {
+        // SAFETY: the buffers outlive the graph, which is launched in their order.
+        unsafe { memcpy_dtod_async(y.address(), x.address(), 1 << 20, raw.cast()) }.expect("it is captured");
+        Ok(())
+    });
+    let (graph, mut scratch) = (graph.expect("it is captured"), Vec::new());
+    assert_eq!(uniform(&reader, &y, &mut scratch), Some(6), "capturing runs nothing");
     for value in 0..50 {
-        fill(&device, &on, &x, value).expect("it is enqueued");
-        // SAFETY: the buffers are there, and `enqueue` waits for their users.
-        on.enqueue(once(&x), once(&y), |_| unsafe { graph.launch(&on) }).expect("it is launched");
-        assert_eq!(uniform(&y, &mut scratch), Some(value));
+        fill(&on, &x, value);
+        let (reads, writes) = (std::iter::once(&x), std::iter::once(&y));
+        // SAFETY: the buffers exist, and `enqueue` waits for their uses.
+        on.enqueue(reads, writes, |_| unsafe { graph.launch(&on) }).expect("it is enqueued");
+        assert_eq!(uniform(&reader, &y, &mut scratch), Some(value));
     }
-    let spoilt = on.capture(|_| device.allocate_buffer(300 << 20).map(drop).and_then(|()| on.wait()));
-    assert!(spoilt.is_err(), "a wait cannot be captured");
-    fill(&device, &on, &y, 9).expect("the stream is as before");
-    assert_eq!(uniform(&y, &mut scratch), Some(9));
+    assert!(on.capture(|_| on.wait()).is_err(), "a wait cannot be captured");
+    fill(&on, &y, 9);
+    assert_eq!(uniform(&reader, &y, &mut scratch), Some(9), "the stream stays usable");
 }
 
 #[test]
@@ -228,35 +219,30 @@ fn captured_work_is_the_same_work() {
 fn a_steady_state_takes_no_memory() {
     let device = open();
     let host = Tensor::zeros_f32(&[1, 3, 1008, 1008]);
-    let (mut there, mut back) = (Tensor::on(device.clone()), Tensor::empty());
+    let (mut tensor, mut back) = (Tensor::on(device.clone()), Tensor::empty());
     let mut free = Vec::new();
-    let mut times = Vec::new();
     for _ in 0..40 {
-        let begin = Instant::now();
-        there.copy_from_host(&host).expect("it is copied");
-        there.wait().expect("nothing failed");
-        times.push(begin.elapsed());
+        tensor.copy_from_host(&host).expect("it is copied");
         drop(device.allocate_buffer(50 << 20).expect("there is memory"));
-        there.copy_to_host_into(&mut back).expect("it is copied");
-        free.push(device.memory().expect("it is asked").free);
+        tensor.copy_to_host_into(&mut back).expect("it is copied");
+        free.push(device.memory().expect("the driver answers").free);
     }
-    times.sort();
-    let bytes = host.len() * 4;
-    eprintln!("{bytes} bytes to the device: median {:?}", times[times.len() / 2]);
-    // Other programs on the GPU may move it a little.
+    // Other programs on the GPU may change it a little.
     assert!(free[4].abs_diff(free[39]) < 64 << 20, "{free:?}");
-    let pinned = PinnedBuffer::new(&device, 1 << 20).expect("it is locked");
-    assert!(pinned.as_slice().iter().all(|byte| *byte == 0));
+    let mut small = Tensor::on(device.clone());
+    small.reset_to(ElementType::F32, &[2]).expect("there is memory");
+    let allocations = device.allocations();
+    small.reset_to(ElementType::F32, &[1]).expect("it has memory");
+    assert_eq!(device.allocations(), allocations);
 }
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn more_than_there_is_is_an_error() {
+fn out_of_memory_is_an_error() {
     let device = open();
-    let total = device.memory().expect("it is asked").total;
-    let error = device.allocate_buffer(2 * total as usize).expect_err("there is not so much");
-    let text = error.to_string();
+    let total = device.memory().expect("the driver answers").total;
+    let error = device.allocate_buffer(2 * total as usize).expect_err("there is not as much");
     assert_eq!(error.kind(), ErrorKind::Execution);
-    assert!(text.contains("cuMemAlloc: out of memory (CUDA_ERROR_OUT_OF_MEMORY)"), "{text}");
-    device.allocate_buffer(1 << 20).expect("there still is some");
+    assert!(error.to_string().contains("out of memory (CUDA_ERROR_OUT_OF_MEMORY)"), "{error}");
+    device.allocate_buffer(1 << 20).expect("there still is memory");
 }

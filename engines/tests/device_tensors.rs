@@ -1,99 +1,68 @@
-//! Tensors that lie on a device: where they stay, what crosses, and who may touch them.
+//! Tensors on an NVIDIA GPU: where they stay, what is copied, and what is refused.
 
-use ocelli_engines::fake::{FakeDevice, FakeEngine};
-use ocelli_engines::{
-    Device, Dim, ElementType, Engine, EngineSpec, ErrorKind, Tensor, TensorSpec, Transferred,
-};
-use std::sync::Arc;
+use ocelli_engines::cuda::CudaDevice;
+use ocelli_engines::spec::check_residence;
+use ocelli_engines::{Device, ElementType, ErrorKind, Tensor, Transferred};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-fn on(device: &Arc<FakeDevice>) -> Tensor {
-    Tensor::on(device.clone())
+/// The device, for one test at a time: they count what it copies and allocates.
+fn open() -> (Arc<CudaDevice>, MutexGuard<'static, ()>) {
+    static LOCK: Mutex<()> = Mutex::new(());
+    let guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    (CudaDevice::open(0).expect("there is a GPU"), guard)
 }
 
-fn doubling(device: Option<&Arc<FakeDevice>>) -> FakeEngine {
-    let shape = || [Dim::named("n"), Dim::Fixed(2)];
-    let spec = EngineSpec {
-        inputs: vec![TensorSpec::new("x", ElementType::F32, shape())],
-        outputs: vec![TensorSpec::new("y", ElementType::F32, shape())],
-    };
-    let engine = FakeEngine::new(spec, |inputs, outputs| {
-        let doubled: Vec<f32> = inputs[0].1.as_f32()?.iter().map(|x| 2.0 * x).collect();
-        *outputs[0].1 = Tensor::f32(inputs[0].1.shape(), doubled)?;
-        Ok(())
-    });
-    match device {
-        Some(device) => engine.with_device(device.clone()),
-        None => engine,
-    }
+fn copied(device: &Arc<CudaDevice>, host: &Tensor) -> Tensor {
+    let mut tensor = Tensor::on(device.clone());
+    tensor.copy_from_host(host).expect("it is copied");
+    tensor
 }
 
-#[test]
-fn what_stays_on_the_device_does_not_cross() {
-    let device = FakeDevice::new();
-    let (mut first, mut second) = (doubling(Some(&device)), doubling(Some(&device)));
-    let mut x = on(&device);
-    x.copy_from_host(&Tensor::f32(&[1, 2], vec![1.0, -3.0]).expect("fits")).expect("it is copied");
-    let (mut between, mut y) = (on(&device), Tensor::empty());
-    first.run(&[("x", &x)], &mut [("y", &mut between)]).expect("it runs");
-    second.run(&[("x", &between)], &mut [("y", &mut y)]).expect("it runs");
-    assert_eq!(y.as_f32().expect("it is the host's"), [4.0, -12.0]);
-    assert_eq!(between.shape(), [1, 2]);
-    assert!(between.device().is_some_and(|it| it.kind() == device.kind()));
-    // `x` there, `y` back.
-    assert_eq!(device.transferred(), Transferred { to_device: 8, to_host: 8 });
-
+fn on_host(tensor: &Tensor) -> Tensor {
     let mut host = Tensor::empty();
-    between.copy_to_host_into(&mut host).expect("it is copied");
-    assert_eq!(host.as_f32().expect("it is the host's"), [2.0, -6.0]);
-    assert_eq!(device.transferred(), Transferred { to_device: 8, to_host: 16 });
+    tensor.copy_to_host_into(&mut host).expect("it is copied");
+    host
 }
 
 #[test]
-fn memory_goes_round_until_it_is_shared() {
-    let device = FakeDevice::new();
-    let mut tensor = on(&device);
-    let mut allocations = Vec::new();
+#[ignore = "needs an NVIDIA GPU"]
+fn memory_is_reused_unless_it_is_shared() {
+    let (device, _guard) = open();
+    let mut tensor = Tensor::on(device.clone());
+    let (before, mut allocations) = (device.allocations(), Vec::new());
     let mut reset = |tensor: &mut Tensor, shape: &[usize]| {
         tensor.reset_to(ElementType::F32, shape).expect("there is memory");
-        allocations.push(device.allocations());
+        allocations.push(device.allocations() - before);
     };
-    reset(&mut tensor, &[4, 8]);
+    reset(&mut tensor, &[4, 64]);
     reset(&mut tensor, &[2, 2]);
     reset(&mut tensor, &[0]);
-    reset(&mut tensor, &[32]);
-    let row = tensor.row(3).expect("there are 32");
-    reset(&mut tensor, &[32]);
+    reset(&mut tensor, &[256]);
+    let row = tensor.row(3).expect("there are 256");
+    reset(&mut tensor, &[256]);
     drop(row);
-    reset(&mut tensor, &[32]);
-    reset(&mut tensor, &[33]);
+    reset(&mut tensor, &[256]);
+    reset(&mut tensor, &[257]);
     assert_eq!(allocations, [1, 1, 1, 1, 2, 2, 3]);
 }
 
 #[test]
-fn a_row_is_the_same_memory_on_a_device_and_a_copy_on_the_host() {
-    let device = FakeDevice::new();
+#[ignore = "needs an NVIDIA GPU"]
+fn a_row_shares_the_memory() {
+    let (device, _guard) = open();
     let host = Tensor::f32(&[3, 2], vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]).expect("fits");
-    let mut tensor = on(&device);
-    tensor.copy_from_host(&host).expect("it is copied");
+    let tensor = copied(&device, &host);
     let row = tensor.row(1).expect("there are three");
-    assert_eq!(row.shape(), [1, 2]);
-    assert_eq!(device.allocations(), 1);
-    let (whole, part) =
-        (tensor.device_slice().expect("it lies there"), row.device_slice().expect("so does it"));
+    let (whole, part) = (tensor.device_slice().expect("on the GPU"), row.device_slice().expect("on the GPU"));
     assert_eq!((part.address() - whole.address(), part.bytes), (8, 8));
-    let mut copied = Tensor::empty();
-    row.copy_to_host_into(&mut copied).expect("it is copied");
-    assert_eq!(copied, host.row(1).expect("there are three"));
-    assert_eq!(copied.as_f32().expect("f32"), [2.0, 3.0]);
-    for tensor in [&tensor, &host, &Tensor::zeros_f32(&[])] {
-        let error = tensor.row(3).expect_err("there are three at most");
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    }
+    assert_eq!(on_host(&row), host.row(1).expect("there are three"));
+    assert_eq!(tensor.row(3).expect_err("there are three").kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]
-fn every_type_crosses_there_and_back() {
-    let device = FakeDevice::new();
+#[ignore = "needs an NVIDIA GPU"]
+fn every_element_type_is_copied_unchanged() {
+    let (device, _guard) = open();
     let mut bools = Tensor::zeros::<bool>(&[3]);
     bools.as_mut_slice::<bool>().expect("bool")[1] = true;
     let tensors = [
@@ -105,101 +74,61 @@ fn every_type_crosses_there_and_back() {
         bools,
         Tensor::zeros_f32(&[0, 4]),
     ];
-    let mut failures = Vec::new();
-    for tensor in tensors {
-        let (mut there, mut back) = (on(&device), Tensor::empty());
-        there.copy_from_host(&tensor).expect("it is copied");
-        there.copy_to_host_into(&mut back).expect("it is copied");
-        if back != tensor || there.shape() != tensor.shape() {
-            failures.push(format!("{tensor:?}: came back as {back:?}"));
-        }
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    let failures: Vec<_> =
+        tensors.iter().filter(|&tensor| on_host(&copied(&device, tensor)) != *tensor).collect();
+    assert!(failures.is_empty(), "{failures:?}");
 }
 
 #[test]
-fn elements_are_copied_wherever_they_lie() {
-    let (device, other) = (FakeDevice::new(), FakeDevice::new());
+#[ignore = "needs an NVIDIA GPU"]
+fn elements_are_copied_between_host_and_device() {
+    let (device, _guard) = open();
     let source = Tensor::f32(&[2, 3], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("fits");
-    let mut there = on(&device);
-    there.copy_from_host(&source).expect("it is copied");
-    let target = || Tensor::f32(&[4], vec![9.0; 4]).expect("fits");
-    let target_there = || {
-        let mut tensor = on(&device);
-        tensor.copy_from_host(&target()).expect("it is copied");
-        tensor
-    };
+    let target = Tensor::f32(&[4], vec![9.0; 4]).expect("fits");
+    let (source_there, target_there) = (copied(&device, &source), || copied(&device, &target));
+    let row = source_there.row(0).expect("there are two");
     let mut failures = Vec::new();
-    for (name, mut target, source, crossed) in [
-        ("host to host", target(), &source, (0, 0)),
-        ("host to device", target_there(), &source, (8, 0)),
-        ("device to host", target(), &there, (0, 8)),
-        ("device to device", target_there(), &there, (0, 0)),
-        ("a row", target_there(), &there.row(0).expect("there are two"), (0, 0)),
+    for (name, mut target, source, from, bytes, expected) in [
+        ("host to device", target_there(), &source, 2, (8, 0), [3.0, 4.0]),
+        ("device to host", target.clone(), &source_there, 2, (0, 8), [3.0, 4.0]),
+        ("device to device", target_there(), &source_there, 2, (0, 0), [3.0, 4.0]),
+        ("a row", target_there(), &row, 1, (0, 0), [2.0, 3.0]),
     ] {
-        let from = if name == "a row" { 1 } else { 2 };
         let before = device.transferred();
         target.copy_elements(1, source, from, 2).expect("it is copied");
         let after = device.transferred();
-        if (after.to_device - before.to_device, after.to_host - before.to_host) != crossed {
-            failures.push(format!("{name}: {before:?} became {after:?}"));
+        let transferred = Transferred {
+            to_device: after.to_device - before.to_device,
+            to_host: after.to_host - before.to_host,
+        };
+        if transferred != (Transferred { to_device: bytes.0, to_host: bytes.1 }) {
+            failures.push(format!("{name}: {transferred:?}"));
         }
-        let mut host = Tensor::empty();
-        target.copy_to_host_into(&mut host).expect("it is copied");
-        let (a, b) = if name == "a row" { (2.0, 3.0) } else { (3.0, 4.0) };
-        if host.as_f32().expect("f32") != [9.0, a, b, 9.0] {
-            failures.push(format!("{name}: {host:?}"));
+        let host = on_host(&target);
+        if host.as_f32().expect("f32") != [9.0, expected[0], expected[1], 9.0] {
+            failures.push(format!("{name}: {:?}", host.as_f32()));
         }
     }
-    let mut flags = Tensor::new(&[3], vec![true; 3]).expect("fits");
-    flags.copy_elements(1, &Tensor::zeros::<bool>(&[1]), 0, 1).expect("it is copied");
-    assert_eq!(flags.as_slice::<bool>().expect("bool"), [true, false, true]);
-
-    // Into itself, and what cannot be.
-    there.clone().copy_elements(0, &there, 3, 3).expect("it is copied");
-    let mut host = Tensor::empty();
-    there.copy_to_host_into(&mut host).expect("it is copied");
-    assert_eq!(host.as_f32().expect("f32"), [4.0, 5.0, 6.0, 4.0, 5.0, 6.0]);
-    let mut elsewhere = on(&other);
-    elsewhere.copy_from_host(&source).expect("it is copied");
-    elsewhere.copy_elements(0, &there, 0, 6).expect("fake devices are one kind of memory");
-    for (to, count) in [(3, 2), (5, 0), (usize::MAX, 2)] {
-        let error = target().copy_elements(to, &source, 0, count).expect_err("it has four");
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    }
-    let error = target().copy_elements(0, &Tensor::zeros::<i64>(&[4]), 0, 1).expect_err("they differ");
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    source_there.clone().copy_elements(0, &source_there, 3, 3).expect("it is copied within one buffer");
+    assert_eq!(on_host(&source_there).as_f32().expect("f32"), [4.0, 5.0, 6.0, 4.0, 5.0, 6.0]);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
-fn the_wrong_place_is_named() {
-    let device = FakeDevice::new();
-    let mut there = on(&device);
-    let here = Tensor::zeros_f32(&[1, 2]);
-    there.copy_from_host(&here).expect("it is copied");
-    let run = |engine: &mut FakeEngine, x: &Tensor, mut y: Tensor| {
-        engine.run(&[("x", x)], &mut [("y", &mut y)]).map_err(|error| error.to_string())
+#[ignore = "needs an NVIDIA GPU"]
+fn tensors_on_the_wrong_device_are_refused() {
+    let (device, _guard) = open();
+    let (name, own) = (device.name(), Device::from(device.clone()));
+    let host = Tensor::zeros_f32(&[1, 2]);
+    let there = copied(&device, &host);
+    let check = |device: Option<&Device>, x: &Tensor, mut y: Tensor| {
+        check_residence(device, &[("x", x)], &[("y", &mut y)]).map_err(|error| error.to_string())
     };
-    let mut on_host = doubling(None);
-    let cases = [
-        (
-            run(&mut on_host, &there, Tensor::empty()),
-            Err("input `x` lies on the fake device: this engine works in the host's memory"),
-        ),
-        (
-            run(&mut on_host, &here, on(&device)),
-            Err("output `y` lies on the fake device: this engine works in the host's memory"),
-        ),
-        (run(&mut doubling(Some(&device)), &here, Tensor::empty()), Ok(())),
-        (
-            there.as_f32().map(|_| ()).map_err(|error| error.to_string()),
-            Err("tensor of shape [1, 2]: it lies on the fake device, not in the host's memory"),
-        ),
-    ];
-    let wrong: Vec<_> = cases
-        .iter()
-        .filter(|(came, expected)| came.as_ref().map_err(String::as_str) != expected.as_ref().map_err(|e| *e))
-        .collect();
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    let on_host = |side: &str| Err(format!("{side}: expected host memory, it is on {name}"));
+    assert_eq!(check(None, &there, Tensor::empty()), on_host("input `x`"));
+    assert_eq!(check(None, &host, Tensor::on(own.clone())), on_host("output `y`"));
+    assert_eq!(check(Some(&own), &there, Tensor::on(own.clone())), Ok(()));
+    assert_eq!(check(Some(&own), &host, Tensor::empty()), Ok(()));
+    let read = there.as_f32().map(drop).map_err(|error| error.to_string());
+    assert_eq!(read, on_host("tensor of shape [1, 2]"));
 }

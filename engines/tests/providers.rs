@@ -9,12 +9,11 @@ mod models;
 
 use models::{F32, I64, Model};
 use ocelli_engines::conformance::{self, Tolerance};
-use ocelli_engines::fake::FakeDevice;
 use ocelli_engines::onnxruntime::{
     CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine,
     OtherProvider, TensorRtOptions,
 };
-use ocelli_engines::{Device, Dim, DimensionRange, Engine, ErrorKind, Tensor, Transferred};
+use ocelli_engines::{Dim, DimensionRange, Engine, ErrorKind, Tensor};
 use std::path::PathBuf;
 
 fn runtime() -> OnnxRuntime {
@@ -108,85 +107,6 @@ fn nodes_that_would_run_on_the_cpu_are_an_error_with_the_list() {
         outputs: &[("s", I64, "2"), ("n", I64, "")],
     };
     load(false, &shapes.encode()).expect("shape arithmetic may run on the CPU");
-}
-
-#[test]
-fn passes_the_conformance_suite_with_a_device() {
-    let make = || builder().with_device(FakeDevice::new()).build_from_memory(&models::conformance());
-    let outcome = conformance::check(make, Tolerance::F32);
-    outcome.unwrap_or_else(|failures| panic!("{failures}"));
-}
-
-#[test]
-fn only_host_tensors_are_copied() {
-    let device = FakeDevice::new();
-    let load =
-        |model: &[u8]| builder().with_device(device.clone()).build_from_memory(model).expect("it loads");
-    let mut engine = load(&models::conformance());
-    assert_eq!(engine.device().map(|own| own.kind()), Some(device.kind()));
-    let rows = |first: f32| Tensor::f32(&[2, 3], (0..6).map(|i| first + i as f32).collect()).expect("fits");
-    let (a, b) = (rows(1.0), rows(10.0));
-    let ids = Tensor::i64(&[2, 1], vec![3, 0]).expect("fits");
-    let on = || Tensor::on(device.clone());
-    let (mut there, mut ids_there) = (on(), on());
-    there.copy_from_host(&a).expect("it is copied");
-    ids_there.copy_from_host(&ids).expect("it is copied");
-    let before = device.transferred();
-
-    let (mut sum, mut product, mut doubled, mut positions) = (on(), Tensor::empty(), on(), on());
-    let mut allocations = Vec::new();
-    for _ in 0..3 {
-        let inputs = [("a", &there), ("b", &b), ("ids", &ids_there)];
-        engine
-            .run(&inputs, &mut [("sum", &mut sum), ("product", &mut product), ("doubled", &mut doubled)])
-            .expect("it runs");
-        allocations.push(device.allocations());
-    }
-    let after = device.transferred();
-    // Three times: 2 x 3 f32 of `b` there, 2 x 4 of `product` back.
-    let crossed = Transferred {
-        to_device: after.to_device - before.to_device,
-        to_host: after.to_host - before.to_host,
-    };
-    assert_eq!(crossed, Transferred { to_device: 3 * 24, to_host: 3 * 32 });
-    assert_eq!(allocations[1..], [allocations[0]; 2], "nothing is allocated once all have grown");
-
-    let mut plain = builder().build_from_memory(&models::conformance()).expect("it loads");
-    let mut expected = [Tensor::empty(), Tensor::empty(), Tensor::empty(), Tensor::empty()];
-    let [expected_sum, expected_product, expected_doubled, expected_positions] = &mut expected;
-    let inputs = [("a", &a), ("b", &b), ("ids", &ids)];
-    let mut outputs = [
-        ("sum", expected_sum),
-        ("product", expected_product),
-        ("doubled", expected_doubled),
-        ("positions", expected_positions),
-    ];
-    plain.run(&inputs, &mut outputs).expect("it runs");
-    // Its shape depends on the elements.
-    engine.run(&inputs, &mut [("positions", &mut positions)]).expect("it runs");
-    for (name, came, expected) in [
-        ("sum", &sum, &expected[0]),
-        ("product", &product, &expected[1]),
-        ("doubled", &doubled, &expected[2]),
-        ("positions", &positions, &expected[3]),
-    ] {
-        let mut host = Tensor::empty();
-        came.copy_to_host_into(&mut host).expect("it is copied");
-        assert_eq!(&host, expected, "{name}");
-    }
-    assert!([&sum, &doubled, &positions].iter().all(|tensor| tensor.device().is_some()));
-}
-
-#[test]
-fn a_device_that_the_provider_cannot_reach_is_refused() {
-    let provider = builder().with_provider(supporting_nothing()).with_cpu_fallback(true);
-    let error = provider.with_device(FakeDevice::new()).build_from_memory(&models::conformance());
-    let error = error.expect_err("the fake device is in host memory");
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    assert_eq!(
-        error.to_string(),
-        "AzureExecutionProvider cannot access the memory of the fake device: expected the device that it runs on"
-    );
 }
 
 #[test]

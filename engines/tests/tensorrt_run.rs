@@ -4,12 +4,11 @@
 
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::cuda::CudaDevice;
-use ocelli_engines::cuda::fake::FakeCudaCalls;
 use ocelli_engines::tensorrt::{
     ComputeCapability, DimensionRange, Plan, Product, TensorRt, TensorRtBuilder, TensorRtEngine,
     TensorRtSearch,
 };
-use ocelli_engines::{Device, Engine, ErrorKind, Result, Tensor};
+use ocelli_engines::{Engine, ErrorKind, Result, Tensor};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -91,42 +90,11 @@ fn answer(engine: &mut TensorRtEngine, inputs: &Inputs) -> [Tensor; 3] {
 }
 
 #[test]
-#[ignore = "needs OCELLI_TENSORRT, and no NVIDIA driver"]
+#[ignore = "needs a machine without an NVIDIA driver"]
 fn without_a_driver_it_says_so() {
     let error = CudaDevice::open(0).expect_err("this machine has no driver");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("NVIDIA's driver is not installed"), "{error}");
-
-    // Past that question, on a GPU that is not there: nothing crashes. TensorRT proper has no runtime without a driver;
-    // TensorRT for RTX has one, which builds for a GPU that is not there and reads the beginning of a plan.
-    let fake = CudaDevice::open_with(FakeCudaCalls::new(), 0).expect("the fake has one");
-    let tensorrt = tensorrt();
-    let is_rtx = tensorrt.product() == Product::TensorRtForRtx;
-    let whole = if is_rtx { build(&tensorrt, (8, 9)).bytes().to_vec() } else { vec![0x5A; 100_000] };
-    let mut changed = whole.clone();
-    changed[..64].fill(0x5A);
-    let cases = [
-        ("a few bytes", &b"not a plan"[..], "it is cut off, or no plan; "),
-        ("zeros", &[0; 100_000], "it is no plan of this TensorRT; "),
-        ("another beginning", &changed, "it is no plan of this TensorRT; "),
-        ("half of one", &whole[..whole.len() / 2], "it is cut off, or longer than it should be; "),
-        ("a plan", &whole, "NVIDIA's driver is missing, or too old for this TensorRT; "),
-    ];
-    let mut wrong = Vec::new();
-    for (case, bytes, told) in cases {
-        let error = TensorRtEngine::load(&tensorrt, &fake, bytes).expect_err("there is no driver");
-        let text = error.to_string();
-        eprintln!("{case}: {text}");
-        let (kind, told) = match is_rtx {
-            true => (ErrorKind::InvalidModel, told),
-            false => (ErrorKind::Unavailable, "CUDA initialization failure with error: 35"),
-        };
-        let is_told = is_rtx || text.contains(" does not start: ");
-        if error.kind() != kind || !text.contains(told) || !is_told || text.lines().count() != 1 {
-            wrong.push(format!("{case}: expected {kind:?} with {told:?}, got {error:?}"));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

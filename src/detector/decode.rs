@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use ocelli_engines::{ElementType, Engine, Tensor};
+use ocelli_engines::{Device, ElementType, Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
 
+use super::device_memory::{HostCopies, make_readable_on, move_to};
 use super::encode::ImageFeatures;
 use super::prompt_chunk::{ChunkShape, ChunksOnDevice, fixed};
-use super::residence::{Copies, Place, brought, keep_at, same};
 use super::text::{EmbeddedPrompt, EmbeddedPrompts};
 use super::{StageTimes, milliseconds};
 use crate::detection::Detection;
@@ -16,7 +16,7 @@ use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mask::{MaskResampler, SemanticMap};
 use crate::model::Model;
-use crate::postprocess::{Candidate, OutputReader, PostProcessor};
+use crate::postprocess::{Candidate, PostProcessor, RawOutputs};
 
 /// Encoder-decoder, exemplar encoder, mask head, and what becomes of their outputs.
 pub struct PromptDecoder {
@@ -47,7 +47,6 @@ struct Buffers {
     logits: Tensor,
     boxes: Tensor,
     presence: Tensor,
-    reader: OutputReader,
     exemplar_boxes: Tensor,
     exemplar_labels: Tensor,
     exemplar_features: Tensor,
@@ -59,7 +58,7 @@ struct Buffers {
     semantic: Tensor,
     candidates: Vec<Candidate>,
     /// Of `fpn_0`, `fpn_1`, `fpn_2` and `image_prompt`.
-    copies: Copies<4>,
+    copies: HostCopies<4>,
 }
 
 /// `image_prompt` among the [copies](Buffers::copies).
@@ -211,9 +210,8 @@ impl PromptDecoder {
         let b = &mut self.buffers;
         b.copies.begin();
         b.states.append(&mut b.states_in_use);
-        let place = place(&self.encoder_decoder);
-        if place.is_some() {
-            b.on_device.get_or_insert_with(|| ChunksOnDevice::new(place)).begin();
+        if let Some(device) = device_of(&self.encoder_decoder) {
+            b.on_device.get_or_insert_with(|| ChunksOnDevice::new(device)).begin();
         }
     }
 
@@ -229,7 +227,7 @@ impl PromptDecoder {
     ) -> Result<()> {
         let engine = self.encoder_decoder.as_ref().expect("decode loads it");
         let shape = ChunkShape::new(self.model.manifest(), &**engine, chunk.len(), examples)?;
-        let at = place(&self.encoder_decoder);
+        let device = device_of(&self.encoder_decoder);
         let classes: Vec<_> = chunk.iter().map(|&class| &prompts.classes[class]).collect();
         // Taken out while the exemplar encoder uses the rest.
         let mut on_device = self.buffers.on_device.take();
@@ -248,12 +246,12 @@ impl PromptDecoder {
                     (&mut host.0, &host.1)
                 }
             };
-            let is_kept = at.is_some();
+            let is_kept = device.is_some();
             for (row, class) in classes.iter().enumerate() {
                 self.append(
                     features,
                     class,
-                    &at,
+                    device.as_ref(),
                     is_kept,
                     prompt_features,
                     shape.appended_at(row),
@@ -274,7 +272,7 @@ impl PromptDecoder {
         &mut self,
         features: &ImageFeatures,
         class: &EmbeddedPrompt,
-        at: &Place,
+        device: Option<&Device>,
         is_kept: bool,
         target: &mut Tensor,
         position: usize,
@@ -291,11 +289,11 @@ impl PromptDecoder {
         }
         if class.prompt.exemplars().is_empty() {
             let copies = &mut self.buffers.copies;
-            copies.make(IMAGE_PROMPT, &features.image_prompt, at)?;
-            let source = copies.of(IMAGE_PROMPT, &features.image_prompt, at);
+            copies.copy_for(device, IMAGE_PROMPT, &features.image_prompt)?;
+            let source = copies.readable_on(device, IMAGE_PROMPT, &features.image_prompt);
             return Ok(target.copy_elements(position, source, 0, count)?);
         }
-        self.encode_exemplars(features, class, at)?;
+        self.encode_exemplars(features, class, device)?;
         Ok(target.copy_elements(position, &self.buffers.exemplar_features, 0, count)?)
     }
 
@@ -312,18 +310,18 @@ impl PromptDecoder {
         self.begin_image();
         let mut kept = prompts.clone();
         for embedded in kept.classes.iter_mut().filter(|one| !one.prompt.exemplars().is_empty()) {
-            self.encode_exemplars(features, embedded, &None)?;
+            self.encode_exemplars(features, embedded, None)?;
             embedded.kept_examples = Some(self.buffers.exemplar_features.as_f32()?.into());
         }
         Ok(kept)
     }
 
-    /// Fills `exemplar_features`, at the place where they are wanted if the exemplar encoder works there too.
+    /// Fills `exemplar_features`: on `device` if the exemplar encoder runs there too, otherwise in host memory.
     fn encode_exemplars(
         &mut self,
         features: &ImageFeatures,
         embedded: &EmbeddedPrompt,
-        wanted_at: &Place,
+        device: Option<&Device>,
     ) -> Result<()> {
         let engine = match &mut self.exemplar_encoder {
             Some(engine) => engine,
@@ -348,11 +346,12 @@ impl PromptDecoder {
         labels.iter_mut().zip(exemplars).for_each(|(label, exemplar)| *label = i64::from(exemplar.wanted));
         let b = &mut self.buffers;
         let own = engine.device();
-        keep_at(&mut b.exemplar_features, if same(&own, wanted_at) { wanted_at } else { &None });
-        b.copies.make(2, &features.fpn[2], &own)?;
+        let own = own.as_ref();
+        move_to(&mut b.exemplar_features, device.filter(|_| own == device));
+        b.copies.copy_for(own, 2, &features.fpn[2])?;
         engine.run(
             &[
-                (tensor::FPN[2], b.copies.of(2, &features.fpn[2], &own)),
+                (tensor::FPN[2], b.copies.readable_on(own, 2, &features.fpn[2])),
                 (tensor::BOXES, &b.exemplar_boxes),
                 (tensor::BOX_LABELS, &b.exemplar_labels),
             ],
@@ -371,28 +370,27 @@ impl PromptDecoder {
         states: &mut BTreeMap<usize, ClassState>,
     ) -> Result<()> {
         let with_states = self.needs_mask_head();
-        let (own, masks_at) = (place(&self.encoder_decoder), place(&self.mask_head));
+        let (own, mask_head) = (device_of(&self.encoder_decoder), device_of(&self.mask_head));
+        let (own, mask_head) = (own.as_ref(), mask_head.as_ref());
         let engine = self.encoder_decoder.as_mut().expect("decode loads it");
         let b = &mut self.buffers;
         let mut state =
             if with_states { b.states.pop().unwrap_or_default() } else { StateTensors::default() };
-        let stay = if b.reader.place_at(own.as_ref()) { &own } else { &None };
-        [&mut b.logits, &mut b.boxes, &mut b.presence].into_iter().for_each(|tensor| keep_at(tensor, stay));
         let mut outputs = vec![
             (tensor::LOGITS, &mut b.logits),
             (tensor::BOXES, &mut b.boxes),
             (tensor::PRESENCE, &mut b.presence),
         ];
         if with_states {
-            let shared = if same(&own, &masks_at) { &own } else { &None };
-            keep_at(&mut state.queries, shared);
-            keep_at(&mut state.encoded, shared);
+            let shared = own.filter(|_| own == mask_head);
+            move_to(&mut state.queries, shared);
+            move_to(&mut state.encoded, shared);
             outputs.extend([(tensor::QUERIES, &mut state.queries), (tensor::ENCODED, &mut state.encoded)]);
         }
-        b.copies.make(2, &features.fpn[2], &own)?;
+        b.copies.copy_for(own, 2, &features.fpn[2])?;
         engine.run(
             &[
-                (tensor::FPN[2], b.copies.of(2, &features.fpn[2], &own)),
+                (tensor::FPN[2], b.copies.readable_on(own, 2, &features.fpn[2])),
                 (tensor::PROMPT_FEATURES, prompt_features),
                 (tensor::PROMPT_MASK, prompt_mask),
             ],
@@ -400,22 +398,28 @@ impl PromptDecoder {
         )?;
         let known = states.len();
         let mut before = self.post.pending();
-        let label = |class: usize| prompts.classes[class].prompt.label();
-        let outputs = (&b.logits, &b.boxes, &b.presence);
-        b.reader.read(outputs, chunk, label, &mut self.post, |row, post| {
-            if with_states && post.pending() > before {
+        let queries = b.logits.shape().get(1).copied().unwrap_or(0);
+        let (logits, boxes, presence) = (b.logits.as_f32()?, b.boxes.as_f32()?, b.presence.as_f32()?);
+        for (row, &class) in chunk.iter().enumerate() {
+            self.post.push_chunk(&RawOutputs {
+                first_class_id: class,
+                labels: std::slice::from_ref(prompts.classes[class].prompt.label()),
+                logits: &logits[row * queries..][..queries],
+                boxes: &boxes[row * queries * 4..][..queries * 4],
+                presence: Some(&presence[row..][..1]),
+            })?;
+            if with_states && self.post.pending() > before {
                 let state = ClassState {
-                    prompt_features: brought(prompt_features.row(row)?, &masks_at)?,
-                    prompt_mask: brought(prompt_mask.row(row)?, &masks_at)?,
+                    prompt_features: make_readable_on(mask_head, prompt_features.row(row)?)?,
+                    prompt_mask: make_readable_on(mask_head, prompt_mask.row(row)?)?,
                     queries: state.queries.row(row)?,
                     encoded: state.encoded.row(row)?,
                 };
-                states.insert(chunk[row], state);
+                states.insert(class, state);
             }
-            before = post.pending();
-            Ok(())
-        })?;
-        // Rows of the host's are copies, those on a device are this very memory.
+            before = self.post.pending();
+        }
+        // Rows in host memory are copies, rows on a device share this memory.
         let in_use = if states.len() > known { &mut b.states_in_use } else { &mut b.states };
         if with_states {
             in_use.push(state);
@@ -430,7 +434,8 @@ impl PromptDecoder {
         states: &BTreeMap<usize, ClassState>,
         detections: &mut [Detection],
     ) -> Result<()> {
-        let own = place(&self.mask_head);
+        let own = device_of(&self.mask_head);
+        let own = own.as_ref();
         let engine = self.mask_head.as_mut().expect("decode loads it");
         let width = self.model.manifest().model_width;
         let side = 4 * self.model.manifest().grid();
@@ -443,7 +448,7 @@ impl PromptDecoder {
             for (part, kept) in kept.chunks(size).enumerate() {
                 let b = &mut self.buffers;
                 let rows = fixed_queries.unwrap_or(kept.len());
-                keep_at(&mut b.queries, &state.queries.device().cloned());
+                move_to(&mut b.queries, state.queries.device());
                 b.queries.reset_to(ElementType::F32, &[1, rows, width])?;
                 for row in 0..rows {
                     let i = kept[row.min(kept.len() - 1)];
@@ -465,12 +470,12 @@ impl PromptDecoder {
                 if outputs.is_empty() {
                     continue;
                 }
-                b.copies.make(0, &features.fpn[0], &own)?;
-                b.copies.make(1, &features.fpn[1], &own)?;
+                b.copies.copy_for(own, 0, &features.fpn[0])?;
+                b.copies.copy_for(own, 1, &features.fpn[1])?;
                 engine.run(
                     &[
-                        (tensor::FPN[0], b.copies.of(0, &features.fpn[0], &own)),
-                        (tensor::FPN[1], b.copies.of(1, &features.fpn[1], &own)),
+                        (tensor::FPN[0], b.copies.readable_on(own, 0, &features.fpn[0])),
+                        (tensor::FPN[1], b.copies.readable_on(own, 1, &features.fpn[1])),
                         (tensor::ENCODED, &state.encoded),
                         (tensor::PROMPT_FEATURES, &state.prompt_features),
                         (tensor::PROMPT_MASK, &state.prompt_mask),
@@ -495,7 +500,7 @@ impl PromptDecoder {
     }
 }
 
-/// Where an engine works.
-fn place(engine: &Option<Box<dyn Engine>>) -> Place {
+/// The device that an engine runs on.
+fn device_of(engine: &Option<Box<dyn Engine>>) -> Option<Device> {
     engine.as_ref().and_then(Engine::device)
 }

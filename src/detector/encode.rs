@@ -1,22 +1,22 @@
 //! The half that sees only the image.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use ocelli_engines::{Device, Engine, Tensor};
 use ocelli_export::contract::{Prompting, tensor};
 
-use super::residence::{keep_at, same};
+use super::device_memory::move_to;
 use super::{StageTimes, milliseconds};
 use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::FrameView;
 use crate::image::ImageView;
 use crate::model::Model;
-use crate::preprocess::{PlacedPreprocessor, PreprocessConfig};
+#[cfg(feature = "cuda")]
+use crate::preprocess::DevicePreprocessor;
+use crate::preprocess::{PreprocessConfig, Preprocessor};
 
-/// What the backbone says of an image; its buffers go round. They lie where the backbone works: on its device, if it has
-/// one.
+/// The backbone's output for an image, on the backbone's device if it has one. The buffers are reused.
 #[derive(Debug)]
 pub struct ImageFeatures {
     /// `[1, D, 4P, 4P]` and `[1, D, 2P, 2P]` where masks are wanted, and `[1, D, P, P]`.
@@ -34,41 +34,76 @@ impl Default for ImageFeatures {
     }
 }
 
-/// Pixels of any size and format to the backbone's input, in the host's memory or on the backbone's device.
+/// Turns pixels of any size and format into the backbone's input, on the CPU or on the backbone's device.
 pub struct ImagePreprocessor {
-    preprocessor: PlacedPreprocessor,
+    cpu: Preprocessor,
+    #[cfg(feature = "cuda")]
+    gpu: Option<DevicePreprocessor>,
+    /// The device chosen by [`run_on`](Self::run_on).
+    device: Option<Device>,
 }
 
 impl ImagePreprocessor {
-    fn new(model: &Model) -> Result<Self> {
+    fn new(config: PreprocessConfig) -> Result<Self> {
+        Ok(Self {
+            cpu: Preprocessor::new(config)?,
+            #[cfg(feature = "cuda")]
+            gpu: None,
+            device: None,
+        })
+    }
+
+    /// The preprocessing that a model expects.
+    fn of_model(model: &Model) -> Result<Self> {
         let manifest = model.manifest();
         let mut config = PreprocessConfig::new(manifest.imgsz);
         config.mean = manifest.preprocessing.mean;
         config.std = manifest.preprocessing.std;
-        Ok(Self { preprocessor: PlacedPreprocessor::new(config)? })
+        Self::new(config)
     }
 
-    /// Has it work where the [backbone](Backbone::device) does. Where that is a GPU that its kernels cannot be compiled for,
-    /// it works on the host as before, with the same result, and the log says why.
-    pub fn place_at(&mut self, device: Option<Arc<dyn Device>>) {
-        self.preprocessor.place_at(device.as_ref());
+    /// Selects where to run: on the [backbone's device](Backbone::device), or on the CPU without one. If the kernel cannot
+    /// be compiled for the device, it runs on the CPU with the same result, and logs a warning.
+    pub fn run_on(&mut self, device: Option<Device>) {
+        if device == self.device {
+            return;
+        }
+        self.device = device;
+        #[cfg(feature = "cuda")]
+        {
+            let gpu = self.device.as_ref().and_then(Device::as_cuda);
+            let made = gpu.map(|gpu| DevicePreprocessor::new(gpu, *self.cpu.config())).transpose();
+            self.gpu = made.unwrap_or_else(|error| {
+                let name = self.device.as_ref().map_or("the GPU", Device::name);
+                tracing::warn!("preprocessing runs on the CPU, not on {name}: {error}");
+                None
+            });
+        }
     }
 
-    /// Picture → `pixels` [1, 3, S, S], read where it lies; the time is added to `times`. On a device the work is enqueued
-    /// when this returns.
+    /// Image → `pixels` [1, 3, S, S]; adds the time to `times`. On a device, the work is only enqueued when this returns.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where the picture's bytes are too few, [`ErrorKind::Engine`] where a device fails.
+    /// [`ErrorKind::InvalidArgument`] if the image has too few bytes, [`ErrorKind::Engine`] if a device fails.
     pub fn run_into<'a>(
         &mut self,
-        picture: impl Into<FrameView<'a>>,
+        image: impl Into<FrameView<'a>>,
         pixels: &mut Tensor,
         times: &mut StageTimes,
     ) -> Result<()> {
         let start = Instant::now();
-        self.preprocessor.run_into(picture, pixels)?;
+        self.preprocess(image.into(), pixels)?;
         times.preprocess += milliseconds(start);
         Ok(())
+    }
+
+    fn preprocess(&mut self, image: FrameView<'_>, pixels: &mut Tensor) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &mut self.gpu {
+            return gpu.run_into(image, pixels);
+        }
+        let side = self.cpu.config().imgsz;
+        self.cpu.run_into(image, pixels.reset_f32(&[1, 3, side, side]))
     }
 }
 
@@ -96,8 +131,8 @@ impl Backbone {
         Ok(())
     }
 
-    /// The device that reads the pixels, once the backbone is [loaded](Self::load); none for the host's memory.
-    pub fn device(&self) -> Option<Arc<dyn Device>> {
+    /// The device that the [loaded](Self::load) backbone runs on, if it can read pixels there.
+    pub fn device(&self) -> Option<Device> {
         self.engines.first()?.device()
     }
 
@@ -121,9 +156,9 @@ impl Backbone {
         let start = Instant::now();
         features.size = size;
         let official = self.model.manifest().prompting == Prompting::Official;
-        let place = self.engines.last().and_then(Engine::device);
+        let device = self.engines.last().and_then(Engine::device);
         let tensors = features.fpn.iter_mut().chain([&mut features.image_prompt]);
-        tensors.for_each(|tensor| keep_at(tensor, &place));
+        tensors.for_each(|tensor| move_to(tensor, device.as_ref()));
         let [fine, middle, coarse] = &mut features.fpn;
         let mut outputs = vec![(tensor::FPN[2], coarse)];
         if self.masks {
@@ -135,7 +170,7 @@ impl Backbone {
         match self.engines.as_mut_slice() {
             [whole] => whole.run(&[(tensor::PIXEL_VALUES, pixels)], &mut outputs)?,
             [first, second] => {
-                keep_at(&mut self.tokens, if same(&first.device(), &place) { &place } else { &None });
+                move_to(&mut self.tokens, device.as_ref().filter(|_| first.device() == device));
                 first.run(&[(tensor::PIXEL_VALUES, pixels)], &mut [(tensor::TOKENS, &mut self.tokens)])?;
                 second.run(&[(tensor::TOKENS, &self.tokens)], &mut outputs)?;
             }
@@ -160,7 +195,7 @@ impl ImageEncoder {
     pub(super) fn new(model: &Model, factory: EngineFactory, masks: bool) -> Result<Self> {
         let backbone =
             Backbone { model: model.clone(), factory, masks, engines: Vec::new(), tokens: Tensor::empty() };
-        Ok(Self { preprocessor: ImagePreprocessor::new(model)?, backbone, pixels: Tensor::empty() })
+        Ok(Self { preprocessor: ImagePreprocessor::of_model(model)?, backbone, pixels: Tensor::empty() })
     }
 
     /// Loads the backbone where that has not been done.
@@ -169,7 +204,7 @@ impl ImageEncoder {
     /// As [`EngineFactory::load`].
     pub fn load(&mut self) -> Result<()> {
         self.backbone.load()?;
-        self.preprocessor.place_at(self.backbone.device());
+        self.preprocessor.run_on(self.backbone.device());
         Ok(())
     }
 

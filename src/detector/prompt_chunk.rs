@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use ocelli_engines::{Dim, ElementType, Engine, Tensor};
+use ocelli_engines::{Device, Dim, ElementType, Engine, Tensor};
 use ocelli_export::contract::{Manifest, Prompting, tensor};
 
-use super::residence::Place;
 use super::text::{EmbeddedPrompt, TextFeatures};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -91,7 +90,7 @@ pub(super) fn fixed(engine: &dyn Engine, input: &str, axis: usize) -> Option<usi
 
 /// Chunks on a device: their words and masks cross once, and then lie there for the next image.
 pub(super) struct ChunksOnDevice {
-    device: Place,
+    device: Device,
     chunks: Vec<ChunkOnDevice>,
     /// Where the next chunk is looked for first: classes come in the same order in every image.
     next: usize,
@@ -111,7 +110,7 @@ pub(super) struct ChunkOnDevice {
 }
 
 impl ChunksOnDevice {
-    pub(super) fn new(device: Place) -> Self {
+    pub(super) fn new(device: Device) -> Self {
         Self { device, chunks: Vec::new(), next: 0, clock: 0 }
     }
 
@@ -182,7 +181,7 @@ impl ChunksOnDevice {
             return Ok(oldest);
         }
         let tensor = |element_type| -> Result<Tensor> {
-            let mut tensor = self.device.clone().map_or_else(Tensor::empty, Tensor::on);
+            let mut tensor = Tensor::on(self.device.clone());
             tensor.reset_to(element_type, &[0])?;
             Ok(tensor)
         };

@@ -17,7 +17,6 @@ use ocelli_engines::{
     Tensor, TensorSpec,
 };
 use ocelli_export::contract::{Manifest, dim, tensor};
-use std::sync::Arc;
 
 /// Tensor names of DART's encoder-decoder.
 pub mod name {
@@ -408,7 +407,7 @@ impl Engine for DartBackbone {
         &self.description
     }
 
-    fn device(&self) -> Option<Arc<dyn Device>> {
+    fn device(&self) -> Option<Device> {
         if self.only_renames() { self.inner.device() } else { None }
     }
 

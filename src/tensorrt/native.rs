@@ -102,9 +102,9 @@ mod device {
     use std::path::Path;
     use std::sync::Arc;
 
+    use ocelli_engines::Engine;
     use ocelli_engines::cuda::CudaDevice;
     use ocelli_engines::tensorrt::{ComputeCapability, TensorRt, TensorRtEngine};
-    use ocelli_engines::{Device, Engine};
     use ocelli_export::contract::{dim, free_dimensions};
 
     use super::super::backend::Gpu;

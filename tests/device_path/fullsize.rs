@@ -1,12 +1,13 @@
-//! A model with the shapes of the full size and no arithmetic: what crosses can be counted without a GPU.
+//! A model with the shapes of the full size and no arithmetic, on a GPU: for counting what is copied.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ocelli::engines::fake::{FakeDevice, FakeEngine};
-use ocelli::engines::{Dim, ElementType, Engine, EngineSpec, Tensor, TensorSpec};
+use ocelli::engines::cuda::CudaDevice;
+use ocelli::engines::spec::{check_residence, check_run};
+use ocelli::engines::{Device, Dim, ElementType, Engine, EngineSpec, Tensor, TensorSpec};
 use ocelli::export::contract::{
     FORMAT_VERSION, Manifest, Precision, Preprocessing, Prompting, SpecialTokens, Target, Thresholds, dim,
     file, tensor,
@@ -24,34 +25,33 @@ const CONTEXT: usize = 32;
 /// Logits, boxes and presence of four classes.
 pub const BYTES_TO_HOST: u64 = 4 * (4 * QUERIES + 4 * QUERIES * 4 + 4) as u64;
 
-/// The text features of the four classes, which come from the text encoder once.
-pub const WORDS_BYTES: u64 = 4 * (4 * CONTEXT * WIDTH) as u64;
+/// The text features of the four classes, which the text encoder returns once.
+pub const TEXT_BYTES: u64 = 4 * (4 * CONTEXT * WIDTH) as u64;
 
 pub fn prompts() -> Prompts {
-    Prompts::new(["person", "car", "dog", "bicycle"]).expect("words")
+    Prompts::new(["person", "car", "dog", "bicycle"]).expect("they are not empty")
 }
 
 pub fn picture() -> Image {
     Image::from_rgb8(64, 48, vec![99; 64 * 48 * 3]).expect("the bytes fit")
 }
 
-/// A detector all of whose engines work on the device. With masks, the first query of each class is found, otherwise
-/// nothing.
-pub fn detector(device: &Arc<FakeDevice>, side: usize, masks: bool) -> Detector {
+/// A detector whose engines are all on the device. With masks, it finds the first query of each class, otherwise nothing.
+pub fn detector(device: &Arc<CudaDevice>, side: usize, masks: bool) -> Detector {
     let folder = tempfile::tempdir().expect("a temporary folder");
     ocelli::builtin::write_checkpoint(folder.path()).expect("it writes");
     let text = serde_json::to_string(&manifest(side, masks)).expect("a manifest is JSON");
     std::fs::write(folder.path().join(file::MANIFEST), text).expect("it writes");
-    // Masks are made where there is a graph for them; no fake looks into it.
+    // Masks are computed if there is a graph for them. Nothing reads it.
     std::fs::write(folder.path().join(file::MASK_HEAD), "").expect("it writes");
     let model = Model::open(folder.path()).expect("the folder is a model");
     let device = device.clone();
-    let factory = EngineFactory::custom("fakes", move |graph: &Path| {
+    let factory = EngineFactory::custom("without arithmetic", move |graph: &Path| {
         let name = graph.file_name().and_then(|name| name.to_str()).expect("a graph has a name");
         let Some(spec) = spec(name, side / PATCH) else {
-            return Err(Error::new(ErrorKind::Unavailable, format!("{name}: there is no such fake")));
+            return Err(Error::new(ErrorKind::Unavailable, format!("{name}: there is no such engine")));
         };
-        Ok(Box::new(engine(spec, masks).with_device(device.clone())) as Box<dyn Engine>)
+        Ok(Box::new(Constant::new(spec, &device, masks)) as Box<dyn Engine>)
     });
     Detector::builder()
         .with_open_model(model)
@@ -61,7 +61,7 @@ pub fn detector(device: &Arc<FakeDevice>, side: usize, masks: bool) -> Detector 
         // With masks in two chunks, whose states are in use together.
         .with_class_chunk(if masks { 2 } else { 4 })
         .build()
-        .expect("fakes load")
+        .expect("the engines load")
 }
 
 fn manifest(side: usize, masks: bool) -> Manifest {
@@ -90,31 +90,82 @@ fn manifest(side: usize, masks: bool) -> Manifest {
     }
 }
 
-/// Zeros, but for what makes the first query of each class be found.
-fn engine(spec: EngineSpec, found: bool) -> FakeEngine {
-    let known = spec.clone();
-    FakeEngine::new(spec, move |inputs, outputs| {
-        let bindings = ocelli::engines::spec::check_inputs(&known, inputs)?;
+/// An engine on the device that returns zeros, except for what makes the first query of each class be found.
+struct Constant {
+    spec: EngineSpec,
+    device: Device,
+    found: bool,
+    /// By the position of the output.
+    results: Vec<Tensor>,
+    /// For inputs in host memory.
+    staged: Tensor,
+}
+
+impl Constant {
+    fn new(spec: EngineSpec, device: &Arc<CudaDevice>, found: bool) -> Self {
+        let device = Device::from(device.clone());
+        let results = spec.outputs.iter().map(|_| Tensor::on(device.clone())).collect();
+        let staged = Tensor::on(device.clone());
+        Self { spec, device, found, results, staged }
+    }
+
+    fn values(&self, name: &str, shape: &[usize]) -> ocelli::engines::Result<Tensor> {
+        let mut values = Tensor::zeros_f32(shape);
+        match name {
+            tensor::LOGITS if self.found => {
+                values.as_f32_mut()?.chunks_exact_mut(QUERIES).for_each(|row| row[0] = 4.0);
+            }
+            tensor::PRESENCE if self.found => values.as_f32_mut()?.fill(4.0),
+            tensor::BOXES => {
+                let boxes = values.as_f32_mut()?.chunks_exact_mut(4);
+                boxes.for_each(|one| one.copy_from_slice(&[0.1, 0.1, 0.6, 0.6]));
+            }
+            _ => {}
+        }
+        Ok(values)
+    }
+}
+
+impl Engine for Constant {
+    fn spec(&self) -> &EngineSpec {
+        &self.spec
+    }
+
+    fn description(&self) -> &str {
+        "without arithmetic"
+    }
+
+    fn device(&self) -> Option<Device> {
+        Some(self.device.clone())
+    }
+
+    fn run(
+        &mut self,
+        inputs: &[(&str, &Tensor)],
+        outputs: &mut [(&str, &mut Tensor)],
+    ) -> ocelli::engines::Result<()> {
+        let bindings = check_run(&self.spec, inputs, outputs)?;
+        check_residence(Some(&self.device), inputs, outputs)?;
+        for (_, input) in inputs.iter().filter(|(_, input)| input.device().is_none()) {
+            self.staged.copy_from_host(input)?;
+        }
         for (name, output) in outputs.iter_mut() {
-            let spec = known.output(name).expect("the engine checked the names");
-            let shape = bindings.shape_of(spec).expect("no shape depends on elements");
-            **output = Tensor::zeros_f32(&shape);
-            match *name {
-                tensor::LOGITS if found => {
-                    output.as_f32_mut()?.chunks_exact_mut(QUERIES).for_each(|row| row[0] = 4.0);
-                }
-                tensor::PRESENCE if found => output.as_f32_mut()?.fill(4.0),
-                tensor::BOXES => {
-                    output
-                        .as_f32_mut()?
-                        .chunks_exact_mut(4)
-                        .for_each(|b| b.copy_from_slice(&[0.1, 0.1, 0.6, 0.6]));
-                }
-                _ => {}
+            let at = self.spec.outputs.iter().position(|spec| spec.name == *name).expect("it was checked");
+            let shape = bindings.shape_of(&self.spec.outputs[at]).expect("no shape depends on elements");
+            if self.results[at].shape() != shape {
+                let values = self.values(name, &shape)?;
+                self.results[at].copy_from_host(&values)?;
+            }
+            let result = &self.results[at];
+            if output.device().is_none() {
+                result.copy_to_host_into(output)?;
+            } else {
+                output.reset_to(ElementType::F32, &shape)?;
+                output.copy_elements(0, result, 0, result.len())?;
             }
         }
         Ok(())
-    })
+    }
 }
 
 fn spec(graph: &str, grid: usize) -> Option<EngineSpec> {

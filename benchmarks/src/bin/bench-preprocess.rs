@@ -1,4 +1,4 @@
-//! `bench-preprocess`: how long a picture takes to become the backbone's input, on the processor and on a GPU.
+//! `bench-preprocess`: how long preprocessing takes, on the CPU and on an NVIDIA GPU.
 
 #![forbid(unsafe_code)]
 
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use ocelli::engines::cuda::{CudaCompiler, CudaDevice};
-use ocelli::engines::{Device, Tensor};
+use ocelli::engines::Tensor;
+use ocelli::engines::cuda::CudaDevice;
 use ocelli::preprocess::{DevicePreprocessor, PreprocessConfig, Preprocessor};
 use ocelli::{ErrorKind, FrameView, PixelFormat};
 use ocelli_benchmarks::machine::Machine;
@@ -18,35 +18,32 @@ use ocelli_benchmarks::quantiles::Quantiles;
 use ocelli_cli::{self as cli, LogArgs, interrupted, print};
 use serde::Serialize;
 
-/// Measures preprocessing, picture by picture, and writes JSON lines: one for each size, format and place.
+/// Measures preprocessing image by image and writes a JSON line for each size, format and place.
 ///
-/// On a GPU the clock stops when the tensor is there, copies of the picture included; where there is none, the line says
-/// why it was not measured.
+/// On a GPU the time includes the upload of the image, and ends when the tensor is complete. Without a GPU the line gives
+/// the reason. The environment variable OCELLI_NVRTC names NVRTC's library where it is not installed.
 #[derive(Parser)]
 #[command(name = "bench-preprocess", version)]
 struct Arguments {
-    /// Sizes of the pictures
+    /// Image sizes
     #[arg(long, num_args = 1.., default_values_t = [Size(640, 480), Size(1920, 1080), Size(3840, 2160)], value_name = "WxH")]
     sizes: Vec<Size>,
-    /// How their bytes make pixels
+    /// Pixel formats
     #[arg(long, num_args = 1.., default_values_t = [Format::Bgr8, Format::Nv12], value_name = "FORMAT")]
     formats: Vec<Format>,
     /// Side of the square
     #[arg(long, default_value_t = 1008, value_name = "PIXELS")]
     imgsz: usize,
-    /// Where it happens
+    /// Where to run
     #[arg(long, num_args = 1.., default_values_t = [Place::Cpu, Place::Cuda], value_name = "PLACE")]
     places: Vec<Place>,
-    /// Measured pictures of each
+    /// Measured images of each kind
     #[arg(long, default_value_t = 200, value_name = "N")]
     runs: usize,
-    /// Pictures before the first one that counts
+    /// Images before the measurement starts
     #[arg(long, default_value_t = 10, value_name = "N")]
     warm_up: usize,
-    /// NVRTC's library, or its folder
-    #[arg(long, value_name = "PATH")]
-    nvrtc: Option<PathBuf>,
-    /// Add the lines to a file of this folder as well
+    /// Also append the lines to a file in this folder
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -160,7 +157,7 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
         None => None,
     };
     for &place in &args.places {
-        let mut stage = stage(args, place, config)?;
+        let mut stage = stage(place, config)?;
         for &Size(width, height) in &args.sizes {
             for &format in &args.formats {
                 let (total_ms, bytes_to_device) = measure(args, &mut stage, (width, height), format)?;
@@ -188,7 +185,7 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn stage(args: &Arguments, place: Place, config: PreprocessConfig) -> anyhow::Result<Stage> {
+fn stage(place: Place, config: PreprocessConfig) -> anyhow::Result<Stage> {
     if matches!(place, Place::Cpu) {
         let preprocessor = Preprocessor::new(config)?;
         let out = vec![0.0; preprocessor.output_len()];
@@ -196,11 +193,7 @@ fn stage(args: &Arguments, place: Place, config: PreprocessConfig) -> anyhow::Re
     }
     let made = || -> ocelli::Result<Stage> {
         let device = CudaDevice::open(0)?;
-        let mut compiler = CudaCompiler::new(&device)?;
-        if let Some(path) = &args.nvrtc {
-            compiler = compiler.with_nvrtc(path);
-        }
-        let preprocessor = DevicePreprocessor::new(&compiler, config)?;
+        let preprocessor = DevicePreprocessor::new(&device, config)?;
         Ok(Stage::Cuda(device, Box::new(preprocessor), Tensor::empty()))
     };
     match made() {

@@ -1,59 +1,68 @@
-//! A device's primary context, for as long as anything lives in it.
+//! What all buffers and streams of one device share.
 
-use super::calls::{CallResult, CudaCalls, RawContext};
+use super::staging::StagingPool;
+use super::usage;
+use crate::error::Result;
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result, sys};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The context and the calls that concern it. Everything that belongs to the context holds this.
+/// The share of the device's memory that freed buffers may keep for later ones: one in so many.
+const CACHED_SHARE: usize = 4;
+
+pub(super) type Mark = usage::Mark<Arc<CudaEvent>>;
+pub(super) type Usage = usage::Usage<Arc<CudaEvent>>;
+
+/// A device's primary context, with the pools that belong to it.
 pub(super) struct Context {
-    calls: Arc<dyn CudaCalls>,
-    raw: RawContext,
-    ordinal: usize,
+    pub(super) cuda: Arc<CudaContext>,
+    /// `NVIDIA H200 (CUDA device 0)`
+    pub(super) name: String,
+    /// The stream on which memory is allocated and freed.
+    pub(super) memory: Arc<CudaStream>,
+    pub(super) memory_number: u64,
+    pub(super) staging: StagingPool,
+    pub(super) bytes_to_device: AtomicU64,
+    pub(super) bytes_to_host: AtomicU64,
+    pub(super) allocations: AtomicUsize,
 }
 
 impl Context {
-    pub(super) fn retain(calls: Arc<dyn CudaCalls>, ordinal: usize) -> CallResult<Arc<Self>> {
-        let raw = calls.retain_primary_context(ordinal)?;
-        Ok(Arc::new(Self { calls, raw, ordinal }))
-    }
-
-    /// The calls, with the context made the thread's: threads come and go, and other libraries set theirs.
-    pub(super) fn bound(&self) -> CallResult<&dyn CudaCalls> {
-        // SAFETY: the context is retained until this is dropped.
-        unsafe { self.calls.set_current(self.raw) }?;
-        Ok(&*self.calls)
-    }
-
-    pub(super) fn calls(&self) -> &Arc<dyn CudaCalls> {
-        &self.calls
-    }
-
-    pub(super) fn raw(&self) -> RawContext {
-        self.raw
-    }
-
-    pub(super) fn ordinal(&self) -> usize {
-        self.ordinal
-    }
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        // SAFETY: it was retained once by `retain`, and whatever belongs to it held it and is gone.
-        if let Err(error) = unsafe { self.calls.release_primary_context(self.ordinal) } {
-            tracing::debug!(%error, "the CUDA context was not released");
+    pub(super) fn new(ordinal: usize) -> Result<Self, DriverError> {
+        let cuda = CudaContext::new(ordinal)?;
+        // SAFETY: cudarc's own buffers are not used; ours keep their order through `Usage`.
+        unsafe { cuda.disable_event_tracking() };
+        if cuda.has_async_alloc() {
+            let mut cached = (cuda.total_mem()? / CACHED_SHARE) as u64;
+            let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+            // SAFETY: the device exists, its default pool lives as long, and the attribute is a 64-bit integer.
+            unsafe {
+                let pool = result::device::get_default_mem_pool(cuda.cu_device())?;
+                result::mem_pool::set_attribute(pool, attribute, (&raw mut cached).cast())?;
+            }
         }
-    }
-}
-
-impl fmt::Display for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CUDA device {}", self.ordinal)
+        Ok(Self {
+            name: format!("{} (CUDA device {ordinal})", cuda.name()?),
+            memory: cuda.new_stream()?,
+            memory_number: next_stream_number(),
+            cuda,
+            staging: StagingPool::default(),
+            bytes_to_device: AtomicU64::new(0),
+            bytes_to_host: AtomicU64::new(0),
+            allocations: AtomicUsize::new(0),
+        })
     }
 }
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        f.write_str(&self.name)
     }
+}
+
+/// Numbers streams for the life of the process; the driver's handles are reused.
+pub(super) fn next_stream_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }

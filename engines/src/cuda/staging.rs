@@ -1,58 +1,59 @@
-//! Page-locked memory that goes round: what copies between the host's memory and a device pass through.
+//! Page-locked host memory through which copies between the host and a device pass.
+//!
+//! The device copies from and to such memory by itself, while the caller's buffer is free again. Locking pages takes
+//! long, so pieces are pooled.
 
-use super::calls::CallResult;
-use super::context::Context;
-use super::event::Mark;
-use super::pinned::PinnedBuffer;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use cudarc::driver::{CudaContext, CudaEvent, DriverError, PinnedHostSlice};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// What one piece holds at most, in bytes; larger copies take several.
-pub(super) const MOST_BYTES: usize = 16 << 20;
-/// What one piece holds at least, in bytes.
-const LEAST_BYTES: usize = 64 << 10;
-/// So many pieces are kept when they are idle.
+/// The size of the largest piece, in bytes; larger copies are made in several parts.
+pub(super) const LARGEST_PIECE: usize = 16 << 20;
+/// The size of the smallest piece, in bytes.
+const SMALLEST_PIECE: usize = 64 << 10;
+/// How many idle pieces the pool keeps.
 const MOST_IDLE: usize = 16;
 
-/// A piece of page-locked memory on loan.
-///
-/// Dropped without being [given back](StagingPool::give_back) it waits for what is enqueued on it, and goes.
-#[derive(Debug)]
+/// A piece of page-locked memory, from a [`StagingPool`].
 pub(super) struct Staging {
-    memory: PinnedBuffer,
-    /// What is enqueued on it.
-    busy: Option<Mark>,
+    memory: PinnedHostSlice<u8>,
+    /// Reached when the device no longer uses the memory.
+    busy: Option<Arc<CudaEvent>>,
 }
 
 impl Staging {
-    pub(super) fn memory(&mut self) -> &mut PinnedBuffer {
-        &mut self.memory
+    #[allow(unsafe_code)]
+    fn new(context: &Arc<CudaContext>, bytes: usize) -> Result<Self, DriverError> {
+        // SAFETY: the memory is zeroed below, before anything can read it.
+        let mut memory = unsafe { context.alloc_pinned_with_flags::<u8>(bytes, 0) }?;
+        let address = memory.as_mut_ptr()?;
+        // SAFETY: the memory is new and has this size.
+        unsafe { address.write_bytes(0, bytes) };
+        Ok(Self { memory, busy: None })
     }
 
-    /// The device uses the memory until then.
-    pub(super) fn is_busy_until(&mut self, mark: Mark) {
-        self.busy = Some(mark);
+    /// Marks the memory as used by the device until this event.
+    pub(super) fn set_busy_until(&mut self, event: Arc<CudaEvent>) {
+        self.busy = Some(event);
     }
 
-    /// Waits until the device does not use the memory.
-    pub(super) fn wait(&mut self) -> CallResult<()> {
-        match self.busy.take() {
-            Some(mark) => mark.wait(),
-            None => Ok(()),
-        }
-    }
-
-    /// Someone has waited for something that comes later than what is enqueued on it.
-    pub(super) fn is_done(&mut self) {
+    /// Marks the memory as no longer used, after the caller has waited for something enqueued later.
+    pub(super) fn set_idle(&mut self) {
         self.busy = None;
     }
 
-    fn has_finished(&self) -> bool {
-        // A device that is lost is found out by whoever uses it next.
-        self.busy.as_ref().is_none_or(|mark| mark.is_done().unwrap_or(true))
+    /// The bytes, once the device no longer uses them.
+    pub(super) fn bytes(&mut self) -> Result<&mut [u8], DriverError> {
+        self.wait()?;
+        self.memory.as_mut_slice()
     }
 
-    fn len(&self) -> usize {
-        self.memory.len()
+    fn wait(&mut self) -> Result<(), DriverError> {
+        self.busy.take().map_or(Ok(()), |event| event.synchronize())
+    }
+
+    fn is_busy(&self) -> bool {
+        // An error of the device is reported by the next use.
+        self.busy.as_ref().is_some_and(|event| matches!(event.try_is_complete(), Ok(false)))
     }
 }
 
@@ -64,52 +65,32 @@ impl Drop for Staging {
     }
 }
 
-/// The pieces that nobody has on loan.
-#[derive(Debug, Default)]
-pub(super) struct StagingPool {
-    /// The one that was given back first comes first.
-    idle: Mutex<Vec<Staging>>,
-}
+/// The pieces that are not in use.
+#[derive(Default)]
+pub(super) struct StagingPool(Mutex<Vec<Staging>>);
 
 impl StagingPool {
-    /// A piece of at least this many bytes, at most [`MOST_BYTES`], that the device does not use.
-    pub(super) fn take(&self, context: &Arc<Context>, bytes: usize) -> CallResult<Staging> {
-        let mut idle = self.idle();
-        let fits = |piece: &Staging| piece.len() >= bytes;
-        let finished = idle
-            .iter()
-            .enumerate()
-            .filter(|(_, piece)| fits(piece) && piece.has_finished())
-            .min_by_key(|(_, piece)| piece.len())
-            .map(|(index, _)| index);
-        if let Some(index) = finished {
-            let mut piece = idle.remove(index);
-            piece.is_done();
-            return Ok(piece);
-        }
-        // As many as there should be: rather wait for the oldest than make another.
-        let oldest = if idle.len() < MOST_IDLE / 2 { None } else { idle.iter().position(fits) };
-        if let Some(index) = oldest {
-            let mut piece = idle.remove(index);
-            drop(idle);
-            piece.wait()?;
-            return Ok(piece);
-        }
+    /// A piece of at least this many bytes, which are at most [`LARGEST_PIECE`].
+    pub(super) fn take(&self, context: &Arc<CudaContext>, bytes: usize) -> Result<Staging, DriverError> {
+        context.bind_to_thread()?;
+        let bytes = bytes.next_power_of_two().max(SMALLEST_PIECE);
+        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = |piece: &Staging| piece.memory.len() == bytes;
+        let found = idle.iter().position(|piece| fits(piece) && !piece.is_busy());
+        // With many pieces in flight, waiting for the oldest bounds how much memory is locked.
+        let found = found.or_else(|| idle.iter().position(fits).filter(|_| idle.len() >= MOST_IDLE / 2));
+        let found = found.map(|index| idle.remove(index));
         drop(idle);
-        let bytes = bytes.next_power_of_two().max(LEAST_BYTES);
-        Ok(Staging { memory: PinnedBuffer::lock(context, bytes)?, busy: None })
+        found.map_or_else(|| Staging::new(context, bytes), Ok)
     }
 
     /// Takes a piece back, which the device may still use.
-    pub(super) fn give_back(&self, piece: Staging) {
-        let mut idle = self.idle();
+    pub(super) fn put_back(&self, piece: Staging) {
+        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         idle.push(piece);
-        let leaving = (idle.len() > MOST_IDLE).then(|| idle.remove(0));
+        let excess = (idle.len() > MOST_IDLE).then(|| idle.remove(0));
         drop(idle);
-        drop(leaving);
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Staging>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        // Outside the lock, as it waits for the device.
+        drop(excess);
     }
 }

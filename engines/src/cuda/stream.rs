@@ -1,221 +1,192 @@
-//! Streams, and the order that what is enqueued on them keeps.
+//! Streams, the order that their work keeps, and captured work.
 
 use super::buffer::CudaBuffer;
-use super::calls::{CudaCalls, RawStream};
-use super::device::CudaDevice;
-use super::event::{Events, Mark};
-use super::graph::CudaGraph;
-use super::staging::{self, Staging};
+use super::context::{Context, Mark, next_stream_number};
+use super::driver::failed;
+use super::staging::{LARGEST_PIECE, Staging};
 use crate::error::{Error, ErrorKind, Result};
+use cudarc::driver::{self, CudaEvent, DriverError, result, sys};
+use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-/// Which of two streams goes first where both have work.
+/// Which of two streams is scheduled first when both have work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum StreamPriority {
-    /// After those of high priority.
+    /// The lowest priority of the device.
     #[default]
     Normal,
-    /// First.
+    /// The highest priority of the device.
     High,
 }
 
-/// A queue of a GPU's: what is enqueued runs in order, beside what other streams have.
+/// A queue of work on a GPU. Work on one stream runs in order, and concurrently with other streams.
 ///
-/// Between streams, order follows from the buffers: see [`enqueue`](Self::enqueue).
+/// The order between streams follows from the buffers; see [`enqueue`](Self::enqueue).
 pub struct CudaStream {
-    raw: RawStream,
-    /// Tells streams apart for as long as the process lives, which the driver's handles do not.
+    stream: Arc<driver::CudaStream>,
     number: u64,
-    events: Arc<Events>,
+    context: Arc<Context>,
 }
 
 impl CudaStream {
-    /// A stream of a device.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Execution`] where the device is lost or full.
-    pub fn new(device: &CudaDevice, priority: StreamPriority) -> Result<Self> {
-        Self::on(device.core().events(), priority).map_err(|error| match error.kind() {
-            ErrorKind::Execution => {
-                Error::new(ErrorKind::Execution, format!("{}: {error}", device.core().name()))
-            }
-            _ => error,
-        })
+    pub(super) fn on(context: &Arc<Context>, priority: StreamPriority) -> Result<Self> {
+        let make = || {
+            context.cuda.bind_to_thread()?;
+            let (lowest, highest) = result::stream::get_priority_range()?;
+            context.cuda.new_stream_with_priority(match priority {
+                StreamPriority::Normal => lowest,
+                StreamPriority::High => highest,
+            })
+        };
+        let stream = make().map_err(|error| failed(format_args!("{}, new stream", context.name), error))?;
+        Ok(Self { stream, number: next_stream_number(), context: Arc::clone(context) })
     }
 
-    pub(super) fn on(events: &Arc<Events>, priority: StreamPriority) -> Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let made = events.context().bound().and_then(|calls| {
-            // SAFETY: the context is bound.
-            let (least, greatest) = unsafe { calls.priorities() }?;
-            let priority = match priority {
-                StreamPriority::Normal => least,
-                StreamPriority::High => greatest,
-            };
-            // SAFETY: as above.
-            unsafe { calls.create_stream(priority) }
-        });
-        let raw = made.map_err(|error| error.during("cannot make a CUDA stream"))?;
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { raw, number, events: Arc::clone(events) })
-    }
-
-    /// The driver's handle, for calls that enqueue on it; its device's context is the primary one.
-    pub fn raw(&self) -> RawStream {
-        self.raw
+    /// The driver's handle, a `CUstream`, for libraries that enqueue work on it. It belongs to the device's primary
+    /// context and must not be destroyed.
+    pub fn raw(&self) -> *mut c_void {
+        self.stream.cu_stream().cast()
     }
 
     /// Enqueues work that reads some buffers and writes others, in order with all other work on them.
     ///
-    /// Before it, on the device, the stream is made to wait for the last writes of what is read, and for the last writes
-    /// and reads of what is written; after it, what others enqueue on those buffers waits for it. A buffer may be both.
-    /// `work` is called at once, with the context of the device bound to the thread, and enqueues on this stream alone;
-    /// what it enqueues must read and write nothing but these buffers and what no one else touches.
+    /// On the device, the stream first waits for the last writes of the buffers that are read, and for the last writes
+    /// and reads of those that are written; later work on the buffers waits for this work. A buffer may be both read and
+    /// written. `work` is called once, before this returns, with the device's context bound to the thread. It may enqueue
+    /// on this stream only, and what it enqueues may use only these buffers and memory that nothing else uses.
     ///
     /// # Errors
-    /// Those of `work`; [`ErrorKind::InvalidArgument`] if a buffer lies on another device or another thread is just
-    /// enqueueing a write of it; [`ErrorKind::Execution`] where the device is lost.
+    /// Those of `work`; [`ErrorKind::InvalidArgument`] if a buffer is on another device, or another thread is enqueueing
+    /// a write of it at the same time; [`ErrorKind::Execution`] if the driver fails.
     pub fn enqueue<'b, T>(
         &self,
         reads: impl Iterator<Item = &'b CudaBuffer> + Clone,
         writes: impl Iterator<Item = &'b CudaBuffer> + Clone,
-        work: impl FnOnce(RawStream) -> Result<T>,
+        work: impl FnOnce(*mut c_void) -> Result<T>,
     ) -> Result<T> {
         self.enqueue_marked(reads, writes, work).map(|(outcome, _)| outcome)
     }
 
-    /// [`enqueue`](Self::enqueue) that also says where the work ends.
-    pub(super) fn enqueue_marked<'b, T>(
+    /// As [`enqueue`](Self::enqueue); also returns the event that is reached at the end of the work.
+    fn enqueue_marked<'b, T>(
         &self,
         reads: impl Iterator<Item = &'b CudaBuffer> + Clone,
         writes: impl Iterator<Item = &'b CudaBuffer> + Clone,
-        work: impl FnOnce(RawStream) -> Result<T>,
-    ) -> Result<(T, Mark)> {
+        work: impl FnOnce(*mut c_void) -> Result<T>,
+    ) -> Result<(T, Arc<CudaEvent>)> {
         let mut begun = 0;
-        let prepared = self.hold(reads.clone(), writes.clone(), &mut begun);
+        let prepared = self.wait_for_buffers(reads.clone(), writes.clone(), &mut begun);
         let outcome = prepared.and_then(|()| {
-            self.bound()?;
-            // Part of it may be enqueued even when it fails, so what follows happens in any case.
-            let outcome = work(self.raw);
-            let mark = self.mark_or_wait()?;
-            reads.for_each(|buffer| buffer.usage().read(mark.clone()));
-            writes.clone().for_each(|buffer| buffer.usage().written(mark.clone()));
-            outcome.map(|outcome| (outcome, mark))
+            let outcome = work(self.raw());
+            // A part of the work may be enqueued even if `work` has failed.
+            let event = self.record()?;
+            let mark = || Mark { stream: self.number, event: Arc::clone(&event) };
+            reads.for_each(|buffer| buffer.usage().read(mark()));
+            writes.clone().for_each(|buffer| buffer.usage().written(mark()));
+            outcome.map(|outcome| (outcome, event))
         });
         writes.take(begun).for_each(|buffer| buffer.usage().being_written = false);
         outcome
     }
 
-    /// Has the stream wait for those before it, and notes that writes begin.
-    fn hold<'b>(
+    /// Makes the stream wait for earlier uses of the buffers. `begun` counts the writes that were marked as begun.
+    fn wait_for_buffers<'b>(
         &self,
         reads: impl Iterator<Item = &'b CudaBuffer>,
         writes: impl Iterator<Item = &'b CudaBuffer>,
         begun: &mut usize,
     ) -> Result<()> {
+        self.bind()?;
         for buffer in writes {
-            self.is_of_this_device(buffer)?;
+            self.check_device(buffer)?;
             let mut usage = buffer.usage();
             if usage.being_written {
-                let message = format!("{buffer:?}: two writes of it are being enqueued at once");
+                let message =
+                    format!("{buffer:?}: two threads are enqueueing a write of it at the same time");
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
             usage.being_written = true;
             *begun += 1;
-            usage.hold_writer(self.raw, self.number).map_err(|error| error.during(self.place()))?;
+            let mut events = usage.before_writing(self.number);
+            events.try_for_each(|event| self.stream.wait(event)).map_err(|error| self.failed(error))?;
         }
         for buffer in reads {
-            self.is_of_this_device(buffer)?;
+            self.check_device(buffer)?;
             let usage = buffer.usage();
-            usage.hold_reader(self.raw, self.number).map_err(|error| error.during(self.place()))?;
+            let mut events = usage.before_reading(self.number);
+            events.try_for_each(|event| self.stream.wait(event)).map_err(|error| self.failed(error))?;
         }
         Ok(())
     }
 
-    fn is_of_this_device(&self, buffer: &CudaBuffer) -> Result<()> {
-        let (own, other) = (self.events.context().ordinal(), buffer.core().context().ordinal());
-        if own == other {
+    fn check_device(&self, buffer: &CudaBuffer) -> Result<()> {
+        if buffer.context().cuda == self.context.cuda {
             return Ok(());
         }
-        let message = format!("{buffer:?}: it cannot be used by a stream of CUDA device {own}");
+        let message = format!("{buffer:?}: a stream of {} cannot use it", self.context.name);
         Err(Error::new(ErrorKind::InvalidArgument, message))
     }
 
-    /// The end of the stream.
-    pub(super) fn mark(&self) -> Result<Mark> {
-        self.events.mark(self.raw, self.number).map_err(|error| error.during(self.place()))
-    }
-
-    /// The end of the stream; where that cannot be marked, nothing is left on it that anybody would have to wait for.
-    fn mark_or_wait(&self) -> Result<Mark> {
-        self.mark().inspect_err(|_| {
+    /// An event at the end of the stream. If there can be none, everything on the stream has been waited for.
+    fn record(&self) -> Result<Arc<CudaEvent>> {
+        self.stream.record_event(None).map(Arc::new).map_err(|error| {
             if let Err(error) = self.wait() {
                 tracing::debug!(%error, "a CUDA stream could be neither marked nor waited for");
             }
+            self.failed(error)
         })
     }
 
-    /// Waits until everything enqueued is done.
+    pub(super) fn cudarc(&self) -> &Arc<driver::CudaStream> {
+        &self.stream
+    }
+
+    fn bind(&self) -> Result<()> {
+        self.context.cuda.bind_to_thread().map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: DriverError) -> Error {
+        failed(&self.context.name, error)
+    }
+
+    /// Waits until everything enqueued on the stream has finished.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] where it failed.
+    /// [`ErrorKind::Execution`] if some of it failed.
     pub fn wait(&self) -> Result<()> {
-        // SAFETY: the stream is ours, and the context is bound.
-        let waited = unsafe { self.bound()?.synchronize_stream(self.raw) };
-        waited.map_err(|error| error.during(self.place()))
+        self.stream.synchronize().map_err(|error| self.failed(error))
     }
 
-    /// The calls, with the context bound to this thread.
-    pub(crate) fn bound(&self) -> Result<&dyn CudaCalls> {
-        self.events.context().bound().map_err(|error| error.during(self.place()))
-    }
-
-    fn place(&self) -> &super::context::Context {
-        self.events.context()
-    }
-
-    /// Copies bytes to a buffer, through page-locked memory; when it returns, `bytes` may be used for something else.
+    /// Enqueues a copy of host memory into a buffer. When this returns, `bytes` can be reused.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if they do not fit; [`ErrorKind::Execution`] where the device is lost.
+    /// [`ErrorKind::InvalidArgument`] if the range is out of bounds; [`ErrorKind::Execution`] if the driver fails.
     pub fn copy_to_device(&self, buffer: &CudaBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
-        let core = buffer.core();
         let mut address = buffer.range(offset, bytes.len())?;
-        for piece in bytes.chunks(staging::MOST_BYTES) {
-            let mut through = core.staging(piece.len())?;
-            through.memory().as_mut_slice()[..piece.len()].copy_from_slice(piece);
-            let from = through.memory().address();
+        for part in bytes.chunks(LARGEST_PIECE) {
+            let mut staging = self.staging(part.len())?;
+            let source = &mut staging.bytes().map_err(|error| self.failed(error))?[..part.len()];
+            source.copy_from_slice(part);
             let copied = self.enqueue_marked(std::iter::empty(), std::iter::once(buffer), |stream| {
-                // SAFETY: both places are of this size, what is enqueued on the buffer is waited for, and nobody else
-                // touches the page-locked piece before the mark.
-                let copied = unsafe { self.bound()?.copy_to_device(address, from, piece.len(), stream) };
-                copied.map_err(|error| error.during(core.name()))
+                // SAFETY: `range` checked the destination, whose uses are ordered by `enqueue`. The source is ours until
+                // `copied`'s event, which `set_busy_until` makes its next user wait for.
+                unsafe { result::memcpy_htod_async(address, source, stream.cast()) }
+                    .map_err(|error| self.failed(error))
             });
-            through.is_busy_until(copied?.1);
-            core.give_back(through);
-            core.count_to_device(piece.len());
-            address += piece.len() as u64;
+            staging.set_busy_until(copied?.1);
+            self.context.staging.put_back(staging);
+            self.context.bytes_to_device.fetch_add(part.len() as u64, Ordering::Relaxed);
+            address += part.len() as u64;
         }
         Ok(())
     }
 
-    /// Copies bytes of a buffer to the host, and waits for them.
+    /// Enqueues a copy from a buffer to host memory; [`Download::finish_into`] waits for it.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there are not as many; [`ErrorKind::Execution`] where what was to write them
-    /// failed, or the device is lost.
-    pub fn copy_to_host(&self, buffer: &CudaBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        let mut download = Download::default();
-        self.download(buffer, offset, bytes.len(), &mut download)?;
-        download.finish_into(bytes)
-    }
-
-    /// Enqueues a copy of bytes of a buffer to page-locked memory, where `into` finds them.
-    ///
-    /// # Errors
-    /// As [`copy_to_host`](Self::copy_to_host).
+    /// As [`copy_to_device`](Self::copy_to_device).
     pub fn download(
         &self,
         buffer: &CudaBuffer,
@@ -223,109 +194,149 @@ impl CudaStream {
         bytes: usize,
         into: &mut Download,
     ) -> Result<()> {
-        into.abandon();
-        let core = buffer.core();
+        into.pieces.clear();
         let address = buffer.range(offset, bytes)?;
-        into.core = Some(Arc::clone(core));
-        for begin in (0..bytes).step_by(staging::MOST_BYTES) {
-            let piece = staging::MOST_BYTES.min(bytes - begin);
-            let mut through = core.staging(piece)?;
-            let to = through.memory().address();
+        for begin in (0..bytes).step_by(LARGEST_PIECE) {
+            let part = LARGEST_PIECE.min(bytes - begin);
+            let mut staging = self.staging(part)?;
+            let target = &mut staging.bytes().map_err(|error| self.failed(error))?[..part];
             let copied = self.enqueue_marked(std::iter::once(buffer), std::iter::empty(), |stream| {
-                // SAFETY: both places are of this size, the last write of the buffer is waited for, and nobody else
-                // touches the page-locked piece before the mark.
-                let copied = unsafe { self.bound()?.copy_to_host(to, address + begin as u64, piece, stream) };
-                copied.map_err(|error| error.during(core.name()))
+                // SAFETY: `range` checked the source, whose uses are ordered by `enqueue`. The destination is ours until
+                // `copied`'s event, which `set_busy_until` makes every reader wait for.
+                unsafe { result::memcpy_dtoh_async(target, address + begin as u64, stream.cast()) }
+                    .map_err(|error| self.failed(error))
             });
-            through.is_busy_until(copied?.1);
-            into.pieces.push(through);
-            core.count_to_host(piece);
+            staging.set_busy_until(copied?.1);
+            into.pieces.push((staging, Arc::clone(&self.context)));
+            self.context.bytes_to_host.fetch_add(part as u64, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Captures what `work` enqueues on this stream, without running it.
+    /// Copies from a buffer to host memory, and waits for the copy.
     ///
     /// # Errors
-    /// Those of `work`; [`ErrorKind::Execution`] where something of it cannot be captured. The stream can be used again.
-    pub fn capture(&self, work: impl FnOnce(RawStream) -> Result<()>) -> Result<CudaGraph> {
-        let context = self.events.context();
-        let calls = self.bound()?;
-        // SAFETY: the stream is ours, and the context is bound.
-        unsafe { calls.begin_capture(self.raw) }.map_err(|error| error.during(context))?;
-        let outcome = work(self.raw);
-        // What `work` calls may have bound another context.
-        let calls = self.bound()?;
-        // SAFETY: the capture was begun above, on this thread.
-        let ended = unsafe { calls.end_capture(self.raw) };
-        let graph = ended.map(|raw| CudaGraph::new(context, raw)).map_err(|error| error.during(context));
-        outcome.and(graph)
+    /// As [`copy_to_device`](Self::copy_to_device), and [`ErrorKind::Execution`] if the work that wrote the buffer failed.
+    pub fn copy_to_host(&self, buffer: &CudaBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        let mut download = Download::default();
+        self.download(buffer, offset, bytes.len(), &mut download)?;
+        download.finish_into(bytes)
     }
-}
 
-impl Drop for CudaStream {
-    fn drop(&mut self) {
-        let destroyed = self.events.context().bound().and_then(|calls| {
-            // SAFETY: the stream is ours; what is enqueued on it still runs, and its buffers wait for their marks.
-            unsafe { calls.destroy_stream(self.raw) }
-        });
-        if let Err(error) = destroyed {
-            tracing::debug!(%error, "a CUDA stream was not destroyed");
+    /// Enqueues a copy from one buffer to another, or within one buffer between ranges that do not overlap.
+    ///
+    /// # Errors
+    /// As [`copy_to_device`](Self::copy_to_device).
+    pub fn copy_on_device(
+        &self,
+        (target, target_offset): (&CudaBuffer, usize),
+        (source, source_offset): (&CudaBuffer, usize),
+        bytes: usize,
+    ) -> Result<()> {
+        let to = target.range(target_offset, bytes)?;
+        let from = source.range(source_offset, bytes)?;
+        self.enqueue(std::iter::once(source), std::iter::once(target), |stream| {
+            // SAFETY: `range` checked both ends, and `enqueue` orders their uses.
+            unsafe { result::memcpy_dtod_async(to, from, bytes, stream.cast()) }
+                .map_err(|error| self.failed(error))
+        })
+    }
+
+    fn staging(&self, bytes: usize) -> Result<Staging> {
+        self.context.staging.take(&self.context.cuda, bytes).map_err(|error| {
+            let name = &self.context.name;
+            failed(format_args!("cannot lock {bytes} bytes of host memory for {name}"), error)
+        })
+    }
+
+    /// Captures the work that `work` enqueues on this stream, without running it.
+    ///
+    /// # Errors
+    /// Those of `work`; [`ErrorKind::Execution`] if some of it cannot be captured. The stream stays usable.
+    pub fn capture(&self, work: impl FnOnce(*mut c_void) -> Result<()>) -> Result<CudaGraph> {
+        // Other threads may call the driver during the capture.
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        self.stream.begin_capture(mode).map_err(|error| self.failed(error))?;
+        let outcome = work(self.raw());
+        let ended = self.stream.end_capture(sys::CUgraphInstantiate_flags(0));
+        outcome?;
+        match ended.map_err(|error| self.failed(error))? {
+            Some(graph) => Ok(CudaGraph(graph)),
+            None => {
+                let message = format!("{}: the capture was invalidated by the work in it", self.context.name);
+                Err(Error::new(ErrorKind::Execution, message))
+            }
         }
     }
 }
 
 impl fmt::Debug for CudaStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CudaStream({} of {:?})", self.number, self.events.context())
+        write!(f, "CudaStream({} of {})", self.number, self.context.name)
     }
 }
 
-/// Bytes on their way to the host; the way can be used again and again.
-#[derive(Debug, Default)]
+/// Work that was captured once, with the addresses it used then, and is launched as a whole.
+pub struct CudaGraph(driver::CudaGraph);
+
+// SAFETY: a graph belongs to no thread. Only two threads at once must not use it, and it is not `Sync`.
+unsafe impl Send for CudaGraph {}
+
+impl CudaGraph {
+    /// Enqueues the captured work on `stream`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Execution`] if the driver fails.
+    ///
+    /// # Safety
+    /// The memory that the captured work uses still exists, and its uses are in order; see [`CudaStream::enqueue`].
+    pub unsafe fn launch(&self, stream: &CudaStream) -> Result<()> {
+        stream.bind()?;
+        // SAFETY: the graph and the stream exist, and the caller vouches for the memory.
+        let launched = unsafe { result::graph::launch(self.0.cu_graph_exec(), stream.stream.cu_stream()) };
+        launched.map_err(|error| stream.failed(error))
+    }
+}
+
+impl fmt::Debug for CudaGraph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CudaGraph")
+    }
+}
+
+/// A copy to host memory that has been enqueued. It can be used for one copy after another.
+#[derive(Default)]
 pub struct Download {
-    pieces: Vec<Staging>,
-    core: Option<Arc<super::device::Core>>,
+    pieces: Vec<(Staging, Arc<Context>)>,
 }
 
 impl Download {
-    /// Waits for the bytes and copies them, as many as there are.
+    /// Waits for the copy and stores the bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] where what was to write them failed.
+    /// [`ErrorKind::Execution`] if the work that wrote the buffer failed.
     ///
     /// # Panics
-    /// If `bytes` is longer or shorter than what was asked for.
-    pub fn finish_into(&mut self, bytes: &mut [u8]) -> Result<()> {
-        let Some(core) = self.core.take() else { return Ok(()) };
-        let mut rest = bytes;
-        let mut outcome = Ok(());
-        for mut piece in self.pieces.drain(..) {
-            let (own, others) = rest.split_at_mut(staging::MOST_BYTES.min(rest.len()));
-            rest = others;
-            outcome = outcome.and(piece.wait().map_err(|error| error.during(core.name())));
-            if outcome.is_ok() {
-                own.copy_from_slice(&piece.memory().as_slice()[..own.len()]);
-            }
-            core.give_back(piece);
+    /// If `bytes` has another length than the copy.
+    pub fn finish_into(&mut self, mut bytes: &mut [u8]) -> Result<()> {
+        for (mut piece, context) in self.pieces.drain(..) {
+            let part;
+            (part, bytes) = bytes.split_at_mut(LARGEST_PIECE.min(bytes.len()));
+            let source = piece.bytes().map_err(|error| failed(&context.name, error))?;
+            part.copy_from_slice(&source[..part.len()]);
+            context.staging.put_back(piece);
         }
-        outcome
+        Ok(())
     }
 
-    /// Whoever calls this has waited for something that was enqueued later on the same stream.
-    pub fn is_done(&mut self) {
-        self.pieces.iter_mut().for_each(Staging::is_done);
-    }
-
-    fn abandon(&mut self) {
-        if let Some(core) = self.core.take() {
-            self.pieces.drain(..).for_each(|piece| core.give_back(piece));
-        }
+    /// Marks the copy as finished, after the caller has waited for something later on the same stream.
+    pub fn set_finished(&mut self) {
+        self.pieces.iter_mut().for_each(|(piece, _)| piece.set_idle());
     }
 }
 
-impl Drop for Download {
-    fn drop(&mut self) {
-        self.abandon();
+impl fmt::Debug for Download {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Download in {} pieces", self.pieces.len())
     }
 }

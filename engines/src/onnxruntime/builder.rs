@@ -11,7 +11,6 @@ use ort::session::Session;
 use ort::session::builder::{AutoDevicePolicy, GraphOptimizationLevel, SessionBuilder};
 use std::io::Cursor;
 use std::path::Path;
-use std::sync::Arc;
 
 /// How far ONNX Runtime optimises the model before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -73,7 +72,7 @@ fn adds_products_exactly() -> bool {
 pub struct OnnxRuntimeBuilder {
     runtime: OnnxRuntime,
     provider: ExecutionProvider,
-    device: Option<Arc<dyn Device>>,
+    device: Option<Device>,
     cpu_fallback: bool,
     fixed_dimensions: Vec<(String, usize)>,
     threads: usize,
@@ -115,8 +114,8 @@ impl OnnxRuntimeBuilder {
     ///
     /// Tensors in host memory are copied to the device before a run and back after it, and the device counts the bytes.
     /// When a run returns, ONNX Runtime has finished with the device.
-    pub fn with_device(mut self, device: Arc<dyn Device>) -> Self {
-        self.device = Some(device);
+    pub fn with_device(mut self, device: impl Into<Device>) -> Self {
+        self.device = Some(device.into());
         self
     }
 

@@ -5,17 +5,16 @@
 
 use super::call;
 use super::provider::ExecutionProvider;
-use crate::device::{Device, DeviceKind};
+use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::{Bindings, EngineSpec, TensorSpec};
 use crate::tensor::Tensor;
 use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
 use ort::value::DynValueRefMut;
-use std::sync::Arc;
 
-/// A device, and the engine's own tensors on it.
+/// A device, and the engine's own tensors there.
 pub(super) struct DeviceTensors {
-    device: Arc<dyn Device>,
+    device: Device,
     memory: MemoryInfo<'static>,
     /// By their position in the specification; empty if the caller's are on the device.
     inputs: Vec<Tensor>,
@@ -30,20 +29,18 @@ pub(super) struct Values<'t> {
 }
 
 impl DeviceTensors {
-    pub(super) fn new(device: Arc<dyn Device>, provider: &ExecutionProvider) -> Result<Self> {
-        let (place, ordinal) = match (device.kind(), provider.cuda_ordinal()) {
-            (DeviceKind::Cuda { ordinal }, Some(own)) if ordinal == own => (AllocationDevice::CUDA, ordinal),
-            (DeviceKind::Fake, None) if *provider == ExecutionProvider::Cpu => (AllocationDevice::CPU, 0),
-            _ => {
-                let message = format!(
-                    "{provider} cannot access the memory of {}: expected the device that it runs on",
-                    device.name()
-                );
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
-            }
+    pub(super) fn new(device: Device, provider: &ExecutionProvider) -> Result<Self> {
+        let ordinal = device.cuda_ordinal().filter(|_| device.cuda_ordinal() == provider.cuda_ordinal());
+        let Some(ordinal) = ordinal else {
+            let message = format!(
+                "{provider} cannot access the memory of {}: expected the device that it runs on",
+                device.name()
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
         };
         let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
-        let memory = MemoryInfo::new(place, ordinal, AllocatorType::Device, MemoryType::Default);
+        let memory =
+            MemoryInfo::new(AllocationDevice::CUDA, ordinal, AllocatorType::Device, MemoryType::Default);
         let memory = memory.map_err(|error| {
             let message = format!("{provider}, {}: {}", device.name(), error.message());
             Error::new(ErrorKind::Unavailable, message)
@@ -51,7 +48,7 @@ impl DeviceTensors {
         Ok(Self { device, memory, inputs: Vec::new(), outputs: Vec::new() })
     }
 
-    pub(super) fn device(&self) -> &Arc<dyn Device> {
+    pub(super) fn device(&self) -> &Device {
         &self.device
     }
 

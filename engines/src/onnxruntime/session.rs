@@ -15,7 +15,6 @@ use ort::value::{
 };
 use std::ffi::{CStr, CString};
 use std::fmt;
-use std::sync::Arc;
 
 /// A model that ONNX Runtime runs.
 ///
@@ -127,13 +126,13 @@ impl Engine for OnnxRuntimeEngine {
         &self.description
     }
 
-    fn device(&self) -> Option<Arc<dyn Device>> {
+    fn device(&self) -> Option<Device> {
         self.device.as_ref().map(|tensors| tensors.device().clone())
     }
 
     fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
         check_run(&self.spec, inputs, outputs)?;
-        let device = self.device.as_ref().map(|tensors| tensors.device().kind());
+        let device = self.device.as_ref().map(DeviceTensors::device);
         check_residence(device, inputs, outputs)?;
         if self.device.is_some() {
             return self.run_on_device(inputs, outputs);

@@ -1,18 +1,17 @@
-//! Elements that lie on a device.
+//! Tensors whose elements are on a device.
 
 use crate::device::{Device, DeviceBuffer};
 use crate::error::{Error, ErrorKind, Result};
-use crate::tensor::{ElementType, Tensor, TensorData, element_count};
+use crate::tensor::{Element, ElementType, Tensor, TensorData, element_count};
 use std::fmt;
-use std::sync::Arc;
 
-/// Elements on a device: a piece of a buffer that others may share.
+/// Elements on a device: a range of a buffer that other tensors may share.
 #[derive(Clone)]
 pub struct OnDevice {
-    device: Arc<dyn Device>,
+    device: Device,
     element_type: ElementType,
-    /// None until there is something to hold.
-    buffer: Option<Arc<dyn DeviceBuffer>>,
+    /// `None` until there are elements.
+    buffer: Option<DeviceBuffer>,
     /// In bytes.
     offset: usize,
     /// In elements.
@@ -24,7 +23,7 @@ impl OnDevice {
         self.element_type
     }
 
-    pub(super) fn device(&self) -> &Arc<dyn Device> {
+    pub(super) fn device(&self) -> &Device {
         &self.device
     }
 
@@ -34,20 +33,19 @@ impl OnDevice {
         bytes / self.element_type.size()
     }
 
-    /// Room for so many elements, which nobody else sees.
+    /// Makes space for this many elements that no other tensor shares.
     pub(super) fn reset(&mut self, element_type: ElementType, len: usize) -> Result<()> {
         let bytes = len.checked_mul(element_type.size()).filter(|&bytes| isize::try_from(bytes).is_ok());
         let bytes = bytes.ok_or_else(|| {
-            let message = format!(
-                "tensor of {element_type}: {} cannot hold {len} elements at once",
-                self.device.name()
-            );
+            let message =
+                format!("tensor of {element_type}: {len} elements are too many for {}", self.device.name());
             Error::new(ErrorKind::InvalidArgument, message)
         })?;
         (self.element_type, self.len) = (element_type, len);
-        let fits = self.buffer.as_mut().is_some_and(|buffer| {
-            self.offset == 0 && buffer.capacity() >= bytes && Arc::get_mut(buffer).is_some()
-        });
+        let fits = self
+            .buffer
+            .as_mut()
+            .is_some_and(|buffer| self.offset == 0 && buffer.capacity() >= bytes && buffer.is_unshared());
         if !fits && bytes > 0 {
             self.buffer = None;
             self.offset = 0;
@@ -58,14 +56,15 @@ impl OnDevice {
 }
 
 impl PartialEq for OnDevice {
-    /// Whether they are the same elements, not whether they are equal, which only the device could say.
+    /// Whether both are the same elements in memory. Only the device could compare their values.
     fn eq(&self, other: &Self) -> bool {
         let same = match (&self.buffer, &other.buffer) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            (None, None) => Arc::ptr_eq(&self.device, &other.device),
+            (Some(one), Some(other)) => one.address() == other.address(),
+            (None, None) => true,
             _ => false,
         };
-        same && (self.element_type, self.offset, self.len) == (other.element_type, other.offset, other.len)
+        same && self.device == other.device
+            && (self.element_type, self.offset, self.len) == (other.element_type, other.offset, other.len)
     }
 }
 
@@ -75,63 +74,69 @@ impl fmt::Debug for OnDevice {
     }
 }
 
-/// The piece of a device's memory that a tensor's elements fill.
-#[derive(Debug, Clone, Copy)]
+/// The memory of a tensor that is on a device.
+#[derive(Clone, Copy)]
 pub struct DeviceSlice<'t> {
-    /// The memory, which others may share.
-    pub buffer: &'t Arc<dyn DeviceBuffer>,
-    /// Where the tensor begins in it, in bytes.
+    /// The buffer, which other tensors may share.
+    pub(crate) buffer: &'t DeviceBuffer,
+    /// Where the tensor begins in the buffer, in bytes.
     pub offset: usize,
-    /// How much of it the tensor fills, in bytes.
+    /// The size of the tensor in bytes.
     pub bytes: usize,
 }
 
 impl DeviceSlice<'_> {
-    /// Where the tensor begins, as the device counts.
+    /// The address of the first element on the device.
     pub fn address(&self) -> u64 {
         self.buffer.address() + self.offset as u64
     }
 }
 
 impl Tensor {
-    /// A tensor of `f32` without elements (shape `[0]`) that keeps what it is given on a device.
+    /// An empty tensor of `f32` (shape `[0]`) whose memory will be on a device.
     ///
-    /// As an engine's output it stays there; [`reset_to`](Self::reset_to) grows it there. Clones and
-    /// [rows](Self::row) share the memory, and one that is written to gets memory of its own, without what was in it.
-    pub fn on(device: Arc<dyn Device>) -> Self {
+    /// An engine that is given it as an output leaves the result there, and [`reset_to`](Self::reset_to) allocates there.
+    /// Clones and [rows](Self::row) share the memory; resetting one of them gives it memory of its own, with unspecified
+    /// contents.
+    pub fn on(device: impl Into<Device>) -> Self {
+        let device = device.into();
         let data = OnDevice { device, element_type: ElementType::F32, buffer: None, offset: 0, len: 0 };
         Self { shape: vec![0], data: TensorData::OnDevice(data) }
     }
 
-    /// The device that the elements lie on; none for the host's memory.
-    pub fn device(&self) -> Option<&Arc<dyn Device>> {
+    /// The device that the elements are on; `None` for host memory.
+    pub fn device(&self) -> Option<&Device> {
         match &self.data {
             TensorData::OnDevice(data) => Some(data.device()),
             _ => None,
         }
     }
 
-    /// The device's memory that the elements fill; none for a tensor of the host's, and for one without elements that
-    /// has never had any.
+    /// The device memory of the elements; `None` for a tensor in host memory, and for one that has never had elements.
     pub fn device_slice(&self) -> Option<DeviceSlice<'_>> {
-        let TensorData::OnDevice(data) = &self.data else { return None };
-        let bytes = data.len * data.element_type.size();
-        data.buffer.as_ref().map(|buffer| DeviceSlice { buffer, offset: data.offset, bytes })
+        self.on_device().map(|(_, slice)| slice)
     }
 
-    /// Copies the elements into a tensor of the host's, which takes their type and shape.
+    fn on_device(&self) -> Option<(&Device, DeviceSlice<'_>)> {
+        let TensorData::OnDevice(data) = &self.data else { return None };
+        let buffer = data.buffer.as_ref()?;
+        let bytes = data.len * data.element_type.size();
+        Some((&data.device, DeviceSlice { buffer, offset: data.offset, bytes }))
+    }
+
+    /// Copies type, shape and elements to a tensor in host memory, and waits for them.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] where what was to fill the tensor failed, or the device is lost;
-    /// [`ErrorKind::InvalidArgument`] if `host` lies on a device itself.
+    /// [`ErrorKind::Execution`] if the work that wrote this tensor failed; [`ErrorKind::InvalidArgument`] if `host` is on
+    /// a device itself.
     pub fn copy_to_host_into(&self, host: &mut Self) -> Result<()> {
-        host.refuse_device()?;
+        host.require_host_memory()?;
         host.reset_to(self.element_type(), self.shape())?;
         if self.is_empty() {
             return Ok(());
         }
-        host.fill_bytes(|bytes| match self.device_slice() {
-            Some(slice) => slice.buffer.copy_to_host(slice.offset, bytes),
+        host.fill_bytes(|bytes| match self.on_device() {
+            Some((device, slice)) => device.copy_to_host(slice.buffer, slice.offset, bytes),
             None => {
                 bytes.copy_from_slice(self.bytes()?);
                 Ok(())
@@ -139,19 +144,36 @@ impl Tensor {
         })
     }
 
-    /// Takes type, shape and elements of a tensor of the host's over, wherever this one lies.
+    /// Copies type, shape and elements from a tensor in host memory. This tensor stays where it is.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] where the device is lost or full; [`ErrorKind::InvalidArgument`] if `host` lies on a
-    /// device itself.
+    /// [`ErrorKind::Execution`] if the device fails or has no memory left; [`ErrorKind::InvalidArgument`] if `host` is on
+    /// a device itself.
     pub fn copy_from_host(&mut self, host: &Self) -> Result<()> {
         let bytes = host.bytes()?;
-        self.reset_to(host.element_type(), host.shape())?;
+        self.copy_from_bytes(host.element_type(), host.shape(), bytes)
+    }
+
+    /// Copies elements of this shape from a slice in host memory. This tensor stays where it is.
+    ///
+    /// # Errors
+    /// As [`copy_from_host`](Self::copy_from_host), and [`ErrorKind::InvalidArgument`] if the shape does not have as many
+    /// elements as the slice.
+    pub fn copy_from_slice<T: Element>(&mut self, shape: &[usize], elements: &[T]) -> Result<()> {
+        if element_count(shape) != Some(elements.len()) {
+            let message = format!("tensor of shape {shape:?}: the slice has {} elements", elements.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        self.copy_from_bytes(T::TYPE, shape, T::bytes(elements))
+    }
+
+    fn copy_from_bytes(&mut self, element_type: ElementType, shape: &[usize], bytes: &[u8]) -> Result<()> {
+        self.reset_to(element_type, shape)?;
         if bytes.is_empty() {
             return Ok(());
         }
-        if let Some(slice) = self.device_slice() {
-            return slice.buffer.copy_from_host(slice.offset, bytes);
+        if let Some((device, slice)) = self.on_device() {
+            return device.copy_to_device(slice.buffer, slice.offset, bytes);
         }
         self.fill_bytes(|own| {
             own.copy_from_slice(bytes);
@@ -159,11 +181,11 @@ impl Tensor {
         })
     }
 
-    /// One entry of the outermost axis, as a batch of one (the axis stays, with length 1): shared where the tensor lies
-    /// on a device, copied where it is the host's.
+    /// One entry of the outermost axis as a batch of one: the axis stays, with length 1. On a device the row shares this
+    /// tensor's memory; in host memory it is a copy.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is no such entry.
+    /// [`ErrorKind::InvalidArgument`] if there is no such row.
     pub fn row(&self, row: usize) -> Result<Self> {
         if self.shape.first().is_none_or(|&rows| row >= rows) {
             let message = format!("tensor of shape {:?}: there is no row {row}", self.shape);
@@ -189,14 +211,13 @@ impl Tensor {
         Ok(copy)
     }
 
-    /// Copies `count` elements of another tensor of the same type, from its element `from` on, to this one's from `to`
-    /// on, wherever the two lie: on one device the device does it, and nothing crosses.
-    ///
-    /// Whoever shares this tensor's memory ([rows](Self::row), clones) sees what is written.
+    /// Copies `count` elements from another tensor of the same type, starting at its element `from`, to this one, starting
+    /// at element `to`. Between tensors on one device, the device copies. Tensors that share this one's memory see the
+    /// change.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the types differ, an element is beyond its tensor, or the two lie on different
-    /// devices; [`ErrorKind::Execution`] where a device is lost.
+    /// [`ErrorKind::InvalidArgument`] if the types differ, a range is out of bounds, or the tensors are on different
+    /// devices; [`ErrorKind::Execution`] if a device fails.
     pub fn copy_elements(&mut self, to: usize, source: &Self, from: usize, count: usize) -> Result<()> {
         let fits =
             |tensor: &Self, start: usize| start.checked_add(count).is_some_and(|end| end <= tensor.len());
@@ -210,16 +231,21 @@ impl Tensor {
         if bytes == 0 {
             return Ok(());
         }
-        match (self.device_slice(), source.device_slice()) {
-            (Some(own), Some(other)) => {
-                own.buffer.copy_from_device(own.offset + to, &**other.buffer, other.offset + from, bytes)
+        match (self.on_device(), source.on_device()) {
+            (Some((own, target)), Some((other, source))) if own == other => {
+                let (to, from) = (target.offset + to, source.offset + from);
+                own.copy_on_device((target.buffer, to), (source.buffer, from), bytes)
             }
-            (Some(own), None) => {
-                own.buffer.copy_from_host(own.offset + to, &source.bytes()?[from..][..bytes])
+            (Some((own, _)), Some((other, _))) => {
+                let message = format!("cannot copy elements from {} to {}", other.name(), own.name());
+                Err(Error::new(ErrorKind::InvalidArgument, message))
             }
-            (None, Some(other)) => {
-                self.fill_bytes(|own| other.buffer.copy_to_host(other.offset + from, &mut own[to..][..bytes]))
+            (Some((device, slice)), None) => {
+                device.copy_to_device(slice.buffer, slice.offset + to, &source.bytes()?[from..][..bytes])
             }
+            (None, Some((device, slice))) => self.fill_bytes(|own| {
+                device.copy_to_host(slice.buffer, slice.offset + from, &mut own[to..][..bytes])
+            }),
             (None, None) => {
                 let source = &source.bytes()?[from..][..bytes];
                 self.fill_bytes(|own| {
@@ -230,29 +256,28 @@ impl Tensor {
         }
     }
 
-    /// Waits until the elements are there; at once for the host's.
+    /// Waits until the elements have been written. In host memory they always have.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] where what was to fill the tensor failed.
+    /// [`ErrorKind::Execution`] if the work that wrote them failed.
     pub fn wait(&self) -> Result<()> {
         self.device_slice().map_or(Ok(()), |slice| slice.buffer.wait())
     }
 
-    /// Waits until nothing on the device reads or writes the elements; at once for the host's.
+    /// Waits until no enqueued work reads or writes the elements.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] where some of it failed.
+    /// [`ErrorKind::Execution`] if some of it failed.
     pub fn wait_idle(&self) -> Result<()> {
         self.device_slice().map_or(Ok(()), |slice| slice.buffer.wait_idle())
     }
 
-    pub(super) fn refuse_device(&self) -> Result<()> {
+    pub(super) fn require_host_memory(&self) -> Result<()> {
         match self.device() {
             None => Ok(()),
             Some(device) => {
                 let (shape, device) = (&self.shape, device.name());
-                let message =
-                    format!("tensor of shape {shape:?}: it lies on {device}, not in the host's memory");
+                let message = format!("tensor of shape {shape:?}: expected host memory, it is on {device}");
                 Err(Error::new(ErrorKind::InvalidArgument, message))
             }
         }

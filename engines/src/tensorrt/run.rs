@@ -6,7 +6,7 @@ use super::run_graphs::{Graphs, Way};
 use super::run_loader::TensorRtLoader;
 use super::run_plan::{Description, Remedy};
 use crate::cuda::{CudaBuffer, CudaDevice, CudaStream, Download, StreamPriority};
-use crate::device::{Device, DeviceBuffer, DeviceKind};
+use crate::device::{Device, DeviceBuffer};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::DimensionRange;
@@ -14,7 +14,6 @@ use crate::spec::{EngineSpec, check_residence, check_run};
 use crate::tensor::Tensor;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::iter::once;
 use std::sync::Arc;
 
 /// Addresses begin at multiples of this, in bytes.
@@ -95,7 +94,7 @@ impl TensorRtEngine {
     }
 
     pub(super) fn of(shared: Arc<Shared>) -> Result<Self> {
-        shared.device.calls()?;
+        shared.device.bind_to_thread()?;
         let context = Arc::clone(&shared.plan).create_context(shared.with_graphs).map_err(|reason| {
             let bytes = shared.plan.context_bytes();
             let message = format!("{}: a context of {bytes} bytes cannot be made: {reason}", shared.text);
@@ -224,9 +223,9 @@ impl TensorRtEngine {
     fn enqueue(&mut self, inputs: &[(&str, &Tensor)], outputs: &[(&str, &mut Tensor)]) -> Result<()> {
         let Self { shared, graphs, context, slots, addresses, stream, .. } = self;
         let description = &shared.description;
-        let given = |tensor: &Tensor| -> Option<Arc<dyn DeviceBuffer>> {
+        let given = |tensor: &Tensor| -> Option<DeviceBuffer> {
             let slice = tensor.device_slice().filter(|_| !tensor.is_empty())?;
-            slice.address().is_multiple_of(ALIGNMENT).then(|| Arc::clone(slice.buffer))
+            slice.address().is_multiple_of(ALIGNMENT).then(|| slice.buffer.clone())
         };
         let read: Vec<_> = inputs.iter().filter_map(|(_, tensor)| given(tensor)).collect();
         let written: Vec<_> = outputs.iter().filter_map(|(_, tensor)| given(tensor)).collect();
@@ -239,8 +238,8 @@ impl TensorRtEngine {
             used.collect::<Vec<_>>()
         };
         let (own_inputs, own_outputs) = (own(&description.inputs), own(&description.outputs));
-        let reads = read.iter().filter_map(|buffer| buffer.as_any().downcast_ref()).chain(own_inputs);
-        let writes = written.iter().filter_map(|buffer| buffer.as_any().downcast_ref()).chain(own_outputs);
+        let reads = read.iter().filter_map(|buffer| buffer.as_cuda()).chain(own_inputs);
+        let writes = written.iter().filter_map(|buffer| buffer.as_cuda()).chain(own_outputs);
         let outcome =
             stream.enqueue(reads, writes, |_| launch(graphs, &mut **context, &mut bound, addresses, stream));
         for (slot, address) in slots.iter_mut().zip(bound) {
@@ -275,7 +274,7 @@ impl TensorRtEngine {
         }
         for (name, tensor) in outputs.iter_mut().filter(|(_, tensor)| is_wanted(tensor)) {
             let download = &mut downloads[position(name)];
-            download.is_done();
+            download.set_finished();
             tensor.fill_bytes(|bytes| download.finish_into(bytes))?;
         }
         Ok(())
@@ -298,15 +297,9 @@ fn tensor_of<'t>(inputs: &[(&str, &'t Tensor)], name: &str) -> &'t Tensor {
 }
 
 /// Brings a row that begins where no tensor may to memory of the engine's own.
-#[allow(unsafe_code)]
 fn copy_row(stream: &CudaStream, slice: &crate::tensor::DeviceSlice<'_>, own: &CudaBuffer) -> Result<()> {
     let source = CudaBuffer::of(slice).expect("only this device's tensors get past the check of residence");
-    stream.enqueue(once(source), once(own), |raw| {
-        // SAFETY: both places are of this size and in order; the row lies in another buffer.
-        let copied =
-            unsafe { stream.bound()?.copy_on_device(own.address(), slice.address(), slice.bytes, raw) };
-        copied.map_err(|error| error.during("cannot copy a row"))
-    })
+    stream.copy_on_device((own, 0), (source, slice.offset), slice.bytes)
 }
 
 /// Enqueues one run, as a whole where it was captured.
@@ -357,16 +350,16 @@ impl Engine for TensorRtEngine {
         &self.shared.text
     }
 
-    fn device(&self) -> Option<Arc<dyn Device>> {
-        Some(self.shared.device.clone())
+    fn device(&self) -> Option<Device> {
+        Some(self.shared.device.clone().into())
     }
 
     fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         check_run(&shared.description.spec, inputs, outputs)?;
-        check_residence(Some(DeviceKind::Cuda { ordinal: shared.device.ordinal() }), inputs, outputs)?;
+        check_residence(Some(&shared.device.clone().into()), inputs, outputs)?;
         shared.description.check_sizes(inputs, shared.remedy.as_ref())?;
-        self.stream.bound()?;
+        shared.device.bind_to_thread()?;
         self.set_shapes(inputs)?;
         for (name, tensor) in outputs.iter_mut() {
             let spec = shared.description.spec.outputs.iter().position(|spec| spec.name == *name);

@@ -1,6 +1,6 @@
 //! What the running side of TensorRT is asked, as traits: behind them stands the library, or a fake.
 
-use crate::cuda::RawStream;
+use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
@@ -57,14 +57,14 @@ pub(super) trait ContextCalls: Send {
     unsafe fn set_address(&mut self, tensor: usize, address: u64) -> Result<(), Reason>;
 
     /// Whether what would be enqueued can be captured.
-    fn can_be_captured(&self, stream: RawStream) -> bool;
+    fn can_be_captured(&self, stream: *mut c_void) -> bool;
 
     /// Enqueues one run.
     ///
     /// # Safety
     /// Every tensor has an address whose memory stays until the run is done, and the stream waits for whoever uses it
     /// (see [`CudaStream::enqueue`](crate::cuda::CudaStream::enqueue)).
-    unsafe fn enqueue(&mut self, stream: RawStream) -> Result<(), Reason>;
+    unsafe fn enqueue(&mut self, stream: *mut c_void) -> Result<(), Reason>;
 }
 
 /// An input or output of a plan.

@@ -4,7 +4,6 @@ use super::run::{Shared, TensorRtEngine};
 use super::run_calls::{Refusal, RunCalls};
 use super::run_plan::{Description, DimensionNames, Remedy, plain_words};
 use crate::cuda::{CudaDevice, StreamPriority};
-use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::EngineSpec;
 use std::fmt;
@@ -97,7 +96,7 @@ impl TensorRtLoader {
             return Err(invalid("it is empty".to_owned()));
         }
         // TensorRT works in the context that is the thread's.
-        self.device.calls()?;
+        self.device.bind_to_thread()?;
         let library = self.calls.library();
         let plan = self.calls.deserialize(plan).map_err(|refusal| match refusal {
             Refusal::Library(reason) => {

@@ -8,7 +8,6 @@ use super::calls::FIRST_ADDRESS;
 use super::log::LOG;
 use super::native::logger;
 use super::run_calls::{ContextCalls, PlanCalls, PlanTensor, Reason, Refusal, RunCalls};
-use crate::cuda::RawStream;
 use crate::error::{Error, ErrorKind, Result as EngineResult};
 use cxx::memory::{UniquePtr, UniquePtrTarget};
 use libloading::Library;
@@ -290,21 +289,19 @@ impl ContextCalls for NativeContext {
     }
 
     #[cfg(feature = "tensorrt-rtx")]
-    fn can_be_captured(&self, stream: RawStream) -> bool {
-        let stream: *mut c_void = std::ptr::with_exposed_provenance_mut(stream.0);
+    fn can_be_captured(&self, stream: *mut c_void) -> bool {
         // SAFETY: the stream is one of the driver's, whose streams the runtime's are.
         unsafe { self.context.get().isStreamCapturable(stream.cast()) }
     }
 
     /// TensorRT proper does not say beforehand.
     #[cfg(not(feature = "tensorrt-rtx"))]
-    fn can_be_captured(&self, _: RawStream) -> bool {
+    fn can_be_captured(&self, _: *mut c_void) -> bool {
         true
     }
 
-    unsafe fn enqueue(&mut self, stream: RawStream) -> Result<(), Reason> {
+    unsafe fn enqueue(&mut self, stream: *mut c_void) -> Result<(), Reason> {
         let mark = LOG.mark();
-        let stream: *mut c_void = std::ptr::with_exposed_provenance_mut(stream.0);
         // SAFETY: the stream is one of the driver's, whose streams the runtime's are; the caller vouches for addresses
         // and order.
         let enqueued = unsafe { self.context.get_mut().enqueueV3(stream.cast()) };

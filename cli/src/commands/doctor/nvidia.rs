@@ -30,7 +30,6 @@ pub fn write(out: &mut dyn Write, library: Option<&Path>) -> io::Result<()> {
 
 #[cfg(feature = "cuda")]
 fn write_gpus(out: &mut dyn Write) -> io::Result<()> {
-    use ocelli::engines::Device;
     use ocelli::engines::cuda::{CudaDevice, Nvrtc};
 
     let count = match CudaDevice::count() {
@@ -46,7 +45,7 @@ fn write_gpus(out: &mut dyn Write) -> io::Result<()> {
             }
         };
         if ordinal == 0 {
-            writeln!(out, "  driver          speaks CUDA {}", device.driver_version())?;
+            writeln!(out, "  driver          supports CUDA {}", device.driver_version())?;
         }
         let (major, minor) = device.compute_capability();
         let memory = match device.memory() {
@@ -61,10 +60,10 @@ fn write_gpus(out: &mut dyn Write) -> io::Result<()> {
     if count == 0 {
         writeln!(out, "  GPU             none; CUDA_VISIBLE_DEVICES says which ones a program sees")?;
     }
-    match Nvrtc::open(None).map(|nvrtc| nvrtc.version()) {
+    match Nvrtc::open().map(|nvrtc| nvrtc.version()) {
         Ok((major, minor)) => writeln!(out, "  kernel compiler NVRTC {major}.{minor}"),
         Err(reason) => {
-            writeln!(out, "  kernel compiler {reason}; pictures are preprocessed on the processor")
+            writeln!(out, "  kernel compiler {reason}; images are preprocessed on the CPU")
         }
     }
 }

@@ -1,15 +1,24 @@
-// From 8-bit pixels of any size to the normalised square that a backbone reads, in one go.
+// Resizes an image of 8-bit pixels to a square and normalises it, in one pass over the image.
 //
-// C that is CUDA C++ as well: it is compiled for the device when a program starts, and for the host's processor in the
-// tests. What is put before it says where the resize rounds (ROUND_ONCE is 0 for after each pass, 1 for at the end) and
-// how the work is cut: TILE_WIDTH and TILE_HEIGHT, by blocks of TILE_WIDTH x THREAD_ROWS threads.
+// The source is CUDA C++ and C: it is compiled by NVRTC when a program starts, and for the CPU in a test.
 //
-// A block makes a tile of TILE_WIDTH x TILE_HEIGHT values of the square. It walks the lines of the picture that the tile
-// needs, BAND at a time: the first pass puts them, TILE_WIDTH wide and rounded, into shared memory, the second adds
-// them up in registers. So the picture between the passes never exists, a line is filtered again only where tiles meet
-// (2 lines in 16 for enlarging, an eighth for making smaller), and pictures of any size go through the same memory.
-// Threads beside each other read neighbouring pixels and write neighbouring values.
+// A block of TILE_WIDTH x THREAD_ROWS threads computes a tile of TILE_WIDTH x TILE_HEIGHT values of the square. It walks
+// the lines of the image that the tile needs, BAND at a time: the first pass stores them, TILE_WIDTH wide and rounded, in
+// shared memory, and the second adds them up in registers. So the image between the passes never exists as a whole, and
+// images of any size need the same memory. A line is filtered again only where tiles overlap (2 lines in 16 for
+// enlarging, one in eight for shrinking). Neighbouring threads read neighbouring pixels and write neighbouring values.
 
+#ifndef KERNEL
+#define KERNEL(name, Arguments) extern "C" __global__ void name(const __grid_constant__ Arguments arguments)
+#endif
+// 0: round to 8 bits after each pass. 1: round once, after the second.
+#ifndef ROUND_ONCE
+#define ROUND_ONCE 0
+#endif
+
+#define TILE_WIDTH 32
+#define TILE_HEIGHT 16
+#define THREAD_ROWS 8
 #define BAND 32
 
 #if ROUND_ONCE
@@ -26,10 +35,10 @@ typedef unsigned char Sample;
 
 enum Format { INTERLEAVED, GRAY, NV12 };
 
-// In the order in which the host sets them.
+// In the order in which the host fills them in.
 typedef struct {
-    const unsigned char *picture;
-    // For each value of the square's side: the first pixel that counts, how many do, and their weights [tap, value].
+    const unsigned char *image;
+    // For each value along the square's side: its first pixel, the number of pixels, and their weights [tap, value].
     const int *across;
     const int *along;
     // [rgb, side, side] of 32 or 16 bits.
@@ -38,10 +47,10 @@ typedef struct {
     int height;
     int stride;
     int side;
-    // Binary digits behind the point of the weights.
+    // Fractional bits of the weights.
     int across_digits;
     int along_digits;
-    // Whether the first pass goes down the picture.
+    // Whether the first pass is the vertical one.
     int down_first;
     int blue_first;
     int half_precision;
@@ -59,7 +68,7 @@ static __device__ __forceinline__ int level_of(int sum)
 // Red, green and blue, or blue, green and red, of one pixel.
 static __device__ __forceinline__ void read_pixel(const PreprocessArguments *p, enum Format format, int x, int y, int pixel[3])
 {
-    const unsigned char *row = p->picture + (size_t)y * p->stride;
+    const unsigned char *row = p->image + (size_t)y * p->stride;
     if (format == INTERLEAVED) {
         pixel[0] = row[3 * x];
         pixel[1] = row[3 * x + 1];
@@ -67,8 +76,8 @@ static __device__ __forceinline__ void read_pixel(const PreprocessArguments *p, 
     } else if (format == GRAY) {
         pixel[0] = pixel[1] = pixel[2] = row[x];
     } else {
-        // BT.601 in limited range, 20 digits behind the point.
-        const unsigned char *chroma = p->picture + ((size_t)p->height + y / 2) * p->stride + (x & ~1);
+        // BT.601 in limited range, 20 fractional bits.
+        const unsigned char *chroma = p->image + ((size_t)p->height + y / 2) * p->stride + (x & ~1);
         const int u = chroma[0] - 128, v = chroma[1] - 128;
         int luma = row[x] - 16;
         luma = (luma < 0 ? 0 : luma) * 1220542 + (1 << 19);
@@ -84,7 +93,7 @@ static __device__ __forceinline__ int rounded(Sum sum, int digits)
     return value > MOST ? MOST : (int)value;
 }
 
-// The nearest number of 16 bits, the even one of two.
+// The nearest half-precision number, ties to even.
 static __device__ __forceinline__ unsigned short half_bits(float value)
 {
     union {
@@ -94,14 +103,14 @@ static __device__ __forceinline__ unsigned short half_bits(float value)
     single.value = value;
     const unsigned sign = single.bits >> 16 & 0x8000, magnitude = single.bits & 0x7fffffff;
     if (magnitude >= 0x47800000)
-        // Beyond the largest: infinite, and what is no number stays none.
+        // Too large, infinite or NaN.
         return (unsigned short)(sign | (magnitude > 0x7f800000 ? 0x7e00 : 0x7c00));
     unsigned mantissa, dropped;
     if (magnitude >= 0x38800000) {
         mantissa = magnitude - 0x38000000;
         dropped = 13;
     } else {
-        // Smaller than the exponent can say.
+        // Subnormal.
         const unsigned exponent = magnitude >> 23;
         if (exponent < 102)
             return (unsigned short)sign;
@@ -157,7 +166,7 @@ static __device__ __forceinline__ void preprocess(const PreprocessArguments *p, 
                     sums[part][c] += weight * band[line - top][c][column];
             }
         }
-        // The band is filled again.
+        // Before the band is filled again.
         __syncthreads();
     }
 

@@ -1,0 +1,115 @@
+//! Preprocessing on an NVIDIA GPU: the image is uploaded, not the much larger tensor made from it.
+
+use std::sync::Arc;
+
+use ocelli_engines::cuda::{CudaDevice, CudaKernels, KernelArgument};
+use ocelli_engines::{Device, ElementType, Tensor};
+
+use super::PreprocessConfig;
+use super::kernel::{self, Tables};
+use crate::error::{Error, ErrorKind, Result};
+use crate::frame_view::FrameView;
+
+/// The kernels in the order of their source, one for each layout of pixels.
+const KERNELS: [&str; 3] = ["preprocess_interleaved", "preprocess_gray", "preprocess_nv12"];
+
+/// `TILE_WIDTH` and `TILE_HEIGHT` of the kernels.
+const TILE: [u32; 2] = [32, 16];
+/// `TILE_WIDTH` and `THREAD_ROWS`.
+const THREADS: [u32; 3] = [32, 8, 1];
+
+/// Turns images into `pixel_values` on a GPU, bit-identical to [`Preprocessor`](super::Preprocessor).
+///
+/// The image is uploaded once, as it is (NV12 has half the bytes of RGB), and one kernel does the rest. The buffers grow
+/// to the largest image seen; the resize weights are computed when the image size changes.
+#[derive(Debug)]
+pub struct DevicePreprocessor {
+    config: PreprocessConfig,
+    element_type: ElementType,
+    device: Device,
+    kernels: CudaKernels,
+    image: Tensor,
+    packed: Vec<u8>,
+    tables: Option<(Tables, [Tensor; 2])>,
+}
+
+impl DevicePreprocessor {
+    /// Compiles the kernel, which takes about a second.
+    ///
+    /// # Errors
+    /// As [`Preprocessor::new`](super::Preprocessor::new), and [`ErrorKind::Unavailable`] if there is no compiler for the
+    /// GPU.
+    pub fn new(device: &Arc<CudaDevice>, config: PreprocessConfig) -> Result<Self> {
+        config.validate()?;
+        let kernels = CudaKernels::compile(device, "preprocess", &kernel::source(config.rounding))?;
+        let device = Device::from(Arc::clone(device));
+        Ok(Self {
+            config,
+            element_type: ElementType::F32,
+            kernels,
+            image: Tensor::on(device.clone()),
+            packed: Vec::new(),
+            tables: None,
+            device,
+        })
+    }
+
+    /// Sets the element type of the output: `F32`, the default, or `F16`, to which the values are rounded.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for any other type.
+    pub fn with_element_type(mut self, element_type: ElementType) -> Result<Self> {
+        if !matches!(element_type, ElementType::F32 | ElementType::F16) {
+            let message = format!("preprocessing: the element type is {element_type}, expected f32 or f16");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        self.element_type = element_type;
+        Ok(self)
+    }
+
+    /// Uploads one image and enqueues the computation of `pixels`, [1, 3, S, S]; a tensor that is elsewhere moves to the
+    /// GPU. The image's bytes can be reused when this returns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the image has too few bytes; [`ErrorKind::Engine`] if the GPU has no memory left
+    /// or fails.
+    pub fn run_into<'a>(&mut self, image: impl Into<FrameView<'a>>, pixels: &mut Tensor) -> Result<()> {
+        let image = image.into();
+        image.check()?;
+        let size = (image.width, image.height);
+        let (stride, bytes) = kernel::rows(&image, &mut self.packed)?;
+        self.image.copy_from_slice(&[bytes.len()], bytes)?;
+        if self.tables.as_ref().is_none_or(|(tables, _)| tables.size != size) {
+            self.tables = Some(upload_tables(&self.config, size, &self.device)?);
+        }
+        let (tables, [first, second]) = self.tables.as_ref().expect("made above");
+        if pixels.device() != Some(&self.device) {
+            *pixels = Tensor::on(self.device.clone());
+        }
+        let side = self.config.imgsz;
+        pixels.reset_to(self.element_type, &[1, 3, side, side])?;
+
+        use KernelArgument::{F32, I32, Read, Write};
+        let half_precision = self.element_type == ElementType::F16;
+        let (integers, floats) = tables.arguments(&self.config, image.format, stride, half_precision);
+        let mut arguments = vec![Read(&self.image), Read(first), Read(second), Write(pixels)];
+        arguments.extend(integers.map(I32));
+        arguments.extend(floats.map(F32));
+        let name = KERNELS[kernel::kernel_of(image.format)];
+        let [width, height] = TILE.map(|tile| (side as u32).div_ceil(tile));
+        Ok(self.kernels.launch(name, [width, height, 1], THREADS, &arguments)?)
+    }
+}
+
+fn upload_tables(
+    config: &PreprocessConfig,
+    size: (u32, u32),
+    device: &Device,
+) -> Result<(Tables, [Tensor; 2])> {
+    let tables = Tables::new(config, size);
+    let mut tensors = [Tensor::on(device.clone()), Tensor::on(device.clone())];
+    for (tensor, pass) in tensors.iter_mut().zip(&tables.passes) {
+        tensor.copy_from_slice(&[pass.table.len()], &pass.table)?;
+    }
+    Ok((tables, tensors))
+}
