@@ -28,7 +28,8 @@
 
 pub mod atomic_file;
 pub mod builtin;
-mod cache;
+#[doc(hidden)]
+pub mod cache;
 mod cancellation;
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -70,7 +71,7 @@ pub use cache::cache_folder;
 pub use cancellation::Cancellation;
 pub use detection::Detection;
 pub use detector::{
-    Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures,
+    Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures, PrepareEngines,
     ImagePreprocessor, PromptDecoder, StageTimes, TextCacheFile, TextEmbedder,
 };
 pub use engine::{EngineFactory, EngineKind, EngineOptions};

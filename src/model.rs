@@ -205,8 +205,9 @@ impl Model {
     }
 
     /// The same model, described in another way.
+    #[doc(hidden)]
     #[must_use]
-    pub(crate) fn with_manifest(mut self, change: impl FnOnce(&mut Manifest)) -> Self {
+    pub fn with_manifest(mut self, change: impl FnOnce(&mut Manifest)) -> Self {
         change(&mut self.manifest);
         self
     }

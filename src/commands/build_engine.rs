@@ -1,7 +1,6 @@
 //! `ocelli build-engine`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
@@ -12,8 +11,7 @@ use ocelli::cli::{
 use ocelli::engines::tensorrt::ComputeCapability;
 use ocelli::export::contract::{Precision, Target};
 use ocelli::tensorrt::{
-    BuildEvent, BuildOptions, BuiltEngine, EngineBuild, NativeTensorRt, Sidecar, TensorRtBackend,
-    verify_engine,
+    BuildEvent, BuildOptions, BuiltEngine, EngineBuild, NativeTensorRt, PlanRequest, Sidecar, verify_engine,
 };
 use ocelli::{
     Cancellation, EngineFactory, EngineKind, EngineOptions, Error, ErrorKind, Model, ModelGraph,
@@ -109,8 +107,7 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
         Some(engine) => format!("cannot verify the engine, {}", engine.display()),
         None => "cannot build engines".into(),
     };
-    let backend: Arc<dyn TensorRtBackend> =
-        Arc::new(NativeTensorRt::new(&purpose, args.tensorrt.as_deref())?);
+    let tensorrt = NativeTensorRt::new(&purpose, args.tensorrt.as_deref())?;
     let reference = EngineFactory::start(&EngineOptions {
         kind: EngineKind::Cpu,
         threads: args.threads,
@@ -140,7 +137,7 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     if let Some(engine) = &args.verify {
         let reference = (&reference_model, &reference);
-        let report = verify_engine(engine, &model, &backend, reference, verification, &mut |step| {
+        let report = verify_engine(engine, &model, &tensorrt, reference, verification, &mut |step| {
             tell(&progress, step, &cancellation)
         });
         drop(progress);
@@ -160,17 +157,20 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
         graphs: args.graphs.clone(),
         max_classes: args.max_classes,
         max_exemplars: args.max_exemplars,
-        targets: args.target_sm.clone(),
-        workspace_bytes: args.workspace.map(workspace_bytes).transpose()?,
-        timing_cache: args.timing_cache.clone(),
-        version_compatible: args.version_compatible,
-        hardware_compatible: args.hardware_compatible,
+        plan: PlanRequest {
+            targets: args.target_sm.clone(),
+            workspace_bytes: args.workspace.map(workspace_bytes).transpose()?,
+            timing_cache: args.timing_cache.clone(),
+            version_compatible: args.version_compatible,
+            hardware_compatible: args.hardware_compatible,
+            ..PlanRequest::default()
+        },
         force: args.force,
         verification,
     };
     let output = args.output.as_deref().ok_or_else(|| usage("--output: name the folder for the engines"))?;
     let start = Instant::now();
-    let build = EngineBuild::new(&model, backend, &reference, options)
+    let build = EngineBuild::new(&model, &tensorrt, &reference, options)
         .with_reference_model(&reference_model)
         .with_cancellation(cancellation);
     let mut judged = None;
@@ -257,7 +257,7 @@ fn show(progress: &Progress, event: &BuildEvent<'_>) {
     match event {
         // Phases lie within each other; the outermost tell how far the whole is.
         BuildEvent::Building { graph, step } if step.depth == 0 => {
-            progress.at(&format!("building {graph}: {}", step.phase), step.done as u64, step.total as u64);
+            progress.at(&format!("building {graph}: {}", step.phase), step.step as u64, step.steps as u64);
         }
         BuildEvent::Built { graph, bytes, seconds } => {
             progress.say(&format!("{graph}: built in {seconds:.1} s, {:.1} MB", *bytes as f64 / 1e6));
