@@ -123,7 +123,9 @@ impl EngineFactory {
             })?;
         }
         let device = match kind {
-            EngineKind::Cuda { ordinal } | EngineKind::OnnxRuntimeTensorRt { ordinal } => cuda_device(ordinal)?,
+            EngineKind::Cuda { ordinal } | EngineKind::OnnxRuntimeTensorRt { ordinal } => {
+                cuda_device(ordinal)?
+            }
             _ => None,
         };
         Ok(Self(Maker::OnnxRuntime(OnnxRuntimeMaker {

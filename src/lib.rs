@@ -71,8 +71,8 @@ pub use cache::cache_folder;
 pub use cancellation::Cancellation;
 pub use detection::Detection;
 pub use detector::{
-    Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures, PrepareEngines,
-    ImagePreprocessor, PromptDecoder, StageTimes, TextCacheFile, TextEmbedder,
+    Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures,
+    ImagePreprocessor, PrepareEngines, PromptDecoder, StageTimes, TextCacheFile, TextEmbedder,
 };
 pub use engine::{EngineFactory, EngineKind, EngineOptions};
 pub use error::{Error, ErrorKind, Result};

@@ -19,6 +19,8 @@ mod engine_files;
 #[doc(hidden)]
 pub mod fit;
 mod native;
+#[cfg(test)]
+mod sample;
 mod sidecar;
 
 pub use build::{BuildEvent, BuildOptions, BuiltEngine, EngineBuild, ReportEvent, verify_engine};

@@ -35,7 +35,10 @@ compile_error!(
 
 #[allow(unsafe_code)]
 mod probe;
-#[cfg_attr(not(any(feature = "tensorrt", feature = "tensorrt-rtx")), allow(dead_code, reason = "nothing builds"))]
+#[cfg_attr(
+    not(any(feature = "tensorrt", feature = "tensorrt-rtx")),
+    allow(dead_code, reason = "nothing builds")
+)]
 mod progress;
 mod search;
 mod version;

@@ -67,10 +67,11 @@ impl ModelArgs {
         let kind: EngineKind = self.engine.parse()?;
         let cancellation = Cancellation::new();
         super::cancel_on_interrupt(&cancellation);
-        let mut builder = prepare_tensorrt(Detector::builder().with_engine(kind), kind, self.tensorrt.as_deref())?
-            .with_partial_placement(self.allow_partial)
-            .with_tf32(self.tf32)
-            .with_cancellation(cancellation);
+        let mut builder =
+            prepare_tensorrt(Detector::builder().with_engine(kind), kind, self.tensorrt.as_deref())?
+                .with_partial_placement(self.allow_partial)
+                .with_tf32(self.tf32)
+                .with_cancellation(cancellation);
         if let Some(folder) = &self.model {
             builder = builder.with_model(ModelSource::Folder(folder.clone()));
         }

@@ -142,7 +142,9 @@ mod tests {
             ("", Err("no such engine")),
             (
                 "quick",
-                Err("no such engine; the engines are auto, cpu, cuda, tensorrt, onnxruntime-tensorrt, coreml, cuda-native"),
+                Err(
+                    "no such engine; the engines are auto, cpu, cuda, tensorrt, onnxruntime-tensorrt, coreml, cuda-native",
+                ),
             ),
             ("cuda:", Err("a GPU's number")),
             ("cuda:-1", Err("a GPU's number")),

@@ -288,8 +288,9 @@ impl<'b> EngineBuild<'b> {
             (Ok(gpu), []) => Ok(Some(gpu)),
             (Ok(gpu), targets) => Ok(targets.contains(&gpu.compute_capability).then_some(gpu)),
             (Err(e), []) => {
-                let message =
-                    format!("{e}; to build for another machine, name its compute capability as a target, such as 8.9");
+                let message = format!(
+                    "{e}; to build for another machine, name its compute capability as a target, such as 8.9"
+                );
                 Err(Error::new(e.kind(), message).with_source(e))
             }
             (Err(_), _) => Ok(None),

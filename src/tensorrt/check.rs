@@ -75,9 +75,7 @@ pub fn check_model(path: &Path, sidecar: &Sidecar, model: &Model) -> Result<()> 
         }
     }
     match manifest.files.get(sidecar.graph.file()) {
-        None => {
-            Err(mismatch(format!("engine {engine}: it is a {}, which {folder} lacks", sidecar.graph)))
-        }
+        None => Err(mismatch(format!("engine {engine}: it is a {}, which {folder} lacks", sidecar.graph))),
         Some(entry) if entry.sha256 != sidecar.onnx_sha256 => Err(mismatch(format!(
             "engine {engine}: it was built from another {} than that of {folder} (the hashes differ); build it again",
             sidecar.graph.file()

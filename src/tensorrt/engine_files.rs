@@ -85,12 +85,14 @@ impl EngineFiles {
         }
         let Some((file, sidecar)) = first else {
             let sidecar = Sidecar::path_of(&self.0[0].path);
-            let why = format!("it has no sidecar ({}) that names its model; name the model", sidecar.display());
+            let why =
+                format!("it has no sidecar ({}) that names its model; name the model", sidecar.display());
             return Err(self.0[0].error(ErrorKind::InvalidArgument, &why));
         };
         if !sidecar.model.join(file::MANIFEST).is_file() {
             let model = sidecar.model.display();
-            let why = format!("the model that it was built from, {model}, no longer exists there; name the model");
+            let why =
+                format!("the model that it was built from, {model}, no longer exists there; name the model");
             return Err(file.error(ErrorKind::Mismatch, &why));
         }
         request.source = ModelSource::Folder(sidecar.model.clone());
@@ -99,8 +101,10 @@ impl EngineFiles {
 
     /// Whether the engines belong to the model, then to the library, then to the GPU, by their sidecars.
     fn check(&self, model: &Model, library: &TensorRtLibrary, gpu: &Gpu) -> Result<()> {
-        self.with_sidecars().try_for_each(|(file, sidecar)| check::check_model(&file.path, sidecar, model))?;
-        self.with_sidecars().try_for_each(|(file, sidecar)| check::check_library(&file.path, sidecar, library))?;
+        self.with_sidecars()
+            .try_for_each(|(file, sidecar)| check::check_model(&file.path, sidecar, model))?;
+        self.with_sidecars()
+            .try_for_each(|(file, sidecar)| check::check_library(&file.path, sidecar, library))?;
         self.with_sidecars().try_for_each(|(file, sidecar)| check::check_gpu(&file.path, sidecar, gpu))
     }
 
@@ -121,7 +125,13 @@ impl EngineFiles {
         self.check(&model, &library, &gpu)?;
         let names: Vec<_> = self.0.iter().map(|file| file.graph.name()).collect();
         let description = describe(&library, &gpu, &names, &rest);
-        self.with_loader(model, masks, description, rest, Arc::new(move |file, graph| tensorrt.load(file, Some(graph))))
+        self.with_loader(
+            model,
+            masks,
+            description,
+            rest,
+            Arc::new(move |file, graph| tensorrt.load(file, Some(graph))),
+        )
     }
 
     fn with_loader(
@@ -252,7 +262,9 @@ impl EngineFile {
         match needed.iter().find(|name| engine.spec().output(name).is_none()) {
             None => Ok(()),
             Some(name) => {
-                let why = format!("masks need `{name}`, which this engine does not return; build one from the model");
+                let why = format!(
+                    "masks need `{name}`, which this engine does not return; build one from the model"
+                );
                 Err(self.error(ErrorKind::Mismatch, &why))
             }
         }

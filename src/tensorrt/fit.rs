@@ -101,12 +101,7 @@ fn fits(found: &TensorSpec, expected: &[Option<usize>]) -> bool {
 ///
 /// # Errors
 /// [`ErrorKind::Mismatch`] if it is another graph or one of another model; the message names the first tensor.
-pub fn fit(
-    engine: Box<dyn Engine>,
-    graph: ModelGraph,
-    manifest: &Manifest,
-    path: &Path,
-) -> Result<Fitted> {
+pub fn fit(engine: Box<dyn Engine>, graph: ModelGraph, manifest: &Manifest, path: &Path) -> Result<Fitted> {
     let refuse = |why: String| {
         let message = format!(
             "engine {}: {why}; it is not a {graph} of a model of {} px and width {}",

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+#[cfg(not(any(feature = "tensorrt", feature = "tensorrt-rtx")))]
 use ocelli_engines::Engine;
 use ocelli_engines::tensorrt::{BuildProgress, ComputeCapability, DimensionRange, Product, Version};
 
@@ -121,7 +122,12 @@ impl NativeTensorRt {
 }
 
 /// What a factory of engines runs, and on what.
-pub(super) fn describe(library: &TensorRtLibrary, gpu: &Gpu, graphs: &[&str], rest: &EngineFactory) -> String {
+pub(super) fn describe(
+    library: &TensorRtLibrary,
+    gpu: &Gpu,
+    graphs: &[&str],
+    rest: &EngineFactory,
+) -> String {
     format!("{library} on {} ({}); {} for the rest", gpu.name, graphs.join(", "), rest.description())
 }
 

@@ -137,8 +137,7 @@ impl Sidecar {
             Err(e) => return Err(Error::io("cannot read the engine's sidecar", &path, e)),
         };
         let invalid = |why: String| {
-            let message =
-                format!("engine sidecar {}: {why}; build the engine again", path.display());
+            let message = format!("engine sidecar {}: {why}; build the engine again", path.display());
             Error::new(ErrorKind::InvalidData, message)
         };
         // The version first: a later format need not have the fields of this one.
@@ -148,7 +147,9 @@ impl Sidecar {
             Some(version) if version == u64::from(Self::FORMAT_VERSION) => {}
             Some(version) => {
                 let own = Self::FORMAT_VERSION;
-                return Err(invalid(format!("its format is version {version}, this program reads version {own}")));
+                return Err(invalid(format!(
+                    "its format is version {version}, this program reads version {own}"
+                )));
             }
             None => return Err(invalid("it is not a sidecar: it has no format_version".into())),
         }
