@@ -52,7 +52,11 @@ impl Sample {
         let model = folder.path().join("model");
         std::fs::create_dir(&model).expect("the folder is new");
         let mut manifest = manifest_json();
-        for graph in [ModelGraph::Backbone, ModelGraph::EncoderDecoder] {
+        let backbone: &[ModelGraph] = match changes["split_block"].is_null() {
+            true => &[ModelGraph::Backbone],
+            false => &[ModelGraph::BackboneFirst, ModelGraph::BackboneSecond],
+        };
+        for graph in backbone.iter().chain(&[ModelGraph::TextEncoder, ModelGraph::EncoderDecoder]) {
             std::fs::write(model.join(graph.file()), "onnx").expect("it can be written");
             manifest["files"][graph.file()] = json!({ "sha256": graph.name(), "bytes": 4 });
         }

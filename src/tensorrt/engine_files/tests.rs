@@ -69,7 +69,7 @@ fn engines_that_do_not_belong_together_are_refused_before_anything_is_loaded() {
         ),
         (
             "half a backbone",
-            |b, _| set(b, "/graph", "backbone_1".into()),
+            |b, _| set(b, "/graph", "backbone_first".into()),
             Mismatch,
             &["the first half of a backbone", "is not beside it"],
         ),
