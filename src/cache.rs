@@ -36,7 +36,7 @@ pub fn cache_folder() -> Result<PathBuf> {
 const REMEDY: &str = "set OCELLI_CACHE to a folder that can be written";
 
 /// Makes a folder of the cache, and those above it.
-pub(crate) fn create_folder(folder: &Path) -> Result<()> {
+pub fn create_folder(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|e| cannot("create the cache folder", folder, e))
 }
 
@@ -56,14 +56,14 @@ fn cannot(what: &str, path: &Path, error: std::io::Error) -> Error {
 }
 
 /// A lock between processes, held while it lives: whoever makes an entry of the cache holds it.
-pub(crate) struct Lock {
+pub struct Lock {
     /// Closing the file gives the lock back.
     _file: File,
 }
 
 impl Lock {
     /// Waits until no other process holds the lock `path`.
-    pub(crate) fn acquire(path: &Path) -> Result<Self> {
+    pub fn acquire(path: &Path) -> Result<Self> {
         let file = File::options().create(true).truncate(false).write(true).open(path);
         let file = file.map_err(|e| cannot("write the cache's lock", path, e))?;
         file.lock().map_err(|e| cannot("lock the cache", path, e))?;
@@ -107,6 +107,6 @@ pub(crate) fn short_hex(bytes: &[u8]) -> String {
 }
 
 /// [`short_hex`] of a text's SHA-256.
-pub(crate) fn short_hash(text: &str) -> String {
+pub fn short_hash(text: &str) -> String {
     short_hex(&Sha256::digest(text.as_bytes()))
 }

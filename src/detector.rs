@@ -18,7 +18,7 @@ use crate::mask::SemanticMap;
 use crate::model::Model;
 use crate::prompt::Prompts;
 
-pub use builder::{DetectorBuilder, TextCacheFile};
+pub use builder::{DetectorBuilder, PrepareEngines, TextCacheFile};
 pub use decode::PromptDecoder;
 pub use encode::{Backbone, ImageEncoder, ImageFeatures, ImagePreprocessor};
 pub use text::{EmbeddedPrompts, TextEmbedder};

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use ocelli_engines::onnxruntime::{
     CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeEngine, TensorRtOptions,
 };
+use ocelli_engines::tensorrt::Product;
 use ocelli_engines::{Device, Engine};
 use ocelli_export::contract::Target;
 
@@ -71,9 +72,20 @@ impl EngineFactory {
     pub fn start(options: &EngineOptions) -> Result<Self> {
         match options.kind {
             EngineKind::Auto => Self::start_best(options),
-            // TensorRT's engines are built and run by ONNX Runtime's provider.
-            EngineKind::Cpu | EngineKind::Cuda { .. } | EngineKind::TensorRt { .. } | EngineKind::CoreMl => {
-                Self::start_onnxruntime(options, options.kind)
+            EngineKind::Cpu
+            | EngineKind::Cuda { .. }
+            | EngineKind::OnnxRuntimeTensorRt { .. }
+            | EngineKind::CoreMl => Self::start_onnxruntime(options, options.kind),
+            EngineKind::TensorRt { .. } => {
+                let why = match Product::COMPILED {
+                    None => crate::tensorrt::missing(),
+                    Some(_) => "its engines are built from a model before they run, and none were prepared",
+                };
+                let message = format!(
+                    "engine {}: {why}; with TensorRT 10, onnxruntime-tensorrt runs any model through ONNX Runtime",
+                    options.kind
+                );
+                Err(Error::new(ErrorKind::Unavailable, message))
             }
             EngineKind::CudaNative { .. } => {
                 let message = format!(
@@ -110,7 +122,9 @@ impl EngineFactory {
             })?;
         }
         let device = match kind {
-            EngineKind::Cuda { ordinal } | EngineKind::TensorRt { ordinal } => cuda_device(ordinal)?,
+            EngineKind::Cuda { ordinal } | EngineKind::OnnxRuntimeTensorRt { ordinal } => {
+                cuda_device(ordinal)?
+            }
             _ => None,
         };
         Ok(Self(Maker::OnnxRuntime(OnnxRuntimeMaker {
@@ -136,7 +150,7 @@ impl EngineFactory {
     pub(crate) fn target(&self) -> Target {
         match &self.0 {
             Maker::OnnxRuntime(maker) => match maker.kind {
-                EngineKind::TensorRt { .. } | EngineKind::CoreMl => Target::TensorRt,
+                EngineKind::OnnxRuntimeTensorRt { .. } | EngineKind::CoreMl => Target::TensorRt,
                 _ => Target::OnnxRuntime,
             },
             Maker::Custom { .. } => Target::OnnxRuntime,
@@ -247,7 +261,7 @@ fn probe(kind: EngineKind) -> ExecutionProvider {
         EngineKind::Cuda { ordinal } | EngineKind::CudaNative { ordinal } => {
             ExecutionProvider::Cuda(cuda(ordinal))
         }
-        EngineKind::TensorRt { ordinal } => {
+        EngineKind::TensorRt { ordinal } | EngineKind::OnnxRuntimeTensorRt { ordinal } => {
             ExecutionProvider::TensorRt(TensorRtOptions { cuda: cuda(ordinal), ..TensorRtOptions::default() })
         }
         EngineKind::CoreMl => ExecutionProvider::CoreMl(CoreMlOptions::default()),

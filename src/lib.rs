@@ -28,7 +28,8 @@
 
 pub mod atomic_file;
 pub mod builtin;
-mod cache;
+#[doc(hidden)]
+pub mod cache;
 mod cancellation;
 mod detection;
 mod detector;
@@ -64,7 +65,7 @@ pub use cancellation::Cancellation;
 pub use detection::Detection;
 pub use detector::{
     Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures,
-    ImagePreprocessor, PromptDecoder, StageTimes, TextCacheFile, TextEmbedder,
+    ImagePreprocessor, PrepareEngines, PromptDecoder, StageTimes, TextCacheFile, TextEmbedder,
 };
 pub use engine::{EngineFactory, EngineKind, EngineOptions};
 pub use error::{Error, ErrorKind, Result};

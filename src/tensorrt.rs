@@ -1,29 +1,29 @@
-//! TensorRT engines in files: built from an exported model, checked against it, run in place of its graphs.
+//! TensorRT engines in files: built from an exported model, checked against it, and run in place of its graphs.
 //!
-//! - the `ocelli build-engine` program builds them and passes each through the numeric gate before it is put in place;
-//! - beside `x.engine` lies `x.engine.json`, its [`Sidecar`]: what it was built from, for which GPU, by which TensorRT, and
-//!   how it compared;
+//! - `ocelli build-engine` builds engines and puts each in place only after the numeric gate has accepted it;
+//! - beside `x.engine` is `x.engine.json`, its [`Sidecar`]: what it was built from, for which GPU, by which TensorRT, and how
+//!   it compared;
 //! - [`DetectorBuilder::with_trt_backbone`](crate::DetectorBuilder::with_trt_backbone) and
-//!   [`with_trt_encoder_decoder`](crate::DetectorBuilder::with_trt_encoder_decoder) run engines. What does not belong
-//!   together is an error before anything runs;
-//! - engines that DART's scripts made have no sidecar and other tensors: they are [adapted](dart);
-//! - [`TensorRtBackend`] is what all of this asks of TensorRT. [`NativeTensorRt`] is TensorRT itself, in programs built with
-//!   one of the features `tensorrt` and `tensorrt-rtx`; tests have fakes.
+//!   [`with_trt_encoder_decoder`](crate::DetectorBuilder::with_trt_encoder_decoder) run engines; an engine that does not
+//!   belong to the model, the GPU or the TensorRT is an error before anything runs;
+//! - engines made by DART's scripts have no sidecar and other tensors: they are [adapted](dart);
+//! - [`NativeTensorRt`] is TensorRT itself, in programs built with one of the features `tensorrt` and `tensorrt-rtx`.
 
-mod backend;
 #[doc(hidden)]
 pub mod check;
 pub mod dart;
+mod engine_files;
 #[doc(hidden)]
 pub mod fit;
 mod native;
-mod run;
+#[cfg(test)]
+mod sample;
 mod sidecar;
 mod verified;
 
-pub use backend::{BuildStep, Gpu, PlanRequest, ReportStep, TensorRtBackend, TensorRtLibrary};
-pub use native::NativeTensorRt;
+pub use native::{Gpu, NativeTensorRt, PlanRequest, ReportStep, TensorRtLibrary};
 pub use sidecar::{BuildSettings, BuiltBy, DimensionSizes, EngineLayout, EngineShapes, Sidecar};
 pub use verified::{Limits, VerificationSummary};
 
-pub(crate) use run::EngineFiles;
+pub(crate) use engine_files::EngineFiles;
+pub(crate) use native::missing;

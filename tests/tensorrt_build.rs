@@ -133,9 +133,9 @@ fn build_and_check(
     );
     match exported.build(tensorrt, graph, targets) {
         Ok(plan) => {
-            let (seconds, bytes) = (start.elapsed().as_secs_f64(), plan.bytes().len());
+            let (seconds, bytes) = (start.elapsed().as_secs_f64(), plan.bytes.len());
             println!("{place}: {seconds:.1} s, {:.1} MB", bytes as f64 / 1e6);
-            let tensors = plan.spec().inputs.iter().chain(&plan.spec().outputs);
+            let tensors = plan.spec.inputs.iter().chain(&plan.spec.outputs);
             let mut found: Vec<_> = tensors
                 .flat_map(|tensor| {
                     let free = tensor.shape.iter().enumerate();
@@ -143,7 +143,7 @@ fn build_and_check(
                     free.map(|(axis, dim)| (tensor.name.clone(), axis, dim.to_string()))
                 })
                 .collect();
-            let has = |name: &str| plan.spec().input(name).or_else(|| plan.spec().output(name)).is_some();
+            let has = |name: &str| plan.spec.input(name).or_else(|| plan.spec.output(name)).is_some();
             let free = free_dimensions(graph).into_iter().filter(|free| has(free.tensor));
             let mut expected: Vec<_> =
                 free.map(|free| (free.tensor.to_owned(), free.axis, free.name.to_owned())).collect();

@@ -1,16 +1,18 @@
 //! Argument groups.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ocelli_export::contract::Precision;
+use ocelli_export::contract::{Precision, Target};
 
-use ocelli::Cancellation;
-use ocelli::EngineKind;
-use ocelli::ModelSource;
 use ocelli::postprocess::PostProcessOptions;
-use ocelli::{Detector, DetectorBuilder, TextCacheFile};
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::tensorrt::NativeTensorRt;
+use ocelli::{
+    Cancellation, Detector, DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, PrepareEngines,
+    Result, TextCacheFile, cache_folder,
+};
+
+use crate::tensorrt::{BuildOptions, cached_engines};
 
 use super::check_output_file;
 
@@ -22,8 +24,9 @@ pub struct ModelArgs {
     /// built-in model, which knows eighty drawn pictograms]
     #[arg(long, alias = "weights", value_name = "DIR")]
     pub model: Option<PathBuf>,
-    /// What computes: auto, cpu, cuda, tensorrt or coreml, cuda:1 for the second GPU; one that cannot start is an error.
-    /// auto is cuda where that starts, else cpu
+    /// The engine: auto, cpu, cuda, tensorrt, onnxruntime-tensorrt or coreml; cuda:1 is the second GPU. An engine that cannot
+    /// start is an error; auto is cuda if that starts, otherwise cpu. tensorrt builds its engines into the cache, which takes
+    /// minutes, once
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
     pub engine: String,
     /// Let the engine leave parts of the model to the processor, with a warning that lists them [default: an error does]
@@ -64,11 +67,11 @@ impl ModelArgs {
         let kind: EngineKind = self.engine.parse()?;
         let cancellation = Cancellation::new();
         super::cancel_on_interrupt(&cancellation);
-        let mut builder = Detector::builder()
-            .with_engine(kind)
-            .with_partial_placement(self.allow_partial)
-            .with_tf32(self.tf32)
-            .with_cancellation(cancellation);
+        let mut builder =
+            prepare_tensorrt(Detector::builder().with_engine(kind), kind, self.tensorrt.as_deref())?
+                .with_partial_placement(self.allow_partial)
+                .with_tf32(self.tf32)
+                .with_cancellation(cancellation);
         if let Some(folder) = &self.model {
             builder = builder.with_model(ModelSource::Folder(folder.clone()));
         }
@@ -176,4 +179,20 @@ impl DetectorArgs {
         }
         Ok(builder)
     }
+}
+
+/// Has `tensorrt` build its engines into the cache once the model is known; engine files take precedence.
+fn prepare_tensorrt(
+    builder: DetectorBuilder,
+    kind: EngineKind,
+    library: Option<&Path>,
+) -> Result<DetectorBuilder> {
+    let EngineKind::TensorRt { ordinal } = kind else { return Ok(builder) };
+    let tensorrt = NativeTensorRt::new(&format!("--engine {kind}"), library)?.with_ordinal(ordinal);
+    Ok(builder.with_prepared_engines(Target::TensorRt, move |request| {
+        let options = BuildOptions { max_classes: request.class_chunk, ..BuildOptions::default() };
+        let folder = cache_folder()?.join("engines");
+        let PrepareEngines { model, rest, cancellation, report, .. } = request;
+        cached_engines(model, &tensorrt, rest, options, &folder, cancellation, report)
+    }))
 }

@@ -1,5 +1,7 @@
 //! TensorRT engines from an exported model, each compared with its ONNX graph before it is installed.
 
 mod build;
+mod cached;
 
 pub use build::{BuildEvent, BuildOptions, BuiltEngine, EngineBuild, ReportEvent, verify_engine};
+pub use cached::cached_engines;

@@ -1,7 +1,6 @@
-//! `ocelli build-engine` and `ocelli verify`, run as a person runs them.
+//! The programs `ocelli build-engine` and `ocelli verify`.
 //!
-//! What needs TensorRT for RTX is ignored unless asked for: the program is then built with the feature `tensorrt-rtx`, and
-//! `OCELLI_TENSORRT` names the library. It takes no GPU.
+//! The ignored tests need the feature `tensorrt-rtx` and TensorRT for RTX, which `OCELLI_TENSORRT` names, and no GPU.
 
 use crate::run::{Place, refusal};
 
@@ -35,14 +34,14 @@ fn two_models_are_compared() {
     other
         .is_refusal(1, &["candidate int8", "refused: ", "the cosine is", "at least 0.999999"])
         .expect("it is refused");
-    assert!(other.stdout.contains("refused"), "the table is told as well: {}", other.stdout);
+    assert!(other.stdout.contains("refused"), "the table is printed as well: {}", other.stdout);
     assert_eq!(place.json("other.json")["accepted"], false);
     let decoder = verify(&["--candidate", "int8", "--graphs", "encoder_decoder"]);
     assert_eq!(decoder.status, Some(0), "{decoder:?}");
 }
 
 #[test]
-fn what_cannot_be_compared_or_built_is_refused() {
+fn invalid_arguments_are_refused() {
     let place = Place::new();
     place.write("file", "x");
     place.folder("folder");
@@ -69,9 +68,9 @@ fn what_cannot_be_compared_or_built_is_refused() {
 
 #[cfg(not(any(feature = "tensorrt", feature = "tensorrt-rtx")))]
 #[test]
-fn a_program_without_tensorrt_says_what_to_build() {
+fn a_program_without_tensorrt_names_the_feature() {
     let place = Place::new();
-    let words = ["built without TensorRT", "cargo build --release --features tensorrt-rtx"];
+    let words = ["built without TensorRT", "feature `tensorrt-rtx`"];
     place.run(OCELLI, &["build-engine", "-o", "out"]).is_refusal(1, &words).expect("there is no TensorRT");
     place
         .run(OCELLI, &["build-engine", "--verify", "x.engine"])
@@ -100,7 +99,7 @@ mod with_tensorrt {
 
     #[test]
     #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
-    fn engines_are_built_for_a_gpu_that_is_not_here() {
+    fn engines_are_built_for_a_gpu_that_is_not_present() {
         let place = place();
         let build = [
             "build-engine",
@@ -136,20 +135,20 @@ mod with_tensorrt {
         // They are there already, and they do not run unverified.
         place
             .run(OCELLI, &build)
-            .is_refusal(1, &["backbone.engine", "it is there already", "--force"])
-            .expect("nothing is replaced unasked");
+            .is_refusal(1, &["backbone.engine", "it exists already", "force"])
+            .expect("it is refused");
         place
             .run(
                 OCELLI,
                 &["embed", "--classes", "dog", "-o", "x.safetensors", "--trt", "engines/backbone.engine"],
             )
-            .is_refusal(1, &["never been compared", "ocelli build-engine --verify"])
-            .expect("nobody has compared it");
+            .is_refusal(1, &["never been compared", "verify it first"])
+            .expect("it is refused");
     }
 
     #[test]
     #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
-    fn ctrl_c_leaves_nothing_behind() {
+    fn an_interrupted_build_leaves_nothing_behind() {
         let place = place();
         let flags = ["build-engine", "--model", "exported", "-o", "engines", "--target-sm", "8.9"];
         let mut child = place.command(OCELLI, &flags).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -172,7 +171,7 @@ mod with_tensorrt {
 
     #[test]
     #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
-    fn without_a_gpu_one_has_to_be_named_and_a_fused_model_cannot_be_built() {
+    fn a_model_with_fused_operators_is_refused() {
         let place = place();
         place.succeed(
             OCELLI,
@@ -180,7 +179,7 @@ mod with_tensorrt {
         );
         place
             .run(OCELLI, &["build-engine", "--model", "fused", "-o", "engines", "--target-sm", "8.9"])
-            .is_refusal(1, &["fused", "--target tensorrt"])
+            .is_refusal(1, &["fused", "target tensorrt"])
             .expect("TensorRT has no fused operators");
         assert!(!place.path("engines").exists());
     }

@@ -145,7 +145,7 @@ fn only_tensors_in_host_memory_are_copied() {
 #[ignore = "needs an NVIDIA GPU"]
 fn a_device_of_another_provider_is_refused() {
     let device = ocelli_engines::cuda::CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
-    let runtime = OnnxRuntime::load(&LibrarySearch::new()).unwrap_or_else(|error| panic!("{error}"));
+    let runtime = OnnxRuntime::load(None).unwrap_or_else(|error| panic!("{error}"));
     let cpu = OnnxRuntimeEngine::builder(&runtime).with_device(device.clone());
     let error = cpu.build_from_memory(&models::conformance()).expect_err("the CPU has no device");
     assert_eq!(error.kind(), ocelli_engines::ErrorKind::InvalidArgument);

@@ -1,6 +1,4 @@
-//! Builds by TensorRT for RTX itself: what it makes of good files, and what is said of everything else.
-//!
-//! Needs TensorRT for RTX at `OCELLI_TENSORRT`.
+//! Builds with the real TensorRT for RTX, which `OCELLI_TENSORRT` names: plans from valid files, errors for all others.
 
 #[path = "onnxruntime/models.rs"]
 #[allow(dead_code, reason = "these networks are fewer")]
@@ -49,7 +47,7 @@ fn builder<'b>(tensorrt: &TensorRt) -> TensorRtBuilder<'b> {
 
 #[test]
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
-fn a_network_becomes_a_plan() -> Result<()> {
+fn a_network_is_built_into_a_plan() -> Result<()> {
     let tensorrt = tensorrt();
     assert_eq!((tensorrt.product(), tensorrt.name()), (Product::TensorRtForRtx, "TensorRT for RTX"));
     assert!(tensorrt.can_build() && tensorrt.version().major == 1, "{tensorrt:?}");
@@ -67,12 +65,11 @@ fn a_network_becomes_a_plan() -> Result<()> {
         })
         .build(&path)?;
     let spec: Vec<String> =
-        plan.spec().inputs.iter().chain(&plan.spec().outputs).map(ToString::to_string).collect();
+        plan.spec.inputs.iter().chain(&plan.spec.outputs).map(ToString::to_string).collect();
     let expected =
         ["a: f32[rows, 3]", "ids: i64[rows, 2]", "positive: f32[rows, 4]", "doubled: i64[rows, 2]"];
     assert_eq!(spec, expected);
-    assert!(plan.bytes().len() > 1000, "{} bytes", plan.bytes().len());
-    assert_eq!(plan.targets(), [ADA]);
+    assert!(plan.bytes.len() > 1000, "{} bytes", plan.bytes.len());
     assert!(phases > 2 && phases == ends && deepest > 0, "{phases} phases, {ends} ends, {deepest} deep");
 
     // Loading again is the same library.
@@ -82,7 +79,7 @@ fn a_network_becomes_a_plan() -> Result<()> {
 
 #[test]
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
-fn what_cannot_be_built_is_an_error_in_words() {
+fn a_build_that_fails_names_the_file_and_the_reason() {
     use ErrorKind::{Execution, InvalidArgument, InvalidModel};
     type Change = fn(TensorRtBuilder<'_>) -> TensorRtBuilder<'_>;
     let as_is: Change = |builder| builder;
@@ -103,7 +100,7 @@ fn what_cannot_be_built_is_an_error_in_words() {
     };
     let cases: [(&str, Vec<u8>, Change, ErrorKind, &[&str]); 8] = [
         ("an unknown operator", unknown.encode(), as_is, InvalidModel, &["node 1 (Frobnicate)"]),
-        ("no protobuf", vec![0xff; 64], as_is, InvalidModel, &["cannot parse"]),
+        ("no protobuf", vec![0xff; 64], as_is, InvalidModel, &["cannot be parsed"]),
         ("nothing", Vec::new(), as_is, InvalidModel, &["no inputs or no outputs"]),
         ("a nameless dimension", nameless.encode(), as_is, InvalidModel, &["`a`, dimension 0", "no name"]),
         (
@@ -111,14 +108,14 @@ fn what_cannot_be_built_is_an_error_in_words() {
             dynamic.encode(),
             as_is,
             InvalidArgument,
-            &["dimension `columns` (input `a`, dimension 0) is dynamic and has no range"],
+            &["input `a`, dimension 0 is dynamic (`columns`) and has no range"],
         ),
         (
             "Hopper",
             network(),
             |builder| builder.with_target(ComputeCapability::new(9, 0)),
             InvalidArgument,
-            &["does not know compute capability 9.0; it knows 7.5, 8.0, 8.6, 8.9, 12.0, 12.1"],
+            &["does not support compute capability 9.0: expected one of 7.5, 8.0, 8.6, 8.9, 12.0, 12.1"],
         ),
         (
             "a timing cache",
@@ -134,7 +131,7 @@ fn what_cannot_be_built_is_an_error_in_words() {
     for (name, bytes, change, kind, parts) in cases {
         let (_folder, path) = file(&bytes);
         match change(builder(&tensorrt)).build(&path) {
-            Ok(plan) => wrong.push(format!("{name}: built, {} bytes", plan.bytes().len())),
+            Ok(plan) => wrong.push(format!("{name}: built, {} bytes", plan.bytes.len())),
             Err(error) => {
                 let text = error.to_string();
                 let place = path.display().to_string();
@@ -148,10 +145,10 @@ fn what_cannot_be_built_is_an_error_in_words() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A file that breaks off anywhere is an error, never a crash.
+/// A truncated file is an error, never a crash.
 #[test]
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
-fn files_that_break_off_are_refused() {
+fn truncated_files_are_refused() {
     let tensorrt = tensorrt();
     let whole = network();
     let mut wrong = Vec::new();
@@ -168,27 +165,27 @@ fn files_that_break_off_are_refused() {
 
 #[test]
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
-fn a_build_is_stopped_when_the_caller_says_so() {
+fn a_build_is_cancelled_by_the_caller() {
     let tensorrt = tensorrt();
     let (folder, path) = file(&network());
     let mut wrong = Vec::new();
-    for stop_at in [1, 2, 3, 5, 8, 13, 21] {
+    for cancel_at in [1, 2, 3, 5, 8, 13, 21] {
         let mut reports = 0;
-        let stopped = builder(&tensorrt)
+        let outcome = builder(&tensorrt)
             .with_progress(|_| {
                 reports += 1;
-                if reports >= stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                if reports >= cancel_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })
             .build(&path);
-        match stopped {
+        match outcome {
             Err(error) if error.kind() == ErrorKind::Cancelled => {}
-            other => wrong.push(format!("stopped at report {stop_at}: {other:?}")),
+            other => wrong.push(format!("cancelled at report {cancel_at}: {other:?}")),
         }
-        if reports != stop_at {
-            wrong.push(format!("stopped at report {stop_at}: {reports} reports"));
+        if reports != cancel_at {
+            wrong.push(format!("cancelled at report {cancel_at}: {reports} reports"));
         }
     }
-    // A panic of the caller's comes out where it called.
+    // A panic of the caller's callback unwinds to the caller.
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let build = builder(&tensorrt).with_progress(|progress| {
             assert!(progress.depth == 0, "as deep as that");
@@ -198,29 +195,23 @@ fn a_build_is_stopped_when_the_caller_says_so() {
     }));
     let text = panicked.err().and_then(|payload| payload.downcast::<&str>().ok());
     assert_eq!(text.as_deref(), Some(&"as deep as that"));
-    // And the library builds on.
+    // The library can still build.
     if let Err(error) = builder(&tensorrt).build(&path) {
         wrong.push(format!("afterwards: {error:?}"));
     }
-    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "only the model is there");
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "only the model");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT) on a machine without NVIDIA's driver"]
-fn a_gpu_that_is_not_there_is_missed_before_anything_runs() {
+fn without_a_target_a_build_needs_the_driver() {
     let (_folder, path) = file(&network());
     let error = TensorRtBuilder::new(&tensorrt()).build(&path).map(|_| ()).expect_err("an error");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(
-        error
-            .to_string()
-            .contains("cannot use an NVIDIA GPU: NVIDIA's driver is not installed: libcuda.so.1"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("NVIDIA's driver is not installed"), "{error}");
 }
 
-/// Weights that lie beside the file are read from there.
 #[test]
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
 fn weights_beside_the_file_are_read() -> Result<()> {
@@ -233,11 +224,11 @@ fn weights_beside_the_file_are_read() -> Result<()> {
     let weights: Vec<u8> = (0..12).flat_map(|n| (n as f32).to_le_bytes()).collect();
     fs::write(folder.path().join("weights.bin"), weights).expect("a file");
     let plan = builder(&tensorrt).build(&path)?;
-    assert_eq!(plan.spec().outputs[0].to_string(), "b: f32[rows, 4]");
+    assert_eq!(plan.spec.outputs[0].to_string(), "b: f32[rows, 4]");
     Ok(())
 }
 
-/// `b = a · weights`, where 3×4 weights are external data; written field by field, by `onnx.proto3`.
+/// `b = a · weights`, where 3×4 weights are external data; written field by field after `onnx.proto3`.
 fn with_weights_beside(location: &str) -> Vec<u8> {
     fn field(number: u8, value: &[u8]) -> Vec<u8> {
         let length = u8::try_from(value.len()).expect("short");
@@ -272,16 +263,15 @@ fn with_weights_beside(location: &str) -> Vec<u8> {
     [b"\x08\x08\x42\x02\x10\x11\x3a".as_slice(), &length, &graph].concat()
 }
 
-/// The library is the one that was named.
 #[test]
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
-fn another_library_is_refused_while_one_is_loaded() {
+fn a_process_loads_one_library_only() {
     let tensorrt = tensorrt();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let copy = folder.path().join("libtensorrt_rtx.so.1.7.1");
     fs::copy(tensorrt.path(), &copy).expect("a copy of the library");
     let error = TensorRt::load(&TensorRtSearch::new().with_path(&copy)).map(|_| ()).expect_err("an error");
     let text = error.to_string();
-    assert!(text.contains("can run only one") && text.contains(&copy.display().to_string()), "{text}");
+    assert!(text.contains("can load only one") && text.contains(&copy.display().to_string()), "{text}");
     assert!(Path::new(tensorrt.path()).is_absolute());
 }

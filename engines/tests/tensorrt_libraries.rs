@@ -1,4 +1,4 @@
-//! Libraries of TensorRT's that are there: which they are, which they are not. No feature is needed to ask.
+//! The search with real libraries of TensorRT, which needs no feature.
 //!
 //! Needs TensorRT for RTX at `OCELLI_TENSORRT` and TensorRT's lean runtime at `OCELLI_TENSORRT_LEAN`, files or folders.
 
@@ -7,19 +7,19 @@ use ocelli_engines::tensorrt::{Product, TensorRtSearch};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a variable names.
+/// The path in an environment variable.
 fn named(variable: &str) -> PathBuf {
     PathBuf::from(std::env::var_os(variable).unwrap_or_else(|| panic!("{variable} is not set")))
 }
 
-/// What is found there as this product.
+/// What the search for a product finds at a path.
 fn found(product: Product, path: &Path) -> Finding {
     let candidates = TensorRtSearch::of(product).with_path(path).candidates();
     let flag = candidates.into_iter().find(|candidate| candidate.place == Place::Given);
     flag.expect("the path that was given is a place").finding
 }
 
-/// The library in a folder, if it is one.
+/// The library, if the path is its folder.
 fn file(path: &Path) -> PathBuf {
     if path.is_file() {
         return path.to_owned();
@@ -34,14 +34,14 @@ fn file(path: &Path) -> PathBuf {
 
 #[test]
 #[ignore = "needs TensorRT for RTX and the lean runtime (OCELLI_TENSORRT, OCELLI_TENSORRT_LEAN)"]
-fn each_library_is_asked_what_it_is() {
+fn each_library_is_identified() {
     let (rtx, lean) = (named("OCELLI_TENSORRT"), named("OCELLI_TENSORRT_LEAN"));
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let cut_off = folder.path().join("libnvinfer.so.11");
+    let truncated = folder.path().join("libnvinfer.so.11");
     let mut bytes = fs::read(file(&lean)).expect("the lean runtime");
     let whole = bytes.len();
     bytes.truncate(whole / 2);
-    fs::write(&cut_off, &bytes).expect("half of it");
+    fs::write(&truncated, &bytes).expect("half of it");
     let parser = file(&rtx).with_file_name("libtensorrt_onnxparser_rtx.so.1.7.1");
 
     let usable = |start: &'static str| (true, start);
@@ -51,12 +51,12 @@ fn each_library_is_asked_what_it_is() {
         ("the lean runtime as TensorRT", Product::TensorRt, lean.clone(), usable("11.")),
         ("RTX' file as TensorRT", Product::TensorRt, file(&rtx), refused("it is TensorRT for RTX 1.")),
         ("the lean runtime as RTX", Product::TensorRtForRtx, file(&lean), refused("it is TensorRT 11.")),
-        ("half a library", Product::TensorRt, cut_off, refused("the file is cut off: it has ")),
+        ("half a library", Product::TensorRt, truncated, refused("the file is truncated: it has ")),
         (
             "the parser",
             Product::TensorRtForRtx,
             parser,
-            refused("it is a library, but not TensorRT: `getInferLibVersion` is missing"),
+            refused("it is not TensorRT: it does not export `getInferLibVersion`"),
         ),
     ];
     let mut wrong = Vec::new();

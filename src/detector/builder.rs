@@ -1,9 +1,10 @@
 //! Options of a detector.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ocelli_export::contract::{Precision, file};
+use ocelli_export::contract::{Precision, Target, file};
 
 use super::Detector;
 use super::decode::PromptDecoder;
@@ -14,7 +15,7 @@ use crate::engine::{EngineFactory, EngineKind, EngineOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, ModelRequest, ModelSource};
 use crate::postprocess::{PostProcessOptions, PostProcessor};
-use crate::tensorrt::{EngineFiles, NativeTensorRt, TensorRtBackend};
+use crate::tensorrt::{EngineFiles, NativeTensorRt};
 
 /// Classes decoded at once unless told otherwise; see the measurements in `benchmarks/README.md`.
 const CLASS_CHUNK: usize = 4;
@@ -49,7 +50,7 @@ pub struct DetectorBuilder {
     cancellation: Cancellation,
     trt_backbone: Option<PathBuf>,
     trt_encoder_decoder: Option<PathBuf>,
-    tensorrt: Option<Arc<dyn TensorRtBackend>>,
+    prepared: Option<PreparedEngines>,
     tensorrt_library: Option<PathBuf>,
 }
 
@@ -140,14 +141,14 @@ impl DetectorBuilder {
         self
     }
 
-    /// Runs the backbone as this TensorRT engine. Its sidecar says which model it is of, unless one is named.
+    /// Runs the backbone as this TensorRT engine. Its sidecar names its model, unless [`with_model`](Self::with_model) does.
     #[must_use]
     pub fn with_trt_backbone(mut self, engine: impl Into<PathBuf>) -> Self {
         self.trt_backbone = Some(engine.into());
         self
     }
 
-    /// Runs the encoder-decoder as this TensorRT engine; as [`with_trt_backbone`](Self::with_trt_backbone). It limits how
+    /// Runs the encoder-decoder as this TensorRT engine, as [`with_trt_backbone`](Self::with_trt_backbone) does. It limits how
     /// many classes are decoded at once.
     #[must_use]
     pub fn with_trt_encoder_decoder(mut self, engine: impl Into<PathBuf>) -> Self {
@@ -155,17 +156,23 @@ impl DetectorBuilder {
         self
     }
 
-    /// TensorRT's library, or a folder that holds it, where it is not to be searched for.
+    /// TensorRT's library or the folder with it, for engine files; searched for by default.
     #[must_use]
     pub fn with_tensorrt_library(mut self, path: impl Into<PathBuf>) -> Self {
         self.tensorrt_library = Some(path.into());
         self
     }
 
-    /// What runs TensorRT engines, in place of the TensorRT that the program was built for: something else for tests.
+    /// Runs engines that `prepare` makes from the model once it is resolved, exported for `target` if it has to be exported:
+    /// what compiles a model ahead of time, such as
+    /// [`cached_engines`](crate::tensorrt::cached_engines). Graphs that it does not compile run on ONNX Runtime's CPU provider.
     #[must_use]
-    pub fn with_tensorrt(mut self, backend: Arc<dyn TensorRtBackend>) -> Self {
-        self.tensorrt = Some(backend);
+    pub fn with_prepared_engines(
+        mut self,
+        target: Target,
+        prepare: impl Fn(PrepareEngines<'_>) -> Result<EngineFactory> + Send + Sync + 'static,
+    ) -> Self {
+        self.prepared = Some(PreparedEngines { target, prepare: Arc::new(prepare) });
         self
     }
 
@@ -232,11 +239,16 @@ impl DetectorBuilder {
         let engines = self.open_engines()?;
         let factory = match self.factory {
             Some(factory) => factory,
+            None if self.prepared.is_some() => {
+                EngineFactory::start(&EngineOptions { kind: EngineKind::Cpu, ..self.engine.clone() })?
+            }
             None => EngineFactory::start(&self.engine)?,
         };
         let factory = factory.with_class_chunk(class_chunk);
-        self.request.target = factory.target();
-        if let (Some(engines), None) = (&engines, &self.model) {
+        // Engine files take precedence over engines that would be made from the model.
+        let prepared = self.prepared.take().filter(|_| engines.is_none());
+        self.request.target = prepared.as_ref().map_or_else(|| factory.target(), |prepared| prepared.target);
+        if let (Some((engines, _)), None) = (&engines, &self.model) {
             engines.complete(&mut self.request)?;
         }
         let with_masks = self.request.masks;
@@ -252,10 +264,16 @@ impl DetectorBuilder {
                 format!("masks, {}: this model was exported without them", model.folder().display());
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
-        let (model, factory, class_chunk) = match engines {
-            None => (model, factory, class_chunk),
-            Some(engines) => {
-                let found = engines.in_place_of(model, factory, masks)?;
+        let (model, factory, class_chunk) = match (engines, prepared) {
+            (None, None) => (model, factory, class_chunk),
+            (None, Some(prepared)) => {
+                let (rest, cancellation) = (factory, &self.cancellation);
+                let request = PrepareEngines { model: &model, rest, class_chunk, cancellation, report };
+                let factory = (prepared.prepare)(request)?;
+                (model, factory, class_chunk)
+            }
+            (Some((engines, tensorrt)), _) => {
+                let found = engines.in_place_of(model, tensorrt, factory, masks)?;
                 let class_chunk = found.max_classes.map_or(class_chunk, |most| class_chunk.min(most));
                 (found.model, found.factory, class_chunk)
             }
@@ -269,21 +287,43 @@ impl DetectorBuilder {
         Ok(Detector { model, text, encoder, decoder, features, engine, factory })
     }
 
-    /// The TensorRT engines that were named, looked at from outside.
-    fn open_engines(&self) -> Result<Option<EngineFiles>> {
+    /// The TensorRT engines that the caller named, checked by their files, and what runs them.
+    fn open_engines(&self) -> Result<Option<(EngineFiles, NativeTensorRt)>> {
         let (backbone, encoder_decoder) = (self.trt_backbone.as_deref(), self.trt_encoder_decoder.as_deref());
-        let Some(first) = backbone.or(encoder_decoder) else { return Ok(None) };
-        let backend = match &self.tensorrt {
-            Some(backend) => Arc::clone(backend),
-            None => {
-                let purpose = format!("cannot run a TensorRT engine, {}", first.display());
-                let native = NativeTensorRt::new(&purpose, self.tensorrt_library.as_deref());
-                let native = native.map_err(|e| {
-                    Error::new(e.kind(), format!("{e}, or leave --trt out to run without")).with_source(e)
-                })?;
-                Arc::new(native)
-            }
+        let (first, parameter) = match (backbone, encoder_decoder) {
+            (Some(first), _) => (first, "trt_backbone"),
+            (None, Some(first)) => (first, "trt_encoder_decoder"),
+            (None, None) => return Ok(None),
         };
-        EngineFiles::open(backbone, encoder_decoder, backend).map(Some)
+        let purpose = format!("{parameter} {}", first.display());
+        let tensorrt = NativeTensorRt::new(&purpose, self.tensorrt_library.as_deref())?;
+        Ok(Some((EngineFiles::open(backbone, encoder_decoder)?, tensorrt)))
+    }
+}
+
+/// A model whose engines are to be made.
+#[non_exhaustive]
+pub struct PrepareEngines<'r> {
+    /// The model.
+    pub model: &'r Model,
+    /// Runs the graphs for which no engines are made.
+    pub rest: EngineFactory,
+    /// The most classes that are decoded at once.
+    pub class_chunk: usize,
+    /// The caller's cancellation token.
+    pub cancellation: &'r Cancellation,
+    /// To be called with a line about each stage that takes long.
+    pub report: &'r dyn Fn(&str),
+}
+
+#[derive(Clone)]
+struct PreparedEngines {
+    target: Target,
+    prepare: Arc<dyn Fn(PrepareEngines<'_>) -> Result<EngineFactory> + Send + Sync>,
+}
+
+impl fmt::Debug for PreparedEngines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PreparedEngines({:?})", self.target)
     }
 }

@@ -54,12 +54,12 @@ impl Graph<'_> {
         let cuda = |ordinal| CudaOptions { ordinal, tf32: self.tf32, ..CudaOptions::default() };
         Ok(match self.kind {
             EngineKind::Cuda { ordinal } => ExecutionProvider::Cuda(cuda(ordinal)),
-            EngineKind::TensorRt { ordinal }
+            EngineKind::OnnxRuntimeTensorRt { ordinal }
                 if self.is_any_of(&[file::TEXT_ENCODER, file::EXEMPLAR_ENCODER]) =>
             {
                 ExecutionProvider::Cuda(cuda(ordinal))
             }
-            EngineKind::TensorRt { ordinal } => {
+            EngineKind::OnnxRuntimeTensorRt { ordinal } => {
                 tracing::info!(graph = %self.path.display(), "TensorRT compiles what it has not compiled before: minutes");
                 ExecutionProvider::TensorRt(TensorRtOptions {
                     cuda: cuda(ordinal),
@@ -77,7 +77,10 @@ impl Graph<'_> {
             EngineKind::CoreMl => {
                 ExecutionProvider::CoreMl(CoreMlOptions { model_cache: Some(self.cache("coreml")?) })
             }
-            EngineKind::Auto | EngineKind::Cpu | EngineKind::CudaNative { .. } => ExecutionProvider::Cpu,
+            EngineKind::Auto
+            | EngineKind::Cpu
+            | EngineKind::TensorRt { .. }
+            | EngineKind::CudaNative { .. } => ExecutionProvider::Cpu,
         })
     }
 
@@ -196,7 +199,7 @@ mod tests {
         write("encoder_decoder.onnx.data", "weights");
         write("other.onnx", "other");
         let engine_cache = || {
-            let kind = EngineKind::TensorRt { ordinal: 1 };
+            let kind = EngineKind::OnnxRuntimeTensorRt { ordinal: 1 };
             match graph(&path, kind).provider().expect("it can be read") {
                 ExecutionProvider::TensorRt(options) => {
                     assert_eq!(options.cuda.ordinal, 1);

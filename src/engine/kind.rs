@@ -21,8 +21,14 @@ pub enum EngineKind {
         /// As CUDA counts.
         ordinal: usize,
     },
-    /// TensorRT on an NVIDIA GPU.
+    /// TensorRT on an NVIDIA GPU, with engines that are built from the model beforehand
+    /// ([`with_prepared_engines`](crate::DetectorBuilder::with_prepared_engines)), in programs built with TensorRT.
     TensorRt {
+        /// As CUDA counts.
+        ordinal: usize,
+    },
+    /// ONNX Runtime's TensorRT provider, which needs TensorRT 10.
+    OnnxRuntimeTensorRt {
         /// As CUDA counts.
         ordinal: usize,
     },
@@ -37,7 +43,8 @@ pub enum EngineKind {
 
 impl EngineKind {
     /// The engines that can be named.
-    pub const NAMES: [&'static str; 6] = ["auto", "cpu", "cuda", "tensorrt", "coreml", "cuda-native"];
+    pub const NAMES: [&'static str; 7] =
+        ["auto", "cpu", "cuda", "tensorrt", "onnxruntime-tensorrt", "coreml", "cuda-native"];
 
     /// The name, and the GPU's number for those that have one.
     fn parts(self) -> (&'static str, Option<usize>) {
@@ -46,6 +53,7 @@ impl EngineKind {
             Self::Cpu => ("cpu", None),
             Self::Cuda { ordinal } => ("cuda", Some(ordinal)),
             Self::TensorRt { ordinal } => ("tensorrt", Some(ordinal)),
+            Self::OnnxRuntimeTensorRt { ordinal } => ("onnxruntime-tensorrt", Some(ordinal)),
             Self::CoreMl => ("coreml", None),
             Self::CudaNative { ordinal } => ("cuda-native", Some(ordinal)),
         }
@@ -93,6 +101,7 @@ impl FromStr for EngineKind {
             "cpu" => Self::Cpu,
             "cuda" | "gpu" => Self::Cuda { ordinal },
             "tensorrt" | "trt" => Self::TensorRt { ordinal },
+            "onnxruntime-tensorrt" => Self::OnnxRuntimeTensorRt { ordinal },
             "coreml" | "mps" => Self::CoreMl,
             "cuda-native" => Self::CudaNative { ordinal },
             _ => {
@@ -126,11 +135,17 @@ mod tests {
             ("2", Ok(cuda(2))),
             ("tensorrt", Ok(EngineKind::TensorRt { ordinal: 0 })),
             ("TRT:1", Ok(EngineKind::TensorRt { ordinal: 1 })),
+            ("onnxruntime-tensorrt:1", Ok(EngineKind::OnnxRuntimeTensorRt { ordinal: 1 })),
             ("coreml", Ok(EngineKind::CoreMl)),
             ("mps", Ok(EngineKind::CoreMl)),
             ("cuda-native", Ok(EngineKind::CudaNative { ordinal: 0 })),
             ("", Err("no such engine")),
-            ("quick", Err("no such engine; the engines are auto, cpu, cuda, tensorrt, coreml, cuda-native")),
+            (
+                "quick",
+                Err(
+                    "no such engine; the engines are auto, cpu, cuda, tensorrt, onnxruntime-tensorrt, coreml, cuda-native",
+                ),
+            ),
             ("cuda:", Err("a GPU's number")),
             ("cuda:-1", Err("a GPU's number")),
             ("cuda:a", Err("a GPU's number")),

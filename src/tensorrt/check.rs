@@ -1,52 +1,50 @@
-//! What does not belong together, found before anything runs.
+//! Whether an engine, its model, the TensorRT and the GPU belong together, checked before anything runs.
 
 use std::path::Path;
 
 use ocelli_engines::tensorrt::{ComputeCapability, Version};
 
-use super::backend::{Gpu, TensorRtLibrary};
+use super::native::{Gpu, TensorRtLibrary};
 use super::sidecar::Sidecar;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
 
-/// Engines built to be compatible with later GPUs run from this generation on.
+/// Hardware-compatible engines run on GPUs from this compute capability on.
 const FIRST_COMPATIBLE: ComputeCapability = ComputeCapability::new(8, 0);
 
 fn mismatch(message: String) -> Error {
     Error::new(ErrorKind::Mismatch, message)
 }
 
-/// The command that builds an engine again.
-pub fn rebuild(sidecar: &Sidecar) -> String {
-    format!("`ocelli build-engine --model {} --output …`", sidecar.model.display())
+/// How to repair it: build the engine again.
+fn rebuild(sidecar: &Sidecar) -> String {
+    format!("build it again from {}", sidecar.model.display())
 }
 
-/// The file is an engine's, as far as can be told from outside.
+/// Whether the file can be an engine: it exists, is not empty, and has the size that its sidecar says.
 pub fn check_file(path: &Path, sidecar: Option<&Sidecar>) -> Result<()> {
     let refuse = |why: &str| {
-        let message = format!("no engine, {}: {why}", path.display());
+        let message = format!("engine {}: {why}", path.display());
         Err(Error::new(ErrorKind::InvalidData, message))
     };
     let found = match path.metadata() {
         Ok(found) => found,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            let message = format!(
-                "no TensorRT engine, {}: no such file; `ocelli build-engine` makes one, or leave --trt out",
-                path.display()
-            );
+            let message =
+                format!("TensorRT engine {}: no such file; build it, or run without it", path.display());
             return Err(Error::new(ErrorKind::Io, message).with_source(e));
         }
         Err(e) => return Err(Error::io("cannot read the engine", path, e)),
     };
     if found.is_dir() {
-        return refuse("it is a folder; name the file with the engine in it");
+        return refuse("it is a folder, expected the engine's file");
     }
     if found.len() == 0 {
-        return refuse("the file is empty; build the engine again");
+        return refuse("the file is empty; build it again");
     }
     match sidecar {
         Some(sidecar) if sidecar.engine.bytes != found.len() => refuse(&format!(
-            "it has {} bytes, but its sidecar says {}: it is damaged; build it again",
+            "it has {} bytes and its sidecar says {}: it is corrupt; build it again",
             found.len(),
             sidecar.engine.bytes
         )),
@@ -54,13 +52,13 @@ pub fn check_file(path: &Path, sidecar: Option<&Sidecar>) -> Result<()> {
     }
 }
 
-/// The engine was built from this model's very graph.
+/// Whether the engine was built from this model.
 pub fn check_model(path: &Path, sidecar: &Sidecar, model: &Model) -> Result<()> {
     let (manifest, folder, engine) = (model.manifest(), model.folder().display(), path.display());
     if sidecar.model_weights_sha256 != manifest.weights_sha256 {
         return Err(mismatch(format!(
-            "engine {engine}: it was built from another model than {folder} (the weights differ); name the model that \
-             it was built from, or build an engine of this one"
+            "engine {engine}: it was built from another model than {folder} (the weights differ); use the model that it \
+             was built from, or build an engine from this one"
         )));
     }
     let shapes = &sidecar.shapes;
@@ -71,30 +69,27 @@ pub fn check_model(path: &Path, sidecar: &Sidecar, model: &Model) -> Result<()> 
     ] {
         if built != wanted {
             return Err(mismatch(format!(
-                "engine {engine}: its {name} is {built}, that of {folder} is {wanted}; name the model that it was built \
-                 from, or build an engine of this one"
+                "engine {engine}: its {name} is {built}, that of {folder} is {wanted}; use the model that it was built \
+                 from, or build an engine from this one"
             )));
         }
     }
     match manifest.files.get(sidecar.graph.file()) {
-        None => {
-            Err(mismatch(format!("engine {engine}: it is a {}, which {folder} does not have", sidecar.graph)))
-        }
+        None => Err(mismatch(format!("engine {engine}: it is a {}, which {folder} lacks", sidecar.graph))),
         Some(entry) if entry.sha256 != sidecar.onnx_sha256 => Err(mismatch(format!(
-            "engine {engine}: it was built from another {} than that of {folder} (the hashes differ); build it again: {}",
-            sidecar.graph.file(),
-            rebuild(&Sidecar { model: model.folder().to_owned(), ..sidecar.clone() })
+            "engine {engine}: it was built from another {} than that of {folder} (the hashes differ); build it again",
+            sidecar.graph.file()
         ))),
         Some(_) => Ok(()),
     }
 }
 
-/// Two engines are of one model.
+/// Whether two engines were built from one model.
 pub fn check_pair((a_path, a): (&Path, &Sidecar), (b_path, b): (&Path, &Sidecar)) -> Result<()> {
     let differ = |what: &str, a_has: &dyn std::fmt::Display, b_has: &dyn std::fmt::Display| {
         Err(mismatch(format!(
-            "engines {} and {}: they do not fit each other: {what} is {a_has} in the one and {b_has} in the other; \
-             build both from one model",
+            "engines {} and {}: they do not match: {what} is {a_has} in the first and {b_has} in the second; build both \
+             from one model",
             a_path.display(),
             b_path.display()
         )))
@@ -116,24 +111,24 @@ pub fn check_pair((a_path, a): (&Path, &Sidecar), (b_path, b): (&Path, &Sidecar)
     Ok(())
 }
 
-/// The engine has been through the gate.
+/// Whether the numeric gate has accepted the engine.
 pub fn check_verified(path: &Path, sidecar: &Sidecar) -> Result<()> {
     if sidecar.verified.is_some() {
         return Ok(());
     }
-    let path = path.display();
     Err(mismatch(format!(
-        "engine {path}: it was built without its GPU and has never been compared with its ONNX file; do so with \
-         `ocelli build-engine --verify {path}`"
+        "engine {}: it has never been compared with its ONNX file, because its GPU was not present when it was built; \
+         verify it first",
+        path.display()
     )))
 }
 
-/// The library can run the engine.
+/// Whether this TensorRT can run the engine.
 pub fn check_library(path: &Path, sidecar: &Sidecar, library: &TensorRtLibrary) -> Result<()> {
     let (built, engine) = (&sidecar.tensorrt, path.display());
     if built.name != library.name {
         return Err(mismatch(format!(
-            "engine {engine}: it was built by {} {}, here is {library} ({}); build it again: {}",
+            "engine {engine}: it was built by {} {}, this is {library} ({}); {}",
             built.name,
             built.version,
             library.path.display(),
@@ -149,10 +144,12 @@ pub fn check_library(path: &Path, sidecar: &Sidecar, library: &TensorRtLibrary) 
     if fits {
         return Ok(());
     }
-    let remedy =
-        if sidecar.options.version_compatible { "" } else { " (--version-compatible allows later ones)" };
+    let remedy = match sidecar.options.version_compatible {
+        true => "",
+        false => " (version_compatible engines run with later versions)",
+    };
     Err(mismatch(format!(
-        "engine {engine}: it was built by {} {}, here is version {} ({}); build it again{remedy}: {}",
+        "engine {engine}: it was built by {} {}, this is version {} ({}); {}{remedy}",
         built.name,
         built.version,
         library.version,
@@ -161,7 +158,7 @@ pub fn check_library(path: &Path, sidecar: &Sidecar, library: &TensorRtLibrary) 
     )))
 }
 
-/// The GPU can run the engine.
+/// Whether this GPU can run the engine.
 pub fn check_gpu(path: &Path, sidecar: &Sidecar, gpu: &Gpu) -> Result<()> {
     let here = gpu.compute_capability;
     let fits = |target: &String| {
@@ -175,7 +172,7 @@ pub fn check_gpu(path: &Path, sidecar: &Sidecar, gpu: &Gpu) -> Result<()> {
     }
     let built_on = sidecar.gpu.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
     Err(mismatch(format!(
-        "engine {}: it is for compute capability {}{built_on}, the GPU here is {gpu}; build it again: {}",
+        "engine {}: it is for compute capability {}{built_on}, this GPU is {gpu}; {}",
         path.display(),
         sidecar.compute_capability.join(", "),
         rebuild(sidecar)
@@ -187,3 +184,6 @@ fn parse(version: &str) -> Option<Version> {
     let mut next = || numbers.next()?.ok();
     Some(Version::new(next()?, next()?, next()?))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,11 @@
-//! Engines made by DART's scripts: other names, other layouts, a fixed number of classes.
+//! Engines made by DART's scripts, which have other names and layouts and a fixed number of classes.
 //!
 //! Its encoder-decoder takes `img_feat` and `img_pos` `[M, D, P, P]`, `text_feats` `[L, M, D]`, `text_mask` `[M, L]` with
-//! 1 = padding, and returns `scores` `[M, Q, 1]` (logits), `boxes` `[M, Q, 4]` as cxcywh and, where it was exported so,
-//! `presence` `[M, 1]`. Its prompts are words alone: there is no CLS token. Without `presence` a score is the logit's
-//! sigmoid alone, which is another scale than that of other models: a threshold has to be chosen for it.
+//! 1 = padding, and returns `scores` `[M, Q, 1]` (logits), `boxes` `[M, Q, 4]` as cxcywh and, depending on the export,
+//! `presence` `[M, 1]`. Its prompts are text only, without a CLS token. Without `presence` a score is just the sigmoid of the
+//! logit, which is on another scale than the scores of other models and needs its own threshold.
 //!
-//! Its backbone takes pixels under some name and returns up to three levels under any: they are told by their size.
+//! Its backbone takes pixels and returns up to three levels, under any names: levels are identified by their size.
 
 use std::borrow::Cow;
 use std::f64::consts::TAU;
@@ -36,7 +36,7 @@ pub mod name {
     pub const PRESENCE: &str = "presence";
 }
 
-/// The logit of a class that is certainly in the image: its sigmoid is 1.
+/// The presence logit that stands in for a missing one: its sigmoid is 1.
 const CERTAIN: f32 = 100.0;
 
 /// The base of the position encoding's wavelengths.
@@ -47,7 +47,7 @@ fn refused(message: String) -> EngineError {
 }
 
 /// The image's position encoding as DART's engines take it, `[D, P, P]`: the first half of the channels is y's, the
-/// second x's; sine and cosine take turns (`transformers`, `Sam3SinePositionEmbedding`).
+/// second x's; sine and cosine alternate (`transformers`, `Sam3SinePositionEmbedding`).
 pub fn image_positions(grid: usize, width: usize) -> Vec<f32> {
     let axis = width / 2;
     let mut table = vec![0.0; width * grid * grid];
@@ -63,7 +63,7 @@ pub fn image_positions(grid: usize, width: usize) -> Vec<f32> {
     table
 }
 
-/// Gives a tensor a shape and fills it with numbers, in the type that an engine takes.
+/// Fills a tensor with numbers, converted to an engine's element type.
 fn fill(
     tensor: &mut Tensor,
     element_type: ElementType,
@@ -80,12 +80,12 @@ fn fill(
         ElementType::I32 => all(tensor.reset::<i32>(shape), values, |value| value as i32),
         ElementType::U8 => all(tensor.reset::<u8>(shape), values, |value| value as u8),
         ElementType::Bool => all(tensor.reset::<bool>(shape), values, |value| value != 0.0),
-        other => return Err(refused(format!("an engine of DART's, {other}: it takes no such numbers"))),
+        other => return Err(refused(format!("DART's engines do not take {other}"))),
     }
     Ok(())
 }
 
-/// A tensor's numbers in 32 bits.
+/// A tensor's elements as f32.
 fn numbers(tensor: &Tensor) -> Result<Cow<'_, [f32]>> {
     match tensor.element_type() {
         ElementType::F16 => {
@@ -103,7 +103,7 @@ fn sizes(spec: &TensorSpec) -> Option<Vec<usize>> {
     spec.shape.iter().map(size).collect()
 }
 
-/// DART's encoder-decoder behind the names and shapes of an exported model's.
+/// DART's encoder-decoder with the names and shapes of an exported model's.
 pub struct DartEncoderDecoder {
     inner: Box<dyn Engine>,
     spec: EngineSpec,
@@ -126,7 +126,7 @@ pub struct DartEncoderDecoder {
 }
 
 impl DartEncoderDecoder {
-    /// Whether an engine has the tensors of one of DART's.
+    /// Whether an engine has the inputs of DART's encoder-decoder.
     pub fn fits(spec: &EngineSpec) -> bool {
         [name::IMAGE, name::TEXT].iter().all(|name| spec.input(name).is_some())
     }
@@ -134,8 +134,8 @@ impl DartEncoderDecoder {
     /// Adapts an engine to a model's sizes.
     ///
     /// # Errors
-    /// [`InvalidModel`](EngineErrorKind::InvalidModel) where a tensor is missing or has another shape than the model
-    /// needs; the message names it.
+    /// [`InvalidModel`](EngineErrorKind::InvalidModel) if a tensor is missing or has another shape than the model needs; the
+    /// message names it.
     pub fn new(inner: Box<dyn Engine>, manifest: &Manifest) -> Result<Self> {
         let (grid, width, length, queries) =
             (manifest.grid(), manifest.model_width, manifest.context_length, manifest.num_queries);
@@ -172,7 +172,7 @@ impl DartEncoderDecoder {
             }
         }
         if max_classes == 0 {
-            return Err(refused(format!("input `{}`: there is room for no class", name::IMAGE)));
+            return Err(refused(format!("input `{}`: it takes no classes", name::IMAGE)));
         }
         let has_presence = spec.output(name::PRESENCE).is_some();
         let positions_type = spec.input(name::POSITIONS).expect("it was found above").element_type;
@@ -224,12 +224,12 @@ impl DartEncoderDecoder {
         })
     }
 
-    /// Classes that it decodes at once at most; it always computes so many.
+    /// The most classes that it decodes at once, which is also the number that it always computes.
     pub fn max_classes(&self) -> usize {
         self.max_classes
     }
 
-    /// The inputs, with the last class again where there are too few.
+    /// Fills the inputs; if there are fewer classes, the last one is repeated.
     fn fill_inputs(&mut self, inputs: &[(&str, &Tensor)], classes: usize) -> Result<()> {
         let input = |name: &str| {
             inputs
@@ -322,21 +322,21 @@ impl Engine for DartEncoderDecoder {
     }
 }
 
-/// DART's backbone behind the names of an exported model's.
+/// DART's backbone with the names of an exported model's.
 pub struct DartBackbone {
     inner: Box<dyn Engine>,
     spec: EngineSpec,
     description: String,
     input: String,
     input_type: ElementType,
-    /// What it calls each level, and in which numbers it returns it; fine to coarse.
+    /// Name and element type of each level, fine to coarse.
     levels: [Option<(String, ElementType)>; 3],
     pixels: Tensor,
     halves: Vec<Tensor>,
 }
 
 impl DartBackbone {
-    /// Whether an engine takes a picture alone and returns features.
+    /// Whether an image is an engine's only input.
     pub fn fits(spec: &EngineSpec, manifest: &Manifest) -> bool {
         let side = manifest.imgsz;
         matches!(spec.inputs.as_slice(), [pixels] if sizes(pixels) == Some(vec![1, 3, side, side]))
@@ -345,13 +345,13 @@ impl DartBackbone {
     /// Adapts an engine to a model's sizes.
     ///
     /// # Errors
-    /// [`InvalidModel`](EngineErrorKind::InvalidModel) where the coarse features are missing, or two outputs could be the
-    /// same level.
+    /// [`InvalidModel`](EngineErrorKind::InvalidModel) if the coarse features are missing, or two outputs could be the same
+    /// level.
     pub fn new(inner: Box<dyn Engine>, manifest: &Manifest) -> Result<Self> {
         let (grid, width) = (manifest.grid(), manifest.model_width);
         let spec = inner.spec();
         let [pixels] = spec.inputs.as_slice() else {
-            return Err(refused(format!("{} inputs: expected one, the pixels", spec.inputs.len())));
+            return Err(refused(format!("it has {} inputs, expected one, the pixels", spec.inputs.len())));
         };
         let (input, input_type) = (pixels.name.clone(), pixels.element_type);
         let mut levels = [None, None, None];
@@ -379,7 +379,7 @@ impl DartBackbone {
                 }
                 [one, other, ..] => {
                     let message = format!(
-                        "output `{contract}`: it could be `{}` or `{}`, which are of one size",
+                        "output `{contract}`: it could be `{}` or `{}`, which have the same size",
                         one.name, other.name
                     );
                     return Err(refused(message));
@@ -391,7 +391,7 @@ impl DartBackbone {
         Ok(Self { spec: own, description, input, input_type, levels, pixels: Tensor::empty(), halves, inner })
     }
 
-    /// Whether features stay as they are, so that they may lie on a device.
+    /// Whether nothing is converted, so that tensors may be on a device.
     fn only_renames(&self) -> bool {
         let all = self.levels.iter().flatten().map(|level| level.1).chain([self.input_type]);
         all.into_iter().all(|one| one == ElementType::F32)

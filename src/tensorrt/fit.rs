@@ -1,4 +1,4 @@
-//! Whether an engine, once it is loaded, is the graph that it is taken for; and DART's engines as if they were.
+//! Whether a loaded engine has the inputs and outputs of a model's graph; engines of DART are adapted to them.
 
 use std::path::Path;
 
@@ -9,19 +9,20 @@ use super::dart::{DartBackbone, DartEncoderDecoder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model_graph::ModelGraph;
 
-/// An engine behind the names and shapes of an exported model's graph.
+/// An engine with the names and shapes of an exported model's graph.
 pub struct Fitted {
+    /// The engine, adapted if it is one of DART's.
     pub engine: Box<dyn Engine>,
-    /// Whether it was DART's.
+    /// Whether it is one of DART's.
     pub of_dart: bool,
-    /// Classes that it takes at once at most, where the engine itself says so.
+    /// The most classes that it takes at once, if the engine itself says so.
     pub max_classes: Option<usize>,
 }
 
-/// A tensor that a graph has: its name, its sizes with `None` where they vary.
+/// A tensor of a graph: its name and its sizes, `None` where they vary.
 type Expected = (&'static str, Vec<Option<usize>>);
 
-/// What a model's graph takes and returns at least.
+/// The inputs and outputs that a model's graph has at least.
 fn expected(graph: ModelGraph, manifest: &Manifest) -> (Vec<Expected>, Vec<Expected>) {
     let known = |size: usize| Some(size);
     let (side, grid, width) = (manifest.imgsz, manifest.grid(), manifest.model_width);
@@ -96,14 +97,14 @@ fn fits(found: &TensorSpec, expected: &[Option<usize>]) -> bool {
     found.shape.len() == expected.len() && found.shape.iter().zip(expected).all(same)
 }
 
-/// Checks an engine's tensors against those of a model's graph, and adapts it where it is one of DART's.
+/// Checks an engine's tensors against those of a model's graph, and adapts it if it is one of DART's.
 ///
 /// # Errors
-/// [`ErrorKind::Mismatch`] where it is another graph, or one of another model; the message names the first tensor.
+/// [`ErrorKind::Mismatch`] if it is another graph or one of another model; the message names the first tensor.
 pub fn fit(engine: Box<dyn Engine>, graph: ModelGraph, manifest: &Manifest, path: &Path) -> Result<Fitted> {
     let refuse = |why: String| {
         let message = format!(
-            "engine {}: {why}; it is no {graph} of a model of {} px and width {}",
+            "engine {}: {why}; it is not a {graph} of a model of {} px and width {}",
             path.display(),
             manifest.imgsz,
             manifest.model_width
@@ -144,3 +145,6 @@ pub fn fit(engine: Box<dyn Engine>, graph: ModelGraph, manifest: &Manifest, path
     }
     Ok(Fitted { engine, of_dart: false, max_classes: None })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,172 +1,254 @@
-//! TensorRT itself.
+//! TensorRT itself, in programs that were built with it.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+#[cfg(not(any(feature = "tensorrt", feature = "tensorrt-rtx")))]
 use ocelli_engines::Engine;
-use ocelli_engines::tensorrt::{BuildProgress, Product, TensorRt, TensorRtBuilder, TensorRtSearch};
+use ocelli_engines::tensorrt::{BuildProgress, ComputeCapability, DimensionRange, Product, Version};
 
-use super::backend::{BuildStep, Gpu, PlanRequest, ReportStep, TensorRtBackend, TensorRtLibrary};
+use super::fit::fit;
+use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
+use crate::model::Model;
 use crate::model_graph::ModelGraph;
 
-/// TensorRT, in the form that the program was built for; its library is loaded when it is first needed.
+/// A loaded TensorRT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorRtLibrary {
+    /// `TensorRT` or `TensorRT for RTX`, which do not run each other's engines.
+    pub name: String,
+    /// Its version.
+    pub version: Version,
+    /// The file it was loaded from.
+    pub path: PathBuf,
+}
+
+impl fmt::Display for TensorRtLibrary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.version)
+    }
+}
+
+/// The GPU that engines run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// The name that the driver reports.
+    pub name: String,
+    /// Its generation.
+    pub compute_capability: ComputeCapability,
+}
+
+impl fmt::Display for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (compute capability {})", self.name, self.compute_capability)
+    }
+}
+
+/// How an engine is built.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanRequest {
+    /// The compute capabilities to build for; the GPU of this machine if empty.
+    pub targets: Vec<ComputeCapability>,
+    /// The sizes of the graph's dynamic dimensions, by name.
+    pub dimensions: BTreeMap<String, DimensionRange>,
+    /// The most GPU memory that one layer may use, in bytes; all of it by default.
+    pub workspace_bytes: Option<u64>,
+    /// A file of measured kernel times, read and written, which makes the next build faster.
+    pub timing_cache: Option<PathBuf>,
+    /// Whether later versions of the library can run the engine.
+    pub version_compatible: bool,
+    /// Whether later generations of GPUs can run the engine.
+    pub hardware_compatible: bool,
+}
+
+/// Called while an engine is built, possibly on another thread; [`ControlFlow::Break`] cancels the build.
+pub type ReportStep<'r> = dyn FnMut(&BuildProgress<'_>) -> ControlFlow<()> + Send + 'r;
+
+/// TensorRT, in the form that the program was built for. Its library is loaded when it is first needed.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(any(feature = "tensorrt", feature = "tensorrt-rtx")), allow(dead_code))]
 pub struct NativeTensorRt {
     library: Option<PathBuf>,
     ordinal: usize,
 }
 
 impl NativeTensorRt {
-    /// TensorRT for `purpose`, which an error names: `cannot run a TensorRT engine, x.engine`. `library` is its file or a
-    /// folder that holds it; it is searched for where it is not named.
+    /// TensorRT on the first GPU. `library` is its file or the folder with it; by default it is searched for. Errors begin
+    /// with `purpose`: `cannot run x.engine`.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] in a program that was built without TensorRT.
     pub fn new(purpose: &str, library: Option<&Path>) -> Result<Self> {
         if Product::COMPILED.is_none() {
-            let message = format!(
-                "{purpose}: this program was built without TensorRT; build it with `cargo build --release --features \
-                 tensorrt-rtx` (desktops) or `--features tensorrt` (servers)"
-            );
-            return Err(Error::new(ErrorKind::Unavailable, message));
+            return Err(Error::new(ErrorKind::Unavailable, format!("{purpose}: {}", missing())));
         }
         Ok(Self { library: library.map(Path::to_owned), ordinal: 0 })
     }
 
-    /// The GPU, as CUDA counts; the first unless set.
+    /// Uses another GPU than the first, by its CUDA ordinal.
     #[must_use]
     pub fn with_ordinal(mut self, ordinal: usize) -> Self {
         self.ordinal = ordinal;
         self
     }
 
-    fn tensorrt(&self) -> Result<TensorRt> {
-        let mut search = TensorRtSearch::new();
-        if let Some(path) = &self.library {
-            search = search.with_path(path);
-        }
-        Ok(TensorRt::load(&search)?)
+    /// Runs engine files in place of a model's graphs, and everything else with `rest`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] without TensorRT, a driver or a GPU.
+    pub fn factory(
+        &self,
+        model: &Model,
+        engines: Vec<(ModelGraph, PathBuf)>,
+        rest: EngineFactory,
+    ) -> Result<EngineFactory> {
+        let (library, gpu) = (self.library()?, self.gpu()?);
+        let names: Vec<_> = engines.iter().map(|(graph, _)| graph.name()).collect();
+        let description = describe(&library, &gpu, &names, &rest);
+        let (tensorrt, model) = (self.clone(), model.clone());
+        Ok(EngineFactory::custom(description, move |graph| {
+            let name = graph.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            match engines.iter().find(|(graph, _)| graph.file() == name) {
+                Some((graph, path)) => {
+                    Ok(fit(tensorrt.load(path, Some(*graph))?, *graph, model.manifest(), path)?.engine)
+                }
+                None => rest.load(graph),
+            }
+        }))
     }
 }
 
-impl TensorRtBackend for NativeTensorRt {
-    fn library(&self) -> Result<TensorRtLibrary> {
-        let tensorrt = self.tensorrt()?;
-        Ok(TensorRtLibrary {
-            name: tensorrt.name().into(),
-            version: tensorrt.version(),
-            path: tensorrt.path().to_owned(),
-        })
-    }
-
-    fn gpu(&self) -> Result<Gpu> {
-        device::gpu(self.ordinal)
-    }
-
-    fn build(&self, onnx: &Path, request: &PlanRequest, report: &mut ReportStep<'_>) -> Result<Vec<u8>> {
-        let tensorrt = self.tensorrt()?;
-        let mut builder = TensorRtBuilder::new(&tensorrt)
-            .with_version_compatible(request.version_compatible)
-            .with_hardware_compatible(request.hardware_compatible)
-            .with_progress(|progress: &BuildProgress<'_>| {
-                report(&BuildStep {
-                    phase: progress.phase,
-                    depth: progress.depth,
-                    done: progress.step,
-                    total: progress.steps,
-                })
-            });
-        for target in &request.targets {
-            builder = builder.with_target(*target);
-        }
-        for (name, range) in &request.dimensions {
-            builder = builder.with_dimension(name, *range);
-        }
-        if let Some(bytes) = request.workspace_bytes {
-            builder = builder.with_workspace_bytes(bytes);
-        }
-        if let Some(path) = &request.timing_cache {
-            builder = builder.with_timing_cache(path);
-        }
-        Ok(builder.build(onnx)?.bytes().to_vec())
-    }
-
-    fn load(&self, engine: &Path, graph: Option<ModelGraph>) -> Result<Box<dyn Engine>> {
-        device::load(&self.tensorrt()?, self.ordinal, engine, graph)
-    }
+/// What a factory of engines runs, and on what.
+pub(super) fn describe(
+    library: &TensorRtLibrary,
+    gpu: &Gpu,
+    graphs: &[&str],
+    rest: &EngineFactory,
+) -> String {
+    format!("{library} on {} ({}); {} for the rest", gpu.name, graphs.join(", "), rest.description())
 }
 
-/// What needs a GPU.
-#[cfg(feature = "cuda")]
-mod device {
+/// What a program without TensorRT lacks.
+pub(crate) fn missing() -> &'static str {
+    "this program was built without TensorRT; build it with the feature `tensorrt-rtx` (desktops) or `tensorrt` (servers)"
+}
+
+#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+mod present {
     use std::path::Path;
-    use std::sync::Arc;
 
     use ocelli_engines::Engine;
     use ocelli_engines::cuda::CudaDevice;
-    use ocelli_engines::tensorrt::{ComputeCapability, TensorRt, TensorRtEngine};
+    use ocelli_engines::tensorrt::{
+        ComputeCapability, TensorRt, TensorRtBuilder, TensorRtEngine, TensorRtSearch,
+    };
     use ocelli_export::contract::{dim, free_dimensions};
 
-    use super::super::backend::Gpu;
+    use super::{Gpu, NativeTensorRt, PlanRequest, ReportStep, TensorRtLibrary};
     use crate::error::Result;
     use crate::model_graph::ModelGraph;
 
-    pub(super) fn gpu(ordinal: usize) -> Result<Gpu> {
-        let device = CudaDevice::open(ordinal)?;
-        let (major, minor) = device.compute_capability();
-        let name = device.name().split(" (CUDA device").next().unwrap_or_default().to_owned();
-        Ok(Gpu { name, compute_capability: ComputeCapability::new(major, minor) })
-    }
-
-    pub(super) fn load(
-        tensorrt: &TensorRt,
-        ordinal: usize,
-        engine: &Path,
-        graph: Option<ModelGraph>,
-    ) -> Result<Box<dyn Engine>> {
-        let device: Arc<CudaDevice> = CudaDevice::open(ordinal)?;
-        let mut loader = TensorRtEngine::loader(tensorrt, &device)?.with_remedy(|dimension, size| {
-            let option = match dimension {
-                dim::CLASSES => format!(" --max-classes {size}"),
-                dim::EXEMPLARS => format!(" --max-exemplars {size}"),
-                _ => String::new(),
+    impl NativeTensorRt {
+        fn tensorrt(&self) -> Result<TensorRt> {
+            let search = match &self.library {
+                Some(path) => TensorRtSearch::new().with_path(path),
+                None => TensorRtSearch::new(),
             };
-            format!("build it again for that: `ocelli build-engine{option}`")
-        });
-        for free in graph.map(|graph| free_dimensions(graph.file())).unwrap_or_default() {
-            loader = loader.with_dimension_name(free.tensor, free.axis, free.name);
+            Ok(TensorRt::load(&search)?)
         }
-        Ok(Box::new(loader.load_file(engine)?))
+
+        /// The library.
+        ///
+        /// # Errors
+        /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if it cannot be loaded.
+        pub fn library(&self) -> Result<TensorRtLibrary> {
+            let tensorrt = self.tensorrt()?;
+            let (name, path) = (tensorrt.name().into(), tensorrt.path().to_owned());
+            Ok(TensorRtLibrary { name, version: tensorrt.version(), path })
+        }
+
+        /// The GPU.
+        ///
+        /// # Errors
+        /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) without a driver or a GPU.
+        pub fn gpu(&self) -> Result<Gpu> {
+            let device = CudaDevice::open(self.ordinal)?;
+            let (major, minor) = device.compute_capability();
+            let name = device.name().split(" (CUDA device").next().unwrap_or_default().to_owned();
+            Ok(Gpu { name, compute_capability: ComputeCapability::new(major, minor) })
+        }
+
+        /// Builds an engine from an ONNX file, and returns the content of its file.
+        ///
+        /// # Errors
+        /// [`ErrorKind::InvalidData`](crate::ErrorKind::InvalidData) for a graph that TensorRT cannot build,
+        /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) if `report` cancelled it.
+        pub fn build(
+            &self,
+            onnx: &Path,
+            request: &PlanRequest,
+            report: &mut ReportStep<'_>,
+        ) -> Result<Vec<u8>> {
+            let tensorrt = self.tensorrt()?;
+            let mut builder = TensorRtBuilder::new(&tensorrt)
+                .with_version_compatible(request.version_compatible)
+                .with_hardware_compatible(request.hardware_compatible)
+                .with_progress(report);
+            for target in &request.targets {
+                builder = builder.with_target(*target);
+            }
+            for (name, range) in &request.dimensions {
+                builder = builder.with_dimension(name, *range);
+            }
+            if let Some(bytes) = request.workspace_bytes {
+                builder = builder.with_workspace_bytes(bytes);
+            }
+            if let Some(path) = &request.timing_cache {
+                builder = builder.with_timing_cache(path);
+            }
+            Ok(builder.build(onnx)?.bytes)
+        }
+
+        /// Loads the file of an engine. `graph` names its dynamic dimensions.
+        ///
+        /// # Errors
+        /// [`ErrorKind::InvalidData`](crate::ErrorKind::InvalidData) if the file is corrupt.
+        pub fn load(&self, engine: &Path, graph: Option<ModelGraph>) -> Result<Box<dyn Engine>> {
+            let device = CudaDevice::open(self.ordinal)?;
+            let remedy = |dimension: &str, size: usize| match dimension {
+                dim::CLASSES => format!("build the engine again with max_classes {size}"),
+                dim::EXEMPLARS => format!("build the engine again with max_exemplars {size}"),
+                _ => "build the engine again".to_owned(),
+            };
+            let mut loader = TensorRtEngine::loader(&self.tensorrt()?, &device).with_remedy(remedy);
+            for free in graph.map(|graph| free_dimensions(graph.file())).unwrap_or_default() {
+                loader = loader.with_dimension_name(free.tensor, free.axis, free.name);
+            }
+            Ok(Box::new(loader.load_file(engine)?))
+        }
     }
 }
 
-/// Without CUDA there is no GPU.
-#[cfg(not(feature = "cuda"))]
-mod device {
-    use std::path::Path;
-
-    use ocelli_engines::Engine;
-    use ocelli_engines::tensorrt::TensorRt;
-
-    use super::super::backend::Gpu;
-    use crate::error::{Error, ErrorKind, Result};
-    use crate::model_graph::ModelGraph;
-
-    fn missing(what: &str) -> Error {
-        let message = format!("{what}: this program was built without CUDA");
-        Error::new(ErrorKind::Unavailable, message)
+/// A program without TensorRT has no `NativeTensorRt`, because [`new`](NativeTensorRt::new) fails.
+#[cfg(not(any(feature = "tensorrt", feature = "tensorrt-rtx")))]
+#[allow(missing_docs, clippy::missing_errors_doc)]
+impl NativeTensorRt {
+    pub fn library(&self) -> Result<TensorRtLibrary> {
+        Err(Error::new(ErrorKind::Unavailable, missing()))
     }
 
-    pub(super) fn gpu(_: usize) -> Result<Gpu> {
-        Err(missing("no NVIDIA GPU"))
+    pub fn gpu(&self) -> Result<Gpu> {
+        Err(Error::new(ErrorKind::Unavailable, missing()))
     }
 
-    pub(super) fn load(
-        _: &TensorRt,
-        _: usize,
-        engine: &Path,
-        _: Option<ModelGraph>,
-    ) -> Result<Box<dyn Engine>> {
-        Err(missing(&format!("cannot run the engine, {}", engine.display())))
+    pub fn build(&self, _: &Path, _: &PlanRequest, _: &mut ReportStep<'_>) -> Result<Vec<u8>> {
+        Err(Error::new(ErrorKind::Unavailable, missing()))
+    }
+
+    pub fn load(&self, _: &Path, _: Option<ModelGraph>) -> Result<Box<dyn Engine>> {
+        Err(Error::new(ErrorKind::Unavailable, missing()))
     }
 }

@@ -1,4 +1,4 @@
-//! What lies beside an engine and says what it is.
+//! The file beside an engine that says what it is.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,9 +13,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model_graph::ModelGraph;
 use crate::tensorrt::VerificationSummary;
 
-/// The format that this version writes and reads.
-const FORMAT_VERSION: u32 = 1;
-
 /// `x.engine.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sidecar {
@@ -25,38 +22,38 @@ pub struct Sidecar {
     pub writer: String,
     /// Which graph the engine is.
     pub graph: ModelGraph,
-    /// Whose names and shapes its tensors have.
+    /// Which names and shapes its tensors have.
     #[serde(default)]
     pub layout: EngineLayout,
     /// The engine's own file.
     pub engine: FileEntry,
     /// SHA-256 of the ONNX file that it was built from, lower-case hex.
     pub onnx_sha256: String,
-    /// The exported folder that it was built from.
+    /// The exported model that it was built from.
     pub model: PathBuf,
     /// The model's identity, from its `model.json`.
     pub model_weights_sha256: String,
     /// The GPU that it was built or verified on; `None` where there was none.
     pub gpu: Option<String>,
-    /// The generations of GPUs that it is for: `8.9`.
+    /// The compute capabilities that it is for: `8.9`.
     pub compute_capability: Vec<String>,
     /// Which TensorRT built it.
     pub tensorrt: BuiltBy,
     /// Number format of the large matrix products.
     pub precision: String,
-    /// What stays in 32 bits in half precision, as `model.json` says it.
+    /// What stays in 32 bits in half precision, as in `model.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mixed_precision: Option<serde_json::Value>,
-    /// What it takes.
+    /// The sizes of its inputs.
     pub shapes: EngineShapes,
     /// How it was built.
     pub options: BuildSettings,
-    /// How it compared with its ONNX file; `None` where it was built for a GPU that was not there. Such an engine does not
-    /// run before it has been verified.
+    /// How it compared with its ONNX file; `None` if its GPU was not present when it was built. Such an engine must be verified
+    /// before it runs.
     pub verified: Option<VerificationSummary>,
 }
 
-/// Whose names and shapes an engine's tensors have.
+/// Which names and shapes an engine's tensors have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineLayout {
@@ -67,7 +64,7 @@ pub enum EngineLayout {
     Dart,
 }
 
-/// A TensorRT.
+/// The TensorRT that built an engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuiltBy {
     /// `TensorRT` or `TensorRT for RTX`.
@@ -76,7 +73,7 @@ pub struct BuiltBy {
     pub version: String,
 }
 
-/// What an engine takes.
+/// The sizes of an engine's inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineShapes {
     /// Pixels of the image's side.
@@ -89,12 +86,12 @@ pub struct EngineShapes {
     pub dimensions: BTreeMap<String, DimensionSizes>,
 }
 
-/// Sizes that a dimension may have.
+/// The sizes that a dimension may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DimensionSizes {
     /// The least.
     pub min: usize,
-    /// The one that it was built for.
+    /// The one that it is optimised for.
     pub optimal: usize,
     /// The most.
     pub max: usize,
@@ -109,7 +106,7 @@ impl From<DimensionRange> for DimensionSizes {
 /// How an engine was built.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildSettings {
-    /// Memory of the GPU that one layer may use, in bytes; `None` for all of it.
+    /// The most GPU memory that one layer may use, in bytes; `None` for all of it.
     pub workspace_bytes: Option<u64>,
     /// Whether later versions of TensorRT can run it.
     pub version_compatible: bool,
@@ -118,21 +115,20 @@ pub struct BuildSettings {
 }
 
 impl Sidecar {
-    /// The version of the format.
-    pub const FORMAT_VERSION: u32 = FORMAT_VERSION;
+    /// The version of the format that is written and read.
+    pub const FORMAT_VERSION: u32 = 1;
 
-    /// Where an engine's sidecar lies: `x.engine` has `x.engine.json`.
+    /// The path of an engine's sidecar: `x.engine.json` for `x.engine`.
     pub fn path_of(engine: &Path) -> PathBuf {
         let mut path = engine.as_os_str().to_owned();
         path.push(".json");
         path.into()
     }
 
-    /// Reads the sidecar of an engine; `None` where it has none.
+    /// Reads the sidecar of an engine; `None` if it has none.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where it cannot be read, [`ErrorKind::InvalidData`] where it is no sidecar or one of a later
-    /// format.
+    /// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::InvalidData`] if it is not a sidecar or has a later format.
     pub fn read(engine: &Path) -> Result<Option<Self>> {
         let path = Self::path_of(engine);
         let text = match std::fs::read(&path) {
@@ -141,35 +137,45 @@ impl Sidecar {
             Err(e) => return Err(Error::io("cannot read the engine's sidecar", &path, e)),
         };
         let invalid = |why: String| {
-            let message =
-                format!("cannot use the engine's sidecar, {}: {why}; build the engine again", path.display());
+            let message = format!("engine sidecar {}: {why}; build the engine again", path.display());
             Error::new(ErrorKind::InvalidData, message)
         };
         // The version first: a later format need not have the fields of this one.
         let value: serde_json::Value =
-            serde_json::from_slice(&text).map_err(|e| invalid(format!("it is no JSON ({e})")))?;
+            serde_json::from_slice(&text).map_err(|e| invalid(format!("it is not JSON ({e})")))?;
         match value.get("format_version").and_then(serde_json::Value::as_u64) {
-            Some(version) if version == u64::from(FORMAT_VERSION) => {}
+            Some(version) if version == u64::from(Self::FORMAT_VERSION) => {}
             Some(version) => {
-                let why =
-                    format!("its format is version {version}, this program reads version {FORMAT_VERSION}");
-                return Err(invalid(why));
+                let own = Self::FORMAT_VERSION;
+                return Err(invalid(format!(
+                    "its format is version {version}, this program reads version {own}"
+                )));
             }
-            None => return Err(invalid("it is no sidecar: it has no format_version".into())),
+            None => return Err(invalid("it is not a sidecar: it has no format_version".into())),
         }
-        serde_json::from_value(value).map(Some).map_err(|e| invalid(format!("it is no sidecar ({e})")))
+        serde_json::from_value(value).map(Some).map_err(|e| invalid(format!("it is not a sidecar ({e})")))
     }
 
-    /// Writes the sidecar of an engine, whole or not at all.
+    /// Writes the sidecar of an engine, atomically.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where that cannot be done.
+    /// [`ErrorKind::Io`] if it cannot be written.
     pub fn write(&self, engine: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self).expect("a sidecar is plain data");
         write_atomically(&Self::path_of(engine), |writer| writeln!(writer, "{text}"))
     }
 
-    /// Classes that the engine decodes at once at most; `None` where it has no classes.
+    /// Size and hash of a file, as sidecars state them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if it cannot be read.
+    pub fn entry_of(path: &Path) -> Result<FileEntry> {
+        let unreadable = |e| Error::io("cannot read", path, e);
+        let bytes = path.metadata().map_err(unreadable)?.len();
+        Ok(FileEntry { sha256: crate::model::sha256_of_file(path).map_err(unreadable)?, bytes })
+    }
+
+    /// The most classes that the engine decodes at once; `None` if it has no such dimension.
     pub fn max_classes(&self) -> Option<usize> {
         self.shapes.dimensions.get(ocelli_export::contract::dim::CLASSES).map(|sizes| sizes.max)
     }

@@ -1,4 +1,4 @@
-//! Engines with the tensors of DART's, which compute what an exported model's graphs do.
+//! Engines with the tensors of DART's that compute what an exported model's graphs do.
 
 use half::f16;
 use ocelli::tensorrt::dart::{image_positions, name};
@@ -6,7 +6,7 @@ use ocelli_engines::fake::FakeEngine;
 use ocelli_engines::{Dim, ElementType, Engine, EngineSpec, Result, Tensor, TensorSpec};
 use serde_json::Value;
 
-/// An engine as DART's scripts make them, of what an exported model's graph computes. Options: `classes`, `words`,
+/// An engine as DART's scripts make them that computes an exported model's graph. Options: `classes`, `words`,
 /// `presence`, `half` (16-bit inputs and outputs), `twice` (two outputs of one size).
 pub fn engine(inner: Box<dyn Engine>, options: &Value) -> Box<dyn Engine> {
     let size = |spec: &TensorSpec, axis: usize| match &spec.shape[axis] {
@@ -23,7 +23,7 @@ pub fn engine(inner: Box<dyn Engine>, options: &Value) -> Box<dyn Engine> {
     let queries = size(spec.output("logits").expect("an encoder-decoder has it"), 1);
     let classes = options["classes"].as_u64().unwrap_or(4) as usize;
     let presence = options["presence"].as_bool().unwrap_or(true);
-    let words = options["words"].as_u64().expect("the workshop says it") as usize;
+    let words = options["words"].as_u64().expect("the caller sets it") as usize;
     encoder_decoder(inner, [classes, words, width, grid, queries], presence, half)
 }
 
@@ -67,7 +67,7 @@ fn encoder_decoder(
             spec(name::IMAGE, number, &[classes, width, grid, grid]),
             spec(name::POSITIONS, number, &[classes, width, grid, grid]),
             spec(name::TEXT, number, &[words, classes, width]),
-            // The scripts ask for it in 32 bits whatever the rest is.
+            // The scripts export it in 32 bits in any precision.
             spec(name::TEXT_MASK, ElementType::F32, &[classes, words]),
         ],
         outputs,
@@ -115,7 +115,7 @@ fn encoder_decoder(
     }))
 }
 
-/// Its levels have names that say nothing, the coarsest first.
+/// Its levels have arbitrary names, the coarsest first.
 fn backbone(mut inner: Box<dyn Engine>, half: bool, twice: bool) -> Box<dyn Engine> {
     let number = if half { ElementType::F16 } else { ElementType::F32 };
     let known = inner.spec().clone();

@@ -1,4 +1,4 @@
-//! A model, a picture, and what is found in it without engines.
+//! A model, an image, and what ONNX Runtime finds in it.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,9 @@ use ocelli_datasets::verify::VerificationOptions;
 use ocelli::{
     Detection, Detector, DetectorBuilder, EngineFactory, EngineOptions, Image, Model, Prompts, TextCacheFile,
 };
-use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What is looked for: more classes than any engine here takes at once.
+/// The classes of the prompt: more than any engine here takes at once.
 pub const CLASSES: [&str; 7] = ["dog", "person", "bicycle", "tree", "car", "clock", "cat"];
 
 /// The built-in model, exported into a folder of its own.
@@ -22,12 +21,12 @@ pub struct Workshop {
     pub onnxruntime: EngineFactory,
 }
 
-/// As engines are built from.
+/// The options of a model that engines are built from.
 pub fn for_tensorrt() -> ExportOptions {
     ExportOptions::default().with_target(Target::TensorRt).with_detection_only(true)
 }
 
-/// A gate that takes seconds.
+/// Options with a gate that takes seconds.
 pub fn quick() -> BuildOptions {
     let verification = VerificationOptions { scenes: 2, random_inputs: 1, ..VerificationOptions::default() };
     BuildOptions { verification, ..BuildOptions::default() }
@@ -56,7 +55,7 @@ impl Workshop {
         self.path("engines")
     }
 
-    /// What lies there, sorted; nothing where the folder is gone.
+    /// The names of the files there, sorted; none if there is no folder.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.engines()).into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -65,25 +64,7 @@ impl Workshop {
         names
     }
 
-    pub fn clear(&self) {
-        if self.engines().exists() {
-            std::fs::remove_dir_all(self.engines()).expect("it is ours");
-        }
-    }
-
-    /// An engine of DART's, as the fake reads it.
-    pub fn dart(&self, graph: &str, options: Value) -> PathBuf {
-        let name = format!("dart-{graph}-{}.engine", options.to_string().len());
-        let mut options = options;
-        options["words"] = self.model.manifest().context_length.into();
-        let onnx = self.model.file(&format!("{graph}.onnx"));
-        let path = self.path(&name);
-        std::fs::write(&path, json!({ "onnx": onnx, "dart": options }).to_string())
-            .expect("the temporary folder can be written to");
-        path
-    }
-
-    /// A detector without a model of its own: an engine's sidecar has to name it.
+    /// A detector whose model is named by an engine's sidecar.
     pub fn detector(&self) -> DetectorBuilder {
         Detector::builder().with_text_cache(TextCacheFile::None)
     }
@@ -95,7 +76,7 @@ impl Workshop {
         detector.detect(&image, &prompts).expect("the engines run").items
     }
 
-    /// What the model finds through ONNX Runtime alone.
+    /// What the model finds with ONNX Runtime only.
     pub fn expected(&self) -> Vec<Detection> {
         let mut detector =
             self.detector().with_open_model(self.model.clone()).build().expect("the model is open");
@@ -105,7 +86,7 @@ impl Workshop {
     }
 }
 
-/// The same detections, nearly.
+/// Checks that the detections are nearly equal.
 pub fn same(found: &[Detection], expected: &[Detection], tolerance: f32) {
     let of = |all: &[Detection]| {
         let mut labels: Vec<_> = all.iter().map(|one| one.label.to_string()).collect();

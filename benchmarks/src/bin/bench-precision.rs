@@ -245,7 +245,10 @@ impl<'a> Bench<'a> {
         })?;
         let target = match (args.target, kind) {
             (Some(TargetArg::Tensorrt), _) => Target::TensorRt,
-            (None, EngineKind::TensorRt { .. } | EngineKind::CoreMl) => Target::TensorRt,
+            (
+                None,
+                EngineKind::TensorRt { .. } | EngineKind::OnnxRuntimeTensorRt { .. } | EngineKind::CoreMl,
+            ) => Target::TensorRt,
             _ => Target::OnnxRuntime,
         };
         let emulates = factory.description().contains("CPU");

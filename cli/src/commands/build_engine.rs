@@ -1,7 +1,6 @@
 //! `ocelli build-engine`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::tensorrt::{BuildEvent, BuildOptions, BuiltEngine, EngineBuild, verify_engine};
@@ -12,7 +11,7 @@ use crate::{
 use clap::Args;
 use ocelli::engines::tensorrt::ComputeCapability;
 use ocelli::export::contract::{Precision, Target};
-use ocelli::tensorrt::{NativeTensorRt, Sidecar, TensorRtBackend};
+use ocelli::tensorrt::{NativeTensorRt, PlanRequest, Sidecar};
 use ocelli::{
     Cancellation, EngineFactory, EngineKind, EngineOptions, Error, ErrorKind, Model, ModelGraph,
     ModelRequest, ModelSource,
@@ -107,8 +106,7 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
         Some(engine) => format!("cannot verify the engine, {}", engine.display()),
         None => "cannot build engines".into(),
     };
-    let backend: Arc<dyn TensorRtBackend> =
-        Arc::new(NativeTensorRt::new(&purpose, args.tensorrt.as_deref())?);
+    let tensorrt = NativeTensorRt::new(&purpose, args.tensorrt.as_deref())?;
     let reference = EngineFactory::start(&EngineOptions {
         kind: EngineKind::Cpu,
         threads: args.threads,
@@ -138,7 +136,7 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     if let Some(engine) = &args.verify {
         let reference = (&reference_model, &reference);
-        let report = verify_engine(engine, &model, &backend, reference, verification, &mut |step| {
+        let report = verify_engine(engine, &model, &tensorrt, reference, verification, &mut |step| {
             tell(&progress, step, &cancellation)
         });
         drop(progress);
@@ -158,17 +156,20 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
         graphs: args.graphs.clone(),
         max_classes: args.max_classes,
         max_exemplars: args.max_exemplars,
-        targets: args.target_sm.clone(),
-        workspace_bytes: args.workspace.map(workspace_bytes).transpose()?,
-        timing_cache: args.timing_cache.clone(),
-        version_compatible: args.version_compatible,
-        hardware_compatible: args.hardware_compatible,
+        plan: PlanRequest {
+            targets: args.target_sm.clone(),
+            workspace_bytes: args.workspace.map(workspace_bytes).transpose()?,
+            timing_cache: args.timing_cache.clone(),
+            version_compatible: args.version_compatible,
+            hardware_compatible: args.hardware_compatible,
+            ..PlanRequest::default()
+        },
         force: args.force,
         verification,
     };
     let output = args.output.as_deref().ok_or_else(|| usage("--output: name the folder for the engines"))?;
     let start = Instant::now();
-    let build = EngineBuild::new(&model, backend, &reference, options)
+    let build = EngineBuild::new(&model, &tensorrt, &reference, options)
         .with_reference_model(&reference_model)
         .with_cancellation(cancellation);
     let mut judged = None;
@@ -255,7 +256,7 @@ fn show(progress: &Progress, event: &BuildEvent<'_>) {
     match event {
         // Phases lie within each other; the outermost tell how far the whole is.
         BuildEvent::Building { graph, step } if step.depth == 0 => {
-            progress.at(&format!("building {graph}: {}", step.phase), step.done as u64, step.total as u64);
+            progress.at(&format!("building {graph}: {}", step.phase), step.step as u64, step.steps as u64);
         }
         BuildEvent::Built { graph, bytes, seconds } => {
             progress.say(&format!("{graph}: built in {seconds:.1} s, {:.1} MB", *bytes as f64 / 1e6));

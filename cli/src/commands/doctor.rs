@@ -83,7 +83,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
 /// Engines that are providers of ONNX Runtime: their names, ONNX Runtime's names, and which library has them.
 const PROVIDERS: [(&str, &str, &str); 3] = [
     ("cuda", "CUDAExecutionProvider", "the one of the package onnxruntime-gpu has it"),
-    ("tensorrt", "TensorrtExecutionProvider", "the one of the package onnxruntime-gpu has it"),
+    ("onnxruntime-tensorrt", "TensorrtExecutionProvider", "the one of the package onnxruntime-gpu has it"),
     ("coreml", "CoreMLExecutionProvider", "builds for macOS have it"),
 ];
 

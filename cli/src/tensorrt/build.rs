@@ -7,10 +7,9 @@ use std::fs;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
-use ocelli_engines::tensorrt::{ComputeCapability, DimensionRange};
+use ocelli_engines::tensorrt::{BuildProgress, DimensionRange};
 use ocelli_export::contract::{FileEntry, Manifest, Prompting, Target, dim};
 use tempfile::NamedTempFile;
 
@@ -18,34 +17,26 @@ pub use gate::verify_engine;
 
 use ocelli::Cancellation;
 use ocelli::EngineFactory;
+use ocelli::Model;
 use ocelli::ModelGraph;
 use ocelli::tensorrt::{BuildSettings, BuiltBy, EngineLayout, EngineShapes, Sidecar};
-use ocelli::tensorrt::{BuildStep, Gpu, PlanRequest, TensorRtBackend, TensorRtLibrary};
+use ocelli::tensorrt::{Gpu, NativeTensorRt, PlanRequest, TensorRtLibrary};
 use ocelli::{Error, ErrorKind, Result};
-use ocelli::{Model, sha256_of_file};
 use ocelli_datasets::verify::{Verification, VerificationOptions, VerificationProgress, VerificationReport};
 
-/// What is built, and how it is judged.
+/// What is built, and how it is verified.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuildOptions {
-    /// Which graphs; backbone and encoder-decoder where empty.
+    /// Which graphs; backbone and encoder-decoder if empty.
     pub graphs: Vec<ModelGraph>,
-    /// Classes that the encoder-decoder takes at once at most (4). It takes any number from 1 to it and computes no more
-    /// than it is given.
+    /// The most classes that the encoder-decoder takes at once (4). It takes any number up to this and computes no more than
+    /// it is given.
     pub max_classes: usize,
-    /// Examples that a prompt may have at most (8).
+    /// The most exemplars that a prompt may have (8).
     pub max_exemplars: usize,
-    /// Generations of GPUs; the GPU that is here where empty.
-    pub targets: Vec<ComputeCapability>,
-    /// Memory of the GPU that one layer may use, in bytes; all of it by default.
-    pub workspace_bytes: Option<u64>,
-    /// A file of measured times, read and written, with which the next build is quicker.
-    pub timing_cache: Option<PathBuf>,
-    /// Whether later versions of TensorRT can run the engines.
-    pub version_compatible: bool,
-    /// Whether later generations of GPUs can run the engines.
-    pub hardware_compatible: bool,
-    /// Whether engines that are there already are replaced.
+    /// How each engine is built; its dimensions follow from the model.
+    pub plan: PlanRequest,
+    /// Whether existing engines are replaced.
     pub force: bool,
     /// The numeric gate.
     pub verification: VerificationOptions,
@@ -57,11 +48,7 @@ impl Default for BuildOptions {
             graphs: Vec::new(),
             max_classes: 4,
             max_exemplars: 8,
-            targets: Vec::new(),
-            workspace_bytes: None,
-            timing_cache: None,
-            version_compatible: false,
-            hardware_compatible: false,
+            plan: PlanRequest::default(),
             force: false,
             verification: VerificationOptions::default(),
         }
@@ -77,7 +64,7 @@ pub enum BuildEvent<'e> {
         /// The graph.
         graph: ModelGraph,
         /// How far it is.
-        step: BuildStep<'e>,
+        step: BuildProgress<'e>,
     },
     /// An engine is built, and not yet in place.
     Built {
@@ -88,54 +75,54 @@ pub enum BuildEvent<'e> {
         /// How long it took.
         seconds: f64,
     },
-    /// The gate is at work.
+    /// The gate is running.
     Verifying {
         /// The graph whose engine is compared; `None` while the reference runs.
         graph: Option<ModelGraph>,
         /// How far it is.
         progress: VerificationProgress,
     },
-    /// The gate has judged.
+    /// The gate has accepted or refused an engine.
     Verified {
         /// The graph.
         graph: ModelGraph,
-        /// The judgement.
+        /// The verdict.
         report: &'e VerificationReport,
     },
 }
 
-/// What is told what happens.
+/// Called as engines are built.
 pub type ReportEvent<'r> = dyn FnMut(&BuildEvent<'_>) + Send + 'r;
 
-/// An engine in its place.
+/// A built engine.
 #[derive(Debug)]
 pub struct BuiltEngine {
     /// Which graph it is.
     pub graph: ModelGraph,
-    /// Its file; the sidecar lies beside it.
+    /// Its file; the sidecar is beside it.
     pub path: PathBuf,
     /// What the sidecar says.
     pub sidecar: Sidecar,
-    /// What the gate found; `None` where the GPU that it is for is not here.
+    /// What the gate found; `None` if its GPU is not present.
     pub report: Option<VerificationReport>,
 }
 
 /// Builds the engines of a model into a folder: `backbone.engine`, `encoder_decoder.engine` and their sidecars.
 ///
-/// Each engine is built beside its place and compared with the ONNX file that it came from, behind the engines that were
-/// accepted before it; only an accepted one is put in place. Where the GPU that engines are for is not here, they are put
-/// in place unverified, their sidecars say so, and they do not run before [`verify_engine`] has accepted them.
+/// Each engine is built under a temporary name and compared with its ONNX file, with the inputs that the engines accepted
+/// before it produce; only an accepted engine is put in place. If the GPU that engines are for is not present, they are put
+/// in place unverified, their sidecars say so, and they do not run until [`verify_engine`] has accepted them.
 #[derive(Debug)]
 pub struct EngineBuild<'b> {
     model: &'b Model,
-    backend: Arc<dyn TensorRtBackend>,
+    tensorrt: &'b NativeTensorRt,
     reference: &'b EngineFactory,
     reference_model: &'b Model,
     options: BuildOptions,
     cancellation: Cancellation,
 }
 
-/// An engine on its way.
+/// An engine that is built and not yet in place.
 struct Staged {
     graph: ModelGraph,
     file: NamedTempFile,
@@ -143,57 +130,57 @@ struct Staged {
 }
 
 impl<'b> EngineBuild<'b> {
-    /// A build of a model's engines; `reference` runs the ONNX files that they are compared with.
+    /// Builds the engines of a model; `reference` runs the ONNX files that they are compared with.
     pub fn new(
         model: &'b Model,
-        backend: Arc<dyn TensorRtBackend>,
+        tensorrt: &'b NativeTensorRt,
         reference: &'b EngineFactory,
         options: BuildOptions,
     ) -> Self {
         let (reference_model, cancellation) = (model, Cancellation::new());
-        Self { model, backend, reference, reference_model, options, cancellation }
+        Self { model, tensorrt, reference, reference_model, options, cancellation }
     }
 
-    /// What the engines are compared with, where it is not the ONNX files that they are built from: the same model in 32
-    /// bits, for number formats that the reference does not compute in.
+    /// Compares the engines with this model instead of the ONNX files that they are built from: the same model in 32 bits, for
+    /// number formats that the reference does not support.
     #[must_use]
     pub fn with_reference_model(mut self, model: &'b Model) -> Self {
         self.reference_model = model;
         self
     }
 
-    /// Whose wish ends it.
+    /// Cancels the build.
     #[must_use]
     pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
         self.cancellation = cancellation;
         self
     }
 
-    /// Builds, compares, puts in place.
+    /// Builds, verifies and puts engines in place.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options that make no sense; [`ErrorKind::Mismatch`] for a model that was not
-    /// exported for TensorRT, and for an engine that the gate refused: those before it are in place, it is not;
-    /// [`ErrorKind::Io`] where engines are there already or cannot be written; [`ErrorKind::Unavailable`] where there is no
-    /// TensorRT, or no GPU and no target named; [`ErrorKind::Cancelled`].
+    /// [`ErrorKind::InvalidArgument`] for invalid options; [`ErrorKind::Mismatch`] for a model that was not exported for
+    /// TensorRT, and for an engine that the gate refused: it is not put in place, those before it are; [`ErrorKind::Io`] if
+    /// engines exist already or cannot be written; [`ErrorKind::Unavailable`] without TensorRT, or with neither a GPU nor a
+    /// target; [`ErrorKind::Cancelled`].
     pub fn run(&self, output: &Path, report: &mut ReportEvent<'_>) -> Result<Vec<BuiltEngine>> {
-        let graphs = self.check_options()?;
+        let graphs = graphs_to_build(self.model, &self.options)?;
         check_target(self.model)?;
         let place = |graph: ModelGraph| output.join(format!("{graph}.engine"));
         for &graph in &graphs {
             check_place(&place(graph), self.options.force)?;
         }
         if output.exists() && !output.is_dir() {
-            let message = format!("cannot write the engines, {}: it is no folder", output.display());
+            let message = format!("cannot write engines to {}: it is not a folder", output.display());
             return Err(Error::new(ErrorKind::Io, message));
         }
-        let library = self.backend.library()?;
+        let library = self.tensorrt.library()?;
         let here = self.gpu_of_targets()?;
         let was_there = output.is_dir();
-        fs::create_dir_all(output).map_err(|e| Error::io("cannot make the folder", output, e))?;
+        fs::create_dir_all(output).map_err(|e| Error::io("cannot create the folder", output, e))?;
         let built = self.build_into(output, &graphs, &library, here, report);
         if built.is_err() && !was_there {
-            // It goes only if nothing was put in place.
+            // This fails if an engine was put in place, and then the folder stays.
             drop(fs::remove_dir(output));
         }
         built
@@ -213,7 +200,7 @@ impl<'b> EngineBuild<'b> {
         }
         let install = |staged: Staged, report: Option<VerificationReport>| -> Result<BuiltEngine> {
             let path = output.join(format!("{}.engine", staged.graph));
-            // The sidecar first: beside an engine that is not its own it is found out, an engine without one is not.
+            // The sidecar first: one beside another engine is detected, an engine without a sidecar is not.
             staged.sidecar.write(&path)?;
             staged
                 .file
@@ -238,7 +225,7 @@ impl<'b> EngineBuild<'b> {
             let graph = staged.graph;
             accepted.push((graph, staged.file.path().to_owned()));
             let verdict =
-                gate::judge(&verification, self.model, &self.backend, accepted.clone(), &mut |progress| {
+                gate::judge(&verification, self.model, self.tensorrt, accepted.clone(), &mut |progress| {
                     report(&BuildEvent::Verifying { graph: Some(graph), progress: *progress });
                     self.check_cancelled()
                 })?;
@@ -255,7 +242,7 @@ impl<'b> EngineBuild<'b> {
         Ok(built)
     }
 
-    /// Builds one engine into a file beside its place.
+    /// Builds one engine under a temporary name.
     fn stage(
         &self,
         output: &Path,
@@ -267,33 +254,26 @@ impl<'b> EngineBuild<'b> {
         let start = Instant::now();
         let onnx = self.model.file(graph.file());
         let dimensions = dimensions(graph, self.model.manifest(), &self.options);
-        let request = PlanRequest {
-            targets: self.options.targets.clone(),
-            dimensions: dimensions.clone(),
-            workspace_bytes: self.options.workspace_bytes,
-            timing_cache: self.options.timing_cache.clone(),
-            version_compatible: self.options.version_compatible,
-            hardware_compatible: self.options.hardware_compatible,
-        };
+        let request = PlanRequest { dimensions: dimensions.clone(), ..self.options.plan.clone() };
         self.check_cancelled()?;
-        let built = self.backend.build(&onnx, &request, &mut |step| {
+        let built = self.tensorrt.build(&onnx, &request, &mut |step| {
             report(&BuildEvent::Building { graph, step: *step });
             if self.cancellation.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        // However the library puts it, a build that was stopped was stopped.
+        // Whatever error the library returns, a cancelled build is reported as cancelled.
         self.check_cancelled()?;
         let bytes = built?;
         let file = stage_file(output, &bytes)?;
-        let entry = FileEntry { sha256: sha256_of(file.path())?, bytes: bytes.len() as u64 };
+        let entry = Sidecar::entry_of(file.path())?;
         report(&BuildEvent::Built { graph, bytes: entry.bytes, seconds: start.elapsed().as_secs_f64() });
-        let targets = match (self.options.targets.as_slice(), here) {
+        let targets = match (request.targets.as_slice(), here) {
             ([], Some(gpu)) => vec![gpu.compute_capability.to_string()],
             (targets, _) => targets.iter().map(ToString::to_string).collect(),
         };
         let settings = BuildSettings {
-            workspace_bytes: self.options.workspace_bytes,
-            version_compatible: self.options.version_compatible,
-            hardware_compatible: self.options.hardware_compatible,
+            workspace_bytes: request.workspace_bytes,
+            version_compatible: request.version_compatible,
+            hardware_compatible: request.hardware_compatible,
         };
         let mut sidecar = describe(self.model, graph, entry, library, dimensions)?;
         sidecar.gpu = here.map(|gpu| gpu.name.clone());
@@ -302,55 +282,15 @@ impl<'b> EngineBuild<'b> {
         Ok(Staged { graph, file, sidecar })
     }
 
-    /// The graphs to build, in the order they run.
-    fn check_options(&self) -> Result<Vec<ModelGraph>> {
-        let manifest = self.model.manifest();
-        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
-        if self.options.max_classes == 0 {
-            return invalid("--max-classes is 0: an engine takes at least one class".into());
-        }
-        if self.options.workspace_bytes == Some(0) {
-            return invalid("--workspace is 0: layers need some memory".into());
-        }
-        let mut wanted = self.options.graphs.clone();
-        if wanted.is_empty() {
-            wanted = ModelGraph::backbone_of(manifest);
-            wanted.push(ModelGraph::EncoderDecoder);
-        } else if wanted.contains(&ModelGraph::Backbone) && manifest.split_block.is_some() {
-            // Both halves are the backbone.
-            wanted.retain(|graph| !graph.is_backbone());
-            wanted.extend(ModelGraph::backbone_of(manifest));
-        }
-        let has = ModelGraph::all_of(manifest);
-        if let Some(graph) = wanted.iter().find(|graph| !has.contains(graph)) {
-            let names: Vec<_> = has.iter().map(|graph| graph.name()).collect();
-            return invalid(format!(
-                "--graphs {graph}, {}: this model has no such graph; it has {}",
-                self.model.folder().display(),
-                names.join(", ")
-            ));
-        }
-        // As they run, each once.
-        let order = [
-            ModelGraph::TextEncoder,
-            ModelGraph::Backbone,
-            ModelGraph::BackboneFirst,
-            ModelGraph::BackboneSecond,
-            ModelGraph::ExemplarEncoder,
-            ModelGraph::EncoderDecoder,
-            ModelGraph::MaskHead,
-        ];
-        Ok(order.into_iter().filter(|graph| wanted.contains(graph)).collect())
-    }
-
-    /// The GPU here, where the engines are for it.
+    /// The GPU of this machine, if the engines are for it.
     fn gpu_of_targets(&self) -> Result<Option<Gpu>> {
-        match (self.backend.gpu(), self.options.targets.as_slice()) {
+        match (self.tensorrt.gpu(), self.options.plan.targets.as_slice()) {
             (Ok(gpu), []) => Ok(Some(gpu)),
             (Ok(gpu), targets) => Ok(targets.contains(&gpu.compute_capability).then_some(gpu)),
             (Err(e), []) => {
-                let message =
-                    format!("{e}; to build for a GPU elsewhere, name its generation: --target-sm 8.9");
+                let message = format!(
+                    "{e}; to build for another machine, name its compute capability as a target, such as 8.9"
+                );
                 Err(Error::new(e.kind(), message).with_source(e))
             }
             (Err(_), _) => Ok(None),
@@ -365,15 +305,54 @@ impl<'b> EngineBuild<'b> {
     }
 }
 
-/// TensorRT has none of ONNX Runtime's fused operators.
+/// The graphs to build, in the order they run.
+fn graphs_to_build(model: &Model, options: &BuildOptions) -> Result<Vec<ModelGraph>> {
+    let manifest = model.manifest();
+    let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+    if options.max_classes == 0 {
+        return invalid("max_classes is 0: expected at least 1".into());
+    }
+    if options.plan.workspace_bytes == Some(0) {
+        return invalid("workspace_bytes is 0: layers need some memory".into());
+    }
+    let mut wanted = options.graphs.clone();
+    if wanted.is_empty() {
+        wanted = ModelGraph::backbone_of(manifest);
+        wanted.push(ModelGraph::EncoderDecoder);
+    } else if wanted.contains(&ModelGraph::Backbone) && manifest.split_block.is_some() {
+        // The backbone is both halves.
+        wanted.retain(|graph| !graph.is_backbone());
+        wanted.extend(ModelGraph::backbone_of(manifest));
+    }
+    let has = ModelGraph::all_of(manifest);
+    if let Some(graph) = wanted.iter().find(|graph| !has.contains(graph)) {
+        let names: Vec<_> = has.iter().map(|graph| graph.name()).collect();
+        return invalid(format!(
+            "graphs: {} has no {graph}; it has {}",
+            model.folder().display(),
+            names.join(", ")
+        ));
+    }
+    let order = [
+        ModelGraph::TextEncoder,
+        ModelGraph::Backbone,
+        ModelGraph::BackboneFirst,
+        ModelGraph::BackboneSecond,
+        ModelGraph::ExemplarEncoder,
+        ModelGraph::EncoderDecoder,
+        ModelGraph::MaskHead,
+    ];
+    Ok(order.into_iter().filter(|graph| wanted.contains(graph)).collect())
+}
+
+/// TensorRT does not have ONNX Runtime's fused operators.
 fn check_target(model: &Model) -> Result<()> {
     if model.manifest().target == Target::TensorRt {
         return Ok(());
     }
     let message = format!(
-        "cannot build engines, {}: this model was exported for ONNX Runtime, whose fused operators TensorRT does not have; \
-         export the checkpoint with `ocelli export --checkpoint … --target tensorrt --output …`, or name the checkpoint \
-         itself, which is then exported into the cache",
+        "cannot build engines from {}: it was exported for ONNX Runtime, whose fused operators TensorRT does not have; export \
+         the checkpoint again with the target tensorrt, or use the checkpoint itself, which is exported into the cache",
         model.folder().display()
     );
     Err(Error::new(ErrorKind::Mismatch, message))
@@ -381,14 +360,14 @@ fn check_target(model: &Model) -> Result<()> {
 
 fn check_place(path: &Path, force: bool) -> Result<()> {
     let refuse = |why: &str| {
-        let message = format!("cannot write the engine, {}: {why}", path.display());
+        let message = format!("cannot write engine {}: {why}", path.display());
         Err(Error::new(ErrorKind::Io, message))
     };
     if path.is_dir() {
-        return refuse("a folder of that name is there");
+        return refuse("it is a folder");
     }
     if path.exists() && !force {
-        return refuse("it is there already; --force replaces it");
+        return refuse("it exists already (force replaces it)");
     }
     Ok(())
 }
@@ -398,7 +377,7 @@ fn stage_file(folder: &Path, bytes: &[u8]) -> Result<NamedTempFile> {
     builder.prefix(".ocelli-").suffix(".part");
     #[cfg(unix)]
     {
-        // Temporary files are for their owner alone; the engine is a file like any other, as umask wants it.
+        // Temporary files are private by default; an engine has the permissions of any other new file (umask).
         use std::os::unix::fs::PermissionsExt;
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
@@ -411,11 +390,7 @@ fn stage_file(folder: &Path, bytes: &[u8]) -> Result<NamedTempFile> {
     write().map_err(|e| Error::io("cannot write the engine", folder, e))
 }
 
-fn sha256_of(path: &Path) -> Result<String> {
-    sha256_of_file(path).map_err(|e| Error::io("cannot read", path, e))
-}
-
-/// What a sidecar says of an engine, but for the GPU and the settings.
+/// The sidecar of an engine, without the GPU and the settings.
 fn describe(
     model: &Model,
     graph: ModelGraph,
@@ -425,12 +400,12 @@ fn describe(
 ) -> Result<Sidecar> {
     let manifest = model.manifest();
     let folder = model.folder();
-    // What `model.json` says of precision, in its own words.
+    // The precision as `model.json` states it.
     let said = serde_json::to_value(manifest).expect("a manifest is plain data");
     let text = |name: &str| said.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
     let onnx_sha256 = match manifest.files.get(graph.file()) {
         Some(entry) => entry.sha256.clone(),
-        None => sha256_of(&model.file(graph.file()))?,
+        None => Sidecar::entry_of(&model.file(graph.file()))?.sha256,
     };
     Ok(Sidecar {
         format_version: Sidecar::FORMAT_VERSION,
@@ -457,7 +432,7 @@ fn describe(
     })
 }
 
-/// Sizes of a graph's dynamic dimensions: only what the model can ask for.
+/// The sizes of a graph's dynamic dimensions: only those that the detector can ask for.
 fn dimensions(
     graph: ModelGraph,
     manifest: &Manifest,
@@ -475,7 +450,7 @@ fn dimensions(
     let tokens = (dim::PROMPT_TOKENS, range(least, least, most));
     let all = match graph {
         ModelGraph::Backbone | ModelGraph::BackboneFirst | ModelGraph::BackboneSecond => vec![],
-        // Words are encoded 16 at a time, whatever the decoder takes.
+        // Phrases are encoded 16 at a time, however many the decoder takes.
         ModelGraph::TextEncoder => vec![(dim::CLASSES, range(1, 4, 16))],
         ModelGraph::ExemplarEncoder => {
             vec![(dim::EXEMPLARS, range(1, 1, options.max_exemplars.max(2)))]
@@ -488,3 +463,6 @@ fn dimensions(
     };
     all.into_iter().map(|(name, range)| (name.to_owned(), range)).collect()
 }
+
+#[cfg(test)]
+mod tests;

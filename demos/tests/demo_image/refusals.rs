@@ -91,9 +91,8 @@ fn pictures_and_arguments_that_are_refused() {
             1,
             &["engine cuda", "not enabled in this build", "onnxruntime-gpu", "--engine cpu"],
         ),
-        // A build with TensorRT of its own looks for that.
         match ocelli::engines::tensorrt::Product::COMPILED {
-            None => (park("--engine|tensorrt:1"), 1, &["engine tensorrt:1", "not enabled in this build"][..]),
+            None => (park("--engine|tensorrt:1"), 1, &["--engine tensorrt:1", "built without TensorRT"][..]),
             Some(_) => (park("--engine|tensorrt:1"), 1, &[][..]),
         },
         (park("--engine|mps"), 1, &["engine coreml", "macOS"]),
@@ -101,7 +100,7 @@ fn pictures_and_arguments_that_are_refused() {
         (park("--engine|cuda:x"), 2, &["cuda:x", "a GPU's number"]),
         (park("--engine|nonsense"), 2, &["nonsense", "auto, cpu"]),
         (park("--device|0"), 1, &["engine cuda", "--engine cpu"]),
-        (park("--trt|x"), 1, &["TensorRT", "x", "leave --trt out"]),
+        (park("--trt|x"), 1, &["TensorRT", "x"]),
         (park("--trt-enc-dec|x"), 1, &["TensorRT", "x"]),
         (park("--onnxruntime|none"), 1, &["none", "no such file"]),
         (park("--onnxruntime|text.jpg"), 1, &["text.jpg", "ONNX Runtime"]),

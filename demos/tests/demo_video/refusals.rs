@@ -79,7 +79,7 @@ fn videos_and_arguments_that_are_refused() {
         (video("--policy|some"), 2, &["all, latest"]),
         (video("--confidence|7"), 2, &["--confidence is 7"]),
         (video("--engine|cuda"), 1, &["cuda", "cpu"]),
-        (video("--trt|x"), 1, &["TensorRT", "x", "leave --trt out"]),
+        (video("--trt|x"), 1, &["TensorRT", "x"]),
         (video("--trt-enc-dec|x"), 1, &["TensorRT", "x"]),
         (video("--model|nowhere"), 2, &["nowhere", "no such folder"]),
         (video("--clases|dog"), 2, &["--clases", "similar", "--class"]),

@@ -1,33 +1,41 @@
 //! From an ONNX file to a plan.
 
-use super::calls::{BuildCalls, Monitor, NetworkTensor, ProfileShape, Setting};
-use super::plan::Plan;
+use super::calls::build::Session;
 use super::progress::{BuildProgress, Progress, Reporter};
-use super::session::Session;
-use super::version::{ComputeCapability, Product, Version};
+use super::version::{ComputeCapability, Product};
 use super::{TensorRt, onnx_outputs, timing_cache};
+use crate::cuda::CudaDevice;
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::{Dim, DimensionRange, EngineSpec, TensorSpec};
-use crate::tensor::ElementType;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Builds are one at a time: they measure kernels against each other, and their errors come through one log.
+/// One build at a time: builds measure kernels against each other, and their errors come through one log.
 static BUILDING: Mutex<()> = Mutex::new(());
 
 /// The greatest optimisation level.
 const MAX_LEVEL: u8 = 5;
 
-/// Makes a [`Plan`] of an ONNX file.
+/// Builds a [`Plan`] from an ONNX file.
 ///
-/// Networks are strongly typed: what is computed in which precision is what the ONNX file says.
+/// Networks are strongly typed: each operator computes in the precision that the ONNX file gives it.
 pub struct TensorRtBuilder<'b> {
     tensorrt: TensorRt,
     options: Options,
     progress: Option<Progress<'b>>,
+}
+
+/// A built plan, which NVIDIA also calls an engine.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The content of the plan's file.
+    pub bytes: Vec<u8>,
+    /// Inputs and outputs, in the order of the ONNX file.
+    pub spec: EngineSpec,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -42,15 +50,15 @@ pub(super) struct Options {
 }
 
 impl<'b> TensorRtBuilder<'b> {
-    /// A build for the GPU that is present, without dynamic dimensions.
+    /// A build for the GPU of this machine, without dynamic dimensions.
     pub fn new(tensorrt: &TensorRt) -> Self {
         Self { tensorrt: tensorrt.clone(), options: Options::default(), progress: None }
     }
 
-    /// Builds for GPUs of this generation, which need not be present; called again, for another one as well.
+    /// Builds for this compute capability, whose GPU need not be present. Each call adds one.
     ///
-    /// TensorRT for RTX alone can do that, for those in [`Product::targets`]; TensorRT proper builds for the GPU that
-    /// is present.
+    /// Only TensorRT for RTX can do that, for those in [`Product::targets`]; TensorRT proper builds for the GPU of this
+    /// machine.
     pub fn with_target(mut self, target: ComputeCapability) -> Self {
         self.options.targets.push(target);
         self
@@ -58,48 +66,48 @@ impl<'b> TensorRtBuilder<'b> {
 
     /// The sizes that the dynamic dimension of this name (ONNX's `dim_param`) may have.
     ///
-    /// Every dynamic dimension of an input needs a range; one that the graph does not have is of no consequence, so
-    /// that the ranges of a folder of graphs can be given to each.
+    /// Every dynamic dimension of an input needs a range. A range for a dimension that the graph does not have is ignored,
+    /// so that all graphs of a folder can be given the same ranges.
     pub fn with_dimension(mut self, name: impl Into<String>, range: DimensionRange) -> Self {
         self.options.dimensions.insert(name.into(), range);
         self
     }
 
-    /// The most memory on the GPU that a layer may use for itself, in bytes; TensorRT's default is the whole GPU.
+    /// The most GPU memory that one layer may use for itself, in bytes; TensorRT's default is all of it.
     pub fn with_workspace_bytes(mut self, bytes: u64) -> Self {
         self.options.workspace_bytes = Some(bytes);
         self
     }
 
-    /// A file of measured times, which make a later build fast: read if it is there and of the same version and GPU,
-    /// else left aside with a warning, and replaced after the build.
+    /// A file of measured kernel times, which make a later build fast. It is read if it exists and comes from the same
+    /// version and GPU, otherwise ignored with a warning, and replaced after the build.
     ///
-    /// TensorRT for RTX has none; it compiles when an engine first runs, and keeps that in a cache of its own.
+    /// TensorRT for RTX has none: it compiles kernels when an engine first runs, and caches them itself.
     pub fn with_timing_cache(mut self, path: impl Into<PathBuf>) -> Self {
         self.options.timing_cache = Some(path.into());
         self
     }
 
-    /// Whether later versions of TensorRT can load the plan; TensorRT for RTX builds none such.
+    /// Whether later versions of TensorRT can load the plan. TensorRT for RTX does not build such plans.
     pub fn with_version_compatible(mut self, yes: bool) -> Self {
         self.options.version_compatible = yes;
         self
     }
 
-    /// Whether GPUs of other generations (Ampere and later) can run the plan. TensorRT for RTX builds none such, but
-    /// takes several [targets](Self::with_target).
+    /// Whether later GPUs (Ampere and newer) can run the plan. TensorRT for RTX does not build such plans, but takes several
+    /// [targets](Self::with_target).
     pub fn with_hardware_compatible(mut self, yes: bool) -> Self {
         self.options.hardware_compatible = yes;
         self
     }
 
-    /// How much time goes into looking for fast kernels, 0 to 5; TensorRT's default is 3.
+    /// How long to search for fast kernels, 0 to 5; TensorRT's default is 3.
     pub fn with_optimization_level(mut self, level: u8) -> Self {
         self.options.optimization_level = Some(level);
         self
     }
 
-    /// Called as the build proceeds, possibly from threads of TensorRT's; [`ControlFlow::Break`] cancels the build.
+    /// Called as the build proceeds, possibly from TensorRT's threads; [`ControlFlow::Break`] cancels the build.
     pub fn with_progress(
         mut self,
         progress: impl FnMut(&BuildProgress<'_>) -> ControlFlow<()> + Send + 'b,
@@ -108,25 +116,69 @@ impl<'b> TensorRtBuilder<'b> {
         self
     }
 
-    /// Reads the ONNX file, with the weights that lie beside it, and builds the plan.
+    /// Reads the ONNX file, with the weights beside it, and builds the plan.
     ///
-    /// One build runs at a time; a second waits.
+    /// One build runs at a time; a second one waits.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if the library cannot build (a lean runtime, no ONNX parser beside it) or needs a GPU
-    /// that is not there; [`ErrorKind::InvalidArgument`] for a dynamic dimension without a range (named), a range that
-    /// is none, a target that the library does not know, an option that it does not have or a timing cache that cannot
-    /// be read or written; [`ErrorKind::InvalidModel`] if the file is missing, damaged or has an operator that TensorRT
-    /// does not know, with the node's name; [`ErrorKind::Execution`] if the build fails; [`ErrorKind::Cancelled`] if the
-    /// caller stopped it.
+    /// that is not there; [`ErrorKind::InvalidArgument`] for a dynamic dimension without a range (named), an invalid range,
+    /// a target or an option that the library does not support, or a timing cache that cannot be read or written;
+    /// [`ErrorKind::InvalidModel`] if the file is missing, corrupt or has an operator that TensorRT does not know, with the
+    /// node's name; [`ErrorKind::Execution`] if the build fails; [`ErrorKind::Cancelled`] if the caller cancelled it.
     pub fn build(self, onnx: &Path) -> Result<Plan> {
-        let calls = self.tensorrt.calls().map_err(|reason| {
-            let message = format!("cannot build, {}: {reason}", onnx.display());
-            Error::new(ErrorKind::Unavailable, message)
-        })?;
+        self.build_inner(onnx).map_err(|error| {
+            Error::new(error.kind(), format!("cannot build a plan from {}: {error}", onnx.display()))
+        })
+    }
+
+    fn build_inner(self, onnx: &Path) -> Result<Plan> {
+        let Self { tensorrt, options, progress } = self;
+        let functions = tensorrt.build_functions().map_err(|why| Error::new(ErrorKind::Unavailable, why))?;
         let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
-        let (product, version) = (self.tensorrt.product(), self.tensorrt.version());
-        build(calls, product, version, &self.options, self.progress, onnx)
+        check(tensorrt.product(), &options)?;
+        if !onnx.is_file() {
+            return Err(Error::new(ErrorKind::InvalidModel, "no such file"));
+        }
+        // TensorRT proper measures kernels on the GPU, and without a target TensorRT for RTX asks for its generation.
+        if options.targets.is_empty() && CudaDevice::count()? == 0 {
+            return Err(Error::new(ErrorKind::Unavailable, "the driver reports no NVIDIA GPU"));
+        }
+        let reporter = Reporter::new(progress);
+        let go_on = || match reporter.is_cancelled() {
+            true => Err(Error::new(ErrorKind::Cancelled, "cancelled")),
+            false => Ok(()),
+        };
+
+        const PARSING: &str = "Parsing ONNX";
+        let mut session = Session::open(functions)?;
+        reporter.phase_start(PARSING, None, 1);
+        session.parse(onnx)?;
+        reporter.phase_finish(PARSING);
+        reporter.resume_panic();
+        go_on()?;
+
+        let [inputs, mut outputs] = session.tensors()?;
+        name_dimensions(&mut outputs, onnx)?;
+        let ranges = ranges(&inputs, &options.dimensions)?;
+        if !ranges.is_empty() {
+            session.add_profile(&inputs, &ranges)?;
+        }
+        session.configure(&options)?;
+        if let Some(path) = &options.timing_cache
+            && !session.use_timing_cache(&timing_cache::read(path)?)?
+        {
+            tracing::warn!("{} comes from another TensorRT or GPU and is replaced", path.display());
+            session.use_timing_cache(&[])?;
+        }
+
+        let built = session.build(&reporter);
+        go_on()?;
+        let bytes = built?;
+        if let Some((path, times)) = options.timing_cache.as_ref().zip(session.timing_cache_bytes()) {
+            timing_cache::write(path, &times)?;
+        }
+        Ok(Plan { bytes, spec: EngineSpec { inputs, outputs } })
     }
 }
 
@@ -139,83 +191,15 @@ impl fmt::Debug for TensorRtBuilder<'_> {
     }
 }
 
-/// The build, whatever stands behind the calls.
-pub(super) fn build(
-    calls: &dyn BuildCalls,
-    product: Product,
-    version: Version,
-    options: &Options,
-    progress: Option<Progress<'_>>,
-    onnx: &Path,
-) -> Result<Plan> {
-    check(product, options, onnx)?;
-    if !onnx.is_file() {
-        let message = format!("cannot parse, {}: no such file", onnx.display());
-        return Err(Error::new(ErrorKind::InvalidModel, message));
-    }
-    // TensorRT proper measures on the GPU; so does TensorRT for RTX where no other target is named.
-    if options.targets.is_empty() {
-        calls.check_driver().map_err(|error| {
-            let message = format!("cannot build, {}: {error}", onnx.display());
-            Error::new(error.kind(), message)
-        })?;
-    }
-
-    let reporter = Reporter::new(progress);
-    let cancelled = || {
-        let message = format!("stopped while building, {}", onnx.display());
-        Error::new(ErrorKind::Cancelled, message)
-    };
-
-    let mut session = Session::open(calls, onnx)?;
-    const PARSING: &str = "Parsing ONNX";
-    reporter.phase_start(PARSING, None, 1);
-    session.parse(onnx)?;
-    reporter.phase_finish(PARSING);
-    if reporter.stopped() {
-        return Err(cancelled());
-    }
-
-    let [inputs, mut outputs] = session.tensors()?;
-    name_dimensions(&mut outputs, onnx)?;
-    let dimensions = ranges(&inputs, options, onnx)?;
-    let shapes = profile(&inputs, &dimensions);
-    if !shapes.is_empty() {
-        session.add_profile(&shapes)?;
-    }
-    configure(&mut session, options)?;
-    if let Some(path) = &options.timing_cache {
-        let bytes = timing_cache::read(path)?;
-        if !session.use_timing_cache(&bytes)? {
-            let path = path.display();
-            tracing::warn!("the timing cache is of another TensorRT or GPU and is made anew: {path}");
-            session.use_timing_cache(&[])?;
-        }
-    }
-
-    let built = session.build(&reporter);
-    if reporter.stopped() {
-        return Err(cancelled());
-    }
-    let bytes = built?;
-    if let Some((path, times)) = options.timing_cache.as_ref().zip(session.timing_cache_bytes()) {
-        timing_cache::write(path, &times)?;
-    }
-    let spec = EngineSpec { inputs: describe(&inputs, onnx)?, outputs: describe(&outputs, onnx)? };
-    Ok(Plan { bytes, spec, dimensions, product, version, targets: options.targets.clone() })
-}
-
-/// What can be known before anything is made.
-fn check(product: Product, options: &Options, onnx: &Path) -> Result<()> {
-    let refuse = |why: String| {
-        let message = format!("cannot build, {}: {why}", onnx.display());
-        Err(Error::new(ErrorKind::InvalidArgument, message))
-    };
+/// What can be checked before anything is made.
+fn check(product: Product, options: &Options) -> Result<()> {
+    let refuse = |why: String| Err(Error::new(ErrorKind::InvalidArgument, why));
+    let is_rtx = product == Product::TensorRtForRtx;
     for (name, DimensionRange { min, optimal, max }) in &options.dimensions {
         // Sizes are 32-bit integers in TensorRT's kernels.
         if !(min <= optimal && optimal <= max && *max >= 1 && i32::try_from(*max).is_ok()) {
             return refuse(format!(
-                "dimension `{name}`: {min} to {max} with {optimal} in mind is no range; expected least ≤ likely ≤ most"
+                "dimension `{name}`: expected min ≤ optimal ≤ max, from 1 to 2^31 - 1, got {min}, {optimal}, {max}"
             ));
         }
     }
@@ -223,157 +207,76 @@ fn check(product: Product, options: &Options, onnx: &Path) -> Result<()> {
     if let Some(target) = options.targets.iter().find(|target| !known.contains(target)) {
         if known.is_empty() {
             return refuse(format!(
-                "{product} builds for the GPU that is present, not for a named one ({target})"
+                "{product} builds for the GPU of this machine only, not for target {target}"
             ));
         }
         let known: Vec<String> = known.iter().map(ToString::to_string).collect();
         return refuse(format!(
-            "{product} does not know compute capability {target}; it knows {}",
+            "{product} does not support compute capability {target}: expected one of {}",
             known.join(", ")
         ));
     }
-    if product == Product::TensorRtForRtx && options.timing_cache.is_some() {
+    if is_rtx && options.timing_cache.is_some() {
         return refuse(format!(
-            "{product} has no timing cache (it compiles kernels when an engine first runs); leave it out"
+            "{product} has no timing cache: it compiles kernels when an engine first runs"
         ));
     }
-    if product == Product::TensorRtForRtx && options.version_compatible {
-        return refuse(format!("{product} builds no plans for other versions; leave that out"));
+    if is_rtx && options.version_compatible {
+        return refuse(format!("{product} does not build version-compatible plans"));
     }
-    if product == Product::TensorRtForRtx && options.hardware_compatible {
-        let instead = "name the generations of GPUs instead, it builds one plan for all that are named";
-        return refuse(format!("{product} builds no plans for GPUs in general; {instead}"));
+    if is_rtx && options.hardware_compatible {
+        return refuse(format!(
+            "{product} does not build hardware-compatible plans; name several targets for one plan instead"
+        ));
     }
-    if let Some(level) = options.optimization_level.filter(|level| *level > MAX_LEVEL) {
-        return refuse(format!("optimisation level {level}: expected 0 to {MAX_LEVEL}"));
+    match options.optimization_level {
+        Some(level) if level > MAX_LEVEL => {
+            refuse(format!("optimisation level {level}: expected 0 to {MAX_LEVEL}"))
+        }
+        _ => Ok(()),
     }
-    Ok(())
-}
-
-fn configure(session: &mut Session<'_>, options: &Options) -> Result<()> {
-    if !options.targets.is_empty() {
-        let names: Vec<String> = options.targets.iter().map(ToString::to_string).collect();
-        let what = format!("compute capability {}", names.join(", "));
-        session.configure(&Setting::Targets(options.targets.clone()), &what)?;
-    }
-    if let Some(bytes) = options.workspace_bytes {
-        let size = usize::try_from(bytes).unwrap_or(usize::MAX);
-        session.configure(&Setting::WorkspaceBytes(size), &format!("a workspace of {bytes} bytes"))?;
-    }
-    if options.version_compatible {
-        session.configure(&Setting::VersionCompatible, "compatibility with later versions")?;
-    }
-    if options.hardware_compatible {
-        session.configure(&Setting::HardwareCompatible, "compatibility with other GPUs")?;
-    }
-    if let Some(level) = options.optimization_level {
-        let what = format!("optimisation level {level}");
-        session.configure(&Setting::OptimizationLevel(i32::from(level)), &what)?;
-    }
-    Ok(())
 }
 
 /// The ranges of the dynamic dimensions that the inputs have.
 fn ranges(
-    inputs: &[NetworkTensor],
-    options: &Options,
-    onnx: &Path,
+    inputs: &[TensorSpec],
+    known: &BTreeMap<String, DimensionRange>,
 ) -> Result<BTreeMap<String, DimensionRange>> {
     let mut ranges = BTreeMap::new();
     for input in inputs {
-        for (axis, name) in dynamic(input) {
-            let Some(name) = name else {
-                let message = format!(
-                    "cannot build, {}: input `{}`, dimension {axis} is dynamic and has no name",
-                    onnx.display(),
-                    input.name
-                );
+        for (axis, dim) in input.shape.iter().enumerate() {
+            let Dim::Named(name) = dim else { continue };
+            let place = format!("input `{}`, dimension {axis}", input.name);
+            if name.is_empty() {
+                let message = format!("{place} is dynamic and has no name");
                 return Err(Error::new(ErrorKind::InvalidModel, message));
-            };
-            let Some(range) = options.dimensions.get(name) else {
-                let message = format!(
-                    "cannot build, {}: dimension `{name}` (input `{}`, dimension {axis}) is dynamic and has no range",
-                    onnx.display(),
-                    input.name
-                );
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
-            };
-            ranges.insert(name.to_owned(), *range);
+            }
+            let range = known.get(name).ok_or_else(|| {
+                let message = format!("{place} is dynamic (`{name}`) and has no range");
+                Error::new(ErrorKind::InvalidArgument, message)
+            })?;
+            ranges.insert(name.clone(), *range);
         }
     }
     Ok(ranges)
 }
 
-/// Gives the dynamic dimensions of the outputs the names that the file has for them.
-fn name_dimensions(outputs: &mut [NetworkTensor], onnx: &Path) -> Result<()> {
-    let mut names = onnx_outputs::read(onnx).map_err(|error| {
-        let message = format!("cannot read the outputs, {}: {error}", onnx.display());
-        Error::new(ErrorKind::InvalidModel, message).with_source(error)
+/// Gives the dynamic dimensions of the outputs the names that the file has for them, which TensorRT drops, or else
+/// `output.axis`.
+fn name_dimensions(outputs: &mut [TensorSpec], onnx: &Path) -> Result<()> {
+    let names = onnx_outputs::read(onnx).map_err(|error| {
+        Error::new(ErrorKind::InvalidModel, format!("cannot read the outputs: {error}")).with_source(error)
     })?;
     for output in outputs {
-        if let Some(names) = names.remove(&output.name).filter(|names| names.len() == output.sizes.len()) {
-            output.names = names;
+        let names = names.get(&output.name).filter(|names| names.len() == output.shape.len());
+        for (axis, dim) in output.shape.iter_mut().enumerate() {
+            if let Dim::Named(_) = dim {
+                let name = names.and_then(|names| names[axis].clone());
+                *dim = Dim::named(name.unwrap_or_else(|| format!("{}.{axis}", output.name)));
+            }
         }
     }
     Ok(())
-}
-
-/// Axes and names of the dynamic dimensions.
-fn dynamic(tensor: &NetworkTensor) -> impl Iterator<Item = (usize, Option<&str>)> {
-    let axes = tensor.sizes.iter().zip(&tensor.names).enumerate();
-    axes.filter(|(_, (size, _))| **size < 0).map(|(axis, (_, name))| (axis, name.as_deref()))
-}
-
-/// The shapes of the inputs that have dynamic dimensions.
-fn profile(inputs: &[NetworkTensor], ranges: &BTreeMap<String, DimensionRange>) -> Vec<ProfileShape> {
-    let shape = |input: &NetworkTensor, of: fn(&DimensionRange) -> usize| -> Vec<i64> {
-        let sizes = input.sizes.iter().zip(&input.names);
-        let size =
-            |(size, name): (&i64, &Option<String>)| match name.as_ref().and_then(|name| ranges.get(name)) {
-                // Checked to fit 32 bits.
-                Some(range) if *size < 0 => of(range) as i64,
-                _ => *size,
-            };
-        sizes.map(size).collect()
-    };
-    let dynamic = inputs.iter().filter(|input| dynamic(input).next().is_some());
-    let shapes = dynamic.map(|input| ProfileShape {
-        name: input.name.clone(),
-        min: shape(input, |range| range.min),
-        optimal: shape(input, |range| range.optimal),
-        max: shape(input, |range| range.max),
-    });
-    shapes.collect()
-}
-
-/// The specification of the tensors, by `nvinfer1::DataType`.
-fn describe(tensors: &[NetworkTensor], onnx: &Path) -> Result<Vec<TensorSpec>> {
-    let one = |tensor: &NetworkTensor| {
-        let element_type = match tensor.data_type {
-            0 => ElementType::F32,
-            1 => ElementType::F16,
-            3 => ElementType::I32,
-            4 => ElementType::Bool,
-            5 => ElementType::U8,
-            8 => ElementType::I64,
-            other => {
-                let message = format!(
-                    "cannot build, {}: `{}` has elements of TensorRT's type {other}, which no engine here takes",
-                    onnx.display(),
-                    tensor.name
-                );
-                return Err(Error::new(ErrorKind::InvalidModel, message));
-            }
-        };
-        let dims = tensor.sizes.iter().zip(&tensor.names).enumerate();
-        let dims = dims.map(|(axis, (size, name))| match (usize::try_from(*size), name) {
-            (Ok(size), _) => Dim::Fixed(size),
-            (Err(_), Some(name)) => Dim::named(name),
-            (Err(_), None) => Dim::named(format!("{}.{axis}", tensor.name)),
-        });
-        Ok(TensorSpec::new(&tensor.name, element_type, dims))
-    };
-    tensors.iter().map(one).collect()
 }
 
 #[cfg(test)]

@@ -1,178 +1,138 @@
-//! What the builder's side of TensorRT is asked, call by call.
+//! TensorRT's C++ interface, each call with a result: [`build`] makes plans, [`run`] runs them.
 //!
-//! The lowest of three layers: [`BuildCalls`] answers as the C++ does, with null and `false`; `session` makes results
-//! and owners of that. Behind the trait stands the library, or, in tests, [`FakeBuildCalls`](super::fake_calls).
+//! TensorRT answers null or `false` and gives the reason to its logger only, so every call here checks the answer and
+//! takes the reason from the [log](super::log). Null must not go any further: the next call would crash.
+//!
+//! The calls are those of `trtx::trtx_sys`. The safe half of `trtx` does not serve: it drops the node of a parser's error,
+//! destroys optimisation profiles that belong to the builder, reports a phase as its own parent, and has neither timing
+//! caches nor the ranges of a plan's inputs.
 
-use super::log::Log;
-use super::version::ComputeCapability;
-use crate::error::Result;
-use std::ffi::CStr;
-use std::fmt;
-use std::marker::PhantomData;
-use std::num::NonZeroUsize;
+pub(super) mod build;
+pub(super) mod run;
 
-/// No memory lies below this on the systems that TensorRT runs on: what could not be made may be the place of a part in an
-/// object that is null.
-pub(super) const FIRST_ADDRESS: usize = 1 << 16;
+use super::log::{LOG, Severity};
+use crate::tensor::ElementType;
+use cxx::memory::{UniquePtr, UniquePtrTarget};
+use libloading::Library;
+use std::ffi::{CStr, c_char, c_void};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::OnceLock;
+use trtx::trtx_sys::{self, nvinfer1};
 
-/// An object of TensorRT's: an address that is not null. Whoever has it by value owns the object.
-pub(super) struct Handle<T> {
-    address: NonZeroUsize,
-    object: PhantomData<fn() -> T>,
-}
+#[cfg(windows)]
+compile_error!(
+    "TensorRT's C++ interface is called as the Itanium C++ ABI lays it out, which Windows does not use"
+);
 
-impl<T> Handle<T> {
-    /// `None` for null, and for an address in the first pages, where nothing lies.
-    pub(super) fn new(address: usize) -> Option<Self> {
-        NonZeroUsize::new(address)
-            .filter(|address| address.get() >= FIRST_ADDRESS)
-            .map(|address| Self { address, object: PhantomData })
+/// `createInferBuilder_INTERNAL` and `createInferRuntime_INTERNAL`: (logger, version).
+type Create = unsafe extern "C" fn(*mut c_void, i32) -> *mut c_void;
+
+/// The lowest address an object can have. Without a driver the lean runtime returns the address of a member of a null
+/// object, which is not null.
+const FIRST_ADDRESS: usize = 1 << 16;
+
+/// A C++ object that is deleted when this is dropped.
+struct Owned<T: UniquePtrTarget>(UniquePtr<T>);
+
+// SAFETY: TensorRT's objects belong to no thread, and changing one takes `&mut Owned`.
+unsafe impl<T: UniquePtrTarget> Send for Owned<T> {}
+// SAFETY: as above; the `const` methods of these classes may be called from several threads (TensorRT's developer guide,
+// "Thread Safety").
+unsafe impl<T: UniquePtrTarget> Sync for Owned<T> {}
+
+impl<T: UniquePtrTarget> Owned<T> {
+    /// `None` for null.
+    ///
+    /// # Safety
+    /// `object` is null, lies below [`FIRST_ADDRESS`], or is an object of this class that nothing else deletes.
+    unsafe fn new(object: *mut T) -> Option<Self> {
+        // SAFETY: the caller says so.
+        (object.addr() >= FIRST_ADDRESS).then(|| Self(unsafe { UniquePtr::from_raw(object) }))
     }
 
-    pub(super) fn address(&self) -> usize {
-        self.address.get()
+    fn get(&self) -> &T {
+        &self.0
     }
-}
 
-impl<T> fmt::Debug for Handle<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x}", self.address)
-    }
-}
-
-/// The classes of which a build makes objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Class {
-    Builder,
-    Network,
-    Parser,
-    Config,
-    TimingCache,
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Builder => "builder",
-            Self::Network => "network",
-            Self::Parser => "ONNX parser",
-            Self::Config => "configuration",
-            Self::TimingCache => "timing cache",
-        })
+    fn get_mut(&mut self) -> Pin<&mut T> {
+        self.0.pin_mut()
     }
 }
 
-/// A type that stands for one of the classes.
-pub(super) trait Object {
-    const CLASS: Class;
+/// The address of a function of a library, which is never unloaded: TensorRT has threads and statics of its own.
+fn function(library: &Path, name: &str) -> Result<*const c_void, String> {
+    // SAFETY: loading runs the library's initialisers. It was loaded and identified before, or is the parser that NVIDIA
+    // ships with it.
+    let opened = unsafe { Library::new(library) }.map_err(|error| super::probe::one_line(&error))?;
+    // SAFETY: only the address is taken; the caller gives it its type.
+    let address = unsafe { opened.get::<*const c_void>(name.as_bytes()) }.map(|symbol| *symbol);
+    std::mem::forget(opened);
+    address.map_err(|_| format!("{} does not export `{name}`", library.display()))
 }
 
-macro_rules! objects {
-    ($($name:ident),+) => {$(
-        #[derive(Debug)]
-        pub(super) enum $name {}
-
-        impl Object for $name {
-            const CLASS: Class = Class::$name;
-        }
-    )+};
-}
-
-objects!(Builder, Network, Parser, Config, TimingCache);
-
-/// An input or output of a network.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NetworkTensor {
-    pub(super) name: String,
-    /// The number of `nvinfer1::DataType`.
-    pub(super) data_type: i32,
-    /// -1 where it is dynamic.
-    pub(super) sizes: Vec<i64>,
-    /// ONNX's `dim_param`, for each of the sizes.
-    pub(super) names: Vec<Option<String>>,
-}
-
-/// The sizes of one input in an optimisation profile.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ProfileShape {
-    pub(super) name: String,
-    pub(super) min: Vec<i64>,
-    pub(super) optimal: Vec<i64>,
-    pub(super) max: Vec<i64>,
-}
-
-/// One thing that a configuration is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Setting {
-    /// The generations of GPUs, for TensorRT for RTX alone.
-    Targets(Vec<ComputeCapability>),
-    WorkspaceBytes(usize),
-    VersionCompatible,
-    HardwareCompatible,
-    OptimizationLevel(i32),
-}
-
-/// What the ONNX parser reports.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct ParseError {
-    pub(super) description: String,
-    /// Index of the node; negative where no node is meant.
-    pub(super) node: i32,
-    pub(super) node_name: String,
-    pub(super) operator: String,
-}
-
-/// Told how a build proceeds, from any of TensorRT's threads.
-pub(super) trait Monitor: Sync {
-    fn phase_start(&self, phase: &str, parent: Option<&str>, steps: i32);
-    /// Whether to go on.
-    fn step_complete(&self, phase: &str, step: i32) -> bool;
-    fn phase_finish(&self, phase: &str);
-}
-
-/// The calls.
+/// Calls a function that makes the first object of all; `None` for null.
 ///
-/// Handles are made by an implementation alone and go back to it once, through [`destroy`](Self::destroy): parser
-/// before network, network and configuration before builder, timing cache last.
-pub(super) trait BuildCalls: Send + Sync {
-    /// Where the reasons are told.
-    fn log(&self) -> &Log;
-    /// Whether there is a driver with a GPU.
-    fn check_driver(&self) -> Result<()>;
+/// # Safety
+/// `function` is `create…_INTERNAL` of a loaded library, and makes a `T`.
+unsafe fn create<T: UniquePtrTarget>(function: Create) -> Option<Owned<T>> {
+    let logger = logger();
+    if logger.is_null() {
+        return None;
+    }
+    // SAFETY: the logger lives as long as the process, and the version is that of the headers that the bindings were made
+    // from: the library returns null if it is not compatible.
+    unsafe { Owned::new(function(logger, trtx_sys::get_tensorrt_version() as i32).cast()) }
+}
 
-    fn create_builder(&self) -> Option<Handle<Builder>>;
-    fn create_network(&self, builder: &mut Handle<Builder>) -> Option<Handle<Network>>;
-    fn create_config(&self, builder: &mut Handle<Builder>) -> Option<Handle<Config>>;
-    fn create_parser(&self, network: &mut Handle<Network>) -> Option<Handle<Parser>>;
+/// The one logger of the process, since TensorRT keeps the first that it is given; null if it cannot be made.
+fn logger() -> *mut c_void {
+    unsafe extern "C" fn take(_: *mut c_void, severity: i32, message: *const c_char) {
+        let severity = match severity {
+            0 | 1 => Severity::Error,
+            2 => Severity::Warning,
+            _ => Severity::Info,
+        };
+        // SAFETY: TensorRT passes a string that is valid during the call.
+        if let Some(message) = unsafe { text(message) } {
+            LOG.take(severity, &message);
+        }
+    }
+    static LOGGER: OnceLock<usize> = OnceLock::new();
+    let address = LOGGER.get_or_init(|| {
+        // SAFETY: the callback takes no user data, and the bridge is never destroyed.
+        unsafe {
+            let bridge = trtx_sys::create_rust_logger_bridge(take, std::ptr::null_mut());
+            if bridge.is_null() { 0 } else { trtx_sys::get_logger_interface(bridge).expose_provenance() }
+        }
+    });
+    std::ptr::with_exposed_provenance_mut(*address)
+}
 
-    fn parse_file(&self, parser: &mut Handle<Parser>, path: &CStr) -> bool;
-    fn parse_errors(&self, parser: &Handle<Parser>) -> Vec<ParseError>;
+/// Copies a C string; `None` for null.
+///
+/// # Safety
+/// `pointer` is null or points to a string that ends with a null byte.
+unsafe fn text(pointer: *const c_char) -> Option<String> {
+    // SAFETY: the caller says so.
+    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
+}
 
-    /// Inputs, outputs; one that is null is `None`.
-    fn tensors(&self, network: &Handle<Network>) -> [Vec<Option<NetworkTensor>>; 2];
+/// The sizes of a shape, -1 where they are dynamic; `None` for the shape of rank -1 that stands for an error.
+fn sizes(dims: &nvinfer1::Dims64) -> Option<&[i64]> {
+    dims.d.get(..usize::try_from(dims.nbDims).ok()?)
+}
 
-    fn configure(&self, config: &mut Handle<Config>, setting: &Setting) -> bool;
-    /// Makes one optimisation profile and adds it.
-    fn add_profile(
-        &self,
-        builder: &mut Handle<Builder>,
-        config: &mut Handle<Config>,
-        shapes: &[ProfileShape],
-    ) -> bool;
-
-    /// Of what was written before, or a new one of no bytes.
-    fn create_timing_cache(&self, config: &Handle<Config>, bytes: &[u8]) -> Option<Handle<TimingCache>>;
-    /// `false` if it is another version's or another GPU's.
-    fn set_timing_cache(&self, config: &mut Handle<Config>, cache: &Handle<TimingCache>) -> bool;
-    fn timing_cache_bytes(&self, cache: &Handle<TimingCache>) -> Option<Vec<u8>>;
-
-    fn build(
-        &self,
-        builder: &mut Handle<Builder>,
-        network: &mut Handle<Network>,
-        config: &mut Handle<Config>,
-        monitor: &dyn Monitor,
-    ) -> Option<Vec<u8>>;
-
-    fn destroy(&self, class: Class, address: usize);
+/// The element type that tensors here have for one of TensorRT's; otherwise what is wrong with it.
+fn element_type(data_type: nvinfer1::DataType) -> Result<ElementType, String> {
+    use trtx_sys::DataType;
+    Ok(match DataType::from(data_type) {
+        DataType::kFLOAT => ElementType::F32,
+        DataType::kHALF => ElementType::F16,
+        DataType::kINT32 => ElementType::I32,
+        DataType::kINT64 => ElementType::I64,
+        DataType::kUINT8 => ElementType::U8,
+        DataType::kBOOL => ElementType::Bool,
+        other => return Err(format!("TensorRT's element type {other:?} is not supported")),
+    })
 }

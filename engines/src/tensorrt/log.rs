@@ -1,35 +1,29 @@
-//! What TensorRT says: forwarded to `tracing`, and its last errors kept for ours.
-//!
-//! Its calls answer null or `false` and tell the reason to the logger alone.
+//! What TensorRT logs: forwarded to `tracing`, and its last errors kept for the messages of ours.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many errors are kept.
 const KEPT: usize = 32;
 
-/// How grave a message is, in the order of `ILogger::Severity`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Severity {
-    InternalError,
     Error,
     Warning,
     Info,
-    Verbose,
-}
-
-/// The log of one TensorRT.
-#[derive(Debug)]
-pub(super) struct Log {
-    recent: Mutex<Recent>,
 }
 
 /// The log of the library, of which a process has one.
 pub(super) static LOG: Log = Log::new();
 
 #[derive(Debug)]
+pub(super) struct Log {
+    recent: Mutex<Recent>,
+}
+
+#[derive(Debug)]
 struct Recent {
-    /// How many errors there were, those that are no longer kept included.
+    /// How many errors there were, including those that are no longer kept.
     count: usize,
     errors: VecDeque<String>,
 }
@@ -39,63 +33,66 @@ struct Recent {
 pub(super) struct Mark(usize);
 
 impl Log {
-    pub(super) const fn new() -> Self {
+    const fn new() -> Self {
         Self { recent: Mutex::new(Recent { count: 0, errors: VecDeque::new() }) }
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a message, from any thread.
     ///
-    /// Errors arrive as `DEBUG` at the target `tensorrt`: the call that failed returns them, too, and they would be
-    /// told twice.
+    /// Errors are forwarded as `DEBUG`: the call that failed returns them as well.
     pub(super) fn take(&self, severity: Severity, message: &str) {
         match severity {
-            Severity::InternalError | Severity::Error => {
+            Severity::Info => tracing::trace!(target: "tensorrt", "{message}"),
+            Severity::Warning => tracing::debug!(target: "tensorrt", "{message}"),
+            Severity::Error => {
                 tracing::debug!(target: "tensorrt", "{message}");
-                let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut recent = self.recent();
                 recent.count += 1;
                 recent.errors.push_back(tidy(message));
                 if recent.errors.len() > KEPT {
                     recent.errors.pop_front();
                 }
             }
-            Severity::Warning => tracing::debug!(target: "tensorrt", "{message}"),
-            Severity::Info | Severity::Verbose => tracing::trace!(target: "tensorrt", "{message}"),
         }
     }
 
     /// Now.
     pub(super) fn mark(&self) -> Mark {
-        Mark(self.recent.lock().unwrap_or_else(PoisonError::into_inner).count)
+        Mark(self.recent().count)
     }
 
-    /// What was said since then, in one line, or that nothing was.
+    /// The errors since then in one line.
     pub(super) fn since(&self, mark: Mark) -> String {
         let errors = self.errors_since(mark);
         if errors.is_empty() { "TensorRT gave no reason".to_owned() } else { errors.join("; ") }
     }
 
-    /// What was said since then, each once.
+    /// The errors since then, repetitions left out.
     pub(super) fn errors_since(&self, Mark(mark): Mark) -> Vec<String> {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = self.recent();
         let new = (recent.count - mark).min(recent.errors.len());
-        let mut errors: Vec<String> = recent.errors.iter().skip(recent.errors.len() - new).cloned().collect();
+        let mut errors: Vec<_> = recent.errors.iter().skip(recent.errors.len() - new).cloned().collect();
         errors.dedup();
         errors
     }
 }
 
-/// A message without the place in NVIDIA's source code that it ends or begins with.
+/// A message in one line, without the place in NVIDIA's source code that it ends with:
+/// ` In createRuntime at /_src/runtime/dispatch/runtime.cpp:123`.
 pub(super) fn tidy(message: &str) -> String {
     let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let line = lines.join("; ");
-    let tail = |line: &str| {
-        // ` In createRuntime at /_src/runtime/dispatch/runtime.cpp:123`
-        let at = line.rfind(" In ")?;
-        let head = line[..at].trim_end();
-        let close = if line.ends_with(')') { ")" } else { "" };
-        line[at..].contains(" at /").then(|| format!("{head}{close}"))
-    };
-    tail(&line).unwrap_or(line)
+    match line.rfind(" In ") {
+        Some(at) if line[at..].contains(" at /") => {
+            let close = if line.ends_with(')') { ")" } else { "" };
+            format!("{}{close}", line[..at].trim_end())
+        }
+        _ => line,
+    }
 }
 
 #[cfg(test)]
@@ -103,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_errors_since_a_moment_are_one_line() {
+    fn errors_since_a_mark_are_one_line() {
         let log = Log::new();
         log.take(Severity::Error, "before");
         let mark = log.mark();
@@ -111,7 +108,7 @@ mod tests {
         log.take(Severity::Warning, "only a warning");
         log.take(Severity::Error, "first\n  line\n");
         log.take(Severity::Error, "first\n  line\n");
-        log.take(Severity::InternalError, "second. In build at /_src/optimizer/api/builder.cpp:960");
+        log.take(Severity::Error, "second. In build at /_src/optimizer/api/builder.cpp:960");
         assert_eq!(log.since(mark), "first; line; second.");
         let mark = log.mark();
         log.take(Severity::Error, "Error Code 6: (no library. In load at /_src/common/library.cpp:40)");
@@ -119,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_ago_is_forgotten() {
+    fn only_the_last_errors_are_kept() {
         let log = Log::new();
         let mark = log.mark();
         for index in 0..100 {

@@ -1,4 +1,4 @@
-//! Asks a shared library which TensorRT it is, before anything is bound to it.
+//! Reads which TensorRT a shared library is, before it is used.
 
 use super::version::{Product, Version};
 use crate::elf;
@@ -7,34 +7,33 @@ use libloading::Library;
 use std::ffi::c_void;
 use std::path::Path;
 
-/// What a library is.
+/// What a library reports about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Probed {
     pub(super) version: Version,
-    /// Whether it makes plans; the lean and the dispatch runtime only run them.
+    /// Whether it builds plans; the lean and the dispatch runtime only run them.
     pub(super) builds: bool,
 }
 
-/// Loads the library and asks what it is, or returns one line that says why it is not the product that is wanted.
+/// Loads the library and identifies it, or returns one line with the reason why it is not the wanted product.
 ///
 /// The library stays loaded: unloading TensorRT is not safe once its threads or statics exist.
 pub(super) fn probe(path: &Path, wanted: Product) -> Result<Probed, String> {
     if let Some((needed, present)) = elf::shortfall(path) {
-        return Err(format!("the file is cut off: it has {present} bytes of at least {needed}"));
+        return Err(format!("the file is truncated: it has {present} bytes of at least {needed}"));
     }
-    // SAFETY: loading runs the library's initialisers. The path comes from the user or from a documented place, and
-    // TensorRT's initialisers ask nothing of their caller.
+    // SAFETY: loading runs the library's initialisers, which require nothing of their caller in TensorRT. The path comes from
+    // the user or from a documented place.
     let library = unsafe { Library::new(path) }.map_err(|error| one_line(&error))?;
     let library: &'static Library = Box::leak(Box::new(library));
     let ask = |name: &str| {
-        // SAFETY: the type is the declaration of these symbols in NvInferRuntime.h; a library that exports the name
-        // with another meaning is not guarded against.
+        // SAFETY: these functions have this type in NvInferRuntime.h.
         let symbol = unsafe { library.get::<unsafe extern "C" fn() -> i32>(name.as_bytes()) };
-        // SAFETY: as above; the function takes nothing and touches nothing.
+        // SAFETY: as above; the function has no arguments and no effects.
         symbol.ok().and_then(|symbol| u32::try_from(unsafe { symbol() }).ok())
     };
-    let number = ask("getInferLibVersion")
-        .ok_or("it is a library, but not TensorRT: `getInferLibVersion` is missing")?;
+    let number =
+        ask("getInferLibVersion").ok_or("it is not TensorRT: it does not export `getInferLibVersion`")?;
     let version = match (
         ask("getInferLibMajorVersion"),
         ask("getInferLibMinorVersion"),
@@ -43,21 +42,21 @@ pub(super) fn probe(path: &Path, wanted: Product) -> Result<Probed, String> {
         (Some(major), Some(minor), Some(patch)) => Version::new(major, minor, patch),
         _ => decode(number),
     };
-    // SAFETY: only whether it is there is asked.
+    // SAFETY: the symbol is not called.
     let builds = unsafe { library.get::<*const c_void>(b"createInferBuilder_INTERNAL\0") }.is_ok();
     judge(version, wanted)?;
     Ok(Probed { version, builds })
 }
 
-/// The version in the number that the library states: `110400`, and `8601` before TensorRT 10.
+/// Decodes the number that the library reports: `110400`, or `8601` before TensorRT 10.
 fn decode(number: u32) -> Version {
     let thousands = if number < 10_000 { 1000 } else { 10_000 };
     Version::new(number / thousands, number % thousands / 100, number % 100)
 }
 
-/// Whether a library of this version can be used as the product, by the headers that this program knows.
+/// Whether a library of this version is compatible with the product's headers.
 fn judge(version: Version, wanted: Product) -> Result<(), String> {
-    // TensorRT for RTX began anew at 1.0, when TensorRT was at 10.
+    // TensorRT for RTX started at 1.0 when TensorRT was at 10.
     let product = if version.major < 5 { Product::TensorRtForRtx } else { Product::TensorRt };
     let headers = wanted.headers();
     if product != wanted {
@@ -66,7 +65,7 @@ fn judge(version: Version, wanted: Product) -> Result<(), String> {
             Product::TensorRtForRtx => "tensorrt-rtx",
         };
         return Err(format!(
-            "it is {product} {version}, this program was built for {wanted} (the feature `{feature}` is the other one)"
+            "it is {product} {version}, and this program was built for {wanted}; the feature `{feature}` builds one for {product}"
         ));
     }
     if (version.major, version.minor) < (headers.major, headers.minor) || version.major > headers.major {
@@ -75,7 +74,7 @@ fn judge(version: Version, wanted: Product) -> Result<(), String> {
             headers.major, headers.minor, headers.major
         );
         if product == Product::TensorRt && version.major == 10 {
-            reason += " (TensorRT 10 is served through ONNX Runtime's TensorRT provider)";
+            reason += " (for TensorRT 10 use ONNX Runtime's TensorRT provider)";
         }
         return Err(reason);
     }
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_all_ages_are_versions() {
+    fn version_numbers_are_decoded() {
         let cases = [
             (8601, Version::new(8, 6, 1)),
             (100_305, Version::new(10, 3, 5)),
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn other_products_and_versions_are_refused_in_words() {
+    fn other_products_and_versions_are_refused_with_a_reason() {
         use Product::{TensorRt, TensorRtForRtx};
         let cases: [((u32, u32, u32), Product, Option<&str>); 8] = [
             ((11, 4, 0), TensorRt, None),
@@ -110,16 +109,16 @@ mod tests {
                 (10, 3, 0),
                 TensorRt,
                 Some(
-                    "it is TensorRT 10.3.0, 11.4 or a later 11 is needed (TensorRT 10 is served through ONNX \
-                     Runtime's TensorRT provider)",
+                    "it is TensorRT 10.3.0, 11.4 or a later 11 is needed (for TensorRT 10 use ONNX Runtime's TensorRT \
+                     provider)",
                 ),
             ),
             (
                 (1, 7, 1),
                 TensorRt,
                 Some(
-                    "it is TensorRT for RTX 1.7.1, this program was built for TensorRT (the feature `tensorrt-rtx` \
-                     is the other one)",
+                    "it is TensorRT for RTX 1.7.1, and this program was built for TensorRT; the feature `tensorrt-rtx` \
+                     builds one for TensorRT for RTX",
                 ),
             ),
             ((1, 7, 1), TensorRtForRtx, None),
@@ -127,8 +126,8 @@ mod tests {
                 (11, 4, 0),
                 TensorRtForRtx,
                 Some(
-                    "it is TensorRT 11.4.0, this program was built for TensorRT for RTX (the feature `tensorrt` is \
-                     the other one)",
+                    "it is TensorRT 11.4.0, and this program was built for TensorRT for RTX; the feature `tensorrt` \
+                     builds one for TensorRT",
                 ),
             ),
         ];

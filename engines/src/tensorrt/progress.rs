@@ -1,21 +1,22 @@
-//! From TensorRT's phases and steps to [`BuildProgress`], and back from the caller's wish to stop.
+//! From TensorRT's phases and steps to [`BuildProgress`], and back to whether the caller cancels.
 
-use super::calls::Monitor;
+use std::any::Any;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How far a build is.
 ///
-/// Phases lie within each other: while a phase runs, others may start and end that name it as their parent. Of one
-/// phase the first report has step 0 and the last one step [`steps`](Self::steps).
+/// Phases are nested: while a phase runs, others that name it as their parent may start and end. The first report of a
+/// phase has step 0 and the last one step [`steps`](Self::steps).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BuildProgress<'p> {
-    /// What is being done, in TensorRT's words.
+    /// TensorRT's name of the phase.
     pub phase: &'p str,
     /// The phase that this one is a part of.
     pub parent: Option<&'p str>,
-    /// How many phases this one lies within.
+    /// How many phases this one is nested in.
     pub depth: usize,
     /// How many steps of the phase are done.
     pub step: usize,
@@ -23,10 +24,11 @@ pub struct BuildProgress<'p> {
     pub steps: usize,
 }
 
-/// What is called as a build proceeds.
+/// Called as a build proceeds.
 pub(super) type Progress<'b> = Box<dyn FnMut(&BuildProgress<'_>) -> ControlFlow<()> + Send + 'b>;
 
-/// Keeps the phases that run, calls the caller, and remembers whether it wants to stop.
+/// Keeps the phases that run, calls the caller from any of TensorRT's threads, and remembers a cancellation or a panic,
+/// which must not unwind through C++.
 pub(super) struct Reporter<'b> {
     state: Mutex<State<'b>>,
 }
@@ -35,7 +37,8 @@ struct State<'b> {
     progress: Option<Progress<'b>>,
     /// Outermost first; TensorRT's threads may run several at one depth.
     running: Vec<Phase>,
-    stopped: bool,
+    is_cancelled: bool,
+    panic: Option<Box<dyn Any + Send>>,
 }
 
 struct Phase {
@@ -48,21 +51,64 @@ struct Phase {
 
 impl<'b> Reporter<'b> {
     pub(super) fn new(progress: Option<Progress<'b>>) -> Self {
-        Self { state: Mutex::new(State { progress, running: Vec::new(), stopped: false }) }
+        let state = State { progress, running: Vec::new(), is_cancelled: false, panic: None };
+        Self { state: Mutex::new(state) }
     }
 
-    /// Whether the caller wanted the work to stop.
-    pub(super) fn stopped(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).stopped
+    fn state(&self) -> MutexGuard<'_, State<'b>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut State<'b>) -> T) -> T {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.state().is_cancelled
+    }
+
+    /// Continues a panic of the caller's where the caller can see it.
+    pub(super) fn resume_panic(&self) {
+        let panic = self.state().panic.take();
+        if let Some(payload) = panic {
+            resume_unwind(payload);
+        }
+    }
+
+    pub(super) fn phase_start(&self, phase: &str, parent: Option<&str>, steps: i32) {
+        let mut state = self.state();
+        let above = parent.and_then(|parent| state.position(parent));
+        let depth = above.map_or(0, |above| state.running[above].depth + 1);
+        let steps = usize::try_from(steps).unwrap_or(0);
+        let parent = parent.map(str::to_owned);
+        state.running.push(Phase { name: phase.to_owned(), parent, depth, done: 0, steps });
+        let position = state.running.len() - 1;
+        state.report(position);
+    }
+
+    /// Returns whether to continue.
+    pub(super) fn step_complete(&self, phase: &str, step: i32) -> bool {
+        let mut state = self.state();
+        if let Some(position) = state.position(phase) {
+            let phase = &mut state.running[position];
+            let done = usize::try_from(step).unwrap_or(0) + 1;
+            // The last step is reported when the phase ends, which may be earlier.
+            if done > phase.done && done < phase.steps {
+                phase.done = done;
+                state.report(position);
+            }
+        }
+        !state.is_cancelled
+    }
+
+    pub(super) fn phase_finish(&self, phase: &str) {
+        let mut state = self.state();
+        if let Some(position) = state.position(phase) {
+            state.running[position].done = state.running[position].steps;
+            state.report(position);
+            state.running.remove(position);
+        }
     }
 }
 
 impl State<'_> {
-    /// The phase of this name that began last.
+    /// The phase of this name that started last.
     fn position(&self, name: &str) -> Option<usize> {
         self.running.iter().rposition(|phase| phase.name == name)
     }
@@ -76,49 +122,13 @@ impl State<'_> {
             step: phase.done,
             steps: phase.steps,
         };
-        if let Some(progress) = &mut self.progress
-            && !self.stopped
-        {
-            self.stopped = progress(&report).is_break();
+        if let Some(progress) = self.progress.as_mut().filter(|_| !self.is_cancelled) {
+            let outcome = catch_unwind(AssertUnwindSafe(|| progress(&report).is_break()));
+            self.is_cancelled = outcome.unwrap_or_else(|payload| {
+                self.panic = Some(payload);
+                true
+            });
         }
-    }
-}
-
-impl Monitor for Reporter<'_> {
-    fn phase_start(&self, phase: &str, parent: Option<&str>, steps: i32) {
-        self.with(|state| {
-            let above = parent.and_then(|parent| state.position(parent));
-            let depth = above.map_or(0, |above| state.running[above].depth + 1);
-            let steps = usize::try_from(steps).unwrap_or(0);
-            let parent = parent.map(str::to_owned);
-            state.running.push(Phase { name: phase.to_owned(), parent, depth, done: 0, steps });
-            state.report(state.running.len() - 1);
-        });
-    }
-
-    fn step_complete(&self, phase: &str, step: i32) -> bool {
-        self.with(|state| {
-            if let Some(position) = state.position(phase) {
-                let phase = &mut state.running[position];
-                let done = usize::try_from(step).unwrap_or(0) + 1;
-                // The last step is reported when the phase ends, which it may do earlier.
-                if done > phase.done && done < phase.steps {
-                    phase.done = done;
-                    state.report(position);
-                }
-            }
-            !state.stopped
-        })
-    }
-
-    fn phase_finish(&self, phase: &str) {
-        self.with(|state| {
-            if let Some(position) = state.position(phase) {
-                state.running[position].done = state.running[position].steps;
-                state.report(position);
-                state.running.remove(position);
-            }
-        });
     }
 }
 
@@ -126,25 +136,25 @@ impl Monitor for Reporter<'_> {
 mod tests {
     use super::*;
 
-    /// What the caller was told, as `depth phase step/steps`.
-    fn told(stop_after: usize, drive: impl FnOnce(&Reporter<'_>)) -> (Vec<String>, bool) {
+    /// What the caller is told, as `depth phase step/steps`.
+    fn reports(cancel_after: usize, drive: impl FnOnce(&Reporter<'_>)) -> (Vec<String>, bool) {
         let mut lines = Vec::new();
-        let stopped = {
+        let is_cancelled = {
             let lines = &mut lines;
             let reporter = Reporter::new(Some(Box::new(move |progress: &BuildProgress<'_>| {
                 let BuildProgress { phase, depth, step, steps, .. } = progress;
                 lines.push(format!("{depth} {phase} {step}/{steps}"));
-                if lines.len() == stop_after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                if lines.len() == cancel_after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })));
             drive(&reporter);
-            reporter.stopped()
+            reporter.is_cancelled()
         };
-        (lines, stopped)
+        (lines, is_cancelled)
     }
 
     #[test]
-    fn phases_lie_within_each_other_and_end_whole() {
-        let (lines, stopped) = told(usize::MAX, |reporter| {
+    fn phases_are_nested_and_finish_at_their_last_step() {
+        let (lines, is_cancelled) = reports(usize::MAX, |reporter| {
             reporter.phase_start("build", None, 2);
             reporter.phase_start("tactics", Some("build"), 3);
             assert!(reporter.step_complete("tactics", 0));
@@ -152,24 +162,33 @@ mod tests {
             reporter.phase_finish("tactics");
             assert!(reporter.step_complete("build", 0));
             assert!(reporter.step_complete("build", 1));
-            assert!(reporter.step_complete("nobody", 1), "a phase that never began");
+            assert!(reporter.step_complete("nobody", 1), "a phase that never started");
             reporter.phase_finish("build");
             reporter.phase_finish("build");
         });
         let expected =
             ["0 build 0/2", "1 tactics 0/3", "1 tactics 1/3", "1 tactics 3/3", "0 build 1/2", "0 build 2/2"];
-        assert_eq!((lines, stopped), (expected.map(str::to_owned).to_vec(), false));
+        assert_eq!((lines, is_cancelled), (expected.map(str::to_owned).to_vec(), false));
     }
 
     #[test]
-    fn who_wants_to_stop_is_not_asked_again() {
-        let (lines, stopped) = told(2, |reporter| {
+    fn after_a_cancellation_nothing_is_reported() {
+        let (lines, is_cancelled) = reports(2, |reporter| {
             reporter.phase_start("build", None, 2);
             reporter.phase_start("tactics", Some("build"), 3);
             assert!(!reporter.step_complete("tactics", 0), "TensorRT learns of it at the next step");
             reporter.phase_finish("tactics");
             reporter.phase_finish("build");
         });
-        assert_eq!((lines.len(), stopped), (2, true));
+        assert_eq!((lines.len(), is_cancelled), (2, true));
+    }
+
+    #[test]
+    fn a_panic_of_the_caller_cancels_and_is_resumed() {
+        let reporter = Reporter::new(Some(Box::new(|_: &BuildProgress<'_>| panic!("the caller's"))));
+        reporter.phase_start("build", None, 1);
+        assert!(reporter.is_cancelled());
+        let payload = catch_unwind(AssertUnwindSafe(|| reporter.resume_panic())).expect_err("a panic");
+        assert_eq!(payload.downcast_ref::<&str>(), Some(&"the caller's"));
     }
 }

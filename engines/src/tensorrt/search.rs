@@ -1,4 +1,4 @@
-//! Where TensorRT's shared library is looked for.
+//! The search for TensorRT's shared library.
 
 use super::probe::{Probed, probe};
 use super::version::{Product, Version};
@@ -8,7 +8,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The variable that names the library, or its folder.
+/// The environment variable with the path of the library or its folder.
 const VARIABLE: &str = "OCELLI_TENSORRT";
 
 /// The search for TensorRT's shared library.
@@ -16,18 +16,17 @@ const VARIABLE: &str = "OCELLI_TENSORRT";
 /// The places, in this order:
 /// 1. the path given to [`with_path`](Self::with_path);
 /// 2. the environment: `OCELLI_TENSORRT`;
-/// 3. beside the running program, and in `lib` beside it;
+/// 3. the folder of the running program, and `lib` in it;
 /// 4. the folder `tensorrt` in `$OCELLI_HOME`, else in `$XDG_DATA_HOME/ocelli`, else in `~/.local/share/ocelli`;
-/// 5. Python packages whose name has `tensorrt` in it, in `$VIRTUAL_ENV`, `$CONDA_PREFIX`, `~/.local`, `/usr/local` and
-///    `/usr`: NVIDIA's wheels bring the library;
-/// 6. the folders of the system's loader, as for [every library](crate::library).
+/// 5. Python packages with `tensorrt` in their name, which hold NVIDIA's wheels, in `$VIRTUAL_ENV`, `$CONDA_PREFIX`,
+///    `~/.local`, `/usr/local` and `/usr`;
+/// 6. the system's library folders, as for [ONNX Runtime](crate::onnxruntime::LibrarySearch).
 ///
-/// **The first place that holds one decides.** If what lies there is broken, another product or of another version,
-/// that is an error: a later place is never tried in its stead. A place that is named (1 and 2) must hold one. Where a
-/// folder is named or searched, the library in it with the highest version is meant. The ONNX parser, which building
-/// needs, is the one that lies beside the library.
+/// **The first place with a library decides.** If that library is broken, another product or an unsupported version, that is
+/// an error: no later place is tried instead. An explicit place (1 and 2) must have one. In a folder, the library with the
+/// highest version is used. Builds also need the ONNX parser, which must be beside the library.
 ///
-/// The lean and the dispatch runtime, which run plans and build none, are taken where they are named (1 and 2) alone.
+/// The lean and the dispatch runtime, which run plans and do not build, are used only from an explicit place (1 and 2).
 #[derive(Debug, Clone)]
 pub struct TensorRtSearch {
     product: Product,
@@ -35,35 +34,35 @@ pub struct TensorRtSearch {
     folders: Vec<(Place, PathBuf)>,
 }
 
-/// What a search found.
+/// A library that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) library: PathBuf,
     pub(super) version: Version,
-    /// The parser, or why nothing can be built.
+    /// The parser, or why the library cannot build.
     pub(super) parser: Result<PathBuf, String>,
 }
 
 impl TensorRtSearch {
-    /// The search as the process's environment describes it, for the product that this program was built for
-    /// (TensorRT proper if for neither).
+    /// The search for the product that this program was built for (TensorRT proper if for neither), with the variables of the
+    /// process's environment.
     pub fn new() -> Self {
         Self::of(Product::COMPILED.unwrap_or(Product::TensorRt))
     }
 
-    /// The search for one of the two, whichever this program was built for.
+    /// The search for a product, regardless of the one that this program was built for.
     pub fn of(product: Product) -> Self {
         let program = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_path_buf));
         Self::from_surroundings(product, |name| env::var_os(name), program)
     }
 
-    /// Puts a path before everything else: a library, or a folder that holds one.
+    /// Searches an explicit path first: a library or its folder.
     pub fn with_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.named.insert(0, (Place::Given, path.into()));
         self
     }
 
-    /// Which of the two TensorRTs is looked for.
+    /// The product that is searched for.
     pub fn product(&self) -> Product {
         self.product
     }
@@ -93,9 +92,9 @@ impl TensorRtSearch {
         Self { product, named, folders }
     }
 
-    /// Looks at every place, for a report: the first that is not [`Finding::Missing`] is the one a program uses.
+    /// Examines every place, for a report: a program uses the first that is not [`Finding::Missing`].
     ///
-    /// Loads each library it finds to ask its version.
+    /// Loads each library it finds to read its version.
     pub fn candidates(&self) -> Vec<Candidate> {
         let report = |(place, path, found): (Place, PathBuf, Option<Result<Found, String>>)| {
             let finding = match found {
@@ -108,7 +107,7 @@ impl TensorRtSearch {
         self.walk().map(report).collect()
     }
 
-    /// The library that the rules above choose.
+    /// The library that the rules above select.
     pub(super) fn locate(&self) -> Result<Found> {
         let product = self.product;
         for (place, path, found) in self.walk() {
@@ -137,24 +136,24 @@ impl TensorRtSearch {
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 
-    /// Each place in order, looked at only when it is asked for: the file, or the folder that has none.
+    /// Each place in order, examined lazily: the file, or the folder without one.
     fn walk(&self) -> impl Iterator<Item = (Place, PathBuf, Option<Result<Found, String>>)> + '_ {
         let named = self.named.iter().map(|(place, path)| {
             let file = if path.is_dir() {
                 newest(path, library_prefix(self.product))
                     .or_else(|| runtimes(self.product).iter().find_map(|prefix| newest(path, prefix)))
             } else {
-                // The loader takes a bare file name for a name to search for; made absolute it means this file.
+                // The loader would search its own folders for a bare file name; an absolute path means this file.
                 Some(path.clone())
                     .filter(|path| path.exists())
                     .and_then(|path| std::path::absolute(path).ok())
             };
             match file {
                 Some(file) => (*place, file.clone(), Some(self.examine(file))),
-                // A named place that holds nothing is as wrong as one that holds something broken.
+                // An explicit place without a library is an error.
                 None => {
                     let absence = if path.is_dir() {
-                        format!("the folder holds no {}", library_prefix(self.product))
+                        format!("the folder has no {}", library_prefix(self.product))
                     } else {
                         "no such file".to_owned()
                     };
@@ -175,7 +174,7 @@ impl TensorRtSearch {
         let parser = if builds {
             parser_beside(&library, self.product, version)
         } else {
-            Err(format!("{} is a runtime that runs plans and builds none", library.display()))
+            Err(format!("{} is a runtime, which does not build plans", library.display()))
         };
         Ok(Found { library, version, parser })
     }
@@ -201,7 +200,7 @@ fn parser_prefix(product: Product) -> &'static str {
     }
 }
 
-/// What can run plans and not build them.
+/// Libraries that run plans and do not build them.
 fn runtimes(product: Product) -> &'static [&'static str] {
     match product {
         Product::TensorRt => &["libnvinfer_lean.so", "libnvinfer_dispatch.so"],
@@ -209,25 +208,25 @@ fn runtimes(product: Product) -> &'static [&'static str] {
     }
 }
 
-/// What to do about a library that is not there.
+/// What to do if the library is missing.
 pub(super) fn remedy(product: Product) -> String {
     match product {
-        Product::TensorRt => format!("install TensorRT 11 and pass its folder with {VARIABLE}"),
+        Product::TensorRt => format!("install TensorRT 11 and set {VARIABLE} to its folder"),
         Product::TensorRtForRtx => format!(
-            "unpack the wheel that `pip download --no-deps onnxruntime-ep-nv-tensorrt-rtx-cu13` brings and pass its \
-             folder with {VARIABLE}"
+            "unpack the wheel that `pip download --no-deps onnxruntime-ep-nv-tensorrt-rtx-cu13` downloads and set \
+             {VARIABLE} to its folder"
         ),
     }
 }
 
-/// The parser that belongs to the library: the one beside it with its version, else with its major number.
+/// The parser beside the library with the closest version and the same major number.
 fn parser_beside(library: &Path, product: Product, version: Version) -> Result<PathBuf, String> {
     let prefix = parser_prefix(product);
     let absent = || format!("the ONNX parser is missing: no {prefix} beside {}", library.display());
     let folder = library.parent().ok_or_else(absent)?;
     let version = [version.major, version.minor, version.patch];
     let fitting = versions(folder, prefix).into_iter().filter(|(numbers, _)| {
-        // A name may have fewer numbers, or more: libnvonnxparser.so, .so.11, .so.11.4.0.106.
+        // Names have up to four numbers: libnvonnxparser.so, .so.11, .so.11.4.0.106.
         numbers.first().is_none_or(|major| *major == version[0])
     });
     let closeness = |numbers: &[u32]| numbers.iter().zip(version).take_while(|(a, b)| *a == b).count();
@@ -240,7 +239,7 @@ fn newest(folder: &Path, prefix: &str) -> Option<PathBuf> {
     versions(folder, prefix).into_iter().max().map(|(_, path)| std::path::absolute(&path).unwrap_or(path))
 }
 
-/// The files in a folder that are called so, with the version in their names.
+/// The files in a folder whose names begin with `prefix`, with the versions in their names.
 fn versions(folder: &Path, prefix: &str) -> Vec<(Vec<u32>, PathBuf)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten();
     let files =
@@ -253,7 +252,7 @@ fn versions(folder: &Path, prefix: &str) -> Vec<(Vec<u32>, PathBuf)> {
     files.filter_map(|path| Some((version(&path)?, path))).collect()
 }
 
-/// The folders of NVIDIA's packages in an installation of Python, of the newest Python first.
+/// The folders of NVIDIA's packages in a Python installation, those of the newest Python first.
 fn python_packages(installation: &Path) -> Vec<PathBuf> {
     let list = |folder: &Path| {
         let entries = std::fs::read_dir(folder).into_iter().flatten();

@@ -1,37 +1,54 @@
-//! The file of measured times: read if it fits, written whole or not at all.
+//! The file of measured kernel times: replaced as a whole or not at all.
 
 use crate::error::{Error, ErrorKind, Result};
 use std::fs;
-use std::io::{ErrorKind as IoErrorKind, Write};
+use std::io::ErrorKind as IoErrorKind;
 use std::path::Path;
 
-/// What is in the file; nothing if there is none yet.
+/// The content of the file; empty if it does not exist.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
     match fs::read(path) {
-        Ok(bytes) => Ok(bytes),
         Err(error) if error.kind() == IoErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(failed("read", path, error)),
+        read => read.map_err(|error| failed("read", path, error)),
     }
 }
 
-/// Replaces the file.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    // Beside it, under a name of this process: a rename within a folder is whole or not at all.
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
+    // A rename within a folder is atomic; the name is this process's own.
+    let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(name);
-    let written = fs::File::create(&part)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| fs::rename(&part, path));
-    written.map_err(|error| {
-        // What cannot be removed was most likely never there.
+    fs::write(&part, bytes).and_then(|()| fs::rename(&part, path)).map_err(|error| {
+        // If it cannot be removed, it was most likely never created.
         let _ = fs::remove_file(&part);
         failed("write", path, error)
     })
 }
 
 fn failed(verb: &str, path: &Path, error: std::io::Error) -> Error {
-    let message = format!("cannot {verb} the timing cache, {}: {error}", path.display());
+    let message = format!("cannot {verb} the timing cache {}: {error}", path.display());
     Error::new(ErrorKind::InvalidArgument, message).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_is_replaced_and_a_failed_write_leaves_nothing() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("times");
+        assert_eq!(read(&path).expect("it does not exist yet"), b"");
+        for bytes in [&b"old"[..], b"new"] {
+            write(&path, bytes).expect("it can be written");
+            assert_eq!(read(&path).expect("it was written"), bytes);
+        }
+        let nowhere = folder.path().join("nowhere/times");
+        let error = write(&nowhere, b"x").expect_err("the folder does not exist").to_string();
+        assert!(
+            error.starts_with(&format!("cannot write the timing cache {}: ", nowhere.display())),
+            "{error}"
+        );
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    }
 }

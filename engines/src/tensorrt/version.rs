@@ -1,21 +1,21 @@
-//! Which TensorRT, in which version, for which GPU.
+//! Products, versions and compute capabilities.
 
 use crate::error::{Error, ErrorKind};
 use std::fmt;
 use std::str::FromStr;
 
-/// The two forms of NVIDIA's TensorRT, whose libraries and plans do not mix.
+/// NVIDIA's two TensorRT products, which do not run each other's plans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Product {
-    /// TensorRT proper: servers.
+    /// TensorRT proper, for servers.
     TensorRt,
-    /// TensorRT for RTX: desktops. Plans can be built without a GPU.
+    /// TensorRT for RTX, for desktops. It builds plans without a GPU.
     TensorRtForRtx,
 }
 
 impl Product {
-    /// The one that this program was built for (features `tensorrt` and `tensorrt-rtx`), if any.
+    /// The product that this program was built for (features `tensorrt` and `tensorrt-rtx`), if any.
     pub const COMPILED: Option<Self> = if cfg!(feature = "tensorrt-rtx") {
         Some(Self::TensorRtForRtx)
     } else if cfg!(feature = "tensorrt") {
@@ -32,8 +32,7 @@ impl Product {
         }
     }
 
-    /// The generations of GPUs that plans can be built for without one: of TensorRT for RTX those it knows, of TensorRT
-    /// proper none.
+    /// The compute capabilities that it can build plans for without such a GPU: none for TensorRT proper.
     pub const fn targets(self) -> &'static [ComputeCapability] {
         const RTX: [ComputeCapability; 6] = [
             ComputeCapability::new(7, 5),
@@ -49,7 +48,7 @@ impl Product {
         }
     }
 
-    /// The version of the headers that calls go by; the library's must have the same major number and be no older.
+    /// The version of the headers; the library must have the same major version and not be older.
     pub(super) const fn headers(self) -> Version {
         match self {
             Self::TensorRt => Version::new(11, 4, 0),
@@ -67,16 +66,16 @@ impl fmt::Display for Product {
 /// A version: `1.7.1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// The first number.
+    /// The major version.
     pub major: u32,
-    /// The second.
+    /// The minor version.
     pub minor: u32,
-    /// The third.
+    /// The patch version.
     pub patch: u32,
 }
 
 impl Version {
-    /// Puts a version together.
+    /// A version from its numbers.
     pub const fn new(major: u32, minor: u32, patch: u32) -> Self {
         Self { major, minor, patch }
     }
@@ -88,7 +87,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// The generation of a GPU, as NVIDIA numbers them: `8.9` is Ada, `9.0` Hopper, `12.0` Blackwell on the desktop.
+/// The compute capability of a GPU: `8.9` is Ada, `9.0` Hopper, `12.0` Blackwell for desktops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ComputeCapability {
     /// The number before the dot.
@@ -98,7 +97,7 @@ pub struct ComputeCapability {
 }
 
 impl ComputeCapability {
-    /// Puts a compute capability together: `new(8, 9)`.
+    /// A compute capability from its numbers: `new(8, 9)`.
     pub const fn new(major: u32, minor: u32) -> Self {
         Self { major, minor }
     }

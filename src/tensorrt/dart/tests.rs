@@ -1,18 +1,7 @@
 use ocelli_engines::fake::FakeEngine;
 
+use super::super::sample::manifest;
 use super::*;
-
-fn manifest() -> Manifest {
-    let manifest = serde_json::json!({
-        "format_version": 1, "exporter": "test", "weights_sha256": "", "imgsz": 28, "patch_size": 14, "model_width": 4,
-        "num_queries": 3, "context_length": 2, "special_tokens": { "bos": 0, "eos": 1, "pad": 1 },
-        "preprocessing": { "resize": "bilinear-antialias", "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5] },
-        "thresholds": { "confidence": 0.3, "nms": 0.7 }, "prompting": "text", "target": "tensorrt",
-        "precision": "fp32", "detection_only": true, "skip_blocks": [], "mask_blocks": [], "split_block": null,
-        "files": {}
-    });
-    serde_json::from_value(manifest).expect("it is a manifest")
-}
 
 fn spec(name: &str, element_type: ElementType, shape: &[usize]) -> TensorSpec {
     TensorSpec::new(name, element_type, shape.iter().map(|size| Dim::Fixed(*size)))
@@ -59,7 +48,7 @@ fn positions_are_those_of_the_reference() {
 }
 
 #[test]
-fn what_the_engine_is_given_and_what_comes_back() {
+fn inputs_and_outputs_are_converted() {
     for (mask_type, presence) in [
         (ElementType::F32, true),
         (ElementType::Bool, false),
@@ -80,7 +69,7 @@ fn what_the_engine_is_given_and_what_comes_back() {
                 [&image[..], &image[..]].concat(),
                 "once for each class"
             );
-            // The one class again, because there is room for two; [token, class, channel].
+            // The one class is repeated to fill both places; [token, class, channel].
             let words = [1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 5.0, 6.0, 7.0, 8.0];
             assert_eq!(input(name::TEXT).as_f32()?, words);
             let mask = input(name::TEXT_MASK);
@@ -124,13 +113,13 @@ fn what_the_engine_is_given_and_what_comes_back() {
         let certain = if presence { -2.0 } else { CERTAIN };
         assert_eq!(there, Tensor::f32(&[1, 1], vec![certain]).expect("fits"));
 
-        // Three classes at once are more than there is room for.
+        // Three classes at once are more than the engine takes.
         let words = Tensor::zeros_f32(&[3, 2, 4]);
         let mask = Tensor::zeros::<i64>(&[3, 2]);
         let inputs =
             [(tensor::FPN[2], &image), (tensor::PROMPT_FEATURES, &words), (tensor::PROMPT_MASK, &mask)];
         let outcome = adapted.run(&inputs, &mut [(tensor::LOGITS, &mut logits)]);
-        let error = outcome.expect_err("there is room for two");
+        let error = outcome.expect_err("it takes two at most");
         assert_eq!(error.kind(), EngineErrorKind::InvalidArgument);
         assert!(error.to_string().contains("3 classes at once"), "{error}");
     }
@@ -151,14 +140,14 @@ fn encoder_decoders_of_other_sizes_are_refused() {
         let engine = Box::new(FakeEngine::zeros(decoder(change)));
         match DartEncoderDecoder::new(engine, &manifest()) {
             Err(error) if error.to_string().contains(part) => {}
-            other => wrong.push(format!("{what}: expected {part}, came {:?}", other.err())),
+            other => wrong.push(format!("{what}: expected {part}, got {:?}", other.err())),
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn levels_of_a_backbone_are_told_by_their_size() {
+fn levels_of_a_backbone_are_identified_by_their_size() {
     let f32 = ElementType::F32;
     let levels = |sides: &[usize], number: ElementType| EngineSpec {
         inputs: vec![spec("images", number, &[1, 3, 28, 28])],
@@ -168,7 +157,7 @@ fn levels_of_a_backbone_are_told_by_their_size() {
             .map(|(index, side)| spec(&format!("out_{index}"), number, &[1, 4, *side, *side]))
             .collect(),
     };
-    // Sides of the outputs, the type of all tensors, names that come of it or a part of the reason why not.
+    // Sides of the outputs, type of all tensors, the names or a part of the error.
     let cases: [(&[usize], ElementType, Result<&[&str], &str>); 6] = [
         (&[8, 4, 2], f32, Ok(&["fpn_0", "fpn_1", "fpn_2"])),
         (&[2, 4, 8], f32, Ok(&["fpn_0", "fpn_1", "fpn_2"])),
@@ -186,7 +175,7 @@ fn levels_of_a_backbone_are_told_by_their_size() {
                 assert!(error.to_string().contains(part), "{sides:?}: {error}");
                 continue;
             }
-            (made, expected) => panic!("{sides:?}: expected {expected:?}, came {:?}", made.err()),
+            (made, expected) => panic!("{sides:?}: expected {expected:?}, got {:?}", made.err()),
         };
         let found: Vec<_> = adapted.spec().outputs.iter().map(|output| output.name.clone()).collect();
         assert_eq!(found, names, "{sides:?}");

@@ -1,16 +1,15 @@
-//! The numeric gate in front of engines.
+//! The numeric gate that engines pass before they run.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use ocelli_engines::tensorrt::DimensionRange;
-use ocelli_export::contract::{FileEntry, Prompting, dim, tensor};
+use ocelli_export::contract::{Prompting, dim, tensor};
 
-use super::{describe, sha256_of};
+use super::describe;
 use ocelli::EngineFactory;
 use ocelli::Model;
 use ocelli::ModelGraph;
-use ocelli::tensorrt::TensorRtBackend;
+use ocelli::tensorrt::NativeTensorRt;
 use ocelli::tensorrt::check;
 use ocelli::tensorrt::dart::name;
 use ocelli::tensorrt::fit::fit;
@@ -20,36 +19,28 @@ use ocelli_datasets::verify::{
     Candidate, ReportProgress, Verification, VerificationOptions, VerificationReport,
 };
 
-/// Compares engines in files with what the reference said.
+/// Compares engines with the reference.
 pub(super) fn judge(
     verification: &Verification,
     model: &Model,
-    backend: &Arc<dyn TensorRtBackend>,
+    tensorrt: &NativeTensorRt,
     engines: Vec<(ModelGraph, PathBuf)>,
     progress: &mut ReportProgress<'_>,
 ) -> Result<VerificationReport> {
     let graphs: Vec<ModelGraph> = engines.iter().map(|(graph, _)| *graph).collect();
-    let description = match (backend.library(), backend.gpu()) {
-        (Ok(library), Ok(gpu)) => format!("{library} on {}", gpu.name),
-        _ => "TensorRT".into(),
-    };
-    let factory = {
-        let (backend, model) = (Arc::clone(backend), model.clone());
-        EngineFactory::custom(description, move |graph| {
-            let file = graph.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let found = engines.iter().find(|(graph, _)| graph.file() == file);
-            let (graph, path) = found.expect("only its own graphs are asked of a candidate");
-            Ok(fit(backend.load(path, Some(*graph))?, *graph, model.manifest(), path)?.engine)
-        })
-    };
+    let rest = EngineFactory::custom("nothing", |graph| {
+        let message = format!("{}: the candidate has no engine for it", graph.display());
+        Err(Error::new(ErrorKind::Mismatch, message))
+    });
+    let factory = tensorrt.factory(model, engines, rest)?;
     verification.check(&Candidate { model, factory: &factory, graphs }, progress)
 }
 
 /// The error for an engine that was refused.
 pub(super) fn refusal(path: &Path, report: &VerificationReport, consequence: &str) -> Error {
     let message = format!(
-        "engine {}: {}; {consequence}: its numbers are not those of the ONNX file; with half precision, export more of the \
-         model in 32 bits (--mixed-precision) and build again",
+        "engine {}: {}; {consequence}, because its results differ from those of the ONNX file; in half precision, keep more of \
+         the model in 32 bits (mixed_precision) and build again",
         path.display(),
         report.verdict()
     );
@@ -62,16 +53,16 @@ fn graph_of(spec: &ocelli_engines::EngineSpec) -> ModelGraph {
     if decodes { ModelGraph::EncoderDecoder } else { ModelGraph::Backbone }
 }
 
-/// Compares an engine that is there with the model that it was built from, or with the same in other numbers, and writes
-/// what came of it into its sidecar, which is made where there is none. An engine that is refused does not run any more.
+/// Compares an existing engine with the model that it was built from, or the same model in another precision, and writes the
+/// verdict into its sidecar, which is created if there is none. A refused engine does not run any more.
 ///
 /// # Errors
-/// [`ErrorKind::Mismatch`] where the engine does not belong to the model, to this GPU or to this TensorRT;
-/// [`ErrorKind::Unavailable`] where there is no TensorRT or no GPU. A refusal is no error: the report says so.
+/// [`ErrorKind::Mismatch`] if the engine does not belong to the model, to this GPU or to this TensorRT;
+/// [`ErrorKind::Unavailable`] without TensorRT or a GPU. A refusal is not an error but in the report.
 pub fn verify_engine(
     path: &Path,
     model: &Model,
-    backend: &Arc<dyn TensorRtBackend>,
+    tensorrt: &NativeTensorRt,
     (reference_model, reference): (&Model, &EngineFactory),
     options: VerificationOptions,
     progress: &mut ReportProgress<'_>,
@@ -82,22 +73,21 @@ pub fn verify_engine(
     if let Some(sidecar) = &sidecar {
         check::check_model(path, sidecar, model)?;
     }
-    let library = backend.library()?;
+    let library = tensorrt.library()?;
     if let Some(sidecar) = &sidecar {
         check::check_library(path, sidecar, &library)?;
     }
-    let gpu = backend.gpu()?;
+    let gpu = tensorrt.gpu()?;
     let mut sidecar = match sidecar {
         Some(sidecar) => {
             check::check_gpu(path, &sidecar, &gpu)?;
             sidecar
         }
         None => {
-            let engine = backend.load(path, None)?;
+            let engine = tensorrt.load(path, None)?;
             let graph = graph_of(engine.spec());
             let fitted = fit(engine, graph, model.manifest(), path)?;
-            let bytes = path.metadata().map_err(|e| Error::io("cannot read", path, e))?.len();
-            let entry = FileEntry { sha256: sha256_of(path)?, bytes };
+            let entry = Sidecar::entry_of(path)?;
             let dimensions = fitted
                 .max_classes
                 .map(|max| (dim::CLASSES.to_owned(), DimensionRange { min: 1, optimal: max, max }));
@@ -112,7 +102,7 @@ pub fn verify_engine(
         let model = model.clone();
         match sidecar.layout {
             EngineLayout::Ocelli => model,
-            // Words alone, and nothing for masks.
+            // Text prompts only, and nothing for masks.
             EngineLayout::Dart => model.with_manifest(|manifest| {
                 manifest.prompting = Prompting::Text;
                 manifest.detection_only = true;
@@ -137,7 +127,7 @@ pub fn verify_engine(
     options.graphs = if sidecar.layout == EngineLayout::Dart { Vec::new() } else { vec![graph] };
     options.graphs.extend(other);
     let verification = Verification::of_reference(&reference_model, reference, options, progress)?;
-    let report = judge(&verification, &model, backend, vec![(graph, path.to_owned())], progress)?;
+    let report = judge(&verification, &model, tensorrt, vec![(graph, path.to_owned())], progress)?;
     sidecar.gpu = Some(gpu.name);
     sidecar.verified = report.accepted().then(|| report.summary());
     sidecar.write(path)?;

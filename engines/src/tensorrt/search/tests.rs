@@ -1,20 +1,20 @@
-//! Where it looks, in a made-up file system.
+//! Searches in temporary folders.
 
 use super::*;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// A file that is no library; what is found says so, which shows where it was found.
+/// Creates a file that is not a library; its path in the report shows which place was found.
 fn touch(path: &Path) {
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     fs::write(path, b"no library").expect("a file");
 }
 
-/// The first place that holds something, with the file below `root`.
+/// The first place with a library, and its path below `root`.
 fn first(search: &TensorRtSearch, root: &Path) -> Option<(Place, String)> {
     let candidates = search.candidates();
     let found = candidates.into_iter().find(|candidate| candidate.finding != Finding::Missing)?;
-    // What the machine itself has is not asked here.
+    // Libraries of this machine are not of interest.
     let below = found.path.strip_prefix(root).ok()?;
     Some((found.place, below.display().to_string()))
 }
@@ -94,7 +94,7 @@ fn the_first_place_decides() {
     let mut wrong = Vec::new();
     for (name, product, files, variables, expected) in cases {
         let root = tempfile::tempdir().expect("a temporary folder");
-        // The loader's path has absolute folders alone; so have all of these.
+        // LD_LIBRARY_PATH takes absolute paths only.
         let root = root.path().canonicalize().map(|path| (path, root)).expect("a folder");
         for file in files {
             touch(&root.0.join(file));
@@ -151,7 +151,7 @@ fn the_parser_beside_the_library_is_the_one_of_its_version() {
 }
 
 #[test]
-fn what_is_no_library_is_refused_with_what_to_do() {
+fn a_file_that_is_not_a_library_is_refused_with_a_remedy() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("libnvinfer.so.11");
     touch(&path);
@@ -165,7 +165,7 @@ fn what_is_no_library_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn nothing_anywhere_says_where_and_what_to_install() {
+fn a_failed_search_lists_its_places_and_a_remedy() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = folder.path().join("bin");
     let search = TensorRtSearch {
@@ -176,5 +176,5 @@ fn nothing_anywhere_says_where_and_what_to_install() {
     let text = search.locate().expect_err("an error").to_string();
     let start =
         format!("TensorRT for RTX not found, in {} and the system's library folders: ", program.display());
-    assert!(text.starts_with(&start) && text.ends_with("OCELLI_TENSORRT"), "{text}");
+    assert!(text.starts_with(&start) && text.ends_with("set OCELLI_TENSORRT to its folder"), "{text}");
 }

@@ -1,0 +1,137 @@
+//! The inputs and outputs of a plan as an engine states them: the names of its dimensions and the sizes they may have.
+
+use super::calls::run::PlanTensor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::spec::{Dim, EngineSpec, TensorSpec};
+use crate::tensor::Tensor;
+use std::collections::BTreeMap;
+
+/// What to do about a size that a plan was not built for, given the name of the dimension and the size.
+pub(super) type Remedy = Box<dyn Fn(&str, usize) -> String + Send + Sync>;
+
+/// The names of dynamic dimensions, by tensor and axis.
+pub(super) type DimensionNames = BTreeMap<(String, usize), String>;
+
+#[derive(Debug, Clone)]
+pub(super) struct Description {
+    pub(super) spec: EngineSpec,
+    /// The positions in the plan of the specification's inputs, and of its outputs.
+    pub(super) inputs: Vec<usize>,
+    pub(super) outputs: Vec<usize>,
+    /// The least and the greatest sizes of each input.
+    ranges: Vec<[Vec<usize>; 2]>,
+}
+
+impl Description {
+    /// Describes a plan, whose dynamic dimensions have no names: they get those of `expected`, which also fixes the order,
+    /// or those of `names`, or `tensor.axis`.
+    pub(super) fn of(
+        tensors: &[PlanTensor],
+        expected: Option<&EngineSpec>,
+        names: &DimensionNames,
+    ) -> Result<Self, String> {
+        let side = |is_input: bool| -> Result<(Vec<usize>, Vec<TensorSpec>), String> {
+            let side = if is_input { "input" } else { "output" };
+            let own = tensors.iter().enumerate().filter(|(_, tensor)| tensor.is_input == is_input);
+            let own: Vec<_> = own.map(|(at, tensor)| (at, specify(tensor, names))).collect();
+            let Some(expected) = expected else { return Ok(own.into_iter().unzip()) };
+            let expected = if is_input { &expected.inputs } else { &expected.outputs };
+            let is_expected = |name: &str| expected.iter().any(|spec| spec.name == name);
+            if let Some((_, more)) = own.iter().find(|(_, spec)| !is_expected(&spec.name)) {
+                return Err(format!("{side} `{}` was not expected", more.name));
+            }
+            let matching = expected.iter().map(|spec| {
+                let found = own.iter().find(|(_, own)| own.name == spec.name);
+                let (at, own) = found.ok_or_else(|| format!("{side} `{}` is missing", spec.name))?;
+                let merged = merge(spec, own);
+                Ok((*at, merged.ok_or_else(|| format!("{side}: expected {spec}, the plan has {own}"))?))
+            });
+            matching.collect::<Result<Vec<_>, String>>().map(|found| found.into_iter().unzip())
+        };
+        let ((inputs, input_specs), (outputs, output_specs)) = (side(true)?, side(false)?);
+        let ranges = inputs.iter().map(|at| range(&tensors[*at])).collect();
+        Ok(Self { spec: EngineSpec { inputs: input_specs, outputs: output_specs }, inputs, outputs, ranges })
+    }
+
+    /// Checks that the inputs have sizes that the plan was built for.
+    pub(super) fn check_sizes(&self, inputs: &[(&str, &Tensor)], remedy: Option<&Remedy>) -> Result<()> {
+        for (spec, [least, most]) in self.spec.inputs.iter().zip(&self.ranges) {
+            let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == spec.name) else { continue };
+            for (axis, &size) in tensor.shape().iter().enumerate() {
+                let (least, most) = (least[axis], most[axis]);
+                if (least..=most).contains(&size) {
+                    continue;
+                }
+                let name = match &spec.shape[axis] {
+                    Dim::Named(name) => name.as_str(),
+                    Dim::Fixed(_) => "this dimension",
+                };
+                let remedy = match remedy {
+                    Some(remedy) => remedy(name, size),
+                    None => format!("build it for sizes up to {}", size.max(most)),
+                };
+                let message = format!(
+                    "input `{}`, dimension {axis}: `{name}` is {size}, the plan was built for {least} to {most}; {remedy}",
+                    spec.name
+                );
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The least and the greatest sizes of an input.
+fn range(tensor: &PlanTensor) -> [Vec<usize>; 2] {
+    let sizes = |sizes: &[i64]| sizes.iter().map(|&size| usize::try_from(size).unwrap_or_default()).collect();
+    match &tensor.range {
+        Some([least, most]) => [sizes(least), sizes(most)],
+        None => [sizes(&tensor.sizes), sizes(&tensor.sizes)],
+    }
+}
+
+fn specify(tensor: &PlanTensor, names: &DimensionNames) -> TensorSpec {
+    let name = &tensor.name;
+    let dims = tensor.sizes.iter().enumerate().map(|(axis, &size)| match usize::try_from(size) {
+        Ok(size) => Dim::Fixed(size),
+        Err(_) => match names.get(&(name.clone(), axis)) {
+            Some(given) => Dim::named(given.clone()),
+            None => Dim::named(format!("{name}.{axis}")),
+        },
+    });
+    TensorSpec::new(name.clone(), tensor.element_type, dims)
+}
+
+/// The plan's sizes with the expected names; `None` if they contradict.
+fn merge(expected: &TensorSpec, own: &TensorSpec) -> Option<TensorSpec> {
+    if expected.element_type != own.element_type || expected.shape.len() != own.shape.len() {
+        return None;
+    }
+    let dims = expected.shape.iter().zip(&own.shape).map(|(expected, own)| match (expected, own) {
+        (Dim::Fixed(expected), Dim::Fixed(own)) if expected != own => None,
+        (_, Dim::Fixed(_)) => Some(own.clone()),
+        (expected, Dim::Named(_)) => Some(expected.clone()),
+    });
+    Some(TensorSpec::new(own.name.clone(), own.element_type, dims.collect::<Option<Vec<_>>>()?))
+}
+
+/// What TensorRT's reason for refusing a plan means.
+pub(super) fn meaning(reason: &str) -> &'static str {
+    let known = [
+        ("magicTag", "it is not a plan of this TensorRT"),
+        ("blobSize", "it is truncated, or longer than it should be"),
+        ("bufferSize >= minBufferSize", "it is truncated, or not a plan"),
+        ("kSERIALIZATION_VERSION", "another version of TensorRT built it"),
+        ("ersion tag does not match", "another version of TensorRT built it"),
+        ("incompatible device", "it was built for another kind of GPU"),
+        ("unsupported compute capability", "it was built for another kind of GPU"),
+        ("OutOfMemory", "the GPU has too little memory for it"),
+        ("out of memory", "the GPU has too little memory for it"),
+        ("driver version is insufficient", "NVIDIA's driver is missing, or too old for this TensorRT"),
+    ];
+    let found = known.iter().find(|(part, _)| reason.contains(part));
+    found.map_or("TensorRT refuses it", |(_, meaning)| meaning)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,351 @@
+//! Plans that run.
+
+use super::TensorRt;
+use super::calls::run::{Context, LoadedPlan};
+use super::description::{Description, Remedy};
+use super::graphs::{Action, Graphs};
+use super::loader::TensorRtLoader;
+use crate::cuda::{CudaBuffer, CudaDevice, CudaStream, Download, StreamPriority};
+use crate::device::Device;
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::spec::{EngineSpec, check_residence, check_run};
+use crate::tensor::{DeviceSlice, Tensor};
+use std::fmt;
+use std::sync::Arc;
+
+/// The alignment that TensorRT requires of addresses, in bytes.
+const ALIGNMENT: u64 = 256;
+
+/// A plan that TensorRT runs on a GPU.
+///
+/// Inputs and outputs on the engine's [device](Engine::device) are read and written in place; those in host memory are
+/// copied through page-locked memory, with one wait for all outputs. Each engine enqueues on a stream of its own, so two
+/// engines run concurrently where their tensors allow it. Runs that come again with the same shapes and addresses are
+/// captured as CUDA graphs.
+///
+/// Once it has seen the sizes, a run allocates no memory on the device. Outputs that are not requested are computed as well.
+pub struct TensorRtEngine {
+    shared: Arc<Shared>,
+    // Dropped in this order, after a wait for the stream: the graphs, the context that they ran in, and the memory that both
+    // work on. The context keeps the plan alive.
+    graphs: Graphs,
+    context: Context,
+    /// One for each tensor of the plan.
+    slots: Vec<Slot>,
+    /// The addresses of this run, by position in the plan.
+    addresses: Vec<u64>,
+    /// The addresses that the context has; 0 for none.
+    bound: Vec<u64>,
+    /// One for each output.
+    downloads: Vec<Download>,
+    stream: CudaStream,
+}
+
+/// What engines of one plan share.
+pub(super) struct Shared {
+    pub(super) text: String,
+    pub(super) plan: Arc<LoadedPlan>,
+    pub(super) description: Description,
+    pub(super) tensors: usize,
+    pub(super) device: Arc<CudaDevice>,
+    pub(super) with_graphs: bool,
+    pub(super) remedy: Option<Remedy>,
+}
+
+/// What the engine knows about one of the plan's tensors.
+#[derive(Default)]
+struct Slot {
+    /// The shape that the context has; `None` before the first run and after a failure.
+    shape: Option<Vec<usize>>,
+    /// The engine's own memory for the tensor, used if the caller's is not on the device or not aligned.
+    own: Option<CudaBuffer>,
+}
+
+impl TensorRtEngine {
+    /// Puts a plan on a device; [`loader`](Self::loader) has options.
+    ///
+    /// # Errors
+    /// As [`TensorRtLoader::load`].
+    pub fn load(tensorrt: &TensorRt, device: &Arc<CudaDevice>, plan: &[u8]) -> Result<Self> {
+        Self::loader(tensorrt, device).load(plan)
+    }
+
+    /// Begins to load a plan.
+    pub fn loader(tensorrt: &TensorRt, device: &Arc<CudaDevice>) -> TensorRtLoader {
+        TensorRtLoader::new(tensorrt, device)
+    }
+
+    /// An engine of the same plan to run beside this one: it shares the weights, and has a stream and working memory of its
+    /// own.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Execution`] if the device has too little memory for it.
+    pub fn another_context(&self) -> Result<Self> {
+        Self::of(Arc::clone(&self.shared))
+    }
+
+    pub(super) fn of(shared: Arc<Shared>) -> Result<Self> {
+        shared.device.bind_to_thread()?;
+        let context = Context::new(&shared.plan, shared.with_graphs).map_err(|reason| {
+            let bytes = shared.plan.context_bytes();
+            let message =
+                format!("{}: cannot create a context, which needs {bytes} bytes: {reason}", shared.text);
+            Error::new(ErrorKind::Execution, message)
+        })?;
+        Ok(Self {
+            graphs: Graphs::new(shared.with_graphs),
+            context,
+            slots: (0..shared.tensors).map(|_| Slot::default()).collect(),
+            addresses: vec![0; shared.tensors],
+            bound: vec![0; shared.tensors],
+            downloads: shared.description.outputs.iter().map(|_| Download::default()).collect(),
+            stream: CudaStream::new(&shared.device, StreamPriority::Normal)?,
+            shared,
+        })
+    }
+
+    /// Sets the shapes of the inputs that have changed, and reads those of the outputs.
+    fn set_shapes(&mut self, inputs: &[(&str, &Tensor)]) -> Result<()> {
+        let Self { shared, graphs, context, slots, .. } = self;
+        let Description { spec, inputs: of_inputs, outputs: of_outputs, .. } = &shared.description;
+        let mut changed = false;
+        for (spec, &at) in spec.inputs.iter().zip(of_inputs) {
+            let (shape, known) = (tensor_of(inputs, &spec.name).shape(), &mut slots[at].shape);
+            if known.as_deref() == Some(shape) {
+                continue;
+            }
+            changed = true;
+            let mut sizes = known.take().unwrap_or_default();
+            context.set_input_shape(at, shape).map_err(|reason| {
+                let message = format!("input `{}`: TensorRT refuses shape {shape:?}: {reason}", spec.name);
+                Error::new(ErrorKind::InvalidArgument, message)
+            })?;
+            sizes.clear();
+            sizes.extend_from_slice(shape);
+            *known = Some(sizes);
+        }
+        if !changed && of_outputs.iter().all(|&at| slots[at].shape.is_some()) {
+            return Ok(());
+        }
+        graphs.forget();
+        for (spec, &at) in spec.outputs.iter().zip(of_outputs) {
+            // If this fails, the next run asks again: a shape that is `None` is not known.
+            let mut sizes = slots[at].shape.take().unwrap_or_default();
+            context.shape_into(at, &mut sizes).map_err(|reason| {
+                let message =
+                    format!("output `{}`: its shape is unknown before the run: {reason}", spec.name);
+                Error::new(ErrorKind::InvalidModel, message)
+            })?;
+            slots[at].shape = Some(sizes);
+        }
+        Ok(())
+    }
+
+    /// Chooses the address of every tensor for this run, and copies inputs that cannot be read in place.
+    fn place(&mut self, inputs: &[(&str, &Tensor)], outputs: &[(&str, &mut Tensor)]) -> Result<()> {
+        let Self { shared, slots, addresses, stream, .. } = self;
+        let Description { spec, inputs: of_inputs, outputs: of_outputs, .. } = &shared.description;
+        for (spec, &at) in spec.inputs.iter().zip(of_inputs) {
+            let tensor = tensor_of(inputs, &spec.name);
+            if let Some(slice) = in_place(tensor) {
+                addresses[at] = slice.address();
+                continue;
+            }
+            let bytes = tensor.len() * spec.element_type.size();
+            let own = slots[at].own(&shared.device, bytes)?;
+            addresses[at] = own.address();
+            match tensor.device_slice() {
+                _ if bytes == 0 => {}
+                Some(slice) => copy_row(stream, &slice, own)?,
+                None => stream.copy_to_device(own, 0, tensor.bytes()?)?,
+            }
+        }
+        for (spec, &at) in spec.outputs.iter().zip(of_outputs) {
+            let requested = outputs.iter().find(|(name, _)| *name == spec.name);
+            addresses[at] = match requested.and_then(|(_, tensor)| on_device(tensor)) {
+                Some(slice) => slice.address(),
+                None => {
+                    let elements: usize = slots[at].shape.iter().flatten().product();
+                    slots[at].own(&shared.device, elements * spec.element_type.size())?.address()
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Enqueues the run, in order with all other work on its tensors.
+    fn enqueue(&mut self, inputs: &[(&str, &Tensor)], outputs: &[(&str, &mut Tensor)]) -> Result<()> {
+        let Self { shared, graphs, context, slots, addresses, bound, stream, .. } = self;
+        let (slots, addresses) = (&*slots, &*addresses);
+        // The engine's own memory that this run does not use need not be waited for.
+        let own = |&at: &usize| slots[at].own.as_ref().filter(|own| own.address() == addresses[at]);
+        let reads = inputs.iter().filter_map(|(_, tensor)| CudaBuffer::of(&in_place(tensor)?));
+        let writes = outputs.iter().filter_map(|(_, tensor)| CudaBuffer::of(&on_device(tensor)?));
+        let outcome = stream.enqueue(
+            reads.chain(shared.description.inputs.iter().filter_map(own)),
+            writes.chain(shared.description.outputs.iter().filter_map(own)),
+            |_| launch(graphs, context, bound, addresses, stream),
+        );
+        if outcome.is_err() {
+            // It is unknown which addresses the context has now.
+            bound.fill(0);
+        }
+        outcome.map_err(|error| match error.kind() {
+            ErrorKind::Execution => {
+                Error::new(ErrorKind::Execution, format!("{}: the run failed: {error}", shared.text))
+            }
+            _ => error,
+        })
+    }
+
+    /// Copies the outputs that are requested in host memory, with one wait.
+    fn fetch(&mut self, outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
+        let Self { shared, slots, stream, downloads, .. } = self;
+        let is_on_host = |tensor: &Tensor| tensor.device().is_none() && !tensor.is_empty();
+        if !outputs.iter().any(|(_, tensor)| is_on_host(tensor)) {
+            return Ok(());
+        }
+        for (name, tensor) in outputs.iter().filter(|(_, tensor)| is_on_host(tensor)) {
+            let index = shared.output(name);
+            let own = slots[shared.description.outputs[index]].own.as_ref().expect("it was placed there");
+            stream.download(own, 0, tensor.len() * tensor.element_type().size(), &mut downloads[index])?;
+        }
+        stream.wait()?;
+        for (name, tensor) in outputs.iter_mut().filter(|(_, tensor)| is_on_host(tensor)) {
+            let download = &mut downloads[shared.output(name)];
+            download.set_finished();
+            tensor.fill_bytes(|bytes| download.finish_into(bytes))?;
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// The position of an output in the specification.
+    fn output(&self, name: &str) -> usize {
+        let found = self.description.spec.outputs.iter().position(|spec| spec.name == name);
+        found.expect("the names were checked")
+    }
+}
+
+impl Slot {
+    /// Memory of at least this many bytes; a tensor without elements needs an address as well.
+    fn own(&mut self, device: &CudaDevice, bytes: usize) -> Result<&CudaBuffer> {
+        if self.own.as_ref().is_none_or(|own| own.capacity() < bytes) {
+            // The old memory is freed first: there may not be room for both.
+            self.own = None;
+        }
+        Ok(match &mut self.own {
+            Some(own) => own,
+            none => none.insert(device.allocate_buffer(bytes)?),
+        })
+    }
+}
+
+fn tensor_of<'t>(inputs: &[(&str, &'t Tensor)], name: &str) -> &'t Tensor {
+    inputs.iter().find(|(own, _)| *own == name).expect("the names were checked").1
+}
+
+fn on_device(tensor: &Tensor) -> Option<DeviceSlice<'_>> {
+    tensor.device_slice().filter(|_| !tensor.is_empty())
+}
+
+/// The memory of an input that TensorRT can read as it is. Rows may begin anywhere; outputs are always aligned.
+fn in_place(tensor: &Tensor) -> Option<DeviceSlice<'_>> {
+    on_device(tensor).filter(|slice| slice.address().is_multiple_of(ALIGNMENT))
+}
+
+/// Copies a row that is not aligned to the engine's own memory.
+fn copy_row(stream: &CudaStream, slice: &DeviceSlice<'_>, own: &CudaBuffer) -> Result<()> {
+    let source = CudaBuffer::of(slice).expect("`check_residence` admits only tensors of this device");
+    stream.copy_on_device((own, 0), (source, slice.offset), slice.bytes)
+}
+
+/// Enqueues one run, or launches its graph. `bound` are the addresses that the context has.
+#[allow(unsafe_code)]
+fn launch(
+    graphs: &mut Graphs,
+    context: &mut Context,
+    bound: &mut [u64],
+    addresses: &[u64],
+    stream: &CudaStream,
+) -> Result<()> {
+    let refused = |reason| Error::new(ErrorKind::Execution, reason);
+    let action = graphs.next(addresses);
+    if let Action::Launch(graph) = action {
+        // SAFETY: the graph was captured with these addresses, and the caller orders this with other work on their memory.
+        return unsafe { graph.launch(stream) };
+    }
+    let captures = matches!(action, Action::Capture);
+    for (at, (bound, &address)) in bound.iter_mut().zip(addresses).enumerate().filter(|(_, (a, b))| *a != *b)
+    {
+        // SAFETY: it is aligned memory of the tensor's size, and the caller orders this with other work on it.
+        unsafe { context.set_address(at, address) }.map_err(refused)?;
+        *bound = address;
+    }
+    if captures && !context.can_be_captured(stream.raw()) {
+        graphs.turn_off(None);
+    } else if captures {
+        let captured = stream.capture(|raw| {
+            // SAFETY: every address is set; what is captured runs when it is launched, in the caller's order.
+            unsafe { context.enqueue(raw) }.map_err(refused)
+        });
+        match captured {
+            // SAFETY: as above.
+            Ok(graph) => return unsafe { graphs.keep(graph).launch(stream) },
+            Err(error) => graphs.turn_off(Some(&error)),
+        }
+    }
+    // SAFETY: every address is set, and the caller orders this with other work on their memory.
+    unsafe { context.enqueue(stream.raw()) }.map_err(refused)
+}
+
+impl Engine for TensorRtEngine {
+    fn spec(&self) -> &EngineSpec {
+        &self.shared.description.spec
+    }
+
+    fn description(&self) -> &str {
+        &self.shared.text
+    }
+
+    fn device(&self) -> Option<Device> {
+        Some(self.shared.device.clone().into())
+    }
+
+    fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let Description { spec, outputs: of_outputs, .. } = &shared.description;
+        check_run(spec, inputs, outputs)?;
+        check_residence(Some(&shared.device.clone().into()), inputs, outputs)?;
+        shared.description.check_sizes(inputs, shared.remedy.as_ref())?;
+        shared.device.bind_to_thread()?;
+        self.set_shapes(inputs)?;
+        for (name, tensor) in outputs.iter_mut() {
+            let index = shared.output(name);
+            let sizes = self.slots[of_outputs[index]].shape.as_deref().expect("`set_shapes` read it");
+            tensor.reset_to(spec.outputs[index].element_type, sizes)?;
+        }
+        if outputs.iter().all(|(_, tensor)| tensor.is_empty()) {
+            return Ok(());
+        }
+        self.place(inputs, outputs)?;
+        self.enqueue(inputs, outputs)?;
+        self.fetch(outputs)
+    }
+}
+
+impl Drop for TensorRtEngine {
+    fn drop(&mut self) {
+        if let Err(error) = self.stream.wait() {
+            tracing::debug!(%error, "work that a TensorRT engine had enqueued failed");
+        }
+    }
+}
+
+impl fmt::Debug for TensorRtEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TensorRtEngine({})", self.shared.text)
+    }
+}

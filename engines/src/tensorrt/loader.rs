@@ -1,0 +1,123 @@
+//! From the bytes of a plan to an engine.
+
+use super::TensorRt;
+use super::calls::run::LoadedPlan;
+use super::description::{Description, DimensionNames, Remedy, meaning};
+use super::engine::{Shared, TensorRtEngine};
+use crate::cuda::CudaDevice;
+use crate::error::{Error, ErrorKind, Result};
+use crate::spec::EngineSpec;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How a plan is loaded; from [`TensorRtEngine::loader`].
+pub struct TensorRtLoader {
+    tensorrt: TensorRt,
+    device: Arc<CudaDevice>,
+    spec: Option<EngineSpec>,
+    names: DimensionNames,
+    with_graphs: bool,
+    remedy: Option<Remedy>,
+}
+
+impl TensorRtLoader {
+    pub(super) fn new(tensorrt: &TensorRt, device: &Arc<CudaDevice>) -> Self {
+        Self {
+            tensorrt: tensorrt.clone(),
+            device: Arc::clone(device),
+            spec: None,
+            names: DimensionNames::new(),
+            with_graphs: true,
+            remedy: None,
+        }
+    }
+
+    /// The inputs and outputs that the plan is expected to have. The dynamic dimensions of a plan have no names, and names
+    /// say which sizes must be equal; without a specification each is named `tensor.axis`, unless
+    /// [`with_dimension_name`](Self::with_dimension_name) names it.
+    pub fn with_spec(mut self, spec: EngineSpec) -> Self {
+        self.spec = Some(spec);
+        self
+    }
+
+    /// Names a dimension of a tensor, where it is dynamic. Names for tensors that the plan does not have are ignored.
+    pub fn with_dimension_name(mut self, tensor: &str, axis: usize, name: &str) -> Self {
+        self.names.insert((tensor.to_owned(), axis), name.to_owned());
+        self
+    }
+
+    /// Whether runs that come again with the same shapes and addresses are captured as CUDA graphs; on by default.
+    pub fn with_graphs(mut self, yes: bool) -> Self {
+        self.with_graphs = yes;
+        self
+    }
+
+    /// What the error about a size that the plan was not built for says to do, given the dimension's name and the size.
+    pub fn with_remedy(mut self, remedy: impl Fn(&str, usize) -> String + Send + Sync + 'static) -> Self {
+        self.remedy = Some(Box::new(remedy));
+        self
+    }
+
+    /// Reads a plan from a file and puts it on the device.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidModel`] if the file cannot be read, and as [`load`](Self::load).
+    pub fn load_file(self, path: &Path) -> Result<TensorRtEngine> {
+        let what = format!("cannot load the plan {}", path.display());
+        let plan = std::fs::read(path).map_err(|error| {
+            Error::new(ErrorKind::InvalidModel, format!("{what}: {error}")).with_source(error)
+        })?;
+        self.load_named(&plan, &what)
+    }
+
+    /// Puts a plan on the device.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidModel`] if it is corrupt, was built by another TensorRT or for another GPU, or has tensors that
+    /// are not supported or not those that were expected; [`ErrorKind::Unavailable`] if TensorRT does not start;
+    /// [`ErrorKind::Execution`] if the device has too little memory for it.
+    pub fn load(self, plan: &[u8]) -> Result<TensorRtEngine> {
+        self.load_named(plan, "cannot load the plan")
+    }
+
+    fn load_named(self, plan: &[u8], what: &str) -> Result<TensorRtEngine> {
+        let invalid = |why: String| Error::new(ErrorKind::InvalidModel, format!("{what}: {why}"));
+        if plan.is_empty() {
+            return Err(invalid("it is empty".to_owned()));
+        }
+        // TensorRT uses the context that is bound to the thread.
+        self.device.bind_to_thread()?;
+        let library = format!("{} {}", self.tensorrt.name(), self.tensorrt.version());
+        let (device, (major, minor)) = (self.device.name(), self.device.compute_capability());
+        let plan = LoadedPlan::deserialize(self.tensorrt.run_functions(), plan).map_err(|error| {
+            match error.kind() {
+                ErrorKind::InvalidModel => {
+                    let meaning = meaning(&error.to_string());
+                    invalid(format!(
+                        "{meaning}; a plan runs with the {library} and on the kind of GPU that it was built for, this is \
+                         {device} with compute capability {major}.{minor}; TensorRT's reason: {error}"
+                    ))
+                }
+                kind => Error::new(kind, format!("{library} does not start: {error}")),
+            }
+        })?;
+        let tensors = plan.tensors().map_err(invalid)?;
+        let description = Description::of(&tensors, self.spec.as_ref(), &self.names).map_err(invalid)?;
+        TensorRtEngine::of(Arc::new(Shared {
+            text: format!("{library}, {device}"),
+            plan: Arc::new(plan),
+            description,
+            tensors: tensors.len(),
+            device: Arc::clone(&self.device),
+            with_graphs: self.with_graphs,
+            remedy: self.remedy,
+        }))
+    }
+}
+
+impl fmt::Debug for TensorRtLoader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TensorRtLoader({:?}, {})", self.tensorrt, self.device.name())
+    }
+}
