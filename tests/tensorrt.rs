@@ -6,6 +6,10 @@
 #[path = "tensorrt/dart.rs"]
 mod dart;
 #[path = "tensorrt/workshop.rs"]
+#[cfg_attr(
+    not(any(feature = "tensorrt", feature = "tensorrt-rtx")),
+    allow(dead_code, reason = "nothing is built")
+)]
 mod workshop;
 
 use ocelli::engines::Engine;

@@ -40,6 +40,10 @@ mod probe;
     allow(dead_code, reason = "nothing builds")
 )]
 mod progress;
+#[cfg_attr(
+    not(any(feature = "tensorrt", feature = "tensorrt-rtx")),
+    allow(dead_code, reason = "nothing is loaded")
+)]
 mod search;
 mod version;
 
