@@ -52,7 +52,7 @@ pub mod report;
 pub mod sink;
 pub mod source;
 pub mod tensorrt;
-pub mod text_cache;
+mod text_cache;
 pub mod tokenizer;
 
 pub use ocelli_engines as engines;
