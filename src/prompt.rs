@@ -62,7 +62,7 @@ impl Prompt {
     }
 
     /// The text for the text encoder.
-    pub fn words(&self) -> &str {
+    pub fn phrase(&self) -> &str {
         &self.phrase
     }
 
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn white_space_is_collapsed() {
         let prompt = Prompt::new(" red\t\n apple\u{3000}");
-        assert_eq!((prompt.words(), &**prompt.label()), ("red apple", "red apple"));
+        assert_eq!((prompt.phrase(), &**prompt.label()), ("red apple", "red apple"));
         assert_eq!(Prompt::from("red  apple".to_owned()), Prompt::new("red apple"));
     }
 }

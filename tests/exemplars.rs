@@ -134,8 +134,7 @@ fn examples_from_another_image() {
         let word = Prompts::new([*label]).expect("a word");
         let found = detector.detect(&to.image, &word).expect("it detects").items;
         by_word.add(&found, to, label, None);
-        for (score, prompt) in [(&mut by_box, Prompt::visual(*label)), (&mut by_both, Prompt::new(*label))]
-        {
+        for (score, prompt) in [(&mut by_box, Prompt::visual(*label)), (&mut by_both, Prompt::new(*label))] {
             let prompts = Prompts::new([prompt.with_exemplar(example.bbox, true)]).expect("an area");
             let kept = detector.exemplar_features(&from.image, &prompts).expect("a box in the image");
             let found = detector.detect_embedded(&to.image, &kept).expect("it detects").items;

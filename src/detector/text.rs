@@ -157,7 +157,7 @@ impl TextEmbedder {
     pub fn embed(&mut self, prompts: &Prompts) -> Result<EmbeddedPrompts> {
         let mut new: Vec<(String, TokenIds)> = Vec::new();
         for prompt in prompts.iter() {
-            let phrase = prompt.words();
+            let phrase = prompt.phrase();
             if self.known.contains_key(phrase) || new.iter().any(|(known, _)| known == phrase) {
                 continue;
             }
@@ -182,7 +182,7 @@ impl TextEmbedder {
             .iter()
             .map(|prompt| {
                 let text =
-                    self.known.get(prompt.words()).expect("every phrase was found or encoded above").clone();
+                    self.known.get(prompt.phrase()).expect("every phrase was found or encoded above").clone();
                 EmbeddedPrompt { prompt: prompt.clone(), text, kept_examples: None }
             })
             .collect();

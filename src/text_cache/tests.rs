@@ -20,7 +20,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
 }
 
-/// Names of what lies in a folder.
+/// The names in a folder.
 fn listing(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("the folder exists");
     entries.map(|entry| entry.expect("it can be listed").file_name().to_string_lossy().into_owned()).collect()

@@ -89,7 +89,12 @@ fn pictures_and_arguments_that_are_refused() {
         (
             park("--engine|cuda"),
             1,
-            &["engine cuda", "not enabled in this build", "onnxruntime-gpu", "the engine onnxruntime runs on the CPU"],
+            &[
+                "engine cuda",
+                "not enabled in this build",
+                "onnxruntime-gpu",
+                "the engine onnxruntime runs on the CPU",
+            ],
         ),
         // A build with TensorRT of its own looks for that.
         match ocelli::engines::tensorrt::Product::COMPILED {
