@@ -92,7 +92,8 @@ stage_programs() {
   done
   cp -r "$here/gpu.sh" "$here/gpu" "$here/full_size" "$stage/benchmarks/"
   rm -rf "$stage"/benchmarks/*/__pycache__
-  cp "$home"/src/builtin/{config.json,model.safetensors,tokenizer.json} "$stage/model/small/"
+  cp "$home"/src/builtin/{config,tokenizer}.json "$stage/model/small/"
+  cat "$home"/src/builtin/weights-{1,2}/weights.bin >"$stage/model/small/model.safetensors"
   cp "$home/demos/scenes/park.png" "$stage/model/picture.png"
   [ -z "$tokenizer" ] || cp "$tokenizer" "$stage/model/tokenizer.json"
   commit >"$stage/COMMIT"

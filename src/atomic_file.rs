@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all.
+//! Atomic writes: a file is complete or unchanged.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -6,24 +6,22 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Writes a file so that nobody sees half of it: beside it first, then renamed over it.
+/// Writes a temporary file beside `path` and renames it to `path`, so that no reader sees half a file.
 ///
-/// `write` gets a buffered file that is empty; what it returns is handed on. When it fails, or the program dies,
-/// what was at `path` before is still there. A link is followed: the file that it leads to is replaced. Devices
-/// and pipes (`/dev/stdout`) cannot be replaced and are written directly. After a power failure the file may be
-/// the old one.
+/// `write` gets an empty buffered file, and its result is returned. If it fails or the program dies, the old file stays.
+/// Links are followed and their target is replaced. Devices and pipes (`/dev/stdout`) cannot be replaced and are written
+/// directly. A power failure may restore the old file.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] with the path and the system's reason, where its folder does not exist, it is a folder
-/// itself, or writing fails. An [`Error`] that `write` has wrapped into its [`io::Error`] (`io::Error::other`)
-/// comes back as it was.
+/// [`ErrorKind::Io`] with the path and the reason if its folder does not exist, `path` is a folder, or writing fails. An
+/// [`Error`] that `write` wraps in an [`io::Error`] (`io::Error::other`) is returned unchanged.
 pub fn write_atomically<T>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>,
 ) -> Result<T> {
     // The empty path and one that ends in `..` name no file.
     if path.file_name().is_none() {
-        let message = format!("cannot write, \"{}\": this names no file", path.display());
+        let message = format!("cannot write, \"{}\": it does not name a file", path.display());
         return Err(Error::new(ErrorKind::Io, message));
     }
     match fs::metadata(path) {
@@ -45,11 +43,11 @@ fn write_beside<T>(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::
     builder.prefix(".ocelli-").suffix(".part");
     #[cfg(unix)]
     {
-        // Temporary files are for their owner alone; the result is a file like any other, as umask wants it.
+        // Temporary files are private by default; the result has the permissions of any new file.
         use std::os::unix::fs::PermissionsExt;
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
-    // Dropped without `persist` it removes itself.
+    // Removed on drop unless persisted.
     let (file, temporary) = builder.tempfile_in(folder_of(path))?.into_parts();
     let mut writer = BufWriter::new(file);
     let value = write(&mut writer)?;
@@ -99,7 +97,7 @@ mod tests {
     use crate::error::{Error, ErrorKind};
 
     #[test]
-    fn a_file_appears_whole_and_replaces_the_old_one() {
+    fn a_file_is_replaced_by_a_complete_one() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("out.txt");
         for text in ["first", "second, longer"] {
@@ -122,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_explained() {
+    fn errors_explain_why_a_path_cannot_be_written() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::write(folder.path().join("file"), "x").expect("a folder that can be written to");
         let mut failures = Vec::new();
         for (name, part) in [
             ("missing/out.png", "missing does not exist; create it first"),
             ("", "it is a folder; name a file"),
-            ("..", "names no file"),
+            ("..", "does not name a file"),
             ("file/out.png", "cannot write"),
         ] {
             let path = folder.path().join(name);
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_ours_keeps_its_kind() {
+    fn a_wrapped_error_keeps_its_kind() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let own = || Error::new(ErrorKind::Cancelled, "stopped");
         let failed = write_atomically(&folder.path().join("x"), |_| Err::<(), _>(io::Error::other(own())));
@@ -152,7 +150,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_are_followed_devices_stay_and_anyone_may_read() {
+    fn links_are_followed_and_devices_are_not_replaced() {
         use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
         use std::os::unix::net::UnixListener;
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,6 +1,8 @@
-//! The built-in model: a small SAM3 of our own, trained on drawn scenes. It knows eighty pictograms and nothing of
-//! photographs; its card is `src/builtin/README.md`.
+//! The built-in model: a small SAM3 trained on drawn scenes. It knows eighty pictograms and nothing of photographs; see
+//! its model card, `src/builtin/README.md`.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -8,36 +10,39 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 
-/// The checkpoint's files, as [`Checkpoint`](ocelli_export::Checkpoint) reads them from a folder.
-const FILES: [(&str, &[u8]); 3] = [
-    ("config.json", include_bytes!("builtin/config.json")),
-    ("model.safetensors", include_bytes!("builtin/model.safetensors")),
-    ("tokenizer.json", include_bytes!("builtin/tokenizer.json")),
+/// The files of the checkpoint, each in the parts in which the program carries it.
+static FILES: [(&str, &[&[u8]]); 3] = [
+    ("config.json", &[include_bytes!("builtin/config.json")]),
+    ("model.safetensors", &[ocelli_builtin_1::BYTES, ocelli_builtin_2::BYTES]),
+    ("tokenizer.json", &[include_bytes!("builtin/tokenizer.json")]),
 ];
 
-/// Writes the built-in model's checkpoint into `folder`, which exists.
+/// Writes the checkpoint of the built-in model into an existing folder.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when writing fails.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) if writing fails.
 pub fn write_checkpoint(folder: &Path) -> Result<()> {
-    for (name, data) in FILES {
+    for (name, parts) in &FILES {
         let path = folder.join(name);
-        std::fs::write(&path, data).map_err(|e| Error::io("cannot write the built-in model", &path, e))?;
+        let write = || {
+            parts.iter().try_fold(File::create(&path)?, |mut file, part| file.write_all(part).map(|()| file))
+        };
+        write().map_err(|e| Error::io("cannot write the built-in model", &path, e))?;
     }
     Ok(())
 }
 
-/// The identity of the built-in model as this program carries it, lower-case hex.
+/// The hash of the built-in model, lower-case hex.
 pub(crate) fn identity() -> String {
     let mut hash = Sha256::new();
-    for (name, data) in FILES {
+    for (name, parts) in &FILES {
         hash.update(name.as_bytes());
-        hash.update(data);
+        parts.iter().for_each(|part| hash.update(part));
     }
     crate::cache::short_hex(&hash.finalize())
 }
 
-/// What the built-in model is good at finding, for those who have named nothing yet.
+/// Names that the built-in model finds reliably, for demonstrations.
 pub const EXAMPLE_CLASSES: [&str; 12] = [
     "person", "dog", "cat", "car", "bus", "bicycle", "umbrella", "pizza", "apple", "elephant", "tree",
     "clock",
@@ -46,7 +51,7 @@ pub const EXAMPLE_CLASSES: [&str; 12] = [
 static VOCABULARY: LazyLock<Vec<&'static str>> =
     LazyLock::new(|| include_str!("builtin/vocabulary.txt").lines().collect());
 
-/// The names that the built-in model knows, each of which has a pictogram.
+/// The eighty names that the built-in model knows.
 pub fn vocabulary() -> &'static [&'static str] {
     &VOCABULARY
 }

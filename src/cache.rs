@@ -1,4 +1,4 @@
-//! Where the programs keep what they can make again: exported models, text embeddings.
+//! The cache folder: exported models and text features, which can be made again at any time.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -27,20 +27,17 @@ pub fn cache_folder() -> Result<PathBuf> {
         variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")))
     };
     user.map(|folder| folder.join("ocelli")).ok_or_else(|| {
-        let message = "no cache folder: the environment names no home; set OCELLI_CACHE to a folder";
+        let message = "no cache folder: the environment has no home folder; set OCELLI_CACHE to a folder";
         Error::new(ErrorKind::Unavailable, message)
     })
 }
 
-/// What to do where the cache folder cannot be used.
-const REMEDY: &str = "set OCELLI_CACHE to a folder that can be written";
-
-/// Makes a folder of the cache, and those above it.
+/// Creates a folder of the cache and its parents.
 pub fn create_folder(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|e| cannot("create the cache folder", folder, e))
 }
 
-/// Removes a folder of the cache with all that is in it; one that is not there is no error.
+/// Removes a folder of the cache with its content; a missing folder is fine.
 pub(crate) fn remove_folder(folder: &Path) -> Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -51,13 +48,14 @@ pub(crate) fn remove_folder(folder: &Path) -> Result<()> {
 }
 
 fn cannot(what: &str, path: &Path, error: std::io::Error) -> Error {
-    let message = format!("cannot {what}, {}: {error}; {REMEDY}", path.display());
+    let path = path.display();
+    let message = format!("cannot {what}, {path}: {error}; set OCELLI_CACHE to a writable folder");
     Error::new(ErrorKind::Io, message).with_source(error)
 }
 
-/// A lock between processes, held while it lives: whoever makes an entry of the cache holds it.
+/// A lock between processes, released on drop: the process that makes an entry of the cache holds it.
 pub struct Lock {
-    /// Closing the file gives the lock back.
+    /// Closing the file releases the lock.
     _file: File,
 }
 
@@ -71,8 +69,8 @@ impl Lock {
     }
 }
 
-/// The hash of large files without reading them each time: what `compute` said once is kept under the files' paths,
-/// sizes and times of change.
+/// The hash of large files without reading them each time: the result of `compute` is cached under the paths, sizes and
+/// modification times of the files.
 pub(crate) fn remembered_hash(files: &[PathBuf], compute: impl FnOnce() -> String) -> Result<String> {
     let mut identity = Sha256::new();
     for file in files {
@@ -96,17 +94,17 @@ pub(crate) fn remembered_hash(files: &[PathBuf], compute: impl FnOnce() -> Strin
     let kept = create_folder(&folder)
         .and_then(|()| write_atomically(&entry, |writer| std::io::Write::write_all(writer, hash.as_bytes())));
     if let Err(e) = kept {
-        tracing::warn!("the checkpoint's hash will have to be computed again next time: {e}");
+        tracing::warn!("the hash of the weights is not cached and will be computed again: {e}");
     }
     Ok(hash)
 }
 
-/// Lower-case hex of the first 12 bytes: enough to tell entries of a cache apart.
-pub(crate) fn short_hex(bytes: &[u8]) -> String {
-    bytes.iter().take(12).map(|byte| format!("{byte:02x}")).collect()
+/// Lower-case hex.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// [`short_hex`] of a text's SHA-256.
-pub fn short_hash(text: &str) -> String {
-    short_hex(&Sha256::digest(text.as_bytes()))
+/// Lower-case hex of the first 12 bytes of a hash: enough to name an entry of the cache.
+pub fn short_hex(hash: &[u8]) -> String {
+    hex(&hash[..12])
 }

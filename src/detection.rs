@@ -1,30 +1,100 @@
-//! What the detector says: one thing, where it is, and how sure it is.
+//! The result of a detector: labels, scores, boxes and masks.
 
 use std::sync::Arc;
 
 use ocelli_tracking::BoundingBox;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::detector::Detections;
 use crate::mask::Mask;
 use crate::postprocess::Candidate;
 
-/// One thing that was found in an image.
-#[derive(Clone, Debug, PartialEq)]
+/// One instance of a class in an image.
+///
+/// Serde formats have the fields `class_id`, `label`, `score`, `box` as `[x1, y1, x2, y2]` and, if there is one, `mask`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Detection {
-    /// Which of the prompts it belongs to, from 0 in the order they were given.
+    /// The index of its prompt.
     pub class_id: usize,
-    /// The prompt's words; shared, so that a thousand detections of one class hold one copy.
+    /// The label of its prompt, shared by all detections of the class.
+    #[serde(serialize_with = "serialize_label", deserialize_with = "deserialize_label")]
     pub label: Arc<str>,
-    /// How sure the detector is, 0 to 1: the query's score times its class's presence in the image.
+    /// Confidence, 0 to 1: the score of the query times the presence of its class in the image.
     pub score: f32,
-    /// Where it is, in pixels of the original image, inside it.
+    /// Pixels of the original image, clipped to it.
+    #[serde(rename = "box")]
     pub bbox: BoundingBox,
-    /// Which pixels it covers, where masks were asked for; as large as the original image.
+    /// The pixels of the instance, as large as the original image, if the detector was built with masks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<Mask>,
 }
 
 impl Detection {
-    /// A detection without a mask, from a kept query and its class's label.
+    /// A detection without a mask, from a kept query and the label of its class.
     pub fn from_candidate(candidate: &Candidate, label: Arc<str>) -> Self {
         Self { class_id: candidate.class_id, label, score: candidate.score, bbox: candidate.bbox, mask: None }
+    }
+}
+
+fn serialize_label<S: Serializer>(label: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(label)
+}
+
+fn deserialize_label<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+    String::deserialize(deserializer).map(Arc::from)
+}
+
+impl IntoIterator for Detections {
+    type Item = Detection;
+    type IntoIter = std::vec::IntoIter<Detection>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Detections {
+    type Item = &'a Detection;
+    type IntoIter = std::slice::Iter<'a, Detection>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_round_trips_with_and_without_a_mask() {
+        let bbox = BoundingBox::new(1.0, 0.0, 3.0, 2.5);
+        let plain = Detection { class_id: 2, label: "red apple".into(), score: 0.75, bbox, mask: None };
+        let mask = Mask::from_bitmap(&[1, 1, 0, 1, 0, 0], 3, 2).expect("six pixels");
+        let masked = Detection { mask: Some(mask), ..plain.clone() };
+        let start = r#"{"class_id":2,"label":"red apple","score":0.75,"box":[1.0,0.0,3.0,2.5]"#;
+        for (detection, end) in [(plain, "}"), (masked, r#","mask":{"size":[2,3],"counts":"033"}}"#)] {
+            let json = serde_json::to_string(&detection).expect("finite numbers have a JSON form");
+            assert_eq!(json, format!("{start}{end}"));
+            assert_eq!(serde_json::from_str::<Detection>(&json).expect("just written"), detection);
+        }
+    }
+
+    #[test]
+    fn detections_iterate_by_value_and_by_reference() {
+        let detection = |class_id| Detection {
+            class_id,
+            label: "dog".into(),
+            score: 0.5,
+            bbox: BoundingBox::default(),
+            mask: None,
+        };
+        let found = Detections { items: vec![detection(1), detection(0)], ..Detections::default() };
+        let mut by_reference = Vec::new();
+        for detection in &found {
+            by_reference.push(detection.class_id);
+        }
+        assert_eq!(by_reference, [1, 0]);
+        assert_eq!(found.into_iter().map(|detection| detection.class_id).collect::<Vec<_>>(), [1, 0]);
     }
 }

@@ -1,9 +1,9 @@
-//! Detections and tracks drawn into a picture: boxes, labels, masks, trails.
+//! Drawing of detections and tracks: boxes, labels, masks, trails.
 
 mod canvas;
+mod label_layout;
 mod overlay;
 mod palette;
-mod placement;
 mod text;
 
 use std::borrow::Cow;
@@ -17,23 +17,24 @@ use crate::detection::Detection;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mask::Mask;
 use canvas::{Canvas, Rect};
+use label_layout::LabelLayout;
 use ocelli_tracking::BoundingBox;
 use palette::{DARK, text_color_on};
-use placement::Placement;
 use text::{Line, Typeface};
 
-/// How detections are drawn. Everything that has no size here takes it from the picture's, so that a thumbnail
-/// and an 8K picture, shown equally large, look alike.
+/// How detections are drawn. Sizes that are not set are proportional to the picture, so that a thumbnail and an 8K picture
+/// look alike when shown at the same size.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct AnnotationStyle {
-    /// How thick the boxes' lines are, in pixels; `None` for 1 and 1/420 of the picture's side.
+    /// Width of the box lines in pixels; by default 1 plus 1/420 of the picture's side.
     pub line_width: Option<f32>,
-    /// How large the labels' letters are, in pixels (em); `None` for 1/52 of the picture's side and at least 10.
-    /// A label that is too wide for the picture gets smaller letters, and then fewer.
+    /// Font size of the labels in pixels (em); by default 1/52 of the picture's side, at least 10. A label that is too wide
+    /// for the picture is drawn smaller and then truncated.
     pub font_size: Option<f32>,
-    /// Whether labels say the score.
+    /// Whether labels show the score.
     pub show_scores: bool,
-    /// How much of a mask's colour covers the picture, 0 (only outlines) to 1.
+    /// Opacity of masks, 0 (outlines only) to 1.
     pub mask_opacity: f32,
 }
 
@@ -45,9 +46,9 @@ impl Default for AnnotationStyle {
 
 /// Draws detections into pictures.
 ///
-/// Each class has its own colour, the same in every picture ([`class_color`]). Labels stand above their boxes or,
-/// where there is no room, inside or below; always inside the picture and beside each other where that is
-/// possible. Letters are DejaVu Sans; what it does not have appears as an empty box.
+/// Each class has its own colour, the same in every picture ([`class_color`]). Labels are placed above their boxes or, if
+/// there is no room, inside or below, always inside the picture and without overlap if possible. The font is DejaVu Sans;
+/// missing glyphs appear as empty boxes.
 #[derive(Debug)]
 pub struct Annotator {
     style: AnnotationStyle,
@@ -61,23 +62,23 @@ impl Default for Annotator {
 }
 
 impl Annotator {
-    /// An annotator of the default style.
+    /// An annotator with the default style.
     pub fn new() -> Self {
         Self { style: AnnotationStyle::default(), typeface: Typeface::new() }
     }
 
-    /// The same with another style.
+    /// Sets the style.
     #[must_use]
     pub fn with_style(self, style: AnnotationStyle) -> Self {
         Self { style, ..self }
     }
 
-    /// Draws `detections` of `picture` into it, the surest on top.
+    /// Draws the detections of a picture into it, the highest score on top.
     ///
-    /// Boxes are cut at the picture's border; one that lies outside, or has no area, is not drawn.
+    /// Boxes are clipped to the picture; boxes outside of it or without area are skipped.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] where a mask is not as large as the picture, which is then not touched.
+    /// [`ErrorKind::Mismatch`] if a mask does not have the size of the picture; nothing is drawn then.
     pub fn annotate(&self, picture: &mut RgbImage, detections: &[Detection]) -> Result<()> {
         let marks = detections.iter().map(|detection| Mark {
             bbox: detection.bbox,
@@ -94,9 +95,12 @@ impl Annotator {
         let (width, height) = picture.dimensions();
         for mark in &marks {
             if let Some(mask) = mark.mask.filter(|m| (m.width(), m.height()) != (width, height)) {
-                let (label, of) = (&mark.label, format!("{}×{}", mask.width(), mask.height()));
-                let message =
-                    format!("drawing, mask of \"{label}\": it is {of}, the picture {width}×{height}");
+                let message = format!(
+                    "cannot draw the mask of \"{}\": expected {width}×{height} as the picture, got {}×{}",
+                    mark.label,
+                    mask.width(),
+                    mask.height()
+                );
                 return Err(Error::new(ErrorKind::Mismatch, message));
             }
         }
@@ -130,26 +134,26 @@ impl Annotator {
         let outlines: Vec<_> =
             mask.outlines().iter().map(|outline| outline.simplified(0.5f32.max(0.35 * sizes.line))).collect();
         let rings: Vec<&[[f32; 2]]> = outlines.iter().map(|outline| outline.points.as_slice()).collect();
-        canvas.stroke_rings(&rings, 1.0f32.max(0.75 * sizes.line), mark.color);
+        canvas.stroke_rings(&rings, 1.0f32.max(0.75 * sizes.line), mark.color, 1.0);
     }
 
-    /// The surest choose their labels' places first, and are drawn last.
+    /// Labels with a higher score are placed first and drawn last.
     fn draw_labels(
         &self,
         canvas: &mut Canvas<'_>,
-        surest_last: &[Mark<'_>],
+        by_rising_score: &[Mark<'_>],
         frames: &[Option<Rect>],
         sizes: &Sizes,
     ) {
-        let mut placement = Placement::new(canvas.width(), canvas.height());
+        let mut layout = LabelLayout::new(canvas.width(), canvas.height());
         let mut tags = Vec::new();
-        for (mark, frame) in surest_last.iter().zip(frames).rev() {
+        for (mark, frame) in by_rising_score.iter().zip(frames).rev() {
             let Some(frame) = frame else { continue };
             let score = self.style.show_scores.then(|| format!(" {:.2}", mark.score));
             let room = (canvas.width(), canvas.height());
             let line = self.typeface.fit(&mark.label, score.as_deref().unwrap_or(""), sizes.font, room);
             if let Some(line) = line {
-                let tag = placement.place(*frame, sizes.line, line.tag_size());
+                let tag = layout.place(*frame, sizes.line, line.tag_size());
                 tags.push((tag, line, mark.color));
             }
         }
@@ -166,21 +170,21 @@ fn draw_tag(canvas: &mut Canvas<'_>, tag: Rect, line: &Line<'_>, color: [u8; 3],
     line.draw(canvas, tag, text_color_on(color));
 }
 
-/// One thing to be drawn.
+/// A box with its label and mask, to be drawn.
 struct Mark<'a> {
     bbox: BoundingBox,
     score: f32,
     label: Cow<'a, str>,
     color: [u8; 3],
     mask: Option<&'a Mask>,
-    /// Of the box's lines.
+    /// Opacity of the box.
     opacity: f32,
 }
 
-/// What a style comes to in a picture, in pixels.
+/// The sizes of a style in a picture, in pixels.
 struct Sizes {
     line: f32,
-    /// The dark rim that sets a line off from a picture of its colour.
+    /// Width of the dark rim that separates a line from a background of its colour.
     casing: f32,
     font: f32,
 }
@@ -188,14 +192,14 @@ struct Sizes {
 impl Sizes {
     fn of(style: &AnnotationStyle, width: u32, height: u32) -> Self {
         let side = (width as f32 * height as f32).sqrt();
-        let wished = |size: Option<f32>, least: f32| size.filter(|size| size.is_finite() && *size >= least);
-        let line = wished(style.line_width, 1.0).unwrap_or(1.0 + side / 420.0).min(1024.0).round();
-        let font = wished(style.font_size, 1.0).unwrap_or((side / 52.0).max(10.0)).min(2048.0);
+        let given = |size: Option<f32>, least: f32| size.filter(|size| size.is_finite() && *size >= least);
+        let line = given(style.line_width, 1.0).unwrap_or(1.0 + side / 420.0).min(1024.0).round();
+        let font = given(style.font_size, 1.0).unwrap_or((side / 52.0).max(10.0)).min(2048.0);
         Self { line, casing: (line / 3.0).clamp(0.5, 8.0), font }
     }
 
-    /// The outer edge of a box's frame on whole pixels: the box's edges run through its lines' middle,
-    /// except at the picture's border, where the line moves inside.
+    /// The outer edge of a box's frame in whole pixels: the lines are centred on the edges of the box and move inside at
+    /// the border of the picture.
     fn frame_of(&self, bbox: &BoundingBox, canvas: &Canvas<'_>) -> Option<Rect> {
         let (width, height) = (canvas.width(), canvas.height());
         let visible = bbox.clip_to(width, height);
@@ -203,7 +207,7 @@ impl Sizes {
             return None;
         }
         let [x1, y1, x2, y2] = visible.to_xyxy();
-        // Halves are rounded inwards on all sides: a line of one pixel is the box's outermost pixel.
+        // Halves are rounded inwards on all sides: a line of one pixel is the outermost pixel of the box.
         let out = 0.5 * self.line;
         let (left, top) = ((x1 - out).round().max(0.0), (y1 - out).round().max(0.0));
         let right = (x2 + out - 0.5).ceil().clamp(left.min(width - 1.0) + 1.0, width);

@@ -1,4 +1,4 @@
-//! Which engine runs the graphs. A named engine that cannot start is an error; nothing falls back to another.
+//! The engines that run the graphs. A named engine that cannot start is an error; only `auto` falls back to the CPU.
 
 mod graphs;
 mod kind;
@@ -19,26 +19,28 @@ use crate::error::{Error, ErrorKind, Result};
 pub(crate) use graphs::GraphSizes;
 pub use kind::EngineKind;
 
-/// What `auto` prefers to the processor.
+/// The engine that `auto` tries before the CPU.
 const GPU: EngineKind = EngineKind::Cuda { ordinal: 0 };
 
-/// How engines are made.
+/// Options of an [`EngineFactory`].
 #[derive(Clone, Debug, Default)]
 pub struct EngineOptions {
-    /// What computes.
+    /// What runs the graphs. [`EngineKind::TensorRt`] means ONNX Runtime's TensorRT provider in every build; engine files
+    /// that were built ahead of time are given by path, with
+    /// [`DetectorBuilder::with_trt_backbone`](crate::DetectorBuilder::with_trt_backbone).
     pub kind: EngineKind,
-    /// Threads that work on one operator together; the number of physical cores by default.
+    /// Threads that share one operator; the number of physical cores by default.
     pub threads: Option<usize>,
-    /// ONNX Runtime's library; searched for where it is not named.
+    /// The path of ONNX Runtime's library; the usual places are searched by default.
     pub onnxruntime: Option<PathBuf>,
-    /// Whether an engine may leave a part of a graph to the processor, which is a warning then; otherwise it is an error
-    /// with the list.
+    /// Whether parts of a graph may run on the CPU, with a warning. By default loading such a graph fails and the error
+    /// lists the nodes.
     pub allow_partial: bool,
-    /// Whether CUDA may compute products of f32 in TF32: several times as fast, with 10 bits of fraction in place of 23.
+    /// Whether CUDA may multiply f32 matrices in TF32: several times as fast, with 10 mantissa bits in place of 23.
     pub tf32: bool,
 }
 
-/// Makes engines from graphs.
+/// Loads the graphs of a model as engines.
 #[derive(Clone)]
 pub struct EngineFactory(Maker);
 
@@ -48,7 +50,7 @@ enum Maker {
     Custom { description: Arc<str>, make: Arc<Make> },
 }
 
-/// ONNX Runtime with one of its providers, which has started.
+/// ONNX Runtime with a provider that was found to start.
 #[derive(Clone)]
 struct OnnxRuntimeMaker {
     runtime: OnnxRuntime,
@@ -56,7 +58,7 @@ struct OnnxRuntimeMaker {
     threads: usize,
     allow_partial: bool,
     tf32: bool,
-    /// Where tensors stay between the graphs.
+    /// The device on which tensors stay between graphs.
     device: Option<Device>,
     class_chunk: usize,
 }
@@ -64,18 +66,14 @@ struct OnnxRuntimeMaker {
 type Make = dyn Fn(&Path) -> Result<Box<dyn Engine>> + Send + Sync;
 
 impl EngineFactory {
-    /// Loads what the engine needs, and starts it.
+    /// Loads the library of the engine and starts it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] where a library, a driver or a GPU is missing, broken or too old; the message says what to
-    /// install or type.
+    /// [`ErrorKind::Unavailable`] if a library, a driver or a GPU is missing, broken or too old; the message says what to
+    /// install or change.
     pub fn start(options: &EngineOptions) -> Result<Self> {
         match options.kind {
             EngineKind::Auto => Self::start_best(options),
-            EngineKind::Cpu
-            | EngineKind::Cuda { .. }
-            | EngineKind::OnnxRuntimeTensorRt { .. }
-            | EngineKind::CoreMl => Self::start_onnxruntime(options, options.kind),
             EngineKind::TensorRt { .. } => {
                 let why = match Product::COMPILED {
                     None => crate::tensorrt::missing(),
@@ -87,14 +85,7 @@ impl EngineFactory {
                 );
                 Err(Error::new(ErrorKind::Unavailable, message))
             }
-            EngineKind::CudaNative { .. } => {
-                let message = format!(
-                    "engine {}: this build has no such engine; `--engine cuda` runs on the same GPU (`ocelli doctor` lists \
-                     engines)",
-                    options.kind
-                );
-                Err(Error::new(ErrorKind::Unavailable, message))
-            }
+            kind => Self::start_onnxruntime(options, kind),
         }
     }
 
@@ -104,10 +95,13 @@ impl EngineFactory {
         let has = |kind| built_in.iter().any(|name| name == probe(kind).name());
         let (factory, reason) = best(has, |kind| Self::start_onnxruntime(options, kind))?;
         if let Some(reason) = reason {
-            // Whoever has a library with CUDA expects a GPU.
-            tracing::warn!("engine auto: the processor, not {GPU}: {reason}");
+            // A library with CUDA was installed to use the GPU.
+            let cause =
+                std::error::Error::source(&reason).map_or_else(|| reason.to_string(), ToString::to_string);
+            tracing::warn!("engine auto: using the CPU because {GPU} does not start: {cause}");
         } else if !has(GPU) {
-            tracing::debug!("engine auto: not {GPU}: {} was built without it", runtime.path().display());
+            let library = runtime.path().display();
+            tracing::debug!("engine auto: using the CPU because {library} was built without {GPU}");
         }
         tracing::debug!("engine auto: {}", factory.description());
         Ok(factory)
@@ -117,7 +111,8 @@ impl EngineFactory {
         let runtime = load_onnxruntime(options)?;
         if kind != EngineKind::Cpu {
             runtime.try_provider(&probe(kind)).map_err(|reason| {
-                let message = format!("engine {kind}: {reason}; `--engine cpu` runs on the processor");
+                let message =
+                    format!("engine {kind}: {reason}; the engine {} runs on the CPU", EngineKind::Cpu);
                 Error::new(ErrorKind::Unavailable, message).with_source(reason)
             })?;
         }
@@ -138,7 +133,7 @@ impl EngineFactory {
         })))
     }
 
-    /// How many classes are decoded at once, for engines that want to know before.
+    /// The number of classes decoded at once, which some engines need when they load a graph.
     pub(crate) fn with_class_chunk(mut self, classes: usize) -> Self {
         if let Maker::OnnxRuntime(maker) = &mut self.0 {
             maker.class_chunk = classes;
@@ -146,7 +141,7 @@ impl EngineFactory {
         self
     }
 
-    /// What attention is best written as for this engine, where a model is exported for it.
+    /// How a model exported for this engine writes attention.
     pub(crate) fn target(&self) -> Target {
         match &self.0 {
             Maker::OnnxRuntime(maker) => match maker.kind {
@@ -157,9 +152,9 @@ impl EngineFactory {
         }
     }
 
-    /// Engines of the caller's own: `make` is given a graph's path, whose file name says which it is
-    /// ([`export::contract::file`](crate::export::contract::file)), each time one is needed. `description` says what
-    /// runs, and where, for people.
+    /// A factory for your own engines: `make` is called with the path of each graph that is needed, whose file name
+    /// says which graph it is ([`export::contract::file`](crate::export::contract::file)). `description` names the
+    /// library and the hardware for logs.
     pub fn custom(
         description: impl Into<Arc<str>>,
         make: impl Fn(&Path) -> Result<Box<dyn Engine>> + Send + Sync + 'static,
@@ -167,15 +162,15 @@ impl EngineFactory {
         Self(Maker::Custom { description: description.into(), make: Arc::new(make) })
     }
 
-    /// An engine for one graph.
+    /// Loads one graph.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] where the file is no graph this engine runs.
+    /// [`ErrorKind::InvalidData`] if the engine cannot run the file.
     pub fn load(&self, graph: &Path) -> Result<Box<dyn Engine>> {
         self.load_sized(graph, None)
     }
 
-    /// As [`load`](Self::load), with the model's sizes for engines that want them fixed or bounded.
+    /// Like [`load`](Self::load), with the sizes of the model for engines that need them fixed or bounded.
     pub(crate) fn load_sized(&self, graph: &Path, sizes: Option<GraphSizes>) -> Result<Box<dyn Engine>> {
         let started = std::time::Instant::now();
         let engine: Box<dyn Engine> = match &self.0 {
@@ -191,7 +186,7 @@ impl EngineFactory {
         Ok(engine)
     }
 
-    /// What runs, and where, for people.
+    /// The library and the hardware, for logs: `ONNX Runtime 1.31.1, CPU, 2 threads`.
     pub fn description(&self) -> String {
         match &self.0 {
             Maker::OnnxRuntime(maker) => maker.description(),
@@ -237,7 +232,7 @@ impl OnnxRuntimeMaker {
     }
 }
 
-/// What starts: the GPU where the library has it, else the processor, with the reason why a GPU that it has did not start.
+/// Starts the GPU if the library supports it, else the CPU with the reason why the GPU did not start.
 fn best<T>(
     has: impl Fn(EngineKind) -> bool,
     start: impl Fn(EngineKind) -> Result<T>,
@@ -254,13 +249,11 @@ fn load_onnxruntime(options: &EngineOptions) -> Result<OnnxRuntime> {
     Ok(OnnxRuntime::load(options.onnxruntime.as_deref())?)
 }
 
-/// The engine's provider without options, to see whether it starts.
+/// The provider of an engine with default options, to test whether it starts.
 fn probe(kind: EngineKind) -> ExecutionProvider {
     let cuda = |ordinal| CudaOptions { ordinal, ..CudaOptions::default() };
     match kind {
-        EngineKind::Cuda { ordinal } | EngineKind::CudaNative { ordinal } => {
-            ExecutionProvider::Cuda(cuda(ordinal))
-        }
+        EngineKind::Cuda { ordinal } => ExecutionProvider::Cuda(cuda(ordinal)),
         EngineKind::TensorRt { ordinal } | EngineKind::OnnxRuntimeTensorRt { ordinal } => {
             ExecutionProvider::TensorRt(TensorRtOptions { cuda: cuda(ordinal), ..TensorRtOptions::default() })
         }
@@ -269,8 +262,8 @@ fn probe(kind: EngineKind) -> ExecutionProvider {
     }
 }
 
-/// The GPU's memory, in which tensors stay between graphs. A build without CUDA has none; ONNX Runtime then copies every
-/// input and output.
+/// The memory of the GPU, in builds with CUDA: tensors stay there between graphs. Without it ONNX Runtime copies every
+/// tensor to host memory and back.
 #[cfg(feature = "cuda")]
 fn cuda_device(ordinal: usize) -> Result<Option<Device>> {
     Ok(Some(ocelli_engines::cuda::CudaDevice::open(ordinal)?.into()))
@@ -291,32 +284,32 @@ mod tests {
     }
 
     #[test]
-    fn auto_takes_the_gpu_where_it_starts() {
+    fn auto_takes_the_gpu_if_it_starts() {
         let (kind, reason) = best(|_| true, Ok).expect("both start");
         assert_eq!(kind, GPU);
         assert!(reason.is_none(), "{reason:?}");
     }
 
     #[test]
-    fn auto_goes_to_the_processor_with_the_reason_where_the_library_has_a_gpu_that_does_not_start() {
+    fn auto_falls_back_to_the_cpu_and_reports_why() {
         let start = |kind| if kind == GPU { Err(no_driver(kind)) } else { Ok(kind) };
-        let (kind, reason) = best(|_| true, start).expect("the processor starts");
+        let (kind, reason) = best(|_| true, start).expect("the CPU starts");
         assert_eq!(kind, EngineKind::Cpu);
-        assert_eq!(reason.expect("it is told").to_string(), "engine cuda: there is no driver");
+        assert_eq!(reason.expect("the reason is reported").to_string(), "engine cuda: there is no driver");
     }
 
     #[test]
-    fn auto_does_not_try_a_gpu_that_the_library_has_not() {
+    fn auto_does_not_try_a_gpu_that_the_library_lacks() {
         let start = |kind| if kind == EngineKind::Cpu { Ok(kind) } else { Err(no_driver(kind)) };
-        let (kind, reason) = best(|_| false, start).expect("the processor starts");
+        let (kind, reason) = best(|_| false, start).expect("the CPU starts");
         assert_eq!(kind, EngineKind::Cpu);
         assert!(reason.is_none(), "{reason:?}");
     }
 
     #[test]
-    fn auto_fails_where_the_processor_fails_too() {
+    fn auto_fails_if_the_cpu_fails_too() {
         let start = |kind| Err::<EngineKind, _>(no_driver(kind));
         let error = best(|_| true, start).expect_err("nothing starts");
-        assert_eq!(error.to_string(), "engine cpu: there is no driver");
+        assert_eq!(error.to_string(), "engine onnxruntime: there is no driver");
     }
 }

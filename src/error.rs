@@ -1,35 +1,35 @@
-//! What can go wrong, as one opaque type.
+//! One opaque error type for the crate.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::path::Path;
 
-/// The result of everything fallible in this crate.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of failure an [`Error`] is, for programs that react to it.
+/// The kind of an [`Error`], for programs that react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The caller asked for something that makes no sense: an empty phrase, a threshold of 7.
+    /// An invalid parameter: a blank prompt, a threshold of 7.
     InvalidArgument,
-    /// A file is damaged or is not what its name says: a truncated picture, a cache that is no safetensors.
+    /// A corrupt or unsupported file: a truncated image, a text cache that is not a safetensors file.
     InvalidData,
-    /// Two things do not belong together: a text cache of another model, an `imgsz` that the graphs do not have.
+    /// Inputs that do not fit each other: a text cache of another model, an `imgsz` that the graphs were not exported for.
     Mismatch,
-    /// A library, driver or feature is not there; the message says what to install or type.
+    /// A missing library, driver or feature; the message says what to install or change.
     Unavailable,
-    /// The operating system refused a read or a write.
+    /// A failed read or write.
     Io,
-    /// An engine failed while it ran.
+    /// An engine failed to run a graph.
     Engine,
-    /// The work was cancelled.
+    /// The operation was cancelled.
     Cancelled,
 }
 
-/// An error of the detector: a kind, one line of text, and what caused it.
+/// An error: a kind, one line of text, and the underlying error if there is one.
 ///
-/// The text reads `what, where: why` and names the file, tensor or phrase it is about.
+/// The text says what failed, on which file, tensor or parameter, and what was expected.
 pub struct Error {
     kind: ErrorKind,
     message: String,
@@ -37,26 +37,25 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error without a cause of its own.
+    /// An error without an underlying error.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), source: None }
     }
 
-    /// The same error with what caused it; the cause is reachable through [`source`](StdError::source)
-    /// and its text is not repeated in this one's.
+    /// Adds the underlying error, which [`source`](StdError::source) returns. It does not change the text.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// An input or output failure at `path`; the system's reason is part of the text.
+    /// A failed read or write of `path`; the text ends with the reason of the operating system.
     pub fn io(what: &str, path: &Path, source: std::io::Error) -> Self {
         let message = format!("{what}, {}: {source}", path.display());
         Self::new(ErrorKind::Io, message).with_source(source)
     }
 
-    /// What kind of failure this is.
+    /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

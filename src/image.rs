@@ -1,13 +1,15 @@
-//! Pictures as the detector takes them: rows of 8-bit RGB.
+//! Images in 8-bit RGB, the input of the detector.
 //!
-//! [`Image`] owns its pixels and comes from a file ([`Image::open`]), from memory ([`Image::decode`]) or from
-//! pixels that are already there ([`Image::from_rgb8`]). [`ImageView`] borrows them, padded rows included, so that
-//! a video frame reaches the detector without a copy.
+//! An [`Image`] owns its pixels and comes from a file ([`Image::open`]), from an encoded file in memory
+//! ([`Image::decode`]), from raw pixels ([`Image::from_rgb8`]) or from the types of the `image` crate (`From`). An
+//! [`ImageView`] borrows pixels, with padded rows if need be, so that a video frame reaches the detector without a copy.
 
 mod decode;
 mod jpeg;
 
 use std::path::Path;
+
+use ::image::{DynamicImage, RgbImage};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -15,14 +17,17 @@ use crate::error::{Error, ErrorKind, Result};
 const EXTENSIONS: [&str; 14] =
     ["png", "jpg", "jpeg", "jpe", "jfif", "webp", "bmp", "dib", "tif", "tiff", "gif", "pnm", "ppm", "pgm"];
 
-/// Whether the file name ends in the extension of a supported image format, in any case.
+/// Whether the file name has the extension of a supported image format, ignoring case.
 pub fn has_image_extension(path: &Path) -> bool {
     path.extension().is_some_and(|e| EXTENSIONS.contains(&e.to_string_lossy().to_lowercase().as_str()))
 }
 
 pub use decode::{MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE};
 
-/// A picture that owns its pixels: 8-bit RGB, rows from the top without padding, at least one pixel.
+/// An image that owns its pixels: 8-bit RGB, rows from the top without padding.
+///
+/// It has at least one pixel unless it was converted from an empty image of the `image` crate; the detector refuses such an
+/// image.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Image {
     width: u32,
@@ -32,50 +37,48 @@ pub struct Image {
 }
 
 impl Image {
-    /// Reads a picture file: PNG, JPEG, WebP, BMP, TIFF, GIF (its first frame) or PNM.
+    /// Reads an image file: PNG, JPEG, WebP, BMP, TIFF, GIF (the first frame) or PNM.
     ///
-    /// What the file holds decides, not its name. The pixels become 8-bit RGB the way other tools make them:
-    /// the EXIF orientation is applied first; grey is copied to the three channels; transparency is discarded
-    /// without compositing (PIL's `convert("RGB")`); 16-bit samples keep their high byte (libpng's `strip_16`,
-    /// which OpenCV and, for colour, PIL use); floats are clipped to 0..1. Colour profiles are not applied.
+    /// The format is detected from the content. The conversion to 8-bit RGB is that of other tools: the EXIF orientation
+    /// is applied; grey is copied to the three channels; the alpha channel is dropped without compositing (PIL's
+    /// `convert("RGB")`); 16-bit samples keep their high byte (libpng's `strip_16`, which OpenCV and, for colour, PIL
+    /// use); floats are clipped to 0..1. Colour profiles are ignored.
     ///
     /// # Errors
-    /// `Io` when the file cannot be read, `InvalidArgument` for a folder, `InvalidData` when the file is empty, no
-    /// picture, damaged, cut short, or larger than [`MAX_FILE_BYTES`], [`MAX_SIDE`] or [`MAX_PIXELS`]. Each
-    /// names the file.
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::InvalidArgument`] for a folder,
+    /// [`ErrorKind::InvalidData`] if the file is empty, not an image, corrupt, truncated, or larger than
+    /// [`MAX_FILE_BYTES`], [`MAX_SIDE`] or [`MAX_PIXELS`]. Each names the file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         decode::open(path.as_ref())
     }
 
-    /// Decodes a picture file that is in memory; `name` stands for it in errors.
+    /// Decodes an image file in memory; `name` stands for it in errors.
     ///
     /// # Errors
-    /// As [`open`](Self::open) for what the bytes hold.
+    /// As [`open`](Self::open), for the content.
     pub fn decode(bytes: &[u8], name: &str) -> Result<Self> {
         decode::decode(bytes, name)
     }
 
-    /// Takes pixels that are already RGB: `data` is [height, width, rgb] without padding.
+    /// Takes raw pixels: `data` is [height, width, rgb] without padding.
     ///
     /// # Errors
-    /// `InvalidArgument` when a side is zero or `data` has another length than the sides ask for.
+    /// [`ErrorKind::InvalidArgument`] if a side is zero or `data` does not have `3 * width * height` bytes.
     pub fn from_rgb8(width: u32, height: u32, data: Vec<u8>) -> Result<Self> {
         let expected = rgb8_len(width, height)?;
         if data.len() != expected {
-            let came = data.len();
-            let message =
-                format!("picture of {width}x{height}: expected {expected} bytes of RGB, {came} came");
+            let message = format!("image of {width}x{height}: expected {expected} bytes, got {}", data.len());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         Ok(Self { width, height, data })
     }
 
-    /// Width in pixels, at least 1.
+    /// Width in pixels.
     pub fn width(&self) -> u32 {
         self.width
     }
 
-    /// Height in pixels, at least 1.
+    /// Height in pixels.
     pub fn height(&self) -> u32 {
         self.height
     }
@@ -85,11 +88,11 @@ impl Image {
         &self.data
     }
 
-    /// Gives the picture another size and its pixels to be filled, [height, width, rgb]: a buffer that goes round
-    /// allocates nothing once it has been as large. What the pixels are until then is unspecified.
+    /// Changes the size and returns the pixels to be overwritten, [height, width, rgb]; their values are unspecified. A
+    /// reused image allocates only if it grows.
     ///
     /// # Errors
-    /// `InvalidArgument` when a side is zero; the picture is then what it was.
+    /// [`ErrorKind::InvalidArgument`] if a side is zero; the image is not changed then.
     pub fn reset_rgb8(&mut self, width: u32, height: u32) -> Result<&mut [u8]> {
         let length = rgb8_len(width, height)?;
         self.data.resize(length, 0);
@@ -97,30 +100,61 @@ impl Image {
         Ok(&mut self.data)
     }
 
-    /// Gives the pixels away: [height, width, rgb].
+    /// The pixels, without a copy: [height, width, rgb].
     pub fn into_rgb8(self) -> Vec<u8> {
         self.data
     }
 
-    /// The same picture, borrowed.
+    /// A view of the whole image.
     pub fn view(&self) -> ImageView<'_> {
         ImageView {
             width: self.width,
             height: self.height,
-            stride: self.width as usize * 3,
+            // Above 0 for an empty image, too: rows are chunks of this length.
+            stride: (self.width as usize * 3).max(1),
             data: &self.data,
         }
     }
 
-    /// A copy as the `image` crate's type, to draw on or to save.
-    pub fn to_rgb_image(&self) -> ::image::RgbImage {
+    /// A copy as the type of the `image` crate.
+    pub fn to_rgb_image(&self) -> RgbImage {
         self.clone().into_rgb_image()
     }
 
-    /// The `image` crate's type, without a copy.
-    pub fn into_rgb_image(self) -> ::image::RgbImage {
-        ::image::RgbImage::from_raw(self.width, self.height, self.data)
-            .expect("the length was checked when the picture was made")
+    /// Converts to the type of the `image` crate, without a copy.
+    pub fn into_rgb_image(self) -> RgbImage {
+        RgbImage::from_raw(self.width, self.height, self.data)
+            .expect("the length was checked when the image was made")
+    }
+}
+
+impl From<RgbImage> for Image {
+    /// Without a copy.
+    fn from(image: RgbImage) -> Self {
+        let (width, height) = image.dimensions();
+        Self { width, height, data: image.into_raw() }
+    }
+}
+
+impl From<DynamicImage> for Image {
+    /// Converts the pixels as [`Image::open`] does.
+    fn from(image: DynamicImage) -> Self {
+        let (width, height) = (image.width(), image.height());
+        Self { width, height, data: decode::into_rgb8(image) }
+    }
+}
+
+impl From<Image> for RgbImage {
+    /// Without a copy.
+    fn from(image: Image) -> Self {
+        image.into_rgb_image()
+    }
+}
+
+impl From<Image> for DynamicImage {
+    /// Without a copy.
+    fn from(image: Image) -> Self {
+        Self::ImageRgb8(image.into_rgb_image())
     }
 }
 
@@ -130,12 +164,12 @@ impl std::fmt::Debug for Image {
     }
 }
 
-/// A borrowed picture: 8-bit RGB, rows from the top, each possibly followed by padding; at least one pixel.
+/// A borrowed image: 8-bit RGB, rows from the top, each possibly followed by padding.
 #[derive(Clone, Copy)]
 pub struct ImageView<'a> {
     width: u32,
     height: u32,
-    /// Bytes from one row's start to the next's.
+    /// Bytes from the start of one row to the next.
     stride: usize,
     data: &'a [u8],
 }
@@ -144,7 +178,7 @@ impl<'a> ImageView<'a> {
     /// Borrows pixels without padding: `data` is [height, width, rgb].
     ///
     /// # Errors
-    /// `InvalidArgument` when a side is zero or `data` is shorter than the sides ask for.
+    /// [`ErrorKind::InvalidArgument`] if a side is zero or `data` is too short.
     pub fn new(width: u32, height: u32, data: &'a [u8]) -> Result<Self> {
         Self::with_stride(width, height, rgb8_len(width, 1)?, data)
     }
@@ -152,37 +186,35 @@ impl<'a> ImageView<'a> {
     /// Borrows pixels whose rows start `stride_bytes` apart; the last row needs no padding.
     ///
     /// # Errors
-    /// `InvalidArgument` when a side is zero, a row does not fit the stride, or `data` is too short.
+    /// [`ErrorKind::InvalidArgument`] if a side is zero, a row exceeds the stride, or `data` is too short.
     pub fn with_stride(width: u32, height: u32, stride_bytes: usize, data: &'a [u8]) -> Result<Self> {
         rgb8_len(width, height)?;
         let row = width as usize * 3;
         if stride_bytes < row {
             let message =
-                format!("picture of {width}x{height}: a row is {row} bytes, the stride {stride_bytes}");
+                format!("image of {width}x{height}: expected a stride of at least {row}, got {stride_bytes}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let expected = stride_bytes.checked_mul(height as usize - 1).and_then(|len| len.checked_add(row));
         if expected.is_none_or(|expected| data.len() < expected) {
-            let message = format!(
-                "picture of {width}x{height}, stride {stride_bytes}: {} bytes are too few",
-                data.len()
-            );
+            let message =
+                format!("image of {width}x{height}, stride {stride_bytes}: {} bytes are too few", data.len());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         Ok(Self { width, height, stride: stride_bytes, data })
     }
 
-    /// Width in pixels, at least 1.
+    /// Width in pixels.
     pub fn width(&self) -> u32 {
         self.width
     }
 
-    /// Height in pixels, at least 1.
+    /// Height in pixels.
     pub fn height(&self) -> u32 {
         self.height
     }
 
-    /// Bytes from one row's start to the next's.
+    /// Bytes from the start of one row to the next.
     pub fn stride(&self) -> usize {
         self.stride
     }
@@ -198,7 +230,7 @@ impl<'a> ImageView<'a> {
         self.data.chunks(self.stride).take(self.height as usize).map(move |chunk| &chunk[..row])
     }
 
-    /// All pixels at once, [height, width, rgb], where the rows have no padding between them.
+    /// All pixels, [height, width, rgb], if the rows are not padded.
     pub fn as_contiguous(&self) -> Option<&'a [u8]> {
         let row = self.width as usize * 3;
         (self.stride == row).then(|| &self.data[..row * self.height as usize])
@@ -226,14 +258,14 @@ impl std::fmt::Debug for ImageView<'_> {
     }
 }
 
-/// Bytes of a picture without padding, or why there is no such picture.
+/// The length of an image without padding, in bytes.
 fn rgb8_len(width: u32, height: u32) -> Result<usize> {
     if width == 0 || height == 0 {
-        let message = format!("picture of {width}x{height}: a picture has at least one pixel");
+        let message = format!("image of {width}x{height}: expected at least one pixel");
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
     (width as usize).checked_mul(3).and_then(|row| row.checked_mul(height as usize)).ok_or_else(|| {
-        let message = format!("picture of {width}x{height}: more bytes than this machine can address");
+        let message = format!("image of {width}x{height}: more bytes than this machine can address");
         Error::new(ErrorKind::InvalidArgument, message)
     })
 }
@@ -243,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn raw_pixels_are_checked() {
+    fn sizes_of_raw_pixels_are_checked() {
         let data = [7u8; 30];
         // width, height, stride, bytes, fine?
         let cases = [
@@ -273,12 +305,26 @@ mod tests {
     }
 
     #[test]
-    fn padded_rows_are_left_out() {
+    fn padding_is_skipped() {
         let data: Vec<u8> = (0..14).collect();
         let view =
             ImageView::with_stride(2, 2, 8, &data).expect("14 bytes hold two rows of 6 bytes, 8 apart");
         assert_eq!(view.as_contiguous(), None);
         assert_eq!(view.to_image().as_rgb8(), [0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13]);
         assert_eq!(view.rows().len(), 2);
+    }
+
+    #[test]
+    fn images_of_the_image_crate_convert_both_ways() {
+        let rgb = RgbImage::from_fn(3, 2, |x, y| ::image::Rgb([x as u8, y as u8, 9]));
+        let image = Image::from(rgb.clone());
+        assert_eq!((image.width(), image.height(), image.as_rgb8()), (3, 2, rgb.as_raw().as_slice()));
+        assert_eq!(RgbImage::from(image.clone()), rgb);
+        assert_eq!(DynamicImage::from(image.clone()), DynamicImage::ImageRgb8(rgb.clone()));
+        assert_eq!(Image::from(DynamicImage::ImageRgb8(rgb)), image);
+        let deep = ::image::ImageBuffer::from_pixel(1, 1, ::image::Luma([0x12FFu16]));
+        assert_eq!(Image::from(DynamicImage::ImageLuma16(deep)).as_rgb8(), [0x12; 3]);
+        let empty = Image::from(RgbImage::new(0, 0));
+        assert_eq!((empty.view().rows().count(), empty.view().to_image()), (0, empty));
     }
 }

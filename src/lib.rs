@@ -1,11 +1,7 @@
-//! Open-vocabulary object detection in real time, without Python.
+//! Open-vocabulary object detection in images and video, in real time and without Python.
 //!
-//! A [`Detector`] finds in an [`Image`] everything that [`Prompts`] name. It owns a [`Model`] — graphs exported from a
-//! SAM3 checkpoint, or the small one that is built in — and the engines that run them. The image backbone runs once for
-//! an image, the encoder-decoder once for a chunk of classes; words are encoded once and remembered.
-//!
-//! A frame walks one way: image → [`preprocess`] → backbone → encoder-decoder → [`postprocess`] → [`Detections`] →
-//! [`draw`] or [`report`]. [`export`] makes the graphs, [`engines`] runs them, [`tracking`] has the boxes.
+//! A [`Detector`] finds the instances of any classes that [`Prompts`] describe: by name (`"red apple"`), by exemplar
+//! boxes, or both. It returns [`Detections`] with a label, a score, a box and optionally a [`Mask`].
 //!
 //! ```
 //! use ocelli::{Detector, Image, Prompts};
@@ -15,7 +11,7 @@
 //! let mut detector = Detector::builder().with_confidence(0.5).build()?;
 //! let image = Image::open("demos/scenes/park.png")?;
 //! let found = detector.detect(&image, &prompts)?;
-//! for detection in &found.items {
+//! for detection in &found {
 //!     println!("{} {:.2} at {:?}", detection.label, detection.score, detection.bbox);
 //! }
 //! let dogs = found.items.iter().filter(|detection| &*detection.label == "dog").count();
@@ -23,6 +19,27 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`Image`], [`ImageView`], [`FrameView`] | pixels: owned, borrowed, borrowed in the format of a camera |
+//! | [`Prompts`], [`Prompt`] | the classes to detect |
+//! | [`Model`] | graphs exported from a SAM3 checkpoint; the default is a small built-in model of drawn scenes ([`builtin`]) |
+//! | [`EngineKind`], [`EngineFactory`] | what runs the graphs: ONNX Runtime on the CPU, CUDA, TensorRT, Core ML, or your own engine |
+//! | [`Detector`], [`DetectorBuilder`] | an image in, [`Detections`] out |
+//! | [`Pipeline`] | frames of a [`Source`] or pushed by your program, detected and [tracked](tracking) on several threads, to [`Sink`]s |
+//! | [`draw::Annotator`] | boxes, labels and masks drawn into a picture |
+//! | [`Error`], [`ErrorKind`] | what failed, on which input, and what to do |
+//!
+//! For each image the stages are [`preprocess`], the image backbone, the encoder-decoder (once for a few classes at a
+//! time) and [`postprocess`]. Text is encoded once and cached. [`export`] turns checkpoints into graphs and [`engines`] has
+//! the trait for what runs them; both are crates of their own, as is [`tracking`].
+//!
+//! # Features
+//!
+//! None is enabled by default. `opencv` reads and writes video files, cameras and windows through the OpenCV of the
+//! system. `cuda` keeps tensors on NVIDIA GPUs between graphs. `tensorrt` or `tensorrt-rtx` runs TensorRT engine files.
+//! ONNX Runtime, the NVIDIA driver and TensorRT are loaded at run time.
 
 #![forbid(unsafe_code)]
 
@@ -52,7 +69,7 @@ pub mod report;
 pub mod sink;
 pub mod source;
 pub mod tensorrt;
-pub mod text_cache;
+mod text_cache;
 pub mod tokenizer;
 
 pub use ocelli_engines as engines;

@@ -1,8 +1,8 @@
-//! Which pixels a detection covers.
+//! Masks: the pixels of an instance.
 //!
-//! A [`Mask`] is kept as COCO's compressed run-length code: a few hundred bytes for an object in a 4K picture,
-//! and ready for the files that hold masks. [`MaskResampler`] makes them from the mask head's logits;
-//! [`Outline`]s are their borders as polygons.
+//! A [`Mask`] is stored in COCO's compressed run-length encoding: a few hundred bytes for an object in a 4K image, in the
+//! form in which data sets store masks. [`MaskResampler`] makes masks from the logits of the mask head; [`Outline`]s are
+//! their borders as polygons.
 
 mod outline;
 mod polygon;
@@ -24,30 +24,29 @@ pub use resample::MaskResampler;
 use crate::error::{Error, ErrorKind, Result};
 use runs::RunBuilder;
 
-/// A set of pixels of an image, run-length coded as COCO does: column by column, background first.
+/// A set of pixels of an image in COCO's run-length encoding: column by column, background first.
 ///
-/// Serde formats hold it as COCO's `{"size": [height, width], "counts": "…"}`; what is read is checked.
+/// Serde formats have COCO's `{"size": [height, width], "counts": "…"}`, which is validated when it is read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mask {
     width: u32,
     height: u32,
-    /// Decodes without error for this width and height: checked wherever a mask is made.
+    /// Valid for this width and height: every constructor checks it.
     counts: String,
 }
 
-/// Where a class is in an image, all its things taken together and the class asked for pixel by pixel: also where its
-/// things cannot be told apart.
+/// The pixels of a class in an image, without telling its instances apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SemanticMap {
-    /// Which of the prompts, from 0.
+    /// The index of the prompt.
     pub class_id: usize,
-    /// The prompt's label.
+    /// The label of the prompt.
     pub label: Arc<str>,
     /// The pixels; as large as the image.
     pub mask: Mask,
 }
 
-/// Some pixels of one column of a mask, from `top` to before `bottom`.
+/// A run of pixels in one column of a mask: the rows `top..bottom`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaskSpan {
     /// The column.
@@ -59,20 +58,20 @@ pub struct MaskSpan {
 }
 
 impl Mask {
-    /// A mask from a picture of it: one byte for each pixel, row by row, anything but 0 being in the mask.
+    /// A mask from one byte for each pixel, row by row; a pixel is in the mask unless its byte is 0.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where `bitmap` is not `width` × `height` long, or that product is 0 or
-    /// beyond `u32`.
+    /// [`ErrorKind::InvalidArgument`] if `bitmap` does not have `width` × `height` bytes, or if that product is 0 or
+    /// exceeds `u32`.
     pub fn from_bitmap(bitmap: &[u8], width: u32, height: u32) -> Result<Self> {
         let pixels = check_size(width, height)?;
         if bitmap.len() != pixels as usize {
-            let came = bitmap.len();
-            let message = format!("mask bitmap, {width}×{height}: expected {pixels} bytes, came {came}");
+            let message =
+                format!("mask bitmap, {width}×{height}: expected {pixels} bytes, got {}", bitmap.len());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        // The runs go down the columns while the bitmap goes along the rows: taking some columns at once reads
-        // each cache line once instead of once for each of its pixels.
+        // The runs follow the columns and the bitmap the rows: a block of columns reads each cache line once instead of
+        // once for each of its pixels.
         const COLUMNS: usize = 64;
         let (width_px, height_px) = (width as usize, height as usize);
         let mut block = vec![false; COLUMNS * height_px]; // [column, row]
@@ -94,7 +93,7 @@ impl Mask {
     /// A mask from COCO's compressed `counts` string.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] where the string is no such code or holds more pixels than the image.
+    /// [`ErrorKind::InvalidData`] if the string is malformed or does not fit the size.
     pub fn from_counts(counts: impl Into<String>, width: u32, height: u32) -> Result<Self> {
         check_size(width, height)?;
         let counts = counts.into();
@@ -107,14 +106,14 @@ impl Mask {
         }
     }
 
-    /// `runs` add up to `width` × `height`.
+    /// The runs add up to `width` × `height`.
     fn from_runs(runs: RunBuilder, width: u32, height: u32) -> Self {
         let rle = Rle { h: height, w: width, counts: runs.finish() };
         debug_assert_eq!(rle.counts.iter().map(|&run| u64::from(run)).sum::<u64>(), rle_pixels(&rle));
         Self { width, height, counts: codec::rle_to_string(&rle) }
     }
 
-    /// A mask from COCO's uncompressed run lengths: pixels outside and inside in turn, column by column.
+    /// A mask from COCO's uncompressed run lengths: pixels outside and inside the mask in turn, column by column.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidData`] if the runs do not add up to `width` × `height`.
@@ -130,15 +129,15 @@ impl Mask {
 
     fn rle(&self) -> Rle {
         codec::rle_from_string(&self.counts, self.height, self.width)
-            .expect("the counts were checked or encoded here when the mask was made")
+            .expect("every constructor checks or encodes the counts")
     }
 
-    /// The image's width in pixels.
+    /// Width of the image in pixels.
     pub fn width(&self) -> u32 {
         self.width
     }
 
-    /// The image's height in pixels.
+    /// Height of the image in pixels.
     pub fn height(&self) -> u32 {
         self.height
     }
@@ -148,26 +147,25 @@ impl Mask {
         &self.counts
     }
 
-    /// How many pixels are in the mask.
+    /// The number of pixels in the mask.
     pub fn area(&self) -> u64 {
         codec::area(&self.rle())
     }
 
-    /// How many pixels are in both masks.
+    /// The number of pixels in both masks.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] where they are not of one size.
+    /// [`ErrorKind::Mismatch`] if their sizes differ.
     pub fn intersection_area(&self, other: &Self) -> Result<u64> {
         if (self.width, self.height) != (other.width, other.height) {
             let sizes = [self, other].map(|mask| format!("{}×{}", mask.width, mask.height));
-            let message = format!("masks of {} and {}: only masks of one image overlap", sizes[0], sizes[1]);
+            let message = format!("masks of {} and {}: expected masks of the same size", sizes[0], sizes[1]);
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
         Ok(runs::common_pixels(&self.rle().counts, &other.rle().counts))
     }
 
-    /// Intersection over union: the share of the pixels in either mask that are in both, 0 to 1; 0 where both are
-    /// empty.
+    /// Intersection over union, 0 to 1; 0 if both are empty.
     ///
     /// # Errors
     /// As [`intersection_area`](Self::intersection_area).
@@ -177,7 +175,7 @@ impl Mask {
         Ok(common as f64 / union.max(1) as f64)
     }
 
-    /// The smallest box around all pixels of the mask, `None` where it has none.
+    /// The smallest box around the mask, `None` if it is empty.
     pub fn bounding_box(&self) -> Option<BoundingBox> {
         let [left, top, width, height] = codec::to_bbox(&self.rle()).map(|value| value as f32);
         let bbox = BoundingBox::from_ltwh([left, top, width, height]);
@@ -189,7 +187,7 @@ impl Mask {
         runs::column_spans(self.rle().counts, self.height)
     }
 
-    /// The mask as a picture: one byte for each pixel, row by row, 1 in the mask and 0 outside.
+    /// One byte for each pixel, row by row: 1 in the mask and 0 outside.
     pub fn to_bitmap(&self) -> Vec<u8> {
         let width = self.width as usize;
         let mut bitmap = vec![0; width * self.height as usize];
@@ -201,19 +199,19 @@ impl Mask {
         bitmap
     }
 
-    /// The borders of the mask along the pixels' edges: one outline around each connected part and one around
-    /// each hole, from the top row downwards.
+    /// The borders of the mask along pixel edges: one outline around each connected part and each hole, from top to
+    /// bottom.
     ///
-    /// Parts that touch at a corner alone are separate. See [`Outline::simplified`] for fewer points.
+    /// Parts that touch at a corner only are separate. [`Outline::simplified`] reduces the points.
     pub fn outlines(&self) -> Vec<Outline> {
         outline::trace(self)
     }
 
-    /// The mask as polygons, one for each connected part, as COCO's and YOLO's files have them.
+    /// The mask as polygons for COCO and YOLO files, one for each connected part.
     ///
-    /// Such files know no holes: a hole is joined to the border around it by a cut of no width, so that what fills by
-    /// the even-odd rule (COCO's tools do) leaves it empty. Points are pixel corners `[x, y]`; what is left out of
-    /// them lies within `tolerance` pixels of what stays, 0 leaves out nothing.
+    /// These formats have no holes: a hole is joined to the border around it by a cut of zero width, so that filling by
+    /// the even-odd rule, as COCO's tools do, leaves it empty. Points are pixel corners `[x, y]`; points are removed while
+    /// the border moves by at most `tolerance` pixels, none at 0.
     pub fn polygons(&self, tolerance: f32) -> Vec<Vec<[f32; 2]>> {
         polygon::join_holes(self.outlines(), tolerance)
     }
@@ -223,7 +221,7 @@ fn rle_pixels(rle: &Rle) -> u64 {
     u64::from(rle.h) * u64::from(rle.w)
 }
 
-/// The number of pixels, which run lengths of 32 bits can hold.
+/// The number of pixels, if it fits in a run length of 32 bits.
 fn check_size(width: u32, height: u32) -> Result<u32> {
     match width.checked_mul(height) {
         Some(pixels) if pixels > 0 => Ok(pixels),
@@ -234,7 +232,7 @@ fn check_size(width: u32, height: u32) -> Result<u32> {
     }
 }
 
-/// COCO's spelling.
+/// COCO's JSON form.
 #[derive(Serialize, Deserialize)]
 struct MaskRecord<'a> {
     /// Height, then width.

@@ -1,45 +1,45 @@
-//! Which model runs: the built-in one, an exported folder, or a checkpoint that is exported once.
+//! The model: the built-in one, an exported folder, or a checkpoint that is exported once into the cache.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ocelli_engines::Engine;
-use ocelli_export::contract::{Manifest, Precision, Target, file};
+use ocelli_export::contract::{Manifest, Precision, Target, Thresholds, file};
 use ocelli_export::{Checkpoint, ErrorKind as ExportErrorKind, ExportOptions, export};
-
 use sha2::{Digest, Sha256};
 
 use crate::Cancellation;
 use crate::builtin;
-use crate::cache::{Lock, cache_folder, create_folder, remembered_hash, remove_folder, short_hash};
+use crate::cache::{Lock, cache_folder, create_folder, hex, remembered_hash, remove_folder, short_hex};
 use crate::engine::{EngineFactory, GraphSizes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tokenizer::{Tokenizer, TokenizerConfig};
 
 /// Where a model comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ModelSource {
-    /// The small model inside the program.
+    /// The small built-in model.
     #[default]
     Builtin,
-    /// An exported folder (`model.json`), or a checkpoint folder (`config.json`), which is exported into the cache
-    /// when it is first used.
+    /// An exported folder (`model.json`), or a checkpoint folder (`config.json`), which is exported into the cache on
+    /// first use.
     Folder(PathBuf),
 }
 
-/// What a model is wanted for.
+/// A model source and the options of its export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelRequest {
     /// Where it comes from.
     pub source: ModelSource,
-    /// Pixels of the input's side; the model's own by default. An exported folder has one that cannot be changed.
+    /// Side of the square input in pixels; the checkpoint's by default. It cannot differ from an exported folder's.
     pub imgsz: Option<usize>,
-    /// Number format in which a checkpoint or the built-in model is exported; 32-bit floating point by default. An exported folder has one that cannot be changed.
+    /// Number format of the export; 32-bit floating point by default. It cannot differ from an exported folder's.
     pub precision: Option<Precision>,
-    /// What attention is written as, in a checkpoint's export or the built-in model's. An exported folder has what it has.
+    /// How the export writes attention; ignored for an exported folder.
     pub target: Target,
-    /// Whether masks will be asked for. Without, a checkpoint is exported without what only masks need.
+    /// Whether masks are needed; without them the export leaves out the mask head.
     pub masks: bool,
 }
 
@@ -51,36 +51,37 @@ pub struct Model {
 }
 
 impl Model {
-    /// Opens an exported folder and checks that its files are there and as large as the manifest says.
+    /// Opens an exported folder and checks its manifest, and that its files exist with the sizes recorded there.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] or [`ErrorKind::InvalidData`], naming the file.
     pub fn open(folder: &Path) -> Result<Self> {
         let manifest = Manifest::read(folder)?;
+        check_manifest(&manifest).map_err(|why| corrupt(&folder.join(file::MANIFEST), &why))?;
         for (name, entry) in &manifest.files {
             let path = folder.join(name);
             match path.metadata() {
                 Ok(found) if found.len() == entry.bytes => {}
                 Ok(found) => {
-                    return Err(damaged(
-                        &path,
-                        &format!("{} bytes, but model.json says {}", found.len(), entry.bytes),
-                    ));
+                    let why =
+                        format!("expected {} bytes as in model.json, found {}", entry.bytes, found.len());
+                    return Err(corrupt(&path, &why));
                 }
-                Err(e) => return Err(damaged(&path, &e.to_string()).with_source(e)),
+                Err(e) => return Err(corrupt(&path, &e.to_string()).with_source(e)),
             }
         }
         Ok(Self { folder: folder.to_owned(), manifest })
     }
 
-    /// Finds the model, exporting a checkpoint or the built-in model into the cache where that has not been done.
-    /// `report` is told what is being done meanwhile: it takes a minute for a full-size checkpoint, and ends between two
-    /// graphs when `cancellation` asks for it.
+    /// Opens the model, after exporting a checkpoint or the built-in model into the cache if the cache lacks it.
+    ///
+    /// Exporting a full-size checkpoint takes a minute: `report` is called with a line of progress for each graph, and
+    /// `cancellation` is checked between graphs.
     ///
     /// # Errors
-    /// [`ErrorKind::Cancelled`] where it was,
-    /// [`ErrorKind::InvalidArgument`] for a path that is no model, [`ErrorKind::Mismatch`] for an `imgsz` that an
-    /// exported folder does not have, and whatever the export finds wrong with a checkpoint.
+    /// [`ErrorKind::Cancelled`] on cancellation, [`ErrorKind::InvalidArgument`] for a path without a model,
+    /// [`ErrorKind::Mismatch`] if an exported folder has another input size or precision than requested or lacks masks,
+    /// and the errors of [`export`](crate::export::export).
     pub fn resolve(
         request: &ModelRequest,
         report: &dyn Fn(&str),
@@ -105,103 +106,92 @@ impl Model {
                 let why = if !folder.exists() {
                     "no such folder"
                 } else if folder.is_file() {
-                    "it is a file; name the folder it is in"
+                    "it is a file; name the folder that contains it"
                 } else {
-                    "it holds neither model.json (an exported model) nor config.json (a Hugging Face checkpoint); name a \
-                     folder that does"
+                    "expected a folder with model.json (an exported model) or config.json (a Hugging Face checkpoint)"
                 };
-                let message = format!("no model, {}: {why}", folder.display());
+                let message = format!("cannot open the model, {}: {why}", folder.display());
                 Err(Error::new(ErrorKind::InvalidArgument, message))
             }
         }
     }
 
     fn check_request(&self, request: &ModelRequest) -> Result<()> {
-        if let Some(precision) = request.precision.filter(|wanted| *wanted != self.manifest.precision) {
-            return Err(Error::new(
-                ErrorKind::Mismatch,
-                format!(
-                    "--precision {precision}, {}: this model was exported with --precision {}; leave --precision out, \
-                     or export the checkpoint again with `ocelli export --precision {precision}`",
-                    self.folder.display(),
-                    self.manifest.precision
-                ),
+        let (folder, Manifest { imgsz, precision, detection_only, .. }) =
+            (self.folder.display(), &self.manifest);
+        let mismatch = |message: String| Err(Error::new(ErrorKind::Mismatch, message));
+        if let Some(wanted) = request.precision.filter(|wanted| wanted != precision) {
+            return mismatch(format!(
+                "precision {wanted}, {folder}: this model was exported in {precision}; leave the precision unset, or \
+                 export the checkpoint again in {wanted}"
             ));
         }
-        match request.imgsz {
-            Some(imgsz) if imgsz != self.manifest.imgsz => Err(Error::new(
-                ErrorKind::Mismatch,
-                format!(
-                    "--imgsz {imgsz}, {}: this model was exported for {} pixels; leave --imgsz out, or export the \
-                     checkpoint again with `ocelli export --imgsz {imgsz}`",
-                    self.folder.display(),
-                    self.manifest.imgsz
-                ),
-            )),
-            _ if request.masks && self.manifest.detection_only => Err(Error::new(
-                ErrorKind::Mismatch,
-                format!(
-                    "masks, {}: this model was exported with --detection-only; export the checkpoint without it",
-                    self.folder.display()
-                ),
-            )),
-            _ => Ok(()),
+        if let Some(wanted) = request.imgsz.filter(|wanted| wanted != imgsz) {
+            return mismatch(format!(
+                "imgsz {wanted}, {folder}: this model was exported for {imgsz} pixels; leave imgsz unset, or export the \
+                 checkpoint again for {wanted}"
+            ));
         }
+        if request.masks && *detection_only {
+            return mismatch(format!(
+                "masks, {folder}: this model was exported for detection only; export the checkpoint again with masks"
+            ));
+        }
+        Ok(())
     }
 
-    /// What `model.json` says.
+    /// The content of `model.json`.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The folder.
+    /// The exported folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// An engine for one of the folder's graphs, for a program that runs graphs itself.
+    /// Loads one of the graphs, for programs that run graphs themselves.
     ///
     /// # Errors
-    /// As [`EngineFactory::load`]; where the file is not what the exporter wrote, the message says so.
+    /// As [`EngineFactory::load`]; the message says so if the file is not the one that the exporter wrote.
     pub fn load_graph(&self, factory: &EngineFactory, name: &str) -> Result<Box<dyn Engine>> {
-        // Hashing all files each time would take as long as loading them; a graph that does not load is looked at.
+        // Hashing the files takes as long as loading them, so it waits until a graph fails to load.
         let sizes =
             GraphSizes { context_length: self.manifest.context_length, queries: self.manifest.num_queries };
         factory
             .load_sized(&self.file(name), Some(sizes))
-            .map_err(|e| self.damage(name).unwrap_or_else(|| self.unsupported(e)))
+            .map_err(|e| self.corruption(name).unwrap_or_else(|| self.unsupported(e)))
     }
 
-    /// Says it where an engine may lack the number format: its own words are of an operator.
+    /// Explains an engine's error about an operator if the engine may lack the number format.
     fn unsupported(&self, error: Error) -> Error {
         if self.manifest.precision != Precision::Bf16 || error.kind() != ErrorKind::InvalidData {
             return error;
         }
         let message = format!(
-            "cannot run a model in bfloat16, {}: the engine does not take it (ONNX Runtime on the processor has no \
-             operators for bfloat16); export with --precision fp32 or fp16, or choose an engine that runs on a GPU: \
-             {error}",
+            "cannot run a bfloat16 model, {}: the engine does not support bfloat16 (ONNX Runtime on the CPU has no \
+             operators for it); export the model in fp32 or fp16, or choose an engine that runs on a GPU: {error}",
             self.folder.display()
         );
         Error::new(ErrorKind::Unavailable, message).with_source(error)
     }
 
-    /// The first of a graph's files, its weights beside it included, that is not what the exporter wrote.
-    fn damage(&self, graph: &str) -> Option<Error> {
+    /// The error for the first file of a graph, its weights included, that is not the one the exporter wrote.
+    fn corruption(&self, graph: &str) -> Option<Error> {
         let files = self.manifest.files.iter().filter(|(name, _)| name.starts_with(graph));
         files.map(|(name, entry)| (self.file(name), entry)).find_map(|(path, entry)| {
             match sha256_of_file(&path) {
                 Ok(found) if found == entry.sha256 => None,
-                Ok(_) => Some(damaged(&path, "its SHA-256 is not the one in model.json")),
-                Err(e) => Some(damaged(&path, &e.to_string()).with_source(e)),
+                Ok(_) => Some(corrupt(&path, "its SHA-256 differs from the one in model.json")),
+                Err(e) => Some(corrupt(&path, &e.to_string()).with_source(e)),
             }
         })
     }
 
-    /// The tokeniser, as the text encoder wants its tokens.
+    /// The tokeniser of the text encoder.
     ///
     /// # Errors
-    /// Where `tokenizer.json` is missing or corrupt.
+    /// If `tokenizer.json` is missing or corrupt.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         let mut config = TokenizerConfig::new(self.manifest.context_length);
         config.start_id = Some(self.manifest.special_tokens.bos);
@@ -209,7 +199,7 @@ impl Model {
         Tokenizer::from_file(self.file(file::TOKENIZER), config)
     }
 
-    /// The same model, described in another way.
+    /// The same files with another manifest.
     #[doc(hidden)]
     #[must_use]
     pub fn with_manifest(mut self, change: impl FnOnce(&mut Manifest)) -> Self {
@@ -217,7 +207,7 @@ impl Model {
         self
     }
 
-    /// A file of the folder.
+    /// The path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -233,13 +223,28 @@ pub fn sha256_of_file(path: &Path) -> std::io::Result<String> {
             count => hash.update(&buffer[..count]),
         }
     }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&hash.finalize()))
 }
 
-fn damaged(path: &Path, why: &str) -> Error {
+/// Checks the values that the detector obeys.
+fn check_manifest(manifest: &Manifest) -> Result<(), String> {
+    let Thresholds { confidence, nms } = manifest.thresholds;
+    for (name, value) in [("confidence", confidence), ("nms", nms)] {
+        if !(0.0..=1.0).contains(&value) {
+            return Err(format!("thresholds.{name} is {value}: expected 0 to 1"));
+        }
+    }
+    let resize = &manifest.preprocessing.resize;
+    if resize != "bilinear-antialias" {
+        return Err(format!("preprocessing.resize is {resize:?}: expected \"bilinear-antialias\""));
+    }
+    Ok(())
+}
+
+fn corrupt(path: &Path, why: &str) -> Error {
     let in_cache = cache_folder().is_ok_and(|cache| path.starts_with(cache));
-    let remedy = if in_cache { "delete the folder, it is made again" } else { "export it again" };
-    let message = format!("damaged exported model, {}: {why}; {remedy}", path.display());
+    let remedy = if in_cache { "delete the folder and it is exported again" } else { "export it again" };
+    let message = format!("corrupt exported model, {}: {why}; {remedy}", path.display());
     Error::new(ErrorKind::InvalidData, message)
 }
 
@@ -298,13 +303,13 @@ fn entry_name(name: &str, identity: &str, options: &str) -> String {
     let safe: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
     let short: String = safe.chars().take(40).collect();
-    let key = short_hash(&format!("{}{options}", env!("CARGO_PKG_VERSION")));
+    let key = short_hex(&Sha256::digest(format!("{}{options}", env!("CARGO_PKG_VERSION"))));
     format!("{short}-{}-{key}", identity.get(..12).unwrap_or(identity))
 }
 
-/// Opens `entry` of the cache, and makes it first where it is missing or damaged. One process makes it, others wait.
+/// Opens `entry` of the cache, and makes it first if it is missing or corrupt. One process makes it, others wait.
 ///
-/// `make` gets a folder to work in and the folder to write, which is in it.
+/// `make` gets a temporary folder and the path in it at which to write the model.
 fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<Model> {
     if let Ok(model) = Model::open(entry) {
         return Ok(model);
@@ -313,10 +318,12 @@ fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path, &Path) -> Re
     let _lock = Lock::acquire(&entry.with_extension("lock"))?;
     match Model::open(entry) {
         Ok(model) => return Ok(model),
-        Err(_) if entry.exists() => tracing::warn!("damaged, and made again: {}", entry.display()),
+        Err(_) if entry.exists() => {
+            tracing::warn!("the cached model is corrupt and is made again: {}", entry.display());
+        }
         Err(_) => {}
     }
-    // The lock makes this folder ours: what is in it was left by a process that died.
+    // The lock makes this folder ours: its content was left by a process that died.
     let work = entry.with_extension("part");
     remove_folder(&work)?;
     create_folder(&work)?;
@@ -335,9 +342,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_export_into_the_cache_ends_when_asked() {
+    fn an_export_into_the_cache_can_be_cancelled() {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parity/plain");
-        // A size that nobody else asks for, so that no cache holds it.
+        // A size that no other test uses, so that no cache holds it.
         let request = ModelRequest {
             source: ModelSource::Folder(golden),
             imgsz: Some(14 * 13),

@@ -14,11 +14,11 @@ use crate::error::{Error, ErrorKind, Result};
 pub enum ModelGraph {
     /// Pixels → features.
     Backbone,
-    /// Of a backbone cut in two: pixels → tokens.
+    /// First half of a split backbone: pixels → tokens.
     BackboneFirst,
-    /// Of a backbone cut in two: tokens → features.
+    /// Second half of a split backbone: tokens → features.
     BackboneSecond,
-    /// Words → text features.
+    /// Text → text features.
     TextEncoder,
     /// Boxes → exemplar features.
     ExemplarEncoder,
@@ -29,7 +29,7 @@ pub enum ModelGraph {
 }
 
 impl ModelGraph {
-    /// All of them.
+    /// Every graph.
     pub const EVERY: [Self; 7] = [
         Self::Backbone,
         Self::BackboneFirst,
@@ -40,7 +40,7 @@ impl ModelGraph {
         Self::MaskHead,
     ];
 
-    /// The file of an exported folder that holds it.
+    /// Its file in an exported folder.
     pub fn file(self) -> &'static str {
         match self {
             Self::Backbone => file::BACKBONE,
@@ -53,27 +53,27 @@ impl ModelGraph {
         }
     }
 
-    /// Its name: the file's, without the ending.
+    /// Its name: the file name without the extension.
     pub fn name(self) -> &'static str {
         self.file().trim_end_matches(".onnx")
     }
 
-    /// The graph that a file of an exported folder holds.
+    /// The graph in a file of an exported folder.
     pub fn of_file(name: &str) -> Option<Self> {
         Self::EVERY.into_iter().find(|graph| graph.file() == name)
     }
 
-    /// Whether it is the backbone, or half of one.
+    /// Whether it is the backbone or half of it.
     pub fn is_backbone(self) -> bool {
         matches!(self, Self::Backbone | Self::BackboneFirst | Self::BackboneSecond)
     }
 
-    /// The graphs that a model's backbone consists of, in the order they run.
+    /// The graphs of a model's backbone in the order they run.
     pub fn backbone_of(manifest: &Manifest) -> Vec<Self> {
         manifest.backbone_files().into_iter().filter_map(Self::of_file).collect()
     }
 
-    /// All graphs that a model has.
+    /// All graphs of a model.
     pub fn all_of(manifest: &Manifest) -> Vec<Self> {
         Self::EVERY.into_iter().filter(|graph| manifest.files.contains_key(graph.file())).collect()
     }
@@ -92,7 +92,7 @@ impl FromStr for ModelGraph {
         let wanted = name.replace('-', "_");
         Self::EVERY.into_iter().find(|graph| graph.name() == wanted).ok_or_else(|| {
             let names: Vec<_> = Self::EVERY.iter().map(|graph| graph.name()).collect();
-            let message = format!("graph {name}: no such graph; the graphs are {}", names.join(", "));
+            let message = format!("graph {name}: no such graph; expected one of {}", names.join(", "));
             Error::new(ErrorKind::InvalidArgument, message)
         })
     }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn names_round_trip() {
         for graph in ModelGraph::EVERY {
             assert_eq!(graph.to_string().parse::<ModelGraph>().ok(), Some(graph));
             assert_eq!(serde_json::to_value(graph).ok(), Some(graph.name().into()), "as in a sidecar");

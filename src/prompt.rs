@@ -1,7 +1,7 @@
-//! What to look for: words, example boxes, or both.
+//! What to detect: text prompts, exemplar boxes, or both.
 //!
-//! Models are trained with words, and with a few boxes in the image that they search, wanted and unwanted, beside the
-//! word or the word `visual`; the built-in one with one wanted box and at most one unwanted. They are not trained with
+//! The models are trained with text and with a few exemplar boxes in the image at hand, wanted and unwanted, together with
+//! the class name or the word `visual`. The built-in model knows one wanted and one unwanted box. No model is trained with
 //! boxes in other images.
 
 use std::sync::Arc;
@@ -9,20 +9,22 @@ use std::sync::Arc;
 use ocelli_tracking::BoundingBox;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::tokenizer::collapse_white_space;
 
-/// The word that stands for "whatever the examples show".
+/// The text of a prompt that has exemplars only.
 pub const VISUAL: &str = "visual";
 
-/// A box around a thing that is wanted, or around one that is not.
+/// A box around an instance that shows what to detect, or what not to detect.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Exemplar {
-    /// In pixels of the image it is in.
+    /// Pixels of the image it is in.
     pub bbox: BoundingBox,
-    /// Whether things like this are wanted.
+    /// Whether to detect instances like this one.
     pub wanted: bool,
 }
 
-/// One class to look for.
+/// One class to detect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prompt {
     phrase: Arc<str>,
@@ -31,43 +33,45 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// A class by name: a noun or a short phrase. The phrase is also the label of what is found.
-    pub fn phrase(phrase: impl Into<Arc<str>>) -> Self {
-        let phrase = phrase.into();
+    /// A text prompt: a noun or a short phrase, which is also the label of the detections.
+    ///
+    /// White space is trimmed and collapsed, as the tokeniser does, so that `" red  apple"` is `"red apple"`.
+    pub fn new(phrase: impl AsRef<str>) -> Self {
+        let phrase: Arc<str> = collapse_white_space(phrase.as_ref()).into();
         Self { label: phrase.clone(), phrase, exemplars: Vec::new() }
     }
 
-    /// A class by examples alone; add them with [`with_exemplar`](Self::with_exemplar).
+    /// A prompt of exemplars only; add them with [`with_exemplar`](Self::with_exemplar).
     pub fn visual(label: impl Into<Arc<str>>) -> Self {
         Self { phrase: VISUAL.into(), label: label.into(), exemplars: Vec::new() }
     }
 
-    /// Another name for what is found.
+    /// Sets the label of the detections.
     #[must_use]
     pub fn with_label(mut self, label: impl Into<Arc<str>>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// Adds an example: a box in the very image that is searched or, with
-    /// [`Detector::exemplar_features`](crate::Detector::exemplar_features), in another one.
+    /// Adds an exemplar: a box in the image at hand or, with
+    /// [`Detector::exemplar_features`](crate::Detector::exemplar_features), in another image.
     #[must_use]
     pub fn with_exemplar(mut self, bbox: BoundingBox, wanted: bool) -> Self {
         self.exemplars.push(Exemplar { bbox, wanted });
         self
     }
 
-    /// The words that the text encoder reads.
-    pub fn words(&self) -> &str {
+    /// The text for the text encoder.
+    pub fn phrase(&self) -> &str {
         &self.phrase
     }
 
-    /// What detections of this class are called.
+    /// The label of the detections.
     pub fn label(&self) -> &Arc<str> {
         &self.label
     }
 
-    /// The examples.
+    /// The exemplars.
     pub fn exemplars(&self) -> &[Exemplar] {
         &self.exemplars
     }
@@ -75,41 +79,41 @@ impl Prompt {
 
 impl From<&str> for Prompt {
     fn from(phrase: &str) -> Self {
-        Self::phrase(phrase)
+        Self::new(phrase)
     }
 }
 
 impl From<String> for Prompt {
     fn from(phrase: String) -> Self {
-        Self::phrase(phrase)
+        Self::new(phrase)
     }
 }
 
-/// Everything to look for in an image; a class's id is its place.
+/// The classes to detect in an image; the id of a class is its index.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prompts(Vec<Prompt>);
 
 impl Prompts {
-    /// The classes in order; a phrase, or a [`Prompt`] with a label or examples.
+    /// The classes in order: text prompts, or [`Prompt`]s with a label or exemplars.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where there is none, one is blank, or one has an example without area.
+    /// [`ErrorKind::InvalidArgument`] if the list is empty, a prompt is blank, or an exemplar box has no area.
     pub fn new<P: Into<Prompt>>(prompts: impl IntoIterator<Item = P>) -> Result<Self> {
         let prompts: Vec<Prompt> = prompts.into_iter().map(Into::into).collect();
         let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
         if prompts.is_empty() {
-            return invalid("nothing to look for: name at least one class".into());
+            return invalid("no prompts: expected at least one class".into());
         }
         for (class, prompt) in prompts.iter().enumerate() {
-            if prompt.phrase.trim().is_empty() {
-                return invalid(format!("class {class} is blank: give it a word or a short phrase"));
+            if prompt.phrase.is_empty() {
+                return invalid(format!("class {class} is blank: expected a word or a short phrase"));
             }
             if let Some(exemplar) =
                 prompt.exemplars.iter().find(|e| !e.bbox.has_area() || !e.bbox.is_finite())
             {
                 let b = exemplar.bbox;
                 return invalid(format!(
-                    "example of \"{}\", {},{},{},{}: it has no area; a box is x1,y1,x2,y2 with x1 < x2 and y1 < y2",
+                    "exemplar of \"{}\", {},{},{},{}: it has no area; expected x1,y1,x2,y2 with x1 < x2 and y1 < y2",
                     prompt.label, b.x1, b.y1, b.x2, b.y2
                 ));
             }
@@ -122,7 +126,7 @@ impl Prompts {
         self.0.len()
     }
 
-    /// Whether there is nothing to look for.
+    /// Whether there are no classes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -132,7 +136,7 @@ impl Prompts {
         self.0.iter()
     }
 
-    /// Labels in the order of the class ids.
+    /// The labels by class id.
     pub fn labels(&self) -> Vec<Arc<str>> {
         self.0.iter().map(|prompt| prompt.label.clone()).collect()
     }
@@ -151,16 +155,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_name_the_class() {
+    fn errors_name_the_class() {
         let flat = BoundingBox::new(5.0, 5.0, 5.0, 9.0);
         let cases: [(Vec<Prompt>, &str); 4] = [
             (vec![], "at least one"),
             (vec!["dog".into(), " \t".into()], "class 1"),
             (vec![Prompt::visual("thing").with_exemplar(flat, true)], "thing"),
-            (
-                vec![Prompt::phrase("x").with_exemplar(BoundingBox::new(0.0, 0.0, f32::NAN, 1.0), true)],
-                "\"x\"",
-            ),
+            (vec![Prompt::new("x").with_exemplar(BoundingBox::new(0.0, 0.0, f32::NAN, 1.0), true)], "\"x\""),
         ];
         for (prompts, word) in cases {
             match Prompts::new(prompts.clone()) {
@@ -169,5 +170,12 @@ mod tests {
             }
         }
         assert_eq!(Prompts::new(["dog", "red apple"]).map(|p| p.len()).ok(), Some(2));
+    }
+
+    #[test]
+    fn white_space_is_collapsed() {
+        let prompt = Prompt::new(" red\t\n apple\u{3000}");
+        assert_eq!((prompt.phrase(), &**prompt.label()), ("red apple", "red apple"));
+        assert_eq!(Prompt::from("red  apple".to_owned()), Prompt::new("red apple"));
     }
 }

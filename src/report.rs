@@ -1,48 +1,18 @@
-//! What the programs say about detections: JSON and a table.
+//! The JSON form of results: detections and tracks with rounded numbers.
 
-mod frame;
-mod table;
-
-use std::io::{self, Write};
-
-use ocelli_tracking::BoundingBox;
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-pub use frame::{FrameReport, TrackRecord};
-pub use table::{TableOptions, write_table};
+use ocelli_tracking::{BoundingBox, Track, TrackState};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::detection::Detection;
 use crate::mask::Mask;
+use crate::sink::FrameOutcome;
 
-/// Everything `demo-image --json` says.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Report {
-    /// One entry for each picture, in the order they were given.
-    pub images: Vec<ImageReport>,
-}
-
-/// What was found in one picture.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ImageReport {
-    /// The file as it was named.
-    pub file: String,
-    /// The picture's width in pixels, as it is shown (after EXIF rotation).
-    pub width: u32,
-    /// The picture's height in pixels.
-    pub height: u32,
-    /// The surest first.
-    pub detections: Vec<DetectionRecord>,
-    /// How long each stage took.
-    pub timing_ms: Timings,
-}
-
-/// One detection as JSON has it.
+/// A [`Detection`] with rounded numbers, as reports contain it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DetectionRecord {
-    /// Which of the prompts, from 0.
+    /// The index of the prompt.
     pub class_id: usize,
-    /// The prompt's words.
+    /// The label of the prompt.
     pub label: String,
     /// 0 to 1, written with five decimals.
     #[serde(serialize_with = "with_five_decimals")]
@@ -50,11 +20,10 @@ pub struct DetectionRecord {
     /// In pixels of the original image, written with two decimals.
     #[serde(rename = "box", serialize_with = "with_two_decimals")]
     pub bbox: BoundingBox,
-    /// Which pixels, where masks were asked for.
+    /// The pixels of the instance, if masks were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<Mask>,
-    /// The same as polygons `[[[x, y], …], …]` in place of the mask, where that was asked for; see [`Mask::polygons`].
-    /// JSON has them as COCO does, each a list `[x1, y1, x2, y2, …]`.
+    /// The mask as polygons, see [`Mask::polygons`]; JSON has each as COCO's list `[x1, y1, x2, y2, …]`.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "flat_polygons")]
     pub polygons: Option<Vec<Vec<[f32; 2]>>>,
 }
@@ -72,7 +41,7 @@ impl From<&Detection> for DetectionRecord {
     }
 }
 
-/// Polygons as COCO's files have them.
+/// Polygons as in COCO files.
 mod flat_polygons {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -88,49 +57,91 @@ mod flat_polygons {
         let flat = Option::<Vec<Vec<f32>>>::deserialize(deserializer)?;
         let pairs = |ring: &Vec<f32>| match ring.as_chunks() {
             (points, []) => Ok(points.to_vec()),
-            _ => Err(de::Error::custom("a polygon has an even number of coordinates")),
+            _ => Err(de::Error::custom("expected an even number of coordinates in a polygon")),
         };
         flat.map(|flat| flat.iter().map(pairs).collect()).transpose()
     }
 }
 
-/// Named durations in milliseconds, in the order in which they happened; JSON has them as an object, with two
-/// decimals.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Timings(Vec<(String, f64)>);
+/// The results of one frame, one line of [`JsonLines`](crate::sink::JsonLines).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FrameReport {
+    /// The index of the frame in the video.
+    pub frame: u64,
+    /// Time since the beginning in seconds, written with six decimals.
+    #[serde(serialize_with = "with_six_decimals")]
+    pub time_s: f64,
+    /// Whether the detector ran on it; omitted if it did.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub detected: bool,
+    /// The highest score first.
+    pub detections: Vec<DetectionRecord>,
+    /// By id; empty without a tracker.
+    pub tracks: Vec<TrackRecord>,
+}
 
-impl Timings {
-    /// Adds a stage; a name that is there already gets its time added to.
-    pub fn add(&mut self, stage: &str, milliseconds: f64) {
-        match self.0.iter_mut().find(|(name, _)| name == stage) {
-            Some((_, sum)) => *sum += milliseconds,
-            None => self.0.push((stage.into(), milliseconds)),
+/// A track in one frame.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrackRecord {
+    /// The id of the track from 1, the same in all frames.
+    pub id: u64,
+    /// The index of the prompt.
+    pub class_id: usize,
+    /// The label of the prompt.
+    pub label: String,
+    /// 0 to 1, smoothed, written with five decimals.
+    #[serde(serialize_with = "with_five_decimals")]
+    pub score: f32,
+    /// In pixels of the video, written with two decimals.
+    #[serde(rename = "box", serialize_with = "with_two_decimals")]
+    pub bbox: BoundingBox,
+    /// `tracked`, or `lost` if its place is predicted.
+    pub state: TrackState,
+    /// The index of its detection in this frame, omitted if it was not detected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detection: Option<usize>,
+}
+
+impl TrackRecord {
+    fn new(track: &Track, labels: &[impl AsRef<str>]) -> Self {
+        Self {
+            id: track.id,
+            class_id: track.class_id,
+            label: labels.get(track.class_id).map_or_else(String::new, |label| label.as_ref().to_owned()),
+            score: track.score,
+            bbox: track.bbox,
+            state: track.state,
+            detection: track.detection,
         }
     }
+}
 
-    /// The time of one stage.
-    pub fn stage(&self, stage: &str) -> Option<f64> {
-        self.iter().find(|(name, _)| *name == stage).map(|(_, milliseconds)| milliseconds)
-    }
-
-    /// All stages in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.0.iter().map(|(name, milliseconds)| (name.as_str(), *milliseconds))
+impl From<&FrameOutcome> for FrameReport {
+    fn from(outcome: &FrameOutcome) -> Self {
+        Self {
+            frame: outcome.index,
+            time_s: outcome.time.as_secs_f64(),
+            detected: outcome.detected,
+            detections: outcome.detections.iter().map(Into::into).collect(),
+            tracks: outcome.tracks.iter().map(|track| TrackRecord::new(track, &outcome.labels)).collect(),
+        }
     }
 }
 
-impl Report {
-    /// Writes the report as JSON on one line, which ends.
-    ///
-    /// # Errors
-    /// Where `writer` fails.
-    pub fn write_json(&self, mut writer: impl Write) -> io::Result<()> {
-        serde_json::to_writer(&mut writer, self)?;
-        writer.write_all(b"\n")
-    }
+fn yes() -> bool {
+    true
 }
 
-/// Rounded in `f64`, whose shortest form has no more digits than asked for.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
+fn with_six_decimals<S: Serializer>(seconds: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    rounded(*seconds, 1e6).serialize(serializer)
+}
+
+/// Rounds in `f64`, whose shortest decimal form then has no further digits.
 fn rounded(value: f64, scale: f64) -> f64 {
     (value * scale).round() / scale
 }
@@ -143,37 +154,36 @@ fn with_two_decimals<S: Serializer>(bbox: &BoundingBox, serializer: S) -> Result
     bbox.to_xyxy().map(|edge| rounded(f64::from(edge), 1e2)).serialize(serializer)
 }
 
-impl Serialize for Timings {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (stage, milliseconds) in self.iter() {
-            map.serialize_entry(stage, &rounded(milliseconds, 1e2))?;
-        }
-        map.end()
-    }
-}
-
-impl<'de> Deserialize<'de> for Timings {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Timings;
-
-            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                formatter.write_str("an object of milliseconds")
-            }
-
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Timings, A::Error> {
-                let mut timings = Timings::default();
-                while let Some((stage, milliseconds)) = map.next_entry()? {
-                    timings.0.push((stage, milliseconds));
-                }
-                Ok(timings)
-            }
-        }
-        deserializer.deserialize_map(Visitor)
-    }
-}
-
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_has_the_documented_form() {
+        let mask = Mask::from_bitmap(&[1, 1, 0, 1, 0, 0], 3, 2).expect("six pixels");
+        let mut record = DetectionRecord {
+            class_id: 3,
+            label: "\"red\" apple".into(),
+            score: 0.931_234_5,
+            bbox: BoundingBox::new(1.0, 2.346, 1_279.996, 719.5),
+            mask: Some(mask),
+            polygons: None,
+        };
+        let start = r#"{"class_id":3,"label":"\"red\" apple","score":0.93123,"box":[1.0,2.35,1280.0,719.5]"#;
+        let json = serde_json::to_string(&record).expect("finite numbers have a JSON form");
+        assert_eq!(json, format!("{start}{}", r#","mask":{"size":[2,3],"counts":"033"}}"#));
+        let read: DetectionRecord = serde_json::from_str(&json).expect("just written");
+        assert_eq!(read.mask, record.mask);
+        assert!((read.score - 0.931_23).abs() < 1e-6);
+
+        record.polygons = record.mask.take().map(|mask| mask.polygons(0.0));
+        let json = serde_json::to_string(&record).expect("finite numbers have a JSON form");
+        assert_eq!(
+            serde_json::from_str::<DetectionRecord>(&json).expect("just written").polygons,
+            record.polygons
+        );
+        record.polygons = None;
+        let json = serde_json::to_string(&record).expect("finite numbers have a JSON form");
+        assert_eq!(json, format!("{start}}}"));
+    }
+}

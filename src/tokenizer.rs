@@ -1,51 +1,50 @@
-//! From a phrase to the token ids that the text encoder reads.
+//! Text prompts to token ids.
 //!
-//! The vocabulary, the merges and how text is taken apart come from the `tokenizer.json` beside the checkpoint;
-//! how long a row is, what surrounds and what fills it is decided here, whatever that file says about truncation
-//! and padding.
+//! The vocabulary, the merges and the normalisation of text come from the `tokenizer.json` of the checkpoint. Its settings
+//! for truncation and padding are ignored: the model fixes the length of a row.
 
 use std::borrow::Cow;
 use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a model's configuration says about its token rows.
+/// The part of a model's configuration that describes rows of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenizerConfig {
     /// Length L of every row: `max_position_embeddings` of the text encoder.
     pub context_length: usize,
-    /// The id in front of every phrase, where `tokenizer.json` itself adds none.
+    /// The id before every phrase, if `tokenizer.json` adds none.
     pub start_id: Option<i64>,
-    /// The id behind every phrase and of the padding, where `tokenizer.json` itself adds none.
+    /// The id after every phrase and of the padding, if `tokenizer.json` adds none.
     ///
-    /// The file goes first because old CLIP configurations carry an end id that was never true.
+    /// The file takes precedence because old CLIP configurations have a wrong end id.
     pub end_id: Option<i64>,
 }
 
 impl TokenizerConfig {
-    /// Rows of `context_length` ids, surrounded by what `tokenizer.json` adds to a phrase.
+    /// Rows of `context_length` ids, with the start and end tokens of `tokenizer.json`.
     pub fn new(context_length: usize) -> Self {
         Self { context_length, start_id: None, end_id: None }
     }
 }
 
-/// One phrase as the text encoder takes it.
+/// The inputs of the text encoder for one phrase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenIds {
-    /// Start token, the phrase, end token, then end tokens to the end of the row: `[L]`.
+    /// Start token, phrase, end token, then padding with end tokens: `[L]`.
     pub ids: Vec<i64>,
     /// 1 = token, 0 = padding: `[L]`.
     pub mask: Vec<i64>,
 }
 
-/// Takes phrases apart the way CLIP's tokeniser in `transformers` does.
+/// Tokenises phrases as CLIP's tokeniser in `transformers` does.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     context_length: usize,
-    /// Ids in front of and behind every phrase.
+    /// Ids before and after every phrase.
     start: Vec<i64>,
     end: Vec<i64>,
-    /// Fills the row behind the end token: the end token again.
+    /// The end token again.
     padding: i64,
 }
 
@@ -53,7 +52,7 @@ impl Tokenizer {
     /// Reads a `tokenizer.json`.
     ///
     /// # Errors
-    /// `Io` when the file cannot be read, else as [`from_bytes`](Self::from_bytes); the file is named.
+    /// [`ErrorKind::Io`] if the file cannot be read, else as [`from_bytes`](Self::from_bytes). Each names the file.
     pub fn from_file(path: impl AsRef<Path>, config: TokenizerConfig) -> Result<Self> {
         let path = path.as_ref();
         let bytes =
@@ -61,11 +60,11 @@ impl Tokenizer {
         Self::from_bytes(&bytes, &path.display().to_string(), config)
     }
 
-    /// Takes a `tokenizer.json` that is in memory; `name` stands for it in errors.
+    /// Parses a `tokenizer.json` in memory; `name` stands for it in errors.
     ///
     /// # Errors
-    /// `InvalidData` when the bytes are no tokeniser or neither they nor `config` say which token ends a phrase;
-    /// `InvalidArgument` when the context has no place for a single token of the phrase.
+    /// [`ErrorKind::InvalidData`] if the bytes are not a tokeniser, or if neither they nor `config` have an end token;
+    /// [`ErrorKind::InvalidArgument`] if the context has no room for a token of the phrase.
     pub fn from_bytes(bytes: &[u8], name: &str, config: TokenizerConfig) -> Result<Self> {
         let invalid = |why: String| {
             Error::new(
@@ -74,8 +73,8 @@ impl Tokenizer {
             )
         };
         let mut inner = tokenizers::Tokenizer::from_bytes(bytes)
-            .map_err(|error| invalid(format!("it is no tokenizer.json: {error}")).with_source(error))?;
-        // Rows are cut and filled below. Both settings are in some files and not in others.
+            .map_err(|error| invalid(format!("not a tokenizer.json: {error}")).with_source(error))?;
+        // `encode` cuts and pads rows; some files have these settings and others do not.
         inner.with_padding(None);
         inner.with_truncation(None).map_err(|error| invalid(error.to_string()).with_source(error))?;
 
@@ -86,13 +85,13 @@ impl Tokenizer {
             end.extend(config.end_id);
         }
         let Some(&padding) = end.last() else {
-            let why = "neither its post_processor nor the model's config.json says which token ends a phrase";
+            let why = "neither its post_processor nor the model's config.json has an end token";
             return Err(invalid(why.into()));
         };
         let context_length = config.context_length;
         if context_length <= start.len() + end.len() {
             let message =
-                format!("tokeniser, {name}: a context of {context_length} tokens has no place for a phrase");
+                format!("tokeniser, {name}: a context of {context_length} tokens has no room for a phrase");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         Ok(Self { inner, context_length, start, end, padding })
@@ -103,27 +102,20 @@ impl Tokenizer {
         self.context_length
     }
 
-    /// The largest id that a row can hold; the text encoder's vocabulary must reach it.
-    pub fn largest_id(&self) -> i64 {
-        let known = self.inner.get_vocab(true).into_values().max().map_or(0, i64::from);
-        self.start.iter().chain(&self.end).copied().fold(known, i64::max)
-    }
-
-    /// The row of one phrase. White space is collapsed; an over-long phrase is cut and keeps its end token.
+    /// The row of one phrase; a long phrase is truncated and keeps its end token.
     ///
     /// # Errors
-    /// `InvalidArgument` when the phrase is empty, blank, or holds nothing the tokeniser keeps.
+    /// [`ErrorKind::InvalidArgument`] if the phrase is blank or has no characters that the tokeniser knows.
     pub fn encode(&self, phrase: &str) -> Result<TokenIds> {
-        let text = collapse_white_space(phrase);
         let refuse = |why: &str| Error::new(ErrorKind::InvalidArgument, format!("phrase {phrase:?}: {why}"));
-        if text.is_empty() {
-            return Err(refuse("it is empty; name what to look for, such as \"red apple\""));
+        if phrase.trim().is_empty() {
+            return Err(refuse("it is blank; expected a word or a short phrase such as \"red apple\""));
         }
-        let encoding = self.inner.encode_fast(text.as_ref(), false).map_err(|error| {
+        let encoding = self.inner.encode_fast(phrase, false).map_err(|error| {
             refuse(&format!("the tokeniser failed: {}", one_line(&error.to_string()))).with_source(error)
         })?;
         if encoding.is_empty() {
-            return Err(refuse("it holds nothing that the tokeniser keeps"));
+            return Err(refuse("it has no characters that the tokeniser knows"));
         }
         let room = self.context_length - self.start.len() - self.end.len();
         let mut ids = Vec::with_capacity(self.context_length);
@@ -147,8 +139,7 @@ impl std::fmt::Debug for Tokenizer {
     }
 }
 
-/// A phrase without white space at its ends and with single spaces inside: what the tokeniser sees, and the name
-/// of the phrase in a text cache.
+/// A phrase without white space at its ends and with single spaces inside, as the tokeniser normalises it.
 pub fn collapse_white_space(phrase: &str) -> Cow<'_, str> {
     let mut previous = ' ';
     let clean = phrase.chars().all(|c| {
@@ -162,7 +153,7 @@ pub fn collapse_white_space(phrase: &str) -> Cow<'_, str> {
     Cow::Owned(phrase.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// The special tokens that the file's post-processor puts in front of and behind a phrase.
+/// The special tokens that the post-processor of the file puts before and after a phrase.
 fn surroundings(tokenizer: &tokenizers::Tokenizer) -> tokenizers::Result<(Vec<i64>, Vec<i64>)> {
     let encoding = tokenizer.encode_fast("a", true)?;
     let ids = encoding.get_ids().iter().map(|&id| i64::from(id));
@@ -190,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_file_says_of_padding_and_truncation_does_not_matter() {
+    fn padding_and_truncation_of_the_file_are_ignored() {
         let config = TokenizerConfig::new(16);
         let as_shipped = Tokenizer::from_bytes(BUILTIN, "shipped", config).expect("the file is fine");
         let without = changed(|json| {
@@ -206,8 +197,8 @@ mod tests {
         for (name, bytes) in [("without", without), ("shorter", shorter)] {
             let other = Tokenizer::from_bytes(&bytes, name, config).expect("the file is fine");
             for phrase in ["dog", "a red traffic light and a very long story about giraffes"] {
-                let row = as_shipped.encode(phrase).expect("the phrase has words");
-                assert_eq!(other.encode(phrase).expect("the phrase has words"), row, "{name}: {phrase}");
+                let row = as_shipped.encode(phrase).expect("not blank");
+                assert_eq!(other.encode(phrase).expect("not blank"), row, "{name}: {phrase}");
                 assert_eq!((row.ids.len(), row.mask.len()), (16, 16));
                 assert_eq!((row.ids[0], row.ids[15]), (0, 1), "start and end token");
             }
@@ -215,11 +206,10 @@ mod tests {
         let wider =
             Tokenizer::from_bytes(BUILTIN, "wider", TokenizerConfig::new(77)).expect("the file is fine");
         assert_eq!(wider.encode("dog").expect("the phrase has a word").ids.len(), 77);
-        assert_eq!(as_shipped.largest_id(), 496);
     }
 
     #[test]
-    fn ids_of_the_configuration_stand_in_for_a_missing_post_processor() {
+    fn ids_of_the_configuration_replace_a_missing_post_processor() {
         let bytes = changed(|json| json["post_processor"] = serde_json::Value::Null);
         let error =
             Tokenizer::from_bytes(&bytes, "bare.json", TokenizerConfig::new(16)).expect_err("no end token");
@@ -234,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn phrases_without_words_and_bad_files_are_refused() {
+    fn blank_phrases_and_invalid_files_are_errors() {
         let tokenizer =
             Tokenizer::from_bytes(BUILTIN, "shipped", TokenizerConfig::new(16)).expect("the file is fine");
         for phrase in ["", " ", "\t\r\n", "\u{3000}\u{a0}\u{2003}"] {
@@ -260,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_is_collapsed_as_unicode_has_it() {
+    fn unicode_white_space_is_collapsed() {
         let cases = [
             ("dog", "dog"),
             ("red apple", "red apple"),

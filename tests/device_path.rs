@@ -52,12 +52,12 @@ fn scenes(count: u64) -> Vec<Scene> {
 fn prompts(scene: &Scene) -> Prompts {
     let [first, second] = [&scene.objects[0], &scene.objects[1]];
     Prompts::new([
-        Prompt::phrase("dog"),
-        Prompt::phrase(first.label),
-        Prompt::phrase(second.label),
+        Prompt::new("dog"),
+        Prompt::new(first.label),
+        Prompt::new(second.label),
         Prompt::visual("shown").with_exemplar(first.bbox, true),
-        Prompt::phrase("banana"),
-        Prompt::phrase(second.label).with_exemplar(second.bbox, true).with_exemplar(first.bbox, false),
+        Prompt::new("banana"),
+        Prompt::new(second.label).with_exemplar(second.bbox, true).with_exemplar(first.bbox, false),
     ])
     .expect("boxes with area")
 }

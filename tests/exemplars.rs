@@ -96,8 +96,8 @@ fn kept_examples_change_nothing_in_their_own_image() {
         let [first, second] = [&scene.objects[0], &scene.objects[1]];
         let prompts = Prompts::new([
             Prompt::visual("shown").with_exemplar(first.bbox, true),
-            Prompt::phrase("dog"),
-            Prompt::phrase(second.label).with_exemplar(second.bbox, true).with_exemplar(first.bbox, false),
+            Prompt::new("dog"),
+            Prompt::new(second.label).with_exemplar(second.bbox, true).with_exemplar(first.bbox, false),
         ])
         .expect("boxes with area");
         let kept = detector.exemplar_features(&scene.image, &prompts).expect("boxes in the image");
@@ -134,8 +134,7 @@ fn examples_from_another_image() {
         let word = Prompts::new([*label]).expect("a word");
         let found = detector.detect(&to.image, &word).expect("it detects").items;
         by_word.add(&found, to, label, None);
-        for (score, prompt) in [(&mut by_box, Prompt::visual(*label)), (&mut by_both, Prompt::phrase(*label))]
-        {
+        for (score, prompt) in [(&mut by_box, Prompt::visual(*label)), (&mut by_both, Prompt::new(*label))] {
             let prompts = Prompts::new([prompt.with_exemplar(example.bbox, true)]).expect("an area");
             let kept = detector.exemplar_features(&from.image, &prompts).expect("a box in the image");
             let found = detector.detect_embedded(&to.image, &kept).expect("it detects").items;

@@ -232,7 +232,7 @@ fn bfloat16_on_the_processor_is_an_honest_error() -> Outcome<()> {
         .build()?;
     let error = detector.prepare(&Prompts::new(["dog"])?).expect_err("there are no such kernels");
     assert_eq!(error.kind(), ocelli::ErrorKind::Unavailable, "{error}");
-    for word in ["bfloat16", "--precision fp32 or fp16"] {
+    for word in ["bfloat16", "in fp32 or fp16"] {
         assert!(error.to_string().contains(word), "{word} is not in: {error}");
     }
     assert!(!error.to_string().contains('\n'), "{error}");

@@ -96,7 +96,10 @@ print(":".join(sorted({os.path.dirname(f) for p in folders for f in glob.glob(p 
   OCELLI_BENCH_COMMIT=$(commit)
   export OCELLI_BENCH_COMMIT
   small=$home/model/small
-  [ -d "$small" ] || small=$home/src/builtin
+  if [ ! -d "$small" ]; then
+    small=$home/src/builtin
+    cat "$small"/weights-{1,2}/weights.bin >"$small/model.safetensors"
+  fi
   # Where CLIP's was not taken along, another that knows fewer words does as well.
   tokenizer=$home/model/tokenizer.json
   [ -f "$tokenizer" ] || tokenizer=$small/tokenizer.json

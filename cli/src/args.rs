@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ocelli_export::contract::{Precision, Target};
 
-use ocelli::postprocess::PostProcessOptions;
 use ocelli::tensorrt::NativeTensorRt;
 use ocelli::{
     Cancellation, Detector, DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, PrepareEngines,
@@ -118,7 +117,7 @@ pub struct DetectorArgs {
     /// Classes decoded at once: more are quicker and need more memory [default: 4]
     #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = "Model and engine")]
     pub class_chunk: Option<usize>,
-    /// Keep detections that score above this, 0 to 1 [default: 0.3]
+    /// Keep detections that score above this, 0 to 1 [default: the model's, 0.3]
     #[arg(
         long,
         alias = "conf",
@@ -127,7 +126,7 @@ pub struct DetectorArgs {
         allow_negative_numbers = true
     )]
     pub confidence: Option<f32>,
-    /// Of boxes of one class that overlap more than this, keep the best; 1 keeps all [default: 0.7]
+    /// Of boxes of one class that overlap more than this, keep the best; 1 keeps all [default: the model's, 0.7]
     #[arg(
         long,
         alias = "iou",
@@ -160,14 +159,13 @@ impl DetectorArgs {
         if let Some(path) = &self.text_cache {
             check_output_file("--text-cache", path)?;
         }
-        let defaults = PostProcessOptions::default();
-        let post = PostProcessOptions {
-            score_threshold: self.confidence.unwrap_or(defaults.score_threshold),
-            nms_iou: self.nms.or(defaults.nms_iou),
-            class_agnostic_nms_iou: self.class_agnostic_nms,
-            ..defaults
-        };
-        let mut builder = self.model.detector()?.with_post_processing(post);
+        let mut builder = self.model.detector()?.with_class_agnostic_nms(self.class_agnostic_nms);
+        if let Some(score) = self.confidence {
+            builder = builder.with_confidence(score);
+        }
+        if let Some(iou) = self.nms {
+            builder = builder.with_nms(iou);
+        }
         if let Some(imgsz) = self.imgsz {
             builder = builder.with_imgsz(imgsz);
         }

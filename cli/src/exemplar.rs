@@ -64,7 +64,7 @@ pub fn examples_in(
 /// # Errors
 /// [`ErrorKind::InvalidArgument`] where a box names no class of several, or one that was not asked for.
 pub fn prompts(classes: &[String], exemplars: &[ExemplarArg]) -> ocelli::Result<Prompts> {
-    let mut prompts: Vec<Prompt> = classes.iter().map(|class| Prompt::phrase(class.as_str())).collect();
+    let mut prompts: Vec<Prompt> = classes.iter().map(Prompt::new).collect();
     for exemplar in exemplars {
         let class = match &exemplar.class {
             Some(name) if name == ocelli::VISUAL || classes.is_empty() => {

@@ -15,6 +15,7 @@ mod interrupt;
 mod logging;
 mod program;
 mod progress;
+pub mod report;
 pub mod tensorrt;
 mod tracker;
 mod usage;

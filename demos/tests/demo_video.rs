@@ -134,7 +134,7 @@ fn the_same_is_found_as_in_pictures_frame_by_frame() {
     assert_eq!(of_video, of_folder);
     assert_eq!(numbers(&of_pattern), (0..10).collect::<Vec<_>>());
     let report = outcome(&mut command(&place, IMAGE_DEMO, "--image frames --classes moon --json -")).stdout;
-    let report: ocelli::report::Report = serde_json::from_str(&report).expect("it is a report");
+    let report: ocelli_cli::report::Report = serde_json::from_str(&report).expect("it is a report");
     let mut found = 0;
     for (number, line) in of_video.iter().enumerate() {
         let name = format!("frames/{number}.png");

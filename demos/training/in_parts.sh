@@ -20,6 +20,7 @@ device="${DEVICE:-cuda}"
 whole="${WHOLE:-18}"
 prompts="${PROMPTS:-8}"
 workers="${WORKERS:-10}"
+if [ -z "${START:-}" ]; then "$python" weights.py join; fi
 start="${START:-../../src/builtin}"
 run="${RUN:-../../target/training/parts}"
 default=(6.5 8.5 3)

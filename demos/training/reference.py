@@ -21,7 +21,9 @@ from transformers import Sam3Model
 from transformers.models.sam3.image_processing_sam3 import Sam3ImageProcessor
 from transformers.models.sam3.modeling_sam3 import inverse_sigmoid
 
-BUILTIN = Path(__file__).resolve().parents[2] / "src" / "builtin"
+import weights
+
+BUILTIN = weights.join().parent
 
 
 @dataclass

@@ -25,6 +25,7 @@ if want model && [ $# -gt 0 ]; then
   # Written anew from the weights, so that the file is the same whatever version of transformers trained it.
   "$python" $here/finish.py --folder "$1" --output target/training/model
   install -m 644 target/training/model/{config.json,model.safetensors,tokenizer.json} src/builtin/
+  "$python" $here/weights.py split
 fi
 
 if want goldens; then

@@ -44,6 +44,9 @@ pub struct DetectorBuilder {
     engine: EngineOptions,
     factory: Option<EngineFactory>,
     post: PostProcessOptions,
+    /// Whether the caller set these, in place of what `model.json` says.
+    sets_confidence: bool,
+    sets_nms: bool,
     class_chunk: Option<usize>,
     text_cache: TextCacheFile,
     semantic_maps: bool,
@@ -176,17 +179,35 @@ impl DetectorBuilder {
         self
     }
 
-    /// Thresholds and suppression.
+    /// All thresholds at once, in place of the model's own and of what was set before.
     #[must_use]
     pub fn with_post_processing(mut self, options: PostProcessOptions) -> Self {
         self.post = options;
+        (self.sets_confidence, self.sets_nms) = (true, true);
         self
     }
 
-    /// Detections above this score are kept, 0 to 1; 0.3 by default.
+    /// Detections above this score are kept, 0 to 1; by default the confidence in `model.json`, which is 0.3 unless edited.
     #[must_use]
     pub fn with_confidence(mut self, score_threshold: f32) -> Self {
         self.post.score_threshold = score_threshold;
+        self.sets_confidence = true;
+        self
+    }
+
+    /// Of two boxes of one class that overlap by more than this IoU, 0 to 1, the one with the lower score is dropped;
+    /// `None` keeps both. By default the IoU in `model.json`, which is 0.7 unless edited.
+    #[must_use]
+    pub fn with_nms(mut self, iou: impl Into<Option<f32>>) -> Self {
+        self.post.nms_iou = iou.into();
+        self.sets_nms = true;
+        self
+    }
+
+    /// As [`with_nms`](Self::with_nms), between boxes of all classes; off by default.
+    #[must_use]
+    pub fn with_class_agnostic_nms(mut self, iou: impl Into<Option<f32>>) -> Self {
+        self.post.class_agnostic_nms_iou = iou.into();
         self
     }
 
@@ -235,7 +256,8 @@ impl DetectorBuilder {
             let message = format!("--threads is {threads}: expected 1 to {MAX_THREADS}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let post = PostProcessor::new(self.post.clone())?;
+        // Thresholds of the caller are refused before a model is exported.
+        PostProcessor::new(self.post.clone())?;
         let engines = self.open_engines()?;
         let factory = match self.factory {
             Some(factory) => factory,
@@ -278,6 +300,14 @@ impl DetectorBuilder {
                 (found.model, found.factory, class_chunk)
             }
         };
+        let thresholds = model.manifest().thresholds;
+        if !self.sets_confidence {
+            self.post.score_threshold = thresholds.confidence;
+        }
+        if !self.sets_nms {
+            self.post.nms_iou = Some(thresholds.nms);
+        }
+        let post = PostProcessor::new(self.post)?;
         let text = TextEmbedder::new(&model, factory.clone(), &self.text_cache)?;
         let encoder = ImageEncoder::new(&model, factory.clone(), masks)?;
         let decoder =

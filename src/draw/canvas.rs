@@ -1,4 +1,4 @@
-//! Antialiased shapes on an RGB picture, cut at its border.
+//! Antialiased shapes on an RGB picture, clipped to it.
 
 use image::RgbImage;
 
@@ -22,12 +22,12 @@ impl Rect {
         self.y2 - self.y1
     }
 
-    /// Every edge moved outwards.
+    /// The rectangle with every edge moved outwards.
     pub(super) fn grown(&self, by: f32) -> Self {
         Self { x1: self.x1 - by, y1: self.y1 - by, x2: self.x2 + by, y2: self.y2 + by }
     }
 
-    /// How far a point is from the edge of the rectangle with rounded corners; negative inside.
+    /// The distance of a point from the edge of the rectangle with rounded corners; negative inside.
     fn distance(&self, x: f32, y: f32, radius: f32) -> f32 {
         let (half_width, half_height) = (0.5 * self.width(), 0.5 * self.height());
         let radius = radius.min(half_width).min(half_height);
@@ -37,7 +37,7 @@ impl Rect {
     }
 }
 
-/// A picture being drawn on.
+/// A picture to draw on.
 pub(super) struct Canvas<'a> {
     picture: &'a mut RgbImage,
     coverage: Vec<f32>,
@@ -56,7 +56,7 @@ impl<'a> Canvas<'a> {
         self.picture.height() as f32
     }
 
-    /// Covers a pixel with `alpha` (0 to 1) of a colour; nothing happens outside the picture.
+    /// Blends a pixel with a colour at opacity `alpha`, 0 to 1; pixels outside the picture are ignored.
     #[inline]
     pub(super) fn blend(&mut self, x: i32, y: i32, color: [u8; 3], alpha: f32) {
         if let (Ok(x), Ok(y)) = (u32::try_from(x), u32::try_from(y))
@@ -69,7 +69,7 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// The pixels that touch a rectangle, as ranges of columns and rows inside the picture.
+    /// The columns and rows of the picture that touch a rectangle.
     fn pixels_of(&self, rect: Rect) -> (std::ops::Range<i32>, std::ops::Range<i32>) {
         let clip = |from: f32, to: f32, side: f32| from.floor().max(0.0) as i32..to.ceil().min(side) as i32;
         (clip(rect.x1, rect.x2, self.width()), clip(rect.y1, rect.y2, self.height()))
@@ -86,13 +86,12 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// Draws a line of `width` along the inner side of a rectangle's edge, `inset` further in; corners are a
-    /// little rounded.
+    /// Draws a line of `width` along the inside of a rectangle's edge, moved in by `inset`, with slightly rounded corners.
     pub(super) fn stroke_frame(&mut self, rect: Rect, width: f32, inset: f32, color: [u8; 3], opacity: f32) {
         let outer = rect.grown(-inset);
         let radius = 1.25 * width;
         let (columns, rows) = self.pixels_of(outer);
-        // Only the four strips along the edges are looked at: the inside of a large box is most of a picture.
+        // Only the four strips along the edges are visited: the inside of a large box can be most of the picture.
         let strip = (1.5 * width + 2.0) as i32;
         for y in rows.clone() {
             let near_edge = y < rows.start + strip || y >= rows.end - strip;
@@ -106,19 +105,15 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// Draws a line of `width` through points; where it crosses itself, nothing is covered twice.
+    /// Draws a line of `width` through points; it is blended once where it crosses itself.
     pub(super) fn stroke_line(&mut self, points: &[[f32; 2]], width: f32, color: [u8; 3], opacity: f32) {
         // There and back again is a closed line.
         let ring: Vec<[f32; 2]> = points.iter().chain(points.iter().rev()).copied().collect();
-        self.stroke_rings_with(&[&ring], width, color, opacity);
+        self.stroke_rings(&[&ring], width, color, opacity);
     }
 
-    /// Draws closed lines of `width` through points; where lines meet, nothing is covered twice.
-    pub(super) fn stroke_rings(&mut self, rings: &[&[[f32; 2]]], width: f32, color: [u8; 3]) {
-        self.stroke_rings_with(rings, width, color, 1.0);
-    }
-
-    fn stroke_rings_with(&mut self, rings: &[&[[f32; 2]]], width: f32, color: [u8; 3], opacity: f32) {
+    /// Draws closed lines of `width` through points; they are blended once where they meet.
+    pub(super) fn stroke_rings(&mut self, rings: &[&[[f32; 2]]], width: f32, color: [u8; 3], opacity: f32) {
         let reach = 0.5 * width + 0.5;
         let points = rings.iter().copied().flatten();
         let around = points.fold(None, |around: Option<Rect>, &[x, y]| {

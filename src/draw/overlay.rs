@@ -1,4 +1,4 @@
-//! What is drawn into the frames of a video: tracks with their numbers, and where they came from.
+//! Drawing into the frames of a video: tracks with their ids and trails.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,34 +11,34 @@ use super::{Annotator, Mark, Sizes, track_color};
 use crate::error::Result;
 use crate::sink::FrameOutcome;
 
-/// What is drawn into the frames of a video.
+/// Options of an [`Overlay`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverlayOptions {
-    /// Tracks in place of detections, each in a colour of its own.
+    /// Draws tracks instead of detections, each in its own colour.
     pub tracks: bool,
-    /// Behind each track the way of its centre in so many frames before.
+    /// Length of the trail behind each track in frames; 0 for none.
     pub trail_frames: u64,
 }
 
-/// Draws results into one frame after the other; it remembers where tracks came from.
+/// Draws results into the frames of a video and remembers the trails of tracks.
 ///
-/// A track's colour is its id's, its mask that of its detection. What was not seen in a frame, but guessed, is drawn
-/// faintly.
+/// The colour of a track depends on its id; its mask is that of its detection. Lost tracks, whose place is predicted, are
+/// drawn faintly.
 #[derive(Debug)]
 pub struct Overlay {
     annotator: Annotator,
     options: OverlayOptions,
-    /// By track: frame, and centre in pixels.
+    /// By track id: frames and centres in pixels.
     trails: BTreeMap<u64, VecDeque<(u64, [f32; 2])>>,
 }
 
 impl Overlay {
-    /// Draws with an annotator's style.
+    /// An overlay with the style of an annotator.
     pub fn new(annotator: Annotator, options: OverlayOptions) -> Self {
         Self { annotator, options, trails: BTreeMap::new() }
     }
 
-    /// Draws a frame's results into its picture. Frames have to come in order.
+    /// Draws the results of a frame into its picture. Frames have to be passed in order.
     ///
     /// # Errors
     /// As [`Annotator::annotate`].
@@ -46,15 +46,15 @@ impl Overlay {
         if !self.options.tracks {
             return self.annotator.annotate(picture, &outcome.detections);
         }
-        self.follow(outcome);
+        self.extend_trails(outcome);
         self.draw_trails(picture);
         let marks = outcome.tracks.iter().map(|track| {
-            let words = outcome.labels.get(track.class_id).map_or("", |label| label);
+            let label = outcome.labels.get(track.class_id).map_or("", |label| label);
             let detection = track.detection.and_then(|index| outcome.detections.get(index));
             Mark {
                 bbox: track.bbox,
                 score: track.score,
-                label: format!("{} {words}", track.id).into(),
+                label: format!("{} {label}", track.id).into(),
                 color: track_color(track.id),
                 mask: detection.and_then(|detection| detection.mask.as_ref()),
                 opacity: if track.state == TrackState::Lost { 0.45 } else { 1.0 },
@@ -63,7 +63,7 @@ impl Overlay {
         self.annotator.draw_marks(picture, marks.collect())
     }
 
-    fn follow(&mut self, outcome: &FrameOutcome) {
+    fn extend_trails(&mut self, outcome: &FrameOutcome) {
         if self.options.trail_frames == 0 {
             return;
         }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_track_keeps_its_colour_and_leaves_a_trail_that_ends() {
+    fn a_track_has_one_colour_and_a_trail_of_limited_length() {
         let options = OverlayOptions { tracks: true, trail_frames: 3 };
         let mut overlay = Overlay::new(Annotator::new(), options);
         let mut last = RgbImage::new(1, 1);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_have_colours_for_ever() {
+    fn the_colour_of_an_id_never_changes() {
         assert_eq!(track_color(1), track_color(1));
         assert!((1..200).all(|id| track_color(id) != track_color(id + 1)));
         track_color(u64::MAX);

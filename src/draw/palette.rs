@@ -1,11 +1,11 @@
-//! Which colour stands for which class.
+//! Colours of classes and tracks.
 
-/// The rim of lines and labels, and dark letters.
+/// The rim of lines and labels, and dark text.
 pub(super) const DARK: [u8; 3] = [16, 18, 22];
 const LIGHT: [u8; 3] = [255, 255, 255];
 
-/// Colours that are told apart at a glance, neighbours most of all; none so light or so dark that a line of it
-/// drowns in the sky or in shadow.
+/// Colours that are easy to tell apart, neighbours above all; none so light or dark that a line disappears in sky or
+/// shadow.
 const COLORS: [[u8; 3]; 20] = [
     [0x1E, 0x88, 0xFF], // azure
     [0xFF, 0x6B, 0x1A], // orange
@@ -31,17 +31,17 @@ const COLORS: [[u8; 3]; 20] = [
 
 /// The colour of a class: red, green, blue.
 ///
-/// The first twenty are chosen by hand; those after go around the colour circle by the golden angle in changing
-/// lightness, so that neighbours differ for any number of classes. A class id has one colour forever.
+/// The first twenty are chosen by hand. The others are golden-angle steps around the colour wheel with varying lightness,
+/// so that neighbours differ for any number of classes. The colour of a class id never changes.
 pub fn class_color(class_id: usize) -> [u8; 3] {
     let Some(beyond) = class_id.checked_sub(COLORS.len()) else { return COLORS[class_id] };
-    // The circle repeats itself only after more classes than anyone asks for; the remainder keeps f32 exact.
+    // The remainder keeps the f32 exact; it repeats the wheel after more classes than are ever used.
     let hue = ((beyond % 9973) as f32 * 0.618_034 + 0.07).fract();
     let (saturation, value) = [(0.80, 0.95), (0.55, 0.98), (0.85, 0.68)][beyond % 3];
     from_hsv(hue, saturation, value)
 }
 
-/// The colour of a track: red, green, blue. Ids that follow each other differ, and an id has one colour forever.
+/// The colour of a track: red, green, blue. Successive ids differ, and the colour of an id never changes.
 pub fn track_color(id: u64) -> [u8; 3] {
     class_color(id.saturating_sub(1) as usize)
 }
@@ -54,7 +54,7 @@ fn from_hsv(hue: f32, saturation: f32, value: f32) -> [u8; 3] {
     })
 }
 
-/// The letters' colour, dark or white, that reads better on `background`.
+/// The text colour, dark or white, with the better contrast on `background`.
 pub(super) fn text_color_on(background: [u8; 3]) -> [u8; 3] {
     if contrast(LIGHT, background) >= 0.62 * contrast(DARK, background) { LIGHT } else { DARK }
 }

@@ -2,8 +2,8 @@ use image::{Rgb, RgbImage};
 use ocelli_tracking::BoundingBox;
 
 use super::canvas::Rect;
+use super::label_layout::LabelLayout;
 use super::palette::contrast;
-use super::placement::Placement;
 use super::text::Typeface;
 use super::{AnnotationStyle, Annotator, class_color, text_color_on};
 use crate::detection::Detection;
@@ -27,7 +27,7 @@ fn annotated(width: u32, height: u32, detections: &[Detection]) -> RgbImage {
 }
 
 #[test]
-fn edges_have_the_class_color_and_the_inside_is_left() {
+fn only_edges_have_the_class_color() {
     let mut failures = Vec::new();
     for (width, height) in [(64, 64), (224, 200), (1008, 1008), (1920, 1080), (3840, 2160)] {
         for class_id in [0, 3, 57] {
@@ -55,7 +55,7 @@ fn edges_have_the_class_color_and_the_inside_is_left() {
 }
 
 #[test]
-fn labels_are_whole_inside_the_picture_wherever_the_box_is() {
+fn labels_are_inside_the_picture_for_any_box() {
     let mut failures = Vec::new();
     for (name, bbox) in [
         ("middle", [100.0, 100.0, 200.0, 200.0]),
@@ -93,7 +93,7 @@ fn labels_lie_beside_each_other_where_there_is_room() {
     ];
     let mut failures = Vec::new();
     for (name, frames) in cases {
-        let mut placement = Placement::new(200.0, 200.0);
+        let mut placement = LabelLayout::new(200.0, 200.0);
         let tags: Vec<Rect> = frames.iter().map(|&frame| placement.place(frame, 2.0, size)).collect();
         for (index, a) in tags.iter().enumerate() {
             if a.x1 < 0.0 || a.y1 < 0.0 || a.x2 > 200.0 || a.y2 > 200.0 {
@@ -108,7 +108,7 @@ fn labels_lie_beside_each_other_where_there_is_room() {
     }
     report(&failures);
     // More labels than there is room for: still inside.
-    let mut placement = Placement::new(64.0, 30.0);
+    let mut placement = LabelLayout::new(64.0, 30.0);
     for _ in 0..50 {
         let tag = placement.place(frame(5.0, 5.0, 20.0, 20.0), 1.0, size);
         assert!(tag.x1 >= 0.0 && tag.y1 >= 0.0 && tag.x2 <= 64.0 && tag.y2 <= 30.0, "{tag:?}");
@@ -177,12 +177,15 @@ fn masks_tint_what_they_cover() {
     let mut other = RgbImage::from_pixel(width + 1, height, GREY);
     let error = Annotator::new().annotate(&mut other, &[masked]).expect_err("a mask of another size");
     assert_eq!(error.kind(), ErrorKind::Mismatch);
-    assert_eq!(error.to_string(), "drawing, mask of \"x\": it is 120×100, the picture 121×100");
+    assert_eq!(
+        error.to_string(),
+        "cannot draw the mask of \"x\": expected 121×100 as the picture, got 120×100"
+    );
     assert!(other.pixels().all(|pixel| *pixel == GREY));
 }
 
 #[test]
-fn the_surest_lies_on_top() {
+fn the_highest_score_is_on_top() {
     let bbox = [20.0, 20.0, 80.0, 80.0];
     let mut weak = detection(1, "weak", bbox);
     weak.score = 0.4;

@@ -1,19 +1,19 @@
-//! One line of letters.
+//! Text of labels.
 
 use ab_glyph::{Font, FontRef, Glyph, PxScale, ScaleFont, point};
 
 use super::canvas::{Canvas, Rect};
 
-/// Smaller letters are not readable.
+/// Smaller text is not readable.
 const LEAST_SIZE: f32 = 7.0;
-/// A label's parts as shares of the letters' size.
+/// Dimensions of a label relative to the font size.
 const TAG_HEIGHT: f32 = 1.36;
 const TAG_PADDING: f32 = 0.36;
 const TAG_RADIUS: f32 = 0.22;
-/// How high capital letters of DejaVu Sans are.
+/// Height of capital letters of DejaVu Sans relative to the font size.
 const CAPITAL_HEIGHT: f32 = 0.729;
 
-/// DejaVu Sans, ready to be measured and drawn.
+/// The font DejaVu Sans.
 #[derive(Debug)]
 pub(super) struct Typeface {
     font: FontRef<'static>,
@@ -21,12 +21,12 @@ pub(super) struct Typeface {
 
 impl Typeface {
     pub(super) fn new() -> Self {
-        let font = FontRef::try_from_slice(dejavu::sans::regular()).expect("DejaVu Sans is a whole font");
+        let font = FontRef::try_from_slice(dejavu::sans::regular()).expect("DejaVu Sans is a valid font");
         Self { font }
     }
 
-    /// `text` and `ending` as one line that fits into a label no larger than `room` (width, height): in letters
-    /// of `size` pixels, else in smaller ones, else with `text` cut; `None` where not even that fits.
+    /// `text` and `ending` as one line for a label of at most `room` (width, height): in `size` pixels, else smaller, else
+    /// with `text` truncated; `None` if nothing fits.
     pub(super) fn fit(&self, text: &str, ending: &str, size: f32, room: (f32, f32)) -> Option<Line<'_>> {
         let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let size = size.min(room.1 / TAG_HEIGHT).floor();
@@ -50,22 +50,21 @@ impl Typeface {
             .or_else(|| cut("", LEAST_SIZE))
     }
 
-    /// `text` and the ending whole if they fit, else the longest beginning of `text` that fits, `…` and the ending.
+    /// `text` and `ending` if they fit, else the longest prefix of `text` that fits, `…` and `ending`.
     fn cut(&self, text: &str, ending: &str, size: f32, room: f32) -> Option<Line<'_>> {
         let whole = self.line(&format!("{text}{ending}"), size);
         if whole.tag_size().0 <= room {
             return Some(whole);
         }
         let line = |end: usize| self.line(&format!("{}…{ending}", text[..end].trim_end()), size);
-        // Every letter makes it wider, so the longest beginning that fits is found by bisection; none is cut
-        // to nothing, which would leave no word.
+        // Every letter makes it wider, so bisection finds the longest prefix that fits; it has at least one letter.
         let ends: Vec<usize> = text.char_indices().map(|(start, letter)| start + letter.len_utf8()).collect();
         let fitting = ends.partition_point(|&end| line(end).tag_size().0 <= room);
         Some(line(ends[fitting.checked_sub(1)?]))
     }
 
     fn line(&self, text: &str, size: f32) -> Line<'_> {
-        // The crate's scale is the height from the lowest to the highest letter, ours the em.
+        // The scale of `ab_glyph` is the height from the lowest to the highest glyph, ours is the em.
         let em = self.font.units_per_em().unwrap_or(2048.0);
         let scale = PxScale::from(size * self.font.height_unscaled() / em);
         let scaled = self.font.as_scaled(scale);
@@ -83,31 +82,31 @@ impl Typeface {
     }
 }
 
-/// A line of letters that is laid out.
+/// A line of text with laid-out glyphs.
 pub(super) struct Line<'a> {
     font: &'a FontRef<'static>,
-    /// From (0, 0) on the base line.
+    /// Positions start at (0, 0) on the base line.
     glyphs: Vec<Glyph>,
     width: f32,
     size: f32,
 }
 
 impl Line<'_> {
-    /// Width and height of the label that holds the line, whole pixels.
+    /// Width and height of the label around the line in whole pixels.
     pub(super) fn tag_size(&self) -> (f32, f32) {
         let width = (self.width + 2.0 * TAG_PADDING * self.size).ceil();
         (width, (TAG_HEIGHT * self.size).ceil())
     }
 
-    /// How round the label's corners are.
+    /// Corner radius of the label.
     pub(super) fn tag_radius(&self) -> f32 {
         TAG_RADIUS * self.size
     }
 
-    /// Draws the letters into the middle of their label.
+    /// Draws the text into the middle of its label.
     pub(super) fn draw(&self, canvas: &mut Canvas<'_>, tag: Rect, color: [u8; 3]) {
         let left = tag.x1 + 0.5 * (tag.width() - self.width);
-        // On whole pixels, which keeps the letters' horizontal lines sharp.
+        // On whole pixels, which keeps horizontal strokes sharp.
         let base = (tag.y1 + 0.5 * (tag.height() + CAPITAL_HEIGHT * self.size)).round();
         for glyph in &self.glyphs {
             let mut glyph = glyph.clone();

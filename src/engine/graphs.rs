@@ -1,7 +1,5 @@
-//! What each engine asks of each graph: sizes that are fixed or bounded, and where what was compiled is kept.
+//! What each engine needs for each graph: the provider, fixed or bounded sizes, and the cache of compiled graphs.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ocelli_engines::DimensionRange;
@@ -12,16 +10,17 @@ use ocelli_export::contract::{dim, file};
 use sha2::{Digest, Sha256};
 
 use super::EngineKind;
-use crate::cache::{cache_folder, remembered_hash};
+use crate::cache::{cache_folder, hex, remembered_hash};
 use crate::error::{Error, Result};
+use crate::model::sha256_of_file;
 
-/// Tokens that examples and the CLS token may take where the number is fixed or bounded: seven examples of one class.
+/// Prompt tokens beyond the text where their number is fixed or bounded: the CLS token and seven exemplars.
 const APPENDED_TOKENS: usize = 8;
 
-/// Masks that are made at once where the number is fixed.
+/// Masks computed at once where their number is fixed.
 const MASKS_AT_ONCE: usize = 8;
 
-/// The sizes of a model and its use that bound what its graphs are given.
+/// The sizes of a model that bound the inputs of its graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GraphSizes {
     /// L.
@@ -30,7 +29,7 @@ pub(crate) struct GraphSizes {
     pub(crate) queries: usize,
 }
 
-/// Options of one graph's engine.
+/// One graph and the options of its engine.
 pub(super) struct Graph<'g> {
     pub(super) path: &'g Path,
     pub(super) kind: EngineKind,
@@ -45,11 +44,10 @@ impl Graph<'_> {
         names.iter().any(|name| self.path.ends_with(name))
     }
 
-    /// What runs the graph.
+    /// The provider that runs the graph.
     ///
-    /// Where others compile it first, what runs a few times only is not worth that: with TensorRT, words and examples are
-    /// encoded by CUDA. Core ML wants every size fixed, and there is no filling up a number of examples: their encoder runs
-    /// on the processor.
+    /// TensorRT compiles a graph for minutes, which does not pay off for the two encoders of prompts: they run on CUDA.
+    /// Core ML needs fixed sizes, but the number of exemplars varies and cannot be padded: their encoder runs on the CPU.
     pub(super) fn provider(&self) -> Result<ExecutionProvider> {
         let cuda = |ordinal| CudaOptions { ordinal, tf32: self.tf32, ..CudaOptions::default() };
         Ok(match self.kind {
@@ -60,7 +58,7 @@ impl Graph<'_> {
                 ExecutionProvider::Cuda(cuda(ordinal))
             }
             EngineKind::OnnxRuntimeTensorRt { ordinal } => {
-                tracing::info!(graph = %self.path.display(), "TensorRT compiles what it has not compiled before: minutes");
+                tracing::info!(graph = %self.path.display(), "TensorRT compiles the graph if the cache does not hold it: this takes minutes");
                 ExecutionProvider::TensorRt(TensorRtOptions {
                     cuda: cuda(ordinal),
                     engine_cache: Some(self.cache("tensorrt")?),
@@ -69,22 +67,17 @@ impl Graph<'_> {
                 })
             }
             EngineKind::CoreMl if self.is_any_of(&[file::EXEMPLAR_ENCODER]) => {
-                tracing::info!(
-                    "examples are encoded on the processor: their number is not fixed, as Core ML wants it"
-                );
+                tracing::info!("exemplars are encoded on the CPU: Core ML needs a fixed number of them");
                 ExecutionProvider::Cpu
             }
             EngineKind::CoreMl => {
                 ExecutionProvider::CoreMl(CoreMlOptions { model_cache: Some(self.cache("coreml")?) })
             }
-            EngineKind::Auto
-            | EngineKind::Cpu
-            | EngineKind::TensorRt { .. }
-            | EngineKind::CudaNative { .. } => ExecutionProvider::Cpu,
+            EngineKind::Auto | EngineKind::Cpu | EngineKind::TensorRt { .. } => ExecutionProvider::Cpu,
         })
     }
 
-    /// Fixes the sizes that Core ML wants fixed.
+    /// Fixes the free sizes of the graph for Core ML.
     pub(super) fn fix_dimensions(&self, builder: OnnxRuntimeBuilder) -> OnnxRuntimeBuilder {
         if self.kind != EngineKind::CoreMl {
             return builder;
@@ -107,7 +100,7 @@ impl Graph<'_> {
         }
     }
 
-    /// The sizes that TensorRT makes kernels for.
+    /// The ranges of the free sizes for TensorRT.
     fn ranges(&self) -> Vec<(String, DimensionRange)> {
         let Some(sizes) = self.sizes else { return Vec::new() };
         let range = |name: &str, min, optimal, max| (name.to_owned(), DimensionRange { min, optimal, max });
@@ -122,17 +115,20 @@ impl Graph<'_> {
         }
     }
 
-    /// A folder for what is compiled of this very graph, weights included.
+    /// The cache folder for the compiled form of this graph with these weights.
     fn cache(&self, name: &str) -> Result<PathBuf> {
         let files = self.files()?;
-        // A file that cannot be read now fails when it is loaded, with a better message.
-        let compute = || hash(&files).unwrap_or_default();
+        // An unreadable file fails when the engine loads it, with a better message.
+        let compute = || {
+            let hashes: std::io::Result<Vec<_>> = files.iter().map(|file| sha256_of_file(file)).collect();
+            hashes.map(|hashes| hex(&Sha256::digest(hashes.concat()))).unwrap_or_default()
+        };
         let identity = remembered_hash(&files, compute)?;
         let short = identity.get(..24).unwrap_or("unread");
         Ok(cache_folder()?.join("engines").join(name).join(short))
     }
 
-    /// The graph, and its weights where they lie beside it.
+    /// The graph and the files of its weights beside it.
     fn files(&self) -> Result<Vec<PathBuf>> {
         let mut files = vec![self.path.to_owned()];
         let folder = self.path.parent().unwrap_or(Path::new("."));
@@ -148,20 +144,6 @@ impl Graph<'_> {
     }
 }
 
-fn hash(files: &[PathBuf]) -> std::io::Result<String> {
-    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
-    for file in files {
-        let mut file = File::open(file)?;
-        loop {
-            match file.read(&mut buffer)? {
-                0 => break,
-                count => hash.update(&buffer[..count]),
-            }
-        }
-    }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn core_ml_is_given_every_size() {
+    fn every_size_is_fixed_for_core_ml() {
         let cases: [(&str, &[(&str, usize)]); 5] = [
             (file::BACKBONE, &[]),
             (file::TEXT_ENCODER, &[("classes", 1)]),
@@ -190,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compiled_graph_belongs_to_its_weights() {
+    fn the_cache_of_a_compiled_graph_depends_on_its_weights() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join(file::ENCODER_DECODER);
         let write =

@@ -1,67 +1,61 @@
-//! The engines' names.
+//! The names of the engines.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What computes.
+/// What runs the graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EngineKind {
-    /// The best engine that starts here: CUDA where there is a GPU for it, else the processor. Engines that compile a model
-    /// for minutes before its first image, or that nobody has measured yet, are taken by their names alone. Programs print
-    /// which one it is.
+    /// The best engine that starts on this machine: CUDA where it works, else the CPU. Engines that compile a model for
+    /// minutes before the first image, or that have not been measured yet, run only when named.
+    /// [`EngineFactory::description`](super::EngineFactory::description) says which engine was chosen.
     #[default]
     Auto,
-    /// ONNX Runtime on the processor.
+    /// ONNX Runtime on the CPU; its name is `onnxruntime`, and `cpu` is an alias.
     Cpu,
-    /// ONNX Runtime on an NVIDIA GPU.
+    /// ONNX Runtime's CUDA provider.
     Cuda {
-        /// As CUDA counts.
+        /// CUDA's number of the GPU.
         ordinal: usize,
     },
     /// TensorRT on an NVIDIA GPU, with engines that are built from the model beforehand
     /// ([`with_prepared_engines`](crate::DetectorBuilder::with_prepared_engines)), in programs built with TensorRT.
     TensorRt {
-        /// As CUDA counts.
+        /// CUDA's number of the GPU.
         ordinal: usize,
     },
-    /// ONNX Runtime's TensorRT provider, which needs TensorRT 10.
+    /// ONNX Runtime's TensorRT provider, which needs TensorRT 10. It builds an engine from each ONNX file and caches it.
     OnnxRuntimeTensorRt {
         /// As CUDA counts.
         ordinal: usize,
     },
-    /// ONNX Runtime on Apple's Core ML.
+    /// ONNX Runtime's Core ML provider.
     CoreMl,
-    /// Kernels of this project's own on an NVIDIA GPU.
-    CudaNative {
-        /// As CUDA counts.
-        ordinal: usize,
-    },
 }
 
 impl EngineKind {
-    /// The engines that can be named.
-    pub const NAMES: [&'static str; 7] =
-        ["auto", "cpu", "cuda", "tensorrt", "onnxruntime-tensorrt", "coreml", "cuda-native"];
+    /// The name of every engine.
+    pub const NAMES: [&'static str; 6] =
+        ["auto", "onnxruntime", "cuda", "tensorrt", "onnxruntime-tensorrt", "coreml"];
 
-    /// The name, and the GPU's number for those that have one.
+    /// The name, and the GPU's number if the engine runs on one.
     fn parts(self) -> (&'static str, Option<usize>) {
         match self {
             Self::Auto => ("auto", None),
-            Self::Cpu => ("cpu", None),
+            Self::Cpu => ("onnxruntime", None),
             Self::Cuda { ordinal } => ("cuda", Some(ordinal)),
             Self::TensorRt { ordinal } => ("tensorrt", Some(ordinal)),
             Self::OnnxRuntimeTensorRt { ordinal } => ("onnxruntime-tensorrt", Some(ordinal)),
             Self::CoreMl => ("coreml", None),
-            Self::CudaNative { ordinal } => ("cuda-native", Some(ordinal)),
         }
     }
 }
 
 impl fmt::Display for EngineKind {
-    /// `cuda`, or `cuda:1` for another than the first GPU.
+    /// `cuda` for the first GPU, `cuda:1` for the second.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.parts() {
             (name, None | Some(0)) => f.write_str(name),
@@ -73,8 +67,8 @@ impl fmt::Display for EngineKind {
 impl FromStr for EngineKind {
     type Err = Error;
 
-    /// Takes what [`Display`](fmt::Display) writes, in either case, and what other programs call the same: `gpu` and a
-    /// number are CUDA, `trt` is TensorRT, `mps` is Core ML.
+    /// Reads what [`Display`](fmt::Display) writes, ignoring case, and the names that other programs use: `cpu` is
+    /// `onnxruntime`, `gpu` and a plain number are CUDA, `trt` is TensorRT, `mps` is Core ML.
     fn from_str(text: &str) -> Result<Self> {
         let invalid = |why: &str| {
             let message = format!("engine {text}: {why}");
@@ -84,7 +78,7 @@ impl FromStr for EngineKind {
         if !lower.is_empty() && lower.bytes().all(|byte| byte.is_ascii_digit()) {
             return match lower.parse() {
                 Ok(ordinal) => Ok(Self::Cuda { ordinal }),
-                Err(_) => invalid("there are not that many GPUs"),
+                Err(_) => invalid("the number of the GPU is too large"),
             };
         }
         let (name, number) = match lower.split_once(':') {
@@ -94,22 +88,21 @@ impl FromStr for EngineKind {
         let ordinal = match number.map(str::parse) {
             None => 0,
             Some(Ok(ordinal)) => ordinal,
-            Some(Err(_)) => return invalid("after the colon comes a GPU's number, from 0: cuda:1"),
+            Some(Err(_)) => return invalid("expected a GPU's number from 0 after the colon, such as cuda:1"),
         };
         let kind = match name {
             "auto" => Self::Auto,
-            "cpu" => Self::Cpu,
+            "onnxruntime" | "cpu" => Self::Cpu,
             "cuda" | "gpu" => Self::Cuda { ordinal },
             "tensorrt" | "trt" => Self::TensorRt { ordinal },
             "onnxruntime-tensorrt" => Self::OnnxRuntimeTensorRt { ordinal },
             "coreml" | "mps" => Self::CoreMl,
-            "cuda-native" => Self::CudaNative { ordinal },
             _ => {
-                return invalid(&format!("no such engine; the engines are {}", Self::NAMES.join(", ")));
+                return invalid(&format!("no such engine; expected one of {}", Self::NAMES.join(", ")));
             }
         };
         match kind.parts() {
-            (name, None) if number.is_some() => invalid(&format!("{name} has no number: leave it out")),
+            (name, None) if number.is_some() => invalid(&format!("{name} takes no number")),
             _ => Ok(kind),
         }
     }
@@ -120,10 +113,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_what_others_call_the_same() {
+    fn names_and_aliases_are_parsed() {
         let cuda = |ordinal| EngineKind::Cuda { ordinal };
         let cases = [
             ("auto", Ok(EngineKind::Auto)),
+            ("onnxruntime", Ok(EngineKind::Cpu)),
             ("cpu", Ok(EngineKind::Cpu)),
             ("CPU", Ok(EngineKind::Cpu)),
             ("cuda", Ok(cuda(0))),
@@ -138,20 +132,20 @@ mod tests {
             ("onnxruntime-tensorrt:1", Ok(EngineKind::OnnxRuntimeTensorRt { ordinal: 1 })),
             ("coreml", Ok(EngineKind::CoreMl)),
             ("mps", Ok(EngineKind::CoreMl)),
-            ("cuda-native", Ok(EngineKind::CudaNative { ordinal: 0 })),
+            ("cuda-native", Err("no such engine")),
             ("", Err("no such engine")),
             (
                 "quick",
                 Err(
-                    "no such engine; the engines are auto, cpu, cuda, tensorrt, onnxruntime-tensorrt, coreml, cuda-native",
+                    "no such engine; expected one of auto, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt, coreml",
                 ),
             ),
             ("cuda:", Err("a GPU's number")),
             ("cuda:-1", Err("a GPU's number")),
             ("cuda:a", Err("a GPU's number")),
-            ("cpu:0", Err("cpu has no number")),
-            ("mps:0", Err("coreml has no number")),
-            ("99999999999999999999999", Err("not that many")),
+            ("cpu:0", Err("onnxruntime takes no number")),
+            ("mps:0", Err("coreml takes no number")),
+            ("99999999999999999999999", Err("too large")),
         ];
         let mut wrong = Vec::new();
         for (text, expected) in cases {

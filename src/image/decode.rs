@@ -1,4 +1,4 @@
-//! From the bytes of a picture file to 8-bit RGB.
+//! Image files to 8-bit RGB.
 
 use std::fs::File;
 use std::io::{Cursor, Read};
@@ -10,16 +10,16 @@ use ::image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, 
 use super::{Image, jpeg};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most pixels a picture file may unpack to: where PIL refuses a "decompression bomb".
+/// The maximum number of pixels of an image file: PIL's limit for a "decompression bomb".
 pub const MAX_PIXELS: u64 = 178_956_970;
 
-/// The longest side of a picture file, in pixels: JPEG's own limit.
+/// The maximum side of an image file in pixels: the limit of JPEG.
 pub const MAX_SIDE: u32 = 65_535;
 
-/// The largest picture file, in bytes.
+/// The maximum size of an image file in bytes.
 pub const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// What a decoder may allocate: the largest picture at 8 bytes a pixel, and as much again to work in.
+/// The memory limit of a decoder: the largest image at 8 bytes a pixel, twice.
 const MAX_DECODER_BYTES: u64 = MAX_PIXELS * 8 * 2;
 
 const FORMATS: &str = "PNG, JPEG, WebP, BMP, TIFF, GIF or PNM";
@@ -27,20 +27,20 @@ const FORMATS: &str = "PNG, JPEG, WebP, BMP, TIFF, GIF or PNM";
 /// Reads and decodes a file.
 pub(super) fn open(path: &Path) -> Result<Image> {
     let name = path.display().to_string();
-    let failed = |error| Error::io("cannot read the picture", path, error);
+    let failed = |error| Error::io("cannot read the image", path, error);
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        let message = format!("cannot read the picture, {name}: it is a folder; name a file in it");
+        let message = format!("cannot read the image, {name}: it is a folder; name a file in it");
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
     let mut bytes = Vec::new();
-    // One byte more than allowed tells a file that is too large, endless ones such as /dev/zero included.
+    // One byte above the limit reveals a file that is too large, even an endless one such as /dev/zero.
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     decode(&bytes, &name)
 }
 
-/// Decodes a file that is in memory; errors call it `name`.
+/// Decodes a file in memory; errors call it `name`.
 pub(super) fn decode(bytes: &[u8], name: &str) -> Result<Image> {
     let format = recognise(bytes).map_err(|why| invalid(name, &why))?;
     let failed = |error: ImageError| invalid(name, &reason(&error)).with_source(error);
@@ -56,61 +56,61 @@ pub(super) fn decode(bytes: &[u8], name: &str) -> Result<Image> {
     let orientation = orientation(&mut decoder);
     let mut picture = DynamicImage::from_decoder(decoder).map_err(failed)?;
     if format == ImageFormat::Jpeg && !jpeg::is_complete(bytes) {
-        return Err(invalid(name, CUT_SHORT));
+        return Err(invalid(name, TRUNCATED));
     }
     picture.apply_orientation(orientation);
     let (width, height) = (picture.width(), picture.height());
     Image::from_rgb8(width, height, into_rgb8(picture))
 }
 
-const CUT_SHORT: &str = "the file is cut short; copy or download it again";
+const TRUNCATED: &str = "the file is truncated; copy or download it again";
 
-/// The format by what the file holds, or why there is none.
+/// The format of the content, or why it is not supported.
 fn recognise(bytes: &[u8]) -> Result<ImageFormat, String> {
     if bytes.is_empty() {
         return Err("the file is empty".into());
     }
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(format!("the file is larger than {} MiB; make it smaller", MAX_FILE_BYTES >> 20));
+        return Err(format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20));
     }
     match ::image::guess_format(bytes) {
         Ok(format) if format.reading_enabled() => Ok(format),
         Ok(format) => Err(format!("{format:?} files are not supported; convert it to PNG or JPEG")),
-        // The boxes of ISO base media files: what phones save as .heic and .avif.
+        // ISO base media files: .heic and .avif of phones.
         Err(_) if bytes.get(4..8) == Some(b"ftyp") => {
             Err("HEIF, AVIF and video files are not supported; convert it to PNG or JPEG".into())
         }
-        Err(_) => Err(format!("its content is no picture: expected {FORMATS}")),
+        Err(_) => Err(format!("not an image: expected {FORMATS}")),
     }
 }
 
-/// Refuses sizes that no picture has and sizes that would fill the memory.
+/// Refuses empty images and images that would fill the memory.
 fn check_size(width: u32, height: u32) -> Result<(), String> {
     if width == 0 || height == 0 {
-        return Err(format!("it has no pixels: {width}x{height}"));
+        return Err(format!("{width}x{height} has no pixels"));
     }
     if width > MAX_SIDE || height > MAX_SIDE || u64::from(width) * u64::from(height) > MAX_PIXELS {
         return Err(format!(
-            "{width}x{height} is too large: at most {MAX_SIDE} pixels a side and {} megapixels; make it smaller",
+            "{width}x{height} is too large: expected at most {MAX_SIDE} pixels a side and {} megapixels",
             MAX_PIXELS / 1_000_000
         ));
     }
     Ok(())
 }
 
-/// How the camera was held. Damaged metadata is no reason to refuse the picture: it counts as upright.
+/// The EXIF orientation; an image with corrupt metadata is taken as upright.
 fn orientation(decoder: &mut impl ImageDecoder) -> Orientation {
     match decoder.orientation() {
         Ok(Orientation::NoTransforms) | Err(_) => {}
         Ok(orientation) => return orientation,
     }
-    // JPEG's prefix does not belong into other formats, but some programs write it there.
+    // The prefix of JPEG does not belong into other formats, but some programs write it there.
     let exif = decoder.exif_metadata().ok().flatten().unwrap_or_default();
     exif.strip_prefix(b"Exif\0\0").and_then(Orientation::from_exif_chunk).unwrap_or(Orientation::NoTransforms)
 }
 
 /// 8-bit RGB: [height, width, rgb].
-fn into_rgb8(picture: DynamicImage) -> Vec<u8> {
+pub(super) fn into_rgb8(picture: DynamicImage) -> Vec<u8> {
     fn high(sample: u16) -> u8 {
         (sample >> 8) as u8
     }
@@ -135,20 +135,20 @@ fn into_rgb8(picture: DynamicImage) -> Vec<u8> {
         DynamicImage::ImageRgba32F(picture) => {
             picture.pixels().flat_map(|p| [p.0[0], p.0[1], p.0[2]].map(unit)).collect()
         }
-        // The enum may grow; the crate's own conversion is right for anything unknown.
+        // The enum is non-exhaustive.
         other => other.to_rgb8().into_raw(),
     }
 }
 
 fn invalid(name: &str, why: &str) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("cannot read the picture, {name}: {why}"))
+    Error::new(ErrorKind::InvalidData, format!("cannot read the image, {name}: {why}"))
 }
 
-/// The decoder's reason on one line.
+/// The message of the decoder on one line.
 fn reason(error: &ImageError) -> String {
     match error {
-        ImageError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => CUT_SHORT.into(),
-        ImageError::Limits(_) => "it needs more memory than a picture of its format should".into(),
+        ImageError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => TRUNCATED.into(),
+        ImageError::Limits(_) => "decoding needs more memory than an image of this size should".into(),
         other => other.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" "),
     }
 }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_format_is_read_and_none_when_cut_short() {
+    fn every_format_is_read_and_truncated_files_are_errors() {
         let picture = pattern(50, 40);
         let mut failures = Vec::new();
         for format in ALL {
@@ -229,11 +229,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_picture_is_named() {
+    fn errors_name_files_that_are_not_images() {
         let bomb = b"P6\n60000 60000\n255\n\0\0\0".as_slice();
         let cases: [(&str, &[u8], &str); 9] = [
             ("empty.jpg", b"", "empty"),
-            ("text.jpg", b"Dear reader, this is text.\n", "no picture"),
+            ("text.jpg", b"Dear reader, this is text.\n", "not an image"),
             ("phone.heic", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "HEIF"),
             ("icon.ico", b"\0\0\x01\0\x01\0", "Ico"),
             ("bomb.ppm", bomb, "too large"),
@@ -247,7 +247,7 @@ mod tests {
             match Image::decode(bytes, name) {
                 Err(error)
                     if error.kind() == ErrorKind::InvalidData
-                        && error.to_string().starts_with(&format!("cannot read the picture, {name}: "))
+                        && error.to_string().starts_with(&format!("cannot read the image, {name}: "))
                         && error.to_string().contains(part)
                         && error.to_string().lines().count() == 1 => {}
                 other => failures.push(format!("{name}: {other:?}")),
@@ -257,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_are_no_files_are_named() {
+    fn errors_name_paths_that_are_not_files() {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let missing = folder.path().join("missing.png");
         let error = Image::open(&missing).expect_err("the file does not exist");
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
         assert!(error.to_string().contains("missing.png"), "{error}");
 
-        let error = Image::open(folder.path()).expect_err("a folder is no picture");
+        let error = Image::open(folder.path()).expect_err("a folder is not an image");
         assert!(error.to_string().contains(&folder.path().display().to_string()), "{error}");
 
         let named_wrong = folder.path().join("really_a_png.jpg");

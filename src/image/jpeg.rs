@@ -1,10 +1,10 @@
-//! Whether a JPEG file is all there: its decoder fills what is missing with grey and says nothing.
+//! Detects truncated JPEG files, which the decoder fills with grey without an error.
 
-/// True when the file ends as JPEG files do, with an end-of-image marker outside of any segment.
+/// Whether the file has an end-of-image marker outside of any segment.
 ///
 /// Walks the markers (ITU-T T.81, annex B) without decoding anything.
 pub(super) fn is_complete(bytes: &[u8]) -> bool {
-    // Behind the start-of-image marker.
+    // After the start-of-image marker.
     let mut at = 2;
     while let Some((marker, end)) = next_marker(bytes, at) {
         at = end;
@@ -24,7 +24,7 @@ pub(super) fn is_complete(bytes: &[u8]) -> bool {
 
 const END_OF_IMAGE: u8 = 0xD9;
 
-/// The first marker at or behind `at`, and where it ends; scan data and stray bytes are passed over.
+/// The first marker from `at` on and where it ends; scan data and stray bytes are skipped.
 fn next_marker(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
     let mut prefixed = false;
     for (index, &byte) in bytes.iter().enumerate().skip(at) {

@@ -1,21 +1,20 @@
-//! The borders of a mask as polygons.
+//! Borders of masks as polygons.
 
 use super::Mask;
 
-/// A closed polygon along a mask's border; the last point connects to the first.
+/// A closed polygon along the border of a mask; the last point connects to the first.
 ///
-/// Points are pixel corners of the image: a mask of the one pixel at the image's top left has the corners (0, 0),
-/// (1, 0), (1, 1), (0, 1).
+/// Points are pixel corners: the mask of the top left pixel has the corners (0, 0), (1, 0), (1, 1), (0, 1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outline {
     /// The corners, `[x, y]`: clockwise around a part of the mask, anticlockwise around a hole.
     pub points: Vec<[f32; 2]>,
-    /// Whether it lies around a hole, whose inside is not in the mask.
+    /// Whether it surrounds a hole, whose inside is not in the mask.
     pub is_hole: bool,
 }
 
 impl Outline {
-    /// The area inside, in pixels, at least 0.
+    /// The area inside in pixels.
     pub fn area(&self) -> f64 {
         let ring = self.points.iter().zip(self.points.iter().cycle().skip(1));
         let doubled = ring.map(|(a, b)| {
@@ -25,17 +24,17 @@ impl Outline {
         (doubled.sum::<f64>() / 2.0).abs()
     }
 
-    /// The outline with fewer points: what is left out lies within `tolerance` pixels of what stays.
+    /// The outline with fewer points: the removed ones lie within `tolerance` pixels of the result.
     ///
-    /// By Ramer, Douglas and Peucker. A tolerance of 1 takes the steps out of slanted borders; 0 changes nothing.
-    /// Three points at least stay, so that it remains a polygon.
+    /// Ramer–Douglas–Peucker. A tolerance of 1 removes the steps of slanted borders; 0 changes nothing. At least three
+    /// points are kept.
     #[must_use]
     pub fn simplified(&self, tolerance: f32) -> Self {
         let points = &self.points;
         if points.len() <= 3 {
             return self.clone();
         }
-        // The ring falls into two lines at the point farthest from the first.
+        // The ring is split into two lines at the point farthest from the first.
         let far = farthest(points, 0, points.len(), points[0], points[0]).0;
         let mut stays = vec![false; points.len()];
         (stays[0], stays[far]) = (true, true);
@@ -57,8 +56,8 @@ impl Outline {
     }
 }
 
-/// Of the points strictly between two indices, the one farthest from the line between `a` and `b`; the start at
-/// distance 0 where there are none.
+/// The point strictly between two indices that is farthest from the line between `a` and `b`; the start at distance 0 if
+/// there is none.
 fn farthest(points: &[[f32; 2]], start: usize, end: usize, a: [f32; 2], b: [f32; 2]) -> (usize, f32) {
     let mut best = (start, 0.0);
     for (index, &point) in points.iter().enumerate().take(end).skip(start + 1) {
@@ -70,7 +69,7 @@ fn farthest(points: &[[f32; 2]], start: usize, end: usize, a: [f32; 2], b: [f32;
     best
 }
 
-/// How far `point` is from the nearest place between `a` and `b`.
+/// The distance of `point` from the line segment between `a` and `b`.
 pub(crate) fn distance_to_segment(point: [f32; 2], a: [f32; 2], b: [f32; 2]) -> f32 {
     let (along, to_point) = ([b[0] - a[0], b[1] - a[1]], [point[0] - a[0], point[1] - a[1]]);
     let length_squared = along[0] * along[0] + along[1] * along[1];
@@ -79,20 +78,20 @@ pub(crate) fn distance_to_segment(point: [f32; 2], a: [f32; 2], b: [f32; 2]) -> 
     (to_point[0] - share * along[0]).hypot(to_point[1] - share * along[1])
 }
 
-/// The four ways along pixel edges, each with the mask on its right-hand side, as steps (x, y) in clockwise order.
+/// The four directions along pixel edges, with the mask on the right, as steps (x, y) in clockwise order.
 const STEPS: [[isize; 2]; 4] = [[1, 0], [0, 1], [-1, 0], [0, -1]];
-/// Seen from the corner that a step arrives at: the pixel ahead to the right, and the pixel ahead to the left.
+/// From the corner at the end of a step: the pixels ahead to the right and ahead to the left.
 const PIXELS_AHEAD: [([isize; 2], [isize; 2]); 4] =
     [([0, 0], [0, -1]), ([-1, 0], [0, 0]), ([-1, -1], [-1, 0]), ([0, -1], [-1, -1])];
 
-/// How the index of a step changes at a corner.
+/// The change of the direction's index at a corner.
 const AHEAD: usize = 0;
 const RIGHT: usize = 1;
 const LEFT: usize = 3;
 
 pub(super) fn trace(mask: &Mask) -> Vec<Outline> {
     let Some(patch) = Patch::around(mask) else { return Vec::new() };
-    // Every closed way goes to the right somewhere, along the upper edge of a pixel of the mask.
+    // Every closed path goes to the right somewhere, along the upper edge of a pixel of the mask.
     let mut walked = vec![false; patch.pixels.len()];
     let mut outlines = Vec::new();
     for y in 0..patch.height {
@@ -136,7 +135,7 @@ fn walk(patch: &Patch, start: [isize; 2], walked: &mut [bool]) -> Outline {
     }
 }
 
-/// The part of a mask inside its bounding box, for looking at single pixels.
+/// The pixels of a mask inside its bounding box.
 struct Patch {
     left: isize,
     top: isize,
@@ -165,7 +164,7 @@ impl Patch {
         Some(patch)
     }
 
-    /// Of a pixel inside the patch.
+    /// The index of a pixel inside the patch.
     fn index(&self, x: isize, y: isize) -> usize {
         (y * self.width + x).unsigned_abs()
     }

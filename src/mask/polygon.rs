@@ -1,16 +1,16 @@
-//! Outlines with holes as polygons without.
+//! Outlines with holes to polygons without holes.
 
 use super::Outline;
 
-/// One ring for each part, the holes in it cut open to its border.
+/// One ring for each part, its holes joined to its border.
 pub(super) fn join_holes(outlines: Vec<Outline>, tolerance: f32) -> Vec<Vec<[f32; 2]>> {
     let (holes, parts): (Vec<Outline>, Vec<Outline>) = outlines.into_iter().partition(|o| o.is_hole);
     let mut of_part: Vec<Vec<&Outline>> = vec![Vec::new(); parts.len()];
     for hole in &holes {
-        // Parts can lie in holes of others: the smallest one around the hole is its own.
+        // A part can lie in a hole of another: a hole belongs to the smallest part around it.
         let around = (0..parts.len()).filter(|&part| contains(&parts[part].points, middle_of_pixel_in(hole)));
         let own = around.min_by(|&a, &b| parts[a].area().total_cmp(&parts[b].area()));
-        of_part[own.expect("a hole is in the part that it is a hole of")].push(hole);
+        of_part[own.expect("a part surrounds each of its holes")].push(hole);
     }
     let join = |(part, holes): (&Outline, &Vec<&Outline>)| {
         let mut ring = part.simplified(tolerance).points;
@@ -22,7 +22,7 @@ pub(super) fn join_holes(outlines: Vec<Outline>, tolerance: f32) -> Vec<Vec<[f32
     parts.iter().zip(&of_part).map(join).collect()
 }
 
-/// Walks from the ring's point that is nearest to the hole over to it, once around it, and back.
+/// Inserts a detour at the point of the ring nearest to the hole: to the hole, around it, and back.
 fn insert(ring: &mut Vec<[f32; 2]>, hole: &[[f32; 2]]) {
     let mut nearest = (f32::INFINITY, 0, 0);
     for (i, a) in ring.iter().enumerate() {
@@ -39,7 +39,7 @@ fn insert(ring: &mut Vec<[f32; 2]>, hole: &[[f32; 2]]) {
     ring.splice(at + 1..at + 1, detour);
 }
 
-/// The middle of a pixel inside a hole: of the four around its first corner one is.
+/// The middle of a pixel inside a hole; one of the four at its first corner is.
 fn middle_of_pixel_in(hole: &Outline) -> [f32; 2] {
     let [x, y] = hole.points[0];
     let corners = [[0.5, 0.5], [-0.5, 0.5], [0.5, -0.5], [-0.5, -0.5]];

@@ -1,20 +1,20 @@
-//! From the mask head's logits to a mask of the image's size.
+//! Logits of the mask head to masks of the image's size.
 
 use super::{Mask, RunBuilder, check_size};
 use crate::error::{Error, ErrorKind, Result};
 
-/// In the mask is what lies above this.
+/// Pixels with a probability above this are in the mask.
 const THRESHOLD: f32 = 0.5;
-/// How far from the threshold both ends of a stretch have to be before the pixels between are taken as decided:
-/// more than the rounding of an interpolation between numbers from 0 to 1.
+/// If both ends of a stretch are farther than this from the threshold on the same side, so are all pixels between: more
+/// than the rounding error of an interpolation between 0 and 1.
 const MARGIN: f32 = 1e-5;
 
-/// Makes masks from logits on the model's grid; its buffers go round from mask to mask.
+/// Makes masks from logits on the model's grid and reuses its buffers.
 ///
-/// As the reference does: sigmoid, bilinear to the image (sample positions at pixel centres, no antialias),
-/// then what is above 0.5. The image is never held: columns are interpolated one after the other and become
-/// runs at once, and where both neighbours on the grid agree the whole stretch between them is one run. A mask
-/// of a 4K image takes about as long as one of a small image.
+/// The steps are those of the reference: sigmoid, bilinear resize to the image (samples at pixel centres, no antialias),
+/// threshold 0.5. The resized image is never stored: each column is interpolated and encoded at once, and a stretch between
+/// two grid points on the same side of the threshold is one run. A mask of a 4K image takes about as long as one of a
+/// small image.
 #[derive(Debug, Default)]
 pub struct MaskResampler {
     /// [grid column, grid row], 0 to 1.
@@ -31,20 +31,20 @@ impl MaskResampler {
         Self::default()
     }
 
-    /// The mask of an image of `image_size` (width, height) pixels from `logits` [row, column] on a grid of
-    /// `grid_size` (width, height), which covers the whole image.
+    /// The mask of an image of `image_size` (width, height) from `logits` [row, column] on a grid of `grid_size` (width,
+    /// height) that covers the image.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] where there are not as many logits as the grid has places, [`ErrorKind::Engine`]
-    /// where one is NaN, [`ErrorKind::InvalidArgument`] where the image has no pixels or more than `u32` counts.
+    /// [`ErrorKind::Mismatch`] if the number of logits is not that of the grid, [`ErrorKind::Engine`] if one is NaN,
+    /// [`ErrorKind::InvalidArgument`] if the image has no pixels or more than fit in `u32`.
     pub fn run(&mut self, logits: &[f32], grid_size: (usize, usize), image_size: (u32, u32)) -> Result<Mask> {
         let (grid_width, grid_height) = grid_size;
         let (width, height) = image_size;
         check_size(width, height)?;
         if logits.is_empty() || Some(logits.len()) != grid_width.checked_mul(grid_height) {
-            let came = logits.len();
+            let found = logits.len();
             let message =
-                format!("mask head output, masks: expected {grid_width}×{grid_height} logits, came {came}");
+                format!("mask head output, masks: expected {grid_width}×{grid_height} logits, got {found}");
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
         self.take_probabilities(logits, grid_width)?;
@@ -75,8 +75,8 @@ impl MaskResampler {
             }
         }
         if sum.is_nan() {
-            let message = "mask head output, masks: the engine returned a logit that is no number; if the model \
-                           runs in half precision, export it with --precision fp32";
+            let message = "mask head output, masks: the engine returned NaN; if the model runs in half precision, export \
+                           it in fp32";
             return Err(Error::new(ErrorKind::Engine, message));
         }
         Ok(())
@@ -99,12 +99,12 @@ fn push_column(column: &[f32], rows: &Axis, runs: &mut RunBuilder) {
     }
 }
 
-/// Where one pixel of an axis lies between two places of the grid.
+/// The position of a pixel between two grid points of an axis.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     below: usize,
     above: usize,
-    /// How much of `above`; the rest is of `below`.
+    /// The weight of `above`; the rest is the weight of `below`.
     share: f32,
 }
 
@@ -115,12 +115,12 @@ impl Sample {
     }
 }
 
-/// All pixels of one axis, in order.
+/// All pixels of one axis in order.
 #[derive(Debug, Default)]
 struct Axis {
     grid: usize,
     samples: Vec<Sample>,
-    /// Ranges of samples between the same two places of the grid.
+    /// Ranges of samples between the same two grid points.
     stretches: Vec<std::ops::Range<usize>>,
 }
 

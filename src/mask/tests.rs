@@ -38,7 +38,7 @@ fn drawn(rows: &[&str]) -> Mask {
 }
 
 #[test]
-fn logits_become_the_masks_of_torch_and_the_codes_of_pycocotools() {
+fn logits_give_the_masks_of_torch_and_the_encoding_of_pycocotools() {
     // One resampler for all, so that what a former size left in its buffers would show.
     let mut resampler = MaskResampler::new();
     let mut failures = Vec::new();
@@ -59,7 +59,7 @@ fn logits_become_the_masks_of_torch_and_the_codes_of_pycocotools() {
 }
 
 #[test]
-fn a_resampler_forgets_the_former_grid() {
+fn a_resampler_adapts_to_another_grid() {
     let (coarse, fine): (Vec<f32>, Vec<f32>) =
         (vec![1.0, -1.0, -1.0, 1.0], (0..36).map(|i| (i % 7) as f32 - 3.0).collect());
     let mut resampler = MaskResampler::new();
@@ -71,7 +71,7 @@ fn a_resampler_forgets_the_former_grid() {
 }
 
 #[test]
-fn area_box_and_picture_agree_with_pycocotools() {
+fn area_box_and_bitmap_equal_pycocotools() {
     let mut failures = Vec::new();
     for case in golden() {
         let [height, width] = case.size;
@@ -83,7 +83,7 @@ fn area_box_and_picture_agree_with_pycocotools() {
             failures.push(format!("{}: area {} and {area}, box {ltwh:?}", case.name, mask.area()));
         }
         if Mask::from_bitmap(&bitmap, width, height).expect("a bitmap of that size") != mask {
-            failures.push(format!("{}: the picture has another code", case.name));
+            failures.push(format!("{}: the bitmap has another encoding", case.name));
         }
     }
     report(&failures);
@@ -180,7 +180,7 @@ fn spans_run_down_the_columns() {
 }
 
 #[test]
-fn json_is_cocos() {
+fn json_is_that_of_coco() {
     let mask = drawn(&["##.", "#.."]);
     let text = serde_json::to_string(&mask).expect("a mask has a JSON form");
     assert_eq!(text, r#"{"size":[2,3],"counts":"033"}"#);
@@ -203,7 +203,7 @@ fn json_is_cocos() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn sizes_that_do_not_fit_are_errors() {
     let mut resampler = MaskResampler::new();
     let mut nan = vec![0.0; 12];
     nan[7] = f32::NAN;
@@ -239,7 +239,7 @@ struct Code {
 }
 
 #[test]
-fn random_masks_have_the_codes_of_pycocotools_both_ways() {
+fn random_masks_have_the_encoding_of_pycocotools_both_ways() {
     #[derive(Deserialize)]
     struct Codes {
         cases: Vec<Code>,
@@ -264,7 +264,7 @@ fn random_masks_have_the_codes_of_pycocotools_both_ways() {
                 failures.push(format!("mask {number}: code {:?} for {:?}", encoded.counts(), case.counts));
             }
             if decoded.to_bitmap() != bitmap {
-                failures.push(format!("mask {number}: the code became another picture"));
+                failures.push(format!("mask {number}: the encoding decodes to another bitmap"));
             }
         }
         if let (Some(expected), Some(before)) = (case.iou_with_the_one_before, &before) {

@@ -1,13 +1,12 @@
-//! Which row gets which column so that the overlaps together are largest.
+//! Linear assignment: matches rows with columns so that the sum of their overlaps is maximal.
 //!
-//! Shortest augmenting paths with dual prices, as Jonker and Volgenant do it, over the pairs that exist instead of
-//! over a matrix. A search never leaves the boxes that hang together through overlaps, so a hundred objects apart
-//! cost a hundred times one, and the result is still the best of all: pairs below the least overlap are not
-//! there, so no best pairing is spoilt by striking pairs out of it afterwards.
+//! Shortest augmenting paths with dual prices (Jonker and Volgenant) over a sparse list of pairs instead of a matrix. A
+//! search stays within a connected group of overlapping boxes, so the time grows linearly with the number of separate
+//! objects. Pairs below the minimum overlap do not exist, so no pair of the optimum has to be removed afterwards.
 //!
-//! Own code because the crates on offer (`lapjv`, `lsap`, `pathfinding`) take a full matrix, allocate on each call,
-//! and must be given made-up costs where there is no pair. One matrix of 500 × 500 takes `lsap` 1.4 ms and `lapjv`
-//! 2 ms where a whole update of the tracker at 500 objects takes 0.3 ms with this.
+//! The crates `lapjv`, `lsap` and `pathfinding` take a dense matrix with invented costs for missing pairs and allocate on
+//! each call. For a 500 × 500 matrix `lsap` takes 1.4 ms and `lapjv` 2 ms; a whole update of the tracker with 500 objects
+//! takes 0.3 ms.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,20 +14,20 @@ use std::collections::BinaryHeap;
 use crate::overlaps::{Overlaps, Pair};
 
 const NONE: u32 = u32::MAX;
-/// What it costs to leave a row alone: an overlap of 0. Costs are whole numbers so that sums are exact and the
-/// outcome does not hang on rounding.
+/// The cost of an unmatched row: an overlap of 0. Costs are integers, so that sums are exact and the result does not
+/// depend on rounding.
 const ALONE: i64 = 1 << 30;
 
 fn cost(pair: &Pair) -> i64 {
     ALONE - (f64::from(pair.iou) * ALONE as f64) as i64
 }
 
-/// The solver, with buffers that stay between calls.
+/// The solver, which reuses its buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Assignment {
     column_of: Vec<u32>,
     row_of: Vec<u32>,
-    /// Prices: a pair's cost is never below its row's and column's price, and equal where they are matched.
+    /// Dual prices: the cost of a pair is at least the sum of its row's and column's price, and equal if it is matched.
     row_price: Vec<i64>,
     column_price: Vec<i64>,
     distance: Vec<i64>,
@@ -39,8 +38,8 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
-    /// Matches rows with columns, each at most once and only in pairs of `overlaps`, with the largest sum of
-    /// overlaps. Deterministic: the same overlaps give the same pairs.
+    /// Matches rows with columns, each at most once and only in pairs of `overlaps`, with the maximal sum of overlaps.
+    /// The result is deterministic.
     pub(crate) fn solve(&mut self, overlaps: &Overlaps) {
         let (rows, columns) = (overlaps.row_count(), overlaps.column_count());
         refill(&mut self.column_of, rows, NONE);
@@ -49,7 +48,7 @@ impl Assignment {
         refill(&mut self.column_price, columns, 0);
         refill(&mut self.distance, columns, i64::MAX);
         refill(&mut self.came_from, columns, NONE);
-        // Most rows get the column that they overlap most, and few want the same.
+        // Most rows get the column with the largest overlap; few compete for the same one.
         for row in 0..rows {
             let Some(best) = overlaps.of_row(row).iter().min_by_key(|pair| cost(pair)) else { continue };
             self.row_price[row] = cost(best);
@@ -65,14 +64,14 @@ impl Assignment {
         }
     }
 
-    /// The column of `row`, if it got one.
+    /// The column matched with `row`.
     pub(crate) fn column_of(&self, row: usize) -> Option<usize> {
         let column = self.column_of[row];
         (column != NONE).then_some(column as usize)
     }
 
-    /// Finds the cheapest way to give the free row `start` a column: along pairs to a free column, or to a row
-    /// that is then left alone (itself perhaps), with the rows on the way passing their columns on.
+    /// Finds the shortest augmenting path from the unmatched row `start`: to a free column, or to a row (possibly `start`)
+    /// that becomes unmatched. The rows on the path pass their columns on.
     fn place(&mut self, start: usize, overlaps: &Overlaps) {
         let (mut row, mut so_far) = (start, 0);
         let (mut least_alone, mut row_alone) = (i64::MAX, start);
@@ -93,7 +92,7 @@ impl Assignment {
                     self.queue.push(Reverse((distance, pair.column)));
                 }
             }
-            // Entries that a shorter way has overtaken are skipped.
+            // Entries for which a shorter path was found are skipped.
             let nearest = loop {
                 match self.queue.pop() {
                     Some(Reverse((distance, column))) if distance > self.distance[column as usize] => {}
@@ -129,7 +128,7 @@ impl Assignment {
         self.queue.clear();
     }
 
-    /// Keeps the prices true after a search of length `total`, before anything is passed on.
+    /// Updates the prices after a search of length `total`, before columns are passed on.
     fn raise_prices(&mut self, start: usize, total: i64) {
         self.row_price[start] += total;
         for &column in &self.settled {
@@ -153,7 +152,7 @@ mod tests {
     use crate::overlaps::Overlaps;
     use crate::test_random::Random;
 
-    /// The largest sum that any matching of rows `row..` with columns not in `used` has.
+    /// The maximal sum of any matching of the rows `row..` with columns not in `used`.
     fn best_sum(overlaps: &Overlaps, row: usize, used: &mut [bool]) -> f64 {
         if row == overlaps.row_count() {
             return 0.0;
@@ -170,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn no_other_matching_has_a_larger_sum() {
+    fn the_sum_is_maximal() {
         let mut random = Random::new(3);
         let (mut overlaps, mut assignment) = (Overlaps::default(), Assignment::default());
         let mut failures = Vec::new();
         let mut contested = 0;
         for case in 0..4000 {
             let least = [0.05, 0.3, 0.5][case % 3];
-            // One object to a whole crowd in the same place; more rows than columns and the other way round.
+            // From separate objects to a crowd in one place; more rows than columns and vice versa.
             let spread = [2, 4, 12][case / 3 % 3] as f32;
             let mut boxes = || -> Vec<BoundingBox> {
                 (0..random.below(8))
@@ -214,8 +213,8 @@ mod tests {
     }
 
     #[test]
-    fn two_that_want_the_same_are_both_served() {
-        // The first row overlaps column 0 most, but column 0 is all that the second one has.
+    fn two_rows_that_prefer_one_column_are_both_matched() {
+        // The first row overlaps column 0 most, but the second row overlaps column 0 only.
         let rows = [[0.0, 0.0, 10.0, 10.0], [-4.0, 0.0, 6.0, 10.0]].map(BoundingBox::from);
         let columns = [[-1.0, 0.0, 9.0, 10.0], [3.0, 0.0, 13.0, 10.0]].map(BoundingBox::from);
         let (mut overlaps, mut assignment) = (Overlaps::default(), Assignment::default());

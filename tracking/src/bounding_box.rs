@@ -1,16 +1,15 @@
-//! The axis-aligned box that detections and tracks are made of.
+//! Axis-aligned boxes.
 
 use serde::{Deserialize, Serialize};
 
-/// An axis-aligned box by its left, top, right and bottom edge; x grows to the right, y downwards.
+/// An axis-aligned box: left, top, right and bottom edge, with x to the right and y downwards.
 ///
-/// Coordinates are continuous: pixel `i` covers `i..i + 1`, so a box over the first ten columns runs from 0
-/// to 10 and is ten wide. In JSON and other serde formats a box is the list `[x1, y1, x2, y2]`.
+/// Coordinates are continuous: pixel `i` covers `i..i + 1`, so a box over the first ten columns reaches from 0 to 10 and
+/// is ten wide. In JSON and other serde formats a box is the list `[x1, y1, x2, y2]`.
 ///
-/// Any four numbers make a box, as what a network returns may be anything. A box whose right edge is not
-/// right of its left one, whose bottom is not below its top, or that has a coordinate that is no number (NaN)
-/// has no area and overlaps nothing: measures of it are 0, never negative and never NaN. An infinite edge is an
-/// edge infinitely far away, so a box may be infinitely large, and [`clip_to`](Self::clip_to) brings it back.
+/// Any four numbers make a box, because a network can return anything. A box whose right edge is not right of its left
+/// edge, whose bottom edge is not below its top edge, or that has a NaN coordinate has no area and overlaps nothing: its
+/// measures are 0, never negative or NaN. Edges may be infinite; [`clip_to`](Self::clip_to) makes them finite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "[f32; 4]", into = "[f32; 4]")]
 pub struct BoundingBox {
@@ -25,7 +24,7 @@ pub struct BoundingBox {
 }
 
 impl BoundingBox {
-    /// A box from its edges, which are taken as they are.
+    /// A box from its edges, in any order.
     pub const fn new(x1: f32, y1: f32, x2: f32, y2: f32) -> Self {
         Self { x1, y1, x2, y2 }
     }
@@ -35,18 +34,18 @@ impl BoundingBox {
         Self::new(cx - 0.5 * width, cy - 0.5 * height, cx + 0.5 * width, cy + 0.5 * height)
     }
 
-    /// The centre, width and height; the width and height of a box turned inside out come out negative, so
-    /// that [`from_cxcywh`](Self::from_cxcywh) gives it back.
+    /// The centre, width and height. The sides of an inverted box are negative, so that
+    /// [`from_cxcywh`](Self::from_cxcywh) restores it.
     pub fn to_cxcywh(self) -> [f32; 4] {
         [0.5 * (self.x1 + self.x2), 0.5 * (self.y1 + self.y2), self.x2 - self.x1, self.y2 - self.y1]
     }
 
-    /// A box from its left and top edge, width and height, as COCO and MOTChallenge write boxes.
+    /// A box from its left and top edge, width and height, the notation of COCO and MOTChallenge.
     pub fn from_ltwh([left, top, width, height]: [f32; 4]) -> Self {
         Self::new(left, top, left + width, top + height)
     }
 
-    /// The left and top edge, width and height; negative where the box is inside out.
+    /// The left and top edge, width and height; the sides of an inverted box are negative.
     pub fn to_ltwh(self) -> [f32; 4] {
         [self.x1, self.y1, self.x2 - self.x1, self.y2 - self.y1]
     }
@@ -56,26 +55,24 @@ impl BoundingBox {
         [self.x1, self.y1, self.x2, self.y2]
     }
 
-    /// How wide the box is, at least 0.
+    /// The width, at least 0.
     pub fn width(&self) -> f32 {
-        // `max` returns the number when the other side is NaN, which makes a NaN edge a width of 0.
+        // `max` returns the number if the other operand is NaN, so that a NaN edge gives a width of 0.
         (self.x2 - self.x1).max(0.0)
     }
 
-    /// How high the box is, at least 0.
+    /// The height, at least 0.
     pub fn height(&self) -> f32 {
         (self.y2 - self.y1).max(0.0)
     }
 
     /// Width times height, at least 0.
     pub fn area(&self) -> f32 {
-        // `max` once more, for infinity times 0.
+        // `max` again, for infinity times 0.
         (self.width() * self.height()).max(0.0)
     }
 
-    /// Whether the box covers anything: both sides longer than 0.
-    ///
-    /// Unlike `area() > 0.0` it also holds for boxes so small that their area underflows.
+    /// Whether both sides are longer than 0; unlike `area() > 0.0` also for boxes so small that their area underflows.
     pub fn has_area(&self) -> bool {
         self.x2 > self.x1 && self.y2 > self.y1
     }
@@ -85,7 +82,7 @@ impl BoundingBox {
         self.to_xyxy().iter().all(|edge| edge.is_finite())
     }
 
-    /// What both boxes cover, or nothing where they do not overlap (touching edges do not).
+    /// The intersection of two boxes, `None` if they do not overlap; touching edges do not.
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         if !self.has_area() || !other.has_area() {
             return None;
@@ -99,30 +96,25 @@ impl BoundingBox {
         shared.has_area().then_some(shared)
     }
 
-    /// Intersection over union: the share of what both cover together that both cover, 0 to 1.
-    ///
-    /// 0 where either has no area and where the areas are too large for `f32`, as there is no ratio then.
+    /// Intersection over union, 0 to 1; 0 if either box has no area or the areas overflow `f32`.
     pub fn iou(&self, other: &Self) -> f32 {
         let shared = self.intersection(other).map_or(0.0, |shared| shared.area());
         let ratio = shared / (self.area() + other.area() - shared);
         if ratio.is_finite() { ratio } else { 0.0 }
     }
 
-    /// The part of the box between 0 and `width` and between 0 and `height`.
+    /// The box clipped to `0..width` and `0..height`, which are finite and at least 0.
     ///
-    /// A box that lies outside comes out with no area, on the border that is nearest. Infinite edges move to the
-    /// border; an edge that is no number stays so, for the caller to find. `width` and `height` are finite
-    /// and at least 0.
+    /// A box outside becomes one without area on the nearest border. Infinite edges move to the border; NaN edges stay
+    /// NaN, for the caller to detect.
     #[must_use]
     pub fn clip_to(&self, width: f32, height: f32) -> Self {
-        // Not `f32::clamp`: it panics where the limit is negative or NaN. Not `max` and `min` alone: they turn
-        // NaN into 0.
+        // `f32::clamp` panics if the limit is negative or NaN; `max` and `min` alone turn NaN into 0.
         let clip = |edge: f32, limit: f32| if edge.is_nan() { edge } else { edge.max(0.0).min(limit) };
         Self::new(clip(self.x1, width), clip(self.y1, height), clip(self.x2, width), clip(self.y2, height))
     }
 
-    /// The box with x multiplied by `scale_x` and y by `scale_y`, for instance from shares of an image's sides
-    /// to its pixels.
+    /// The box with x multiplied by `scale_x` and y by `scale_y`, for instance from relative coordinates to pixels.
     #[must_use]
     pub fn scaled(&self, scale_x: f32, scale_y: f32) -> Self {
         Self::new(self.x1 * scale_x, self.y1 * scale_y, self.x2 * scale_x, self.y2 * scale_y)

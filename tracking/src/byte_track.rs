@@ -1,4 +1,4 @@
-//! ByteTrack: boxes of one frame to boxes of the next, certain ones first.
+//! ByteTrack: associates detections with tracks, high scores first.
 
 mod candidates;
 mod class_votes;
@@ -13,24 +13,29 @@ use candidates::{Candidates, Score};
 use class_votes::ClassVotes;
 use matcher::Matcher;
 
-/// What the latest score weighs in a track's score.
-const SCORE_OF_NOW: f32 = 0.7;
-/// For how many updates on end a confirmed track is where an older one is before it goes as its duplicate.
+/// Weight of the latest score in the score of a track.
+const LATEST_SCORE_WEIGHT: f32 = 0.7;
+/// Consecutive updates in which a confirmed track overlaps an older one before it is removed as a duplicate.
 const DUPLICATE_FRAMES: u32 = 5;
 
-/// Follows objects through a video by where their boxes are.
+/// Tracks objects through a video by the overlap of their boxes.
 ///
-/// A frame goes through these steps (Zhang et al., "ByteTrack", 2022, with the settings that DART runs it with):
-/// every track is moved to where it should be; all tracks, lost ones with them, are matched with detections of high
-/// score, those left over with detections of low score, and whatever is still left over with the remaining detections
-/// of high score, which for those in sight a frame ago need not overlap as much. Each match is the best for all tracks
-/// and detections together. DART keeps lost tracks out of the first two steps; with them, on the sequences in
-/// `tests/golden/tracking`, MOTA rises from 0.906 to 0.915 and IDF1 from 0.894 to 0.907. What remains
-/// of the detections of high score starts tracks; tracks that were not seen are lost and given up in time, or at once
-/// while they are tentative; of tracks that stay in the same place, the oldest is kept.
+/// An update has these steps (Zhang et al., "ByteTrack", 2022, with the settings of DART):
 ///
-/// A tracker shares nothing with others: its ids start at 1 and depend on its detections alone, and the same
-/// detections give the same tracks. Once its buffers have grown, an update allocates nothing.
+/// 1. A Kalman filter predicts the box of every track.
+/// 2. All tracks, lost ones included, are matched with the detections of high score.
+/// 3. Unmatched tracks are matched with the detections of low score.
+/// 4. Unmatched tracks are matched with the remaining detections of high score; tracks that were detected in the frame
+///    before need less overlap.
+/// 5. The remaining detections of high score start new tracks. Unmatched tracks become lost and are removed after
+///    `max_time_lost` frames; tentative ones are removed at once. Of tracks that stay in the same place, the oldest is
+///    kept.
+///
+/// Each matching maximises the sum of all overlaps. DART excludes lost tracks from steps 2 and 3; including them raises
+/// MOTA from 0.906 to 0.915 and IDF1 from 0.894 to 0.907 on the sequences in `tests/golden/tracking`.
+///
+/// Ids start at 1 in each tracker, and the same detections give the same tracks. Once its buffers have grown, an update
+/// allocates nothing.
 ///
 /// ```
 /// use ocelli_tracking::{BoundingBox, ByteTracker, TrackerDetection};
@@ -46,23 +51,23 @@ const DUPLICATE_FRAMES: u32 = 5;
 #[derive(Debug)]
 pub struct ByteTracker {
     options: ByteTrackerOptions,
-    /// Oldest first, which is by id.
+    /// By id, oldest first.
     tracks: Vec<Followed>,
-    shown: Vec<Track>,
+    reported: Vec<Track>,
     last_id: u64,
     candidates: Candidates,
     matcher: Matcher,
 }
 
-/// A track and what it takes to carry it on.
+/// A track with its filter and counters.
 #[derive(Debug)]
 struct Followed {
     track: Track,
     filter: BoxFilter,
     votes: ClassVotes,
-    /// In how many updates on end it has been where an older track is.
+    /// Consecutive updates in which it overlapped an older track.
     frames_covered: u32,
-    /// Of the frames since it was last seen, those in which nobody looked for its class.
+    /// Frames since its last detection in which the detector did not look for its class.
     frames_unwatched: f32,
 }
 
@@ -88,7 +93,7 @@ impl Followed {
         }
     }
 
-    fn is_seen(&self) -> bool {
+    fn is_detected(&self) -> bool {
         self.track.detection.is_some()
     }
 
@@ -103,7 +108,7 @@ impl Followed {
     fn observe(&mut self, detection: &TrackerDetection, index: usize) {
         self.filter.correct(&detection.bbox);
         let track = &mut self.track;
-        track.score = SCORE_OF_NOW * detection.score + (1.0 - SCORE_OF_NOW) * track.score;
+        track.score = LATEST_SCORE_WEIGHT * detection.score + (1.0 - LATEST_SCORE_WEIGHT) * track.score;
         track.class_id = self.votes.add(detection.class_id, detection.score, track.class_id);
         track.hits = track.hits.saturating_add(1);
         track.frames_since_seen = 0.0;
@@ -119,7 +124,7 @@ impl Followed {
 }
 
 impl ByteTracker {
-    /// Starts from the default options.
+    /// A builder with the default options.
     pub fn builder() -> ByteTrackerBuilder {
         ByteTrackerBuilder::default()
     }
@@ -128,33 +133,33 @@ impl ByteTracker {
         Self {
             options,
             tracks: Vec::new(),
-            shown: Vec::new(),
+            reported: Vec::new(),
             last_id: 0,
             candidates: Candidates::default(),
             matcher: Matcher::default(),
         }
     }
 
-    /// The options that it was built with.
+    /// The options of the tracker.
     pub fn options(&self) -> &ByteTrackerOptions {
         &self.options
     }
 
-    /// Takes in what was detected in a frame `dt_frames` after the one before, and gives the tracks seen in it,
-    /// by id; with [`coast_frames`](ByteTrackerOptions::coast_frames) also those not seen for at most so long.
+    /// Updates the tracks with the detections of a frame and returns the confirmed tracks that were detected in it, by id;
+    /// with [`coast_frames`](ByteTrackerOptions::coast_frames) also those lost for at most that long.
     ///
-    /// Call it for every frame that a detector looked at: without detections too, as that is what loses tracks.
-    /// `dt_frames` is 1 for the next frame of a video, and the time passed times the frame rate in general. A time
-    /// that is no positive number counts as 0, so a clock that stands or runs backwards moves nothing.
+    /// Call it for every frame on which a detector ran, even without detections: that is how tracks become lost.
+    /// `dt_frames` is the time since the last call in frames: 1 for the next frame of a video, else the elapsed time times
+    /// the frame rate. A time that is not a positive number counts as 0.
     ///
-    /// Detections are ignored whose score is no number or below the low threshold, and whose box is not finite or
-    /// has no area: a detector's overflow must not become a track.
+    /// Detections with a score of NaN or below the low threshold, or with a box that is not finite or has no area, are
+    /// ignored.
     pub fn update(&mut self, detections: &[TrackerDetection], dt_frames: f32) -> &[Track] {
         self.update_where(detections, dt_frames, |_| true)
     }
 
-    /// As [`update`](Self::update), for a frame in which a detector looked for some classes only: tracks of a class that
-    /// `is_watched` denies are carried on as they were where nothing matches them. Not to have looked says nothing.
+    /// Like [`update`](Self::update), for a frame in which the detector looked for some classes only. Unmatched tracks of
+    /// the other classes, for which `is_watched` is false, keep their state.
     pub fn update_where(
         &mut self,
         detections: &[TrackerDetection],
@@ -177,41 +182,41 @@ impl ByteTracker {
         });
         let ByteTrackerOptions { match_iou, low_match_iou, lost_match_iou, leftover_match_iou, .. } =
             self.options;
-        let in_sight = |followed: &Followed| followed.track.state != TrackState::Lost;
+        let not_lost = |followed: &Followed| followed.track.state != TrackState::Lost;
         self.match_with(detections, Score::High, match_iou, |_| true);
         self.match_with(detections, Score::Low, low_match_iou, |_| true);
         self.match_with(detections, Score::High, lost_match_iou, |_| true);
-        self.match_with(detections, Score::High, leftover_match_iou, in_sight);
+        self.match_with(detections, Score::High, leftover_match_iou, not_lost);
         self.settle_states(is_watched);
         self.start_tracks(detections);
         self.drop_duplicates();
-        self.show();
-        &self.shown
+        self.report();
+        &self.reported
     }
 
-    /// Moves the tracks `dt_frames` on without a detector having looked, and gives those in sight where they should
-    /// be by now. None is lost by this; the next [`update`](Self::update) takes the time from here.
+    /// Advances the tracks by `dt_frames` for a frame on which no detector ran, and returns them at their predicted places.
+    /// No track becomes lost; the `dt_frames` of the next [`update`](Self::update) counts from here.
     pub fn predict(&mut self, dt_frames: f32) -> &[Track] {
         for followed in &mut self.tracks {
             followed.advance(forward(dt_frames));
         }
-        self.show();
-        &self.shown
+        self.report();
+        &self.reported
     }
 
-    /// All tracks by id, tentative and lost ones with them, as they were left by the latest call.
+    /// All tracks by id, including tentative and lost ones, after the latest call.
     pub fn tracks(&self) -> impl ExactSizeIterator<Item = &Track> {
         self.tracks.iter().map(|followed| &followed.track)
     }
 
-    /// Forgets everything, for another video: ids start at 1 again.
+    /// Removes all tracks, for another video; ids start at 1 again.
     pub fn reset(&mut self) {
         self.tracks.clear();
-        self.shown.clear();
+        self.reported.clear();
         self.last_id = 0;
     }
 
-    /// Matches the tracks not seen yet that `eligible` takes with the detections of high or low score not taken yet.
+    /// Matches the unmatched tracks that `eligible` accepts with the unmatched detections of high or low score.
     fn match_with(
         &mut self,
         detections: &[TrackerDetection],
@@ -222,7 +227,7 @@ impl ByteTracker {
         let matcher = &mut self.matcher;
         matcher.clear();
         for (index, followed) in self.tracks.iter().enumerate() {
-            if !followed.is_seen() && eligible(followed) {
+            if !followed.is_detected() && eligible(followed) {
                 matcher.add_row(index, followed.track.bbox, followed.track.class_id);
             }
         }
@@ -236,12 +241,12 @@ impl ByteTracker {
         }
     }
 
-    /// Confirms tracks that were seen often enough, gives up tentative ones that were missed, loses the others.
+    /// Confirms tracks with enough detections, removes unmatched tentative ones and marks other unmatched ones as lost.
     fn settle_states(&mut self, is_watched: impl Fn(usize) -> bool) {
         let min_hits = self.options.min_hits;
         self.tracks.retain_mut(|followed| {
-            if followed.is_seen() {
-                // Lost ones were confirmed before, perhaps by their score alone.
+            if followed.is_detected() {
+                // Lost tracks were confirmed before, perhaps by their score.
                 if followed.track.state == TrackState::Lost || followed.track.hits >= min_hits {
                     followed.track.state = TrackState::Tracked;
                 }
@@ -257,10 +262,9 @@ impl ByteTracker {
         });
     }
 
-    /// Starts a track from each detection of high score that is left and in nobody's place.
+    /// Starts a track from each unmatched detection of high score that does not duplicate another track.
     ///
-    /// A detection in the place of a track just seen would start one that goes as a duplicate, frame after frame,
-    /// each time using up an id.
+    /// A detection in the place of a matched track would start a duplicate in every frame, and each would take an id.
     fn start_tracks(&mut self, detections: &[TrackerDetection]) {
         let matcher = &mut self.matcher;
         matcher.clear();
@@ -273,7 +277,7 @@ impl ByteTracker {
             return;
         }
         for (index, followed) in self.tracks.iter().enumerate() {
-            if followed.is_seen() {
+            if followed.is_detected() {
                 matcher.add_column(index, followed.track.bbox, followed.track.class_id);
             }
         }
@@ -289,15 +293,15 @@ impl ByteTracker {
         }
     }
 
-    /// Of tracks that stay in the same place, keeps the oldest.
+    /// Keeps the oldest of tracks that stay in the same place.
     ///
-    /// Two objects that cross are in the same place too, for a moment. So a confirmed track goes only when it has
-    /// been in another's place for some frames on end, a tentative one at once.
+    /// Objects that cross are in the same place for a moment, too. A confirmed track is therefore removed only after some
+    /// consecutive frames, a tentative one at once.
     fn drop_duplicates(&mut self) {
         let matcher = &mut self.matcher;
         matcher.clear();
         for (index, followed) in self.tracks.iter_mut().enumerate() {
-            if followed.is_seen() {
+            if followed.is_detected() {
                 matcher.add_row(index, followed.track.bbox, followed.track.class_id);
             } else {
                 followed.frames_covered = 0;
@@ -314,16 +318,16 @@ impl ByteTracker {
         });
     }
 
-    fn show(&mut self) {
+    fn report(&mut self) {
         let coast_frames = self.options.coast_frames as f32;
-        self.shown.clear();
-        self.shown.extend(self.tracks.iter().map(|followed| followed.track).filter(
-            |track| match track.state {
+        self.reported.clear();
+        self.reported.extend(self.tracks.iter().map(|followed| followed.track).filter(|track| {
+            match track.state {
                 TrackState::Tentative => false,
                 TrackState::Tracked => true,
                 TrackState::Lost => track.frames_since_seen <= coast_frames,
-            },
-        ));
+            }
+        }));
     }
 }
 

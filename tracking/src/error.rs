@@ -1,27 +1,26 @@
-//! What can go wrong in tracking, and in which of three ways.
+//! One opaque error type for the crate.
 
 use std::error::Error as StdError;
 use std::fmt;
 
-/// The result of everything in this crate that can fail.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The kind of an [`Error`]: what a program does about it differs.
+/// The kind of an [`Error`], for programs that react to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The caller's mistake: an option out of its range.
+    /// An option is out of range.
     InvalidArgument,
-    /// A file of boxes holds what is none.
+    /// A file of boxes is corrupt.
     InvalidData,
-    /// Reading or writing failed.
+    /// A failed read or write.
     Io,
 }
 
-/// An error of tracking: one line that says what failed, where and why.
+/// An error: a kind, one line of text that says what failed, where and why, and the underlying error if there is one.
 ///
-/// The text of the cause is part of [`Display`](fmt::Display); [`source`](StdError::source) is there for code that
-/// wants to look at its type, not to be printed a second time.
+/// The text includes that of the underlying error, which [`source`](StdError::source) returns for code that inspects it.
 pub struct Error {
     kind: ErrorKind,
     message: String,
@@ -38,7 +37,7 @@ impl Error {
         self
     }
 
-    /// Which kind of failure this is.
+    /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

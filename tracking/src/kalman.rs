@@ -1,22 +1,21 @@
-//! The filter that says where a box will be: constant velocity, noise in proportion to the box.
+//! Kalman filter for boxes: constant velocity, noise proportional to the size of the box.
 //!
-//! The usual state is one vector of eight, `[cx, cy, w, h]` and their velocities, with 8×8 matrices. None of
-//! those matrices joins two of the four coordinates: the transition moves each by its own velocity, the
-//! measurement sees each by itself, and the noise is diagonal. A covariance that starts block-diagonal therefore
-//! stays so, and the filter **is** four filters of position and velocity. Run as such it needs 3 numbers of
-//! covariance a coordinate in place of 64, no matrix inverse (a division), and its four coordinates are four
-//! lanes of the same arithmetic. Nothing is approximated; the test runs the 8×8 filter beside it.
+//! The usual state is a vector of eight, `[cx, cy, w, h]` and their velocities, with 8×8 matrices. None of the matrices
+//! couples two of the four coordinates: the transition moves each by its own velocity, the measurement is of each alone,
+//! and the noise is diagonal. A block-diagonal covariance stays block-diagonal, so the filter **is** four independent
+//! filters of position and velocity. Each needs 3 covariances, and a division in place of a matrix inverse. Nothing is
+//! approximated; a test compares it with the 8×8 filter.
 
 use crate::BoundingBox;
 
-/// Standard deviation of a position, measured or per frame of motion, as a share of the box's side.
+/// Standard deviation of a measured position, and of the motion per frame, relative to the side of the box.
 const POSITION_NOISE: f64 = 1.0 / 15.0;
-/// Standard deviation that a velocity gains per frame, as a share of the box's side.
+/// Standard deviation of the change of a velocity per frame, relative to the side of the box.
 const VELOCITY_NOISE: f64 = 1.0 / 40.0;
-/// How much less certain the first position and the first velocity (unseen, taken as 0) are.
+/// Factors for the first position and for the first velocity, which is unknown and taken as 0.
 const FIRST_POSITION: f64 = 2.0;
 const FIRST_VELOCITY: f64 = 10.0;
-/// A prediction leaves at least this share of a side. Below 1 and above 0: sides stay positive.
+/// A prediction shrinks a side to this fraction at most, so that sides stay positive.
 const LEAST_SHRINK: f64 = 0.5;
 
 /// The coordinates: centre x, centre y, width, height.
@@ -24,19 +23,19 @@ type Lanes = [f64; 4];
 const WIDTH: usize = 2;
 const HEIGHT: usize = 3;
 
-/// One box in motion, in the caller's units and frames.
+/// A moving box, in any unit and in frames.
 #[derive(Debug, Clone)]
 pub(crate) struct BoxFilter {
     position: Lanes,
     velocity: Lanes,
-    /// Covariance of each coordinate: of its position, of both, of its velocity.
+    /// For each coordinate the variance of its position, the covariance with its velocity, the variance of its velocity.
     variance: Lanes,
     covariance: Lanes,
     velocity_variance: Lanes,
 }
 
 impl BoxFilter {
-    /// A box at rest that was seen once. Its sides are finite and longer than 0.
+    /// A box at rest from one detection, whose sides are finite and above 0.
     pub(crate) fn new(bbox: &BoundingBox) -> Self {
         let position = to_lanes(bbox);
         let side = sides(&position);
@@ -49,12 +48,12 @@ impl BoxFilter {
         }
     }
 
-    /// Moves the box `dt` frames on, `dt` ≥ 0 and not necessarily whole.
+    /// Advances the box by `dt` frames, `dt` ≥ 0 and not necessarily an integer.
     ///
-    /// The noise of `dt` frames is what `dt` steps of one frame add up to: `n` such steps give a position
-    /// `n·q + n(n−1)(2n−1)/6·r`, the pair `n(n−1)/2·r` and a velocity `n·r`, with `q` and `r` the noise of one.
-    /// These are polynomials in `n` that hold for fractions too, so that an interval may be cut anywhere and
-    /// comes to the same. They stay a covariance for `n` < 1 as long as `q` ≥ `r`/12, and here `q` ≈ 7·`r`.
+    /// The noise of `dt` frames is the sum of `dt` steps of one frame: `n` steps add `n·q + n(n−1)(2n−1)/6·r` to the
+    /// variance of a position, `n(n−1)/2·r` to the covariance and `n·r` to the variance of the velocity, where `q` and `r`
+    /// are the noise of one step. These polynomials hold for fractions, too, so that an interval can be split anywhere with
+    /// the same result. They are a covariance for `n` < 1 as long as `q` ≥ `r`/12; here `q` ≈ 7·`r`.
     pub(crate) fn predict(&mut self, dt: f64) {
         let least = [self.position[WIDTH] * LEAST_SHRINK, self.position[HEIGHT] * LEAST_SHRINK];
         let (twice, thrice) = (dt * (dt - 1.0) / 2.0, dt * (dt - 1.0) * (2.0 * dt - 1.0) / 6.0);
@@ -76,29 +75,28 @@ impl BoxFilter {
         }
     }
 
-    /// Takes in where the box was seen.
+    /// Corrects the state with a detected box.
     ///
-    /// A filtered side lies between the predicted and the seen one, as the gain is between 0 and 1: positive sides
-    /// stay positive.
-    pub(crate) fn correct(&mut self, seen: &BoundingBox) {
-        let seen = to_lanes(seen);
+    /// The gain is between 0 and 1, so a filtered side lies between the predicted and the detected one and stays positive.
+    pub(crate) fn correct(&mut self, detected: &BoundingBox) {
+        let detected = to_lanes(detected);
         for (lane, side) in sides(&self.position).into_iter().enumerate() {
             let noise = square(POSITION_NOISE * side);
             let total = self.variance[lane] + noise;
             let gain = self.variance[lane] / total;
             let velocity_gain = self.covariance[lane] / total;
-            let surprise = seen[lane] - self.position[lane];
-            self.position[lane] += gain * surprise;
-            self.velocity[lane] += velocity_gain * surprise;
+            let residual = detected[lane] - self.position[lane];
+            self.position[lane] += gain * residual;
+            self.velocity[lane] += velocity_gain * residual;
             self.velocity_variance[lane] -= velocity_gain * self.covariance[lane];
             self.covariance[lane] *= noise / total;
             self.variance[lane] *= noise / total;
         }
     }
 
-    /// Keeps the width and height as they are until the next sight.
+    /// Keeps the width and height constant until the next detection.
     ///
-    /// For a box out of sight: the last change of its size was most often the occluder's edge moving over it.
+    /// For a lost track: most often the last change of its size was an occluder moving over it.
     pub(crate) fn hold_size(&mut self) {
         self.velocity[WIDTH] = 0.0;
         self.velocity[HEIGHT] = 0.0;
@@ -108,19 +106,19 @@ impl BoxFilter {
         BoundingBox::from_cxcywh(self.position.map(|value| value as f32))
     }
 
-    /// The centre's motion in x and y, in units per frame.
+    /// Velocity of the centre in x and y, in units per frame.
     pub(crate) fn centre_velocity(&self) -> [f32; 2] {
         [self.velocity[0] as f32, self.velocity[1] as f32]
     }
 }
 
 fn to_lanes(bbox: &BoundingBox) -> Lanes {
-    // In f64 from the edges on: `to_cxcywh` in f32 would overflow for the largest coordinates.
+    // In f64, because `to_cxcywh` in f32 overflows for the largest coordinates.
     let [x1, y1, x2, y2] = bbox.to_xyxy().map(f64::from);
     [0.5 * (x1 + x2), 0.5 * (y1 + y2), x2 - x1, y2 - y1]
 }
 
-/// The side that each coordinate's noise is a share of.
+/// The side to which the noise of each coordinate is proportional.
 fn sides(position: &Lanes) -> Lanes {
     let [_, _, width, height] = *position;
     [width, height, width, height]

@@ -1,22 +1,39 @@
-//! Boxes, and the tracks that they form over time.
+//! Multi-object tracking with ByteTrack, for the boxes of any detector.
 //!
-//! | noun | what it is |
+//! A [`ByteTracker`] takes the [`TrackerDetection`]s of one frame after the other and returns [`Track`]s, whose ids stay
+//! the same from frame to frame:
+//!
+//! ```
+//! use ocelli_tracking::{BoundingBox, ByteTracker, TrackState, TrackerDetection};
+//!
+//! # fn main() -> ocelli_tracking::Result<()> {
+//! let mut tracker = ByteTracker::builder().coast_frames(3).build()?;
+//! let car = |frame: f32| TrackerDetection {
+//!     bbox: BoundingBox::from_ltwh([8.0 * frame, 50.0, 60.0, 40.0]),
+//!     score: 0.9,
+//!     class_id: 0,
+//! };
+//! for frame in 0..10 {
+//!     let tracks = tracker.update(&[car(frame as f32)], 1.0);
+//!     assert_eq!((tracks[0].id, tracks[0].state), (1, TrackState::Tracked));
+//! }
+//! // A frame without detections: the track is lost, and its box is predicted from its motion.
+//! let tracks = tracker.update(&[], 1.0);
+//! assert_eq!((tracks[0].id, tracks[0].state), (1, TrackState::Lost));
+//! assert!((tracks[0].bbox.x1 - 80.0).abs() < 1.0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | type | what it is |
 //! |---|---|
-//! | [`BoundingBox`] | an axis-aligned rectangle by its corners, with area, overlap and the usual notations |
-//! | [`ByteTracker`] | follows objects from frame to frame: [`TrackerDetection`]s in, [`Track`]s out |
-//! | [`ByteTrackerOptions`] | its thresholds, and whether classes may mix ([`MatchClasses`]) |
-//! | [`MotBox`] | a line of a MOTChallenge file; read with [`read_mot`], written with [`MotWriter`] |
+//! | [`BoundingBox`] | an axis-aligned box with area, overlap, clipping and the common notations |
+//! | [`ByteTracker`] | the tracker; [`ByteTrackerBuilder`] sets its options |
+//! | [`ByteTrackerOptions`] | thresholds, and whether a track can change its class ([`MatchClasses`]) |
+//! | [`MotBox`] | a line of a MOTChallenge file; [`read_mot`] reads and [`MotWriter`] writes such files |
 //!
-//! Nothing here knows what an image or a detector is: coordinates are numbers in whatever unit the caller
-//! uses, x to the right and y downwards, and time is counted in frames, not necessarily whole ones.
-//!
-//! ```
-//! use ocelli_tracking::BoundingBox;
-//!
-//! let seen = BoundingBox::new(10.0, 20.0, 110.0, 220.0);
-//! let expected = BoundingBox::from_ltwh([10.0, 20.0, 100.0, 100.0]);
-//! assert_eq!(seen.iou(&expected), 0.5);
-//! ```
+//! The crate knows neither images nor detectors. Coordinates are in any unit, x to the right and y downwards; time is
+//! counted in frames, which may be fractions. Boxes, detections and tracks implement serde's traits.
 
 #![forbid(unsafe_code)]
 

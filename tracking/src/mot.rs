@@ -1,65 +1,65 @@
-//! Boxes in the text format of the MOTChallenge benchmark.
+//! The text format of the MOTChallenge benchmark.
 //!
-//! One box a line: `frame,id,left,top,width,height,score,-1,-1,-1`. Frames count from 1; the id is -1 where the box
-//! belongs to no track; coordinates are pixels with fractions. The last three numbers are places in the world,
-//! which nobody here knows; in truth files, and in those of many detectors, the first of them is the class.
+//! One box a line: `frame,id,left,top,width,height,score,-1,-1,-1`. Frames count from 1; the id of a box without a track is
+//! -1; coordinates are fractional pixels. The last three numbers are world coordinates, which are ignored; in ground truth
+//! files, and in those of many detectors, the first of them is the class.
 
 use std::io::{BufRead, Write};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::{BoundingBox, Track, TrackerDetection};
 
-/// One line of such a file.
+/// One line of a MOTChallenge file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MotBox {
     /// The frame, from 1.
     pub frame: u32,
-    /// The track, or nothing for a detection that belongs to none.
+    /// The id of the track, `None` for a detection without one.
     pub id: Option<u64>,
-    /// Where it is.
+    /// The box.
     pub bbox: BoundingBox,
-    /// The score; 1 where the line ends before it. The benchmark's own detectors give scores beyond 0 to 1.
+    /// The score, 1 if the line has none. The public detections of the benchmark have scores outside 0 to 1.
     pub score: f32,
-    /// The class, where the eighth number is a whole one from 0.
+    /// The class, if the eighth number is an integer of at least 0.
     pub class_id: Option<usize>,
 }
 
 impl MotBox {
-    /// The box as a tracker takes it; one without a class is of class 0.
+    /// The box as input of a tracker; without a class it is of class 0.
     pub fn to_detection(&self) -> TrackerDetection {
         TrackerDetection { bbox: self.bbox, score: self.score, class_id: self.class_id.unwrap_or(0) }
     }
 }
 
-/// Reads all boxes, in order of frame and within a frame as they came; `name` is what messages call the file.
+/// Reads all boxes, sorted by frame and in file order within a frame; `name` stands for the file in errors.
 ///
-/// Lines have at least the first six numbers. The eighth is taken as the class where it can be one, and what follows
-/// is not looked at (in truth files it is how much is visible). Empty lines, spaces around numbers and Windows line ends are fine. A box may
-/// have no area, which a tracker ignores.
+/// A line needs at least the first six numbers. The eighth is the class if it is an integer of at least 0; later columns
+/// are ignored. Empty lines, spaces around numbers and Windows line ends are accepted, and so are boxes without area,
+/// which a tracker ignores.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidData`] names the first line that is no box and what is wrong with it;
-/// [`ErrorKind::Io`] where reading fails.
+/// [`ErrorKind::InvalidData`] with the number of the first invalid line and what is wrong with it; [`ErrorKind::Io`] if
+/// reading fails.
 pub fn read_mot(name: &str, mut reader: impl BufRead) -> Result<Vec<MotBox>> {
     let mut boxes = Vec::new();
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
         let read = reader.read_until(b'\n', &mut line).map_err(|error| {
-            let message = format!("Reading boxes failed, {name}, line {number}: {error}");
+            let message = format!("cannot read boxes, {name}, line {number}: {error}");
             Error::new(ErrorKind::Io, message).with_source(error)
         })?;
         if read == 0 {
             break;
         }
         let parsed = std::str::from_utf8(&line)
-            .map_err(|_| "the line is no text (not UTF-8); is this a MOTChallenge file?".to_owned())
+            .map_err(|_| "the line is not UTF-8 text; is this a MOTChallenge file?".to_owned())
             .map(|text| text.trim_start_matches('\u{feff}').trim())
             .and_then(|text| if text.is_empty() { Ok(None) } else { parse_line(text).map(Some) });
         match parsed {
             Ok(found) => boxes.extend(found),
             Err(why) => {
-                let message = format!("Reading boxes failed, {name}, line {number}: {why}");
+                let message = format!("cannot read boxes, {name}, line {number}: {why}");
                 return Err(Error::new(ErrorKind::InvalidData, message));
             }
         }
@@ -72,16 +72,16 @@ fn parse_line(text: &str) -> Result<MotBox, String> {
     const LAYOUT: &str = "frame,id,left,top,width,height,score";
     let mut fields = text.split(',').map(str::trim);
     let mut next = |field: &str| {
-        fields.next().ok_or_else(|| format!("ends before the {field}; expected {LAYOUT} with commas between"))
+        fields.next().ok_or_else(|| format!("no {field}; expected {LAYOUT} separated by commas"))
     };
-    // Whole numbers may be written as `1.0` or `1e2`, as numpy does.
+    // numpy writes integers as `1.0` or `1e2`.
     let frame = number("frame", next("frame")?)?;
     if frame < 1.0 || frame > f64::from(u32::MAX) || frame.fract() != 0.0 {
-        return Err(format!("the frame is {frame}; expected a whole number from 1"));
+        return Err(format!("the frame is {frame}; expected an integer from 1"));
     }
     let id = number("id", next("id")?)?;
     if id.fract() != 0.0 || id.abs() > (1u64 << 53) as f64 {
-        return Err(format!("the id is {id}; expected a whole number, -1 for none"));
+        return Err(format!("the id is {id}; expected an integer, -1 for none"));
     }
     let mut ltwh = [0.0f32; 4];
     for (value, field) in ltwh.iter_mut().zip(["left", "top", "width", "height"]) {
@@ -90,9 +90,9 @@ fn parse_line(text: &str) -> Result<MotBox, String> {
     let score = fields.next().map_or(Ok(1.0), |text| single("score", text))?;
     let bbox = BoundingBox::from_ltwh(ltwh);
     if !bbox.is_finite() {
-        return Err(format!("the box {ltwh:?} reaches beyond what a number can hold"));
+        return Err(format!("the box {ltwh:?} exceeds the range of f32"));
     }
-    // A place in the world, most often -1, is no class.
+    // A world coordinate, most often -1, is not a class.
     let class = fields.next().and_then(|text| text.parse::<f64>().ok());
     let class = class.filter(|class| *class >= 0.0 && class.fract() == 0.0 && *class <= f64::from(u32::MAX));
     let class_id = class.map(|class| class as usize);
@@ -115,10 +115,9 @@ fn single(field: &str, text: &str) -> Result<f32, String> {
     }
 }
 
-/// Writes the tracks of frame after frame.
+/// Writes tracks frame by frame.
 ///
-/// Each frame reaches the writer below as one piece of whole lines, so a file without a buffer in between ends
-/// with a whole line however the program ends.
+/// Each frame is one write of complete lines: an unbuffered file ends with a complete line even if the program dies.
 #[derive(Debug)]
 pub struct MotWriter<W> {
     writer: W,
@@ -127,25 +126,25 @@ pub struct MotWriter<W> {
 }
 
 impl<W: Write> MotWriter<W> {
-    /// Writes into `writer`; `name` is what messages call it.
+    /// Writes to `writer`; `name` stands for it in errors.
     pub fn new(name: impl Into<String>, writer: W) -> Self {
         Self { writer, name: name.into(), lines: Vec::new() }
     }
 
-    /// Writes the tracks of one frame, counted from 1 (add 1 to an index from 0).
+    /// Writes the tracks of one frame, counted from 1.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for frame 0, [`ErrorKind::Io`] where writing fails.
+    /// [`ErrorKind::InvalidArgument`] for frame 0, [`ErrorKind::Io`] if writing fails.
     pub fn write(&mut self, frame: u32, tracks: &[Track]) -> Result<()> {
         if frame == 0 {
-            let message = format!("Writing tracks failed, {}: frame 0 given, frames count from 1", self.name);
+            let message = format!("cannot write tracks, {}: frame 0; expected a frame from 1", self.name);
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         self.lines.clear();
         for Track { id, bbox, score, .. } in tracks {
             let [left, top, width, height] = bbox.to_ltwh();
             writeln!(self.lines, "{frame},{id},{left},{top},{width},{height},{score},-1,-1,-1")
-                .expect("a vector takes all that is written to it");
+                .expect("writing to a vector does not fail");
         }
         if self.lines.is_empty() {
             return Ok(());
@@ -153,17 +152,17 @@ impl<W: Write> MotWriter<W> {
         self.writer.write_all(&self.lines).map_err(|error| self.failed(error))
     }
 
-    /// Hands the writer below back after a last flush.
+    /// Flushes and returns the writer.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where the flush fails.
+    /// [`ErrorKind::Io`] if the flush fails.
     pub fn finish(mut self) -> Result<W> {
         self.writer.flush().map_err(|error| self.failed(error))?;
         Ok(self.writer)
     }
 
     fn failed(&self, error: std::io::Error) -> Error {
-        let message = format!("Writing tracks failed, {}: {error}", self.name);
+        let message = format!("cannot write tracks, {}: {error}", self.name);
         Error::new(ErrorKind::Io, message).with_source(error)
     }
 }
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_as_the_benchmark_writes_them() {
+    fn lines_of_the_benchmark_are_read() {
         let cases: &[(&str, &[MotBox])] = &[
             ("", &[]),
             ("\n \r\n", &[]),
@@ -213,22 +212,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_box_is_refused_with_its_line() {
+    fn errors_name_the_line() {
         let cases: &[(&[u8], &str)] = &[
             (b"1,1,1,1,1,1\nframe,id,left\n", "line 2: the frame is \"frame\"; expected a finite number"),
-            (b"\n\n0,1,1,1,1,1,1", "line 3: the frame is 0; expected a whole number from 1"),
+            (b"\n\n0,1,1,1,1,1,1", "line 3: the frame is 0; expected an integer from 1"),
             (b"1.5,1,1,1,1,1,1", "line 1: the frame is 1.5;"),
             (b"-1,1,1,1,1,1,1", "line 1: the frame is -1;"),
             (b"5000000000,1,1,1,1,1,1", "line 1: the frame is 5000000000;"),
             (b"1,0.5,1,1,1,1,1", "line 1: the id is 0.5;"),
-            (b"1,1,1,1,1", "line 1: ends before the height;"),
+            (b"1,1,1,1,1", "line 1: no height;"),
             (b"1 1 1 1 1 1", "line 1: the frame is \"1 1 1 1 1 1\";"),
             (b"1,1,nan,1,1,1,1", "line 1: the left is \"nan\";"),
             (b"1,1,1,1,inf,1,1", "line 1: the width is \"inf\";"),
             (b"1,1,1,1,1e39,1,1", "line 1: the width is \"1e39\"; expected at most"),
             (b"1,1,3e38,1,3e38,1,1", "line 1: the box"),
             (b"1,1,1,1,1,1,", "line 1: the score is \"\";"),
-            (b"1,1,1,1,1,1,1\n\xff\xd8\n", "line 2: the line is no text"),
+            (b"1,1,1,1,1,1,1\n\xff\xd8\n", "line 2: the line is not UTF-8 text"),
         ];
         let mut failures = Vec::new();
         for &(text, expected) in cases {
@@ -238,7 +237,7 @@ mod tests {
                     if error.kind() == ErrorKind::InvalidData
                         && error
                             .to_string()
-                            .starts_with(&format!("Reading boxes failed, t.txt, {expected}")) => {}
+                            .starts_with(&format!("cannot read boxes, t.txt, {expected}")) => {}
                 came => failures.push(format!("{text_shown:?}: {came:?}, expected {expected}")),
             }
         }
@@ -246,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn tracks_round_trip() {
         let mut tracker = ByteTracker::builder().min_hits(1).build().expect("1 is the least");
         let mut writer = MotWriter::new("memory", Vec::new());
         let mut expected = Vec::new();
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_an_error_that_names_the_file() {
+    fn a_failed_write_is_an_error_that_names_the_file() {
         let mut tracker = ByteTracker::builder().min_hits(1).build().expect("1 is the least");
         let bbox = BoundingBox::new(0.0, 0.0, 9.0, 9.0);
         let tracks = tracker.update(&[TrackerDetection { bbox, score: 0.9, class_id: 0 }], 1.0);
@@ -282,7 +281,7 @@ mod tests {
         let mut writer = MotWriter::new("out.txt", room.as_mut_slice());
         let error = writer.write(1, tracks).expect_err("a line is longer than 10 bytes");
         assert_eq!(error.kind(), ErrorKind::Io);
-        assert!(error.to_string().starts_with("Writing tracks failed, out.txt: "), "{error}");
+        assert!(error.to_string().starts_with("cannot write tracks, out.txt: "), "{error}");
         let error = writer.write(0, tracks).expect_err("there is no frame 0");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     }

@@ -1,20 +1,20 @@
-//! Which boxes of two sets overlap enough, without looking at every pair.
+//! The overlapping pairs of two sets of boxes, without testing every pair.
 
 use crate::BoundingBox;
 
-/// Pairs of a row's and a column's box with their overlap, grouped by row and in order of column.
+/// Pairs of a row and a column with the overlap of their boxes, grouped by row in order of column.
 ///
-/// The buffers stay between searches: once they have grown, a search allocates nothing.
+/// The buffers are reused: once they have grown, a search allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Overlaps {
-    /// Where each row's pairs begin in `pairs`, and at the end where the last row's end.
+    /// The start of each row in `pairs`, and the end of the last.
     starts: Vec<usize>,
     pairs: Vec<Pair>,
     by_left: Vec<(f32, u32)>,
     column_count: usize,
 }
 
-/// A column that a row overlaps.
+/// A column that overlaps a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pair {
     pub(crate) column: u32,
@@ -22,13 +22,13 @@ pub(crate) struct Pair {
 }
 
 impl Overlaps {
-    /// Finds all pairs that overlap and have an IoU of at least `least`, and that `allowed` (row, column) lets
-    /// through. The boxes are finite and have an area.
+    /// Finds all overlapping pairs with an IoU of at least `least` that `allowed(row, column)` accepts. The boxes are
+    /// finite and have an area.
     ///
-    /// With the columns sorted by left edge, those that can reach IoU `t` with a row of width `w` from `x1` on lie
-    /// in one stretch. The intersection is at most as high as either box, so IoU ≤ its width / `w` and IoU ≤ its
-    /// width / the column's width. From the first, a column begins at `x1 + (1 − t)·w` at the latest and is at
-    /// most `w / t` wide; with the second, it begins at `x1 − (1/t − 1)·w` at the earliest.
+    /// With the columns sorted by left edge, those that can reach IoU `t` with a row at `x1` of width `w` are adjacent.
+    /// The intersection is at most as high as either box, so IoU ≤ its width / `w` and IoU ≤ its width / the column's
+    /// width. By the first, a column starts at `x1 + (1 − t)·w` at the latest and is at most `w / t` wide; by the second,
+    /// it starts at `x1 − (1/t − 1)·w` at the earliest.
     pub(crate) fn find(
         &mut self,
         rows: &[BoundingBox],
@@ -46,10 +46,10 @@ impl Overlaps {
             let start = self.pairs.len();
             self.starts.push(start);
             let width = bbox.width();
-            // Room for rounding, so that the stretch never loses a pair that the exact test below would take.
+            // Slack for rounding, so that no pair is lost that the exact test below accepts.
             let slack = 1e-5 * (bbox.x1.abs() + bbox.x2.abs());
             let latest = bbox.x1 + (1.0 - least) * width + slack;
-            // Infinitely early for a least overlap of 0.
+            // Minus infinity if `least` is 0.
             let earliest = bbox.x1 - (1.0 / least - 1.0) * width * (1.0 + 1e-5) - slack;
             let first = self.by_left.partition_point(|&(left, _)| left < earliest);
             for &(left, column) in &self.by_left[first..] {
@@ -91,14 +91,13 @@ mod tests {
     use crate::test_random::Random;
 
     #[test]
-    fn every_pair_is_found_that_looking_at_all_finds() {
+    fn the_pairs_are_those_of_an_exhaustive_search() {
         let mut random = Random::new(7);
         let mut overlaps = Overlaps::default();
         let mut failures = Vec::new();
         let mut found = 0;
         for (case, &least) in [0.0, 0.1, 0.3, 0.5, 0.85, 1.0].iter().cycle().take(240).enumerate() {
-            // Boxes on a grid of whole numbers and of fractions, far from the origin too: equal boxes and equal
-            // edges come up.
+            // Boxes on grids of integers and of fractions, near and far from the origin: some boxes and edges are equal.
             let (offset, step) = [(0.0, 1.0), (0.0, 0.013), (-40.0, 1.0), (90_000.0, 1.0)][case % 4];
             let mut boxes = |count| -> Vec<BoundingBox> {
                 (0..count)

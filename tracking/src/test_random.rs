@@ -1,6 +1,6 @@
-//! Numbers for tests that are the same on every machine and in every run.
+//! Reproducible random numbers for tests.
 
-/// SplitMix64: a few lines, good enough to draw boxes with.
+/// SplitMix64.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -16,12 +16,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A whole number from 0 to `end`, not included.
+    /// An integer in `0..end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    /// A number from 0 to 1, not included.
+    /// A number in `0.0..1.0`.
     pub(crate) fn unit(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1u64 << 24) as f32
     }

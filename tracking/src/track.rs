@@ -1,54 +1,57 @@
-//! What goes into a tracker and what comes out.
+//! The input and output of a tracker.
 
 use serde::{Deserialize, Serialize};
 
 use crate::BoundingBox;
 
-/// One object that a detector saw in one frame.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// One object detected in one frame.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TrackerDetection {
-    /// Where it was seen. One that is not finite or has no area is ignored.
+    /// Its box. Detections with a box that is not finite or has no area are ignored.
+    #[serde(rename = "box")]
     pub bbox: BoundingBox,
-    /// How certain the detector is, 0 to 1. One that is no number (NaN) is ignored.
+    /// Confidence of the detector, 0 to 1. Detections with a score of NaN are ignored.
     pub score: f32,
-    /// Which class it is of, by any numbering.
+    /// The class, in any numbering.
     pub class_id: usize,
 }
 
-/// How far a track has come.
+/// The state of a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum TrackState {
-    /// Seen in every frame since it began, but in fewer than `min_hits` and without a sure score: it may be a false
-    /// alarm.
+    /// Detected in every frame since it started, but in fewer than `min_hits` frames and never with a score of
+    /// `sure_threshold`: it may be a false positive. Tentative tracks are not reported.
     Tentative,
-    /// Seen often or surely enough, and in the latest frame that a detector looked at.
+    /// Confirmed, and detected in the latest frame.
     Tracked,
-    /// Not seen in the latest frame; where it is is guessed from how it moved.
+    /// Confirmed, but not detected in the latest frame; its box is predicted from its motion.
     Lost,
 }
 
 /// One object over time.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Track {
-    /// The track's number, from 1 in each tracker; never given twice.
+    /// The id of the track, counted from 1 in each tracker and never reused.
     pub id: u64,
-    /// The class that the detections voted for, by the detector's numbering.
+    /// The class, by majority vote of its detections.
     pub class_id: usize,
-    /// The smoothed score: 0.7 of the latest plus 0.3 of what it was before.
+    /// The smoothed score: 0.7 of the latest detection's plus 0.3 of its previous value.
     pub score: f32,
-    /// Where the filter takes it to be. Its width and height are above 0; it may reach out of the image.
+    /// The filtered box, with a width and height above 0; it may extend beyond the image.
+    #[serde(rename = "box")]
     pub bbox: BoundingBox,
-    /// Frames since it was first seen, 0 in that frame.
+    /// Frames since its first detection, 0 in that frame.
     pub age_frames: f32,
-    /// In how many frames it was seen, at least 1.
+    /// The number of frames in which it was detected, at least 1.
     pub hits: u32,
-    /// How far it has come.
+    /// Its state.
     pub state: TrackState,
-    /// How its centre moves in x and y, in units of the boxes per frame.
+    /// Velocity of its centre in x and y, in box units per frame.
     pub velocity: [f32; 2],
-    /// Frames since it was last seen, 0 when it was seen in this one.
+    /// Frames since its last detection, 0 if it was detected in this frame.
     pub frames_since_seen: f32,
-    /// Which of this frame's detections it is, as an index into what was given; nothing when it was not seen.
+    /// The index of its detection in the slice passed to the tracker, if it was detected in this frame.
     pub detection: Option<usize>,
 }

@@ -181,7 +181,7 @@ fn token_ids(manifest: &Manifest, folder: &Path, prompts: &Prompts) -> anyhow::R
     let tokenizer = Tokenizer::from_file(folder.join(file::TOKENIZER), config)?;
     let (mut ids, mut mask) = (Vec::new(), Vec::new());
     for prompt in prompts.iter().take(CLASSES) {
-        let tokens = tokenizer.encode(prompt.words())?;
+        let tokens = tokenizer.encode(prompt.phrase())?;
         ids.extend(tokens.ids);
         mask.extend(tokens.mask);
     }

@@ -10,13 +10,14 @@ use clap::{Args, ValueEnum};
 use ocelli::atomic_file::write_atomically;
 use ocelli::draw::Annotator;
 use ocelli::image::has_image_extension;
-use ocelli::report::{DetectionRecord, ImageReport, Report, TableOptions, Timings, write_table};
-use ocelli::{Detection, Detections, Detector, EmbeddedPrompts, Error, Image, Prompts, StageTimes};
+use ocelli::report::DetectionRecord;
+use ocelli::{Detection, Detections, Detector, EmbeddedPrompts, Error, Image, Prompts};
 
 use self::outputs::{Outputs, check_picture_file};
 use self::semantic::SemanticFolder;
 use self::sheet::ContactSheet;
 use crate::exemplar::{ExemplarArg, examples_in, prompts};
+use crate::report::{ImageReport, Report, TableOptions, timings, write_table};
 use crate::{self as cli, DetectorArgs, LogArgs, Progress, interrupted, print, say, usage};
 
 /// What `ocelli detect --help` says after the arguments.
@@ -148,21 +149,6 @@ fn pictures(args: &DetectArgs) -> anyhow::Result<Vec<PathBuf>> {
         return Err(usage("no picture: name files, folders or patterns with --image"));
     }
     Ok(cli::expand_images(&named)?)
-}
-
-fn timings(times: &StageTimes) -> Timings {
-    let mut timings = Timings::default();
-    for (stage, ms) in [
-        ("text", times.text),
-        ("preprocess", times.preprocess),
-        ("backbone", times.backbone),
-        ("decode", times.decode),
-        ("masks", times.masks),
-        ("total", times.total),
-    ] {
-        timings.add(stage, ms);
-    }
-    timings
 }
 
 /// What is under way.

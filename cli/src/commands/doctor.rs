@@ -43,8 +43,8 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         )?;
         writeln!(out, "\nengines")?;
         match &engine {
-            Ok(engine) => writeln!(out, "  cpu             works: {}", engine.description())?,
-            Err(_) => writeln!(out, "  cpu             does not work, see the last line")?,
+            Ok(engine) => writeln!(out, "  onnxruntime     works: {}", engine.description())?,
+            Err(_) => writeln!(out, "  onnxruntime     does not work, see the last line")?,
         }
         for (name, provider, remedy) in PROVIDERS {
             let state = if engine.is_err() {
@@ -59,7 +59,6 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
             };
             writeln!(out, "  {name:<15} {state}")?;
         }
-        writeln!(out, "  {:<15} not in this build", "cuda-native")?;
         writeln!(out, "\nONNX Runtime")?;
         write_places(out, &OnnxRuntime::candidates(args.onnxruntime.as_deref()))?;
         nvidia::write(out, args.tensorrt.as_deref())?;

@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::sync::mpsc;
 
+use sha2::{Digest, Sha256};
+
 use super::build::{BuildEvent, BuildOptions, EngineBuild};
 use ocelli::Cancellation;
 use ocelli::EngineFactory;
 use ocelli::Model;
 use ocelli::ModelGraph;
 use ocelli::Result;
-use ocelli::cache::{Lock, create_folder, short_hash};
+use ocelli::cache::{Lock, create_folder, short_hex};
 use ocelli::tensorrt::NativeTensorRt;
 use ocelli::tensorrt::Sidecar;
 
@@ -45,7 +47,7 @@ pub fn cached_engines(
         manifest.weights_sha256,
         hashes.collect::<Vec<_>>().join(";")
     );
-    let entry = folder.join(short_hash(&key));
+    let entry = folder.join(short_hex(&Sha256::digest(key.as_bytes())));
     let engines: Vec<_> =
         graphs.into_iter().map(|graph| (graph, entry.join(format!("{graph}.engine")))).collect();
     create_folder(folder)?;

@@ -49,7 +49,7 @@ impl Refiner {
     pub fn search(&self, name: &str) -> ocelli::Result<Search> {
         let (mut prompts, mut classes) = (Vec::new(), Vec::new());
         let by_phrase = self.map.classes.iter().enumerate().flat_map(|(id, class)| {
-            let prompt = |phrase: &String| Prompt::phrase(phrase.as_str()).with_label(class.name.as_str());
+            let prompt = |phrase: &String| Prompt::new(phrase).with_label(class.name.as_str());
             class.phrases.iter().map(move |phrase| (id, prompt(phrase)))
         });
         let by_example = self.map.classes.iter().enumerate().filter_map(|(id, class)| {
@@ -74,7 +74,7 @@ impl Refiner {
         for (id, class) in self.map.classes.iter().enumerate() {
             let words: Vec<Prompt> = match class.phrases.is_empty() {
                 true => vec![Prompt::visual(class.name.as_str())],
-                false => class.phrases.iter().map(|phrase| Prompt::phrase(phrase.as_str())).collect(),
+                false => class.phrases.iter().map(Prompt::new).collect(),
             };
             let mut files: Vec<&PathBuf> = Vec::new();
             for exemplar in &class.exemplars {

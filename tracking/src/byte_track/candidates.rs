@@ -1,25 +1,25 @@
-//! A frame's detections by how they may be used.
+//! The detections of a frame by score.
 
 use crate::BoundingBox;
 use crate::byte_track::ByteTrackerOptions;
 use crate::overlaps::Overlaps;
 use crate::track::TrackerDetection;
 
-/// On which side of the track threshold a score lies.
+/// Whether a score is above or below the track threshold.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Score {
     High,
     Low,
 }
 
-/// The detections that are fit to be matched, best score first, as indices; those taken drop out.
+/// The valid detections as indices, highest score first, without those that are matched.
 #[derive(Debug, Default)]
 pub(crate) struct Candidates {
-    /// By score; equal scores as they came.
+    /// By score; equal scores in input order.
     order: Vec<usize>,
-    /// How many of `order` have a high score.
+    /// The number of high scores in `order`.
     high_count: usize,
-    /// Whether a detection, by its index, is out: matched, or not fit.
+    /// Whether a detection, by its index, is matched or suppressed.
     taken: Vec<bool>,
     boxes: Vec<BoundingBox>,
     overlaps: Overlaps,
@@ -43,7 +43,7 @@ impl Candidates {
             self.order.partition_point(|&index| detections[index].score >= options.track_threshold);
     }
 
-    /// Takes out what overlaps a better one by more than `most`.
+    /// Removes detections that overlap one with a higher score by more than `most`.
     fn suppress(&mut self, detections: &[TrackerDetection], most: f32) {
         let Self { order, taken, boxes, overlaps, .. } = self;
         boxes.clear();
@@ -60,7 +60,7 @@ impl Candidates {
         order.retain(|&index| !taken[index]);
     }
 
-    /// What is left of the detections of high or of low score.
+    /// The unmatched detections of high or of low score.
     pub(crate) fn left(&self, score: Score) -> impl Iterator<Item = usize> {
         let (high, low) = self.order.split_at(self.high_count);
         let half = match score {

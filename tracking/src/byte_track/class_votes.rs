@@ -1,14 +1,14 @@
-//! Which class a track is of, when its detections disagree.
+//! The class of a track whose detections disagree.
 
-/// What older votes count for each time a new one comes in.
-const FADING: f32 = 0.85;
-/// How many classes can stand for one track. Where a ninth comes up, the weakest makes way.
+/// The factor by which votes decay with each new vote.
+const DECAY: f32 = 0.85;
+/// The maximum number of candidate classes of a track; a ninth replaces the weakest.
 const CANDIDATES: usize = 8;
 
-/// The votes of a track's detections: each counts its score, and fades with each that follows.
+/// The votes of a track's detections, weighted by their scores, with exponential decay.
 #[derive(Debug, Clone)]
 pub(crate) struct ClassVotes {
-    /// Classes and their votes; 0 votes is a free place.
+    /// Classes and their votes; a class with 0 votes is a free slot.
     votes: [(usize, f32); CANDIDATES],
 }
 
@@ -19,10 +19,10 @@ impl ClassVotes {
         Self { votes }
     }
 
-    /// Adds a vote and returns the class in front; `current` stays where another merely draws level.
+    /// Adds a vote and returns the leading class; `current` wins ties.
     pub(crate) fn add(&mut self, class_id: usize, score: f32, current: usize) -> usize {
         for (_, votes) in &mut self.votes {
-            *votes *= FADING;
+            *votes *= DECAY;
         }
         let own = self.votes.iter().position(|&(class, votes)| class == class_id && votes > 0.0);
         let place = own.unwrap_or_else(|| {
@@ -49,8 +49,8 @@ mod tests {
     use super::ClassVotes;
 
     #[test]
-    fn the_class_with_most_faded_votes_is_in_front() {
-        // What is seen frame by frame as (class, score), and the class after each.
+    fn the_class_with_most_decayed_votes_leads() {
+        // The detections as (class, score), and the class after each.
         type Case = (&'static str, &'static [(usize, f32)], &'static [usize]);
         let cases: &[Case] = &[
             ("all agree", &[(3, 0.9), (3, 0.5), (3, 0.8)], &[3, 3, 3]),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn more_classes_than_places_keep_the_strongest() {
+    fn the_strongest_of_too_many_classes_are_kept() {
         let mut votes = ClassVotes::new(0, 1.0);
         let mut front = 0;
         for class in 1..30 {

@@ -1,11 +1,11 @@
-//! Boxes against boxes, with the bookkeeping of which is which.
+//! Matching and suppression of boxes, which the caller identifies by numbers.
 
 use crate::BoundingBox;
 use crate::assignment::Assignment;
 use crate::byte_track::MatchClasses;
 use crate::overlaps::Overlaps;
 
-/// Two sets of boxes to be matched, or one to be thinned out. The buffers stay between uses.
+/// Two sets of boxes to match, or one to suppress duplicates in. The buffers are reused.
 #[derive(Debug, Default)]
 pub(crate) struct Matcher {
     rows: Side,
@@ -64,7 +64,7 @@ impl Matcher {
         self.rows.indices.len()
     }
 
-    /// Matches rows with columns that overlap by at least `least`, so that the overlaps add up to the most.
+    /// Matches rows with columns that overlap by at least `least`, with the maximal sum of overlaps.
     pub(crate) fn solve(&mut self, least: f32, match_classes: MatchClasses) {
         self.rows.overlap(&self.columns, least, match_classes, &mut self.overlaps);
         self.assignment.solve(&self.overlaps);

@@ -1,4 +1,4 @@
-//! What a tracker can be told.
+//! Options of a tracker.
 
 use crate::byte_track::ByteTracker;
 use crate::error::{Error, ErrorKind, Result};
@@ -6,52 +6,51 @@ use crate::error::{Error, ErrorKind, Result};
 /// Whether a track may take a detection of another class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MatchClasses {
-    /// Yes: an object whose class flickers stays one track, and its detections' votes decide what it is. Right
-    /// where classes exclude each other; a rider may take over the bicycle's track.
+    /// Yes: an object whose class flickers stays one track, whose class is the majority vote of its detections. For classes
+    /// that exclude each other; a rider could take over the track of the bicycle.
     Any,
-    /// No: objects of different classes never share a track, and each class is tracked by itself.
+    /// No: each class is tracked separately.
     #[default]
     Same,
 }
 
-/// The options of a [`ByteTracker`], with the defaults in brackets.
+/// The options of a [`ByteTracker`], with defaults in brackets.
 ///
-/// Overlaps are least IoUs, 0 to 1. Other trackers' "match thresholds" are often the greatest cost, 1 − IoU, which
-/// is something else: their 0.8 is a least IoU of 0.2.
+/// Overlaps are minimum IoUs, 0 to 1. The match threshold of other trackers is often a maximum cost, 1 − IoU: their 0.8 is
+/// a minimum IoU of 0.2.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct ByteTrackerOptions {
-    /// Detections with at least this score are matched first and may start tracks (0.5).
+    /// Detections with at least this score are matched first and can start tracks (0.5).
     pub track_threshold: f32,
-    /// Detections below `track_threshold` with at least this score can only carry tracks on, or find lost ones (0.1).
+    /// Detections with at least this score but below `track_threshold` can only continue existing tracks (0.1).
     pub low_threshold: f32,
-    /// The least score that starts a track, where it is above `track_threshold` (0.55).
+    /// The minimum score that starts a track, if it is above `track_threshold` (0.55).
     pub new_track_threshold: f32,
-    /// Least overlap of an object with a detection of high score (0.5).
+    /// Minimum overlap of a track with a detection of high score (0.5).
     pub match_iou: f32,
-    /// Least overlap of an object with a detection of low score (0.4).
+    /// Minimum overlap of a track with a detection of low score (0.4).
     pub low_match_iou: f32,
-    /// Least overlap of a lost object with a detection of high score that is left, where it is below `match_iou` (0.5).
-    /// Where it should be is a guess, the worse the longer it is lost: much less makes it take over a stranger's place.
+    /// Minimum overlap of a lost track with an unmatched detection of high score, if it is below `match_iou` (0.5). The
+    /// longer a track is lost, the worse its predicted box: lower values make it take over other objects.
     pub lost_match_iou: f32,
-    /// Least overlap of an object that was in sight a frame ago with a detection of high score that nothing else
-    /// matches (0.3): it turned or stopped.
+    /// Minimum overlap of a track that was detected in the frame before with an unmatched detection of high score (0.3),
+    /// for objects that turn or stop.
     pub leftover_match_iou: f32,
-    /// Tracks that go on overlapping this much are one object, and the younger goes (0.85).
+    /// Of tracks that keep overlapping this much, the younger is removed as a duplicate (0.85).
     pub duplicate_iou: f32,
-    /// The most frames between two sights of one track, at least 1; past them it is given up (30).
+    /// The maximum number of frames between two detections of a track, at least 1; then it is removed (30).
     pub max_time_lost: u32,
-    /// In how many frames on end an object must be seen before it counts as tracked, at least 1 (2).
+    /// The number of consecutive frames with detections that confirms a track, at least 1 (2).
     pub min_hits: u32,
-    /// A track that starts with at least this score counts as tracked at once, whatever `min_hits` says (0.8; none:
-    /// `min_hits` alone decides).
+    /// A track that starts with at least this score is confirmed at once (0.8); `None` leaves it to `min_hits`.
     pub sure_threshold: Option<f32>,
-    /// For how many frames a lost track is still given out, at its guessed place (0: not at all).
+    /// For how many frames a lost track is still reported, at its predicted place (0).
     pub coast_frames: u32,
     /// Whether a track may take a detection of another class ([`MatchClasses::Same`]).
     pub match_classes: MatchClasses,
-    /// Of detections that overlap more than this, of whatever classes, only the one with the best score is looked
-    /// at (all are looked at).
+    /// Non-maximum suppression of the detections across classes: of those that overlap more than this, only the one with
+    /// the highest score is used (`None`: all are used).
     pub nms_iou: Option<f32>,
 }
 
@@ -60,7 +59,7 @@ impl Default for ByteTrackerOptions {
         Self {
             track_threshold: 0.5,
             low_threshold: 0.1,
-            // Measured beside 0.5, 0.6, 0.65 and 0.7 (`tests/golden/tracking`): it has the best mean of MOTA and IDF1.
+            // Of 0.5, 0.55, 0.6, 0.65 and 0.7 it has the best mean of MOTA and IDF1 on `tests/golden/tracking`.
             new_track_threshold: 0.55,
             match_iou: 0.5,
             low_match_iou: 0.4,
@@ -68,8 +67,8 @@ impl Default for ByteTrackerOptions {
             leftover_match_iou: 0.3,
             duplicate_iou: 0.85,
             max_time_lost: 30,
-            // Measured together on sequences with occlusions, misses and false alarms (`tests/golden/tracking`): MOTA is
-            // 0.905 with 4 hits alone, 0.908 with 1, 0.911 with 2, and 0.914 with 2 and sure starts.
+            // MOTA on `tests/golden/tracking`, which has occlusions, misses and false positives, is 0.905 with 4 hits,
+            // 0.908 with 1, 0.911 with 2, and 0.914 with 2 and a `sure_threshold` of 0.8.
             min_hits: 2,
             sure_threshold: Some(0.8),
             coast_frames: 0,
@@ -80,10 +79,10 @@ impl Default for ByteTrackerOptions {
 }
 
 impl ByteTrackerOptions {
-    /// Checks that every option is within its range.
+    /// Checks the range of every option.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] names the option, what it is and what it may be.
+    /// [`ErrorKind::InvalidArgument`] with the option, its value and its range.
     pub fn validate(&self) -> Result<()> {
         let shares = [
             ("track_threshold", self.track_threshold),
@@ -98,7 +97,7 @@ impl ByteTrackerOptions {
             ("nms_iou", self.nms_iou.unwrap_or(1.0)),
         ];
         for (name, value) in shares {
-            // The contrapositive, so that NaN is refused too.
+            // Negated, so that NaN is an error, too.
             if !(0.0..=1.0).contains(&value) {
                 return Err(refused(name, value, "a number from 0 to 1"));
             }
@@ -107,7 +106,7 @@ impl ByteTrackerOptions {
             return Err(refused(
                 "duplicate_iou",
                 self.duplicate_iou,
-                "above 0; at 1 only equal boxes are one",
+                "above 0; at 1 only equal boxes are duplicates",
             ));
         }
         if self.low_threshold > self.track_threshold {
@@ -118,14 +117,14 @@ impl ByteTrackerOptions {
             return Err(refused(
                 "min_hits",
                 self.min_hits,
-                "at least 1, which shows a track from its first frame",
+                "at least 1, which reports a track from its first frame",
             ));
         }
         if self.max_time_lost == 0 {
             return Err(refused(
                 "max_time_lost",
                 self.max_time_lost,
-                "at least 1, which takes being seen each frame",
+                "at least 1, which removes a track after its first missed frame",
             ));
         }
         Ok(())
@@ -133,13 +132,10 @@ impl ByteTrackerOptions {
 }
 
 fn refused(name: &str, value: impl std::fmt::Display, expected: &str) -> Error {
-    Error::new(
-        ErrorKind::InvalidArgument,
-        format!("Tracker option refused, {name}: {value} is not {expected}"),
-    )
+    Error::new(ErrorKind::InvalidArgument, format!("tracker option {name}: {value} is not {expected}"))
 }
 
-/// Builds a [`ByteTracker`]; what is not set stays at its default of [`ByteTrackerOptions`].
+/// Builds a [`ByteTracker`] from the defaults of [`ByteTrackerOptions`].
 #[derive(Debug, Clone, Copy, Default)]
 #[must_use]
 pub struct ByteTrackerBuilder {
@@ -174,16 +170,16 @@ impl ByteTrackerBuilder {
         nms_iou: Option<f32>,
     }
 
-    /// Starts from `options` instead of the defaults.
+    /// Replaces all options.
     pub fn options(mut self, options: ByteTrackerOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// The tracker, which has seen nothing yet.
+    /// A tracker without tracks.
     ///
     /// # Errors
-    /// As of [`ByteTrackerOptions::validate`].
+    /// As [`ByteTrackerOptions::validate`].
     pub fn build(self) -> Result<ByteTracker> {
         self.options.validate()?;
         Ok(ByteTracker::with_valid_options(self.options))
@@ -197,7 +193,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn options_out_of_range_are_refused_by_name() {
+    fn errors_name_options_out_of_range() {
         type Set = fn(ByteTrackerBuilder) -> ByteTrackerBuilder;
         let cases: &[(Set, Option<&str>)] = &[
             (|b| b, None),

@@ -2,11 +2,11 @@ use super::{ByteTracker, ByteTrackerBuilder, MatchClasses};
 use crate::test_random::Random;
 use crate::{BoundingBox, Track, TrackState, TrackerDetection};
 
-fn seen(ltwh: [f32; 4], score: f32, class_id: usize) -> TrackerDetection {
+fn detection(ltwh: [f32; 4], score: f32, class_id: usize) -> TrackerDetection {
     TrackerDetection { bbox: BoundingBox::from_ltwh(ltwh), score, class_id }
 }
 
-/// A tracker that shows a track from its first frame on.
+/// A tracker that reports a track from its first frame on.
 fn eager() -> ByteTrackerBuilder {
     ByteTracker::builder().min_hits(1)
 }
@@ -26,7 +26,7 @@ fn ids_count_from_1_in_each_tracker() {
     let run = |tracker: &mut ByteTracker| -> Vec<Vec<u64>> {
         (0..4)
             .map(|frame| {
-                let others = [seen(HERE, 0.9, 0), seen([400.0, 100.0, 40.0, 80.0], 0.8, 0)];
+                let others = [detection(HERE, 0.9, 0), detection([400.0, 100.0, 40.0, 80.0], 0.8, 0)];
                 ids(tracker.update(&others[..1 + usize::from(frame > 1)], 1.0))
             })
             .collect()
@@ -34,19 +34,19 @@ fn ids_count_from_1_in_each_tracker() {
     let (mut first, mut second) = (built(eager()), built(eager()));
     let expected: [&[u64]; 4] = [&[1], &[1], &[1, 2], &[1, 2]];
     assert_eq!(run(&mut first), expected);
-    assert_eq!(run(&mut second), expected, "the first tracker has used up ids of the second");
+    assert_eq!(run(&mut second), expected, "trackers do not share ids");
     first.reset();
     assert_eq!(run(&mut first), expected, "after a reset");
 }
 
 #[test]
-fn empty_frames_age_tracks_until_they_are_given_up() {
-    // (frames without a detection, the id when it is seen again)
+fn lost_tracks_are_removed_after_max_time_lost() {
+    // (frames without a detection, the id when it is detected again)
     let cases = [(0, 1), (1, 1), (28, 1), (29, 1), (30, 2), (31, 2), (200, 2)];
     let mut failures = Vec::new();
     for (gap, expected) in cases {
         let mut tracker = built(eager());
-        tracker.update(&[seen(HERE, 0.9, 0)], 1.0);
+        tracker.update(&[detection(HERE, 0.9, 0)], 1.0);
         for empty in 1..=gap {
             assert_eq!(tracker.update(&[], 1.0), []);
             let left: Vec<_> = tracker.tracks().map(|track| (track.state, track.frames_since_seen)).collect();
@@ -55,7 +55,7 @@ fn empty_frames_age_tracks_until_they_are_given_up() {
                 failures.push(format!("after {empty} empty frames: {left:?}, expected {lost:?}"));
             }
         }
-        let came = ids(tracker.update(&[seen(HERE, 0.9, 0)], 1.0));
+        let came = ids(tracker.update(&[detection(HERE, 0.9, 0)], 1.0));
         if came != [expected] {
             failures.push(format!("after a gap of {gap}: {came:?}, expected {expected}"));
         }
@@ -72,7 +72,7 @@ fn time_is_counted_in_frames_not_in_calls() {
             .step_by(step)
             .map(|frame| {
                 let bbox = [100.0 + 4.0 * frame as f32, 100.0, 40.0, 80.0];
-                let tracks = tracker.update(&[seen(bbox, 0.9, 0)], dt);
+                let tracks = tracker.update(&[detection(bbox, 0.9, 0)], dt);
                 (tracks[0].id, tracks[0].velocity, tracks[0].age_frames)
             })
             .collect()
@@ -84,12 +84,12 @@ fn time_is_counted_in_frames_not_in_calls() {
     for (_, [x, y], _) in [last, last_second] {
         assert!((x - 4.0).abs() < 0.05 && y.abs() < 1e-3, "velocity {x}, {y} for 4 px a frame");
     }
-    // Frames in between that nobody looked at lose nothing, and are filled in.
+    // Frames without a detector run lose no tracks and are interpolated.
     let mut tracker = built(eager());
     for frame in 0..60 {
         let left = 100.0 + 4.0 * frame as f32;
         let tracks = if frame % 3 == 0 {
-            tracker.update(&[seen([left, 100.0, 40.0, 80.0], 0.9, 0)], 1.0)
+            tracker.update(&[detection([left, 100.0, 40.0, 80.0], 0.9, 0)], 1.0)
         } else {
             tracker.predict(1.0)
         };
@@ -97,13 +97,13 @@ fn time_is_counted_in_frames_not_in_calls() {
         assert_eq!(tracks[0].detection.is_some(), frame % 3 == 0);
         assert!(frame < 20 || (tracks[0].bbox.x1 - left).abs() < 1.0, "frame {frame}: {tracks:?}");
     }
-    // One long wait counts like many short ones.
+    // A long interval counts like many short ones.
     let mut tracker = built(eager());
-    tracker.update(&[seen(HERE, 0.9, 0)], 1.0);
-    assert_eq!(ids(tracker.update(&[seen(HERE, 0.9, 0)], 31.0)), [2]);
-    // A clock that is broken moves nothing, and harms nothing.
+    tracker.update(&[detection(HERE, 0.9, 0)], 1.0);
+    assert_eq!(ids(tracker.update(&[detection(HERE, 0.9, 0)], 31.0)), [2]);
+    // Invalid time steps count as 0.
     for dt in [0.0, -3.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-        let tracks = tracker.update(&[seen(HERE, 0.9, 0)], dt);
+        let tracks = tracker.update(&[detection(HERE, 0.9, 0)], dt);
         assert_eq!((ids(tracks), tracks[0].age_frames), (vec![2], 0.0), "dt {dt}");
         assert!(tracks[0].bbox.is_finite(), "dt {dt}: {tracks:?}");
     }
@@ -111,11 +111,11 @@ fn time_is_counted_in_frames_not_in_calls() {
 
 #[test]
 fn sizes_stay_positive() {
-    // Shrinks away quickly, then is gone: the filter's straight line leads below 0.
+    // Shrinks quickly and disappears: a linear prediction leads below 0.
     let mut tracker = built(eager().coast_frames(30).match_iou(0.0).lost_match_iou(0.0));
     for side in [90.0, 70.0, 50.0, 30.0, 10.0, 4.0] {
         let tracks =
-            tracker.update(&[seen([200.0 - side / 2.0, 200.0 - side / 2.0, side, side], 0.9, 0)], 1.0);
+            tracker.update(&[detection([200.0 - side / 2.0, 200.0 - side / 2.0, side, side], 0.9, 0)], 1.0);
         assert_eq!(ids(tracks), [1]);
     }
     for frame in 0..30 {
@@ -127,14 +127,14 @@ fn sizes_stay_positive() {
 }
 
 #[test]
-fn classes_mix_only_where_asked_to() {
-    // What is seen in the same place frame by frame as (class, score), and the (id, class) that come out.
+fn classes_mix_only_with_any() {
+    // Detections in the same place as (class, score) and the reported (id, class), frame by frame.
     type Case = (MatchClasses, &'static [(usize, f32)], &'static [(u64, usize)]);
     let cases: &[Case] = &[
         (MatchClasses::Same, &[(0, 0.9), (0, 0.9), (1, 0.9), (0, 0.9)], &[(1, 0), (1, 0), (2, 1), (1, 0)]),
         (MatchClasses::Any, &[(0, 0.9), (0, 0.9), (1, 0.9), (0, 0.9)], &[(1, 0), (1, 0), (1, 0), (1, 0)]),
         (MatchClasses::Any, &[(0, 0.6), (1, 0.9), (1, 0.9)], &[(1, 0), (1, 1), (1, 1)]),
-        // The second and third stage, too: low scores, and lost tracks.
+        // Low scores and lost tracks, too.
         (MatchClasses::Same, &[(0, 0.9), (0, 0.9), (1, 0.3), (0, 0.9)], &[(1, 0), (1, 0), (0, 0), (1, 0)]),
         (MatchClasses::Any, &[(0, 0.9), (0, 0.9), (1, 0.3), (0, 0.9)], &[(1, 0), (1, 0), (1, 0), (1, 0)]),
     ];
@@ -143,7 +143,7 @@ fn classes_mix_only_where_asked_to() {
         let mut tracker = built(eager().match_classes(match_classes));
         let came: Vec<_> = frames
             .iter()
-            .map(|&(class, score)| match tracker.update(&[seen(HERE, score, class)], 1.0) {
+            .map(|&(class, score)| match tracker.update(&[detection(HERE, score, class)], 1.0) {
                 [] => (0, 0),
                 tracks => (tracks[0].id, tracks[0].class_id),
             })
@@ -152,8 +152,8 @@ fn classes_mix_only_where_asked_to() {
             failures.push(format!("{match_classes:?} {frames:?}: {came:?}, expected {expected:?}"));
         }
     }
-    // A rider on a bicycle: two classes in nearly one place stay two tracks, and are no duplicates.
-    let both = [seen(HERE, 0.9, 0), seen([101.0, 101.0, 40.0, 80.0], 0.8, 1)];
+    // A rider on a bicycle: two classes in nearly the same place are not duplicates.
+    let both = [detection(HERE, 0.9, 0), detection([101.0, 101.0, 40.0, 80.0], 0.8, 1)];
     for (match_classes, expected) in [(MatchClasses::Same, vec![1, 2]), (MatchClasses::Any, vec![1])] {
         let mut tracker = built(eager().match_classes(match_classes));
         for frame in 0..5 {
@@ -162,8 +162,8 @@ fn classes_mix_only_where_asked_to() {
                 failures.push(format!("{match_classes:?}, frame {frame}: {came:?}, expected {expected:?}"));
             }
         }
-        // The detection that is never matched has used up no ids.
-        let next = ids(tracker.update(&[seen([900.0, 0.0, 40.0, 40.0], 0.9, 0)], 1.0));
+        // The detection that is never matched took no ids.
+        let next = ids(tracker.update(&[detection([900.0, 0.0, 40.0, 40.0], 0.9, 0)], 1.0));
         if next != [expected.len() as u64 + 1] {
             failures.push(format!("{match_classes:?}: the next id is {next:?}"));
         }
@@ -172,7 +172,7 @@ fn classes_mix_only_where_asked_to() {
 }
 
 #[test]
-fn what_is_no_box_is_ignored() {
+fn invalid_detections_are_ignored() {
     let bad = [
         ("NaN edge", BoundingBox::new(f32::NAN, 0.0, 10.0, 10.0), 0.9),
         ("all NaN", BoundingBox::new(f32::NAN, f32::NAN, f32::NAN, f32::NAN), 0.9),
@@ -188,18 +188,20 @@ fn what_is_no_box_is_ignored() {
         let mut tracker = built(eager().nms_iou(Some(0.7)));
         let bad = TrackerDetection { bbox, score, class_id: 0 };
         for frame in 0..3 {
-            let tracks = tracker.update(&[bad, seen(HERE, 0.9, 0), bad], 1.0);
+            let tracks = tracker.update(&[bad, detection(HERE, 0.9, 0), bad], 1.0);
             let right = ids(tracks) == [1] && tracks[0].detection == Some(1);
             if !right || tracks[0].bbox.iou(&BoundingBox::from_ltwh(HERE)) < 0.99 {
                 failures.push(format!("{name}, frame {frame}: {tracks:?}"));
             }
         }
     }
-    // As large as numbers go: nothing overflows into a track.
+    // Extreme sizes do not overflow.
     let mut tracker = built(eager());
     for _ in 0..5 {
-        tracker
-            .update(&[seen([-1e38, -1e38, 2e38, 2e38], 0.9, 0), seen([0.0, 0.0, 1e-30, 1e-30], 0.9, 0)], 1.0);
+        tracker.update(
+            &[detection([-1e38, -1e38, 2e38, 2e38], 0.9, 0), detection([0.0, 0.0, 1e-30, 1e-30], 0.9, 0)],
+            1.0,
+        );
     }
     if tracker.tracks().any(|track| !track.bbox.is_finite() || !track.bbox.has_area()) {
         failures.push(format!("extreme sizes: {:?}", tracker.tracks().collect::<Vec<_>>()));
@@ -208,9 +210,9 @@ fn what_is_no_box_is_ignored() {
 }
 
 #[test]
-fn scores_decide_what_a_detection_may_do() {
-    // (what is seen in the same place frame by frame, by score; 0 is nothing) and the score of the track that is
-    // given out, 0 where none is.
+fn scores_decide_whether_a_detection_starts_or_continues_a_track() {
+    // The scores of detections in the same place frame by frame, 0 for none, and the scores of the reported track, 0 for
+    // none.
     type Case = (&'static str, u32, &'static [f32], &'static [f32]);
     let cases: &[Case] = &[
         ("high starts", 1, &[0.55], &[0.55]),
@@ -223,8 +225,8 @@ fn scores_decide_what_a_detection_may_do() {
         ("scores are smoothed", 1, &[0.6, 1.0, 1.0], &[0.6, 0.88, 0.964]),
         ("from the second on", 2, &[0.8, 0.8, 0.8], &[0.0, 0.8, 0.8]),
         ("from the fourth on", 4, &[0.8, 0.8, 0.8, 0.8], &[0.0, 0.0, 0.0, 0.8]),
-        ("a miss begins anew", 3, &[0.8, 0.8, 0.0, 0.8, 0.8, 0.8], &[0.0, 0.0, 0.0, 0.0, 0.0, 0.8]),
-        ("what was lost is shown at once", 2, &[0.8, 0.8, 0.0, 0.8], &[0.0, 0.8, 0.0, 0.8]),
+        ("a miss starts over", 3, &[0.8, 0.8, 0.0, 0.8, 0.8, 0.8], &[0.0, 0.0, 0.0, 0.0, 0.0, 0.8]),
+        ("a lost track is reported at once", 2, &[0.8, 0.8, 0.0, 0.8], &[0.0, 0.8, 0.0, 0.8]),
     ];
     let mut failures = Vec::new();
     for &(name, min_hits, scores, expected) in cases {
@@ -232,7 +234,7 @@ fn scores_decide_what_a_detection_may_do() {
         let came: Vec<f32> = scores
             .iter()
             .map(|&score| {
-                let detections = [seen(HERE, score, 0)];
+                let detections = [detection(HERE, score, 0)];
                 let tracks = tracker.update(&detections[usize::from(score == 0.0)..], 1.0);
                 tracks.first().map_or(0.0, |track| track.score)
             })
@@ -245,15 +247,15 @@ fn scores_decide_what_a_detection_may_do() {
 }
 
 #[test]
-fn a_sure_start_is_shown_at_once() {
-    // The scores in the same place frame by frame (0 is nothing), and whether a track is given out.
+fn a_start_above_sure_threshold_is_reported_at_once() {
+    // The scores of detections in the same place, 0 for none, and whether a track is reported, frame by frame.
     type Case = (Option<f32>, &'static [f32], &'static [bool]);
     let cases: &[Case] = &[
         (Some(0.7), &[0.7, 0.6], &[true, true]),
         (Some(0.7), &[0.69, 0.69, 0.69], &[false, false, true]),
-        // Sure later is not enough: the first frame is what min_hits is about.
+        // Only the score of the first frame counts.
         (Some(0.7), &[0.6, 0.9, 0.9], &[false, false, true]),
-        // It is lost, not given up, and shown when it is found.
+        // It is lost, not removed, and reported when it is found.
         (Some(0.7), &[0.8, 0.0, 0.6], &[true, false, true]),
         (None, &[1.0, 1.0, 1.0], &[false, false, true]),
     ];
@@ -263,7 +265,7 @@ fn a_sure_start_is_shown_at_once() {
         let came: Vec<bool> = scores
             .iter()
             .map(|&score| {
-                let detections = [seen(HERE, score, 0)];
+                let detections = [detection(HERE, score, 0)];
                 !tracker.update(&detections[usize::from(score == 0.0)..], 1.0).is_empty()
             })
             .collect();
@@ -275,12 +277,12 @@ fn a_sure_start_is_shown_at_once() {
 }
 
 #[test]
-fn each_stage_has_its_least_overlap() {
-    // A box moved sideways by a share s of its width overlaps with (1 − s)/(1 + s); the track is at rest.
-    // (frames in between without a detection, score, the overlap, whether it is the same track)
+fn each_stage_has_its_minimum_overlap() {
+    // A box moved sideways by the fraction s of its width has an IoU of (1 − s)/(1 + s); the track is at rest.
+    // (frames without a detection, score, IoU, whether it is the same track)
     let cases = [
         (0, 0.9, 0.55, true),
-        // Below match_iou, but what was in sight a frame ago may match with what is left near it.
+        // Below match_iou, but above leftover_match_iou.
         (0, 0.9, 0.35, true),
         (0, 0.9, 0.25, false),
         (0, 0.3, 0.45, true),
@@ -292,22 +294,25 @@ fn each_stage_has_its_least_overlap() {
     for (gap, score, overlap, expected) in cases {
         let mut tracker = built(eager());
         for _ in 0..5 {
-            tracker.update(&[seen(HERE, 0.9, 0)], 1.0);
+            tracker.update(&[detection(HERE, 0.9, 0)], 1.0);
         }
         for _ in 0..gap {
             tracker.update(&[], 1.0);
         }
         let aside = HERE[2] * (1.0 - overlap) / (1.0 + overlap);
-        let tracks = tracker.update(&[seen([HERE[0] + aside, HERE[1], HERE[2], HERE[3]], score, 0)], 1.0);
+        let tracks =
+            tracker.update(&[detection([HERE[0] + aside, HERE[1], HERE[2], HERE[3]], score, 0)], 1.0);
         if (ids(tracks) == [1]) != expected {
             failures.push(format!("gap {gap}, score {score}, overlap {overlap}: {tracks:?}"));
         }
     }
-    // A sure detection at a distance does not take the place of the one that fits: the first stage goes first.
+    // Detections of high score are matched first.
     let mut tracker = built(eager());
-    tracker.update(&[seen(HERE, 0.9, 0)], 1.0);
-    let tracks = tracker
-        .update(&[seen([112.0, 100.0, 40.0, 80.0], 0.4, 0), seen([113.0, 100.0, 40.0, 80.0], 0.9, 0)], 1.0);
+    tracker.update(&[detection(HERE, 0.9, 0)], 1.0);
+    let tracks = tracker.update(
+        &[detection([112.0, 100.0, 40.0, 80.0], 0.4, 0), detection([113.0, 100.0, 40.0, 80.0], 0.9, 0)],
+        1.0,
+    );
     if tracks.len() != 1 || tracks[0].detection != Some(1) {
         failures.push(format!("high before low: {tracks:?}"));
     }
@@ -316,7 +321,7 @@ fn each_stage_has_its_least_overlap() {
 
 #[test]
 fn crossing_objects_keep_their_ids() {
-    // Two walk through each other, with a little noise; in one case one of them is hidden while they meet.
+    // Two objects cross, with a little noise; in some cases one of them is hidden while they meet.
     let mut failures = Vec::new();
     for (case, hidden) in [(0u64, 0..0), (1, 27..34), (2, 0..0), (3, 28..33)] {
         let mut random = Random::new(case);
@@ -324,9 +329,10 @@ fn crossing_objects_keep_their_ids() {
         for frame in 0..60usize {
             let t = frame as f32;
             let mut noise = || random.unit() - 0.5;
-            let mut detections = vec![seen([100.0 + 6.0 * t + noise(), 100.0 + noise(), 50.0, 90.0], 0.9, 0)];
+            let mut detections =
+                vec![detection([100.0 + 6.0 * t + noise(), 100.0 + noise(), 50.0, 90.0], 0.9, 0)];
             if !hidden.contains(&frame) {
-                detections.push(seen([460.0 - 6.0 * t + noise(), 104.0 + noise(), 46.0, 84.0], 0.8, 0));
+                detections.push(detection([460.0 - 6.0 * t + noise(), 104.0 + noise(), 46.0, 84.0], 0.8, 0));
             }
             let tracks = tracker.update(&detections, 1.0);
             let came: Vec<_> = tracks.iter().map(|track| (track.id, track.detection)).collect();
@@ -340,17 +346,17 @@ fn crossing_objects_keep_their_ids() {
 }
 
 #[test]
-fn of_tracks_in_one_place_the_youngest_goes() {
+fn the_younger_of_two_tracks_in_one_place_is_removed() {
     let mut tracker = built(eager());
-    // Two boxes that glide together until they are the same.
+    // Two boxes that move together until they coincide.
     let mut left = Vec::new();
     for frame in 0..30 {
         let apart = (60.0 - 3.0 * frame as f32).max(1.0);
-        let tracks =
-            tracker.update(&[seen(HERE, 0.8, 0), seen([100.0 + apart, 100.0, 40.0, 80.0], 0.9, 0)], 1.0);
+        let tracks = tracker
+            .update(&[detection(HERE, 0.8, 0), detection([100.0 + apart, 100.0, 40.0, 80.0], 0.9, 0)], 1.0);
         left = ids(tracks);
     }
-    // Equal ages: the better score got the lower id, and stays.
+    // Of equal age: the higher score got the lower id and is kept.
     assert_eq!(left, [1]);
     assert_eq!(tracker.tracks().len(), 1);
 }
@@ -362,7 +368,7 @@ fn suppression_across_classes_keeps_the_best() {
     let mut failures = Vec::new();
     for (nms_iou, expected) in cases {
         let mut tracker = built(eager().nms_iou(nms_iou));
-        let tracks = tracker.update(&[seen(HERE, 0.6, 0), seen(near, 0.9, 1)], 1.0);
+        let tracks = tracker.update(&[detection(HERE, 0.6, 0), detection(near, 0.9, 1)], 1.0);
         let mut came: Vec<_> = tracks.iter().filter_map(|track| track.detection).collect();
         came.sort_unstable();
         if came != expected {
@@ -373,21 +379,22 @@ fn suppression_across_classes_keeps_the_best() {
 }
 
 #[test]
-fn lost_tracks_coast_as_long_as_asked() {
+fn lost_tracks_are_reported_for_coast_frames() {
     let mut failures = Vec::new();
     for coast_frames in [0, 1, 5, 100] {
         let mut tracker = built(ByteTracker::builder().coast_frames(coast_frames));
         for frame in 0..20 {
-            tracker.update(&[seen([100.0 + 5.0 * frame as f32, 100.0, 40.0, 80.0], 0.9, 0)], 1.0);
+            tracker.update(&[detection([100.0 + 5.0 * frame as f32, 100.0, 40.0, 80.0], 0.9, 0)], 1.0);
         }
-        for gone in 1..=40u32 {
+        for lost_frames in 1..=40u32 {
             let tracks = tracker.update(&[], 1.0);
-            let expected = gone <= coast_frames.min(30);
-            let off = tracks.first().map_or(0.0, |track| (track.bbox.x1 - 195.0 - 5.0 * gone as f32).abs());
+            let expected = lost_frames <= coast_frames.min(30);
+            let off =
+                tracks.first().map_or(0.0, |track| (track.bbox.x1 - 195.0 - 5.0 * lost_frames as f32).abs());
             let lost =
                 tracks.iter().all(|track| track.state == TrackState::Lost && track.detection.is_none());
-            if tracks.len() != usize::from(expected) || !lost || off > 0.1 * gone as f32 + 1.0 {
-                failures.push(format!("coast {coast_frames}, {gone} frames gone: {tracks:?}"));
+            if tracks.len() != usize::from(expected) || !lost || off > 0.1 * lost_frames as f32 + 1.0 {
+                failures.push(format!("coast {coast_frames}, lost for {lost_frames} frames: {tracks:?}"));
             }
         }
     }
@@ -395,8 +402,8 @@ fn lost_tracks_coast_as_long_as_asked() {
 }
 
 #[test]
-fn a_crowd_is_tracked_and_each_run_is_the_same() {
-    // 200 objects on straight ways in a dense scene with noise, misses and false alarms.
+fn a_crowd_is_tracked_reproducibly() {
+    // 200 objects on straight lines in a dense scene with noise, misses and false positives.
     let run = |match_classes| -> Vec<Vec<Track>> {
         let mut random = Random::new(11);
         let mut objects: Vec<[f32; 4]> = (0..200)
@@ -418,19 +425,19 @@ fn a_crowd_is_tracked_and_each_run_is_the_same() {
                     if random.unit() > 0.1 {
                         let [dx, dy] = [random.unit(), random.unit()].map(|v| 2.0 * v - 1.0);
                         let score = 0.3 + 0.7 * random.unit();
-                        detections.push(seen([*x + dx, *y + dy, 40.0, 60.0], score, index % 3));
+                        detections.push(detection([*x + dx, *y + dy, 40.0, 60.0], score, index % 3));
                     }
                 }
                 for _ in 0..10 {
                     let [x, y] = [2000.0 * random.unit(), 1000.0 * random.unit()];
-                    detections.push(seen([x, y, 40.0, 60.0], 0.5 * random.unit() + 0.2, 0));
+                    detections.push(detection([x, y, 40.0, 60.0], 0.5 * random.unit() + 0.2, 0));
                 }
                 let tracks = tracker.update(&detections, 1.0).to_vec();
-                assert!(tracks.windows(2).all(|pair| pair[0].id < pair[1].id), "not by id");
+                assert!(tracks.windows(2).all(|pair| pair[0].id < pair[1].id), "not sorted by id");
                 let mut taken: Vec<_> = tracks.iter().filter_map(|track| track.detection).collect();
                 taken.sort_unstable();
                 taken.dedup();
-                assert_eq!(taken.len(), tracks.len(), "a detection was taken twice");
+                assert_eq!(taken.len(), tracks.len(), "a detection was matched twice");
                 tracks
             })
             .collect()
@@ -445,21 +452,21 @@ fn a_crowd_is_tracked_and_each_run_is_the_same() {
     }
 }
 
-/// Classes that nobody looked for say nothing of their tracks; those that were looked for and not found are lost.
+/// Tracks of classes that were not looked for keep their state; tracks that were looked for and not found are lost.
 #[test]
-fn tracks_of_classes_not_looked_for_are_carried_on() {
+fn tracks_of_classes_that_were_not_looked_for_keep_their_state() {
     let there = [400.0, 100.0, 40.0, 80.0];
     let mut tracker = built(eager().max_time_lost(5));
     for _ in 0..2 {
-        tracker.update(&[seen(HERE, 0.9, 0), seen(there, 0.9, 1)], 1.0);
+        tracker.update(&[detection(HERE, 0.9, 0), detection(there, 0.9, 1)], 1.0);
     }
     for frame in 1..=20 {
-        let shown = tracker.update_where(&[seen(HERE, 0.9, 0)], 1.0, |class| class == 0);
-        let states: Vec<_> = shown.iter().map(|track| (track.id, track.state, track.detection)).collect();
+        let tracks = tracker.update_where(&[detection(HERE, 0.9, 0)], 1.0, |class| class == 0);
+        let states: Vec<_> = tracks.iter().map(|track| (track.id, track.state, track.detection)).collect();
         let expected = [(1, TrackState::Tracked, Some(0)), (2, TrackState::Tracked, None)];
         assert_eq!(states, expected, "frame {frame}");
     }
-    assert_eq!(ids(tracker.update(&[seen(HERE, 0.9, 0)], 1.0)), [1], "now it was looked for, and is lost");
-    let found = tracker.update(&[seen(HERE, 0.9, 0), seen(there, 0.9, 1)], 1.0);
-    assert_eq!(ids(found), [1, 2], "the frames without a look do not count for giving it up");
+    assert_eq!(ids(tracker.update(&[detection(HERE, 0.9, 0)], 1.0)), [1], "looked for and not found: lost");
+    let found = tracker.update(&[detection(HERE, 0.9, 0), detection(there, 0.9, 1)], 1.0);
+    assert_eq!(ids(found), [1, 2], "frames in which it was not looked for do not count");
 }

@@ -15,7 +15,7 @@ fn diagonal(values: [f64; 8]) -> Matrix {
     std::array::from_fn(|i| std::array::from_fn(|j| if i == j { values[i] * values[i] } else { 0.0 }))
 }
 
-/// The filter of eight as textbooks and the usual trackers write it, for steps of one frame.
+/// The textbook filter with a state of eight, for steps of one frame.
 struct Dense {
     mean: [f64; 8],
     covariance: Matrix,
@@ -47,7 +47,7 @@ impl Dense {
 
     fn correct(&mut self, seen: [f64; 4]) {
         let noise = diagonal(self.stds(1.0, 0.0));
-        // Inverse of the innovation's 4×4 covariance by Gauss-Jordan: nothing here may use its zeros.
+        // Inverse of the 4×4 innovation covariance by Gauss-Jordan elimination, without use of its zeros.
         let mut left: [[f64; 4]; 4] =
             std::array::from_fn(|i| std::array::from_fn(|j| self.covariance[i][j] + noise[i][j]));
         let mut inverse: [[f64; 4]; 4] =
@@ -79,7 +79,7 @@ impl Dense {
     }
 }
 
-/// A box on its way, with a wobble so that every coordinate has something to filter.
+/// A moving box with a wobble in every coordinate.
 fn seen_at(frame: usize) -> BoundingBox {
     let t = frame as f32;
     BoundingBox::from_cxcywh([
@@ -108,14 +108,14 @@ fn largest_difference(filter: &BoxFilter, dense: &Dense) -> f64 {
 }
 
 #[test]
-fn four_filters_are_the_filter_of_eight() {
+fn four_filters_equal_the_filter_with_a_state_of_eight() {
     let mut filter = BoxFilter::new(&seen_at(0));
     let mut dense = Dense::new(super::to_lanes(&seen_at(0)));
     let mut failures = Vec::new();
     for frame in 1..60 {
         filter.predict(1.0);
         dense.predict();
-        // Frames 20 to 27 are not seen: predictions alone must agree too.
+        // No detections in frames 20 to 27: predictions alone must agree, too.
         if !(20..28).contains(&frame) {
             filter.correct(&seen_at(frame));
             dense.correct(super::to_lanes(&seen_at(frame)));
@@ -129,7 +129,7 @@ fn four_filters_are_the_filter_of_eight() {
 }
 
 #[test]
-fn an_interval_may_be_cut_anywhere() {
+fn an_interval_can_be_split_anywhere() {
     let cases: &[&[f64]] =
         &[&[1.0, 1.0, 1.0], &[0.5, 2.5], &[2.9, 0.1], &[0.25, 0.25, 1.5, 1.0], &[3.0, 0.0]];
     let mut start = BoxFilter::new(&seen_at(0));
@@ -137,7 +137,7 @@ fn an_interval_may_be_cut_anywhere() {
         start.predict(1.0);
         start.correct(&seen_at(frame));
     }
-    // The noise follows the size at the start of a step, so a size that changes would differ by a little.
+    // The noise depends on the size at the start of a step, so a changing size would differ slightly.
     start.hold_size();
     let mut whole = start.clone();
     whole.predict(3.0);
@@ -162,8 +162,8 @@ fn an_interval_may_be_cut_anywhere() {
 }
 
 #[test]
-fn sides_stay_positive_and_variances_too() {
-    // Shrinking fast, then out of sight for long; in units from pixels to shares of an image, and beyond.
+fn sides_and_variances_stay_positive() {
+    // Shrinks quickly, then is lost for long; in units from pixels to fractions of an image and beyond.
     let mut failures = Vec::new();
     for scale in [1.0f32, 1e-3, 1e4, 1e-18, 1e18] {
         for dt in [0.01, 1.0, 7.3] {

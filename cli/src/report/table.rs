@@ -1,18 +1,20 @@
-//! The table on the terminal.
+//! A table for the terminal.
 
 use std::io::{self, Write};
 
+use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::ImageReport;
 
-/// The widest a label or a file name gets before it is cut, in terminal columns.
+/// The maximum width of a label in terminal columns.
 const WIDEST: usize = 48;
 
-/// How a table is written.
+/// Options of [`write_table`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableOptions {
-    /// At most so many rows for a picture, the surest; a last line says how many more there are. `None` for all.
+    /// The maximum number of rows for an image, those with the highest scores; a last line counts the others. `None` for
+    /// all.
     pub max_rows: Option<usize>,
 }
 
@@ -23,7 +25,7 @@ impl Default for TableOptions {
     }
 }
 
-/// Writes what was found in one picture: a line about it, then a row for each detection.
+/// Writes the detections of one image: a heading, then a row for each detection.
 ///
 /// ```text
 /// street.jpg   1280 × 720   2 detections   412 ms
@@ -31,17 +33,18 @@ impl Default for TableOptions {
 ///   person     0.931   12.4   40.0   200.1  310.9
 ///   red apple  0.412  301.0  222.7   318.2  240.0
 /// ```
-/// Columns are aligned for wide letters as well; what would steer a terminal (escape codes, line ends) is replaced.
+/// Columns are aligned for wide characters, too; control characters are replaced.
 ///
 /// # Errors
-/// Where `writer` fails.
+/// If `writer` fails.
 pub fn write_table(mut writer: impl Write, image: &ImageReport, options: TableOptions) -> io::Result<()> {
     let count = match image.detections.len() {
         0 => "nothing found".into(),
         1 => "1 detection".into(),
         count => format!("{count} detections"),
     };
-    let time = image.timing_ms.stage("total").map(|total| format!("   {total:.0} ms")).unwrap_or_default();
+    let total = image.timing_ms.get("total").and_then(Value::as_f64);
+    let time = total.map(|total| format!("   {total:.0} ms")).unwrap_or_default();
     writeln!(writer, "{}   {} × {}   {count}{time}", printable(&image.file), image.width, image.height)?;
 
     let shown = image.detections.len().min(options.max_rows.unwrap_or(usize::MAX));
@@ -64,7 +67,7 @@ pub fn write_table(mut writer: impl Write, image: &ImageReport, options: TableOp
         let mut line = String::from(" ");
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
             let padding = " ".repeat(width - cell.width());
-            // Words to the left, numbers to the right.
+            // Labels to the left, numbers to the right.
             let (before, after) = if column == 0 { ("", padding.as_str()) } else { (padding.as_str(), "") };
             line.extend([" ", before, cell, after, " "]);
         }
@@ -81,7 +84,7 @@ fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{FFFD}' } else { letter }).collect()
 }
 
-/// The text, or its beginning and `…`, no wider than a column gets.
+/// The text, truncated with `…` to the maximum width.
 fn cut(text: &str) -> String {
     if text.width() <= WIDEST {
         return text.into();
@@ -91,7 +94,5 @@ fn cut(text: &str) -> String {
         width += letter.width().unwrap_or(0);
         width < WIDEST
     };
-    let mut beginning: String = text.chars().take_while(fits).collect();
-    beginning.push('…');
-    beginning
+    text.chars().take_while(fits).chain(['…']).collect()
 }

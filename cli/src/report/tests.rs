@@ -1,9 +1,8 @@
-use ocelli_tracking::BoundingBox;
+use ocelli::report::DetectionRecord;
+use ocelli::{BoundingBox, Detection, Mask, StageTimes};
 use unicode_width::UnicodeWidthStr;
 
-use super::{DetectionRecord, ImageReport, Report, TableOptions, Timings, write_table};
-use crate::detection::Detection;
-use crate::mask::Mask;
+use super::{ImageReport, Report, TableOptions, timings, write_table};
 
 fn record(label: &str, score: f32, edges: [f32; 4]) -> DetectionRecord {
     let bbox = BoundingBox::from(edges);
@@ -11,17 +10,13 @@ fn record(label: &str, score: f32, edges: [f32; 4]) -> DetectionRecord {
 }
 
 fn image(detections: Vec<DetectionRecord>) -> ImageReport {
-    let mut timing_ms = Timings::default();
-    for (stage, milliseconds) in
-        [("preprocess", 1.234_56), ("backbone", 300.0), ("backbone", 100.0), ("total", 412.4)]
-    {
-        timing_ms.add(stage, milliseconds);
-    }
+    let times = StageTimes { preprocess: 1.234_56, backbone: 400.0, total: 412.4, ..StageTimes::default() };
+    let timing_ms = timings(&times);
     ImageReport { file: "street.jpg".into(), width: 1280, height: 720, detections, timing_ms }
 }
 
 #[test]
-fn json_has_the_promised_form() {
+fn json_has_the_documented_form() {
     let mut masked = record("dog", 0.931_234_5, [1.0, 2.346, 1_279.996, 719.5]);
     masked.mask = Some(Mask::from_bitmap(&[1, 1, 0, 1, 0, 0], 3, 2).expect("a bitmap of that size"));
     let report = Report { images: vec![image(vec![masked, record("\"red\" apple", 0.3, [0.1; 4])])] };
@@ -33,15 +28,15 @@ fn json_has_the_promised_form() {
         r#"{"class_id":3,"label":"dog","score":0.93123,"box":[1.0,2.35,1280.0,719.5],"#,
         r#""mask":{"size":[2,3],"counts":"033"}},"#,
         r#"{"class_id":3,"label":"\"red\" apple","score":0.3,"box":[0.1,0.1,0.1,0.1]}],"#,
-        r#""timing_ms":{"preprocess":1.23,"backbone":400.0,"total":412.4}}]}"#,
+        r#""timing_ms":{"text":0.0,"preprocess":1.23,"backbone":400.0,"decode":0.0,"masks":0.0,"total":412.4}}]}"#,
         "\n"
     );
     assert_eq!(text, expected);
 
     let read: Report = serde_json::from_str(&text).expect("what was just written");
     assert_eq!(
-        read.images[0].timing_ms.iter().map(|(stage, _)| stage).collect::<Vec<_>>(),
-        ["preprocess", "backbone", "total"]
+        read.images[0].timing_ms.keys().collect::<Vec<_>>(),
+        ["text", "preprocess", "backbone", "decode", "masks", "total"]
     );
     assert_eq!(read.images[0].detections[0].mask, report.images[0].detections[0].mask);
     assert!((read.images[0].detections[0].score - 0.931_23).abs() < 1e-6);
@@ -67,7 +62,7 @@ street.jpg   1280 × 720   2 detections   412 ms
 }
 
 #[test]
-fn tables_of_nothing_and_of_hundreds_are_short() {
+fn tables_are_limited_in_length() {
     assert_eq!(table(&image(Vec::new()), Some(5)), "street.jpg   1280 × 720   nothing found   412 ms\n");
     let many: Vec<_> = (0..300).map(|_| record("ant", 0.5, [1.0; 4])).collect();
     for (max_rows, lines, last) in [
@@ -82,11 +77,11 @@ fn tables_of_nothing_and_of_hundreds_are_short() {
 }
 
 #[test]
-fn words_cannot_steer_the_terminal_nor_break_the_columns() {
+fn labels_cannot_control_the_terminal_or_break_the_columns() {
     let mut report =
         image(vec![record("a\u{1b}[31m\nb", 0.5, [1.0; 4]), record(&"長い".repeat(40), 0.5, [1.0; 4])]);
     report.file = "x\r\u{7}.png".into();
-    report.timing_ms = Timings::default();
+    report.timing_ms.clear();
     let text = table(&report, None);
     assert!(!text.chars().any(|letter| letter.is_control() && letter != '\n'), "{text:?}");
     let widths: Vec<usize> = text.lines().skip(1).map(UnicodeWidthStr::width).collect();

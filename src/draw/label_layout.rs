@@ -1,27 +1,26 @@
-//! Where labels go: near their boxes, inside the picture, beside each other.
+//! Layout of labels: near their boxes, inside the picture, without overlap.
 
 use super::canvas::Rect;
 
 /// The labels placed so far in a picture.
-pub(super) struct Placement {
+pub(super) struct LabelLayout {
     width: f32,
     height: f32,
     placed: Vec<Rect>,
 }
 
-impl Placement {
+impl LabelLayout {
     pub(super) fn new(width: f32, height: f32) -> Self {
         Self { width, height, placed: Vec::new() }
     }
 
-    /// A place for a label of `size` (width, height; no larger than the picture) of a box with this frame: the
-    /// first of its possible places that lies in the picture and on no other label, else the one that covers
-    /// least of the others.
+    /// Places a label of `size` (width, height; at most the picture's) for a box with this frame: at the first position
+    /// inside the picture that overlaps no other label, else at the one with the least overlap.
     pub(super) fn place(&mut self, frame: Rect, line_width: f32, size: (f32, f32)) -> Rect {
         let mut best = None;
         for (x, y) in positions(frame, line_width, size) {
             let place = self.at(x, y, size);
-            // Moved by the picture's border it would lie somewhere else, which another position says better.
+            // A position outside the picture is moved inside, where another position fits better.
             let fits = (place.y1 - y).abs() < 0.5;
             let covered: f32 = self.placed.iter().map(|other| shared_area(&place, other)).sum();
             if fits && covered == 0.0 {
@@ -38,7 +37,7 @@ impl Placement {
         place
     }
 
-    /// The label at a position, moved into the picture.
+    /// The label at a position, moved inside the picture.
     fn at(&self, x: f32, y: f32, (width, height): (f32, f32)) -> Rect {
         let x1 = x.min(self.width - width).max(0.0);
         let y1 = y.min(self.height - height).max(0.0);
@@ -46,8 +45,8 @@ impl Placement {
     }
 }
 
-/// Top left corners in order of preference: on the frame's upper edge, inside below it, under the frame, then the
-/// same at the right, then away from the frame's corner step by step.
+/// Top left corners in order of preference: above the frame, inside at the top, below the frame, the same at the right,
+/// then farther and farther from the corner.
 fn positions(frame: Rect, line: f32, (width, height): (f32, f32)) -> impl Iterator<Item = (f32, f32)> {
     let (left, right) = (frame.x1, frame.x2 - width);
     let (above, inside_top) = (frame.y1 - height + line, frame.y1);

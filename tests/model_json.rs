@@ -1,0 +1,110 @@
+//! The detector obeys the thresholds and the preprocessing in `model.json`.
+//!
+//! Needs ONNX Runtime; `make setup` installs it.
+
+use std::path::Path;
+
+use ocelli::export::{Checkpoint, ExportOptions, export};
+use ocelli::{
+    Detections, Detector, DetectorBuilder, ErrorKind, Image, Model, ModelSource, Prompts, TextCacheFile,
+};
+use serde_json::{Value, json};
+
+struct Exported {
+    folder: tempfile::TempDir,
+    manifest: Value,
+}
+
+impl Exported {
+    /// The built-in model in a temporary folder.
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let checkpoint = folder.path().join("checkpoint");
+        std::fs::create_dir(&checkpoint).expect("the folder is new");
+        ocelli::builtin::write_checkpoint(&checkpoint).expect("the folder is writable");
+        let checkpoint = Checkpoint::open(&checkpoint).expect("a valid checkpoint");
+        let options = ExportOptions::default().with_detection_only(true);
+        export(&checkpoint, &options, &folder.path().join("model"), |_| Ok(())).expect("it exports");
+        let text = std::fs::read(folder.path().join("model/model.json")).expect("just written");
+        Self { manifest: serde_json::from_slice(&text).expect("JSON"), folder }
+    }
+
+    /// Writes `model.json` with one value changed; the path is a JSON pointer.
+    fn set(&self, pointer: &str, value: Value) {
+        let mut manifest = self.manifest.clone();
+        *manifest.pointer_mut(pointer).expect("the manifest has the value") = value;
+        std::fs::write(self.folder.path().join("model/model.json"), manifest.to_string())
+            .expect("the folder is writable");
+    }
+
+    fn detector(&self) -> DetectorBuilder {
+        Detector::builder()
+            .with_model(ModelSource::Folder(self.folder.path().join("model")))
+            .with_text_cache(TextCacheFile::None)
+    }
+}
+
+fn detect(builder: DetectorBuilder) -> ocelli::Result<Detections> {
+    let park = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demos/scenes/park.png");
+    let prompts = Prompts::new(["dog", "tree", "bicycle", "person"])?;
+    builder.build()?.detect(&Image::open(park)?, &prompts)
+}
+
+fn boxes(builder: DetectorBuilder) -> Vec<(usize, f32, [f32; 4])> {
+    let found = detect(builder).expect("it detects");
+    found.into_iter().map(|one| (one.class_id, one.score, one.bbox.to_xyxy())).collect()
+}
+
+#[test]
+fn thresholds_apply_unless_the_caller_sets_them() {
+    let model = Exported::new();
+    let default = boxes(model.detector());
+    let all = boxes(model.detector().with_confidence(0.001));
+    let all_without_nms = boxes(model.detector().with_confidence(0.001).with_nms(None));
+    assert!(default.len() > 1 && default.len() < all.len() && all.len() < all_without_nms.len());
+
+    let middle = default[default.len() / 2].1;
+    model.set("/thresholds/confidence", json!(middle));
+    let above: Vec<_> = default.iter().filter(|one| one.1 > middle).copied().collect();
+    assert_eq!(boxes(model.detector()), above, "the confidence of model.json");
+    assert_eq!(boxes(model.detector().with_confidence(0.3)), default, "the confidence of the caller");
+
+    model.set("/thresholds/nms", json!(1.0));
+    assert_eq!(boxes(model.detector().with_confidence(0.001)), all_without_nms, "the IoU of model.json");
+    assert_eq!(boxes(model.detector().with_confidence(0.001).with_nms(0.7)), all, "the IoU of the caller");
+    let options = ocelli::postprocess::PostProcessOptions { score_threshold: 0.001, ..Default::default() };
+    assert_eq!(boxes(model.detector().with_post_processing(options)), all, "all thresholds of the caller");
+}
+
+#[test]
+fn preprocessing_applies() {
+    let model = Exported::new();
+    let default = boxes(model.detector());
+    for (pointer, value) in
+        [("/preprocessing/mean", [0.4, 0.5, 0.5]), ("/preprocessing/std", [0.5, 0.5, 0.6])]
+    {
+        model.set(pointer, json!(value));
+        assert_ne!(boxes(model.detector()), default, "{pointer}");
+    }
+    // The graph was exported for 224 pixels: an input of another size does not fit.
+    model.set("/imgsz", json!(112));
+    detect(model.detector()).expect_err("imgsz is the size of the input");
+}
+
+#[test]
+fn errors_name_invalid_values() {
+    let model = Exported::new();
+    let folder = model.folder.path().join("model");
+    let cases = [
+        ("/thresholds/confidence", json!(7.0), "thresholds.confidence is 7"),
+        ("/thresholds/nms", json!(-0.5), "thresholds.nms is -0.5"),
+        ("/preprocessing/resize", json!("letterbox"), "preprocessing.resize is \"letterbox\""),
+    ];
+    for (pointer, value, expected) in cases {
+        model.set(pointer, value);
+        let error = Model::open(&folder).expect_err("the value is invalid");
+        assert_eq!(error.kind(), ErrorKind::InvalidData, "{pointer}");
+        let text = error.to_string();
+        assert!(text.contains("model.json") && text.contains(expected), "{text}");
+    }
+}
