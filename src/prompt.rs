@@ -31,9 +31,10 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// A class by name: a noun or a short phrase. The phrase is also the label of what is found.
+    /// A class by name: a noun or a short phrase. White space around it is removed and white space inside it collapsed;
+    /// the result is both the text prompt and the label.
     pub fn phrase(phrase: impl Into<Arc<str>>) -> Self {
-        let phrase = phrase.into();
+        let phrase = collapse_white_space(phrase.into());
         Self { label: phrase.clone(), phrase, exemplars: Vec::new() }
     }
 
@@ -57,7 +58,7 @@ impl Prompt {
         self
     }
 
-    /// The words that the text encoder reads.
+    /// The text prompt that the text encoder reads.
     pub fn words(&self) -> &str {
         &self.phrase
     }
@@ -101,7 +102,7 @@ impl Prompts {
             return invalid("nothing to look for: name at least one class".into());
         }
         for (class, prompt) in prompts.iter().enumerate() {
-            if prompt.phrase.trim().is_empty() {
+            if prompt.phrase.is_empty() {
                 return invalid(format!("class {class} is blank: give it a word or a short phrase"));
             }
             if let Some(exemplar) =
@@ -146,9 +147,39 @@ impl std::ops::Index<usize> for Prompts {
     }
 }
 
+/// Removes white space at both ends, and makes a single space of white space inside.
+fn collapse_white_space(phrase: Arc<str>) -> Arc<str> {
+    let collapsed = phrase.split_whitespace().collect::<Vec<_>>().join(" ");
+    if *phrase == *collapsed { phrase } else { collapsed.into() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn white_space_in_phrases_is_collapsed() {
+        let cases = [
+            ("dog", "dog"),
+            ("red apple", "red apple"),
+            (" red\t\n apple ", "red apple"),
+            ("red\u{3000}apple\u{a0}", "red apple"),
+            ("red\tapple", "red apple"),
+            ("red  apple", "red apple"),
+            ("red apple ", "red apple"),
+            ("red\u{200b}apple", "red\u{200b}apple"),
+            (" ", ""),
+            ("", ""),
+        ];
+        let failed: Vec<_> = cases
+            .iter()
+            .filter(|(given, expected)| {
+                let prompt = Prompt::phrase(*given);
+                (prompt.words(), &**prompt.label()) != (*expected, *expected)
+            })
+            .collect();
+        assert!(failed.is_empty(), "{failed:?}");
+    }
 
     #[test]
     fn refusals_name_the_class() {

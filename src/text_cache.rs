@@ -13,7 +13,6 @@ use std::path::Path;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::tokenizer::collapse_white_space;
 
 /// Which model a cache belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,14 +99,14 @@ impl TextCache {
         self.entries.is_empty()
     }
 
-    /// The phrases in the order of their bytes, white space collapsed.
+    /// The phrases in the order of their bytes.
     pub fn phrases(&self) -> impl ExactSizeIterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
 
     /// The entry of a phrase, whatever was asked for before it or with it.
     pub fn get(&self, phrase: &str) -> Option<CachedText<'_>> {
-        let entry = self.entries.get(collapse_white_space(phrase).as_ref())?;
+        let entry = self.entries.get(phrase)?;
         Some(CachedText { features: &entry.features, mask: &entry.mask })
     }
 
@@ -116,8 +115,7 @@ impl TextCache {
     /// # Errors
     /// `InvalidArgument` for a blank phrase, `Mismatch` when a length is not the model's.
     pub fn insert(&mut self, phrase: &str, features: &[f32], mask: &[i64]) -> Result<()> {
-        let phrase = collapse_white_space(phrase);
-        if phrase.is_empty() {
+        if phrase.trim().is_empty() {
             return Err(Error::new(ErrorKind::InvalidArgument, "text cache: the phrase is empty"));
         }
         let TextCacheIdentity { context_length, width, .. } = self.identity;
@@ -131,7 +129,7 @@ impl TextCache {
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
         let entry = Entry { features: features.to_vec(), mask: mask.to_vec() };
-        self.entries.insert(phrase.into_owned(), entry);
+        self.entries.insert(phrase.to_owned(), entry);
         Ok(())
     }
 

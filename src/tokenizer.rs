@@ -4,7 +4,6 @@
 //! how long a row is, what surrounds and what fills it is decided here, whatever that file says about truncation
 //! and padding.
 
-use std::borrow::Cow;
 use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -109,17 +108,16 @@ impl Tokenizer {
         self.start.iter().chain(&self.end).copied().fold(known, i64::max)
     }
 
-    /// The row of one phrase. White space is collapsed; an over-long phrase is cut and keeps its end token.
+    /// The row of one phrase. An over-long phrase is truncated and keeps its end token.
     ///
     /// # Errors
     /// `InvalidArgument` when the phrase is empty, blank, or holds nothing the tokeniser keeps.
     pub fn encode(&self, phrase: &str) -> Result<TokenIds> {
-        let text = collapse_white_space(phrase);
         let refuse = |why: &str| Error::new(ErrorKind::InvalidArgument, format!("phrase {phrase:?}: {why}"));
-        if text.is_empty() {
+        if phrase.trim().is_empty() {
             return Err(refuse("it is empty; name what to look for, such as \"red apple\""));
         }
-        let encoding = self.inner.encode_fast(text.as_ref(), false).map_err(|error| {
+        let encoding = self.inner.encode_fast(phrase, false).map_err(|error| {
             refuse(&format!("the tokeniser failed: {}", one_line(&error.to_string()))).with_source(error)
         })?;
         if encoding.is_empty() {
@@ -145,21 +143,6 @@ impl std::fmt::Debug for Tokenizer {
             .field("end", &self.end)
             .finish_non_exhaustive()
     }
-}
-
-/// A phrase without white space at its ends and with single spaces inside: what the tokeniser sees, and the name
-/// of the phrase in a text cache.
-pub fn collapse_white_space(phrase: &str) -> Cow<'_, str> {
-    let mut previous = ' ';
-    let clean = phrase.chars().all(|c| {
-        let fine = !c.is_whitespace() || (c == ' ' && previous != ' ');
-        previous = c;
-        fine
-    });
-    if clean && !phrase.ends_with(' ') {
-        return Cow::Borrowed(phrase);
-    }
-    Cow::Owned(phrase.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// The special tokens that the file's post-processor puts in front of and behind a phrase.
@@ -257,28 +240,5 @@ mod tests {
                 .expect_err("no place for a phrase");
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
         }
-    }
-
-    #[test]
-    fn white_space_is_collapsed_as_unicode_has_it() {
-        let cases = [
-            ("dog", "dog"),
-            ("red apple", "red apple"),
-            (" red\t\n apple ", "red apple"),
-            ("red\u{3000}apple\u{a0}", "red apple"),
-            ("red\tapple", "red apple"),
-            ("red  apple", "red apple"),
-            ("red apple ", "red apple"),
-            ("red\u{200b}apple", "red\u{200b}apple"),
-            (" ", ""),
-            ("", ""),
-        ];
-        let failed: Vec<_> =
-            cases.iter().filter(|(given, expected)| collapse_white_space(given) != *expected).collect();
-        assert!(failed.is_empty(), "{failed:?}");
-        assert!(
-            matches!(collapse_white_space("red apple"), Cow::Borrowed(_)),
-            "nothing to change, nothing copied"
-        );
     }
 }

@@ -7,16 +7,17 @@ use ocelli_engines::{ElementType, Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
 
 use super::encode::ImageFeatures;
+use super::milliseconds;
 use super::prompt_chunk::{ChunkShape, ChunksOnDevice, fixed};
 use super::residence::{Copies, Place, brought, keep_at, same};
 use super::text::{EmbeddedPrompt, EmbeddedPrompts};
-use super::{StageTimes, milliseconds};
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mask::{MaskResampler, SemanticMap};
 use crate::model::Model;
 use crate::postprocess::{Candidate, OutputReader, PostProcessor};
+use crate::timing::StageTimes;
 
 /// Encoder-decoder, exemplar encoder, mask head, and what becomes of their outputs.
 pub struct PromptDecoder {

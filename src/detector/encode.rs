@@ -6,14 +6,15 @@ use std::time::Instant;
 use ocelli_engines::{Device, Engine, Tensor};
 use ocelli_export::contract::{Prompting, tensor};
 
+use super::milliseconds;
 use super::residence::{keep_at, same};
-use super::{StageTimes, milliseconds};
 use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::FrameView;
 use crate::image::ImageView;
 use crate::model::Model;
 use crate::preprocess::{PlacedPreprocessor, PreprocessConfig};
+use crate::timing::StageTimes;
 
 /// What the backbone says of an image; its buffers go round. They lie where the backbone works: on its device, if it has
 /// one.

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
 use crate::prompt::{Prompt, Prompts};
 use crate::text_cache::{TextCache, TextCacheIdentity};
-use crate::tokenizer::{TokenIds, Tokenizer, collapse_white_space};
+use crate::tokenizer::{TokenIds, Tokenizer};
 
 /// Phrases encoded at once; the text encoder is quick and a vocabulary may have thousands.
 const PHRASES_AT_ONCE: usize = 16;
@@ -36,13 +36,6 @@ pub struct EmbeddedPrompts {
     pub(super) classes: Vec<EmbeddedPrompt>,
 }
 
-impl EmbeddedPrompts {
-    /// Whether these are the words and examples of `prompts`, in that order.
-    pub(crate) fn are_of(&self, prompts: &Prompts) -> bool {
-        self.classes.iter().map(|class| &class.prompt).eq(prompts.iter())
-    }
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct EmbeddedPrompt {
     pub(super) prompt: Prompt,
@@ -61,6 +54,11 @@ impl EmbeddedPrompts {
     /// Whether there is nothing to look for.
     pub fn is_empty(&self) -> bool {
         self.classes.is_empty()
+    }
+
+    /// Labels in the order of the class ids.
+    pub(crate) fn labels(&self) -> Arc<[Arc<str>]> {
+        self.classes.iter().map(|class| class.prompt.label().clone()).collect()
     }
 
     /// Adds the classes of others behind these; their ids go on where these end.
@@ -157,23 +155,23 @@ impl TextEmbedder {
     pub fn embed(&mut self, prompts: &Prompts) -> Result<EmbeddedPrompts> {
         let mut new: Vec<(String, TokenIds)> = Vec::new();
         for prompt in prompts.iter() {
-            let phrase = collapse_white_space(prompt.words());
-            if self.known.contains_key(&*phrase) || new.iter().any(|(known, _)| *known == phrase) {
+            let phrase = prompt.words();
+            if self.known.contains_key(phrase) || new.iter().any(|(known, _)| *known == phrase) {
                 continue;
             }
-            if let Some(cached) = self.disk.as_ref().and_then(|disk| disk.cache.get(&phrase)) {
+            if let Some(cached) = self.disk.as_ref().and_then(|disk| disk.cache.get(phrase)) {
                 let text = TextFeatures { features: cached.features.to_vec(), mask: cached.mask.to_vec() };
-                self.known.insert(phrase.into_owned(), Arc::new(text));
+                self.known.insert(phrase.to_owned(), Arc::new(text));
                 continue;
             }
-            let ids = self.tokenizer.encode(&phrase)?;
+            let ids = self.tokenizer.encode(phrase)?;
             if !ids.mask.contains(&0) {
                 let (start, tokens): (String, _) = (phrase.chars().take(40).collect(), ids.mask.len());
                 tracing::warn!(
                     "phrase \"{start}…\": the model reads no more than {tokens} tokens; a short phrase is better"
                 );
             }
-            new.push((phrase.into_owned(), ids));
+            new.push((phrase.to_owned(), ids));
         }
         if !new.is_empty() {
             self.encode(&new)?;
@@ -181,8 +179,8 @@ impl TextEmbedder {
         let classes = prompts
             .iter()
             .map(|prompt| {
-                let phrase = collapse_white_space(prompt.words());
-                let text = self.known.get(&*phrase).expect("every phrase was found or encoded above").clone();
+                let text =
+                    self.known.get(prompt.words()).expect("every phrase was found or encoded above").clone();
                 EmbeddedPrompt { prompt: prompt.clone(), text, kept_examples: None }
             })
             .collect();

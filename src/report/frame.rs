@@ -4,7 +4,7 @@ use ocelli_tracking::{BoundingBox, Track, TrackState};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{DetectionRecord, rounded, with_five_decimals, with_two_decimals};
-use crate::sink::FrameOutcome;
+use crate::outcome::FrameOutcome;
 
 /// One line of `demo-video --jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
