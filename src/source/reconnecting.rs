@@ -43,9 +43,10 @@ pub struct Reconnecting<O> {
     info: SourceInfo,
     options: ReconnectingOptions,
     cancellation: Cancellation,
-    /// Time since the source was opened.
     now: Box<dyn Fn() -> Duration + Send>,
     sleep: Box<dyn FnMut(Duration) + Send>,
+    /// When the stream was first opened.
+    began: Duration,
     /// Added to the current connection's indices and times.
     index_offset: u64,
     time_offset: Duration,
@@ -89,6 +90,7 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
             info,
             options,
             cancellation,
+            began: now(),
             now,
             sleep,
             index_offset: 0,
@@ -114,7 +116,7 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
                     let (index, time) =
                         self.last.map_or((0, Duration::ZERO), |(index, time)| (index + 1, time));
                     self.index_offset = index;
-                    self.time_offset = time.max((self.now)());
+                    self.time_offset = time.max((self.now)().saturating_sub(self.began));
                     self.source = Some(source);
                     return Ok(true);
                 }
