@@ -9,7 +9,7 @@ use super::config::PipelineConfig;
 use super::job::Job;
 use super::queue::Queue;
 use super::stage_loop::{StageLoop, StageWork, cannot_start, guard, join};
-use super::stages::{BackboneStage, DecodeStage, DetectorParts, DrawStage, Drawing, PreprocessStage};
+use super::stages::{DetectorParts, DrawStage, Drawing};
 use super::stats::{PipelineStats, Stage};
 use crate::error::{ErrorKind, Result};
 use crate::frame::Frame;
@@ -63,16 +63,8 @@ pub(super) fn run(
     let buffers = 2 * (depth + 1) * (queues.len() + 1);
     let shared = Arc::new(StageLoop::new(queues, buffers, config.stats.clone(), config.cancellation.clone()));
 
-    let DetectorParts { preprocessor, backbone, decoder, prompts } = parts;
-    let mut preprocess = PreprocessStage {
-        preprocessor,
-        every: config.detect_every,
-        until_next: 0,
-        keep_picture: draws,
-        shared: shared.clone(),
-    };
-    let mut backbone = BackboneStage { backbone, shared: shared.clone() };
-    let mut decode = DecodeStage::new(&config, frame_rate, decoder, prompts, shared.clone())?;
+    let (mut preprocess, mut backbone, mut decode) =
+        parts.into_stages(&config, frame_rate, draws, &shared)?;
     let mut stages: Vec<StageWork> = vec![
         (Stage::Preprocess, Box::new(move |job| preprocess.run_picture(job))),
         (Stage::Backbone, Box::new(move |job| backbone.run(job))),

@@ -9,7 +9,7 @@ use super::config::PipelineConfig;
 use super::job::Job;
 use super::queue::Queue;
 use super::stage_loop::{StageLoop, StageWork, guard, join};
-use super::stages::{BackboneStage, DecodeStage, DetectorParts, PreprocessStage};
+use super::stages::{DetectorParts, PreprocessStage};
 use super::stats::{PipelineStats, Stage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::FrameView;
@@ -53,16 +53,8 @@ impl Pipeline {
         let (stats, cancellation) = (config.stats.clone(), config.cancellation.clone());
         let shared = Arc::new(StageLoop::new(queues, 4 * (depth + 1), stats, cancellation));
 
-        let DetectorParts { preprocessor, backbone, decoder, prompts } = parts;
-        let preprocess = PreprocessStage {
-            preprocessor,
-            every: config.detect_every,
-            until_next: 0,
-            keep_picture: false,
-            shared: shared.clone(),
-        };
-        let mut backbone = BackboneStage { backbone, shared: shared.clone() };
-        let mut decode = DecodeStage::new(&config, config.frame_rate, decoder, prompts, shared.clone())?;
+        let (preprocess, mut backbone, mut decode) =
+            parts.into_stages(&config, config.frame_rate, false, &shared)?;
         let recorder = shared.clone();
         let mut others: Vec<StageWork> = vec![
             (Stage::Backbone, Box::new(move |job| backbone.run(job))),

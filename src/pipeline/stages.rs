@@ -30,16 +30,48 @@ pub(super) struct DetectorParts {
     pub(super) prompts: EmbeddedPrompts,
 }
 
+impl DetectorParts {
+    /// The stages from a frame to its results; `keep_picture` if a later stage needs the picture.
+    pub(super) fn into_stages(
+        self,
+        config: &PipelineConfig,
+        frame_rate: Option<f64>,
+        keep_picture: bool,
+        shared: &Arc<StageLoop>,
+    ) -> Result<(PreprocessStage, BackboneStage, DecodeStage)> {
+        let Self { preprocessor, backbone, decoder, prompts } = self;
+        let tracker =
+            config.tracker.map(|options| ByteTracker::builder().options(options).build()).transpose();
+        let tracker = tracker.map_err(|e| Error::new(ErrorKind::InvalidArgument, e.to_string()))?;
+        let slots = config.class_budget.filter(|&slots| slots < prompts.len());
+        let every = config.detect_every;
+        let preprocess =
+            PreprocessStage { preprocessor, every, until_next: 0, keep_picture, shared: shared.clone() };
+        let decode = DecodeStage {
+            decoder,
+            budget: slots.map(|slots| ClassBudget::new(slots, prompts.len())),
+            labels: prompts.labels(),
+            prompts,
+            tracker,
+            tracked: Vec::new(),
+            frame_rate,
+            previous: None,
+            shared: shared.clone(),
+        };
+        Ok((preprocess, BackboneStage { backbone, shared: shared.clone() }, decode))
+    }
+}
+
 /// Preprocesses the frames that the detector runs on.
 pub(super) struct PreprocessStage {
-    pub(super) preprocessor: ImagePreprocessor,
+    preprocessor: ImagePreprocessor,
     /// The detector runs on every `every`th frame.
-    pub(super) every: u64,
+    every: u64,
     /// Frames until the detector runs again.
-    pub(super) until_next: u64,
+    until_next: u64,
     /// Whether a later stage needs the picture.
-    pub(super) keep_picture: bool,
-    pub(super) shared: Arc<StageLoop>,
+    keep_picture: bool,
+    shared: Arc<StageLoop>,
 }
 
 impl PreprocessStage {
@@ -71,8 +103,8 @@ impl PreprocessStage {
 }
 
 pub(super) struct BackboneStage {
-    pub(super) backbone: Backbone,
-    pub(super) shared: Arc<StageLoop>,
+    backbone: Backbone,
+    shared: Arc<StageLoop>,
 }
 
 impl BackboneStage {
@@ -103,30 +135,6 @@ pub(super) struct DecodeStage {
 }
 
 impl DecodeStage {
-    pub(super) fn new(
-        config: &PipelineConfig,
-        frame_rate: Option<f64>,
-        decoder: PromptDecoder,
-        prompts: EmbeddedPrompts,
-        shared: Arc<StageLoop>,
-    ) -> Result<Self> {
-        let tracker =
-            config.tracker.map(|options| ByteTracker::builder().options(options).build()).transpose();
-        let tracker = tracker.map_err(|e| Error::new(ErrorKind::InvalidArgument, e.to_string()))?;
-        let budget = config.class_budget.filter(|&slots| slots < prompts.len());
-        Ok(Self {
-            decoder,
-            budget: budget.map(|slots| ClassBudget::new(slots, prompts.len())),
-            labels: prompts.labels(),
-            prompts,
-            tracker,
-            tracked: Vec::new(),
-            frame_rate,
-            previous: None,
-            shared,
-        })
-    }
-
     pub(super) fn run(&mut self, job: &mut Job) -> Result<()> {
         job.outcome.labels = self.labels.clone();
         self.decode(job)?;
