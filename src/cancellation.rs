@@ -1,24 +1,24 @@
-//! A wish to end, that threads share.
+//! A shared cancellation token.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A wish to end: clones share it, and it cannot be taken back.
+/// A shared cancellation token: cancelling one clone cancels all of them, for good.
 #[derive(Clone, Debug, Default)]
 pub struct Cancellation(Arc<AtomicBool>);
 
 impl Cancellation {
-    /// Nobody wishes to end yet.
+    /// A token that is not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks everyone who holds a clone to end.
+    /// Cancels this token and all of its clones.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// Whether someone asked.
+    /// Whether any clone was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }

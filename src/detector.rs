@@ -17,28 +17,12 @@ use crate::image::ImageView;
 use crate::mask::SemanticMap;
 use crate::model::Model;
 use crate::prompt::Prompts;
+use crate::timing::StageTimes;
 
 pub use builder::{DetectorBuilder, PrepareEngines, TextCacheFile};
 pub use decode::PromptDecoder;
 pub use encode::{Backbone, ImageEncoder, ImageFeatures, ImagePreprocessor};
 pub use text::{EmbeddedPrompts, TextEmbedder};
-
-/// How long the stages of one image took, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
-pub struct StageTimes {
-    /// Words to text features; near zero when all are cached.
-    pub text: f64,
-    /// Pixels to the backbone's input.
-    pub preprocess: f64,
-    /// The image backbone.
-    pub backbone: f64,
-    /// Encoder-decoder over all classes, with thresholds and suppression.
-    pub decode: f64,
-    /// Masks of what was kept.
-    pub masks: f64,
-    /// All of it.
-    pub total: f64,
-}
 
 /// What was found in one image.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -128,15 +112,18 @@ impl Detector {
         self.decoder.keep_exemplars(&self.features, &embedded)
     }
 
-    /// Loads what detecting `prompts` needs, so that the first image does not wait for it and errors come early.
+    /// Loads what detecting `prompts` needs, so that the first image does not wait for it and errors come early. Returns
+    /// the prompts in the form that [`detect_embedded`](Self::detect_embedded) and
+    /// [`Pipeline::builder_embedded`](crate::Pipeline::builder_embedded) take.
     ///
     /// # Errors
     /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Io`](crate::ErrorKind::Io) or
     /// [`InvalidData`](crate::ErrorKind::InvalidData) where a file or a library is missing or damaged.
-    pub fn prepare(&mut self, prompts: &Prompts) -> Result<()> {
-        self.text.embed(prompts)?;
+    pub fn prepare(&mut self, prompts: &Prompts) -> Result<EmbeddedPrompts> {
+        let embedded = self.text.embed(prompts)?;
         self.encoder.load()?;
-        self.decoder.load()
+        self.decoder.load()?;
+        Ok(embedded)
     }
 
     /// The model.

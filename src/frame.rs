@@ -1,22 +1,23 @@
-//! A picture of a stream, and when it was taken.
+//! One frame of a stream.
 
 use std::time::Duration;
 
 use crate::image::Image;
 
-/// One picture of a stream. It owns its pixels and goes round: a source fills it again when everyone is done with it.
+/// One frame of a stream. It owns its pixels; a [`Source`](crate::Source) refills the same buffer again and again.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Frame {
     /// The pixels, upright.
     pub image: Image,
-    /// Its number in the stream, from 0. Frames that were left out (a stride, a dropped frame) leave gaps.
+    /// The frame's index in the stream, from 0. Frames that were skipped leave gaps.
     pub index: u64,
-    /// When it was taken, since the stream's beginning; never less than the frame's before.
+    /// When the frame was taken, relative to the start of the stream; never decreases from frame to frame.
     pub time: Duration,
 }
 
 impl Default for Frame {
-    /// One black pixel: a buffer to be filled.
+    /// A buffer to be filled: one black pixel.
     fn default() -> Self {
         let image = Image::from_rgb8(1, 1, vec![0; 3]).expect("three bytes are one pixel");
         Self { image, index: 0, time: Duration::ZERO }

@@ -1,26 +1,26 @@
-//! A picture in someone else's memory: what a camera driver or a robot's node hands over.
+//! A frame in borrowed memory, as a camera driver provides it.
 
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::{Image, ImageView};
 
-/// How the bytes of a [`FrameView`] make pixels.
+/// The pixel format of a [`FrameView`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PixelFormat {
-    /// Three bytes a pixel: red, green, blue.
+    /// Three bytes per pixel: red, green, blue.
     Rgb8,
-    /// Three bytes a pixel: blue, green, red, as OpenCV has them.
+    /// Three bytes per pixel: blue, green, red, as in OpenCV.
     Bgr8,
-    /// A plane of luma, a byte a pixel, and below it, in rows of the same stride, a plane of chroma: blue and red
-    /// differences in turn for every 2 × 2 pixels. BT.601, limited range (luma 16–235), converted as OpenCV does.
+    /// A plane of luma, one byte per pixel, followed by a plane of interleaved blue and red chroma, one pair per 2 × 2
+    /// pixels, with the same stride. BT.601, limited range (luma 16–235), converted as in OpenCV.
     Nv12,
-    /// One byte a pixel: grey.
+    /// One byte per pixel: grey.
     Gray8,
 }
 
-/// A borrowed picture of a stream. Nothing of it is kept once it has been preprocessed.
+/// A frame in borrowed memory. The memory is not needed any more once the frame is preprocessed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,25 +39,25 @@ pub enum PixelFormat {
 /// ```
 #[derive(Clone, Copy)]
 pub struct FrameView<'a> {
-    /// The pixels, rows from the top.
+    /// The pixels, top row first.
     pub data: &'a [u8],
     /// Width in pixels, at least 1.
     pub width: u32,
     /// Height in pixels, at least 1.
     pub height: u32,
-    /// Bytes from one row's start to the next's; the last row needs no padding.
+    /// Bytes from the start of one row to the next; the last row needs no padding.
     pub stride: usize,
-    /// How bytes make pixels.
+    /// The pixel format.
     pub format: PixelFormat,
-    /// When it was taken, on any clock that does not run backwards.
+    /// When the frame was taken, on any clock that never runs backwards.
     pub timestamp: Duration,
 }
 
 impl<'a> FrameView<'a> {
-    /// Whether the bytes are enough for the picture.
+    /// Checks that the buffer can hold the frame.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where a side is zero, a row does not fit the stride, or `data` is too short.
+    /// [`ErrorKind::InvalidArgument`] if a side is zero, a row is longer than the stride, or `data` is too short.
     pub fn check(&self) -> Result<()> {
         let (width, height) = (self.width as usize, self.height as usize);
         let invalid = |why: String| {
@@ -65,7 +65,7 @@ impl<'a> FrameView<'a> {
             Err(Error::new(ErrorKind::InvalidArgument, message))
         };
         if width == 0 || height == 0 {
-            return invalid("a picture has at least one pixel".into());
+            return invalid("expected at least one pixel".into());
         }
         let (row, rows) = match self.format {
             PixelFormat::Rgb8 | PixelFormat::Bgr8 => (width.checked_mul(3), Some(height)),
@@ -73,26 +73,26 @@ impl<'a> FrameView<'a> {
             PixelFormat::Nv12 => (width.checked_next_multiple_of(2), height.checked_add(height.div_ceil(2))),
         };
         let (Some(row), Some(rows)) = (row, rows) else {
-            return invalid("more bytes than this machine can address".into());
+            return invalid("too large for this machine's memory".into());
         };
         if self.stride < row {
-            return invalid(format!("a row is {row} bytes, the stride {}", self.stride));
+            return invalid(format!("the stride is {}: expected at least {row} bytes", self.stride));
         }
         let expected = self.stride.checked_mul(rows - 1).and_then(|bytes| bytes.checked_add(row));
         match expected {
             Some(expected) if self.data.len() >= expected => Ok(()),
-            _ => invalid(format!("{} bytes at a stride of {} are too few", self.data.len(), self.stride)),
+            _ => invalid(format!("{} bytes are too few for a stride of {}", self.data.len(), self.stride)),
         }
     }
 
-    /// The bytes as interleaved colours, whichever comes first; for formats that are.
+    /// The pixels of an RGB or BGR frame, in the order in which they are stored.
     pub(crate) fn as_interleaved(&self) -> Result<ImageView<'a>> {
         ImageView::with_stride(self.width, self.height, self.stride, self.data)
     }
 }
 
 impl<'a> From<ImageView<'a>> for FrameView<'a> {
-    /// The picture at time zero.
+    /// The image as a frame at time zero.
     fn from(image: ImageView<'a>) -> Self {
         Self {
             data: image.as_bytes(),
@@ -106,9 +106,16 @@ impl<'a> From<ImageView<'a>> for FrameView<'a> {
 }
 
 impl<'a> From<&'a Image> for FrameView<'a> {
-    /// The picture at time zero.
+    /// The image as a frame at time zero.
     fn from(image: &'a Image) -> Self {
         image.view().into()
+    }
+}
+
+/// Converts three-byte pixels between RGB and BGR.
+pub(crate) fn swap_red_and_blue(from: &[u8], to: &mut [u8]) {
+    for (to, from) in to.chunks_exact_mut(3).zip(from.chunks_exact(3)) {
+        to.copy_from_slice(&[from[2], from[1], from[0]]);
     }
 }
 
@@ -125,7 +132,7 @@ mod tests {
     #[test]
     fn sizes_are_checked() {
         use PixelFormat::{Bgr8, Gray8, Nv12, Rgb8};
-        // width, height, stride, format, bytes, fine?
+        // width, height, stride, format, bytes, valid?
         let cases = [
             (2, 3, 6, Rgb8, 18, true),
             (2, 3, 8, Bgr8, 22, true),
@@ -146,12 +153,12 @@ mod tests {
         ];
         let data = [7u8; 30];
         let mut failures = Vec::new();
-        for (width, height, stride, format, bytes, fine) in cases {
+        for (width, height, stride, format, bytes, valid) in cases {
             let view =
                 FrameView { data: &data[..bytes], width, height, stride, format, timestamp: Duration::ZERO };
             match view.check() {
-                Ok(()) if fine => {}
-                Err(error) if !fine && error.kind() == ErrorKind::InvalidArgument => {}
+                Ok(()) if valid => {}
+                Err(error) if !valid && error.kind() == ErrorKind::InvalidArgument => {}
                 other => failures.push(format!("{view:?}, {bytes} bytes: {other:?}")),
             }
         }

@@ -61,6 +61,7 @@ mod model;
 mod model_graph;
 #[cfg(feature = "opencv")]
 mod native_log;
+mod outcome;
 pub mod pipeline;
 pub mod postprocess;
 pub mod preprocess;
@@ -70,6 +71,7 @@ pub mod sink;
 pub mod source;
 pub mod tensorrt;
 mod text_cache;
+mod timing;
 pub mod tokenizer;
 
 pub use ocelli_engines as engines;
@@ -82,7 +84,7 @@ pub use cancellation::Cancellation;
 pub use detection::Detection;
 pub use detector::{
     Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures,
-    ImagePreprocessor, PrepareEngines, PromptDecoder, StageTimes, TextCacheFile, TextEmbedder,
+    ImagePreprocessor, PrepareEngines, PromptDecoder, TextCacheFile, TextEmbedder,
 };
 pub use engine::{EngineFactory, EngineKind, EngineOptions};
 pub use error::{Error, ErrorKind, Result};
@@ -92,7 +94,9 @@ pub use image::{Image, ImageView};
 pub use mask::{Mask, MaskSpan, Outline, SemanticMap};
 pub use model::{Model, ModelRequest, ModelSource, sha256_of_file};
 pub use model_graph::ModelGraph;
+pub use outcome::FrameOutcome;
 pub use pipeline::{FramePolicy, Pipeline, PipelineBuilder, PipelineStats, RunSummary, StatsRecorder};
 pub use prompt::{Exemplar, Prompt, Prompts, VISUAL};
-pub use sink::{FrameOutcome, Sink};
+pub use sink::Sink;
 pub use source::{Source, SourceInfo};
+pub use timing::StageTimes;

@@ -1,16 +1,15 @@
-//! What OpenCV would write on its own.
+//! OpenCV's own log.
 
 use std::sync::Once;
 
 use opencv::core::{LogLevel, set_log_level};
 
-/// Errors come as values: OpenCV is told, once, to write no lines of its own to stderr. Who sets `OPENCV_LOG_LEVEL` wants
-/// them.
+/// Silences OpenCV, once: failures are reported as errors, not as lines on stderr. `OPENCV_LOG_LEVEL` takes precedence.
 pub(crate) fn quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if std::env::var_os("OPENCV_LOG_LEVEL").is_none() {
-            // Where it cannot be set, lines are all that comes of it.
+            // If this fails, the only consequence is noise on stderr.
             drop(set_log_level(LogLevel::LOG_LEVEL_SILENT));
         }
     });

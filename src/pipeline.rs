@@ -1,19 +1,19 @@
-//! The loop: frames in, detections and tracks out, at the speed of the slowest stage.
+//! Detection and tracking on streams of frames, at the speed of the slowest stage.
 //!
-//! A frame walks source → preprocess → backbone → encoder-decoder, post-processing and tracker → drawing → sinks. Each
-//! stage has a thread of its own and a short queue before it, so that while the backbone sees one frame, the next is
-//! preprocessed and the last one drawn. Frames leave in the order they came in; buffers go round. Tracking takes
-//! microseconds and lives with the encoder-decoder, because which classes are worth decoding
-//! ([class budget](PipelineBuilder::with_class_budget)) depends on the tracks of the frame before.
+//! A frame flows from the source through preprocessing, the backbone, the encoder-decoder with the tracker, and drawing
+//! to the sinks. Each stage runs on its own thread behind a short queue, so while the backbone works on one frame, the
+//! next is being preprocessed and the previous one drawn. Frames leave in the order in which they entered, and their
+//! buffers are reused. The tracker runs on the encoder-decoder's thread: it takes microseconds, and which classes to
+//! decode next ([class budget](PipelineBuilder::with_class_budget)) depends on its tracks.
 //!
 //! There are two ways to use it:
 //!
-//! - [`PipelineBuilder::run`] takes a [`Source`](crate::Source) and [`Sink`](crate::Sink)s and comes back when the
-//!   stream has ended: for files, cameras and programs;
-//! - [`PipelineBuilder::build`] gives a [`Pipeline`] that frames are [pushed](Pipeline::push) into from borrowed memory
-//!   and results are [taken](Pipeline::try_recv) out of: for embedding in a program that has a loop of its own.
+//! - [`PipelineBuilder::run`] pulls frames from a [`Source`](crate::Source), writes results to
+//!   [`Sink`](crate::Sink)s, and returns at the end of the stream: for files, cameras and programs.
+//! - [`PipelineBuilder::build`] returns a [`Pipeline`]: the caller [pushes](Pipeline::push) frames from borrowed memory
+//!   and [receives](Pipeline::try_recv) results. Use it inside a program that has a main loop of its own.
 //!
-//! Both measure themselves into a [`StatsRecorder`], at any moment readable from any thread.
+//! Both record statistics in a [`StatsRecorder`], which any thread can read at any time.
 //!
 //! ```
 //! use std::time::Duration;
@@ -38,24 +38,17 @@
 
 mod builder;
 mod class_budget;
-mod control;
-mod embedded;
+mod config;
+mod job;
+mod pulled;
+mod pushed;
 mod queue;
-mod run;
+mod stage_loop;
 mod stages;
 mod stats;
 
-pub use builder::{PipelineBuilder, RunSummary};
-pub use embedded::Pipeline;
+pub use builder::PipelineBuilder;
+pub use config::FramePolicy;
+pub use pulled::RunSummary;
+pub use pushed::Pipeline;
 pub use stats::{PipelineStats, Quantiles, QueueStats, Stage, StageStats, StatsRecorder};
-
-/// What becomes of a frame for which there is no room yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum FramePolicy {
-    /// It waits, and whoever brings it: every frame is looked at. Right for files.
-    #[default]
-    All,
-    /// It takes the place of the one that is waiting, which is dropped and counted: what is looked at is always the
-    /// newest. Right for cameras and streams.
-    Latest,
-}

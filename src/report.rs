@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::detection::Detection;
 use crate::mask::Mask;
-use crate::sink::FrameOutcome;
+use crate::outcome::FrameOutcome;
 
 /// A [`Detection`] with rounded numbers, as reports contain it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

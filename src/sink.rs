@@ -1,67 +1,38 @@
-//! Where results go: one trait for videos, JSON lines, MOTChallenge files, crops, windows and pipes.
+//! Where results go: videos, picture sequences, JSON lines, MOTChallenge files, crops, windows and pipes, behind one trait.
 
 mod crops;
 mod json_lines;
 mod lines;
 mod mot;
+#[cfg(not(feature = "opencv"))]
+mod no_opencv;
 mod picture;
 mod raw;
 #[cfg(feature = "opencv")]
 mod video;
-#[cfg(not(feature = "opencv"))]
-#[path = "sink/video/missing.rs"]
-mod video;
 #[cfg(feature = "opencv")]
 mod window;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::ops::BitOr;
 
-use ocelli_tracking::Track;
-
-use crate::detection::Detection;
-use crate::detector::StageTimes;
 use crate::error::Result;
-use crate::image::Image;
+use crate::outcome::FrameOutcome;
 
 pub use crops::Crops;
 pub use json_lines::JsonLines;
 pub use mot::MotFile;
+#[cfg(not(feature = "opencv"))]
+pub use no_opencv::{create_video, open_window};
 pub use picture::{PictureSequence, check_picture_file, write_picture};
 pub use raw::{RawOrder, RawWriter};
+#[cfg(feature = "opencv")]
 pub use video::create_video;
-#[cfg(not(feature = "opencv"))]
-pub use video::open_window;
 #[cfg(feature = "opencv")]
 pub use window::open_window;
 
-/// Everything that is known of one frame when it leaves the loop.
-#[derive(Clone, Debug, Default)]
-pub struct FrameOutcome {
-    /// The frame's number in its stream, from 0.
-    pub index: u64,
-    /// When it was taken: what the source, or the caller, said.
-    pub time: Duration,
-    /// Its width and height in pixels.
-    pub size: (u32, u32),
-    /// Whether the detector looked at it; `detections` is empty where it did not.
-    pub detected: bool,
-    /// What the detector found, the highest score first.
-    pub detections: Vec<Detection>,
-    /// What the tracker follows; empty without a tracker.
-    pub tracks: Vec<Track>,
-    /// The prompts' words by class id.
-    pub labels: Arc<[Arc<str>]>,
-    /// The frame as it came, where a sink asked for it.
-    pub clean: Option<Image>,
-    /// The frame with boxes and labels drawn in, where a sink asked for it.
-    pub annotated: Option<Image>,
-    /// How long its stages took.
-    pub times: StageTimes,
-}
-
-/// Which pictures a sink wants to be given.
+/// The pictures that a sink needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pictures {
     /// [`FrameOutcome::clean`].
     pub clean: bool,
@@ -69,24 +40,41 @@ pub struct Pictures {
     pub annotated: bool,
 }
 
-/// Something that takes results, frame after frame in order.
+impl Pictures {
+    /// The unmodified frame.
+    pub const CLEAN: Self = Self { clean: true, annotated: false };
+    /// The frame with the results drawn in.
+    pub const ANNOTATED: Self = Self { clean: false, annotated: true };
+}
+
+impl BitOr for Pictures {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self { clean: self.clean || other.clean, annotated: self.annotated || other.annotated }
+    }
+}
+
+/// Receives the results of each frame, in order. Only [`write`](Self::write) is required.
 pub trait Sink: Send {
-    /// Which pictures it needs; none unless said otherwise, and none are made that nobody needs.
+    /// The pictures that this sink needs; none by default. Pictures that no sink needs are not made.
     fn pictures(&self) -> Pictures {
         Pictures::default()
     }
 
-    /// Takes one frame's results.
+    /// Writes one frame's results.
     ///
     /// # Errors
-    /// Where they cannot be written. What was written before is kept, [`finish`](Self::finish) is still called.
+    /// If they cannot be written. Earlier frames are kept, and [`finish`](Self::finish) is still called.
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()>;
 
-    /// There will be no more frames: the file is completed.
+    /// Completes the output; called once, after the last frame.
     ///
     /// # Errors
-    /// Where it cannot be completed.
-    fn finish(&mut self) -> Result<()>;
+    /// If the output cannot be completed.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl<S: Sink + ?Sized> Sink for Box<S> {

@@ -1,21 +1,23 @@
-//! Where frames come from: one trait for files, cameras, streams and drawn scenes.
+//! Where frames come from: files, cameras, streams and pipes, behind one trait.
 
 #[cfg(feature = "opencv")]
 mod capture;
+#[cfg(any(feature = "opencv", test))]
+pub(crate) mod container;
 #[cfg(not(feature = "opencv"))]
-#[path = "source/capture/missing.rs"]
-mod capture;
-mod container;
+mod no_opencv;
 mod pictures;
 mod raw;
 mod reconnecting;
 mod selection;
 
+#[cfg(feature = "opencv")]
 pub use capture::{open_camera, open_stream, open_video};
-pub use container::Container;
+#[cfg(not(feature = "opencv"))]
+pub use no_opencv::{open_camera, open_stream, open_video};
 pub use pictures::{PictureFiles, natural_order};
 pub use raw::{RawFormat, RawFrames};
-pub use reconnecting::{Clock, Reconnecting, ReconnectingOptions, SystemClock};
+pub use reconnecting::{Reconnecting, ReconnectingOptions};
 pub use selection::{Position, Selected, Selection};
 
 use std::time::Duration;
@@ -23,40 +25,40 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::frame::Frame;
 
-/// What is known of a stream before its first frame.
+/// What is known about a stream before its first frame.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct SourceInfo {
-    /// What it is, for people: a path, a URL, `camera 0`.
+    /// The name that messages use: a path, a URL, `camera 0`.
     pub name: String,
-    /// Width and height of its frames in pixels, upright.
+    /// Width and height of upright frames in pixels.
     pub size: Option<(u32, u32)>,
     /// Frames per second.
     pub frame_rate: Option<f64>,
-    /// How many frames it will give; what a file's header says can be wrong.
+    /// The number of frames; a file's header may be wrong about it.
     pub frame_count: Option<u64>,
-    /// Whether frames come when they come, whether or not anyone is ready for them.
+    /// Whether frames arrive at their own pace, whether or not they are read in time.
     pub live: bool,
+    /// Whether the stream has sound, as far as its container tells.
+    pub has_sound: bool,
 }
 
-/// Something that gives frames, one after the other.
-///
-/// An implementor owes two methods; [`skip`](Self::skip) is worth a third where frames are cheaper to pass over.
+/// Provides frames, one after the other. Two methods are required; implement [`skip`](Self::skip) if a frame can be
+/// skipped faster than read.
 pub trait Source: Send {
-    /// What is known of the stream.
+    /// What is known about the stream.
     fn info(&self) -> &SourceInfo;
 
-    /// Fills `frame` with the next picture, into the buffer that it has. `false` is the end, after which it is not
-    /// called again.
+    /// Reads the next frame into `frame`, reusing its buffer. Returns `false` at the end of the stream, after which it
+    /// is not called again.
     ///
-    /// A live source waits for the next picture, and looks now and then whether its
-    /// [`Cancellation`](crate::Cancellation) wants it to end.
+    /// A live source waits for the next frame, and checks its [`Cancellation`](crate::Cancellation) while it waits.
     ///
     /// # Errors
-    /// What is wrong with the stream: a file that is cut short, a camera that is gone. Frames before stay good.
+    /// If the stream cannot be read any further: a truncated file, a disconnected camera. Earlier frames stay valid.
     fn read_into(&mut self, frame: &mut Frame) -> Result<bool>;
 
-    /// Passes over the next picture: `frame` gets its number and time, its pixels are left open. Where a source can do
-    /// that for less than reading costs, it does.
+    /// Skips the next frame: sets the index and time of `frame` and leaves its pixels unspecified.
     ///
     /// # Errors
     /// As [`read_into`](Self::read_into).
@@ -79,24 +81,19 @@ impl<S: Source + ?Sized> Source for Box<S> {
     }
 }
 
-/// How long a network stream may take.
+/// Timeouts of a network stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StreamTimeouts {
-    /// To be opened.
+    /// For opening the stream.
     pub open: Duration,
-    /// To give the next frame.
+    /// For the next frame to arrive.
     pub read: Duration,
 }
 
 impl Default for StreamTimeouts {
+    /// 10 seconds to open, 5 seconds to read.
     fn default() -> Self {
         Self { open: Duration::from_secs(10), read: Duration::from_secs(5) }
-    }
-}
-
-/// Three bytes a pixel, the first and the third exchanged.
-fn swap_red_and_blue(from: &[u8], to: &mut [u8]) {
-    for (to, from) in to.chunks_exact_mut(3).zip(from.chunks_exact(3)) {
-        to.copy_from_slice(&[from[2], from[1], from[0]]);
     }
 }

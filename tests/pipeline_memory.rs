@@ -1,9 +1,9 @@
-//! What the loop holds does not grow, over twenty thousand frames.
+//! A pipeline's memory does not grow over twenty thousand frames.
 //!
-//! A program of its own, because it counts every allocation of the process.
+//! A test program of its own, because it counts all allocations of the process.
 
-#![allow(unsafe_code, reason = "an allocator that counts is one")]
-#![allow(clippy::print_stdout, reason = "what was counted is worth seeing when all is well, too")]
+#![allow(unsafe_code, reason = "a global allocator needs it")]
+#![allow(clippy::print_stdout, reason = "the counts are also of interest when the test passes")]
 
 #[path = "pipeline/fakes.rs"]
 mod fakes;
@@ -22,7 +22,7 @@ static ALLOCATED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
 
-// SAFETY: everything is the system's allocator's; it is only counted.
+// SAFETY: all calls are forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
@@ -59,9 +59,9 @@ fn counts() -> Counts {
 
 const FRAMES: u64 = 20_000;
 const EARLY: u64 = 2_000;
-/// Where a frame is when the bytes are counted differs, and with it which small lists are held.
+/// When the bytes are counted, frames in flight may hold a few more or fewer small lists.
 const SLACK_BYTES: usize = 64 << 10;
-/// Pixels of a frame; what is allocated for each frame is far below one.
+/// The size of a frame; allocations per frame are far below it.
 const SIZE: (u32, u32) = (320, 240);
 
 fn check(name: &str, early: Counts, late: Counts) {
@@ -93,7 +93,7 @@ fn nothing_grows_over_twenty_thousand_frames() {
             .with_class_budget(2)
             .with_sequential(sequential)
             .with_observer(move |outcome| {
-                let mut marks = at.lock().expect("nobody panics with it");
+                let mut marks = at.lock().expect("no observer panics");
                 match outcome.index + 1 {
                     EARLY => marks.0 = counts(),
                     FRAMES => marks.1 = counts(),
@@ -103,8 +103,8 @@ fn nothing_grows_over_twenty_thousand_frames() {
             .run(Levels::new(FRAMES, SIZE.0, SIZE.1), &mut sinks)
             .expect("it runs");
         assert_eq!(seen.load(Ordering::Relaxed) as u64, FRAMES);
-        let (early, late) = *marks.lock().expect("nobody panics with it");
-        check(if sequential { "one thread" } else { "a thread each" }, early, late);
+        let (early, late) = *marks.lock().expect("no observer panics");
+        check(if sequential { "sequential" } else { "pipelined" }, early, late);
     }
 
     let pipeline = Pipeline::builder(detector(&Fakes::default()), prompts(3))
@@ -118,8 +118,8 @@ fn nothing_grows_over_twenty_thousand_frames() {
         let timestamp = std::time::Duration::from_millis(40 * index);
         let stride = width as usize * 3;
         let frame = FrameView { data: &data, width, height, stride, format: PixelFormat::Bgr8, timestamp };
-        pipeline.push(frame).expect("it is open");
-        let outcome = pipeline.recv().expect("nothing goes wrong").expect("it was pushed");
+        pipeline.push(frame).expect("the pipeline is open");
+        let outcome = pipeline.recv().expect("no stage fails").expect("it was pushed");
         pipeline.recycle(outcome);
         if index + 1 == EARLY {
             early = counts();

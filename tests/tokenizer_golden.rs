@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use ocelli::tokenizer::{TokenIds, Tokenizer, TokenizerConfig, collapse_white_space};
+use ocelli::Prompt;
+use ocelli::tokenizer::{TokenIds, Tokenizer, TokenizerConfig};
 use serde_json::Value;
 
 fn root() -> &'static Path {
@@ -30,7 +31,7 @@ fn compare(tokenizer: &Tokenizer, key: &str) {
         ids.resize(tokenizer.context_length(), *ids.last().expect("a row has an end token"));
         mask.resize(tokenizer.context_length(), 0);
         let expected = TokenIds { ids, mask };
-        for phrase in [phrase, &collapse_white_space(phrase)] {
+        for phrase in [phrase, Prompt::phrase(phrase).words()] {
             match tokenizer.encode(phrase) {
                 Ok(row) if row == expected => {}
                 other => failures.push(format!("{phrase:?}\n  expected {expected:?}\n  came     {other:?}")),

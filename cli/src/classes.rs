@@ -1,8 +1,7 @@
 //! Which classes an argument means.
 
 use super::{LogArgs, say};
-use ocelli::tokenizer::collapse_white_space;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, ErrorKind, Prompt, Result};
 
 /// The classes that `--classes` names: `person "red apple"` and `person,red apple` mean the same, as a comma separates
 /// classes like a space between arguments does. A class that was named before counts once, and that is said.
@@ -21,7 +20,7 @@ pub fn class_names(arguments: &[String], log: &LogArgs) -> Result<Vec<String>> {
 fn distinct(arguments: &[String]) -> Result<(Vec<String>, Vec<String>)> {
     let (mut names, mut repeated) = (Vec::<String>::new(), Vec::new());
     for (number, piece) in arguments.iter().flat_map(|argument| argument.split(',')).enumerate() {
-        let name = collapse_white_space(piece).into_owned();
+        let name = Prompt::phrase(piece).words().to_owned();
         if name.is_empty() {
             let message =
                 format!("--classes, class {}: it is blank; give it a word or a short phrase", number + 1);

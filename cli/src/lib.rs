@@ -80,6 +80,20 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     Error::new(ErrorKind::InvalidArgument, message).into()
 }
 
+/// Puts the flag that an error is about in front of its message.
+pub fn with_flag(flag: &str) -> impl Fn(Error) -> Error + '_ {
+    move |error| Error::new(error.kind(), format!("{flag}, {error}"))
+}
+
+/// Replaces the library's parameter names in an error of usage by the flags that set them.
+pub fn with_flags(error: Error, flags: &[(&str, &str)]) -> Error {
+    if error.kind() != ErrorKind::InvalidArgument {
+        return error;
+    }
+    let message = flags.iter().fold(error.to_string(), |text, (name, flag)| text.replace(name, flag));
+    Error::new(error.kind(), message)
+}
+
 /// Writes to stdout what a program found. A closed pipe is an error like any other.
 ///
 /// # Errors

@@ -8,15 +8,16 @@ use ocelli_export::contract::{file, tensor};
 
 use super::device_memory::{HostCopies, make_readable_on, move_to};
 use super::encode::ImageFeatures;
+use super::milliseconds;
 use super::prompt_chunk::{ChunkShape, ChunksOnDevice, fixed};
 use super::text::{EmbeddedPrompt, EmbeddedPrompts};
-use super::{StageTimes, milliseconds};
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mask::{MaskResampler, SemanticMap};
 use crate::model::Model;
 use crate::postprocess::{Candidate, PostProcessor, RawOutputs};
+use crate::timing::StageTimes;
 
 /// Encoder-decoder, exemplar encoder, mask head, and what becomes of their outputs.
 pub struct PromptDecoder {

@@ -6,7 +6,7 @@ use ocelli_engines::{Device, Engine, Tensor};
 use ocelli_export::contract::{Prompting, tensor};
 
 use super::device_memory::move_to;
-use super::{StageTimes, milliseconds};
+use super::milliseconds;
 use crate::engine::EngineFactory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::FrameView;
@@ -15,6 +15,7 @@ use crate::model::Model;
 #[cfg(feature = "cuda")]
 use crate::preprocess::DevicePreprocessor;
 use crate::preprocess::{PreprocessConfig, Preprocessor};
+use crate::timing::StageTimes;
 
 /// The backbone's output for an image, on the backbone's device if it has one. The buffers are reused.
 #[derive(Debug)]

@@ -36,13 +36,6 @@ pub struct EmbeddedPrompts {
     pub(super) classes: Vec<EmbeddedPrompt>,
 }
 
-impl EmbeddedPrompts {
-    /// Whether these are the words and examples of `prompts`, in that order.
-    pub(crate) fn are_of(&self, prompts: &Prompts) -> bool {
-        self.classes.iter().map(|class| &class.prompt).eq(prompts.iter())
-    }
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct EmbeddedPrompt {
     pub(super) prompt: Prompt,
@@ -61,6 +54,11 @@ impl EmbeddedPrompts {
     /// Whether there is nothing to look for.
     pub fn is_empty(&self) -> bool {
         self.classes.is_empty()
+    }
+
+    /// Labels in the order of the class ids.
+    pub(crate) fn labels(&self) -> Arc<[Arc<str>]> {
+        self.classes.iter().map(|class| class.prompt.label().clone()).collect()
     }
 
     /// Adds the classes of others behind these; their ids go on where these end.

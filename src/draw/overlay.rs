@@ -9,7 +9,7 @@ use super::canvas::Canvas;
 use super::palette::DARK;
 use super::{Annotator, Mark, Sizes, track_color};
 use crate::error::Result;
-use crate::sink::FrameOutcome;
+use crate::outcome::FrameOutcome;
 
 /// Options of an [`Overlay`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

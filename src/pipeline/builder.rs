@@ -1,154 +1,113 @@
-//! Options of a loop.
+//! Builds and starts pipelines.
 
 use ocelli_tracking::ByteTrackerOptions;
 
-use super::control::Drawing;
-use super::embedded::Pipeline;
-use super::stats::{PipelineStats, StatsRecorder};
-use super::{FramePolicy, run};
+use super::FramePolicy;
+use super::config::PipelineConfig;
+use super::pulled::{self, Observer, RunSummary};
+use super::pushed::Pipeline;
+use super::stages::{DetectorParts, Drawing};
+use super::stats::StatsRecorder;
 use crate::cancellation::Cancellation;
 use crate::detector::{Detector, EmbeddedPrompts};
 use crate::draw::Annotator;
 use crate::error::{Error, ErrorKind, Result};
+use crate::outcome::FrameOutcome;
 use crate::prompt::Prompts;
-use crate::sink::{FrameOutcome, Sink};
+use crate::sink::Sink;
 use crate::source::Source;
 
-/// Frames that may wait before a stage unless told otherwise: one to be taken at once, one to smooth what varies.
-const QUEUE_DEPTH: usize = 2;
-/// More frames than this waiting before a stage help nobody and hold memory.
-const MAX_QUEUE_DEPTH: usize = 1024;
-
-/// What a run came to.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RunSummary {
-    /// Whether the [`Cancellation`] ended it before the source did. What was finished is whole.
-    pub cancelled: bool,
-    /// Counts and times; the same that the [`StatsRecorder`] has.
-    pub stats: PipelineStats,
+/// Builds a [`Pipeline`], or runs a stream; created by [`Pipeline::builder`].
+#[must_use]
+pub struct PipelineBuilder {
+    detector: Detector,
+    prompts: PromptInput,
+    config: PipelineConfig,
+    drawing: Drawing,
+    observer: Option<Observer>,
 }
 
-pub(super) type Observer = Box<dyn FnMut(&FrameOutcome) + Send>;
-
-/// Makes a [`Pipeline`], or runs a stream; from [`Pipeline::builder`].
-pub struct PipelineBuilder {
-    pub(super) detector: Detector,
-    pub(super) prompts: Prompts,
-    pub(super) embedded: Option<EmbeddedPrompts>,
-    pub(super) tracker: Option<ByteTrackerOptions>,
-    pub(super) policy: Option<FramePolicy>,
-    pub(super) queue_depth: Option<usize>,
-    pub(super) detect_every: u64,
-    pub(super) class_budget: Option<usize>,
-    pub(super) sequential: bool,
-    pub(super) frame_rate: Option<f64>,
-    pub(super) max_frames: Option<u64>,
-    pub(super) drawing: Drawing,
-    pub(super) cancellation: Cancellation,
-    pub(super) stats: StatsRecorder,
-    pub(super) observer: Option<Observer>,
+enum PromptInput {
+    /// Embedded when the pipeline starts.
+    Prompts(Prompts),
+    Embedded(EmbeddedPrompts),
 }
 
 impl Pipeline {
-    /// A loop that looks for `prompts` with `detector`, with the defaults of the command line, to be changed step by
-    /// step.
+    /// A pipeline that searches for `prompts` with `detector`. Exemplar boxes apply to each frame.
     pub fn builder(detector: Detector, prompts: Prompts) -> PipelineBuilder {
-        let annotator = Annotator::new();
-        PipelineBuilder {
-            detector,
-            prompts,
-            embedded: None,
-            tracker: None,
-            policy: None,
-            queue_depth: None,
-            detect_every: 1,
-            class_budget: None,
-            sequential: false,
-            frame_rate: None,
-            max_frames: None,
-            drawing: Box::new(move |picture, outcome| annotator.annotate(picture, &outcome.detections)),
-            cancellation: Cancellation::new(),
-            stats: StatsRecorder::new(),
-            observer: None,
-        }
+        PipelineBuilder::new(detector, PromptInput::Prompts(prompts))
+    }
+
+    /// As [`builder`](Self::builder), with prompts that are embedded already: by [`Detector::prepare`], or by
+    /// [`Detector::exemplar_features`] from examples in another image.
+    pub fn builder_embedded(detector: Detector, prompts: EmbeddedPrompts) -> PipelineBuilder {
+        PipelineBuilder::new(detector, PromptInput::Embedded(prompts))
     }
 }
 
 impl PipelineBuilder {
-    /// Examples that were looked at in another picture, or in a frame of before: what
-    /// [`Detector::exemplar_features`] made of the very prompts that the loop looks for. Without, the boxes of examples
-    /// are places in each frame.
-    #[must_use]
-    pub fn with_embedded_prompts(mut self, embedded: EmbeddedPrompts) -> Self {
-        self.embedded = Some(embedded);
-        self
+    fn new(detector: Detector, prompts: PromptInput) -> Self {
+        let annotator = Annotator::new();
+        Self {
+            detector,
+            prompts,
+            config: PipelineConfig::default(),
+            drawing: Box::new(move |picture, outcome| annotator.annotate(picture, &outcome.detections)),
+            observer: None,
+        }
     }
 
-    /// Follows what is detected from frame to frame; off by default.
-    #[must_use]
+    /// Tracks detections from frame to frame; off by default.
     pub fn with_tracker(mut self, options: ByteTrackerOptions) -> Self {
-        self.tracker = Some(options);
+        self.config.tracker = Some(options);
         self
     }
 
-    /// What becomes of frames for which there is no room yet. By default [`run`](Self::run) takes
-    /// [`FramePolicy::Latest`] for live sources, and everything else is [`FramePolicy::All`].
-    #[must_use]
+    /// What to do with frames when a queue is full. By default [`run`](Self::run) uses [`FramePolicy::Latest`] for live
+    /// sources; everything else uses [`FramePolicy::All`].
     pub fn with_policy(mut self, policy: FramePolicy) -> Self {
-        self.policy = Some(policy);
+        self.config.policy = Some(policy);
         self
     }
 
-    /// How many frames may wait before each stage, 1 to 1024; 2 by default, and 1 where only the newest counts. Latency
-    /// grows with it; throughput only where the stages' times vary.
-    #[must_use]
+    /// How many frames may wait before each stage, 1 to 1024. The default is 2, or 1 with [`FramePolicy::Latest`].
+    /// Deeper queues add latency, and add throughput only if the stages' times vary.
     pub fn with_queue_depth(mut self, frames: usize) -> Self {
-        self.queue_depth = Some(frames);
+        self.config.queue_depth = Some(frames);
         self
     }
 
-    /// Runs the detector on every `frames`th frame, at least 1; the tracker predicts between them, and without a
-    /// tracker those frames have no results.
-    #[must_use]
+    /// Runs the detector on every `frames`th frame, at least 1. The tracker predicts the frames in between; without a
+    /// tracker they have no results.
     pub fn with_detect_every(mut self, frames: u64) -> Self {
-        self.detect_every = frames;
+        self.config.detect_every = frames;
         self
     }
 
-    /// Decodes at most this many classes a frame, at least 1, however many are looked for: those with live tracks or
-    /// recent detections in every frame, the others in turn. A quarter of them, at least one, is always kept for the
-    /// turn. A track whose class was not looked at in a frame is carried on, not missed.
-    #[must_use]
+    /// Decodes at most this many classes per frame, at least 1. Classes with live tracks or recent detections are
+    /// decoded in every frame, the others in rotation. At least a quarter of the budget, rounded up, is reserved for
+    /// the rotation. A class that is not decoded in a frame does not count as missed by the tracker.
     pub fn with_class_budget(mut self, classes: usize) -> Self {
-        self.class_budget = Some(classes);
+        self.config.class_budget = Some(classes);
         self
     }
 
-    /// Does everything on one thread, frame after frame, to compare: the results are the same to the bit.
-    #[must_use]
+    /// Runs all stages on one thread, frame after frame, for comparison. The results are bit-identical.
     pub fn with_sequential(mut self, sequential: bool) -> Self {
-        self.sequential = sequential;
+        self.config.sequential = sequential;
         self
     }
 
-    /// Frames per second that a tracker's "frame" is counted in: time stamps become frames with it. By default the
-    /// source's; where neither is known, each frame is one further than the last, those left out counted.
-    #[must_use]
+    /// Frames per second, used to convert time stamps to the tracker's frames. Defaults to the source's rate; if
+    /// neither is known, the tracker counts frame indices.
     pub fn with_frame_rate(mut self, frames_per_second: f64) -> Self {
-        self.frame_rate = Some(frames_per_second);
+        self.config.frame_rate = Some(frames_per_second);
         self
     }
 
-    /// Ends a run after this many frames were read.
-    #[must_use]
-    pub fn with_max_frames(mut self, frames: u64) -> Self {
-        self.max_frames = Some(frames);
-        self
-    }
-
-    /// How results are drawn, where a sink asks for [`annotated`](crate::sink::Pictures::annotated) pictures: into the
-    /// picture, from everything known of the frame. By default an [`Annotator`] draws the detections.
-    #[must_use]
+    /// How results are drawn when a sink asks for [`annotated`](crate::sink::Pictures::annotated) pictures. By default
+    /// an [`Annotator`] draws the detections.
     pub fn with_drawing(
         mut self,
         draw: impl FnMut(&mut image::RgbImage, &FrameOutcome) -> Result<()> + Send + 'static,
@@ -157,83 +116,65 @@ impl PipelineBuilder {
         self
     }
 
-    /// Who may end it early. What has been through the encoder-decoder by then still reaches the sinks.
-    #[must_use]
+    /// A token to stop early. Frames that were already decoded still reach the sinks.
     pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
-        self.cancellation = cancellation;
+        self.config.cancellation = cancellation;
         self
     }
 
-    /// Where it counts and measures; to be read from any thread while it runs, and after.
-    #[must_use]
+    /// Where to record statistics; readable from any thread during the run and afterwards.
     pub fn with_stats(mut self, stats: StatsRecorder) -> Self {
-        self.stats = stats;
+        self.config.stats = stats;
         self
     }
 
-    /// Called by [`run`](Self::run) on its thread for each frame that all sinks have taken, for a progress bar or a
-    /// status line.
-    #[must_use]
+    /// Called by [`run`](Self::run) on the calling thread after all sinks have written a frame, for a progress bar for
+    /// example.
     pub fn with_observer(mut self, observer: impl FnMut(&FrameOutcome) + Send + 'static) -> Self {
         self.observer = Some(Box::new(observer));
         self
     }
 
-    /// Runs a stream to its end: frames from `source`, results to all of `sinks`, in order.
+    /// Runs a stream to its end: frames from `source`, results to all `sinks`, in order.
     ///
-    /// The sinks work on the calling thread, one after the other; everything else on threads of its own. Pictures are
-    /// kept and drawn only where a sink asks for them. Each sink is finished, however the run ends.
+    /// The sinks run on the calling thread, one after the other; every other stage has its own thread. Pictures are
+    /// kept and drawn only if a sink asks for them. Every sink is finished, however the run ends.
     ///
     /// # Errors
-    /// What is wrong with the options; then the first thing that failed: a source's error once all frames before it
-    /// have been through, a stage's or a sink's at once. A panic in a stage is
-    /// [`ErrorKind::Engine`] with what it said. A run that was cancelled is none.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; otherwise the first failure. A
+    /// source's error is returned after all earlier frames have been written; an error in a later stage or a sink ends
+    /// the run at once. A panic in a stage is reported as [`Engine`](crate::ErrorKind::Engine). Cancellation is not an
+    /// error.
     pub fn run(self, source: impl Source, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
-        self.check()?;
-        run::run(self, source, sinks)
+        self.config.check()?;
+        let parts = load(self.detector, self.prompts)?;
+        pulled::run(self.config, parts, self.drawing, self.observer, source, sinks)
     }
 
-    /// Starts a loop that frames are pushed into. Engines are loaded and words encoded before it returns.
+    /// Starts a pipeline that frames are pushed into. Loads the engines and embeds the prompts before it returns.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options that make no sense; what [`Detector::prepare`] finds.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; what [`Detector::prepare`] returns.
     pub fn build(self) -> Result<Pipeline> {
-        self.check()?;
-        Pipeline::start(self)
+        self.config.check()?;
+        Pipeline::start(self.config, load(self.detector, self.prompts)?)
     }
+}
 
-    pub(super) fn depth(&self, policy: FramePolicy) -> usize {
-        self.queue_depth.unwrap_or(match policy {
-            FramePolicy::All => QUEUE_DEPTH,
-            FramePolicy::Latest => 1,
-        })
+/// Embeds the prompts, releases the text encoder, then loads the other engines.
+fn load(detector: Detector, prompts: PromptInput) -> Result<DetectorParts> {
+    let (mut text, mut encoder, mut decoder) = detector.into_stages();
+    let prompts = match prompts {
+        PromptInput::Prompts(prompts) => text.embed(&prompts)?,
+        PromptInput::Embedded(prompts) => prompts,
+    };
+    drop(text);
+    if prompts.is_empty() {
+        let message = "no prompts: expected at least one class to search for";
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
-
-    fn check(&self) -> Result<()> {
-        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
-        if let Some(depth) = self.queue_depth.filter(|depth| !(1..=MAX_QUEUE_DEPTH).contains(depth)) {
-            return invalid(format!("queue depth is {depth}: expected 1 to {MAX_QUEUE_DEPTH}"));
-        }
-        if self.detect_every == 0 {
-            return invalid("--detect-every is 0: 1 runs the detector on every frame".into());
-        }
-        let max_time_lost = self.tracker.map_or(u64::MAX, |tracker| u64::from(tracker.max_time_lost));
-        if self.detect_every > max_time_lost {
-            return invalid(format!(
-                "--detect-every is {}: a track is given up after {max_time_lost} frames, before the detector looks \
-                 again; raise --max-time-lost",
-                self.detect_every
-            ));
-        }
-        if self.class_budget == Some(0) {
-            return invalid("--class-budget is 0: at least one class is decoded a frame".into());
-        }
-        if let Some(rate) = self.frame_rate.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
-            return invalid(format!("frame rate is {rate}: expected a number above 0"));
-        }
-        if self.prompts.is_empty() {
-            return invalid("nothing to look for: name at least one class".into());
-        }
-        Ok(())
-    }
+    encoder.load()?;
+    decoder.load()?;
+    let (preprocessor, backbone) = encoder.into_stages();
+    Ok(DetectorParts { preprocessor, backbone, decoder, prompts })
 }

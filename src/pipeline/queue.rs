@@ -1,26 +1,26 @@
 //! A bounded queue between two stages.
 //!
-//! Not a channel of the standard library, because three things are needed at once that no channel there has: the
-//! newest taking the place of what waits, how many wait, and being closed from either end, or from outside.
+//! The standard library's channels lack three things that a pipeline needs: dropping the oldest item in favour of the
+//! newest, reporting how many items wait, and being closed from either end.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::FramePolicy;
 use super::stats::{Stage, StatsRecorder};
 
-/// How long a wait goes on before it looks whether it is still wanted.
-const SLICE: Duration = Duration::from_millis(20);
+/// How often a blocked thread checks whether it should still wait: cancellation does not wake it.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What waits before a stage.
+/// A bounded queue of waiting items.
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
-    /// Something was added, or the queue was closed.
-    added: Condvar,
-    /// Something was taken, or the queue was closed.
-    taken: Condvar,
+    /// Notified when an item is added or removed, and when the queue is closed.
+    changed: Condvar,
     capacity: usize,
-    /// Whose queue it is, where that is counted.
+    policy: FramePolicy,
+    /// The stage that takes the items, and where its queue length is recorded.
     stage: Option<(Stage, StatsRecorder)>,
 }
 
@@ -29,55 +29,38 @@ struct State<T> {
     closed: bool,
 }
 
-/// What came of waiting for an item.
-#[derive(Debug, PartialEq)]
-pub(super) enum Popped<T> {
-    Item(T),
-    /// The queue is empty, and now nothing is added.
-    Nothing,
-    /// The queue is empty, and nothing ever will be added.
-    Ended,
-}
-
 impl<T> Queue<T> {
-    pub(super) fn new(capacity: usize) -> Self {
-        let items = VecDeque::with_capacity(capacity);
-        Self {
-            state: Mutex::new(State { items, closed: false }),
-            added: Condvar::new(),
-            taken: Condvar::new(),
-            capacity,
-            stage: None,
-        }
+    pub(super) fn new(capacity: usize, policy: FramePolicy) -> Self {
+        let state = Mutex::new(State { items: VecDeque::with_capacity(capacity), closed: false });
+        Self { state, changed: Condvar::new(), capacity, policy, stage: None }
     }
 
-    /// The same, telling `stats` what waits before `stage`.
-    pub(super) fn before(stage: Stage, capacity: usize, stats: &StatsRecorder) -> Self {
+    /// A queue before `stage`, whose length is recorded in `stats`.
+    pub(super) fn before(stage: Stage, capacity: usize, policy: FramePolicy, stats: &StatsRecorder) -> Self {
         stats.queue(stage, capacity);
-        Self { stage: Some((stage, stats.clone())), ..Self::new(capacity) }
+        Self { stage: Some((stage, stats.clone())), ..Self::new(capacity, policy) }
     }
 
-    /// Adds an item, waiting for room while `wanted`; gives it back where the queue is closed or it is not wanted.
-    pub(super) fn push(&self, item: T, wanted: impl Fn() -> bool) -> Result<(), T> {
+    /// The stage that takes the items; `None` if the caller of the pipeline does.
+    pub(super) fn stage(&self) -> Option<Stage> {
+        self.stage.as_ref().map(|(stage, _)| *stage)
+    }
+
+    /// Adds an item. If the queue is full, [`FramePolicy::All`] waits for room while `keep_waiting` is true, and
+    /// [`FramePolicy::Latest`] removes and returns the oldest item. `Err` returns the new item: the queue is closed, or
+    /// waiting was given up.
+    pub(super) fn push(&self, item: T, keep_waiting: impl Fn() -> bool) -> Result<Option<T>, T> {
         let mut state = self.lock();
+        let mut replaced = None;
         while !state.closed && state.items.len() >= self.capacity {
-            if !wanted() {
+            if self.policy == FramePolicy::Latest {
+                replaced = state.items.pop_front();
+            } else if keep_waiting() {
+                state = self.wait(state, CHECK_INTERVAL);
+            } else {
                 return Err(item);
             }
-            state = self.taken.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner).0;
         }
-        self.add(state, item)
-    }
-
-    /// Adds an item; where there is no room, what has waited longest makes room and is given back.
-    pub(super) fn push_latest(&self, item: T) -> Result<Option<T>, T> {
-        let mut state = self.lock();
-        let full = !state.closed && state.items.len() >= self.capacity;
-        let replaced = if full { state.items.pop_front() } else { None };
-        self.add(state, item).map(|()| replaced)
-    }
-
-    fn add(&self, mut state: MutexGuard<'_, State<T>>, item: T) -> Result<(), T> {
         if state.closed {
             return Err(item);
         }
@@ -85,81 +68,76 @@ impl<T> Queue<T> {
         if let Some((stage, stats)) = &self.stage {
             stats.queued(*stage, state.items.len());
         }
-        drop(state);
-        self.added.notify_one();
-        Ok(())
+        self.changed.notify_all();
+        Ok(replaced)
     }
 
-    /// Takes the item that has waited longest, waiting for one; none when there will be no more.
+    /// Removes the oldest item, waiting for one; `None` once the queue is closed and empty.
     pub(super) fn pop(&self) -> Option<T> {
         let mut state = self.lock();
-        loop {
-            if let Some(item) = state.items.pop_front() {
-                self.removed(state);
-                return Some(item);
-            }
-            if state.closed {
-                return None;
-            }
-            state = self.added.wait(state).unwrap_or_else(PoisonError::into_inner);
+        while state.items.is_empty() && !state.closed {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        self.remove(state)
     }
 
-    /// As [`pop`](Self::pop), but waits for at most `timeout`, and only while `wanted`.
-    pub(super) fn pop_timeout(&self, timeout: Duration, wanted: impl Fn() -> bool) -> Popped<T> {
+    /// As [`pop`](Self::pop), but waits at most `timeout`, and only while `keep_waiting` is true.
+    pub(super) fn pop_timeout(&self, timeout: Duration, keep_waiting: impl Fn() -> bool) -> Option<T> {
         let deadline = Instant::now().checked_add(timeout);
         let mut state = self.lock();
-        loop {
-            if let Some(item) = state.items.pop_front() {
-                self.removed(state);
-                return Popped::Item(item);
+        while state.items.is_empty() && !state.closed {
+            let left = deadline
+                .map_or(CHECK_INTERVAL, |deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_zero() || !keep_waiting() {
+                break;
             }
-            if state.closed {
-                return Popped::Ended;
-            }
-            let left = deadline.map_or(SLICE, |deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_zero() || !wanted() {
-                return Popped::Nothing;
-            }
-            let slice = left.min(SLICE);
-            state = self.added.wait_timeout(state, slice).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.wait(state, left.min(CHECK_INTERVAL));
         }
+        self.remove(state)
     }
 
-    fn removed(&self, state: MutexGuard<'_, State<T>>) {
+    fn remove(&self, mut state: MutexGuard<'_, State<T>>) -> Option<T> {
+        let item = state.items.pop_front()?;
         if let Some((stage, stats)) = &self.stage {
             stats.unqueued(*stage, state.items.len());
         }
-        drop(state);
-        self.taken.notify_one();
+        self.changed.notify_all();
+        Some(item)
     }
 
-    /// Nothing can be added any more; what waits can still be taken.
+    /// Closes the queue: nothing can be added any more, but waiting items can still be taken.
     pub(super) fn close(&self) {
         self.lock().closed = true;
-        self.added.notify_all();
-        self.taken.notify_all();
+        self.changed.notify_all();
     }
 
-    /// Whether there is no room.
-    pub(super) fn is_full(&self) -> bool {
-        self.lock().items.len() >= self.capacity
+    /// Whether an item added now would have to wait for room.
+    pub(super) fn would_block(&self) -> bool {
+        let state = self.lock();
+        self.policy == FramePolicy::All && !state.closed && state.items.len() >= self.capacity
     }
 
-    /// Whether nothing can be added any more.
+    /// Whether an item added now would replace the oldest one, and an item like this is waiting.
+    pub(super) fn would_replace(&self, is_like: impl Fn(&T) -> bool) -> bool {
+        let state = self.lock();
+        self.policy == FramePolicy::Latest
+            && state.items.len() >= self.capacity
+            && state.items.iter().any(is_like)
+    }
+
+    /// Whether the queue is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
-    /// Whether it is closed and empty.
+    /// Whether the queue is closed and empty.
     pub(super) fn is_ended(&self) -> bool {
         let state = self.lock();
         state.closed && state.items.is_empty()
     }
 
-    /// Whether an item that waits is like this.
-    pub(super) fn any(&self, like: impl Fn(&T) -> bool) -> bool {
-        self.lock().items.iter().any(like)
+    fn wait<'s>(&self, state: MutexGuard<'s, State<T>>, time: Duration) -> MutexGuard<'s, State<T>> {
+        self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
@@ -169,52 +147,55 @@ impl<T> Queue<T> {
 
 #[cfg(test)]
 mod tests {
+    use super::FramePolicy::{All, Latest};
     use super::*;
 
     const NO_TIME: Duration = Duration::ZERO;
 
     #[test]
-    fn items_leave_in_order_and_the_last_ones_after_closing() {
-        let queue = Queue::new(3);
+    fn items_leave_in_order_even_after_the_queue_is_closed() {
+        let queue = Queue::new(3, All);
         for item in 0..3 {
-            assert_eq!(queue.push(item, || true), Ok(()));
+            assert_eq!(queue.push(item, || true), Ok(None));
         }
-        assert!(queue.is_full() && queue.any(|&item| item == 2));
-        assert_eq!(queue.push(3, || false), Err(3), "no room, and nobody who wants to wait");
+        assert!(queue.would_block() && !queue.would_replace(|_| true));
+        assert_eq!(queue.push(3, || false), Err(3), "the queue is full and waiting was given up");
         queue.close();
         assert_eq!(queue.push(4, || true), Err(4));
-        assert_eq!(queue.push_latest(4), Err(4));
-        assert!(!queue.is_ended());
+        assert!(!queue.is_ended() && !queue.would_block());
         assert_eq!((queue.pop(), queue.pop()), (Some(0), Some(1)));
-        assert_eq!(queue.pop_timeout(NO_TIME, || true), Popped::Item(2));
-        assert_eq!(queue.pop_timeout(Duration::MAX, || true), Popped::Ended);
-        assert_eq!(queue.pop(), None);
+        assert_eq!(queue.pop_timeout(NO_TIME, || true), Some(2));
         assert!(queue.is_ended());
+        assert_eq!(queue.pop_timeout(Duration::MAX, || true), None);
+        assert_eq!(queue.pop(), None);
     }
 
     #[test]
-    fn the_newest_takes_the_place_of_the_oldest() {
+    fn with_the_latest_policy_a_new_item_replaces_the_oldest() {
         let stats = StatsRecorder::new();
         stats.stage(Stage::Backbone, Duration::ZERO);
-        let queue = Queue::before(Stage::Backbone, 2, &stats);
+        let queue = Queue::before(Stage::Backbone, 2, Latest, &stats);
         assert_eq!(
-            (0..4).map(|i| queue.push_latest(i)).collect::<Vec<_>>(),
+            (0..4).map(|i| queue.push(i, || false)).collect::<Vec<_>>(),
             [Ok(None), Ok(None), Ok(Some(0)), Ok(Some(1))]
         );
+        assert!(queue.would_replace(|&item| item == 3) && !queue.would_replace(|&item| item == 1));
         assert_eq!((queue.pop(), queue.pop()), (Some(2), Some(3)));
-        let seen = stats.snapshot().stages[0].queue.expect("it has a queue");
+        let seen = stats.snapshot().stages[0].queue.expect("the stage has a queue");
         assert_eq!((seen.depth, seen.max, seen.capacity, seen.mean), (0, 2, 2, 1.75));
+        queue.close();
+        assert_eq!(queue.push(4, || true), Err(4));
     }
 
     #[test]
-    fn whoever_waits_is_woken() {
-        let queue = Queue::new(1);
-        assert_eq!(queue.pop_timeout(NO_TIME, || true), Popped::Nothing);
-        assert_eq!(queue.pop_timeout(Duration::MAX, || false), Popped::Nothing);
+    fn waiting_threads_wake_up() {
+        let queue = Queue::new(1, All);
+        assert_eq!(queue.pop_timeout(NO_TIME, || true), None);
+        assert_eq!(queue.pop_timeout(Duration::MAX, || false), None);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for item in 0..100 {
-                    queue.push(item, || true).expect("it is open");
+                    queue.push(item, || true).expect("the queue is open");
                 }
                 queue.close();
             });

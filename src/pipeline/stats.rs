@@ -1,7 +1,8 @@
-//! What a loop says of itself: where the time goes, what waits, what was dropped.
+//! Statistics of a pipeline: where the time goes, how long the queues are, what was dropped.
 
 mod histogram;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,11 +11,12 @@ use serde::Serialize;
 
 use histogram::Histogram;
 
-/// The stages of the loop, in the order in which a frame walks them.
+/// The stages of a pipeline, in the order in which a frame passes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Stage {
-    /// Reading, and for files decoding, the frame.
+    /// Reading a frame, including its decoding.
     Source,
     /// Pixels to the backbone's input.
     Preprocess,
@@ -22,20 +24,19 @@ pub enum Stage {
     Backbone,
     /// Encoder-decoder, thresholds, suppression, masks.
     Decode,
-    /// The tracker; on the thread of [`Decode`](Self::Decode).
+    /// The tracker, on the thread of [`Decode`](Self::Decode).
     Track,
-    /// Drawing, where a sink asks for it.
+    /// Drawing, if a sink asks for it.
     Draw,
     /// All sinks together.
     Sinks,
 }
 
 impl Stage {
-    /// All stages in order.
-    pub const ALL: [Self; 7] =
+    const ALL: [Self; 7] =
         [Self::Source, Self::Preprocess, Self::Backbone, Self::Decode, Self::Track, Self::Draw, Self::Sinks];
 
-    /// Its name in statistics: `backbone`.
+    /// The stage's name in statistics, for example `backbone`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Source => "source",
@@ -55,8 +56,9 @@ impl fmt::Display for Stage {
     }
 }
 
-/// Durations of one kind in milliseconds; quantiles are within 3 % of the truth.
+/// The distribution of a duration, in milliseconds. Quantiles are accurate to 3 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Quantiles {
     /// Number of measurements.
     pub n: u64,
@@ -68,67 +70,72 @@ pub struct Quantiles {
     pub p90: f64,
     /// 99th percentile.
     pub p99: f64,
-    /// The longest.
+    /// Maximum.
     pub max: f64,
 }
 
-/// One stage's work.
+/// Statistics of one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct StageStats {
-    /// Which.
+    /// The stage.
     pub stage: Stage,
-    /// How long a frame took in it, waiting not counted.
+    /// Time per frame, without waiting.
     #[serde(flatten)]
     pub ms: Quantiles,
-    /// Which part of the time it was at work, 0 to 1: the slowest stage is near 1.
+    /// The fraction of the time that the stage was working, 0 to 1; near 1 for the slowest stage.
     pub busy: f64,
-    /// What waits before it; nothing for a stage without a queue.
+    /// The queue before the stage, if it has one.
     pub queue: Option<QueueStats>,
 }
 
-/// What waits before a stage.
+/// Statistics of the queue before a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct QueueStats {
-    /// Frames that wait now.
+    /// Frames waiting now.
     pub depth: usize,
-    /// How many waited when a frame was added, that one included, in the mean.
+    /// Mean number of waiting frames when a frame was added, including that frame.
     pub mean: f64,
-    /// The most that ever waited.
+    /// The most frames that ever waited.
     pub max: usize,
-    /// How many may wait.
+    /// How many frames may wait.
     pub capacity: usize,
 }
 
-/// What a loop has done so far.
+/// Statistics of a pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct PipelineStats {
-    /// Frames that came in.
+    /// Frames that entered.
     pub frames_in: u64,
     /// Frames that left, with their results.
     pub frames_out: u64,
-    /// Frames that the detector looked at.
+    /// Frames that the detector ran on.
     pub frames_detected: u64,
-    /// Frames, or results, that newer ones took the place of.
+    /// Frames and results that were dropped in favour of newer ones.
     pub frames_dropped: u64,
-    /// Everything found in all frames.
+    /// Detections in all frames.
     pub detections: u64,
-    /// Since the first frame came in; until the last one left, where the loop has ended.
+    /// Time since the first frame entered; stops when the pipeline ends.
     pub elapsed_s: f64,
-    /// Frames that left a second, over all of that time.
+    /// Frames that left per second, over the whole time.
     pub fps: f64,
-    /// Frames that left a second, over the last few.
+    /// Frames that left per second, over the last few frames.
     pub fps_now: f64,
-    /// From a frame's coming in (it was read, or pushed) to its leaving (all sinks have it, or it can be taken).
+    /// From when a frame entered (it was read or pushed) to when it left (all sinks have written it, or it can be
+    /// received).
     pub latency_ms: Quantiles,
-    /// The stages that had something to do, in order.
+    /// The stages that did any work, in order.
     pub stages: Vec<StageStats>,
 }
 
-/// How many moments of leaving `fps_now` looks at.
+/// How many of the last frames `fps_now` covers.
 const RECENT: usize = 32;
 
-/// Counts and times of one loop: given to [`PipelineBuilder::with_stats`](super::PipelineBuilder::with_stats), it can
-/// be read while the loop runs and after, however it ended. Clones share their contents; its size is fixed.
+/// Records the statistics of a pipeline. Pass a clone to
+/// [`PipelineBuilder::with_stats`](super::PipelineBuilder::with_stats) and read it at any time, also after the pipeline
+/// has ended. Clones share their contents, whose size is fixed.
 #[derive(Clone, Default)]
 pub struct StatsRecorder(Arc<Mutex<Records>>);
 
@@ -144,56 +151,44 @@ struct Records {
     latency: Histogram,
     stages: [Histogram; Stage::ALL.len()],
     queues: [Option<QueueRecord>; Stage::ALL.len()],
-    /// When the last frames left, as a ring.
-    recent: [Option<Instant>; RECENT],
-    /// Where the next one goes.
-    next_recent: usize,
+    /// When the last frames left.
+    recent: VecDeque<Instant>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct QueueRecord {
-    depth: usize,
+    stats: QueueStats,
     added: u64,
     sum: u64,
-    max: usize,
-    capacity: usize,
+}
+
+impl QueueRecord {
+    fn new(capacity: usize, depth: usize) -> Self {
+        Self { stats: QueueStats { capacity, depth, ..QueueStats::default() }, added: 0, sum: 0 }
+    }
 }
 
 impl StatsRecorder {
-    /// Nothing has happened yet.
+    /// An empty recorder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What has happened so far.
+    /// The statistics so far.
     pub fn snapshot(&self) -> PipelineStats {
         let records = self.lock();
         let until = records.ended.unwrap_or_else(Instant::now);
-        let elapsed =
-            records.first_in.map_or(Duration::ZERO, |first| until.duration_since(first)).as_secs_f64();
-        let per_second = |frames: f64, seconds: f64| if seconds > 0.0 { frames / seconds } else { 0.0 };
-        let (mut earliest, mut latest, mut recent) = (None, None, 0);
-        for moment in records.recent.iter().flatten() {
-            earliest = Some(earliest.map_or(*moment, |e: Instant| e.min(*moment)));
-            latest = Some(latest.map_or(*moment, |l: Instant| l.max(*moment)));
-            recent += 1;
-        }
-        let fps_now = match (earliest, latest) {
-            (Some(earliest), Some(latest)) => {
-                per_second(f64::from(recent - 1), latest.duration_since(earliest).as_secs_f64())
-            }
-            _ => 0.0,
-        };
+        let elapsed = records.first_in.map_or(0.0, |first| until.duration_since(first).as_secs_f64());
+        let per_second = |count: f64, seconds: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
+        let recent = &records.recent;
+        let fps_now = recent.front().zip(recent.back()).map_or(0.0, |(first, last)| {
+            per_second((recent.len() - 1) as f64, last.duration_since(*first).as_secs_f64())
+        });
         let stages = Stage::ALL.into_iter().filter(|&stage| records.stages[stage as usize].count() > 0);
         let stages = stages.map(|stage| {
             let histogram = &records.stages[stage as usize];
-            let queue = records.queues[stage as usize].map(|queue| QueueStats {
-                depth: queue.depth,
-                mean: if queue.added > 0 { queue.sum as f64 / queue.added as f64 } else { 0.0 },
-                max: queue.max,
-                capacity: queue.capacity,
-            });
             let busy = per_second(histogram.sum_ms() / 1e3, elapsed).min(1.0);
+            let queue = records.queues[stage as usize].map(|queue| queue.stats);
             StageStats { stage, ms: histogram.quantiles(), busy, queue }
         });
         PipelineStats {
@@ -210,22 +205,16 @@ impl StatsRecorder {
         }
     }
 
-    /// Begins anew, as if nothing had happened yet: what was measured while everything warmed up does not count. Frames
-    /// on their way then are counted when they leave, though not as having come in.
+    /// Starts over, to exclude a warm-up from the statistics. Frames in flight count as leaving, but not as entering.
     pub fn restart(&self) {
         let mut records = self.lock();
-        let queues = records.queues.map(|queue| {
-            queue.map(|QueueRecord { depth, capacity, .. }| QueueRecord {
-                depth,
-                capacity,
-                ..QueueRecord::default()
-            })
-        });
+        let restart = |queue: QueueRecord| QueueRecord::new(queue.stats.capacity, queue.stats.depth);
+        let queues = records.queues.map(|queue| queue.map(restart));
         *records = Records { queues, ..Records::default() };
     }
 
-    /// A poisoned lock is taken all the same: the numbers are good after each single write.
     fn lock(&self) -> MutexGuard<'_, Records> {
+        // Every update leaves the records valid, so a poisoned lock can be used.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -241,29 +230,30 @@ impl StatsRecorder {
     }
 
     pub(super) fn queue(&self, stage: Stage, capacity: usize) {
-        self.lock().queues[stage as usize] = Some(QueueRecord { capacity, ..QueueRecord::default() });
+        self.lock().queues[stage as usize] = Some(QueueRecord::new(capacity, 0));
     }
 
     pub(super) fn queued(&self, stage: Stage, depth: usize) {
         if let Some(queue) = &mut self.lock().queues[stage as usize] {
-            queue.depth = depth;
             queue.added += 1;
             queue.sum += depth as u64;
-            queue.max = queue.max.max(depth);
+            queue.stats.depth = depth;
+            queue.stats.max = queue.stats.max.max(depth);
+            queue.stats.mean = queue.sum as f64 / queue.added as f64;
         }
     }
 
     pub(super) fn unqueued(&self, stage: Stage, depth: usize) {
         if let Some(queue) = &mut self.lock().queues[stage as usize] {
-            queue.depth = depth;
+            queue.stats.depth = depth;
         }
     }
 
-    pub(super) fn dropped(&self) {
+    pub(super) fn frame_dropped(&self) {
         self.lock().frames_dropped += 1;
     }
 
-    /// A frame had left, but nobody took its results in time.
+    /// A result was dropped before it was received; it had been recorded as leaving.
     pub(super) fn result_dropped(&self) {
         let mut records = self.lock();
         records.frames_dropped += 1;
@@ -272,15 +262,15 @@ impl StatsRecorder {
 
     pub(super) fn frame_out(&self, entered: Instant, detected: bool, detections: usize) {
         let now = Instant::now();
-        let latency = now.duration_since(entered);
         let mut records = self.lock();
-        let next = records.next_recent;
-        records.recent[next] = Some(now);
-        records.next_recent = (next + 1) % RECENT;
+        if records.recent.len() == RECENT {
+            records.recent.pop_front();
+        }
+        records.recent.push_back(now);
         records.frames_out += 1;
         records.frames_detected += u64::from(detected);
         records.detections += detections as u64;
-        records.latency.add(latency);
+        records.latency.add(now.duration_since(entered));
     }
 
     pub(super) fn end(&self) {
@@ -311,20 +301,20 @@ mod tests {
             stats.frame_out(start, depth == 1, 3);
         }
         stats.unqueued(Stage::Backbone, 0);
-        stats.dropped();
+        stats.frame_dropped();
         stats.end();
         let seen = stats.snapshot();
         assert_eq!((seen.frames_in, seen.frames_out, seen.frames_detected), (2, 2, 1));
         assert_eq!((seen.frames_dropped, seen.detections, seen.latency_ms.n), (1, 6, 2));
-        assert_eq!(seen.stages.len(), 1, "only the backbone had something to do");
+        assert_eq!(seen.stages.len(), 1, "only the backbone did any work");
         let backbone = &seen.stages[0];
         assert_eq!(backbone.queue, Some(QueueStats { depth: 0, mean: 1.5, max: 2, capacity: 2 }));
         assert!((backbone.ms.p50 / 20.0 - 1.0).abs() < 0.03, "{:?}", backbone.ms);
-        assert_eq!(stats.snapshot(), seen, "the clock stands once the loop has ended");
+        assert_eq!(stats.snapshot(), seen, "the clock stops when the pipeline ends");
         stats.restart();
         assert_eq!(stats.snapshot(), PipelineStats::default());
         stats.stage(Stage::Backbone, Duration::from_millis(1));
-        let queue = stats.snapshot().stages[0].queue.expect("it is still there");
+        let queue = stats.snapshot().stages[0].queue.expect("the queue survives a restart");
         assert_eq!((queue.max, queue.capacity), (0, 2));
     }
 }

@@ -1,18 +1,20 @@
-//! What was found, cut out.
+//! A picture of each instance, cut out of the frame.
 
 use std::path::{Path, PathBuf};
 
-use super::picture::{make_folder, write_picture};
-use super::{FrameOutcome, Pictures, Sink};
-use crate::error::{Error, ErrorKind, Result};
-use crate::image::{Image, ImageView};
 use ocelli_tracking::BoundingBox;
 
-/// Longer names are cut: file systems take 255 bytes.
+use super::picture::{check_folder, create_folder, write_picture};
+use super::{Pictures, Sink};
+use crate::error::Result;
+use crate::image::{Image, ImageView};
+use crate::outcome::FrameOutcome;
+
+/// Longer names are truncated; file systems allow 255 bytes.
 const MAX_NAME_BYTES: usize = 80;
 
-/// Writes a picture of everything that was found: `dog/track-0007/000123.jpg` of tracks, which makes a folder of
-/// each thing, and `dog/000123-0.jpg` of detections. Names have the frame's number.
+/// Writes a picture of each instance: `dog/track-0007/000123.jpg` for tracks, one folder per track, or
+/// `dog/000123-0.jpg` for detections. File names contain the frame's index.
 #[derive(Debug)]
 pub struct Crops {
     folder: PathBuf,
@@ -21,19 +23,16 @@ pub struct Crops {
 }
 
 impl Crops {
-    /// Writes into a folder, which is made with the first picture; of tracks, or else of detections.
+    /// Crops tracks, or detections if `of_tracks` is false, into a folder, which is created with the first picture.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where a file is in its place.
-    pub fn create(flag: &str, folder: &Path, of_tracks: bool) -> Result<Self> {
-        if folder.exists() && !folder.is_dir() {
-            let message = format!("{flag}, {}: it is a file; name a folder", folder.display());
-            return Err(Error::new(ErrorKind::Io, message));
-        }
+    /// [`Io`](crate::ErrorKind::Io) if `folder` is a file.
+    pub fn create(folder: &Path, of_tracks: bool) -> Result<Self> {
+        check_folder(folder)?;
         Ok(Self { folder: folder.to_owned(), of_tracks, cut: Vec::new() })
     }
 
-    /// Cuts the pixels that a box touches.
+    /// Writes the pixels that a box touches.
     fn write_crop(&mut self, picture: &Image, bbox: BoundingBox, folder: &Path, name: &str) -> Result<()> {
         let (width, height) = (picture.width(), picture.height());
         let visible = bbox.clip_to(width as f32, height as f32);
@@ -48,44 +47,42 @@ impl Crops {
         for row in picture.view().rows().skip(top as usize).take(height as usize) {
             self.cut.extend_from_slice(&row[3 * left as usize..3 * right as usize]);
         }
-        make_folder(folder)?;
+        create_folder(folder)?;
         write_picture(&folder.join(name), ImageView::new(width, height, &self.cut)?)
     }
 }
 
 impl Sink for Crops {
     fn pictures(&self) -> Pictures {
-        Pictures { clean: true, ..Pictures::default() }
+        Pictures::CLEAN
     }
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
         let Some(picture) = &outcome.clean else { return Ok(()) };
-        let label = |class: usize| outcome.labels.get(class).map_or("thing", |label| label);
+        let label = |class: usize| outcome.labels.get(class).map_or("unknown", |label| label);
         let frame = outcome.index;
         if self.of_tracks {
             for track in &outcome.tracks {
-                let folder =
-                    self.folder.join(file_name(label(track.class_id))).join(format!("track-{:04}", track.id));
+                let folder = self
+                    .folder
+                    .join(folder_name(label(track.class_id)))
+                    .join(format!("track-{:04}", track.id));
                 self.write_crop(picture, track.bbox, &folder, &format!("{frame:06}.jpg"))?;
             }
         } else {
             for (number, detection) in outcome.detections.iter().enumerate() {
-                let folder = self.folder.join(file_name(&detection.label));
+                let folder = self.folder.join(folder_name(&detection.label));
                 self.write_crop(picture, detection.bbox, &folder, &format!("{frame:06}-{number}.jpg"))?;
             }
         }
         Ok(())
     }
-
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
 }
 
-/// Words as the name of a folder, on any file system.
-fn file_name(words: &str) -> String {
+/// A label as a folder name that is valid on any file system.
+fn folder_name(label: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() || "-_ ()'".contains(c) { c } else { '_' };
-    let mut name: String = words.trim().chars().map(plain).collect();
+    let mut name: String = label.trim().chars().map(plain).collect();
     while name.len() > MAX_NAME_BYTES {
         name.pop();
     }
@@ -100,8 +97,8 @@ mod tests {
     use crate::detection::Detection;
 
     #[test]
-    fn names_of_folders() {
-        for (words, expected) in [
+    fn labels_become_valid_folder_names() {
+        for (label, expected) in [
             ("red apple", "red apple"),
             ("../../etc/passwd", "______etc_passwd"),
             ("a:b*c?", "a_b_c_"),
@@ -110,12 +107,12 @@ mod tests {
             (" ", "_"),
             (&"ä".repeat(200), &"ä".repeat(40)),
         ] {
-            assert_eq!(file_name(words), expected, "{words}");
+            assert_eq!(folder_name(label), expected, "{label}");
         }
     }
 
     #[test]
-    fn a_box_is_cut_to_the_pixels_it_touches() {
+    fn a_crop_has_the_pixels_that_the_box_touches() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let detection = |bbox| Detection { class_id: 0, label: "dog".into(), score: 0.5, bbox, mask: None };
         let clean = Image::from_rgb8(10, 8, vec![7; 240]).expect("80 pixels");
@@ -130,11 +127,11 @@ mod tests {
             clean: Some(clean),
             ..FrameOutcome::default()
         };
-        let mut crops = Crops::create("--crops", folder.path(), false).expect("it is a folder");
+        let mut crops = Crops::create(folder.path(), false).expect("it is a folder");
         crops.write(&outcome).expect("it can be written to");
         let size = |name: &str| Image::open(folder.path().join(name)).map(|i| (i.width(), i.height())).ok();
         assert_eq!(size("dog/000005-0.jpg"), Some((4, 1)));
         assert_eq!(size("dog/000005-1.jpg"), Some((10, 8)));
-        assert_eq!(size("dog/000005-2.jpg"), None, "it lies outside");
+        assert_eq!(size("dog/000005-2.jpg"), None, "the box is outside the picture");
     }
 }

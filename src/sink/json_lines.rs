@@ -1,28 +1,23 @@
-//! One line of JSON for each frame.
+//! One line of JSON per frame.
 
-use std::io::Write;
 use std::path::Path;
 
+use super::Sink;
 use super::lines::Lines;
-use super::{FrameOutcome, Sink};
 use crate::error::Result;
+use crate::outcome::FrameOutcome;
 use crate::report::FrameReport;
 
-/// Writes [`FrameReport`]s, one a line; each line reaches the file before the next frame is taken.
+/// Writes a [`FrameReport`] per line. Each line reaches the file before the next frame is written.
 pub struct JsonLines(Lines);
 
 impl JsonLines {
-    /// Writes to a file, which is emptied first; `-` is stdout.
+    /// Creates or truncates a file; `-` is stdout.
     ///
     /// # Errors
-    /// [`Io`](crate::ErrorKind::Io) where it cannot be made.
+    /// [`Io`](crate::ErrorKind::Io) if it cannot be created.
     pub fn create(path: &Path) -> Result<Self> {
         Lines::create(path).map(Self)
-    }
-
-    /// Writes to anything; `name` is what messages call it.
-    pub fn new(name: impl Into<String>, writer: impl Write + Send + 'static) -> Self {
-        Self(Lines::new(name, writer))
     }
 }
 
@@ -34,9 +29,5 @@ impl Sink for JsonLines {
             line.push(b'\n');
             Ok(())
         })
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
     }
 }

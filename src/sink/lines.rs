@@ -1,4 +1,4 @@
-//! Files that grow line by line and are whole up to the last one, however the program ends.
+//! Text files that end with a whole line at any time.
 
 use std::fs::File;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Somewhere that lines go, each piece at once: no buffer in between holds half a line.
+/// Writes whole lines without a buffer in between, so that no partial line is left when the program is killed.
 pub(super) struct Lines {
     name: String,
     writer: Box<dyn Write + Send>,
@@ -14,37 +14,33 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// A file, which is emptied; `-` is stdout.
+    /// Creates or truncates a file; `-` is stdout.
     pub(super) fn create(path: &Path) -> Result<Self> {
-        if path == Path::new("-") {
-            return Ok(Self::new("stdout", std::io::stdout()));
-        }
-        let file = File::create(path).map_err(|e| Error::io("cannot write", path, e))?;
-        Ok(Self::new(path.display().to_string(), file))
+        let (name, writer): (_, Box<dyn Write + Send>) = if path == Path::new("-") {
+            ("stdout".into(), Box::new(std::io::stdout()))
+        } else {
+            let file = File::create(path).map_err(|e| Error::io("cannot write", path, e))?;
+            (path.display().to_string(), Box::new(file))
+        };
+        Ok(Self { name, writer, buffer: Vec::new() })
     }
 
-    pub(super) fn new(name: impl Into<String>, writer: impl Write + Send + 'static) -> Self {
-        Self { name: name.into(), writer: Box::new(writer), buffer: Vec::new() }
-    }
-
-    /// Writes what `fill` puts into the buffer, which has to be whole lines.
+    /// Writes the whole lines that `fill` appends to the buffer.
     pub(super) fn write(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Result<()> {
         self.buffer.clear();
-        // stdout has a buffer of its own, which ends at line ends: it must not keep the last line.
+        // stdout is buffered and has to be flushed after each frame.
         let written = fill(&mut self.buffer)
             .and_then(|()| self.writer.write_all(&self.buffer))
             .and_then(|()| self.writer.flush());
-        written.map_err(|e| {
-            let message = format!("cannot write, {}: {}", self.name, explain(&e));
-            Error::new(ErrorKind::Io, message).with_source(e)
-        })
+        written.map_err(|e| write_error("cannot write", &self.name, e))
     }
 }
 
-/// What a person makes of a failed write.
-pub(super) fn explain(error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::BrokenPipe => "whoever read it is gone (broken pipe)".into(),
+/// The error for a failed write.
+pub(super) fn write_error(what: &str, name: &str, error: std::io::Error) -> Error {
+    let why = match error.kind() {
+        std::io::ErrorKind::BrokenPipe => "the reading program has ended (broken pipe)".into(),
         _ => error.to_string(),
-    }
+    };
+    Error::new(ErrorKind::Io, format!("{what}, {name}: {why}")).with_source(error)
 }

@@ -3,38 +3,33 @@
 use std::io::Write;
 use std::path::Path;
 
+use super::Sink;
 use super::lines::Lines;
-use super::{FrameOutcome, Sink};
 use crate::error::Result;
+use crate::outcome::FrameOutcome;
 
-/// Writes tracks as `frame,id,left,top,width,height,score,-1,-1,-1`, frames from 1; detections with the id -1 in
-/// place of tracks where there is no tracker, which is what a tracker reads.
+/// Writes tracks as `frame,id,left,top,width,height,score,-1,-1,-1`, frames from 1. Detections are written with the id
+/// -1, the form that trackers read.
 pub struct MotFile {
     lines: Lines,
     of_tracks: bool,
 }
 
 impl MotFile {
-    /// Writes tracks, or else detections, to a file, which is emptied first; `-` is stdout.
+    /// Creates or truncates a file for tracks, or for detections if `of_tracks` is false; `-` is stdout.
     ///
     /// # Errors
-    /// [`Io`](crate::ErrorKind::Io) where it cannot be made.
+    /// [`Io`](crate::ErrorKind::Io) if it cannot be created.
     pub fn create(path: &Path, of_tracks: bool) -> Result<Self> {
         Ok(Self { lines: Lines::create(path)?, of_tracks })
-    }
-
-    /// Writes to anything; `name` is what messages call it.
-    pub fn new(name: impl Into<String>, writer: impl Write + Send + 'static, of_tracks: bool) -> Self {
-        Self { lines: Lines::new(name, writer), of_tracks }
     }
 }
 
 impl Sink for MotFile {
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
-        let frame = outcome.index + 1;
+        let (frame, of_tracks) = (outcome.index + 1, self.of_tracks);
         let tracks = outcome.tracks.iter().map(|t| (i128::from(t.id), t.bbox, t.score));
         let detections = outcome.detections.iter().map(|d| (-1, d.bbox, d.score));
-        let of_tracks = self.of_tracks;
         let boxes = tracks.filter(|_| of_tracks).chain(detections.filter(|_| !of_tracks));
         self.lines.write(|lines| {
             for (id, bbox, score) in boxes {
@@ -46,9 +41,5 @@ impl Sink for MotFile {
             }
             Ok(())
         })
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
     }
 }

@@ -1,46 +1,44 @@
-//! Annotated frames as picture files.
+//! Picture files, and annotated frames as sequences of them.
 
 use std::path::{Path, PathBuf};
 
 use image::{ExtendedColorType, ImageFormat};
 
-use super::{FrameOutcome, Pictures, Sink};
+use super::{Pictures, Sink};
 use crate::atomic_file::write_atomically;
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::ImageView;
+use crate::outcome::FrameOutcome;
 
-/// What JPEG files keep of a picture, of 100.
+/// JPEG quality, 1 to 100.
 const JPEG_QUALITY: u8 = 92;
 
-const UNKNOWN_FORMAT: &str = "no format of that name can be written; end it with .png, .jpg or .webp";
-
-/// Finds out before the work begins whether a picture can be written in the format of that name. `flag` is the
-/// argument that names the file.
+/// Checks that pictures can be written in the format that the name's extension means.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for a format that cannot be written.
-pub fn check_picture_file(flag: &str, path: &Path) -> Result<()> {
+/// [`ErrorKind::InvalidArgument`] for unsupported formats.
+pub fn check_picture_file(path: &Path) -> Result<()> {
     let format = ImageFormat::from_path(path).ok();
     if format.is_some_and(|format| format.can_write() && format != ImageFormat::Gif) {
         return Ok(());
     }
-    let message = format!("{flag}, {}: {UNKNOWN_FORMAT}", path.display());
+    let message = format!("{}: unsupported picture format; use .png, .jpg or .webp", path.display());
     Err(Error::new(ErrorKind::InvalidArgument, message))
 }
 
-/// Writes a picture in the format that its name says; PNG where it says none.
+/// Writes a picture in the format that the name's extension means, or as PNG if it has none.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] where it cannot be written; no half-written file is left.
+/// [`ErrorKind::Io`] if it cannot be written; no partial file is left.
 pub fn write_picture<'i>(path: &Path, picture: impl Into<ImageView<'i>>) -> Result<()> {
     let picture = picture.into();
     let format = ImageFormat::from_path(path).unwrap_or(ImageFormat::Png);
-    let whole;
+    let contiguous;
     let pixels = match picture.as_contiguous() {
         Some(pixels) => pixels,
         None => {
-            whole = picture.to_image().into_rgb8();
-            whole.as_slice()
+            contiguous = picture.to_image().into_rgb8();
+            contiguous.as_slice()
         }
     };
     write_atomically(path, |file| {
@@ -59,41 +57,39 @@ pub fn write_picture<'i>(path: &Path, picture: impl Into<ImageView<'i>>) -> Resu
     })
 }
 
-/// Writes each annotated frame as a picture of its own.
+/// Writes each annotated frame to a picture file of its own.
 #[derive(Debug)]
 pub struct PictureSequence {
     folder: PathBuf,
-    /// What stands around the frame's number in the names.
+    /// The file name around the frame's index.
     before: String,
     digits: usize,
     after: String,
 }
 
 impl PictureSequence {
-    /// Writes to names with the frame's number in them: `out/%06d.png`, or `out/` for the same. The folder is made with
-    /// the first frame.
+    /// Writes to file names that contain the frame's index: `out/%06d.png`, or `out/` for the same. The folder is
+    /// created with the first frame.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a pattern without one number, or a format that cannot be written;
-    /// [`ErrorKind::Io`] where a file is in the folder's place.
-    pub fn create(flag: &str, target: &Path) -> Result<Self> {
-        let refuse = |kind, why: &str| Err(Error::new(kind, format!("{flag}, {}: {why}", target.display())));
+    /// [`ErrorKind::InvalidArgument`] if the pattern does not have exactly one number, or for unsupported formats;
+    /// [`ErrorKind::Io`] if the folder is a file.
+    pub fn create(target: &Path) -> Result<Self> {
         let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let (folder, name) = match name.contains('%') {
             true => (target.parent().map(Path::to_owned).unwrap_or_default(), name),
             false => (target.to_owned(), "%06d.png".to_owned()),
         };
-        if folder.exists() && !folder.is_dir() {
-            return refuse(ErrorKind::Io, "it is a file; name a folder");
-        }
+        check_folder(&folder)?;
         let Some((before, digits, after)) = number_in(&name) else {
-            return refuse(ErrorKind::InvalidArgument, "expected one number in the name, as in %06d.png");
+            let message = format!("{}: expected one number in the name, such as %06d.png", target.display());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
         };
-        check_picture_file(flag, Path::new(&name))?;
+        check_picture_file(Path::new(&name))?;
         Ok(Self { folder, before, digits, after })
     }
 
-    /// Where the frame of this number goes.
+    /// The path of the frame with this index.
     pub fn path(&self, frame: u64) -> PathBuf {
         self.folder.join(format!("{}{frame:0digits$}{}", self.before, self.after, digits = self.digits))
     }
@@ -101,27 +97,31 @@ impl PictureSequence {
 
 impl Sink for PictureSequence {
     fn pictures(&self) -> Pictures {
-        Pictures { annotated: true, ..Pictures::default() }
+        Pictures::ANNOTATED
     }
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
         let Some(picture) = &outcome.annotated else { return Ok(()) };
         if !self.folder.as_os_str().is_empty() {
-            make_folder(&self.folder)?;
+            create_folder(&self.folder)?;
         }
         write_picture(&self.path(outcome.index), picture)
     }
-
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
 }
 
-pub(super) fn make_folder(folder: &Path) -> Result<()> {
+pub(super) fn check_folder(folder: &Path) -> Result<()> {
+    if folder.exists() && !folder.is_dir() {
+        let message = format!("{}: it is a file; expected a folder", folder.display());
+        return Err(Error::new(ErrorKind::Io, message));
+    }
+    Ok(())
+}
+
+pub(super) fn create_folder(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))
 }
 
-/// The one `%d` or `%06d` of a name: what is before it, its digits, what is after.
+/// Splits a name at its only `%d` or `%06d`: what precedes it, its digits, what follows.
 fn number_in(name: &str) -> Option<(String, usize, String)> {
     let (before, rest) = name.split_once('%')?;
     let (digits, after) = rest.split_once('d')?;
@@ -135,7 +135,7 @@ mod tests {
     use crate::image::Image;
 
     #[test]
-    fn names_of_frames() {
+    fn patterns_become_file_names() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let at = |name: &str| format!("{}/{name}", folder.path().display());
         std::fs::write(at("notes"), b"x").expect("it can be written to");
@@ -146,12 +146,12 @@ mod tests {
             ("a/f-%03d.webp", Ok("a/f-042.webp")),
             ("a/%d%d.png", Err("one number")),
             ("a/%s.png", Err("one number")),
-            ("a/%06d.xyz", Err("no format")),
-            ("a/%06d.gif", Err("no format")),
+            ("a/%06d.xyz", Err("unsupported picture format")),
+            ("a/%06d.gif", Err("unsupported picture format")),
             ("notes", Err("it is a file")),
         ];
         for (target, expected) in cases {
-            match (PictureSequence::create("--output", Path::new(&at(target))), expected) {
+            match (PictureSequence::create(Path::new(&at(target))), expected) {
                 (Ok(sequence), Ok(expected)) => {
                     assert_eq!(sequence.path(42), Path::new(&at(expected)), "{target}");
                 }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_format_reads_back() {
+    fn every_format_can_be_read_back() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let picture = Image::from_rgb8(5, 3, [200, 10, 60].repeat(15)).expect("15 pixels");
         for name in ["a.png", "a.jpg", "a.webp", "a.bmp", "a.tif", "a"] {

@@ -1,18 +1,21 @@
-//! Annotated frames as raw bytes, for a pipe.
+//! Annotated frames as raw bytes, for pipes.
 
 use std::io::Write;
 use std::str::FromStr;
 
-use super::lines::explain;
-use super::{FrameOutcome, Pictures, Sink};
+use super::lines::write_error;
+use super::{Pictures, Sink};
 use crate::error::{Error, ErrorKind, Result};
+use crate::frame_view::swap_red_and_blue;
+use crate::outcome::FrameOutcome;
 
-/// Which colour comes first in a raw frame.
+/// The order of the colours in a raw frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RawOrder {
-    /// Blue: ffmpeg's `bgr24`.
+    /// Blue first: FFmpeg's `bgr24`.
     Bgr,
-    /// Red: ffmpeg's `rgb24`.
+    /// Red first: FFmpeg's `rgb24`.
     Rgb,
 }
 
@@ -23,14 +26,14 @@ impl FromStr for RawOrder {
         match text.to_lowercase().as_str() {
             "bgr" | "bgr24" => Ok(Self::Bgr),
             "rgb" | "rgb24" => Ok(Self::Rgb),
-            _ => Err(format!("no such order of colours, {text}: there are bgr and rgb")),
+            _ => Err(format!("unknown colour order {text}: the options are bgr and rgb")),
         }
     }
 }
 
-/// Writes annotated frames one after the other, three bytes a pixel and nothing between.
+/// Writes annotated frames one after the other, three bytes per pixel, without headers.
 ///
-/// All have the size of the first, which whoever reads it has been told; a frame of another size is an error.
+/// The reader has to know the frames' size, so a frame whose size differs from the first one's is an error.
 pub struct RawWriter<W> {
     name: String,
     order: RawOrder,
@@ -40,7 +43,7 @@ pub struct RawWriter<W> {
 }
 
 impl<W: Write + Send> RawWriter<W> {
-    /// Writes to anything; `name` is what messages call it.
+    /// Writes to `writer`; `name` stands for it in error messages.
     pub fn new(name: impl Into<String>, order: RawOrder, writer: W) -> Self {
         Self { name: name.into(), order, writer, size: None, swapped: Vec::new() }
     }
@@ -48,7 +51,7 @@ impl<W: Write + Send> RawWriter<W> {
 
 impl<W: Write + Send> Sink for RawWriter<W> {
     fn pictures(&self) -> Pictures {
-        Pictures { annotated: true, ..Pictures::default() }
+        Pictures::ANNOTATED
     }
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
@@ -57,7 +60,7 @@ impl<W: Write + Send> Sink for RawWriter<W> {
         let first = *self.size.get_or_insert(size);
         if first != size {
             let message = format!(
-                "cannot write frame {}, {}: it is {}x{}, those before {}x{}",
+                "cannot write frame {}, {}: its size is {}x{}, expected {}x{} as before",
                 outcome.index, self.name, size.0, size.1, first.0, first.1
             );
             return Err(Error::new(ErrorKind::Mismatch, message));
@@ -67,20 +70,12 @@ impl<W: Write + Send> Sink for RawWriter<W> {
             RawOrder::Rgb => rgb,
             RawOrder::Bgr => {
                 self.swapped.resize(rgb.len(), 0);
-                for (to, from) in self.swapped.chunks_exact_mut(3).zip(rgb.chunks_exact(3)) {
-                    to.copy_from_slice(&[from[2], from[1], from[0]]);
-                }
+                swap_red_and_blue(rgb, &mut self.swapped);
                 &self.swapped
             }
         };
-        self.writer.write_all(bytes).and_then(|()| self.writer.flush()).map_err(|e| {
-            let message = format!("cannot write frame {}, {}: {}", outcome.index, self.name, explain(&e));
-            Error::new(ErrorKind::Io, message).with_source(e)
-        })
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
+        let written = self.writer.write_all(bytes).and_then(|()| self.writer.flush());
+        written.map_err(|e| write_error(&format!("cannot write frame {}", outcome.index), &self.name, e))
     }
 }
 
@@ -96,11 +91,11 @@ mod tests {
     }
 
     #[test]
-    fn bytes_in_the_order_asked_for() {
+    fn bytes_are_written_in_the_requested_order() {
         for (order, expected) in [(RawOrder::Rgb, [0, 1, 2, 3, 4, 5]), (RawOrder::Bgr, [2, 1, 0, 5, 4, 3])] {
             let mut bytes = Vec::new();
             let mut sink = RawWriter::new("memory", order, &mut bytes);
-            sink.write(&outcome(2)).expect("memory takes it");
+            sink.write(&outcome(2)).expect("writing to memory works");
             let error = sink.write(&outcome(3)).expect_err("the size changed");
             assert_eq!(error.kind(), ErrorKind::Mismatch);
             assert_eq!(bytes, expected, "{order:?}");

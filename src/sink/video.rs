@@ -10,13 +10,15 @@ use opencv::core::{CV_8UC3, Mat, MatTraitConst, MatTraitManual, Scalar, Size};
 use opencv::videoio::{VideoWriter, VideoWriterTrait, VideoWriterTraitConst};
 use tempfile::TempPath;
 
-use super::{FrameOutcome, Pictures, Sink};
+use super::{Pictures, Sink};
 use crate::error::{Error, ErrorKind, Result};
+use crate::frame_view::swap_red_and_blue;
 use crate::image::Image;
 use crate::native_log;
+use crate::outcome::FrameOutcome;
 use guard::GrowthGuard;
 
-/// What is tried for each ending, in order of preference, by the names that OpenCV knows codecs by.
+/// The codecs to try for each file extension, in order of preference, as OpenCV's four-character codes.
 const CODECS: [(&str, &[&[u8; 4]]); 6] = [
     ("mp4", &[b"avc1", b"mp4v"]),
     ("m4v", &[b"avc1", b"mp4v"]),
@@ -25,23 +27,22 @@ const CODECS: [(&str, &[&[u8; 4]]); 6] = [
     ("avi", &[b"MJPG", b"XVID"]),
     ("webm", &[b"VP80", b"VP90"]),
 ];
-/// Encoders refuse smaller pictures.
+/// Encoders reject smaller pictures.
 const LEAST_SIDE: u32 = 16;
-/// A gap in time is filled with so many seconds of the frame before it, no more: a stream that was gone for an hour.
+/// At most this much of a gap in time is filled: a stream may have been down for an hour.
 const LONGEST_GAP_S: f64 = 10.0;
 
-/// Makes a video file of annotated frames: codec and container by the name's ending, `frame_rate` frames a second.
+/// Creates a video of annotated frames at `frame_rate` frames per second; the file extension selects codec and container.
 ///
-/// Whether this build can encode such a file is tried here, before the first frame. Frames are never left out; where
-/// time stamps leave a gap (a variable rate, a stride, dropped frames), the frame before it is repeated, at most ten
-/// seconds of it, so that the video keeps time. Where frames come faster than the rate, it falls behind, and catches up
-/// in the next gap. Sides are made even with a repeated row or column, as encoders want them, and frames of another size
-/// than the first are fitted into it. The file appears when it is complete; with what there was, where the stream ended
-/// early.
+/// A trial encoding here fails early if this build lacks the encoder. Every frame is written. If time stamps leave a gap
+/// (a variable rate, a stride, dropped frames), the previous frame is repeated for at most ten seconds, so that the video
+/// keeps time; if frames arrive faster than the rate, the video falls behind and catches up in the next gap. Odd sides
+/// get a repeated row or column, and frames whose size differs from the first one's are scaled to fit. The file appears
+/// when it is complete, also if the stream ends early.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for an ending that names no video, [`ErrorKind::Unavailable`] where this build has no
-/// encoder for it, [`ErrorKind::Io`] where nothing can be written there.
+/// [`ErrorKind::InvalidArgument`] for an unknown file extension, [`ErrorKind::Unavailable`] if this build lacks the
+/// encoder, [`ErrorKind::Io`] if the file cannot be written.
 pub fn create_video(path: &Path, frame_rate: f64) -> Result<Box<dyn Sink>> {
     VideoFile::create(path, frame_rate).map(|file| Box::new(file) as Box<dyn Sink>)
 }
@@ -50,39 +51,39 @@ struct VideoFile {
     target: PathBuf,
     fourcc: i32,
     frame_rate: f64,
-    /// Where it is until it is complete.
+    /// The temporary file that is renamed when it is complete.
     part: Option<TempPath>,
     open: Option<OpenFile>,
     failed: bool,
 }
 
-/// A file that frames go to.
+/// A file that is being written.
 struct OpenFile {
     writer: VideoWriter,
     guard: GrowthGuard,
-    /// The frame as the encoder takes it: even sides, blue first.
+    /// The encoder's input: even sides, BGR.
     encoded: Mat,
-    /// Width and height of the frames, as they come.
+    /// Width and height of the first frame.
     size: (u32, u32),
-    /// Seconds of the first frame.
+    /// The first frame's time in seconds.
     start: f64,
     frames: u64,
 }
 
 impl VideoFile {
     fn create(path: &Path, frame_rate: f64) -> Result<Self> {
-        let refuse = |kind, why: &str| Error::new(kind, format!("--output, {}: {why}", path.display()));
+        let refuse = |kind, why: &str| Error::new(kind, format!("{}: {why}", path.display()));
         let ending = path.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
         let codecs = CODECS.iter().find(|(known, _)| *known == ending).map(|(_, codecs)| *codecs);
         let codecs = codecs.ok_or_else(|| {
-            let why = "no video of that name can be written; end it with .mp4, .mov, .mkv, .avi or .webm";
+            let why = "unsupported video format; use .mp4, .mov, .mkv, .avi or .webm";
             refuse(ErrorKind::InvalidArgument, why)
         })?;
         if !(frame_rate.is_finite() && frame_rate > 0.0) {
-            let why = format!("a frame rate of {frame_rate} is not above 0");
+            let why = format!("the frame rate is {frame_rate}: expected a number above 0");
             return Err(refuse(ErrorKind::InvalidArgument, &why));
         }
-        // A link is followed: what it leads to is replaced.
+        // Replaces the target of a symbolic link, not the link.
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let trial = tempfile::Builder::new().prefix(".ocelli-").tempdir_in(folder);
@@ -92,8 +93,8 @@ impl VideoFile {
             |codec: &&[u8; 4]| can_encode(&trial.path().join(format!("trial.{ending}")), fourcc(codec));
         let codec = codecs.iter().copied().find(encodes).ok_or_else(|| {
             let why = format!(
-                "this OpenCV has no encoder for .{ending}, or nothing can be written there; try .avi, or pictures: \
-                 -o out/%06d.png"
+                "this OpenCV has no encoder for .{ending}, or the folder is not writable; try .avi, or pictures such as \
+                 out/%06d.png"
             );
             refuse(ErrorKind::Unavailable, &why)
         })?;
@@ -114,7 +115,7 @@ impl VideoFile {
     }
 
     fn start(&self, picture: &Image, start: f64) -> Result<OpenFile> {
-        let part = self.part.as_deref().ok_or_else(|| self.cannot("it is complete"))?;
+        let part = self.part.as_deref().ok_or_else(|| self.cannot("it is already complete"))?;
         let even = |side: u32| side.max(LEAST_SIDE).next_multiple_of(2) as i32;
         let (width, height) = (even(picture.width()), even(picture.height()));
         let size = Size::new(width, height);
@@ -122,7 +123,7 @@ impl VideoFile {
         let writer = writer.ok().filter(|writer| writer.is_opened().unwrap_or(false));
         let writer = writer.ok_or_else(|| {
             self.cannot(format!(
-                "the encoder refuses {width}x{height} at {} frames a second",
+                "the encoder does not support {width}x{height} at {} frames per second",
                 self.frame_rate
             ))
         })?;
@@ -145,7 +146,7 @@ impl VideoFile {
             None => self.start(picture, time)?,
         };
         let encoder = |e: opencv::Error| self.cannot(e.message);
-        // The frame before is shown until this one was taken.
+        // The previous frame is shown until this one was taken.
         let due = ((time - open.start) * self.frame_rate).round() as u64;
         let longest = (LONGEST_GAP_S * self.frame_rate) as u64;
         if open.frames > 0 && due > open.frames {
@@ -154,7 +155,7 @@ impl VideoFile {
                 open.writer.write(&open.encoded).map_err(encoder)?;
                 open.frames += 1;
             }
-            // What was not filled does not come back as a gap before the next frame.
+            // The rest of a long gap is left out for good.
             open.start += gap.saturating_sub(longest) as f64 / self.frame_rate;
         }
         open.fill(picture).map_err(encoder)?;
@@ -167,7 +168,7 @@ impl VideoFile {
 }
 
 impl OpenFile {
-    /// Brings a picture into the encoder's form.
+    /// Converts a picture to the encoder's input.
     fn fill(&mut self, picture: &Image) -> opencv::Result<()> {
         let fitted;
         let picture = if (picture.width(), picture.height()) == self.size {
@@ -181,10 +182,8 @@ impl OpenFile {
         let bytes = self.encoded.data_bytes_mut()?;
         let mut rows = bytes.chunks_exact_mut(row_bytes);
         for (to, from) in (&mut rows).zip(picture.view().rows()) {
-            for (to, from) in to.chunks_exact_mut(3).zip(from.chunks_exact(3)) {
-                to.copy_from_slice(&[from[2], from[1], from[0]]);
-            }
             let (picture, padding) = to.split_at_mut(from.len());
+            swap_red_and_blue(from, picture);
             let last = [picture[picture.len() - 3], picture[picture.len() - 2], picture[picture.len() - 1]];
             padding.chunks_exact_mut(3).for_each(|pixel| pixel.copy_from_slice(&last));
         }
@@ -197,7 +196,7 @@ impl OpenFile {
     }
 }
 
-/// A picture in the middle of one of another size, as large as it can be.
+/// Scales a picture to fit into a black page of another size, centred.
 fn fit(picture: &Image, (width, height): (u32, u32)) -> Image {
     let (w, h) = (f64::from(picture.width()), f64::from(picture.height()));
     let scale = (f64::from(width) / w).min(f64::from(height) / h);
@@ -207,14 +206,14 @@ fn fit(picture: &Image, (width, height): (u32, u32)) -> Image {
     let mut page = RgbImage::new(width, height);
     let (x, y) = ((width - scaled.width()) / 2, (height - scaled.height()) / 2);
     imageops::replace(&mut page, &scaled, i64::from(x), i64::from(y));
-    Image::from_rgb8(width, height, page.into_raw()).expect("a page has its own size")
+    Image::from_rgb8(width, height, page.into_raw()).expect("the page has the requested size")
 }
 
 fn fourcc(code: &[u8; 4]) -> i32 {
     i32::from_le_bytes(*code)
 }
 
-/// Encodes two small frames to see whether it works.
+/// Whether encoding two small frames works.
 fn can_encode(path: &Path, fourcc: i32) -> bool {
     let encode = || -> opencv::Result<bool> {
         let mut writer = VideoWriter::new(path.as_os_str(), fourcc, 25.0, Size::new(64, 64), true)?;
@@ -233,7 +232,7 @@ fn can_encode(path: &Path, fourcc: i32) -> bool {
 
 impl Sink for VideoFile {
     fn pictures(&self) -> Pictures {
-        Pictures { annotated: true, ..Pictures::default() }
+        Pictures::ANNOTATED
     }
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
@@ -245,7 +244,7 @@ impl Sink for VideoFile {
     fn finish(&mut self) -> Result<()> {
         let (Some(mut open), Some(part)) = (self.open.take(), self.part.take()) else { return Ok(()) };
         open.writer.release().map_err(|e| self.cannot(e.message))?;
-        // Half a file is no file: the part removes itself.
+        // A partial file is useless; dropping it removes it.
         if self.failed {
             return Ok(());
         }

@@ -3,28 +3,29 @@
 use opencv::core::{CV_8UC3, Mat, MatTraitConst, MatTraitManual, Scalar};
 use opencv::highgui;
 
-use super::{FrameOutcome, Pictures, Sink};
+use super::{Pictures, Sink};
 use crate::cancellation::Cancellation;
 use crate::error::{Error, ErrorKind, Result};
+use crate::frame_view::swap_red_and_blue;
+use crate::outcome::FrameOutcome;
 
-/// Pixels of the largest window that opens; larger frames are shown smaller.
+/// The largest window in pixels; larger frames are scaled down.
 const LARGEST: (i32, i32) = (1600, 900);
 const ESCAPE: i32 = 27;
 
-/// Opens a window that shows annotated frames. The keys q and Esc, and closing it, are a wish to end.
+/// Opens a window that shows annotated frames. Pressing q or Esc, or closing the window, cancels `cancellation`.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] where there is no display.
-pub fn open_window(title: &str, wish_to_end: Cancellation) -> Result<Box<dyn Sink>> {
+/// [`ErrorKind::Unavailable`] if there is no display.
+pub fn open_window(title: &str, cancellation: Cancellation) -> Result<Box<dyn Sink>> {
     if let Some(why) = display_is_missing() {
-        let message = format!("cannot open a window: {why}; leave --display out, and write a file with -o");
-        return Err(Error::new(ErrorKind::Unavailable, message));
+        return Err(Error::new(ErrorKind::Unavailable, format!("cannot open a window: {why}")));
     }
-    Ok(Box::new(Window { title: title.to_owned(), wish_to_end, shown: Mat::default(), open: false }))
+    Ok(Box::new(Window { title: title.to_owned(), cancellation, shown: Mat::default(), open: false }))
 }
 
-/// Why no window can be opened. The toolkit below OpenCV ends the whole program where it finds no display, so it is
-/// not asked.
+/// Why no window can be opened. This is checked beforehand because OpenCV's GUI toolkit aborts the program if there is no
+/// display.
 fn display_is_missing() -> Option<String> {
     if cfg!(not(all(unix, not(target_os = "macos")))) || std::env::var_os("QT_QPA_PLATFORM").is_some() {
         return None;
@@ -51,8 +52,8 @@ fn display_is_missing() -> Option<String> {
 
 struct Window {
     title: String,
-    wish_to_end: Cancellation,
-    /// Blue first.
+    cancellation: Cancellation,
+    /// The frame in BGR.
     shown: Mat,
     open: bool,
 }
@@ -64,10 +65,7 @@ impl Window {
         if (self.shown.cols(), self.shown.rows()) != (width, height) {
             self.shown = Mat::new_rows_cols_with_default(height, width, CV_8UC3, Scalar::default())?;
         }
-        let bytes = self.shown.data_bytes_mut()?;
-        for (to, from) in bytes.chunks_exact_mut(3).zip(picture.as_rgb8().chunks_exact(3)) {
-            to.copy_from_slice(&[from[2], from[1], from[0]]);
-        }
+        swap_red_and_blue(picture.as_rgb8(), self.shown.data_bytes_mut()?);
         if !self.open {
             highgui::named_window(&self.title, highgui::WINDOW_NORMAL | highgui::WINDOW_KEEPRATIO)?;
             let scale = (f64::from(LARGEST.0) / f64::from(width))
@@ -81,7 +79,7 @@ impl Window {
         let key = highgui::wait_key(1)?;
         let closed = highgui::get_window_property(&self.title, highgui::WND_PROP_VISIBLE)? < 1.0;
         if closed || key == ESCAPE || key == i32::from(b'q') {
-            self.wish_to_end.cancel();
+            self.cancellation.cancel();
         }
         Ok(())
     }
@@ -89,18 +87,20 @@ impl Window {
 
 impl Sink for Window {
     fn pictures(&self) -> Pictures {
-        Pictures { annotated: true, ..Pictures::default() }
+        Pictures::ANNOTATED
     }
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
         self.show(outcome).map_err(|e| {
-            Error::new(ErrorKind::Unavailable, format!("cannot show a frame, --display: {}", e.message))
+            let message =
+                format!("cannot show frame {}, window {}: {}", outcome.index, self.title, e.message);
+            Error::new(ErrorKind::Unavailable, message)
         })
     }
 
     fn finish(&mut self) -> Result<()> {
         if std::mem::take(&mut self.open) {
-            // It may be closed already.
+            // The user may have closed it already.
             drop(highgui::destroy_window(&self.title));
         }
         Ok(())

@@ -12,26 +12,28 @@ use opencv::videoio::{
     VideoCapture, VideoCaptureTrait, VideoCaptureTraitConst,
 };
 
-use super::{Container, Source, SourceInfo, StreamTimeouts, swap_red_and_blue};
+use super::container::Container;
+use super::{Source, SourceInfo, StreamTimeouts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::Frame;
+use crate::frame_view::swap_red_and_blue;
 use crate::native_log;
 use timeline::Timeline;
 
-/// Rates that a container can claim and nothing has: time bases taken for rates.
+/// Higher rates are time bases that were mistaken for frame rates.
 const MAX_FRAME_RATE: f64 = 1000.0;
-/// After a frame that cannot be decoded a decoder may go on with the next; at the end of a file it never does.
+/// A decoder may recover after frames that it cannot decode, but never at the end of a file.
 const ATTEMPTS: u32 = 64;
-/// No video is that long; what headers without a count come to.
+/// Higher counts come from headers without one.
 const MAX_FRAME_COUNT: f64 = 1e9;
 
 /// Opens a video file.
 ///
-/// Frames are upright, as the container says; their times are the container's. A file that is cut short or damaged
-/// gives what can be decoded, and then an error.
+/// Frames are rotated upright and have the container's time stamps. A truncated or corrupt file provides the frames that
+/// can be decoded, then an error.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] where the file cannot be read, [`ErrorKind::InvalidData`] where it is no video.
+/// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::InvalidData`] if it is not a video.
 pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
     let io = |e| Error::io("cannot open the video", path, e);
     if path.is_dir() {
@@ -46,56 +48,54 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
     }
     let file = path.as_os_str();
     native_log::quiet();
-    // Other back ends are asked only where this one is missing: they take text for patterns and pipelines.
-    let mut opened =
-        VideoCapture::from_file(file, CAP_FFMPEG).ok().filter(|c| c.is_opened().unwrap_or(false));
-    if opened.is_none() && !has_ffmpeg() {
-        opened = VideoCapture::from_file(file, CAP_ANY).ok().filter(|c| c.is_opened().unwrap_or(false));
+    // Other backends are a last resort: they interpret paths as patterns and pipelines.
+    let mut found = opened(VideoCapture::from_file(file, CAP_FFMPEG));
+    if found.is_none() && !has_ffmpeg() {
+        found = opened(VideoCapture::from_file(file, CAP_ANY));
     }
-    let Some(mut capture) = opened else {
+    let Some(mut capture) = found else {
         return Err(match container {
-            Container { unfinished: true, .. } => {
-                refuse("it has no index: its recording was cut off before the end, and nothing can be read")
-            }
-            Container { missing_bytes: 1.., .. } => refuse("it is cut short, and nothing can be read"),
-            _ => refuse("it is no video that can be decoded"),
+            Container { unfinished: true, .. } => refuse("there is no index: the recording was cut off"),
+            Container { missing_bytes: 1.., .. } => refuse("the file is truncated, and no frame can be read"),
+            _ => refuse("no video that this build can decode"),
         });
     };
     let turns = container.quarter_turns;
     if turns.is_some() {
-        // OpenCV 4.6 with FFmpeg 5 turns the wrong way; we know the way from the container.
+        // OpenCV 4.6 with FFmpeg 5 rotates in the wrong direction, so frames are rotated here.
         drop(capture.set(CAP_PROP_ORIENTATION_AUTO, 0.0));
     }
     let mut source = Capture::new(name, capture, turns.unwrap_or(0))?;
+    source.info.has_sound = container.has_sound;
     source.file = Some(container);
     Ok(Box::new(source))
 }
 
-/// Opens a camera by its number, from 0.
+/// Opens a camera by its index, from 0.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] where there is none, or another program has it.
+/// [`ErrorKind::Unavailable`] if there is no such camera, or another program uses it.
 pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
     let name = format!("camera {index}");
     native_log::quiet();
     let refuse = || {
-        let message = format!("cannot open {name}: there is none, or another program uses it");
+        let message = format!("cannot open {name}: it does not exist, or another program uses it");
         Error::new(ErrorKind::Unavailable, message)
     };
     let capture = VideoCapture::new(i32::try_from(index).map_err(|_| refuse())?, CAP_ANY);
-    let capture = capture.ok().filter(|c| c.is_opened().unwrap_or(false)).ok_or_else(refuse)?;
+    let capture = opened(capture).ok_or_else(refuse)?;
     let mut source = Capture::new(name, capture, 0)?;
     source.go_live();
     Ok(Box::new(source))
 }
 
-/// Opens a stream by its address: `rtsp://…`, `http://…` and what else FFmpeg knows.
+/// Opens a stream by its URL: `rtsp://…`, `http://…` and the other protocols of FFmpeg.
 ///
-/// One that says how many frames it has (a file on a web server) is taken for a file: it ends when it ends. Everything
-/// else is live, and its end is its loss.
+/// A stream with a known number of frames, such as a file on a web server, is treated as a file. All other streams are
+/// live, and their end is an error.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] where nothing answers in time, or what answers is no video.
+/// [`ErrorKind::Io`] if nothing answers in time, or the answer is not a video.
 pub fn open_stream(url: &str, timeouts: StreamTimeouts) -> Result<Box<dyn Source>> {
     let milliseconds = |time: Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
     let params = Vector::from_slice(&[
@@ -106,9 +106,9 @@ pub fn open_stream(url: &str, timeouts: StreamTimeouts) -> Result<Box<dyn Source
     ]);
     native_log::quiet();
     let capture = VideoCapture::from_file_with_params(url, CAP_FFMPEG, &params);
-    let capture = capture.ok().filter(|c| c.is_opened().unwrap_or(false)).ok_or_else(|| {
+    let capture = opened(capture).ok_or_else(|| {
         let message = format!(
-            "cannot open the stream, {}: nothing answers there within {} s, or what answers is no video",
+            "cannot open the stream, {}: nothing answers within {} s, or the answer is not a video",
             without_password(url),
             timeouts.open.as_secs_f64()
         );
@@ -122,12 +122,16 @@ pub fn open_stream(url: &str, timeouts: StreamTimeouts) -> Result<Box<dyn Source
     Ok(Box::new(source))
 }
 
+fn opened(capture: opencv::Result<VideoCapture>) -> Option<VideoCapture> {
+    capture.ok().filter(|capture| capture.is_opened().unwrap_or(false))
+}
+
 fn has_ffmpeg() -> bool {
     let backends = opencv::videoio::get_stream_backends();
     backends.is_ok_and(|backends| backends.iter().any(|backend| backend as i32 == CAP_FFMPEG))
 }
 
-/// Addresses of cameras hold passwords, and messages end up in logs.
+/// URLs of cameras contain passwords, which must not end up in logs.
 fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let host = rest.find('/').unwrap_or(rest.len());
@@ -145,10 +149,10 @@ struct Capture {
     quarter_turns: u8,
     timeline: Timeline,
     next: u64,
-    /// What a file's structure says.
+    /// The container, if the stream is a file.
     file: Option<Container>,
     timeout: Option<Duration>,
-    /// How often the decoder went on after a failure.
+    /// How often the decoder recovered from a failure.
     failures: u64,
 }
 
@@ -165,7 +169,7 @@ impl Capture {
             size: Some(size).filter(|(width, height)| *width > 0 && *height > 0),
             frame_rate,
             frame_count: frame_count.map(|count| count as u64),
-            live: false,
+            ..SourceInfo::default()
         };
         Ok(Self {
             timeline: Timeline::new(frame_rate),
@@ -181,20 +185,20 @@ impl Capture {
         })
     }
 
-    /// From now on frames are taken when they come, and a clock says when.
+    /// Marks the source as live: frames are timed by the clock.
     fn go_live(&mut self) {
         self.info.live = true;
         self.info.frame_count = None;
         self.timeline = Timeline::live();
     }
 
-    /// Decodes the next frame without making a picture of it.
+    /// Advances to the next frame without converting it.
     fn advance(&mut self, frame: &mut Frame) -> Result<bool> {
-        let asked = Instant::now();
+        let start = Instant::now();
         let mut attempts = 1;
         while !self.capture.grab().map_err(|e| self.failed(&e))? {
             if self.file.is_none() || attempts == ATTEMPTS {
-                return self.end(asked.elapsed()).map(|()| false);
+                return self.end(start.elapsed()).map(|()| false);
             }
             attempts += 1;
         }
@@ -211,13 +215,13 @@ impl Capture {
         Error::new(ErrorKind::InvalidData, message)
     }
 
-    /// Whether it may end here.
+    /// Checks whether the stream may end here.
     fn end(&self, waited: Duration) -> Result<()> {
         let (name, read) = (&self.info.name, self.next);
         if self.info.live {
             let why = match self.timeout.filter(|timeout| waited >= *timeout) {
-                Some(timeout) => format!("nothing came for {} s", timeout.as_secs_f64()),
-                None => "it ended".into(),
+                Some(timeout) => format!("no frame for {} s", timeout.as_secs_f64()),
+                None => "the stream ended".into(),
             };
             return Err(Error::new(ErrorKind::Io, format!("{name}: {why}")));
         }
@@ -228,22 +232,22 @@ impl Capture {
             Err(Error::new(ErrorKind::InvalidData, format!("{name}: {why}; {read}{of} frames were read")))
         };
         if container.missing_bytes > 0 {
-            return refuse(&format!("the file is cut short, {} bytes are missing", container.missing_bytes));
+            return refuse(&format!("the file is truncated, {} bytes are missing", container.missing_bytes));
         }
         if read == 0 {
-            return refuse("it is damaged, or has no pictures");
+            return refuse("the file is corrupt, or has no frames");
         }
         if self.failures > 0 && count.is_none_or(|count| read < count) {
-            return refuse("it is damaged: some frames could not be decoded");
+            return refuse("the file is corrupt: some frames could not be decoded");
         }
-        // A header may count frames that are not shown, and tell a time that sound alone fills: what both say is
-        // missing was there.
+        // A header may count hidden frames, and its duration may include trailing sound: frames are only missing if both
+        // say so.
         let Some(count) = count.filter(|&count| read < count) else { return Ok(()) };
         let seconds_per_frame = 1.0 / self.info.frame_rate.unwrap_or(f64::INFINITY);
         let announced = container.duration.map_or(count as f64 * seconds_per_frame, |d| d.as_secs_f64());
         let reached = self.timeline.end().as_secs_f64();
         if reached < 0.98 * announced - 3.0 * seconds_per_frame {
-            return refuse(&format!("it is damaged: it ends at {reached:.1} s of {announced:.1} s"));
+            return refuse(&format!("the file is corrupt: it ends at {reached:.1} s of {announced:.1} s"));
         }
         Ok(())
     }
@@ -258,7 +262,7 @@ impl Source for Capture {
         if !self.advance(frame)? {
             return Ok(false);
         }
-        let fine = self.capture.retrieve(&mut self.decoded, 0).map_err(|e| self.failed(&e))?;
+        let decoded = self.capture.retrieve(&mut self.decoded, 0).map_err(|e| self.failed(&e))?;
         let turn = match self.quarter_turns {
             1 => Some(core::ROTATE_90_CLOCKWISE),
             2 => Some(core::ROTATE_180),
@@ -269,9 +273,9 @@ impl Source for Capture {
             core::rotate(&self.decoded, &mut self.turned, turn).map_err(|e| self.failed(&e))?;
         }
         let picture = if turn.is_some() { &self.turned } else { &self.decoded };
-        if !fine || picture.typ() != core::CV_8UC3 {
+        if !decoded || picture.typ() != core::CV_8UC3 {
             let name = &self.info.name;
-            let message = format!("cannot decode frame {}, {name}: it has no 8-bit colours", frame.index);
+            let message = format!("cannot decode frame {}, {name}: expected 8-bit colours", frame.index);
             return Err(Error::new(ErrorKind::InvalidData, message));
         }
         let bgr = picture.data_bytes().map_err(|e| self.failed(&e))?;

@@ -1,8 +1,7 @@
-//! What a video file's own structure says, where the decoder does not: whether bytes are missing, which way up it is
-//! shown, how long it lasts, whether it has sound.
+//! Properties of a video file that OpenCV does not report: missing bytes, rotation, duration, sound.
 //!
-//! Decoders read what is there and end without a word where a file is cut; only the structure knows that more was
-//! meant to come. ISO base media (MP4, MOV), Matroska (MKV, WebM) and AVI are known.
+//! Decoders stop at the end of a truncated file without an error; only the container's structure reveals that data is
+//! missing. ISO base media (MP4, MOV), Matroska (MKV, WebM) and AVI are supported.
 
 mod iso;
 mod matroska;
@@ -13,38 +12,32 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
-/// Headers larger than this are not looked into.
+/// At most this much of a header is read.
 const MAX_HEADER_BYTES: u64 = 256 << 20;
 
-/// What is known of a container.
+/// Properties of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Container {
-    /// Bytes that its structure announces and the file does not have.
-    pub missing_bytes: u64,
-    /// It has no index, or its size was never filled in: whoever wrote it did not finish.
-    pub unfinished: bool,
-    /// Quarter turns clockwise that the decoded pictures need.
-    pub quarter_turns: Option<u8>,
-    /// How long the first video track is shown.
-    pub duration: Option<Duration>,
-    /// Whether there is sound.
-    pub has_sound: bool,
-    /// Whether its header counts frames, in place of estimating them by a duration.
-    pub counts_frames: bool,
+pub(crate) struct Container {
+    /// Bytes that the structure announces but the file does not have.
+    pub(crate) missing_bytes: u64,
+    /// The index is missing, or the size was never filled in: the writer did not finish.
+    pub(crate) unfinished: bool,
+    /// Clockwise quarter turns that make the decoded pictures upright.
+    pub(crate) quarter_turns: Option<u8>,
+    /// The duration of the first video track.
+    pub(crate) duration: Option<Duration>,
+    /// Whether there is a sound track.
+    pub(crate) has_sound: bool,
+    /// Whether the header's frame count is exact, not estimated from the duration.
+    pub(crate) counts_frames: bool,
 }
 
 impl Container {
-    /// Looks at a file's structure, without its pictures; nothing where it is none that is known.
-    ///
-    /// # Errors
-    /// Where the file cannot be read.
-    pub fn inspect(path: &Path) -> io::Result<Option<Self>> {
+    /// Reads a file's structure; `None` if it is not a supported container.
+    pub(crate) fn inspect(path: &Path) -> io::Result<Option<Self>> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
-        let mut start = [0; 12];
-        let read = read_up_to(&mut file, &mut start)?;
-        file.rewind()?;
-        let container = match &start[..read] {
+        let container = match bytes_at(&mut file, 0, 12)?.as_slice() {
             [b'R', b'I', b'F', b'F', _, _, _, _, b'A', b'V', b'I', b' '] => riff::inspect(&mut file, length)?,
             [0x1a, 0x45, 0xdf, 0xa3, ..] => matroska::inspect(&mut file, length)?,
             [_, _, _, _, b'f', b't', b'y', b'p', ..]
@@ -57,21 +50,10 @@ impl Container {
     }
 }
 
-fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut read = 0;
-    while read < buffer.len() {
-        match file.read(&mut buffer[read..])? {
-            0 => break,
-            n => read += n,
-        }
-    }
-    Ok(read)
-}
-
-/// The bytes from `start`, as many of `length` as the file has.
+/// Up to `length` bytes from `start`.
 fn bytes_at(file: &mut File, start: u64, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // Damaged sizes lead to places that no file has, and some systems refuse to go there.
+    // Corrupt sizes lead beyond the end of the file, where some systems cannot seek.
     if start >= file.metadata()?.len() {
         return Ok(bytes);
     }

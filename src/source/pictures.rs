@@ -1,4 +1,4 @@
-//! Picture files as a video.
+//! Picture files as a stream.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::frame::Frame;
 use crate::image::Image;
 
-/// Picture files, one frame each, at a rate that they are said to have.
-///
-/// Pictures may differ in size. One that cannot be read ends the stream with its error.
+/// Picture files, one frame each, at a given frame rate. Sizes may differ. A picture that cannot be read ends the stream
+/// with an error.
 #[derive(Debug)]
 pub struct PictureFiles {
     info: SourceInfo,
@@ -21,19 +20,22 @@ pub struct PictureFiles {
 }
 
 impl PictureFiles {
-    /// These files, in this order; see [`natural_order`]. `name` is what the stream is called.
+    /// A stream of `files` in this order; see [`natural_order`]. `name` stands for the stream in messages.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where there are none, or the frame rate is not above 0; what
-    /// [`Image::open`] says of the first picture, whose size is the stream's.
+    /// [`ErrorKind::InvalidArgument`] if there are no files or the frame rate is not above 0; what [`Image::open`]
+    /// returns for the first picture, whose size is the stream's.
     pub fn new(name: impl Into<String>, files: Vec<PathBuf>, frame_rate: f64) -> Result<Self> {
         let name = name.into();
         if !(frame_rate.is_finite() && frame_rate > 0.0) {
-            let message = format!("{name}: a frame rate of {frame_rate} is not above 0");
+            let message = format!("{name}: frame_rate is {frame_rate}: expected a number above 0");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let Some(first) = files.first() else {
-            return Err(Error::new(ErrorKind::InvalidArgument, format!("{name}: there is no picture")));
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("{name}: expected at least one picture"),
+            ));
         };
         let first = Image::open(first)?;
         let info = SourceInfo {
@@ -41,7 +43,7 @@ impl PictureFiles {
             size: Some((first.width(), first.height())),
             frame_rate: Some(frame_rate),
             frame_count: Some(files.len() as u64),
-            live: false,
+            ..SourceInfo::default()
         };
         Ok(Self { info, files, next: 0, seconds_per_frame: 1.0 / frame_rate })
     }
@@ -71,7 +73,7 @@ impl Source for PictureFiles {
     }
 }
 
-/// Sorts paths as people do: `2.png` before `10.png`.
+/// Sorts paths in natural order: `2.png` before `10.png`.
 pub fn natural_order(files: &mut [PathBuf]) {
     files.sort_by(|a, b| {
         let (a, b) = (a.to_string_lossy(), b.to_string_lossy());
@@ -79,7 +81,7 @@ pub fn natural_order(files: &mut [PathBuf]) {
     });
 }
 
-/// Runs of digits compare as numbers, all else letter by letter.
+/// Compares runs of digits as numbers, everything else character by character.
 fn compare(mut a: &str, mut b: &str) -> Ordering {
     loop {
         let ((a_piece, a_rest), (b_piece, b_rest)) = match (first_piece(a), first_piece(b)) {
@@ -100,7 +102,7 @@ fn compare(mut a: &str, mut b: &str) -> Ordering {
     }
 }
 
-/// A run of digits or one other letter, and what follows it.
+/// Splits off a run of digits, or one other character.
 fn first_piece(text: &str) -> Option<(&str, &str)> {
     let first = text.chars().next()?;
     let end = if first.is_ascii_digit() {
@@ -116,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_in_names_count() {
+    fn numbers_in_names_sort_by_value() {
         let cases: [(&[&str], &[&str]); 5] = [
             (&["10.png", "9.png", "1.png"], &["1.png", "9.png", "10.png"]),
             (&["a10b2", "a10b10", "a2b3"], &["a2b3", "a10b2", "a10b10"]),
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_in_order_and_a_damaged_picture_ends_them() {
+    fn a_missing_picture_ends_the_stream_with_an_error() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = |name: &str, width| {
             let path = folder.path().join(name);

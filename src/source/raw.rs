@@ -8,11 +8,11 @@ use std::time::Duration;
 use super::{Source, SourceInfo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::Frame;
-use crate::frame_view::{FrameView, PixelFormat};
+use crate::frame_view::{FrameView, PixelFormat, swap_red_and_blue};
 use crate::image::{Image, MAX_SIDE};
 use crate::preprocess::nv12;
 
-/// What `--raw` calls pixels, ffmpeg's names among them; the first of each is how they are written.
+/// Names of pixel formats, FFmpeg's included; the first one of each is used for printing.
 const PIXELS: [(&str, PixelFormat); 8] = [
     ("bgr", PixelFormat::Bgr8),
     ("rgb", PixelFormat::Rgb8),
@@ -24,21 +24,22 @@ const PIXELS: [(&str, PixelFormat); 8] = [
     ("gray8", PixelFormat::Gray8),
 ];
 
-/// Size, pixels and rate of raw frames: `1280x720:bgr`, `640x480:nv12@25`.
+/// Size, pixel format and frame rate of raw frames, parsed from `1280x720:bgr` or `640x480:nv12@25`.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct RawFormat {
     /// Width in pixels; even for [`PixelFormat::Nv12`].
     pub width: u32,
     /// Height in pixels; even for [`PixelFormat::Nv12`].
     pub height: u32,
-    /// How the pixels lie.
+    /// The pixel format.
     pub pixels: PixelFormat,
-    /// Frames per second; 30 unless it is said.
+    /// Frames per second; 30 by default.
     pub frame_rate: f64,
 }
 
 impl RawFormat {
-    /// Bytes of one frame.
+    /// Bytes per frame.
     pub fn frame_bytes(&self) -> usize {
         let pixels = self.width as usize * self.height as usize;
         match self.pixels {
@@ -54,25 +55,25 @@ impl FromStr for RawFormat {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
-            || "expected WIDTHxHEIGHT:PIXELS, such as 1280x720:bgr, then @FPS if it is not 30".to_owned();
+            || "expected WIDTHxHEIGHT:PIXELS, such as 1280x720:bgr, and @FPS unless it is 30".to_owned();
         let (size, rest) = text.split_once(':').ok_or_else(wrong)?;
         let (pixels, rate) = rest.split_once('@').unwrap_or((rest, "30"));
         let (width, height) = size.split_once(['x', 'X']).ok_or_else(wrong)?;
         let side = |text: &str| match text.parse::<u32>() {
             Ok(side) if (1..=MAX_SIDE).contains(&side) => Ok(side),
-            Ok(side) => Err(format!("a side of {side} pixels: expected 1 to {MAX_SIDE}")),
+            Ok(side) => Err(format!("side of {side} pixels: expected 1 to {MAX_SIDE}")),
             Err(_) => Err(wrong()),
         };
         let (width, height) = (side(width)?, side(height)?);
         let name = pixels.to_lowercase();
         let pixels = PIXELS.iter().find(|(known, _)| *known == name).map(|(_, pixels)| *pixels);
-        let pixels =
-            pixels.ok_or_else(|| format!("no such pixels, {name}: there are bgr, rgb, gray, nv12"))?;
+        let pixels = pixels
+            .ok_or_else(|| format!("unknown pixel format {name}: the options are bgr, rgb, gray, nv12"))?;
         let frame_rate = rate.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
         let frame_rate =
-            frame_rate.ok_or_else(|| format!("a rate of {rate}: expected frames per second above 0"))?;
+            frame_rate.ok_or_else(|| format!("rate of {rate}: expected frames per second above 0"))?;
         if pixels == PixelFormat::Nv12 && (width % 2 != 0 || height % 2 != 0) {
-            return Err(format!("nv12 of {width}x{height}: both sides have to be even"));
+            return Err(format!("nv12 of {width}x{height}: expected even sides"));
         }
         Ok(Self { width, height, pixels, frame_rate })
     }
@@ -85,9 +86,7 @@ impl fmt::Display for RawFormat {
     }
 }
 
-/// Raw frames from anything that can be read.
-///
-/// What was written before the writer went away is given; a frame that is cut short is an error.
+/// Raw frames from any reader. A truncated last frame is an error.
 #[derive(Debug)]
 pub struct RawFrames<R> {
     info: SourceInfo,
@@ -98,19 +97,18 @@ pub struct RawFrames<R> {
 }
 
 impl<R: Read + Send> RawFrames<R> {
-    /// Reads frames of `format`; `name` is what messages call the stream.
+    /// Reads frames of `format`; `name` stands for the stream in messages.
     pub fn new(name: impl Into<String>, format: RawFormat, reader: R) -> Self {
         let info = SourceInfo {
             name: name.into(),
             size: Some((format.width, format.height)),
             frame_rate: Some(format.frame_rate),
-            frame_count: None,
-            live: false,
+            ..SourceInfo::default()
         };
         Self { info, format, reader, buffer: vec![0; format.frame_bytes()], next: 0 }
     }
 
-    /// Fills the buffer with the next frame.
+    /// Reads the next frame into the buffer.
     fn advance(&mut self, frame: &mut Frame) -> Result<bool> {
         let mut filled = 0;
         while filled < self.buffer.len() {
@@ -118,7 +116,7 @@ impl<R: Read + Send> RawFrames<R> {
                 Ok(0) if filled == 0 => return Ok(false),
                 Ok(0) => {
                     let message = format!(
-                        "{}, frame {}: it is cut short: {filled} of {} bytes came; does --raw {} fit what is sent?",
+                        "{}, frame {}: truncated after {filled} of {} bytes; does the sender write {}?",
                         self.info.name,
                         self.next,
                         self.buffer.len(),
@@ -163,7 +161,7 @@ impl<R: Read + Send> Source for RawFrames<R> {
         let rgb = frame.image.reset_rgb8(width, height)?;
         match pixels {
             PixelFormat::Rgb8 => rgb.copy_from_slice(&self.buffer),
-            PixelFormat::Bgr8 => super::swap_red_and_blue(&self.buffer, rgb),
+            PixelFormat::Bgr8 => swap_red_and_blue(&self.buffer, rgb),
             PixelFormat::Gray8 => {
                 for (pixel, gray) in rgb.chunks_exact_mut(3).zip(&self.buffer) {
                     pixel.fill(*gray);
@@ -184,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats() {
+    fn formats_are_parsed_and_printed() {
         let cases: [(&str, Result<(u32, u32, PixelFormat, f64), &str>); 11] = [
             ("1280x720:bgr", Ok((1280, 720, PixelFormat::Bgr8, 30.0))),
             ("5X3:RGB24@12.5", Ok((5, 3, PixelFormat::Rgb8, 12.5))),
@@ -212,7 +210,7 @@ mod tests {
 
     #[test]
     fn pixels_become_rgb() {
-        // Black, white, and the primaries as BT.601 has them.
+        // Black, white, red and green in BT.601.
         let nv12 = [16, 16, 235, 235, 81, 81, 145, 145, 16, 16, 235, 235, 81, 81, 145, 145]
             .into_iter()
             .chain([128, 128, 128, 128, 90, 240, 54, 34])
@@ -239,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_is_cut_short_is_an_error_after_those_before() {
+    fn a_truncated_frame_is_an_error() {
         let format: RawFormat = "2x2:gray@10".parse().expect("it is a format");
         let mut source = RawFrames::new("stdin", format, &[1u8; 11][..]);
         let mut frame = Frame::default();
@@ -247,7 +245,7 @@ mod tests {
             assert!(source.read_into(&mut frame).expect("it is whole"));
             assert_eq!((frame.index, frame.time), (index, Duration::from_millis(100 * index)));
         }
-        let error = source.read_into(&mut frame).expect_err("3 bytes are no frame");
+        let error = source.read_into(&mut frame).expect_err("3 bytes are not a whole frame");
         assert_eq!(error.kind(), ErrorKind::InvalidData);
         for word in ["stdin", "frame 2", "3 of 4 bytes", "2x2:gray"] {
             assert!(error.to_string().contains(word), "{word}: {error}");

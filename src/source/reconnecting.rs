@@ -1,4 +1,4 @@
-//! A live stream that comes back.
+//! Live sources that reconnect.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -8,17 +8,18 @@ use crate::cancellation::Cancellation;
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::Frame;
 
-/// Between two looks at whether someone wants an end.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// How often a wait checks for cancellation.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long and how often a lost stream is asked for.
+/// When to try to reconnect, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReconnectingOptions {
-    /// Before the second attempt; the first is made at once. It doubles with each attempt.
+    /// The delay before the second attempt; the first one is immediate. It doubles with each attempt.
     pub first_delay: Duration,
-    /// No delay is longer.
+    /// The longest delay.
     pub longest_delay: Duration,
-    /// For how long after it was lost a stream is asked for; zero: not at all.
+    /// How long to keep trying after a loss; zero never reconnects.
     pub give_up_after: Duration,
 }
 
@@ -32,166 +33,123 @@ impl Default for ReconnectingOptions {
     }
 }
 
-/// What time it is, and waiting; a test has a clock of its own.
-pub trait Clock: Send {
-    /// Since any moment that stays the same.
-    fn now(&self) -> Duration;
-
-    /// Lets time pass.
-    fn wait(&mut self, time: Duration);
-}
-
-/// The system's clock.
-#[derive(Clone, Copy, Debug)]
-pub struct SystemClock(Instant);
-
-impl Default for SystemClock {
-    fn default() -> Self {
-        Self(Instant::now())
-    }
-}
-
-impl Clock for SystemClock {
-    fn now(&self) -> Duration {
-        self.0.elapsed()
-    }
-
-    fn wait(&mut self, time: Duration) {
-        std::thread::sleep(time);
-    }
-}
-
-/// A live source that is opened again when it is lost: with a delay that doubles, and for so long.
+/// A live source that reconnects when it is lost, with exponential backoff.
 ///
-/// A source is lost when it ends, fails, or says that nothing came in time; which of them is in the log, as is its
-/// return. Frames are numbered on, and their time goes on with the clock. It can be taken for lost that a stream's
-/// size changes: the frames then have another size.
-pub struct Reconnecting<O, C = SystemClock> {
+/// A source is lost when it ends, fails or times out; losses and reconnections are logged. Frame indices continue after
+/// a reconnection, and times continue by the clock. The frame size may change with it.
+pub struct Reconnecting<O> {
     open: O,
     source: Option<Box<dyn Source>>,
     info: SourceInfo,
     options: ReconnectingOptions,
     cancellation: Cancellation,
-    clock: C,
+    now: Box<dyn Fn() -> Duration + Send>,
+    sleep: Box<dyn FnMut(Duration) + Send>,
+    /// When the stream was first opened.
     began: Duration,
-    /// What is added to the present connection's numbers and times.
+    /// Added to the current connection's indices and times.
     index_offset: u64,
     time_offset: Duration,
     last: Option<(u64, Duration)>,
-    losses: u64,
 }
 
-impl<O, C> fmt::Debug for Reconnecting<O, C> {
+impl<O> fmt::Debug for Reconnecting<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reconnecting")
-            .field("info", &self.info)
-            .field("losses", &self.losses)
-            .finish_non_exhaustive()
+        f.debug_struct("Reconnecting").field("info", &self.info).finish_non_exhaustive()
     }
 }
 
 impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
-    /// Opens the stream with `open`, which is also what opens it again.
+    /// Opens the stream with `open`, which is called again to reconnect.
     ///
     /// # Errors
-    /// What `open` says the first time: an address that is wrong is known at once.
+    /// The first error of `open`: a wrong URL fails immediately.
     pub fn connect(open: O, options: ReconnectingOptions, cancellation: Cancellation) -> Result<Self> {
-        Self::connect_with_clock(open, options, cancellation, SystemClock::default())
+        let start = Instant::now();
+        Self::connect_with(
+            open,
+            options,
+            cancellation,
+            Box::new(move || start.elapsed()),
+            Box::new(std::thread::sleep),
+        )
     }
-}
 
-impl<O: FnMut() -> Result<Box<dyn Source>> + Send, C: Clock> Reconnecting<O, C> {
-    /// As [`connect`](Reconnecting::connect), by another clock.
-    ///
-    /// # Errors
-    /// As [`connect`](Reconnecting::connect).
-    pub fn connect_with_clock(
+    fn connect_with(
         mut open: O,
         options: ReconnectingOptions,
         cancellation: Cancellation,
-        clock: C,
+        now: Box<dyn Fn() -> Duration + Send>,
+        sleep: Box<dyn FnMut(Duration) + Send>,
     ) -> Result<Self> {
         let source = open()?;
         let info = SourceInfo { live: true, frame_count: None, ..source.info().clone() };
-        let began = clock.now();
         Ok(Self {
             open,
             source: Some(source),
             info,
             options,
             cancellation,
-            clock,
-            began,
+            began: now(),
+            now,
+            sleep,
             index_offset: 0,
             time_offset: Duration::ZERO,
             last: None,
-            losses: 0,
         })
     }
 
-    /// How often the stream was lost so far.
-    pub fn losses(&self) -> u64 {
-        self.losses
-    }
-
-    /// Opens the stream again. `false`: someone wants an end.
+    /// Opens the stream again; `false` if cancelled.
     fn reconnect(&mut self, why: &str) -> Result<bool> {
-        self.losses += 1;
-        let name = self.info.name.clone();
-        let Some(deadline) =
-            Some(self.options.give_up_after).filter(|t| !t.is_zero()).map(|t| self.clock.now() + t)
-        else {
-            return Err(Error::new(ErrorKind::Io, format!("the stream is gone, {name}: {why}")));
-        };
-        tracing::warn!("{name}: {why}; connecting again");
-        let mut delay = self.options.first_delay;
-        for attempt in 1u64.. {
-            if self.cancellation.is_cancelled() {
-                return Ok(false);
-            }
+        let (name, give_up_after) = (self.info.name.clone(), self.options.give_up_after);
+        if give_up_after.is_zero() {
+            return Err(Error::new(ErrorKind::Io, format!("the stream was lost, {name}: {why}")));
+        }
+        tracing::warn!("{name}: {why}; reconnecting");
+        let deadline = (self.now)() + give_up_after;
+        let (mut attempt, mut delay) = (0u64, self.options.first_delay);
+        while !self.cancellation.is_cancelled() {
+            attempt += 1;
             let error = match (self.open)() {
                 Ok(source) => {
-                    tracing::warn!("{name}: it is back, attempt {attempt}");
+                    tracing::warn!("{name}: reconnected, attempt {attempt}");
                     let (index, time) =
                         self.last.map_or((0, Duration::ZERO), |(index, time)| (index + 1, time));
                     self.index_offset = index;
-                    self.time_offset = time.max(self.clock.now().saturating_sub(self.began));
+                    self.time_offset = time.max((self.now)().saturating_sub(self.began));
                     self.source = Some(source);
                     return Ok(true);
                 }
                 Err(error) => error,
             };
             tracing::info!("{name}: attempt {attempt}: {error}");
-            let left = deadline.saturating_sub(self.clock.now());
+            let left = deadline.saturating_sub((self.now)());
             if left.is_zero() {
-                let seconds = self.options.give_up_after.as_secs_f64();
-                let tries = if attempt == 1 { "1 attempt".into() } else { format!("{attempt} attempts") };
+                let (seconds, s) = (give_up_after.as_secs_f64(), if attempt == 1 { "" } else { "s" });
                 let message = format!(
-                    "the stream is gone, {name}: {why}, and {tries} in {seconds} s did not bring it back: {error}"
+                    "the stream was lost, {name}: {why}; reconnecting failed after {attempt} attempt{s} in {seconds} s: \
+                     {error}"
                 );
                 return Err(Error::new(ErrorKind::Io, message).with_source(error));
             }
-            // The last attempt is made when the time is up.
-            if !self.wait(delay.min(left)) {
-                return Ok(false);
-            }
+            // The last attempt is made at the deadline.
+            self.wait(delay.min(left));
             delay = (2 * delay).min(self.options.longest_delay);
         }
         Ok(false)
     }
 
-    /// Waits, unless someone wants an end.
-    fn wait(&mut self, mut delay: Duration) -> bool {
+    /// Waits, unless cancelled.
+    fn wait(&mut self, mut delay: Duration) {
         while !delay.is_zero() && !self.cancellation.is_cancelled() {
-            let piece = delay.min(PATIENCE);
-            self.clock.wait(piece);
+            let piece = delay.min(CHECK_INTERVAL);
+            (self.sleep)(piece);
             delay -= piece;
         }
-        !self.cancellation.is_cancelled()
     }
 }
 
-impl<O: FnMut() -> Result<Box<dyn Source>> + Send, C: Clock> Source for Reconnecting<O, C> {
+impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Source for Reconnecting<O> {
     fn info(&self) -> &SourceInfo {
         &self.info
     }
@@ -215,7 +173,7 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send, C: Clock> Source for Reconnec
                     message.strip_prefix(&format!("{}: ", self.info.name)).unwrap_or(&message).to_owned()
                 }
             };
-            // A device has to be let go before it can be opened again.
+            // A camera has to be closed before it can be opened again.
             self.source = None;
             if !self.reconnect(&why)? {
                 return Ok(false);

@@ -1,4 +1,4 @@
-//! Some of a stream's frames: from here to there, every so many.
+//! A selection of a stream's frames: a range, a stride, a maximum.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,10 +7,11 @@ use super::{Source, SourceInfo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::Frame;
 
-/// A place in a stream.
+/// A position in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Position {
-    /// The frame of this number, from 0.
+    /// The frame with this index, from 0.
     Frame(u64),
     /// The first frame at or after this time.
     Time(Duration),
@@ -24,7 +25,7 @@ impl Position {
         }
     }
 
-    /// About how many frames come before it.
+    /// The approximate number of frames before this position.
     fn frames_before(self, frame_rate: Option<f64>) -> Option<u64> {
         match self {
             Self::Frame(index) => Some(index),
@@ -36,11 +37,10 @@ impl Position {
 impl FromStr for Position {
     type Err = String;
 
-    /// `12.5` and `12.5s` are seconds, `1:02.5` minutes and seconds, `300f` is a frame.
+    /// Parses seconds (`12.5`, `12.5s`), minutes and seconds (`1:02.5`), or a frame index (`300f`).
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!("no place in a video, {text}: expected seconds (12.5), minutes (1:30) or a frame (300f)")
-        };
+        let wrong =
+            || format!("invalid position {text}: expected seconds (12.5), minutes (1:30) or a frame (300f)");
         if let Some(frame) = text.strip_suffix('f') {
             return frame.parse().map(Self::Frame).map_err(|_| wrong());
         }
@@ -53,73 +53,59 @@ impl FromStr for Position {
     }
 }
 
-/// Which frames of a stream are given; all of them by default.
+/// The frames to select; all of them by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Selection {
-    /// From here on.
+    /// The first frame.
     pub start: Option<Position>,
-    /// Up to here, this one left out.
+    /// Where to stop, exclusive.
     pub end: Option<Position>,
-    /// Every so many, from the first on; `None` and 1 mean each.
+    /// Selects every `stride`th frame, counted from the first; `None` and 1 select each.
     pub stride: Option<u64>,
-    /// At most so many.
+    /// The maximum number of frames.
     pub max_frames: Option<u64>,
 }
 
-/// Some of a source's frames, with the numbers and times that they have there.
+/// A source of selected frames, which keep their indices and times.
 ///
-/// Frames before the start are passed over one by one, which is exact in every format and costs their decoding.
+/// Frames before the start are skipped one by one, which is exact in every format but costs their decoding.
 #[derive(Debug)]
 pub struct Selected<S> {
     source: S,
     info: SourceInfo,
     selection: Selection,
-    given: u64,
+    stride: u64,
+    selected: u64,
 }
 
 impl<S: Source> Selected<S> {
-    /// Wraps a source.
+    /// Selects frames of `source`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a stride of 0, or an end that is not after the start.
+    /// [`ErrorKind::InvalidArgument`] if the stride is 0, or the end is not after the start.
     pub fn new(source: S, selection: Selection) -> Result<Self> {
-        let refuse = |message: &str| Err(Error::new(ErrorKind::InvalidArgument, message));
-        let stride = match selection.stride {
-            Some(0) => return refuse("--vid-stride is 0: 1 takes every frame, 2 every other"),
-            stride => stride.unwrap_or(1),
-        };
+        let invalid = |message: &str| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let stride = selection.stride.unwrap_or(1);
+        if stride == 0 {
+            return invalid("stride is 0: expected 1 for every frame, 2 for every other frame");
+        }
         let is_empty = match (selection.start, selection.end) {
             (Some(Position::Frame(start)), Some(Position::Frame(end))) => end <= start,
             (Some(Position::Time(start)), Some(Position::Time(end))) => end <= start,
             _ => false,
         };
         if is_empty {
-            return refuse("--end is not after --start: no frame lies between");
+            return invalid("end is not after start: the selection is empty");
         }
         let mut info = source.info().clone();
-        let before = |place: Option<Position>| place.and_then(|place| place.frames_before(info.frame_rate));
+        let before = |position: Option<Position>| position?.frames_before(info.frame_rate);
         let end = [info.frame_count, before(selection.end)].into_iter().flatten().min();
         let start = before(selection.start).unwrap_or(0);
-        info.frame_count = end
-            .map(|end| end.saturating_sub(start).div_ceil(stride))
-            .into_iter()
-            .chain(selection.max_frames)
-            .min();
+        let in_range = end.map(|end| end.saturating_sub(start).div_ceil(stride));
+        info.frame_count = in_range.into_iter().chain(selection.max_frames).min();
         info.frame_rate = info.frame_rate.map(|rate| rate / stride as f64);
-        Ok(Self { source, info, selection: Selection { stride: Some(stride), ..selection }, given: 0 })
-    }
-
-    /// Passes over what comes before the next frame that is wanted.
-    fn approach(&mut self, frame: &mut Frame) -> Result<bool> {
-        let stride = self.selection.stride.unwrap_or(1);
-        if self.given > 0 {
-            for _ in 1..stride {
-                if !self.source.skip(frame)? {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
+        Ok(Self { source, info, selection, stride, selected: 0 })
     }
 }
 
@@ -129,42 +115,31 @@ impl<S: Source> Source for Selected<S> {
     }
 
     fn read_into(&mut self, frame: &mut Frame) -> Result<bool> {
-        if self.selection.max_frames.is_some_and(|most| self.given >= most) || !self.approach(frame)? {
+        if self.selection.max_frames.is_some_and(|max| self.selected >= max) {
             return Ok(false);
         }
-        match self.selection.start {
-            Some(start @ Position::Frame(index)) if self.given == 0 => {
-                for _ in 0..index {
-                    if !self.source.skip(frame)? {
-                        return Ok(false);
-                    }
-                }
-                // A stream whose numbers have gaps.
-                while self.source.read_into(frame)? {
-                    if start.is_reached_by(frame) {
-                        return Ok(self.take(frame));
-                    }
-                }
-                Ok(false)
+        let start = self.selection.start.filter(|_| self.selected == 0);
+        let skipped = match start {
+            Some(Position::Frame(index)) => index,
+            _ if self.selected == 0 => 0,
+            _ => self.stride - 1,
+        };
+        for _ in 0..skipped {
+            if !self.source.skip(frame)? {
+                return Ok(false);
             }
-            // When a frame was taken is known once it is there.
-            Some(start @ Position::Time(_)) if self.given == 0 => {
-                while self.source.read_into(frame)? {
-                    if start.is_reached_by(frame) {
-                        return Ok(self.take(frame));
-                    }
-                }
-                Ok(false)
-            }
-            _ => Ok(self.source.read_into(frame)? && self.take(frame)),
         }
-    }
-}
-
-impl<S> Selected<S> {
-    fn take(&mut self, frame: &Frame) -> bool {
-        self.given += 1;
-        !self.selection.end.is_some_and(|end| end.is_reached_by(frame))
+        // A frame's time, and its index in a stream with gaps, is only known once it is read.
+        loop {
+            if !self.source.read_into(frame)? {
+                return Ok(false);
+            }
+            if start.is_none_or(|start| start.is_reached_by(frame)) {
+                break;
+            }
+        }
+        self.selected += 1;
+        Ok(!self.selection.end.is_some_and(|end| end.is_reached_by(frame)))
     }
 }
 
@@ -172,7 +147,7 @@ impl<S> Selected<S> {
 mod tests {
     use super::*;
 
-    /// Frames numbered from 0, 10 a second.
+    /// Frames with indices from 0, 10 per second.
     #[derive(Debug)]
     struct Numbers {
         info: SourceInfo,
@@ -199,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn places() {
+    fn positions_are_parsed() {
         let time = |ms| Ok(Position::Time(Duration::from_millis(ms)));
         for (text, expected) in [
             ("0", time(0)),
@@ -220,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_selected_keeps_its_number() {
+    fn selected_frames_keep_their_indices() {
         let select = |start: &str, end: &str, stride, max_frames| Selection {
             start: start.parse().ok(),
             end: end.parse().ok(),
@@ -242,7 +217,7 @@ mod tests {
         ];
         let mut failures = Vec::new();
         for (selection, expected) in cases {
-            let mut source = Selected::new(numbers(10), selection).expect("it is a selection");
+            let mut source = Selected::new(numbers(10), selection).expect("the selection is valid");
             let announced = source.info().frame_count;
             let (mut frame, mut found) = (Frame::default(), Vec::new());
             while source.read_into(&mut frame).expect("numbers never fail") {
@@ -256,19 +231,19 @@ mod tests {
     }
 
     #[test]
-    fn what_selects_nothing_is_refused() {
+    fn empty_selections_are_rejected() {
         for (selection, word) in [
-            (Selection { stride: Some(0), ..Selection::default() }, "--vid-stride"),
+            (Selection { stride: Some(0), ..Selection::default() }, "stride is 0"),
             (
                 Selection {
                     start: Some(Position::Frame(5)),
                     end: Some(Position::Frame(5)),
                     ..Selection::default()
                 },
-                "--end",
+                "end is not after start",
             ),
         ] {
-            let error = Selected::new(numbers(10), selection).expect_err("it selects nothing");
+            let error = Selected::new(numbers(10), selection).expect_err("the selection is empty");
             assert!(error.to_string().contains(word), "{error}");
         }
     }

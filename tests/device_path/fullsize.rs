@@ -235,13 +235,11 @@ pub struct Grey {
 
 impl Grey {
     pub fn new(frames: u64) -> Self {
-        let info = SourceInfo {
-            name: "grey".into(),
-            size: Some((64, 48)),
-            frame_rate: Some(25.0),
-            frame_count: Some(frames),
-            live: false,
-        };
+        let mut info = SourceInfo::default();
+        info.name = "grey".into();
+        info.size = Some((64, 48));
+        info.frame_rate = Some(25.0);
+        info.frame_count = Some(frames);
         Self { info, left: frames }
     }
 }

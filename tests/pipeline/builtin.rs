@@ -1,5 +1,5 @@
-//! The built-in model in the loop: the same results, to the bit, on many threads, on one, through either door, and from
-//! the detector alone. Needs ONNX Runtime where programs find it; `make setup` puts it there.
+//! The built-in model: pipelined, sequential, pulled and pushed runs and the detector alone give bit-identical results. Needs ONNX
+//! Runtime, which `make setup` installs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use ocelli::{
 use super::fakes::{Keep, facts};
 
 const FRAMES: u64 = 12;
-/// Pixels of the moving cut-out.
+/// The size of the moving crop.
 const SIZE: (u32, u32) = (480, 320);
 
-/// A cut-out that moves across a picture, a few pixels a frame.
+/// A crop that moves across a picture, a few pixels per frame.
 struct Pan {
     info: SourceInfo,
     picture: Image,
@@ -26,11 +26,12 @@ impl Pan {
     fn new() -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demos/scenes/park.png");
         let picture = Image::open(path).expect("it is in the repository");
-        let info = SourceInfo { size: Some(SIZE), frame_rate: Some(30.0), ..SourceInfo::default() };
+        let mut info = SourceInfo::default();
+        (info.size, info.frame_rate) = (Some(SIZE), Some(30.0));
         Self { info, picture, next: 0 }
     }
 
-    fn cut_out(&self, index: u64) -> FrameView<'_> {
+    fn crop(&self, index: u64) -> FrameView<'_> {
         let (x, y) = (7 * index as usize, 3 * index as usize);
         let stride = self.picture.width() as usize * 3;
         FrameView {
@@ -53,7 +54,7 @@ impl Source for Pan {
         if self.next == FRAMES {
             return Ok(false);
         }
-        let view = self.cut_out(self.next);
+        let view = self.crop(self.next);
         let row = SIZE.0 as usize * 3;
         let rows = frame.image.reset_rgb8(SIZE.0, SIZE.1)?.chunks_exact_mut(row);
         rows.zip(view.data.chunks(view.stride)).for_each(|(to, from)| to.copy_from_slice(&from[..row]));
@@ -76,39 +77,39 @@ fn run(builder: PipelineBuilder) -> Vec<String> {
     let sink = Keep::default();
     let kept = sink.kept.clone();
     builder.run(Pan::new(), &mut [Box::new(sink) as Box<dyn Sink>]).expect("it runs");
-    let kept = kept.lock().expect("nobody panics with it");
+    let kept = kept.lock().expect("no sink panics");
     let found: usize = kept.outcomes.iter().map(|outcome| outcome.detections.len()).sum();
-    assert!(found >= FRAMES as usize, "the cut-out shows something: {found} detections");
+    assert!(found >= FRAMES as usize, "expected detections in every frame, found {found} in all");
     kept.outcomes.iter().map(facts).collect()
 }
 
 fn pushed(builder: PipelineBuilder) -> Vec<String> {
     let (pan, pipeline) = (Pan::new(), builder.build().expect("it starts"));
-    let mut came = Vec::new();
+    let mut found = Vec::new();
     for index in 0..FRAMES {
-        pipeline.push(pan.cut_out(index)).expect("it is open");
-        came.extend(pipeline.recv().expect("nothing goes wrong").as_ref().map(facts));
+        pipeline.push(pan.crop(index)).expect("the pipeline is open");
+        found.extend(pipeline.recv().expect("the pipeline works").as_ref().map(facts));
     }
-    came
+    found
 }
 
 #[test]
-fn all_ways_give_the_same_to_the_bit() {
+fn pipelined_sequential_and_pushed_runs_are_bit_identical() {
     let expected = run(builder().with_sequential(true));
-    assert_eq!(run(builder()), expected, "stages on threads of their own");
-    assert_eq!(pushed(builder()), expected, "pushed from padded memory");
+    assert_eq!(run(builder()), expected, "pipelined");
+    assert_eq!(pushed(builder()), expected, "pushed from memory with padded rows");
     let budget = |sequential| builder().with_class_budget(3).with_sequential(sequential);
     assert_eq!(run(budget(false)), run(budget(true)), "with a class budget");
 }
 
 #[test]
-fn the_loop_finds_what_the_detector_finds() {
+fn the_pipeline_finds_what_the_detector_finds() {
     let mut detector = Detector::builder().build().expect("the built-in model loads");
     let (mut pan, mut frame) = (Pan::new(), Frame::default());
     let sink = Keep::default();
     let kept = sink.kept.clone();
     builder().run(Pan::new(), &mut [Box::new(sink) as Box<dyn Sink>]).expect("it runs");
-    let kept = kept.lock().expect("nobody panics with it");
+    let kept = kept.lock().expect("no sink panics");
     for outcome in &kept.outcomes {
         assert!(pan.read_into(&mut frame).expect("it reads"));
         let alone = detector.detect(&frame.image, &prompts()).expect("it runs");

@@ -1,19 +1,20 @@
-//! How a run ends: well, early, or with an error; never not at all.
+//! How a run ends: at the end of the stream, cancelled, or with an error.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ocelli::sink::Pictures;
+use ocelli::source::{Selected, Selection};
 use ocelli::{Cancellation, ErrorKind, Pipeline, PipelineBuilder, Sink, StatsRecorder};
 
 use super::fakes::{Fakes, Keep, Kept, Levels, detector, prompts};
 
 fn frames_of(kept: &Mutex<Kept>) -> (Vec<u64>, usize) {
-    let kept = kept.lock().expect("nobody panics with it");
+    let kept = kept.lock().expect("no sink panics while it holds the lock");
     (kept.outcomes.iter().map(|outcome| outcome.index).collect(), kept.finished)
 }
 
-/// What fails, where.
+/// Which part fails, and how.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Trouble {
     Source,
@@ -29,22 +30,21 @@ enum Trouble {
     Finish,
 }
 
-/// In frame 10 of 100, one thing goes wrong. Whatever was before it is written, every sink is finished, and the error
-/// says what it was.
+/// Frame 10 of 100 fails. All frames before it are written, every sink is finished, and the error is returned.
 #[test]
 fn errors_and_panics_end_the_run_and_finish_the_sinks() {
     use Trouble::*;
     let cases = [
         (Source, ErrorKind::InvalidData, "levels: cut short"),
-        (SourcePanic, ErrorKind::Engine, "stage source: it panicked: assertion"),
+        (SourcePanic, ErrorKind::Engine, "stage source panicked: assertion"),
         (Backbone, ErrorKind::Engine, "this run was to fail"),
-        (BackbonePanic, ErrorKind::Engine, "stage backbone: it panicked: assertion"),
+        (BackbonePanic, ErrorKind::Engine, "stage backbone panicked: assertion"),
         (Decode, ErrorKind::Engine, "this run was to fail"),
-        (DecodePanic, ErrorKind::Engine, "stage decode: it panicked: assertion"),
+        (DecodePanic, ErrorKind::Engine, "stage decode panicked: assertion"),
         (Draw, ErrorKind::Mismatch, "a mask too large"),
-        (DrawPanic, ErrorKind::Engine, "stage draw: it panicked: no pencil"),
+        (DrawPanic, ErrorKind::Engine, "stage draw panicked: no pencil"),
         (Sink, ErrorKind::Io, "keep: no room"),
-        (SinkPanic, ErrorKind::Engine, "stage sinks: it panicked: assertion"),
+        (SinkPanic, ErrorKind::Engine, "stage sinks panicked: assertion"),
         (Finish, ErrorKind::Io, "keep: cannot finish"),
     ];
     let mut failures = Vec::new();
@@ -61,7 +61,7 @@ fn errors_and_panics_end_the_run_and_finish_the_sinks() {
             };
             let mut source = Levels::new(100, 16, 8);
             (source.fails_at, source.panics_at) = (frame_if(Source), frame_if(SourcePanic));
-            let first = Keep { wants: Pictures { clean: false, annotated: true }, ..Keep::default() };
+            let first = Keep { wants: Pictures::ANNOTATED, ..Keep::default() };
             let second = Keep {
                 fails_at: frame_if(Sink),
                 panics_at: frame_if(SinkPanic),
@@ -80,15 +80,18 @@ fn errors_and_panics_end_the_run_and_finish_the_sinks() {
                 .run(source, &mut [Box::new(second) as Box<dyn ocelli::Sink>, Box::new(first)]);
             let mut wrong = |what: String| failures.push(format!("{trouble:?}, {sequential}: {what}"));
             match ended {
-                Ok(summary) => wrong(format!("it ended well: {summary:?}")),
+                Ok(summary) => wrong(format!("the run succeeded: {summary:?}")),
                 Err(error) if error.kind() == kind && error.to_string().contains(words) => {}
                 Err(error) => wrong(format!("{:?}: {error}", error.kind())),
             }
             let expected: Vec<u64> = if trouble == Finish { (0..100).collect() } else { (0..10).collect() };
             for kept in [one, two] {
-                let came = frames_of(&kept);
-                if came != (expected.clone(), 1) {
-                    wrong(format!("frames {:?} were written, {} times finished", came.0, came.1));
+                let written = frames_of(&kept);
+                if written != (expected.clone(), 1) {
+                    wrong(format!(
+                        "frames {:?} were written, the sink finished {} times",
+                        written.0, written.1
+                    ));
                 }
             }
             if stats.snapshot().frames_out != expected.len() as u64 {
@@ -99,14 +102,14 @@ fn errors_and_panics_end_the_run_and_finish_the_sinks() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Cancelled by whoever sees frame 10 first, in each stage: a prefix is written, nothing hangs, and it is no error.
+/// Frame 10 cancels the run: all decoded frames are written, nothing hangs, and the run is not an error.
 #[test]
 fn cancelling_finishes_the_sinks() {
     let mut failures = Vec::new();
     for (place, sequential) in [("draw", false), ("observer", false), ("draw", true), ("observer", true)] {
         let cancellation = Cancellation::new();
         let (in_draw, in_observer) = (cancellation.clone(), cancellation.clone());
-        let sink = Keep { wants: Pictures { clean: false, annotated: true }, ..Keep::default() };
+        let sink = Keep { wants: Pictures::ANNOTATED, ..Keep::default() };
         let kept = sink.kept.clone();
         let summary = Pipeline::builder(detector(&Fakes::default()), prompts(2))
             .with_sequential(sequential)
@@ -122,7 +125,7 @@ fn cancelling_finishes_the_sinks() {
                     in_observer.cancel();
                 }
             })
-            // It would never end by itself.
+            // The source never ends.
             .run(Levels::new(u64::MAX, 16, 8), &mut [Box::new(sink) as Box<dyn Sink>]);
         let (frames, finished) = frames_of(&kept);
         let is_prefix = frames.iter().copied().eq(0..frames.len() as u64);
@@ -135,7 +138,7 @@ fn cancelling_finishes_the_sinks() {
 }
 
 #[test]
-fn a_run_cancelled_before_it_begins_writes_nothing_and_finishes() {
+fn a_run_cancelled_before_it_starts_writes_nothing_and_finishes_the_sinks() {
     let cancellation = Cancellation::new();
     cancellation.cancel();
     let sink = Keep::default();
@@ -143,38 +146,39 @@ fn a_run_cancelled_before_it_begins_writes_nothing_and_finishes() {
     let summary = Pipeline::builder(detector(&Fakes::default()), prompts(1))
         .with_cancellation(cancellation)
         .run(Levels::new(100, 16, 8), &mut [Box::new(sink) as Box<dyn Sink>])
-        .expect("that is no error");
+        .expect("cancellation is not an error");
     assert!(summary.cancelled);
     assert_eq!(frames_of(&kept), (vec![], 1));
 }
 
 #[test]
-fn a_run_takes_as_many_frames_as_are_wanted() {
+fn a_run_reads_the_selected_frames() {
     for (most, expected) in [(0, 0), (7, 7), (100, 20)] {
+        let mut selection = Selection::default();
+        selection.max_frames = Some(most);
         let seen = Arc::new(AtomicUsize::new(0));
         let counter = seen.clone();
         let summary = Pipeline::builder(detector(&Fakes::default()), prompts(1))
-            .with_max_frames(most)
             .with_observer(move |_| {
                 counter.fetch_add(1, Ordering::Relaxed);
             })
-            .run(Levels::new(20, 16, 8), &mut [])
-            .expect("it runs");
+            .run(Selected::new(Levels::new(20, 16, 8), selection).expect("the selection is valid"), &mut [])
+            .expect("the run succeeds");
         assert_eq!((seen.load(Ordering::Relaxed), summary.stats.frames_out), (expected, expected as u64));
     }
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused() {
+fn invalid_options_are_rejected() {
     type Set = fn(PipelineBuilder) -> PipelineBuilder;
     let cases: [(Set, &str); 7] = [
-        (|b| b.with_queue_depth(0), "queue depth is 0"),
-        (|b| b.with_queue_depth(1025), "queue depth is 1025"),
-        (|b| b.with_detect_every(0), "--detect-every is 0"),
-        (|b| b.with_detect_every(31).with_tracker(Default::default()), "--detect-every is 31"),
-        (|b| b.with_class_budget(0), "--class-budget is 0"),
-        (|b| b.with_frame_rate(f64::NAN), "frame rate is NaN"),
-        (|b| b.with_frame_rate(-25.0), "frame rate is -25"),
+        (|b| b.with_queue_depth(0), "queue_depth is 0"),
+        (|b| b.with_queue_depth(1025), "queue_depth is 1025"),
+        (|b| b.with_detect_every(0), "detect_every is 0"),
+        (|b| b.with_detect_every(31).with_tracker(Default::default()), "detect_every is 31"),
+        (|b| b.with_class_budget(0), "class_budget is 0"),
+        (|b| b.with_frame_rate(f64::NAN), "frame_rate is NaN"),
+        (|b| b.with_frame_rate(-25.0), "frame_rate is -25"),
     ];
     let mut failures = Vec::new();
     for (set, words) in cases {

@@ -1,7 +1,7 @@
-//! A model without a network: engines that answer, after a known delay, what follows from the picture alone.
+//! A model without a network: fake engines whose output depends on the picture alone and arrives after a known delay.
 //!
-//! Pictures are of one grey level each. In such a picture every class is found once, in a box whose place says which
-//! level and which class it was; so an outcome that got another frame's pixels, features or box is found out.
+//! Each picture has a single grey level. Every class is detected once, in a box whose position encodes the level and the
+//! class, so an outcome with another frame's pixels, features or boxes is recognized.
 
 // Two test programs share this file, and neither uses all of it.
 #![allow(dead_code)]
@@ -32,21 +32,21 @@ const WIDTH: usize = 4;
 const QUERIES: usize = 2;
 const CONTEXT: usize = 8;
 
-/// What happens in the stages that engines do.
+/// How the fake engines behave.
 #[derive(Clone, Default)]
 pub struct Fakes {
     pub backbone: Duration,
     pub decode: Duration,
-    /// In which of its runs, from 1, the backbone fails; 0 is never. The same for panics, and for the decoder.
+    /// The run, from 1, in which the backbone fails; 0 is never. The same for panics, and for the decoder.
     pub backbone_fails: usize,
     pub backbone_panics: usize,
     pub decode_fails: usize,
     pub decode_panics: usize,
-    /// A class is found from its `n`th look on only; 0 and 1: always.
+    /// The run, from 1, from which on classes are detected.
     pub found_from: usize,
 }
 
-/// A detector of fakes, in a folder that has to outlive its making only.
+/// A detector with fake engines; its model folder is only needed while it is built.
 pub fn detector(fakes: &Fakes) -> Detector {
     let folder = folder();
     let model = Model::open(folder.path()).expect("the folder is a model");
@@ -121,7 +121,7 @@ fn text_encoder() -> FakeEngine {
     })
 }
 
-/// Fails or panics in the run that is wanted.
+/// Fails or panics in the given runs.
 fn trouble(run: usize, fails: usize, panics: usize) -> ocelli::engines::Result<()> {
     assert_ne!(run, panics, "this run was to panic");
     if run == fails {
@@ -161,7 +161,7 @@ fn backbone(fakes: &Fakes) -> FakeEngine {
     engine.with_delay(fakes.backbone)
 }
 
-/// Finds every class once: its left edge is half the level, its top half the share of its row.
+/// Detects every class once: the left edge encodes the level, the top edge the class.
 fn encoder_decoder(fakes: &Fakes) -> FakeEngine {
     let (fails, panics, from, mut runs) = (fakes.decode_fails, fakes.decode_panics, fakes.found_from, 0);
     let tokens = || [Dim::from(dim::CLASSES), dim::PROMPT_TOKENS.into()];
@@ -211,7 +211,7 @@ fn encoder_decoder(fakes: &Fakes) -> FakeEngine {
     engine.with_delay(fakes.decode)
 }
 
-/// How far the grey levels of two frames are apart, unless told otherwise.
+/// The difference between the grey levels of consecutive frames, by default.
 const STEP: u64 = 37;
 
 /// The grey level of a frame.
@@ -219,7 +219,7 @@ pub fn level_of(index: u64) -> u8 {
     (index * STEP % 256) as u8
 }
 
-/// Which level a detection of [`encoder_decoder`] was found in.
+/// The grey level that a detection of [`encoder_decoder`] encodes.
 pub fn level_found(detection: &Detection, width: u32) -> u8 {
     (detection.bbox.x1 / width as f32 * 2.0 * 255.0).round() as u8
 }
@@ -228,27 +228,25 @@ pub fn prompts(classes: usize) -> Prompts {
     Prompts::new((0..classes).map(|class| format!("thing {class}"))).expect("they have names")
 }
 
-/// Frames of [`level_of`], which may take their time, fail, panic or go on until someone is waiting for them.
+/// Frames with the grey levels of [`level_of`]; they can be slow, fail or panic.
 pub struct Levels {
     info: SourceInfo,
     pub frames: u64,
     pub delay: Duration,
     pub fails_at: Option<u64>,
     pub panics_at: Option<u64>,
-    /// How far the levels of two frames are apart; 0 is a still picture.
+    /// The difference between the levels of consecutive frames; 0 is a still picture.
     pub step: u64,
     next: u64,
 }
 
 impl Levels {
     pub fn new(frames: u64, width: u32, height: u32) -> Self {
-        let info = SourceInfo {
-            name: "levels".into(),
-            size: Some((width, height)),
-            frame_rate: Some(25.0),
-            frame_count: Some(frames),
-            live: false,
-        };
+        let mut info = SourceInfo::default();
+        info.name = "levels".into();
+        info.size = Some((width, height));
+        info.frame_rate = Some(25.0);
+        info.frame_count = Some(frames);
         Self { info, frames, delay: Duration::ZERO, fails_at: None, panics_at: None, step: STEP, next: 0 }
     }
 
@@ -283,14 +281,14 @@ impl Source for Levels {
     }
 }
 
-/// What a [`Keep`] was given.
+/// What a [`Keep`] has received.
 #[derive(Default)]
 pub struct Kept {
     pub outcomes: Vec<FrameOutcome>,
     pub finished: usize,
 }
 
-/// A sink that keeps a copy of everything, which may take its time, fail or panic.
+/// A sink that keeps a copy of everything; it can be slow, fail or panic.
 #[derive(Default)]
 pub struct Keep {
     pub kept: Arc<Mutex<Kept>>,
@@ -314,12 +312,12 @@ impl Sink for Keep {
             return Err(Error::new(ErrorKind::Io, "keep: no room"));
         }
         assert_ne!(self.panics_at, Some(outcome.index), "the sink was to panic");
-        self.kept.lock().expect("nobody panics with it").outcomes.push(outcome.clone());
+        self.kept.lock().expect("no thread panics while it holds the lock").outcomes.push(outcome.clone());
         Ok(())
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.kept.lock().expect("nobody panics with it").finished += 1;
+        self.kept.lock().expect("no thread panics while it holds the lock").finished += 1;
         if self.finish_fails { Err(Error::new(ErrorKind::Io, "keep: cannot finish")) } else { Ok(()) }
     }
 }
@@ -332,13 +330,9 @@ impl Sink for Count {
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
-
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
 }
 
-/// Everything of an outcome but the times, to compare runs to the bit.
+/// Everything in an outcome except the times, for bit-exact comparison.
 pub fn facts(outcome: &FrameOutcome) -> String {
     let boxes: Vec<_> = outcome
         .detections

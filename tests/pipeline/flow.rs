@@ -1,4 +1,4 @@
-//! What leaves the loop, and in which order.
+//! Which results leave a pipeline, and in which order.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,21 +11,21 @@ use super::fakes::{Fakes, Keep, Kept, Levels, detector, facts, level_found, leve
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Runs frames of some levels into a sink that keeps everything.
+/// Runs the pipeline with a sink that keeps everything.
 fn outcomes(builder: PipelineBuilder, source: Levels, sink: Keep) -> (Vec<FrameOutcome>, RunSummary) {
     let kept: Arc<Mutex<Kept>> = sink.kept.clone();
     let summary = builder.run(source, &mut [Box::new(sink) as Box<dyn Sink>]).expect("it runs");
-    let kept = std::mem::take(&mut *kept.lock().expect("nobody panics with it"));
+    let kept = std::mem::take(&mut *kept.lock().expect("no sink panics"));
     assert_eq!(kept.finished, 1);
     (kept.outcomes, summary)
 }
 
-/// Frames take turns in buffers of which there are few; each has to come out with its own pixels' result.
+/// Frames share a few reused buffers; each has to leave with the results of its own pixels.
 #[test]
 fn frames_leave_in_order_each_with_its_own_results() {
     let mut failures = Vec::new();
     for depth in [1, 2, 7] {
-        let wants = Pictures { clean: true, annotated: true };
+        let wants = Pictures::CLEAN | Pictures::ANNOTATED;
         let (outcomes, summary) = outcomes(
             Pipeline::builder(detector(&Fakes::default()), prompts(3)).with_queue_depth(depth).with_drawing(
                 |picture, outcome| {
@@ -62,21 +62,24 @@ fn frames_leave_in_order_each_with_its_own_results() {
 }
 
 #[test]
-fn pictures_are_made_for_those_who_ask() {
-    for (clean, annotated) in [(false, false), (true, false), (false, true)] {
+fn only_requested_pictures_are_made() {
+    for wants in [Pictures::default(), Pictures::CLEAN, Pictures::ANNOTATED] {
         let (outcomes, _) = outcomes(
             Pipeline::builder(detector(&Fakes::default()), prompts(1)),
             Levels::new(20, 16, 8),
-            Keep { wants: Pictures { clean, annotated }, ..Keep::default() },
+            Keep { wants, ..Keep::default() },
         );
         for outcome in outcomes {
-            assert_eq!((outcome.clean.is_some(), outcome.annotated.is_some()), (clean, annotated));
+            assert_eq!(
+                (outcome.clean.is_some(), outcome.annotated.is_some()),
+                (wants.clean, wants.annotated)
+            );
         }
     }
 }
 
 #[test]
-fn one_thread_gives_the_same_as_many() {
+fn sequential_and_pipelined_runs_are_bit_identical() {
     type Set = fn(PipelineBuilder) -> PipelineBuilder;
     let cases: [(&str, Set); 4] = [
         ("plain", |b| b),
@@ -96,7 +99,7 @@ fn one_thread_gives_the_same_as_many() {
 }
 
 #[test]
-fn the_tracker_predicts_where_the_detector_does_not_look() {
+fn the_tracker_predicts_frames_without_detection() {
     let mut slow = Levels::new(40, 32, 32);
     slow.step = 1;
     let (outcomes, summary) = outcomes(
@@ -108,23 +111,23 @@ fn the_tracker_predicts_where_the_detector_does_not_look() {
     );
     assert_eq!(summary.stats.frames_detected, 10);
     for outcome in outcomes {
-        let looked = outcome.index % 4 == 0;
+        let detected = outcome.index % 4 == 0;
         assert_eq!(
             (outcome.detected, outcome.detections.is_empty()),
-            (looked, !looked),
+            (detected, !detected),
             "{}",
             facts(&outcome)
         );
-        if !looked {
+        if !detected {
             assert!(outcome.tracks.iter().all(|track| track.detection.is_none()), "{}", facts(&outcome));
         }
-        assert!(!outcome.tracks.is_empty(), "the tracks go on: {}", facts(&outcome));
+        assert!(!outcome.tracks.is_empty(), "expected tracks to continue: {}", facts(&outcome));
     }
 }
 
-/// All nine classes are always there, three are looked at in each frame: no track may be lost for that.
+/// Nine classes are visible and three are decoded per frame: no track may be lost because of that.
 #[test]
-fn a_class_that_was_not_looked_at_keeps_its_tracks() {
+fn classes_that_are_not_decoded_keep_their_tracks() {
     let mut still = Levels::new(60, 32, 32);
     still.step = 0;
     let (outcomes, _) = outcomes(
@@ -135,7 +138,7 @@ fn a_class_that_was_not_looked_at_keeps_its_tracks() {
         Keep::default(),
     );
     for outcome in &outcomes {
-        assert_eq!(outcome.detections.len(), 3, "three classes a frame: {}", facts(outcome));
+        assert_eq!(outcome.detections.len(), 3, "expected three classes per frame: {}", facts(outcome));
     }
     for outcome in &outcomes[10..] {
         let tracked = outcome.tracks.iter().filter(|track| track.state == TrackState::Tracked).count();
@@ -143,9 +146,9 @@ fn a_class_that_was_not_looked_at_keeps_its_tracks() {
     }
 }
 
-/// A detector that takes ten frames' time: all frames wait for it, or the newest does.
+/// The detector takes as long as ten frames: either all frames wait for it, or only the newest.
 #[test]
-fn live_sources_take_the_newest_frame() {
+fn live_sources_process_the_newest_frame() {
     let fakes = Fakes { backbone: 20 * MS, ..Fakes::default() };
     let run = |policy: Option<FramePolicy>, live: bool| {
         let mut source = Levels::new(100, 16, 8);
@@ -169,8 +172,8 @@ fn live_sources_take_the_newest_frame() {
     for (policy, live) in [(None, true), (Some(FramePolicy::Latest), false)] {
         let (stats, numbers) = run(policy, live);
         assert!(stats.frames_dropped > 50, "{policy:?}: {numbers:?}");
-        assert_eq!(numbers.last(), Some(&99), "the newest one always comes: {numbers:?}");
-        // One in the backbone, one preprocessed, one on its way there, and what of the time is the machine's.
+        assert_eq!(numbers.last(), Some(&99), "the newest frame is never dropped: {numbers:?}");
+        // One frame in the backbone, one preprocessed, one in preprocessing, and a margin for the machine.
         assert!(stats.latency_ms.p50 < 80.0, "{:?}", stats.latency_ms);
     }
     for (policy, live) in [(None, false), (Some(FramePolicy::All), true)] {

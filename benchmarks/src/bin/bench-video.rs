@@ -120,14 +120,10 @@ struct Nowhere;
 
 impl Sink for Nowhere {
     fn pictures(&self) -> Pictures {
-        Pictures { clean: false, annotated: true }
+        Pictures::ANNOTATED
     }
 
     fn write(&mut self, _: &FrameOutcome) -> ocelli::Result<()> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> ocelli::Result<()> {
         Ok(())
     }
 }

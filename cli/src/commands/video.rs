@@ -19,7 +19,9 @@ use self::source::SourceArgs;
 use self::summary::{Counts, RunReport, stage_table};
 use crate::coco;
 use crate::exemplar::{ExemplarArg, examples_in, prompts};
-use crate::{self as cli, DetectorArgs, LogArgs, Progress, TrackerArgs, interrupted, print, say, usage};
+use crate::{
+    self as cli, DetectorArgs, LogArgs, Progress, TrackerArgs, interrupted, print, say, usage, with_flags,
+};
 
 /// What `ocelli video --help` says after the arguments.
 pub const AFTER_HELP: &str = "\
@@ -118,7 +120,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     args.sinks.check_against(&opened.files, args.stats.as_deref())?;
     let info = opened.info().clone();
     let mut sinks = args.sinks.open(&info, args.track, &cancellation)?;
-    if sinks.video && opened.has_sound {
+    if sinks.video && info.has_sound {
         say(
             log,
             &format!("{} has sound, which is not carried over: the output has pictures alone", info.name),
@@ -128,11 +130,10 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let prompts = prompts(&classes, &args.exemplar)?;
     let loading = Progress::waiting(log);
     let mut detector = builder.build_reporting(&|line| loading.announce(line))?;
-    let embedded = match &args.exemplar_image {
-        Some(path) => Some(examples_in(path, &mut detector, &prompts)?),
-        None => None,
-    };
-    detector.prepare(&prompts)?;
+    let mut embedded = detector.prepare(&prompts)?;
+    if let Some(path) = &args.exemplar_image {
+        embedded = examples_in(path, &mut detector, &prompts)?;
+    }
     drop(loading);
     say(log, &format!("engine: {}", detector.engine()));
     interrupted()?;
@@ -146,15 +147,17 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         stats: StatsRecorder::new(),
         counts: Arc::default(),
     };
-    let mut pipeline = job.options(Pipeline::builder(detector, prompts), cancellation.clone());
-    if let Some(embedded) = embedded {
-        pipeline = pipeline.with_embedded_prompts(embedded);
-    }
+    let mut pipeline = job.options(Pipeline::builder_embedded(detector, embedded), cancellation.clone());
     if args.track {
         pipeline = pipeline.with_tracker(tracker);
     }
     let end = pipeline.run(opened.source, &mut sinks.all);
-    let end = end.map(drop).map_err(anyhow::Error::from);
+    let flags = [
+        ("detect_every", "--detect-every"),
+        ("class_budget", "--class-budget"),
+        ("max_time_lost", "--max-time-lost"),
+    ];
+    let end = end.map(drop).map_err(|e| anyhow::Error::from(with_flags(e, &flags)));
     // However it ended, what was finished is said.
     let said = job.summarize(&sinks, &cancellation, end.as_ref().err());
     end.and(said)?;

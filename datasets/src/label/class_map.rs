@@ -6,8 +6,7 @@ use ocelli_tracking::BoundingBox;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use ocelli::tokenizer::collapse_white_space;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, ErrorKind, Prompt, Result};
 
 /// The classes of a data set in the order of their ids.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -257,10 +256,12 @@ fn exemplar(value: &Value, place: &str) -> Result<ClassExemplar, String> {
     Ok(ClassExemplar { picture, bbox, wanted })
 }
 
-/// A text that is not blank; white space in it counts as one space, as the tokeniser has it.
+/// A text that is not blank, its white space collapsed as in a [`Prompt`].
 fn text(value: &Value, place: &str) -> Result<String, String> {
     match value {
-        Value::String(text) if !text.trim().is_empty() => Ok(collapse_white_space(text).into_owned()),
+        Value::String(text) if !text.trim().is_empty() => {
+            Ok(Prompt::new(text.as_str()).phrase().to_owned())
+        }
         Value::String(_) | Value::Null => {
             Err(format!("{place}: it is blank; give it a word or a short phrase"))
         }

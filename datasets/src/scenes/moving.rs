@@ -107,15 +107,14 @@ impl MovingScene {
         let mut pixels = Pixels::new(width, height);
         background::draw(&mut random, &mut pixels);
         let count = (places.len() + 4).clamp(6, 10);
+        let mut info = SourceInfo::default();
+        info.name = "drawn scene".into();
+        info.size = Some((width, height));
+        info.frame_rate = Some(frame_rate);
+        info.frame_count = Some(frames);
         let actors = (0..count).map(|slot| Actor::new(&mut random, slot, count, places.len())).collect();
         Ok(Self {
-            info: SourceInfo {
-                name: "drawn scene".into(),
-                size: Some((width, height)),
-                frame_rate: Some(frame_rate),
-                frame_count: Some(frames),
-                live: false,
-            },
+            info,
             width,
             height,
             frame_rate,

@@ -33,7 +33,7 @@ fn videos_and_arguments_that_are_refused() {
         (dog("--video|empty"), 2, &["empty", "holds none"]),
         (dog("--video|*.png"), 2, &["*.png", "matches none"]),
         (dog("--video|in.mp4|in.avi"), 2, &["in.mp4", "one video at a time"]),
-        (dog("--video|77"), 1, &["camera 77", "none"]),
+        (dog("--video|77"), 1, &["camera 77", "does not exist"]),
         (dog("--video|-"), 2, &["--raw 1280x720:bgr"]),
         (dog("--raw|4x4:bgr"), 2, &["--raw", "--video -"]),
         (dog("--video|-|--raw|4x4:xyz"), 2, &["--raw", "bgr, rgb, gray, nv12"]),

@@ -1,16 +1,16 @@
-//! Durations counted by size, in memory that never grows.
+//! A histogram of durations, of fixed size.
 
 use std::time::Duration;
 
 use super::Quantiles;
 
-/// Bins for each doubling: neighbours are 4.4 % apart, so a bin's middle is within 2.2 % of what is in it.
+/// Bins per doubling. Bins are 4.4 % wide, so a bin's middle is within 2.2 % of the durations in it.
 const PER_DOUBLING: f64 = 16.0;
-/// The first bin's upper end, and with 32 doublings the last one's: a microsecond to more than an hour.
+/// The smallest duration; 32 doublings reach from a microsecond to more than an hour.
 const SMALLEST_MS: f64 = 1e-3;
 const BINS: usize = 32 * PER_DOUBLING as usize;
 
-/// How many durations were how long, on a logarithmic scale.
+/// Counts durations on a logarithmic scale.
 #[derive(Clone)]
 pub(super) struct Histogram {
     bins: [u64; BINS],
@@ -49,7 +49,7 @@ impl Histogram {
         Quantiles { n: self.count, mean, p50, p90, p99, max: self.max_ms }
     }
 
-    /// The middle of the bin that holds the nearest rank; no more than the longest duration.
+    /// The middle of the bin that holds the nearest rank, at most the longest duration.
     fn quantile(&self, share: f64) -> f64 {
         let rank = (share * self.count as f64).ceil().max(1.0) as u64;
         let mut below = 0;
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn quantiles_are_within_three_per_cent() {
         let mut failures = Vec::new();
-        // Milliseconds of the durations, from the shortest to the longest.
+        // Durations in milliseconds, sorted.
         let cases: [Vec<f64>; 5] = [
             vec![7.0],
             vec![0.004, 0.005, 900.0],
@@ -83,12 +83,14 @@ mod tests {
             let mut histogram = Histogram::default();
             values.iter().for_each(|ms| histogram.add(Duration::from_secs_f64(ms / 1e3)));
             let q = histogram.quantiles();
-            for (share, came) in [(0.5, q.p50), (0.9, q.p90), (0.99, q.p99)] {
+            for (share, found) in [(0.5, q.p50), (0.9, q.p90), (0.99, q.p99)] {
                 let rank = (share * values.len() as f64).ceil() as usize;
                 let expected = values[rank - 1];
-                if (came / expected - 1.0).abs() > 0.03 {
-                    failures
-                        .push(format!("{} values, {share}: expected {expected}, came {came}", values.len()));
+                if (found / expected - 1.0).abs() > 0.03 {
+                    failures.push(format!(
+                        "{} values, {share}: expected {expected}, found {found}",
+                        values.len()
+                    ));
                 }
             }
         }
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_counted_at_the_ends() {
+    fn durations_out_of_range_count_in_the_outer_bins() {
         let mut histogram = Histogram::default();
         histogram.add(Duration::ZERO);
         histogram.add(Duration::from_secs(1 << 40));

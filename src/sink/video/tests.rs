@@ -28,14 +28,14 @@ fn read(path: &Path) -> ((u32, u32), Vec<u8>) {
 }
 
 #[test]
-fn every_ending_is_written_and_read_back() {
+fn every_format_can_be_read_back() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut failures = Vec::new();
     for (ending, _) in CODECS {
         for size in [(64, 48), (65, 47), (1, 1)] {
             let path = folder.path().join(format!("{}x{}.{ending}", size.0, size.1));
             let mut video = create_video(&path, 25.0).unwrap_or_else(|e| panic!("{ending}: {e}"));
-            assert!(!path.exists(), "{ending}: it is there before it is complete");
+            assert!(!path.exists(), "{ending}: the file appeared before it was complete");
             for index in 0..12 {
                 video
                     .write(&outcome(index, 40 * index, size, 100 + 10 * index as u8))
@@ -52,18 +52,18 @@ fn every_ending_is_written_and_read_back() {
     }
     let left: Vec<_> =
         std::fs::read_dir(folder.path()).expect("it is there").flatten().map(|e| e.file_name()).collect();
-    assert_eq!(left.len(), 3 * CODECS.len(), "something was left behind: {left:?}");
+    assert_eq!(left.len(), 3 * CODECS.len(), "temporary files were left behind: {left:?}");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
-fn gaps_in_time_are_filled_and_no_frame_is_left_out() {
+fn gaps_in_time_are_filled_and_no_frame_is_dropped() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let cases: [(&str, &[u64], &[u8]); 5] = [
         ("constant", &[0, 100, 200], &[0, 1, 2]),
         ("begins late", &[900, 1000, 1100], &[0, 1, 2]),
         ("a gap", &[0, 100, 400, 500], &[0, 1, 1, 1, 2, 3]),
-        ("bursts are caught up with", &[0, 10, 20, 500], &[0, 1, 2, 2, 2, 3]),
+        ("a burst, then a gap", &[0, 10, 20, 500], &[0, 1, 2, 2, 2, 3]),
         ("rounded stamps", &[0, 99, 201, 299], &[0, 1, 2, 3]),
     ];
     for (name, times, expected) in cases {
@@ -88,7 +88,7 @@ fn gaps_in_time_are_filled_and_no_frame_is_left_out() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused_before_the_first_frame() {
+fn unsupported_outputs_are_rejected_before_the_first_frame() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for (name, rate, kind, word) in [
         ("out.foo", 25.0, ErrorKind::InvalidArgument, ".mp4, .mov"),
@@ -99,7 +99,7 @@ fn what_cannot_be_written_is_refused_before_the_first_frame() {
         let error = create_video(&folder.path().join(name), rate).err().expect("it is refused");
         assert!(error.kind() == kind && error.to_string().contains(word), "{name}: {error}");
     }
-    // One that is never written to leaves what was there.
+    // Without a frame, an existing file is left alone.
     std::fs::write(folder.path().join("old.mp4"), "old").expect("it can be written to");
     let mut unused = create_video(&folder.path().join("old.mp4"), 25.0).expect("it can be encoded");
     unused.finish().expect("there is nothing to complete");
@@ -108,7 +108,7 @@ fn what_cannot_be_written_is_refused_before_the_first_frame() {
 }
 
 #[test]
-fn frames_of_another_size_are_fitted_in() {
+fn frames_of_another_size_are_scaled_to_fit() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("x.avi");
     let mut video = create_video(&path, 10.0).expect("it can be encoded");

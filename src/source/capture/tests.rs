@@ -2,7 +2,8 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::image::Image;
-use crate::sink::{FrameOutcome, Sink, create_video};
+use crate::outcome::FrameOutcome;
+use crate::sink::{Sink, create_video};
 
 #[test]
 fn passwords_stay_out_of_messages() {
@@ -33,12 +34,12 @@ fn half_bright(folder: &Path, frames: u64) -> PathBuf {
 }
 
 #[test]
-fn frames_are_turned_upright() {
+fn frames_are_rotated_upright() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = half_bright(folder.path(), 3);
     let whole = std::fs::read(&path).expect("it was written");
     let header = whole.windows(4).position(|window| window == b"tkhd").expect("a track has a header") + 4;
-    // The matrix's first four numbers that matter, and a place that is bright then.
+    // The rotation matrix, and the size and a bright pixel of the upright picture.
     let cases: [(&str, [i32; 4], (u32, u32), (u32, u32)); 4] = [
         ("upright", [1, 0, 0, 1], (64, 32), (8, 16)),
         ("clockwise", [0, 1, -1, 0], (32, 64), (16, 8)),
@@ -59,14 +60,14 @@ fn frames_are_turned_upright() {
         let bright = |(x, y): (u32, u32)| frame.image.as_rgb8()[3 * (y * found.0 + x) as usize] > 128;
         let opposite = (size.0 - 1 - x, size.1 - 1 - y);
         if found != size || source.info().size != Some(size) || !bright((x, y)) || bright(opposite) {
-            failures.push(format!("{name}: {found:?}, told {:?}", source.info().size));
+            failures.push(format!("{name}: {found:?}, announced {:?}", source.info().size));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
-fn skipped_frames_keep_their_numbers_and_times() {
+fn skipped_frames_keep_their_indices_and_times() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = half_bright(folder.path(), 12);
     let mut source = open_video(&path).expect("it is a video");

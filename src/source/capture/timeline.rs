@@ -2,18 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-/// From what a decoder says of each frame to times that never run backwards.
+/// Turns a decoder's time stamps into times that never decrease.
 pub(super) enum Timeline {
-    /// By a file's time stamps.
+    /// The time stamps of a file.
     Stamps {
-        /// From one frame to the next, as the header has it.
+        /// The frame interval in the header.
         nominal: Duration,
-        /// How much later than the last a frame without a stamp is taken to be.
+        /// The interval assumed before a frame without a valid time stamp.
         step: Duration,
         first: Option<Duration>,
         last: Option<Duration>,
     },
-    /// By the clock: cameras have no time stamps worth the name, and a stream's begin anywhere.
+    /// The clock: cameras have no reliable time stamps, and those of streams start anywhere.
     Live { began: Option<Instant> },
 }
 
@@ -27,10 +27,10 @@ impl Timeline {
         Self::Live { began: None }
     }
 
-    /// The time of the next frame, since the first.
+    /// The time of the next frame, relative to the first.
     ///
-    /// Decoders that hold frames back lose the stamps of the last few, and raw streams have none: a stamp that is not
-    /// after the one before is taken for none, and the frame for one step later.
+    /// Decoders that delay frames lose the last few time stamps, and raw streams have none. A time stamp that does not
+    /// increase is ignored, and the frame assumed to be one interval later.
     pub(super) fn next(&mut self, position_ms: f64) -> Duration {
         match self {
             Self::Live { began } => began.get_or_insert_with(Instant::now).elapsed(),
@@ -41,7 +41,7 @@ impl Timeline {
                 let time = match (*last, stamp) {
                     (None, _) => Duration::ZERO,
                     (Some(last), Some(stamp)) if stamp > last => {
-                        // A gap says nothing of what comes after it.
+                        // A gap is not the interval of the frames after it.
                         *step = (stamp - last).min(*nominal);
                         stamp
                     }
@@ -53,7 +53,7 @@ impl Timeline {
         }
     }
 
-    /// Until when the last frame is shown.
+    /// When the last frame ends.
     pub(super) fn end(&self) -> Duration {
         match self {
             Self::Live { began } => began.map_or(Duration::ZERO, |began| began.elapsed()),
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_go_on() {
+    fn times_never_decrease() {
         let cases: [(&str, f64, &[f64], &[u64], u64); 7] = [
             ("constant", 25.0, &[0.0, 40.0, 80.0], &[0, 40, 80], 120),
             ("variable", 25.0, &[0.0, 40.0, 1040.0, 1060.0], &[0, 40, 1040, 1060], 1080),

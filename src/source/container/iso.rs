@@ -13,7 +13,7 @@ pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
         let head = bytes_at(file, at, 16)?;
         let kind = &head[4..8];
         if !kind.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ' || *byte == 0xa9) {
-            // What follows the last box is no box: padding that some recorders leave.
+            // Some recorders leave padding after the last box.
             break;
         }
         let (header, size) = match big_endian(&head[..4]) {
@@ -35,7 +35,7 @@ pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
     Ok(container)
 }
 
-/// The boxes in a box: their kinds and contents.
+/// Kinds and contents of the boxes inside a box.
 fn boxes(mut bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::from_fn(move || {
         let size = big_endian(bytes.get(..4)?) as usize;
@@ -56,7 +56,7 @@ fn child<'b>(bytes: &'b [u8], kind: &[u8; 4]) -> Option<&'b [u8]> {
 }
 
 fn movie(bytes: &[u8], container: &mut Container) {
-    // Units a second, of which tracks' durations count.
+    // Units per second of the tracks' durations.
     let time_scale = child(bytes, b"mvhd").and_then(|mvhd| {
         let place = if mvhd.first() == Some(&1) { 20..24 } else { 12..16 };
         mvhd.get(place).map(big_endian).filter(|scale| *scale > 0)
@@ -69,7 +69,7 @@ fn movie(bytes: &[u8], container: &mut Container) {
                 let Some(header) = child(track, b"tkhd") else { continue };
                 let wide = header.first() == Some(&1);
                 let duration = header.get(if wide { 28..36 } else { 20..24 }).map(big_endian);
-                // All bits set: unknown. Zero: the frames come in fragments.
+                // All bits set: unknown. Zero: the file is fragmented.
                 let duration =
                     duration.filter(|d| *d > 0 && *d != u64::MAX && (wide || *d != u64::from(u32::MAX)));
                 container.duration = duration

@@ -15,7 +15,7 @@ const CLUSTER: u64 = 0x1f43_b675;
 pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
     let mut container = Container::default();
     let mut at = 0;
-    // The header element, then the segment, which holds all others.
+    // The header element, then the segment, which contains all others.
     while let Some((id, size, header)) = element(&bytes_at(file, at, 12)?) {
         let content = at + header;
         if id == SEGMENT {
@@ -32,7 +32,7 @@ pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
     Ok(container)
 }
 
-/// Looks through what comes before the first frames.
+/// Searches the elements before the first frames for a sound track.
 fn has_sound(file: &mut File, mut at: u64) -> io::Result<bool> {
     while let Some((id, size, header)) = element(&bytes_at(file, at, 12)?) {
         let (content, Some(size)) = (at + header, size) else { break };
@@ -50,7 +50,7 @@ fn has_sound(file: &mut File, mut at: u64) -> io::Result<bool> {
     Ok(false)
 }
 
-/// An element's id, its content's size (nothing where it is left open) and how long its head is.
+/// An element's id, the size of its content (`None` if unknown) and the size of its header.
 fn element(bytes: &[u8]) -> Option<(u64, Option<u64>, u64)> {
     let id_length = bytes.first()?.leading_zeros() as usize + 1;
     let id = bytes.get(..id_length).filter(|_| id_length <= 4).map(big_endian)?;

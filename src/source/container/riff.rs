@@ -8,7 +8,7 @@ use super::{Container, bytes_at};
 pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
     let mut container = Container { counts_frames: true, ..Container::default() };
     let mut at = 0;
-    // A file over 1 GB has several pieces.
+    // Files over 1 GB have several RIFF chunks.
     while at + 12 <= length {
         let head = bytes_at(file, at, 12)?;
         if &head[..4] != b"RIFF" {
@@ -25,7 +25,7 @@ pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
     }
     let first_list = bytes_at(file, 12, 8)?;
     if let Some(size) = first_list.get(4..8).filter(|_| first_list.starts_with(b"LIST")) {
-        // Each stream has a header that begins with its kind.
+        // Each stream header starts with the stream's kind.
         let lists = bytes_at(file, 20, little_endian(size))?;
         container.has_sound = lists.windows(12).any(|w| w.starts_with(b"strh") && w.ends_with(b"auds"));
     }

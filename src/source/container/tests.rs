@@ -8,7 +8,7 @@ fn numbers(numbers: &[u32]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
 }
 
-/// A track of a handler's kind that lasts so many units, turned by the matrix's first two numbers.
+/// A track with this handler and duration, rotated by a matrix whose first two numbers are `a` and `b`.
 fn track(handler: &[u8; 4], units: u32, a: i32, b: i32) -> Vec<u8> {
     let fixed = |value: i32| (value * 0x1_0000) as u32;
     let header =
@@ -27,7 +27,7 @@ fn element(id: &[u8], content: &[u8]) -> Vec<u8> {
     [id, &[0x40 | (content.len() >> 8) as u8, content.len() as u8], content].concat()
 }
 
-/// A file with tracks of these types; its size is left open, or told.
+/// A file with tracks of these types; if `is_open`, its size is unknown.
 fn mkv(types: &[u8], is_open: bool) -> Vec<u8> {
     let entries = types.iter().flat_map(|kind| element(&[0xae], &element(&[0x83], &[*kind])));
     let tracks = element(&[0x16, 0x54, 0xae, 0x6b], &entries.collect::<Vec<_>>());
@@ -61,7 +61,7 @@ fn inspected(bytes: &[u8]) -> Option<Container> {
 }
 
 #[test]
-fn what_structures_say() {
+fn properties_are_read_from_the_structure() {
     let counted = Container { counts_frames: true, ..Container::default() };
     let video = |quarter_turns, ms| Container {
         quarter_turns: Some(quarter_turns),
@@ -112,7 +112,7 @@ fn what_structures_say() {
         ("avi", avi(&[b"vids"], None), Some(counted)),
         ("avi with sound", avi(&[b"vids", b"auds"], None), Some(Container { has_sound: true, ..counted })),
         ("avi, left open", avi(&[b"vids"], Some(0)), Some(Container { unfinished: true, ..counted })),
-        ("text", b"hello, this is no video".to_vec(), None),
+        ("text", b"hello, this is not a video".to_vec(), None),
         ("nothing", Vec::new(), None),
     ];
     let mut failures = Vec::new();
@@ -126,7 +126,7 @@ fn what_structures_say() {
 }
 
 #[test]
-fn damaged_structures_end_the_look_and_nothing_else() {
+fn corrupt_structures_do_not_panic() {
     let whole = [mp4(&[track(b"vide", 4000, 1, 0)]), mkv(&[1, 2], false), avi(&[b"vids", b"auds"], None)];
     for bytes in whole {
         for length in 0..bytes.len() {

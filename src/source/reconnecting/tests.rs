@@ -3,16 +3,16 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 
-/// What a connection does next.
+/// A step in the script of a connection.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Gives so many frames, ten a second.
+    /// Provides this many frames, ten per second.
     Frames(u64),
-    /// Ends as a stream does whose sender went away.
+    /// Ends, as when the sender disconnects.
     End,
-    /// Hangs until the decoder's time is up, so many seconds.
+    /// Times out after this many seconds.
     Stall(u64),
-    /// Someone wants an end.
+    /// Is cancelled.
     Cancel,
 }
 
@@ -24,7 +24,7 @@ impl TestClock {
         self.0.lock().expect("nobody panicked").0 += time;
     }
 
-    /// Waits that follow each other without anything between, as one.
+    /// The waits between attempts.
     fn waits(&self) -> Vec<Duration> {
         self.0.lock().expect("nobody panicked").1.clone()
     }
@@ -32,14 +32,12 @@ impl TestClock {
     fn note_attempt(&self) {
         self.0.lock().expect("nobody panicked").1.push(Duration::ZERO);
     }
-}
 
-impl Clock for TestClock {
     fn now(&self) -> Duration {
         self.0.lock().expect("nobody panicked").0
     }
 
-    fn wait(&mut self, time: Duration) {
+    fn sleep(&self, time: Duration) {
         self.pass(time);
         if let Some(last) = self.0.lock().expect("nobody panicked").1.last_mut() {
             *last += time;
@@ -74,7 +72,7 @@ impl Source for Scripted {
             }
             Some(Step::Stall(seconds)) => {
                 self.clock.pass(Duration::from_secs(*seconds));
-                Err(Error::new(ErrorKind::Io, format!("nothing came for {seconds} s")))
+                Err(Error::new(ErrorKind::Io, format!("no frame for {seconds} s")))
             }
             Some(Step::Cancel) => {
                 self.cancellation.cancel();
@@ -85,31 +83,33 @@ impl Source for Scripted {
     }
 }
 
-/// What a run gave: frames by number and time in milliseconds, how it ended, delays between attempts in milliseconds.
+/// The result of a run: frames as index and time in milliseconds, how it ended, delays between attempts in milliseconds.
 struct Ran {
     frames: Vec<(u64, u64)>,
     end: Result<bool>,
     delays: Vec<u64>,
 }
 
-/// Runs a script of connections: one that is nothing is refused. After the last, all are refused.
+/// Runs a script of connections; `None` is refused, and so are all after the last one.
 fn run(connections: &[Option<&[Step]>], options: ReconnectingOptions) -> Ran {
     let clock = TestClock::default();
     let cancellation = Cancellation::new();
     let mut script: VecDeque<Option<Vec<Step>>> =
         connections.iter().map(|steps| steps.map(<[Step]>::to_vec)).collect();
-    let (at_open, wish) = (clock.clone(), cancellation.clone());
+    let (at_open, token) = (clock.clone(), cancellation.clone());
     let open = move || {
         at_open.note_attempt();
         let Some(Some(steps)) = script.pop_front() else {
             return Err(Error::new(ErrorKind::Io, "refused"));
         };
         let info = SourceInfo { name: "camera 7".into(), ..SourceInfo::default() };
-        let (clock, cancellation) = (at_open.clone(), wish.clone());
+        let (clock, cancellation) = (at_open.clone(), token.clone());
         Ok(Box::new(Scripted { info, steps: steps.into(), next: 0, clock, cancellation }) as Box<dyn Source>)
     };
-    let mut source = Reconnecting::connect_with_clock(open, options, cancellation, clock.clone())
-        .expect("the first connection is made");
+    let (now, sleep) = (clock.clone(), clock.clone());
+    let (now, sleep) = (Box::new(move || now.now()), Box::new(move |time| sleep.sleep(time)));
+    let mut source = Reconnecting::connect_with(open, options, cancellation, now, sleep)
+        .expect("the first connection succeeds");
     let (mut frame, mut frames) = (Frame::default(), Vec::new());
     let end = loop {
         match source.read_into(&mut frame) {
@@ -122,30 +122,30 @@ fn run(connections: &[Option<&[Step]>], options: ReconnectingOptions) -> Ran {
 }
 
 #[test]
-fn loss_stall_and_return() {
+fn lost_streams_reconnect() {
     use Step::{Cancel, End, Frames, Stall};
     let options = ReconnectingOptions::default();
     let cases: [(&str, &[Option<&[Step]>], &[(u64, u64)], &[u64]); 5] = [
         (
-            "back at once",
+            "reconnected at once",
             &[Some(&[Frames(2), End]), Some(&[Frames(1), Cancel])],
             &[(0, 0), (1, 100), (2, 200)],
             &[],
         ),
         (
-            "a stall, two refusals, back",
+            "a timeout, two refusals, reconnected",
             &[Some(&[Frames(1), Stall(5)]), None, None, Some(&[Frames(2), Cancel])],
             &[(0, 0), (1, 6600), (2, 6700)],
             &[500, 1000],
         ),
         (
-            "lost twice: delays begin again",
+            "lost twice: delays start over",
             &[Some(&[Frames(1), End]), None, Some(&[Frames(1), End]), None, Some(&[Frames(1), Cancel])],
             &[(0, 0), (1, 600), (2, 1200)],
             &[500, 500],
         ),
         ("lost before its first frame", &[Some(&[End]), Some(&[Frames(1), Cancel])], &[(0, 0)], &[]),
-        ("an end while it is gone", &[Some(&[Frames(1), Cancel])], &[(0, 0)], &[]),
+        ("cancelled while lost", &[Some(&[Frames(1), Cancel])], &[(0, 0)], &[]),
     ];
     let mut failures = Vec::new();
     for (name, connections, frames, delays) in cases {
@@ -158,7 +158,7 @@ fn loss_stall_and_return() {
 }
 
 #[test]
-fn it_gives_up_with_a_word() {
+fn giving_up_is_an_error_with_the_reason() {
     use Step::{Frames, Stall};
     let options = |give_up_after| ReconnectingOptions {
         give_up_after: Duration::from_secs(give_up_after),
@@ -166,18 +166,18 @@ fn it_gives_up_with_a_word() {
         ..ReconnectingOptions::default()
     };
     let cases: [(u64, &[u64], &[&str]); 3] = [
-        (0, &[], &["the stream is gone", "camera 7", "nothing came for 9 s"]),
+        (0, &[], &["the stream was lost", "camera 7", "no frame for 9 s"]),
         (1, &[500, 500], &["3 attempts", "in 1 s", "refused"]),
         (
             20,
             &[500, 1000, 2000, 4000, 4000, 4000, 4000, 500],
-            &["9 attempts", "gone, camera 7: nothing came for 9 s"],
+            &["9 attempts", "lost, camera 7: no frame for 9 s"],
         ),
     ];
     for (give_up_after, delays, words) in cases {
         let ran = run(&[Some(&[Frames(3), Stall(9)])], options(give_up_after));
         assert_eq!((ran.frames.len(), ran.delays.as_slice()), (3, delays), "{give_up_after} s");
-        let error = ran.end.expect_err("it is gone for good").to_string();
+        let error = ran.end.expect_err("reconnecting fails").to_string();
         for word in words {
             assert!(error.contains(word), "{word}: {error}");
         }
@@ -185,7 +185,7 @@ fn it_gives_up_with_a_word() {
 }
 
 #[test]
-fn a_wrong_address_is_known_at_once() {
+fn a_wrong_url_fails_immediately() {
     let refused = || Err(Error::new(ErrorKind::Io, "no such address"));
     let error = Reconnecting::connect(refused, ReconnectingOptions::default(), Cancellation::new());
     assert_eq!(error.expect_err("it was refused").to_string(), "no such address");

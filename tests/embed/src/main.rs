@@ -1,8 +1,8 @@
-//! A robot's node: a camera delivers frames into memory of its own, the loop finds and follows what is in them, and a
-//! planner acts on the newest results.
+//! A robot's node: a camera delivers frames in its own memory, the pipeline detects and tracks, and a planner acts on the
+//! newest results.
 //!
-//! The camera is a thread that pans over a drawn park. Everything is checked on the way, so that running this program is
-//! a test: it ends with status 0 where all is well.
+//! The camera is a thread that pans over a drawn park. The program checks its results, so running it is a test: its exit
+//! status is 0 if everything is as expected.
 
 use std::error::Error;
 use std::path::Path;
@@ -17,7 +17,7 @@ use ocelli::{
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 const FRAMES: u64 = 40;
-/// From one frame to the next: the camera's 20 frames a second.
+/// The frame interval: 20 frames per second.
 const PERIOD: Duration = Duration::from_millis(50);
 const SIZE: (u32, u32) = (640, 480);
 /// The camera's rows are padded to a multiple of 64 bytes.
@@ -41,7 +41,7 @@ fn main() -> Result<()> {
     std::thread::scope(|scope| -> Result<()> {
         let camera = scope.spawn(|| camera(&picture, &pipeline));
         while !pipeline.is_ended() {
-            // A planner has other things to do as well: it comes by every now and then.
+            // A planner has other work to do, so it polls.
             if let Some(outcome) = pipeline.recv_timeout(Duration::from_millis(20))? {
                 planner.act(&outcome)?;
                 pipeline.recycle(outcome);
@@ -52,18 +52,18 @@ fn main() -> Result<()> {
     planner.check()?;
 
     let seen = stats.snapshot();
-    expect(seen.frames_in == FRAMES, "every frame of the camera came in")?;
-    expect(seen.frames_out + seen.frames_dropped == FRAMES, "a frame leaves or is dropped")?;
-    expect(seen.latency_ms.n == seen.frames_out, "every frame's latency was measured")?;
+    expect(seen.frames_in == FRAMES, "every frame of the camera entered")?;
+    expect(seen.frames_out + seen.frames_dropped == FRAMES, "every frame leaves or is dropped")?;
+    expect(seen.latency_ms.n == seen.frames_out, "every frame's latency is measured")?;
     expect(pipeline.try_recv()?.is_none(), "nothing is left")?;
 
-    // An emergency stop: nobody waits for results any more, and those who push are told.
+    // An emergency stop: pushing fails from now on.
     cancellation.cancel();
     let error =
         push(&pipeline, &[0; STRIDE * SIZE.1 as usize], Duration::ZERO).expect_err("it was cancelled");
     expect(error.kind() == ocelli::ErrorKind::Cancelled, "the error says why")?;
     println!(
-        "{} of {FRAMES} frames, p50 of the latency {:.0} ms, {} things found, {} dogs followed",
+        "{} of {FRAMES} frames, p50 of the latency {:.0} ms, {} detections, {} dogs tracked",
         seen.frames_out,
         seen.latency_ms.p50,
         seen.detections,
@@ -72,9 +72,9 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Delivers frames at its own pace, whether or not anyone is ready for them.
+/// Delivers frames at its own pace, whether or not they are processed in time.
 fn camera(picture: &Image, pipeline: &Pipeline) -> Result<()> {
-    // The driver's memory: the loop has read it when `push` returns, and the next frame may go there.
+    // The driver's memory, which is reused for the next frame when `push` returns.
     let mut memory = vec![0; STRIDE * SIZE.1 as usize];
     let start = Instant::now();
     for index in 0..FRAMES {
@@ -103,7 +103,7 @@ fn stamp(index: u64) -> Duration {
     Duration::from_secs(1_000) + PERIOD * index as u32
 }
 
-/// What the camera sees: a part of the picture, two pixels further right in each frame, blue first.
+/// What the camera sees: a crop of the picture in BGR, two pixels further right in each frame.
 fn expose(picture: &Image, index: u64, memory: &mut [u8]) {
     let (width, left) = (picture.width() as usize, 2 * index as usize);
     let rows = memory.chunks_mut(STRIDE).zip(picture.as_rgb8().chunks_exact(width * 3));
@@ -115,21 +115,21 @@ fn expose(picture: &Image, index: u64, memory: &mut [u8]) {
     }
 }
 
-/// Acts on results: here it remembers how the dogs move.
+/// Acts on results; here it only records how the dogs move.
 #[derive(Default)]
 struct Planner {
     last: Option<(u64, Duration)>,
     frames: u64,
-    /// Each dog's number, and in how many frames it was followed.
+    /// Each dog's track id, and the number of frames in which it was tracked.
     dogs: Vec<(u64, u64)>,
-    /// The sum of all dogs' speeds across the picture, in pixels a frame, from the tenth frame on, and their number.
+    /// The sum of the dogs' horizontal speeds in pixels per frame, from the tenth frame on, and their count.
     speed: (f32, u32),
 }
 
 impl Planner {
     fn act(&mut self, outcome: &FrameOutcome) -> Result<()> {
         expect(outcome.time == stamp(outcome.index), "a result has its frame's time stamp")?;
-        expect(self.last < Some((outcome.index, outcome.time)), "results come in order")?;
+        expect(self.last < Some((outcome.index, outcome.time)), "results arrive in order")?;
         self.last = Some((outcome.index, outcome.time));
         self.frames += 1;
         for track in outcome.tracks.iter().filter(|track| &*outcome.labels[track.class_id] == "dog") {
@@ -145,15 +145,15 @@ impl Planner {
     }
 
     fn check(&self) -> Result<()> {
-        expect(self.frames >= 3, "some frames got through")?;
+        expect(self.frames >= 3, "some frames are processed")?;
         expect(self.last.is_some_and(|(index, _)| index == FRAMES - 1), "the newest frame is never dropped")?;
         let steady = self.dogs.iter().filter(|(_, frames)| 2 * frames >= self.frames).count();
-        expect(steady >= 1, "a dog keeps its number while the camera moves")?;
+        expect(steady >= 1, "a dog keeps its track id while the camera moves")?;
         let speed = self.speed.0 / self.speed.1.max(1) as f32;
-        // Two pixels a frame to the left, frames that were dropped counted: the time stamps say so.
+        // Two pixels per frame to the left; time stamps account for dropped frames.
         expect(
             (-3.0..=-1.0).contains(&speed),
-            &format!("the dogs move as the camera does, not {speed} pixels a frame"),
+            &format!("the dogs move by about -2 pixels per frame, found {speed}"),
         )
     }
 }

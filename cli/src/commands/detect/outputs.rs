@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use crate::check_output_file;
+use crate::{check_output_file, with_flag};
 use image::{ImageFormat, RgbImage};
 use ocelli::{Error, ErrorKind, ImageView, Result};
 
@@ -38,7 +38,7 @@ impl Outputs {
             Self { folder: None, paths: vec![target.to_owned(); sources.len()] }
         } else {
             if !may_be_folder && sources.len() == 1 {
-                ocelli::sink::check_picture_file("--output", target)?;
+                ocelli::sink::check_picture_file(target).map_err(with_flag("--output"))?;
             }
             if target.exists() && !target.is_dir() {
                 return refuse("it is a file that is no picture; name a folder");
@@ -85,7 +85,7 @@ impl Outputs {
 /// # Errors
 /// [`ErrorKind::InvalidArgument`] for a format that cannot be written, else as [`check_output_file`].
 pub fn check_picture_file(flag: &str, path: &Path) -> Result<()> {
-    ocelli::sink::check_picture_file(flag, path)?;
+    ocelli::sink::check_picture_file(path).map_err(with_flag(flag))?;
     check_output_file(flag, path)
 }
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ocelli::image::has_image_extension;
 
-use crate::{check_output_file, usage};
+use crate::{check_output_file, usage, with_flag};
 use ocelli::sink::{
     Crops, JsonLines, MotFile, PictureSequence, RawOrder, RawWriter, create_video, open_window,
 };
-use ocelli::{Cancellation, Sink, SourceInfo};
+use ocelli::{Cancellation, Error, Sink, SourceInfo};
 
 /// Of streams that do not say, where no --fps does.
 const FRAME_RATE: f64 = 30.0;
@@ -125,7 +125,7 @@ impl SinkArgs {
         &self,
         info: &SourceInfo,
         tracked: bool,
-        wish_to_end: &Cancellation,
+        cancellation: &Cancellation,
     ) -> anyhow::Result<Sinks<'static>> {
         let mut sinks = Sinks { all: Vec::new(), video: false, stdout: false };
         let stdout = Path::new("-");
@@ -135,20 +135,24 @@ impl SinkArgs {
                 sinks.stdout = true;
             }
             (Some(path), _) if is_sequence(path) => {
-                sinks.all.push(Box::new(PictureSequence::create("--output", path)?));
+                sinks.all.push(Box::new(PictureSequence::create(path).map_err(with_flag("--output"))?));
             }
             (Some(path), _) => {
                 check_output_file("--output", path)?;
-                sinks.all.push(create_video(path, info.frame_rate.unwrap_or(FRAME_RATE))?);
+                let video = create_video(path, info.frame_rate.unwrap_or(FRAME_RATE));
+                sinks.all.push(video.map_err(with_flag("--output"))?);
                 sinks.video = true;
             }
             (None, _) => {}
         }
         if self.display {
-            sinks.all.push(open_window(&format!("ocelli: {}", info.name), wish_to_end.clone())?);
+            let window = open_window(&format!("ocelli: {}", info.name), cancellation.clone());
+            let hint =
+                |e: Error| Error::new(e.kind(), format!("{e}; leave --display out, or write a file with -o"));
+            sinks.all.push(window.map_err(hint)?);
         }
         if let Some(folder) = &self.crops {
-            sinks.all.push(Box::new(Crops::create("--crops", folder, tracked)?));
+            sinks.all.push(Box::new(Crops::create(folder, tracked).map_err(with_flag("--crops"))?));
         }
         // Lines last: what they say is done is done.
         if let Some(path) = &self.mot {

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{self as cli, usage};
+use crate::{self as cli, usage, with_flags};
 use clap::Args;
 use ocelli::source::{
-    Container, PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions, Selected,
-    Selection, StreamTimeouts, natural_order, open_camera, open_stream, open_video,
+    PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions, Selected, Selection,
+    StreamTimeouts, natural_order, open_camera, open_stream, open_video,
 };
 use ocelli::{Cancellation, Source, SourceInfo};
 use ocelli_datasets::scenes::{MovingScene, vocabulary};
@@ -59,8 +59,6 @@ pub struct SourceArgs {
 pub struct OpenSource {
     /// The frames.
     pub source: Box<dyn Source>,
-    /// Whether it has sound, where that is known.
-    pub has_sound: bool,
     /// The files that it reads.
     pub files: Vec<PathBuf>,
 }
@@ -86,7 +84,7 @@ impl SourceArgs {
         if self.raw.is_some() && self.video != ["-"] {
             return Err(usage("--raw is the form of frames on stdin: add --video -"));
         }
-        let (mut has_sound, mut read) = (false, Vec::new());
+        let mut read = Vec::new();
         let source: Box<dyn Source> = match self.video.as_slice() {
             [] => self.scene(classes)?,
             [one] if one == "-" => {
@@ -111,7 +109,6 @@ impl SourceArgs {
                         return Err(usage(format!("no video, {one}: no such file or folder")));
                     }
                     let source = open_video(&path)?;
-                    has_sound = Container::inspect(&path)?.is_some_and(|container| container.has_sound);
                     read.push(path);
                     source
                 }
@@ -128,13 +125,13 @@ impl SourceArgs {
                 Box::new(PictureFiles::new("pictures", read.clone(), rate)?)
             }
         };
-        let selection = Selection {
-            start: self.start,
-            end: self.end,
-            stride: self.vid_stride,
-            max_frames: self.max_frames,
-        };
-        Ok(OpenSource { source: Box::new(Selected::new(source, selection)?), has_sound, files: read })
+        let mut selection = Selection::default();
+        (selection.start, selection.end) = (self.start, self.end);
+        (selection.stride, selection.max_frames) = (self.vid_stride, self.max_frames);
+        let flags =
+            [("stride is", "--vid-stride is"), ("end is not after start", "--end is not after --start")];
+        let selected = Selected::new(source, selection).map_err(|e| with_flags(e, &flags))?;
+        Ok(OpenSource { source: Box::new(selected), files: read })
     }
 
     /// A source that is opened again when it is lost; a file that an address leads to is not lost when it ends.
@@ -152,7 +149,8 @@ impl SourceArgs {
         }
         let mut first = Some(source);
         let open = move || first.take().map_or_else(&mut open, Ok);
-        let options = ReconnectingOptions { give_up_after, ..ReconnectingOptions::default() };
+        let mut options = ReconnectingOptions::default();
+        options.give_up_after = give_up_after;
         Ok(Box::new(Reconnecting::connect(open, options, cancellation.clone())?))
     }
 

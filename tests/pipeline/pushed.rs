@@ -1,4 +1,4 @@
-//! Frames pushed in, results taken out.
+//! Pipelines that frames are pushed into.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use ocelli::{
 use super::fakes::{Fakes, detector, facts, level_found, level_of, prompts};
 
 const MS: Duration = Duration::from_millis(1);
-/// Longer than anything here takes; a loop that hangs fails the test.
+/// Longer than any operation here takes; a pipeline that hangs fails the test.
 const LONG: Duration = Duration::from_secs(60);
 
 fn builder(fakes: &Fakes) -> PipelineBuilder {
@@ -20,10 +20,10 @@ fn builder(fakes: &Fakes) -> PipelineBuilder {
 }
 
 fn built(builder: PipelineBuilder) -> Pipeline {
-    builder.build().expect("it starts")
+    builder.build().expect("the pipeline starts")
 }
 
-/// 16 × 8 pixels of one level.
+/// 16 × 8 pixels of one grey level.
 fn with_view<T>(index: u64, use_it: impl FnOnce(FrameView<'_>) -> T) -> T {
     let data = vec![level_of(index); 16 * 8 * 3];
     use_it(FrameView {
@@ -43,18 +43,21 @@ fn check(outcome: &FrameOutcome) {
 }
 
 #[test]
-fn results_come_in_order_with_the_callers_time_stamps() {
+fn results_arrive_in_order_with_the_callers_time_stamps() {
     for sequential in [false, true] {
         let pipeline = built(builder(&Fakes::default()).with_sequential(sequential));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for index in 0..300 {
-                    assert_eq!(with_view(index, |view| pipeline.push(view)).expect("it is open"), index);
+                    assert_eq!(
+                        with_view(index, |view| pipeline.push(view)).expect("the pipeline is open"),
+                        index
+                    );
                 }
                 pipeline.close();
             });
             let mut next = 0;
-            while let Some(outcome) = pipeline.recv().expect("nothing goes wrong") {
+            while let Some(outcome) = pipeline.recv().expect("no stage fails") {
                 assert_eq!(outcome.index, next);
                 check(&outcome);
                 pipeline.recycle(outcome);
@@ -63,7 +66,7 @@ fn results_come_in_order_with_the_callers_time_stamps() {
             assert_eq!(next, 300);
         });
         assert!(pipeline.is_ended());
-        let error = with_view(0, |view| pipeline.push(view)).expect_err("it was closed");
+        let error = with_view(0, |view| pipeline.push(view)).expect_err("the pipeline was closed");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
         let stats = pipeline.stats();
         assert_eq!((stats.frames_in, stats.frames_out, stats.detections), (300, 300, 600));
@@ -71,14 +74,14 @@ fn results_come_in_order_with_the_callers_time_stamps() {
 }
 
 #[test]
-fn a_full_loop_says_so_and_loses_nothing() {
+fn a_full_pipeline_refuses_frames_and_loses_none() {
     for sequential in [false, true] {
         let pipeline = built(builder(&Fakes::default()).with_queue_depth(2).with_sequential(sequential));
         let (mut pushed, mut refused) = (0, false);
-        // Bounded: without anyone who takes results, no more than queues and stages hold are taken in.
+        // As long as no results are received, only as many frames enter as queues and stages hold.
         let begun = Instant::now();
         while !(refused && pushed >= 2) && begun.elapsed() < LONG {
-            match with_view(pushed, |view| pipeline.try_push(view)).expect("it is open") {
+            match with_view(pushed, |view| pipeline.try_push(view)).expect("the pipeline is open") {
                 Some(index) => {
                     assert_eq!(index, pushed);
                     pushed += 1;
@@ -86,42 +89,42 @@ fn a_full_loop_says_so_and_loses_nothing() {
                 None => refused = true,
             }
         }
-        assert!(refused && pushed <= 9, "{pushed} frames were taken in");
+        assert!(refused && pushed <= 9, "{pushed} frames entered");
         pipeline.close();
         for index in 0..pushed {
-            let outcome = pipeline.recv_timeout(LONG).expect("nothing goes wrong").expect("it was pushed");
+            let outcome = pipeline.recv_timeout(LONG).expect("no stage fails").expect("it was pushed");
             assert_eq!(outcome.index, index);
             check(&outcome);
         }
-        assert!(pipeline.recv().expect("nothing goes wrong").is_none());
+        assert!(pipeline.recv().expect("no stage fails").is_none());
     }
 }
 
 #[test]
-fn the_latest_policy_never_waits_and_keeps_the_newest() {
+fn the_latest_policy_never_waits_and_keeps_the_newest_frame() {
     let fakes = Fakes { backbone: 10 * MS, ..Fakes::default() };
     let pipeline = built(builder(&fakes).with_policy(FramePolicy::Latest));
     let begun = Instant::now();
     for index in 0..200 {
-        with_view(index, |view| pipeline.push(view)).expect("it is open");
+        with_view(index, |view| pipeline.push(view)).expect("the pipeline is open");
     }
     assert!(begun.elapsed() < 200 * 10 * MS / 2, "pushing waited for the backbone: {:?}", begun.elapsed());
     pipeline.close();
     let mut last = None;
-    while let Some(outcome) = pipeline.recv().expect("nothing goes wrong") {
+    while let Some(outcome) = pipeline.recv().expect("no stage fails") {
         check(&outcome);
         assert!(last < Some(outcome.index), "in order");
         last = Some(outcome.index);
     }
-    assert_eq!(last, Some(199), "the newest one is never dropped");
+    assert_eq!(last, Some(199), "the newest frame is never dropped");
     let stats = pipeline.stats();
     assert_eq!(stats.frames_in, stats.frames_out + stats.frames_dropped);
     assert!(stats.frames_dropped > 100, "{stats:?}");
 }
 
-/// A frame that the detector was to look at may be replaced; then it looks at the one that replaced it.
+/// If the frame that the detector was going to run on is replaced, the detector runs on its replacement.
 #[test]
-fn frames_that_are_dropped_do_not_take_the_detectors_turn_with_them() {
+fn dropped_frames_do_not_delay_the_next_detection() {
     let fakes = Fakes { backbone: 5 * MS, ..Fakes::default() };
     let tracker = ByteTrackerOptions::default();
     let builder =
@@ -130,31 +133,31 @@ fn frames_that_are_dropped_do_not_take_the_detectors_turn_with_them() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for index in 0..400 {
-                with_view(index, |view| pipeline.push(view)).expect("it is open");
+                with_view(index, |view| pipeline.push(view)).expect("the pipeline is open");
             }
             pipeline.close();
         });
         let mut since = 0;
-        while let Some(outcome) = pipeline.recv().expect("nothing goes wrong") {
+        while let Some(outcome) = pipeline.recv().expect("no stage fails") {
             since = if outcome.detected { 0 } else { since + 1 };
-            assert!(since < 10, "ten frames without a look, {}", facts(&outcome));
+            assert!(since < 10, "ten frames without detection, {}", facts(&outcome));
         }
     });
 }
 
 #[test]
-fn waiting_has_an_end() {
+fn receiving_times_out() {
     let pipeline = built(builder(&Fakes::default()));
-    assert!(pipeline.try_recv().expect("nothing goes wrong").is_none());
-    assert!(pipeline.recv_timeout(10 * MS).expect("nothing goes wrong").is_none());
+    assert!(pipeline.try_recv().expect("no stage fails").is_none());
+    assert!(pipeline.recv_timeout(10 * MS).expect("no stage fails").is_none());
     assert!(!pipeline.is_ended());
     pipeline.close();
-    assert!(pipeline.recv_timeout(LONG).expect("nothing goes wrong").is_none());
+    assert!(pipeline.recv_timeout(LONG).expect("no stage fails").is_none());
     assert!(pipeline.is_ended());
 }
 
 #[test]
-fn frames_that_are_none_are_refused_and_the_loop_goes_on() {
+fn invalid_frames_are_rejected_and_the_pipeline_continues() {
     let pipeline = built(builder(&Fakes::default()));
     let short = FrameView {
         data: &[1, 2, 3],
@@ -164,33 +167,33 @@ fn frames_that_are_none_are_refused_and_the_loop_goes_on() {
         format: PixelFormat::Bgr8,
         timestamp: Duration::ZERO,
     };
-    let error = pipeline.push(short).expect_err("three bytes are no picture");
+    let error = pipeline.push(short).expect_err("three bytes are too few");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-    let index = with_view(0, |view| pipeline.push(view)).expect("the next one is fine");
-    assert_eq!(index, 0, "what was refused has no number");
-    check(&pipeline.recv_timeout(LONG).expect("nothing goes wrong").expect("it was pushed"));
+    let index = with_view(0, |view| pipeline.push(view)).expect("the next frame is valid");
+    assert_eq!(index, 0, "rejected frames get no index");
+    check(&pipeline.recv_timeout(LONG).expect("no stage fails").expect("it was pushed"));
 }
 
-/// A failure in run 4: three results, then the error for whoever takes, and for whoever pushes.
+/// The fourth run fails: three results can be received, then receiving and pushing return the error.
 #[test]
-fn errors_and_panics_come_after_the_results_before_them() {
+fn errors_and_panics_are_returned_after_earlier_results() {
     let cases = [
         (Fakes { backbone_fails: 4, ..Fakes::default() }, "this run was to fail"),
-        (Fakes { backbone_panics: 4, ..Fakes::default() }, "stage backbone: it panicked"),
+        (Fakes { backbone_panics: 4, ..Fakes::default() }, "stage backbone panicked"),
         (Fakes { decode_fails: 4, ..Fakes::default() }, "this run was to fail"),
-        (Fakes { decode_panics: 4, ..Fakes::default() }, "stage decode: it panicked"),
+        (Fakes { decode_panics: 4, ..Fakes::default() }, "stage decode panicked"),
     ];
     for (fakes, words) in cases {
         for sequential in [false, true] {
             let pipeline = built(builder(&fakes).with_queue_depth(10).with_sequential(sequential));
             let is_it =
                 |error: &Error| error.kind() == ErrorKind::Engine && error.to_string().contains(words);
-            let mut told = 0;
-            // The loop may find out while frames are still being pushed.
+            let mut refused = 0;
+            // The failure may happen while frames are still being pushed.
             for index in 0..8 {
                 if let Err(error) = with_view(index, |view| pipeline.push(view)) {
                     assert!(is_it(&error), "{error}");
-                    told += 1;
+                    refused += 1;
                 }
             }
             let mut results = 0;
@@ -200,21 +203,21 @@ fn errors_and_panics_come_after_the_results_before_them() {
                         check(&outcome);
                         results += 1;
                     }
-                    Ok(None) => panic!("{words}, {sequential}: no error came"),
+                    Ok(None) => panic!("{words}, {sequential}: no error was returned"),
                     Err(error) => break error,
                 }
             };
             assert!(is_it(&error), "{error}");
             assert_eq!(results, 3, "{words}, {sequential}");
-            assert!(!sequential || told == 5, "each of the pushes from the fourth on says so");
-            let error = with_view(9, |view| pipeline.push(view)).expect_err("it has ended");
+            assert!(!sequential || refused == 5, "each push from the fourth on returns the error");
+            let error = with_view(9, |view| pipeline.push(view)).expect_err("the pipeline has failed");
             assert!(is_it(&error), "{error}");
         }
     }
 }
 
 #[test]
-fn cancelling_wakes_everyone() {
+fn cancelling_wakes_waiting_threads() {
     let fakes = Fakes { backbone: 5 * MS, ..Fakes::default() };
     let cancellation = Cancellation::new();
     let pipeline = built(builder(&fakes).with_cancellation(cancellation.clone()));
@@ -222,7 +225,7 @@ fn cancelling_wakes_everyone() {
     std::thread::scope(|scope| {
         let pushing = scope.spawn(|| {
             for index in 0.. {
-                // Nobody takes results: sooner or later this waits for room.
+                // No results are received, so this eventually waits for room.
                 if with_view(index, |view| pipeline.try_push(view))?.is_none() {
                     full.send(()).expect("the test waits for it");
                     with_view(index, |view| pipeline.push(view))?;
@@ -237,7 +240,7 @@ fn cancelling_wakes_everyone() {
         let error = loop {
             match pipeline.recv() {
                 Ok(Some(_)) => {}
-                Ok(None) => panic!("a cancelled loop has not ended well"),
+                Ok(None) => panic!("a cancelled pipeline has to return an error"),
                 Err(error) => break error,
             }
         };
@@ -246,14 +249,14 @@ fn cancelling_wakes_everyone() {
 }
 
 #[test]
-fn dropping_a_loop_at_any_moment_ends_it() {
+fn dropping_a_pipeline_at_any_time_ends_it() {
     for policy in [FramePolicy::All, FramePolicy::Latest] {
         for frames in [0, 1, 3, 100] {
             let fakes = Fakes { backbone: MS, decode: MS, ..Fakes::default() };
             let pipeline = built(builder(&fakes).with_policy(policy));
             let mut pushed = 0;
             while pushed < frames
-                && with_view(pushed, |view| pipeline.try_push(view)).expect("it is open").is_some()
+                && with_view(pushed, |view| pipeline.try_push(view)).expect("the pipeline is open").is_some()
             {
                 pushed += 1;
             }
@@ -263,7 +266,7 @@ fn dropping_a_loop_at_any_moment_ends_it() {
 }
 
 #[test]
-fn two_loops_in_one_process_know_nothing_of_each_other() {
+fn two_pipelines_in_one_process_are_independent() {
     let pipelines = [2, 5].map(|classes| {
         built(
             Pipeline::builder(detector(&Fakes::default()), prompts(classes)).with_tracker(Default::default()),
@@ -271,11 +274,15 @@ fn two_loops_in_one_process_know_nothing_of_each_other() {
     });
     for index in 0..20 {
         for (pipeline, classes) in pipelines.iter().zip([2, 5]) {
-            with_view(0, |view| pipeline.push(view)).expect("it is open");
-            let outcome = pipeline.recv_timeout(LONG).expect("nothing goes wrong").expect("it was pushed");
+            with_view(0, |view| pipeline.push(view)).expect("the pipeline is open");
+            let outcome = pipeline.recv_timeout(LONG).expect("no stage fails").expect("it was pushed");
             assert_eq!((outcome.index, outcome.detections.len()), (index, classes));
             let ids: Vec<u64> = outcome.tracks.iter().map(|track| track.id).collect();
-            assert_eq!(ids, (1..=classes as u64).collect::<Vec<_>>(), "ids count from 1 in each");
+            assert_eq!(
+                ids,
+                (1..=classes as u64).collect::<Vec<_>>(),
+                "each pipeline counts track ids from 1"
+            );
         }
     }
 }

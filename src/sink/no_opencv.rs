@@ -1,4 +1,4 @@
-//! Videos and windows in a build without OpenCV: none.
+//! Videos and windows in a build without OpenCV.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use super::Sink;
 use crate::cancellation::Cancellation;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Makes a video file.
+/// Creates a video file.
 ///
 /// # Errors
 /// [`ErrorKind::Unavailable`]: this build has no OpenCV.
 pub fn create_video(path: &Path, _frame_rate: f64) -> Result<Box<dyn Sink>> {
     let message = format!(
-        "cannot write a video, {}: this build has no OpenCV; build it with the feature opencv, or write pictures: -o \
+        "cannot write a video, {}: this build has no OpenCV; enable the feature opencv, or write pictures such as \
          out/%06d.png",
         path.display()
     );
@@ -23,8 +23,7 @@ pub fn create_video(path: &Path, _frame_rate: f64) -> Result<Box<dyn Sink>> {
 ///
 /// # Errors
 /// [`ErrorKind::Unavailable`]: this build has no OpenCV.
-pub fn open_window(_title: &str, _wish_to_end: Cancellation) -> Result<Box<dyn Sink>> {
-    let message = "cannot open a window: this build has no OpenCV; build it with the feature opencv, or leave --display \
-                   out";
+pub fn open_window(_title: &str, _cancellation: Cancellation) -> Result<Box<dyn Sink>> {
+    let message = "cannot open a window: this build has no OpenCV; enable the feature opencv";
     Err(Error::new(ErrorKind::Unavailable, message))
 }

@@ -1,4 +1,4 @@
-//! Videos, cameras and streams in a build without OpenCV: none.
+//! Videos, cameras and streams in a build without OpenCV.
 
 use std::path::Path;
 
@@ -10,29 +10,29 @@ use crate::error::{Error, ErrorKind, Result};
 /// # Errors
 /// [`ErrorKind::Unavailable`]: this build has no OpenCV.
 pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
-    missing("video", &path.display().to_string())
+    unavailable("video", &path.display().to_string())
 }
 
-/// Opens a camera by its number.
+/// Opens a camera by its index.
 ///
 /// # Errors
 /// [`ErrorKind::Unavailable`]: this build has no OpenCV.
 pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
-    missing("camera", &index.to_string())
+    unavailable("camera", &index.to_string())
 }
 
-/// Opens a stream by its address.
+/// Opens a stream by its URL.
 ///
 /// # Errors
 /// [`ErrorKind::Unavailable`]: this build has no OpenCV.
 pub fn open_stream(url: &str, _: StreamTimeouts) -> Result<Box<dyn Source>> {
-    missing("stream", url)
+    unavailable("stream", url)
 }
 
-fn missing<T>(what: &str, name: &str) -> Result<T> {
+fn unavailable<T>(what: &str, name: &str) -> Result<T> {
     let message = format!(
-        "cannot open the {what}, {name}: this build has no OpenCV; build it with the feature opencv, or name pictures, \
-         or raw frames with --video - --raw"
+        "cannot open the {what}, {name}: this build has no OpenCV; enable the feature opencv, or use picture files or raw \
+         frames"
     );
     Err(Error::new(ErrorKind::Unavailable, message))
 }

@@ -1,0 +1,36 @@
+//! The results of one frame.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ocelli_tracking::Track;
+
+use crate::detection::Detection;
+use crate::image::Image;
+use crate::timing::StageTimes;
+
+/// Everything known about one frame when it leaves a pipeline.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct FrameOutcome {
+    /// The frame's index in its stream, from 0.
+    pub index: u64,
+    /// When the frame was taken, as reported by the source or the caller.
+    pub time: Duration,
+    /// Width and height in pixels.
+    pub size: (u32, u32),
+    /// Whether the detector ran on this frame; if not, `detections` is empty.
+    pub detected: bool,
+    /// The detections, highest score first.
+    pub detections: Vec<Detection>,
+    /// The tracks; empty without a tracker.
+    pub tracks: Vec<Track>,
+    /// Labels by class id.
+    pub labels: Arc<[Arc<str>]>,
+    /// The unmodified frame, if a sink asked for it.
+    pub clean: Option<Image>,
+    /// The frame with the results drawn in, if a sink asked for it.
+    pub annotated: Option<Image>,
+    /// How long the stages took.
+    pub times: StageTimes,
+}

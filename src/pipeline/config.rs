@@ -1,0 +1,90 @@
+//! A pipeline's options.
+
+use ocelli_tracking::ByteTrackerOptions;
+
+use super::stats::StatsRecorder;
+use crate::cancellation::Cancellation;
+use crate::error::{Error, ErrorKind, Result};
+
+/// One frame that is ready when the stage is, and one to even out stages whose times vary.
+const QUEUE_DEPTH: usize = 2;
+/// Beyond this, more waiting frames only cost memory and latency.
+const MAX_QUEUE_DEPTH: usize = 1024;
+
+/// What to do with a frame when the next queue is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FramePolicy {
+    /// Wait for room, so that every frame is processed. Right for files.
+    #[default]
+    All,
+    /// Drop the frame that has waited longest, so that the newest frame is processed next. Right for cameras and
+    /// streams. Dropped frames are counted.
+    Latest,
+}
+
+/// The options of a pipeline, as plain data: the builder fills it in, [`run`](super::pulled::run) and
+/// [`Pipeline::start`](super::pushed::Pipeline::start) read it.
+pub(super) struct PipelineConfig {
+    pub(super) tracker: Option<ByteTrackerOptions>,
+    pub(super) policy: Option<FramePolicy>,
+    pub(super) queue_depth: Option<usize>,
+    pub(super) detect_every: u64,
+    pub(super) class_budget: Option<usize>,
+    pub(super) sequential: bool,
+    pub(super) frame_rate: Option<f64>,
+    pub(super) cancellation: Cancellation,
+    pub(super) stats: StatsRecorder,
+}
+
+impl Default for PipelineConfig {
+    fn default() -> Self {
+        Self {
+            tracker: None,
+            policy: None,
+            queue_depth: None,
+            detect_every: 1,
+            class_budget: None,
+            sequential: false,
+            frame_rate: None,
+            cancellation: Cancellation::new(),
+            stats: StatsRecorder::new(),
+        }
+    }
+}
+
+impl PipelineConfig {
+    pub(super) fn depth(&self, policy: FramePolicy) -> usize {
+        self.queue_depth.unwrap_or(match policy {
+            FramePolicy::All => QUEUE_DEPTH,
+            FramePolicy::Latest => 1,
+        })
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        if let Some(depth) = self.queue_depth.filter(|depth| !(1..=MAX_QUEUE_DEPTH).contains(depth)) {
+            return invalid(format!("queue_depth is {depth}: expected 1 to {MAX_QUEUE_DEPTH}"));
+        }
+        if self.detect_every == 0 {
+            return invalid(
+                "detect_every is 0: expected at least 1, which runs the detector on every frame".into(),
+            );
+        }
+        let max_time_lost = self.tracker.map_or(u64::MAX, |tracker| u64::from(tracker.max_time_lost));
+        if self.detect_every > max_time_lost {
+            return invalid(format!(
+                "detect_every is {}: tracks are dropped after {max_time_lost} frames, before the detector runs again; \
+                 lower detect_every or raise max_time_lost",
+                self.detect_every
+            ));
+        }
+        if self.class_budget == Some(0) {
+            return invalid("class_budget is 0: expected at least 1 class per frame".into());
+        }
+        if let Some(rate) = self.frame_rate.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
+            return invalid(format!("frame_rate is {rate}: expected a number above 0"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! Frames in flight, and the buffers that they reuse.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ocelli_engines::Tensor;
+
+use crate::detector::ImageFeatures;
+use crate::frame::Frame;
+use crate::image::Image;
+use crate::outcome::FrameOutcome;
+
+/// A frame in flight, with what the stages have produced so far.
+pub(super) struct Job {
+    /// When the frame entered the pipeline.
+    pub(super) entered: Instant,
+    /// The frame's picture, as long as a stage needs it.
+    pub(super) picture: Option<Image>,
+    /// The backbone's input, if the detector is to run on this frame.
+    pub(super) pixels: Option<Tensor>,
+    /// The backbone's output.
+    pub(super) features: Option<ImageFeatures>,
+    pub(super) outcome: FrameOutcome,
+}
+
+/// Pools of free buffers.
+pub(super) struct Buffers {
+    pub(super) pictures: Pool<Image>,
+    pub(super) pixels: Pool<Tensor>,
+    pub(super) features: Pool<ImageFeatures>,
+    outcomes: Pool<FrameOutcome>,
+}
+
+/// Free buffers of one kind.
+pub(super) struct Pool<T> {
+    free: Mutex<Vec<T>>,
+    make: fn() -> T,
+    capacity: usize,
+}
+
+impl<T> Pool<T> {
+    fn new(capacity: usize, make: fn() -> T) -> Self {
+        Self { free: Mutex::new(Vec::with_capacity(capacity)), make, capacity }
+    }
+
+    pub(super) fn take(&self) -> T {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        free.unwrap_or_else(self.make)
+    }
+
+    pub(super) fn give(&self, buffer: T) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() < self.capacity {
+            free.push(buffer);
+        }
+    }
+}
+
+impl Buffers {
+    /// Pools that keep at most `capacity` buffers of each kind.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            pictures: Pool::new(capacity, || Frame::default().image),
+            pixels: Pool::new(capacity, Tensor::empty),
+            features: Pool::new(capacity, ImageFeatures::default),
+            outcomes: Pool::new(capacity, FrameOutcome::default),
+        }
+    }
+
+    /// A job for a frame that has just entered.
+    pub(super) fn job(&self, index: u64, time: Duration, size: (u32, u32), entered: Instant) -> Job {
+        let mut outcome = self.outcomes.take();
+        (outcome.index, outcome.time, outcome.size) = (index, time, size);
+        outcome.times = Default::default();
+        outcome.detected = false;
+        outcome.detections.clear();
+        outcome.tracks.clear();
+        Job { entered, picture: None, pixels: None, features: None, outcome }
+    }
+
+    /// Returns all buffers of a finished or dropped job.
+    pub(super) fn recycle(&self, job: Job) {
+        job.picture.into_iter().for_each(|picture| self.pictures.give(picture));
+        job.pixels.into_iter().for_each(|pixels| self.pixels.give(pixels));
+        job.features.into_iter().for_each(|features| self.features.give(features));
+        self.recycle_outcome(job.outcome);
+    }
+
+    pub(super) fn recycle_outcome(&self, mut outcome: FrameOutcome) {
+        let pictures = [outcome.clean.take(), outcome.annotated.take()];
+        pictures.into_iter().flatten().for_each(|picture| self.pictures.give(picture));
+        self.outcomes.give(outcome);
+    }
+}

@@ -1,0 +1,209 @@
+//! A pipeline that pulls frames from a source and writes results to sinks.
+
+use std::sync::Arc;
+use std::thread::Builder as ThreadBuilder;
+use std::time::Instant;
+
+use super::FramePolicy;
+use super::config::PipelineConfig;
+use super::job::Job;
+use super::queue::Queue;
+use super::stage_loop::{StageLoop, StageWork, cannot_start, guard, join};
+use super::stages::{DetectorParts, DrawStage, Drawing};
+use super::stats::{PipelineStats, Stage};
+use crate::error::{ErrorKind, Result};
+use crate::frame::Frame;
+use crate::outcome::FrameOutcome;
+use crate::sink::{Pictures, Sink};
+use crate::source::Source;
+
+/// Called for each frame that all sinks have written.
+pub(super) type Observer = Box<dyn FnMut(&FrameOutcome) + Send>;
+
+/// The result of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct RunSummary {
+    /// Whether the run was [cancelled](crate::Cancellation) before the source ended. The output is complete up to the
+    /// last frame that was written.
+    pub cancelled: bool,
+    /// The same statistics that the [`StatsRecorder`](super::StatsRecorder) holds.
+    pub stats: PipelineStats,
+}
+
+pub(super) fn run(
+    config: PipelineConfig,
+    parts: DetectorParts,
+    drawing: Drawing,
+    observer: Option<Observer>,
+    source: impl Source,
+    sinks: &mut [Box<dyn Sink + '_>],
+) -> Result<RunSummary> {
+    let info = source.info();
+    let policy = config.policy.unwrap_or(if info.live { FramePolicy::Latest } else { FramePolicy::All });
+    let frame_rate = config.frame_rate.or(info.frame_rate.filter(|rate| rate.is_finite() && *rate > 0.0));
+    let pictures = sinks.iter().map(Sink::pictures).fold(Pictures::default(), |all, one| all | one);
+    let draws = pictures != Pictures::default();
+
+    let depth = config.depth(policy);
+    let first = if policy == FramePolicy::Latest { 1 } else { depth };
+    let queue = |stage, capacity, policy| Queue::before(stage, capacity, policy, &config.stats);
+    let mut queues = Vec::new();
+    if !config.sequential {
+        // Only frames that the backbone has not seen are dropped: later ones have cost too much.
+        queues.push(queue(Stage::Preprocess, first, policy));
+        queues.push(queue(Stage::Backbone, depth, policy));
+        queues.push(queue(Stage::Decode, depth, FramePolicy::All));
+        if draws {
+            queues.push(queue(Stage::Draw, depth, FramePolicy::All));
+        }
+        queues.push(queue(Stage::Sinks, depth, FramePolicy::All));
+    }
+    // Frames in every queue and every stage, each with a second picture to draw into.
+    let buffers = 2 * (depth + 1) * (queues.len() + 1);
+    let shared = Arc::new(StageLoop::new(queues, buffers, config.stats.clone(), config.cancellation.clone()));
+
+    let (mut preprocess, mut backbone, mut decode) =
+        parts.into_stages(&config, frame_rate, draws, &shared)?;
+    let mut stages: Vec<StageWork> = vec![
+        (Stage::Preprocess, Box::new(move |job| preprocess.run_picture(job))),
+        (Stage::Backbone, Box::new(move |job| backbone.run(job))),
+        (Stage::Decode, Box::new(move |job| decode.run(job))),
+    ];
+    if draws {
+        let mut draw = DrawStage { drawing, pictures, shared: shared.clone() };
+        stages.push((Stage::Draw, Box::new(move |job| draw.run(job))));
+    }
+
+    let mut output = Output { sinks, observer, shared: &shared };
+    if config.sequential {
+        run_in_turn(source, stages, &mut output);
+    } else {
+        run_threads(source, stages, &mut output);
+    }
+    shared.stats.end();
+    let stats = shared.stats.snapshot();
+    tracing::debug!(
+        frames = stats.frames_out,
+        dropped = stats.frames_dropped,
+        fps = stats.fps,
+        latency_p50_ms = stats.latency_ms.p50,
+        latency_p99_ms = stats.latency_ms.p99,
+        "the pipeline has ended"
+    );
+    match shared.error() {
+        Some(error) => Err(error),
+        None => Ok(RunSummary { cancelled: shared.is_cancelled(), stats }),
+    }
+}
+
+/// Reads, processes and writes one frame after the other on this thread.
+fn run_in_turn(mut source: impl Source, mut stages: Vec<StageWork>, output: &mut Output<'_, '_>) {
+    while let Some(mut job) = read(&mut source, output.shared) {
+        let done = StageLoop::run_in_turn(&mut stages, &mut job).and_then(|()| output.write(job));
+        if let Err(error) = done {
+            output.shared.fail(error);
+            break;
+        }
+    }
+    output.finish();
+}
+
+/// Runs the source and each stage on a thread of its own, and the sinks on this one.
+fn run_threads(mut source: impl Source, stages: Vec<StageWork>, output: &mut Output<'_, '_>) {
+    let shared = output.shared;
+    let [first, .., last] = shared.queues.as_slice() else {
+        unreachable!("there is a queue before each stage")
+    };
+    let fail = |error| {
+        shared.fail(error);
+        shared.close();
+    };
+    let threads = shared.start(stages).unwrap_or_else(|error| {
+        fail(error);
+        Vec::new()
+    });
+    std::thread::scope(|scope| {
+        let reader =
+            ThreadBuilder::new().name(format!("ocelli-{}", Stage::Source)).spawn_scoped(scope, || {
+                while let Some(job) = read(&mut source, shared) {
+                    if !shared.pass_on(job, first) {
+                        break;
+                    }
+                }
+                first.close();
+            });
+        if let Err(error) = reader {
+            fail(cannot_start(error));
+        }
+        while let Some(job) = last.pop() {
+            if let Err(error) = output.write(job) {
+                fail(error);
+                break;
+            }
+        }
+        // Before the scope waits for the source, which may take its time to return.
+        output.finish();
+    });
+    join(threads);
+}
+
+/// Reads the next frame; `None` at the end of the stream, after an error, and when the run is cancelled.
+fn read(source: &mut impl Source, shared: &StageLoop) -> Option<Job> {
+    if shared.is_stopping() {
+        return None;
+    }
+    let mut frame = Frame { image: shared.buffers.pictures.take(), ..Frame::default() };
+    let start = Instant::now();
+    match guard(Stage::Source, || source.read_into(&mut frame)) {
+        Ok(true) => {}
+        Ok(false) => return None,
+        Err(error) if error.kind() == ErrorKind::Cancelled && shared.is_stopping() => return None,
+        Err(error) => {
+            shared.fail(error);
+            return None;
+        }
+    }
+    let entered = Instant::now();
+    shared.stats.stage(Stage::Source, entered.duration_since(start));
+    shared.stats.frame_in(entered);
+    let size = (frame.image.width(), frame.image.height());
+    let mut job = shared.buffers.job(frame.index, frame.time, size, entered);
+    job.picture = Some(frame.image);
+    Some(job)
+}
+
+/// The sinks and the observer.
+struct Output<'r, 's> {
+    sinks: &'r mut [Box<dyn Sink + 's>],
+    observer: Option<Observer>,
+    shared: &'r Arc<StageLoop>,
+}
+
+impl Output<'_, '_> {
+    fn write(&mut self, mut job: Job) -> Result<()> {
+        let start = Instant::now();
+        job.outcome.times.total = start.duration_since(job.entered).as_secs_f64() * 1e3;
+        for sink in self.sinks.iter_mut() {
+            guard(Stage::Sinks, || sink.write(&job.outcome))?;
+        }
+        self.shared.stats.stage(Stage::Sinks, start.elapsed());
+        self.shared.record_out(&job);
+        if let Some(observer) = &mut self.observer {
+            guard(Stage::Sinks, || {
+                observer(&job.outcome);
+                Ok(())
+            })?;
+        }
+        self.shared.buffers.recycle(job);
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        for sink in self.sinks.iter_mut() {
+            if let Err(error) = guard(Stage::Sinks, || sink.finish()) {
+                self.shared.fail(error);
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! A pipeline that the caller pushes frames into.
+
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::FramePolicy;
+use super::config::PipelineConfig;
+use super::job::Job;
+use super::queue::Queue;
+use super::stage_loop::{StageLoop, StageWork, guard, join};
+use super::stages::{DetectorParts, PreprocessStage};
+use super::stats::{PipelineStats, Stage};
+use crate::error::{Error, ErrorKind, Result};
+use crate::frame_view::FrameView;
+use crate::outcome::FrameOutcome;
+
+/// A pipeline that the caller pushes frames into and receives results from.
+///
+/// All methods take `&self` and `Pipeline` is `Send` and `Sync`, so one thread can push while another receives. Several
+/// pipelines in one process are independent. An error in a stage is returned by the next call.
+///
+/// With [`FramePolicy::All`] no frame is lost and all queues are bounded, so a caller that pushes without receiving
+/// eventually blocks. With [`FramePolicy::Latest`] newer frames replace older ones, and newer results replace results
+/// that nobody has received.
+///
+/// Dropping a pipeline ends it: it waits for stages that are running, and discards the frames in its queues.
+pub struct Pipeline {
+    front: Mutex<Front>,
+    shared: Arc<StageLoop>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What runs on the thread that pushes.
+struct Front {
+    next_index: u64,
+    preprocess: PreprocessStage,
+    /// The other stages of a sequential pipeline, which run on this thread too.
+    others: Vec<StageWork>,
+}
+
+impl Pipeline {
+    pub(super) fn start(config: PipelineConfig, parts: DetectorParts) -> Result<Self> {
+        let policy = config.policy.unwrap_or_default();
+        let depth = config.depth(policy);
+        let mut queues = Vec::new();
+        if !config.sequential {
+            queues.push(Queue::before(Stage::Backbone, depth, policy, &config.stats));
+            queues.push(Queue::before(Stage::Decode, depth, FramePolicy::All, &config.stats));
+        }
+        // The results.
+        queues.push(Queue::new(depth, policy));
+        let (stats, cancellation) = (config.stats.clone(), config.cancellation.clone());
+        let shared = Arc::new(StageLoop::new(queues, 4 * (depth + 1), stats, cancellation));
+
+        let (preprocess, mut backbone, mut decode) =
+            parts.into_stages(&config, config.frame_rate, false, &shared)?;
+        let recorder = shared.clone();
+        let mut others: Vec<StageWork> = vec![
+            (Stage::Backbone, Box::new(move |job| backbone.run(job))),
+            (
+                Stage::Decode,
+                Box::new(move |job| {
+                    decode.run(job)?;
+                    job.outcome.times.total = job.entered.elapsed().as_secs_f64() * 1e3;
+                    // Recorded before the result can be received, so that its receiver finds it in the statistics.
+                    recorder.record_out(job);
+                    Ok(())
+                }),
+            ),
+        ];
+        let threads =
+            if config.sequential { Vec::new() } else { shared.start(std::mem::take(&mut others))? };
+        let front = Mutex::new(Front { next_index: 0, preprocess, others });
+        Ok(Self { front, shared, threads })
+    }
+
+    /// Pushes a frame and returns its index, counted from 0. The frame is preprocessed on the calling thread, directly
+    /// from the caller's memory, which can be reused as soon as this returns.
+    ///
+    /// With [`FramePolicy::All`] this waits for room.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the frame's buffer is too short, and after [`close`](Self::close);
+    /// [`ErrorKind::Cancelled`]; the error that ended the pipeline.
+    pub fn push(&self, frame: FrameView<'_>) -> Result<u64> {
+        let mut front = self.front.lock().unwrap_or_else(PoisonError::into_inner);
+        self.push_into(&mut front, frame)
+    }
+
+    /// As [`push`](Self::push), but never waits: returns `None` if there is no room, or if another thread is pushing.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn try_push(&self, frame: FrameView<'_>) -> Result<Option<u64>> {
+        let mut front = match self.front.try_lock() {
+            Ok(front) => front,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+        };
+        // Only the thread that holds the front adds frames, so room cannot disappear before the frame is added.
+        if self.shared.queues[0].would_block() {
+            return Ok(None);
+        }
+        self.push_into(&mut front, frame).map(Some)
+    }
+
+    fn push_into(&self, front: &mut Front, frame: FrameView<'_>) -> Result<u64> {
+        let shared = &*self.shared;
+        self.check_open()?;
+        frame.check()?;
+        let entered = Instant::now();
+        let index = front.next_index;
+        front.next_index += 1;
+        shared.stats.frame_in(entered);
+        let mut job = shared.buffers.job(index, frame.timestamp, (frame.width, frame.height), entered);
+        let done = guard(Stage::Preprocess, || front.preprocess.run(&mut job, frame))
+            .and_then(|()| StageLoop::run_in_turn(&mut front.others, &mut job));
+        if let Err(error) = done {
+            shared.fail(error);
+            shared.queues[0].close();
+            return Err(shared.error().expect("the failure was just recorded"));
+        }
+        if !shared.pass_on(job, &shared.queues[0]) {
+            self.check_open()?;
+        }
+        Ok(index)
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if let Some(error) = self.shared.error() {
+            return Err(error);
+        }
+        if self.shared.is_stopping() {
+            return Err(cancelled());
+        }
+        if self.shared.queues[0].is_closed() {
+            let message = "cannot push a frame: the pipeline was closed";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        Ok(())
+    }
+
+    /// Returns the next frame's results, in the order in which the frames were pushed, or `None` if none are ready.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Cancelled`]; the error that ended the pipeline, once all earlier results have been received.
+    pub fn try_recv(&self) -> Result<Option<FrameOutcome>> {
+        self.recv_timeout(Duration::ZERO)
+    }
+
+    /// As [`try_recv`](Self::try_recv), but waits up to `timeout`. Returns immediately if the pipeline has
+    /// [ended](Self::is_ended).
+    ///
+    /// # Errors
+    /// As [`try_recv`](Self::try_recv).
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<FrameOutcome>> {
+        let shared = &self.shared;
+        if let Some(job) = self.results().pop_timeout(timeout, || !shared.is_stopping()) {
+            return Ok(Some(job.outcome));
+        }
+        if self.is_ended()
+            && let Some(error) = shared.error()
+        {
+            return Err(error);
+        }
+        if shared.is_stopping() { Err(cancelled()) } else { Ok(None) }
+    }
+
+    /// As [`try_recv`](Self::try_recv), but waits. Returns `None` once the pipeline was [closed](Self::close) and all
+    /// results have been received.
+    ///
+    /// # Errors
+    /// As [`try_recv`](Self::try_recv).
+    pub fn recv(&self) -> Result<Option<FrameOutcome>> {
+        self.recv_timeout(Duration::MAX)
+    }
+
+    /// Signals the end of the stream: frames that were pushed are finished, then the pipeline ends.
+    pub fn close(&self) {
+        self.shared.queues[0].close();
+    }
+
+    /// Whether the pipeline has ended and all results have been received.
+    pub fn is_ended(&self) -> bool {
+        self.results().is_ended()
+    }
+
+    /// Statistics so far.
+    pub fn stats(&self) -> PipelineStats {
+        self.shared.stats.snapshot()
+    }
+
+    /// Returns an outcome's buffers for reuse; optional.
+    pub fn recycle(&self, outcome: FrameOutcome) {
+        self.shared.buffers.recycle_outcome(outcome);
+    }
+
+    fn results(&self) -> &Queue<Job> {
+        self.shared.queues.last().expect("the results have a queue")
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        self.shared.abandon();
+        join(std::mem::take(&mut self.threads));
+        self.shared.stats.end();
+    }
+}
+
+impl std::fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pipeline").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "the pipeline was cancelled")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promised in the documentation; a field that is not `Send` and `Sync` would silently break it.
+    #[test]
+    fn a_pipeline_can_be_moved_and_shared() {
+        fn is_send_and_sync<T: Send + Sync + 'static>() {}
+        is_send_and_sync::<Pipeline>();
+        is_send_and_sync::<crate::StatsRecorder>();
+        fn is_send<T: Send>() {}
+        is_send::<crate::PipelineBuilder>();
+        is_send::<FrameOutcome>();
+    }
+}

@@ -1,0 +1,194 @@
+//! The loop that moves frames from stage to stage, and what its threads share.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder as ThreadBuilder, JoinHandle};
+
+use super::job::{Buffers, Job};
+use super::queue::Queue;
+use super::stats::{Stage, StatsRecorder};
+use crate::cancellation::Cancellation;
+use crate::error::{Error, ErrorKind, Result};
+
+/// A stage, and its work on one frame.
+pub(super) type StageWork = (Stage, Box<dyn FnMut(&mut Job) -> Result<()> + Send>);
+
+/// What the threads of a pipeline share: its queues, its buffers, and why it ended.
+pub(super) struct StageLoop {
+    /// The queues in the order in which a frame passes them.
+    pub(super) queues: Vec<Queue<Job>>,
+    pub(super) buffers: Buffers,
+    pub(super) stats: StatsRecorder,
+    cancellation: Cancellation,
+    abandoned: AtomicBool,
+    failure: Mutex<Option<Error>>,
+}
+
+impl StageLoop {
+    /// A loop that keeps at most `buffers` buffers of each kind.
+    pub(super) fn new(
+        queues: Vec<Queue<Job>>,
+        buffers: usize,
+        stats: StatsRecorder,
+        cancellation: Cancellation,
+    ) -> Self {
+        Self {
+            queues,
+            buffers: Buffers::new(buffers),
+            stats,
+            cancellation,
+            abandoned: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        }
+    }
+
+    /// Starts a thread for each stage: the first takes frames from the first queue and passes them to the second, and
+    /// so on.
+    pub(super) fn start(self: &Arc<Self>, stages: Vec<StageWork>) -> Result<Vec<JoinHandle<()>>> {
+        let mut threads = Vec::with_capacity(stages.len());
+        for (position, work) in stages.into_iter().enumerate() {
+            let (this, thread) = (self.clone(), ThreadBuilder::new().name(format!("ocelli-{}", work.0)));
+            match thread.spawn(move || this.run_stage(position, work)) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    self.close();
+                    join(threads);
+                    return Err(cannot_start(error));
+                }
+            }
+        }
+        Ok(threads)
+    }
+
+    /// Runs a stage until no more frames arrive or no more are taken.
+    fn run_stage(&self, position: usize, (stage, mut work): StageWork) {
+        let (input, output) = (&self.queues[position], &self.queues[position + 1]);
+        while let Some(mut job) = input.pop() {
+            if self.is_stopping() && !self.is_decoded(input) {
+                self.buffers.recycle(job);
+                continue;
+            }
+            if let Err(error) = guard(stage, || work(&mut job)) {
+                self.fail(error);
+                // Earlier stages stop; later ones finish the frames that they have.
+                self.queues[..=position].iter().for_each(Queue::close);
+                break;
+            }
+            if !self.pass_on(job, output) {
+                break;
+            }
+        }
+        input.close();
+        output.close();
+    }
+
+    /// Runs all stages on one frame, on this thread.
+    pub(super) fn run_in_turn(stages: &mut [StageWork], job: &mut Job) -> Result<()> {
+        stages.iter_mut().try_for_each(|(stage, work)| guard(*stage, || work(job)))
+    }
+
+    /// Adds a frame to a queue; `false` if the queue takes no more.
+    pub(super) fn pass_on(&self, job: Job, queue: &Queue<Job>) -> bool {
+        match queue.push(job, || !self.is_stopping() || self.is_decoded(queue)) {
+            Ok(None) => true,
+            Ok(Some(dropped)) => {
+                match queue.stage() {
+                    Some(_) => self.stats.frame_dropped(),
+                    None => self.stats.result_dropped(),
+                }
+                self.buffers.recycle(dropped);
+                true
+            }
+            Err(job) => {
+                self.buffers.recycle(job);
+                false
+            }
+        }
+    }
+
+    /// Whether the frames in this queue are decoded and on their way to sinks, which get them even after cancellation.
+    fn is_decoded(&self, queue: &Queue<Job>) -> bool {
+        matches!(queue.stage(), Some(Stage::Draw | Stage::Sinks))
+    }
+
+    /// Whether the next frame would replace one that the detector was going to run on.
+    pub(super) fn would_replace_detection(&self) -> bool {
+        let queue = self.queues.iter().find(|queue| queue.stage() == Some(Stage::Backbone));
+        queue.is_some_and(|queue| queue.would_replace(|job| job.pixels.is_some()))
+    }
+
+    /// Records a finished frame.
+    pub(super) fn record_out(&self, job: &Job) {
+        let outcome = &job.outcome;
+        self.stats.frame_out(job.entered, outcome.detected, outcome.detections.len());
+        tracing::debug!(
+            frame = outcome.index,
+            detections = outcome.detections.len(),
+            tracks = outcome.tracks.len(),
+            ms = outcome.times.total,
+            "frame"
+        );
+    }
+
+    /// Whether frames that are not decoded yet are of no use any more.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed) || self.is_cancelled()
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancellation.is_cancelled()
+    }
+
+    /// Stops because the owner of the pipeline is being dropped.
+    pub(super) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+        self.close();
+    }
+
+    /// Closes all queues.
+    pub(super) fn close(&self) {
+        self.queues.iter().for_each(Queue::close);
+    }
+
+    /// Records why the pipeline ends; the first error counts.
+    pub(super) fn fail(&self, error: Error) {
+        tracing::debug!("the pipeline fails: {error}");
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+
+    /// The error that ended the pipeline. Only the first call returns its [`source`](std::error::Error::source), which
+    /// cannot be cloned.
+    pub(super) fn error(&self) -> Option<Error> {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let error = failure.take()?;
+        *failure = Some(Error::new(error.kind(), error.to_string()));
+        Some(error)
+    }
+}
+
+/// Runs a stage's work; a panic becomes an error that names the stage.
+pub(super) fn guard<T>(stage: Stage, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    // What a panic leaves half done is never used again: the stage ends with it.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let message = format!("stage {stage} panicked: {}", panic_message(&*panic));
+        Err(Error::new(ErrorKind::Engine, message))
+    })
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
+}
+
+pub(super) fn cannot_start(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("cannot start a thread: {error}")).with_source(error)
+}
+
+pub(super) fn join(threads: Vec<JoinHandle<()>>) {
+    for thread in threads {
+        // Panics were caught and reported where they happened.
+        drop(thread.join());
+    }
+}

@@ -1,0 +1,19 @@
+//! How long the stages of one image take.
+
+/// Time spent on one image, stage by stage, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct StageTimes {
+    /// Text prompts to text features; near zero when all of them are cached.
+    pub text: f64,
+    /// Pixels to the backbone's input.
+    pub preprocess: f64,
+    /// The image backbone.
+    pub backbone: f64,
+    /// The encoder-decoder over all classes, thresholds and suppression.
+    pub decode: f64,
+    /// Masks of the detections that were kept.
+    pub masks: f64,
+    /// From start to finish, including time spent waiting between stages.
+    pub total: f64,
+}
