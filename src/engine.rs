@@ -126,7 +126,9 @@ impl EngineFactory {
     }
 
     /// How many classes are decoded at once, for engines that want to know before.
-    pub(crate) fn with_class_chunk(mut self, classes: usize) -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_class_chunk(mut self, classes: usize) -> Self {
         if let Maker::OnnxRuntime(maker) = &mut self.0 {
             maker.class_chunk = classes;
         }

@@ -202,7 +202,7 @@ fn what_the_gate_refuses_is_not_put_in_place() {
                 }
             },
             &["backbone.engine", "backbone.engine.json"],
-            &["encoder_decoder.engine", "presence", "infinite or none"],
+            &["encoder_decoder.engine", "presence", "infinite or NaN"],
         ),
     ];
     for (what, change, left, words) in cases {

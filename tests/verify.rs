@@ -144,7 +144,7 @@ fn what_engines_get_wrong_is_refused_with_the_output_and_the_input() {
                     tensor.as_f32_mut().expect("it is f32")[17] = f32::NAN;
                 }
             },
-            &["backbone, fpn_2, random input 0: 1 of ", "infinite or none"],
+            &["backbone, fpn_2, random input 0: 1 of ", "infinite or NaN"],
         ),
         (
             "infinity in boxes",
@@ -153,7 +153,7 @@ fn what_engines_get_wrong_is_refused_with_the_output_and_the_input() {
                     tensor.as_f32_mut().expect("it is f32")[0] = f32::INFINITY;
                 }
             },
-            &["encoder_decoder, boxes, random input 0: ", "infinite or none"],
+            &["encoder_decoder, boxes, random input 0: ", "infinite or NaN"],
         ),
         (
             "boxes moved by two hundredths",

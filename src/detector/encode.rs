@@ -34,6 +34,16 @@ impl Default for ImageFeatures {
     }
 }
 
+impl ImageFeatures {
+    /// The backbone's outputs by name, wherever they are: those that the model has and that were asked for.
+    #[doc(hidden)]
+    pub fn tensors(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
+        let outputs =
+            tensor::FPN.into_iter().zip(&self.fpn).chain([(tensor::IMAGE_PROMPT, &self.image_prompt)]);
+        outputs.filter(|(_, tensor)| !tensor.is_empty())
+    }
+}
+
 /// Pixels of any size and format to the backbone's input, in the host's memory or on the backbone's device.
 pub struct ImagePreprocessor {
     preprocessor: PlacedPreprocessor,
