@@ -223,11 +223,11 @@ fn what_is_refused() {
         (
             "eval|--annotations|boxes.json|--predictions|boxes.json".into(),
             1,
-            &["boxes.json", "--predictions"],
+            &["boxes.json", "COCO results file"],
         ),
         (format!("{set}--images|nowhere"), 2, &["nowhere", "no such folder"]),
         (format!("{set}--predictions|none.json"), 1, &["none.json"]),
-        (format!("{set}--predictions|text.json"), 1, &["text.json", "no COCO results"]),
+        (format!("{set}--predictions|text.json"), 1, &["text.json", "invalid COCO results"]),
         (format!("{set}--predictions|unknown.json"), 1, &["unknown.json", "entry 1", "999"]),
         (format!("{set}--predictions|category.json"), 1, &["category.json", "entry 1", "no category 8"]),
         (format!("{set}--predictions|boxes.json|--masks"), 1, &["without a mask"]),
