@@ -144,10 +144,10 @@ impl SceneGenerator {
         let mut pixels = Pixels::new(width, height);
         background::draw(&mut random, &mut pixels);
         let mut drawing = Drawing { pixels, owners: vec![0; (width * height) as usize], placed: Vec::new() };
-        let kind_count = random.whole(self.options.kinds.clone()) as usize;
+        let kind_count = random.integer(self.options.kinds.clone()) as usize;
         let kinds = random.sample(&self.pictograms, kind_count);
         let side = f64::from(width.min(height));
-        for _ in 0..random.whole(self.options.objects.clone()) {
+        for _ in 0..random.integer(self.options.objects.clone()) {
             let kind = kinds[random.below(kinds.len())];
             let size = random.log_uniform(side * 0.14, side * 0.5) as u32;
             if let Some(sprite) = prepare(&mut random, pictogram::sprite(kind), size) {

@@ -66,7 +66,7 @@ pub struct VerificationOptions {
     /// Seed of the random pixels and the scenes (0).
     pub seed: u64,
     /// The largest number of classes that a candidate decodes at a time (4). One input asks for that many, the others for
-    /// fewer as well.
+    /// fewer, too.
     pub max_classes: usize,
     /// Detections above this score are kept. The default, `None`, is the model's own threshold.
     pub score_threshold: Option<f32>,
@@ -248,7 +248,7 @@ impl Verification {
         PostProcessOptions { score_threshold, ..PostProcessOptions::default() }
     }
 
-    /// The stages of a detector whose graphs are the candidate's where it has them and they are compared.
+    /// The stages of a detector with the graphs of the candidate that are compared, and those of the reference otherwise.
     fn stages(&self, candidate: Option<&Candidate<'_>>) -> Result<Stages> {
         let is_compared = |graph: &ModelGraph| {
             let always = graph.is_backbone() || *graph == ModelGraph::EncoderDecoder;
@@ -267,7 +267,7 @@ impl Verification {
         let reference = side(&self.model, &self.factory);
         let candidate =
             candidate.map_or_else(|| reference.clone(), |candidate| side(candidate.model, candidate.factory));
-        // The model whose backbone runs says in how many parts.
+        // The backbones of the two models may have different numbers of parts.
         let model =
             if replaced.iter().any(|graph| graph.is_backbone()) { &candidate.0 } else { &reference.0 };
         let (model, masks) = (model.clone(), !self.model.manifest().detection_only);

@@ -112,7 +112,7 @@ pub fn average_precision(
     // Computes the figures; `summarize` would print them, too.
     evaluation.summarize_lines();
     let stats = evaluation.stats().unwrap_or_default();
-    let stat = |place: usize| stats.get(place).copied().and_then(figure);
+    let stat = |index: usize| stats.get(index).copied().and_then(figure);
     Ok(Accuracy {
         ap: stat(0),
         ap50: stat(1),
@@ -152,8 +152,8 @@ fn per_class(truth: &Truth, evaluation: &COCOeval, image_ids: &[u64]) -> Vec<Cla
         (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
     };
     let precision = |overlaps: std::ops::Range<usize>, k: usize, area: usize| {
-        let places = overlaps.flat_map(|t| (0..shape.r).map(move |r| (t, r)));
-        mean(&mut places.map(|(t, r)| arrays.precision[shape.precision_idx(t, r, k, area, most)]))
+        let indices = overlaps.flat_map(|t| (0..shape.r).map(move |r| (t, r)));
+        mean(&mut indices.map(|(t, r)| arrays.precision[shape.precision_idx(t, r, k, area, most)]))
     };
     let mut instances = std::collections::HashMap::<u64, usize>::new();
     for id in image_ids {
@@ -176,7 +176,7 @@ fn per_class(truth: &Truth, evaluation: &COCOeval, image_ids: &[u64]) -> Vec<Cla
         })
     });
     let mut rows: Vec<ClassAccuracy> = rows.collect();
-    let place = |row: &ClassAccuracy| truth.categories().iter().position(|c| c.id == row.category_id);
-    rows.sort_by_key(place);
+    let index = |row: &ClassAccuracy| truth.categories().iter().position(|c| c.id == row.category_id);
+    rows.sort_by_key(index);
     rows
 }

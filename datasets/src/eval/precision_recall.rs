@@ -80,27 +80,27 @@ fn count_image(
             counts.false_positives += 1;
             continue;
         };
-        let same = |place: &usize| instances[*place].category_id == one.category_id;
-        let overlap = |place: usize| instances[place].bbox.iou(&bbox);
+        let same = |index: &usize| instances[*index].category_id == one.category_id;
+        let overlap = |index: usize| instances[index].bbox.iou(&bbox);
         // The first one, if several overlap equally.
         let best = (0..instances.len())
             .rev()
             .filter(same)
-            .filter(|&place| free[place])
+            .filter(|&index| free[index])
             .max_by(|&a, &b| overlap(a).total_cmp(&overlap(b)));
-        match best.filter(|&place| overlap(place) >= MIN_IOU) {
-            Some(place) => {
+        match best.filter(|&index| overlap(index) >= MIN_IOU) {
+            Some(index) => {
                 counts.true_positives += 1;
-                free[place] = false;
-                if let (Some(theirs), Some(ours)) = (&instances[place].mask, &mask) {
+                free[index] = false;
+                if let (Some(theirs), Some(ours)) = (&instances[index].mask, &mask) {
                     overlaps.push(ours.iou(theirs)?);
                 }
             }
             None => {
-                let crowds = (0..instances.len()).filter(same).filter(|&place| instances[place].is_crowd);
-                let in_crowd = |place: usize| {
+                let crowds = (0..instances.len()).filter(same).filter(|&index| instances[index].is_crowd);
+                let in_crowd = |index: usize| {
                     let common =
-                        bbox.intersection(&instances[place].bbox).map_or(0.0, |common| common.area());
+                        bbox.intersection(&instances[index].bbox).map_or(0.0, |common| common.area());
                     common >= MIN_IOU * bbox.area()
                 };
                 counts.false_positives += usize::from(!crowds.into_iter().any(in_crowd));

@@ -104,8 +104,8 @@ impl Predictions {
             .map_err(|e| refuse(ErrorKind::InvalidData, e.to_string()).with_source(e))?;
         let images: HashSet<u64> = truth.images().iter().map(|image| image.id).collect();
         let categories: HashSet<u64> = truth.categories().iter().map(|category| category.id).collect();
-        for (place, one) in list.iter().enumerate() {
-            let wrong = |kind, why: String| Err(refuse(kind, format!("entry {}: {why}", place + 1)));
+        for (index, one) in list.iter().enumerate() {
+            let wrong = |kind, why: String| Err(refuse(kind, format!("entry {}: {why}", index + 1)));
             if one.score.is_none_or(|score| !score.is_finite()) {
                 return wrong(ErrorKind::InvalidData, "it has no score".into());
             }

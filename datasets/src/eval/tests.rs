@@ -211,7 +211,7 @@ fn invalid_files_are_refused() {
     report(&failures);
 }
 
-/// A square of 10 pixels at this place, filled from its top by a share of tenths.
+/// A square of 10 × 10 pixels at this position, whose mask fills its top rows, in tenths.
 fn square(x: u32, y: u32, tenths: u32) -> (BoundingBox, Mask) {
     let mut bitmap = vec![0; 100 * 50];
     for row in y..y + tenths {
@@ -300,8 +300,8 @@ fn detections_in_a_crowd_are_not_false_positives() {
 fn masks_of_instances_with_exemplars() {
     let mut truth = TruthBuilder::new(["a", "b"]);
     let image = truth.add_image("one", 100, 50);
-    for (class, place) in [(0, 0), (0, 30), (1, 60)] {
-        let (bbox, mask) = square(place, 10, 10);
+    for (class, index) in [(0, 0), (0, 30), (1, 60)] {
+        let (bbox, mask) = square(index, 10, 10);
         truth.add_instance(image, class, bbox, Some(mask));
     }
     truth.add_instance(image, 1, BoundingBox::new(1.0, 1.0, 5.0, 5.0), None);
@@ -317,7 +317,7 @@ fn masks_of_instances_with_exemplars() {
         mask: Some(mask),
     };
     let mut masks = ExemplarMasks::default();
-    // The first: whole, though another answer is surer. The second: half. The third: something elsewhere.
+    // The first is complete, although another detection has a higher score; the second is half; the third is elsewhere.
     let found = [
         detection(0, square(6, 10, 10), 0.9),
         detection(0, square(0, 10, 10), 0.2),

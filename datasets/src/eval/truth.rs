@@ -213,8 +213,8 @@ pub struct TruthBuilder(Dataset);
 impl TruthBuilder {
     /// Starts without images. The categories get the ids 1, 2, 3 and so on.
     pub fn new(categories: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let named = |(place, name): (usize, String)| CocoCategory {
-            id: place as u64 + 1,
+        let named = |(index, name): (usize, String)| CocoCategory {
+            id: index as u64 + 1,
             name,
             ..CocoCategory::default()
         };

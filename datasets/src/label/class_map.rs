@@ -115,14 +115,14 @@ impl ClassMap {
         let mut map = Self::default();
         match top.value("classes") {
             Some(Value::Array(classes)) => {
-                for (place, class) in classes.iter().enumerate() {
-                    map.classes.push(class_of_list(class, &format!("classes[{place}]"))?);
+                for (key_path, class) in classes.iter().enumerate() {
+                    map.classes.push(class_of_list(class, &format!("classes[{key_path}]"))?);
                 }
             }
             Some(Value::Object(classes)) => {
                 for (name, class) in classes {
-                    let place = format!("classes.{name}");
-                    map.classes.push(class_of_name(name, class, &place)?);
+                    let key_path = format!("classes.{name}");
+                    map.classes.push(class_of_name(name, class, &key_path)?);
                 }
             }
             Some(_) => return Err("classes: expected a list, or a mapping from names to classes".into()),
@@ -134,8 +134,8 @@ impl ClassMap {
             }
         }
         map.check()?;
-        for (place, group) in top.list("merge")?.iter().enumerate() {
-            let group = map.group(group, &format!("merge[{place}]"))?;
+        for (key_path, group) in top.list("merge")?.iter().enumerate() {
+            let group = map.group(group, &format!("merge[{key_path}]"))?;
             map.merge.push(group);
         }
         Ok(map)
@@ -156,22 +156,22 @@ impl ClassMap {
         Ok(())
     }
 
-    fn group(&self, group: &Value, place: &str) -> Result<MergeGroup, String> {
+    fn group(&self, group: &Value, key_path: &str) -> Result<MergeGroup, String> {
         let (names, iou) = match group {
-            Value::Array(_) => (texts(group, place)?, None),
+            Value::Array(_) => (texts(group, key_path)?, None),
             _ => {
-                let keys = Keys::of(group, place, &["classes", "iou"])?;
-                let names = keys.value("classes").ok_or_else(|| format!("{place}.classes: missing"))?;
-                (texts(names, &format!("{place}.classes"))?, keys.share("iou")?)
+                let keys = Keys::of(group, key_path, &["classes", "iou"])?;
+                let names = keys.value("classes").ok_or_else(|| format!("{key_path}.classes: missing"))?;
+                (texts(names, &format!("{key_path}.classes"))?, keys.share("iou")?)
             }
         };
         let mut classes = Vec::new();
         for name in &names {
             let id = self.classes.iter().position(|class| class.name == *name);
-            classes.push(id.ok_or_else(|| format!("{place}: no class \"{name}\""))?);
+            classes.push(id.ok_or_else(|| format!("{key_path}: no class \"{name}\""))?);
         }
         if classes.len() < 2 {
-            return Err(format!("{place}: expected at least two classes"));
+            return Err(format!("{key_path}: expected at least two classes"));
         }
         Ok(MergeGroup { classes, iou: iou.unwrap_or(MERGE_IOU) })
     }
@@ -182,24 +182,24 @@ impl ClassMap {
     }
 }
 
-fn class_of_list(value: &Value, place: &str) -> Result<Class, String> {
+fn class_of_list(value: &Value, key_path: &str) -> Result<Class, String> {
     match value {
         Value::Object(_) => {
-            let keys = Keys::of(value, place, &[&["name"], CLASS_KEYS].concat())?;
-            let name = keys.value("name").ok_or_else(|| format!("{place}.name: missing"))?;
-            let name = text(name, &format!("{place}.name"))?;
+            let keys = Keys::of(value, key_path, &[&["name"], CLASS_KEYS].concat())?;
+            let name = keys.value("name").ok_or_else(|| format!("{key_path}.name: missing"))?;
+            let name = text(name, &format!("{key_path}.name"))?;
             class_of_keys(name, &keys)
         }
-        _ => Ok(ClassMap::from_names([text(value, place)?]).classes.remove(0)),
+        _ => Ok(ClassMap::from_names([text(value, key_path)?]).classes.remove(0)),
     }
 }
 
-fn class_of_name(name: &str, value: &Value, place: &str) -> Result<Class, String> {
-    let name = text(&Value::String(name.into()), place)?;
+fn class_of_name(name: &str, value: &Value, key_path: &str) -> Result<Class, String> {
+    let name = text(&Value::String(name.into()), key_path)?;
     match value {
         Value::Null => Ok(ClassMap::from_names([name]).classes.remove(0)),
-        Value::Object(_) => class_of_keys(name, &Keys::of(value, place, CLASS_KEYS)?),
-        _ => Ok(Class { name, phrases: texts(value, place)?, ..Class::default() }),
+        Value::Object(_) => class_of_keys(name, &Keys::of(value, key_path, CLASS_KEYS)?),
+        _ => Ok(Class { name, phrases: texts(value, key_path)?, ..Class::default() }),
     }
 }
 
@@ -225,8 +225,8 @@ fn class_of_keys(name: String, keys: &Keys<'_>) -> Result<Class, String> {
     Ok(Class { name, phrases, threshold, nms, min_area, exemplars })
 }
 
-fn exemplar(value: &Value, place: &str) -> Result<ClassExemplar, String> {
-    let keys = Keys::of(value, place, &["image", "file", "box", "wanted"])?;
+fn exemplar(value: &Value, key_path: &str) -> Result<ClassExemplar, String> {
+    let keys = Keys::of(value, key_path, &["image", "file", "box", "wanted"])?;
     let missing = |key: &str| format!("{}: missing", keys.at(key));
     let image = match (keys.value("image"), keys.value("file")) {
         (Some(image), None) => ExemplarImage::Image(text(image, &keys.at("image"))?),
@@ -235,7 +235,7 @@ fn exemplar(value: &Value, place: &str) -> Result<ClassExemplar, String> {
             return Err(missing("image") + "; name an image of the data set, or any file with `file`");
         }
         (Some(_), Some(_)) => {
-            return Err(format!("{place}: expected image or file, not both"));
+            return Err(format!("{key_path}: expected image or file, not both"));
         }
     };
     let edges = keys.value("box").ok_or_else(|| missing("box"))?;
@@ -258,41 +258,43 @@ fn exemplar(value: &Value, place: &str) -> Result<ClassExemplar, String> {
 }
 
 /// A string that is not blank, with white space collapsed as the tokeniser does.
-fn text(value: &Value, place: &str) -> Result<String, String> {
+fn text(value: &Value, key_path: &str) -> Result<String, String> {
     match value {
         Value::String(text) if !text.trim().is_empty() => Ok(collapse_white_space(text).into_owned()),
-        Value::String(_) | Value::Null => Err(format!("{place}: blank; expected a word or a short phrase")),
-        Value::Number(_) | Value::Bool(_) => {
-            Err(format!("{place}: expected a string, got {value}; put it in quotes if it is a name"))
+        Value::String(_) | Value::Null => {
+            Err(format!("{key_path}: blank; expected a word or a short phrase"))
         }
-        _ => Err(format!("{place}: expected a string, got {value}")),
+        Value::Number(_) | Value::Bool(_) => {
+            Err(format!("{key_path}: expected a string, got {value}; put it in quotes if it is a name"))
+        }
+        _ => Err(format!("{key_path}: expected a string, got {value}")),
     }
 }
 
 /// A string, or a list of strings.
-fn texts(value: &Value, place: &str) -> Result<Vec<String>, String> {
+fn texts(value: &Value, key_path: &str) -> Result<Vec<String>, String> {
     match value {
         Value::Array(list) => {
-            let places = list.iter().enumerate().map(|(i, value)| text(value, &format!("{place}[{i}]")));
+            let places = list.iter().enumerate().map(|(i, value)| text(value, &format!("{key_path}[{i}]")));
             places.collect()
         }
-        _ => Ok(vec![text(value, place)?]),
+        _ => Ok(vec![text(value, key_path)?]),
     }
 }
 
 /// A mapping whose keys are all known.
 struct Keys<'v> {
     map: &'v Map<String, Value>,
-    place: &'v str,
+    key_path: &'v str,
 }
 
 impl<'v> Keys<'v> {
-    fn of(value: &'v Value, place: &'v str, known: &[&str]) -> Result<Self, String> {
-        let here = if place.is_empty() { "the file" } else { place };
+    fn of(value: &'v Value, key_path: &'v str, known: &[&str]) -> Result<Self, String> {
+        let here = if key_path.is_empty() { "the file" } else { key_path };
         let Value::Object(map) = value else {
             return Err(format!("{here}: expected keys ({}), got {value}", known.join(", ")));
         };
-        let keys = Self { map, place };
+        let keys = Self { map, key_path };
         match map.keys().find(|key| !known.contains(&key.as_str())) {
             Some(key) => Err(format!("{}: no such key; the keys are {}", keys.at(key), known.join(", "))),
             None => Ok(keys),
@@ -300,7 +302,7 @@ impl<'v> Keys<'v> {
     }
 
     fn at(&self, key: &str) -> String {
-        if self.place.is_empty() { key.into() } else { format!("{}.{key}", self.place) }
+        if self.key_path.is_empty() { key.into() } else { format!("{}.{key}", self.key_path) }
     }
 
     /// The value of a key; `None` if it is null.

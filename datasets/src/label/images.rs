@@ -95,16 +95,16 @@ impl ImageSet {
     /// The names of the images for validation: about `share` of them, chosen by a hash of the name, so that new images do
     /// not change the split of others. With two images or more, neither split is empty.
     pub(super) fn validation(&self, share: f64) -> HashSet<&str> {
-        let place = |file: &ImageFile| hash_of(&file.name, 8);
+        let hash = |file: &ImageFile| hash_of(&file.name, 8);
         let limit = (share * 2f64.powi(64)) as u64;
         let mut chosen: HashSet<&str> =
-            self.files.iter().filter(|file| place(file) < limit).map(|file| file.name.as_str()).collect();
+            self.files.iter().filter(|file| hash(file) < limit).map(|file| file.name.as_str()).collect();
         if share > 0.0 && self.files.len() > 1 {
-            let by_place = |a: &&ImageFile, b: &&ImageFile| place(a).cmp(&place(b));
+            let by_hash = |a: &&ImageFile, b: &&ImageFile| hash(a).cmp(&hash(b));
             if chosen.is_empty() {
-                chosen.extend(self.files.iter().min_by(by_place).map(|file| file.name.as_str()));
+                chosen.extend(self.files.iter().min_by(by_hash).map(|file| file.name.as_str()));
             } else if chosen.len() == self.files.len() {
-                let last = self.files.iter().max_by(by_place);
+                let last = self.files.iter().max_by(by_hash);
                 last.map(|file| chosen.remove(file.name.as_str()));
             }
         }

@@ -266,8 +266,8 @@ pub(super) fn source_hash(path: &Path) -> u64 {
 }
 
 /// The first key in which two settings differ, and both values.
-pub(super) fn difference(place: &str, there: &Value, here: &Value) -> Option<(String, String, String)> {
-    let below = |key: &str| if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") };
+pub(super) fn difference(path: &str, there: &Value, here: &Value) -> Option<(String, String, String)> {
+    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
     match (there, here) {
         (a, b) if a == b => None,
         (Value::Object(a), Value::Object(b)) => {
@@ -281,9 +281,9 @@ pub(super) fn difference(place: &str, there: &Value, here: &Value) -> Option<(St
             a.iter().zip(b).enumerate().find_map(|(i, (a, b))| difference(&below(&i.to_string()), a, b))
         }
         (Value::Array(a), Value::Array(b)) => {
-            Some((place.into(), format!("of {} entries", a.len()), format!("of {} entries", b.len())))
+            Some((path.into(), format!("of {} entries", a.len()), format!("of {} entries", b.len())))
         }
-        (a, b) => Some((place.into(), shown(a), shown(b))),
+        (a, b) => Some((path.into(), shown(a), shown(b))),
     }
 }
 

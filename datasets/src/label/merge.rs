@@ -79,16 +79,16 @@ pub fn merge(
         Error::new(ErrorKind::InvalidData, message)
     })?;
     // The shard of each image, by name, which is the order of the data set.
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut shard_of: BTreeMap<String, usize> = BTreeMap::new();
     for (part, Part { journal, .. }) in parts.iter().enumerate() {
-        places.extend(journal.names().map(|name| (name.to_owned(), part)));
+        shard_of.extend(journal.names().map(|name| (name.to_owned(), part)));
     }
     let mut contents = Contents { shard: None, written: 0, ..first.contents.clone() };
     let expected = contents.names_sha256.clone();
 
     OutputFolder::check(output)?;
-    let mut files = Vec::with_capacity(places.len());
-    let named = places.keys().map(|name| ImageFile { path: PathBuf::new(), name: name.clone() });
+    let mut files = Vec::with_capacity(shard_of.len());
+    let named = shard_of.keys().map(|name| ImageFile { path: PathBuf::new(), name: name.clone() });
     if ImageSet::from_named(named.collect()).names_sha256() != expected {
         let message = format!(
             "cannot merge, {}: the images of its shards are not those of the job; restart the shards and label them \
@@ -110,7 +110,7 @@ pub fn merge(
     }
     folder.set_contents(&contents)?;
     let mut journal = Journal::open(&folder.journal_path(), &settings)?;
-    for (name, part) in places {
+    for (name, part) in shard_of {
         check_cancelled()?;
         let part = &mut parts[part];
         let entry = part.journal.entry(&name).cloned().expect("its name came from this journal");
@@ -144,7 +144,7 @@ fn check(parts: &[Part]) -> Result<()> {
     };
     let Some(first) = parts.first() else { return Ok(()) };
     let Some(whole) = first.contents.shard else { return Ok(()) };
-    let mut places = BTreeMap::new();
+    let mut shard_of = BTreeMap::new();
     for part in parts {
         let other = first.folder.root().display();
         if let Some((key, here, there)) = difference("", &part.settings, &first.settings) {
@@ -164,20 +164,18 @@ fn check(parts: &[Part]) -> Result<()> {
         if part.contents.names_sha256 != first.contents.names_sha256 {
             return refuse(part, format!("it has other images than {other}"));
         }
-        if let Some(twin) = places.insert(shard.index(), part) {
+        if let Some(twin) = shard_of.insert(shard.index(), part) {
             let twin = twin.folder.root().display();
             return refuse(part, format!("it is shard {}/{}, as is {twin}", shard.index(), shard.count()));
         }
     }
     let missing: Vec<String> = (1..=whole.count())
-        .filter(|index| !places.contains_key(index))
+        .filter(|index| !shard_of.contains_key(index))
         .map(|index| format!("{index}/{}", whole.count()))
         .collect();
     match missing.is_empty() {
         true => Ok(()),
-        false => {
-            refuse(first, format!("shards are missing: {}; name their folders as well", missing.join(", ")))
-        }
+        false => refuse(first, format!("shards are missing: {}; add their folders", missing.join(", "))),
     }
 }
 

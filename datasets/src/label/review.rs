@@ -61,9 +61,9 @@ impl Review {
             });
         }
         let chosen = (hash_of(&record.name, 16), record.name.clone());
-        let place = self.sample.partition_point(|other| *other < chosen);
-        if place < self.images {
-            self.sample.insert(place, chosen);
+        let index = self.sample.partition_point(|other| *other < chosen);
+        if index < self.images {
+            self.sample.insert(index, chosen);
             self.sample.truncate(self.images);
         }
     }
@@ -154,7 +154,7 @@ fn draw_page(
     let columns = COLUMNS.min(names.len() as u32);
     let side = |count: u32, cell: u32| count * (cell + GAP) + GAP;
     let mut page = RgbImage::from_pixel(side(columns, CELL.0), side(rows, CELL.1), BACKGROUND);
-    for (place, name) in names.iter().enumerate() {
+    for (index, name) in names.iter().enumerate() {
         check_cancelled()?;
         let Some(entry) = journal.entry(name).cloned() else { continue };
         let record = journal.read(&entry)?;
@@ -177,9 +177,9 @@ fn draw_page(
             .collect();
         annotator.annotate(&mut image, &detections)?;
         let cell = fitted(&image);
-        let (column, row) = (place as u32 % COLUMNS, place as u32 / COLUMNS);
+        let (column, row) = (index as u32 % COLUMNS, index as u32 / COLUMNS);
         let at =
-            |place: u32, full: u32, used: u32| i64::from(side(place, full) + (full - used.min(full)) / 2);
+            |index: u32, full: u32, used: u32| i64::from(side(index, full) + (full - used.min(full)) / 2);
         imageops::replace(&mut page, &cell, at(column, CELL.0, cell.width()), at(row, CELL.1, cell.height()));
     }
     Ok(page)

@@ -27,7 +27,7 @@ pub struct MovingScene {
     next: u64,
     pub(super) background: Vec<u8>,
     /// Indices into the vocabulary, by class id.
-    places: Vec<usize>,
+    label_indices: Vec<usize>,
     actors: Vec<Actor>,
     /// The pictogram of each class in decreasing sizes, made when it is first needed.
     sizes: Vec<OnceLock<Vec<Sprite>>>,
@@ -98,15 +98,16 @@ impl MovingScene {
         if !(frame_rate.is_finite() && frame_rate > 0.0) {
             return refused(format!("frame_rate is {frame_rate}: expected a positive number"));
         }
-        let places = pictogram::indices_of(labels)?;
-        if places.is_empty() {
+        let label_indices = pictogram::indices_of(labels)?;
+        if label_indices.is_empty() {
             return refused("labels is empty: expected at least one label".into());
         }
         let mut random = Random::new(seed, u64::MAX);
         let mut pixels = Pixels::new(width, height);
         background::draw(&mut random, &mut pixels);
-        let count = (places.len() + 4).clamp(6, 10);
-        let actors = (0..count).map(|slot| Actor::new(&mut random, slot, count, places.len())).collect();
+        let count = (label_indices.len() + 4).clamp(6, 10);
+        let actors =
+            (0..count).map(|slot| Actor::new(&mut random, slot, count, label_indices.len())).collect();
         Ok(Self {
             info: SourceInfo {
                 name: "drawn scene".into(),
@@ -121,8 +122,8 @@ impl MovingScene {
             frames,
             next: 0,
             background: pixels.data().to_vec(),
-            sizes: places.iter().map(|_| OnceLock::new()).collect(),
-            places,
+            sizes: label_indices.iter().map(|_| OnceLock::new()).collect(),
+            label_indices,
             actors,
         })
     }
@@ -139,7 +140,7 @@ impl MovingScene {
 
     /// The label of a class.
     pub(super) fn label(&self, class_id: usize) -> &'static str {
-        vocabulary()[self.places[class_id]]
+        vocabulary()[self.label_indices[class_id]]
     }
 
     /// Draws the frame with this index, from 0.
@@ -170,7 +171,7 @@ impl MovingScene {
         self.actors.iter().zip(0u64..).filter_map(move |(actor, slot)| {
             let (round, mut pose) = match actor {
                 Actor::Wanderer(wanderer) => (0, wanderer.pose(seconds, width, height)),
-                Actor::Passer(passer) => passer.pose(seconds, width, height, self.places.len())?,
+                Actor::Passer(passer) => passer.pose(seconds, width, height, self.label_indices.len())?,
             };
             pose.id = 1 + slot + self.actors.len() as u64 * round;
             Some(pose)
@@ -212,7 +213,7 @@ impl MovingScene {
     /// The smallest stored size that is not smaller than the drawn size.
     fn sprite(&self, pose: &Pose) -> &Sprite {
         let sizes = self.sizes[pose.class_id].get_or_init(|| {
-            let original = pictogram::sprite(self.places[pose.class_id]);
+            let original = pictogram::sprite(self.label_indices[pose.class_id]);
             let mut shrink = 1.0;
             let sizes = (0..SIZE_COUNT).map(|_| {
                 let scaled = |side: usize| ((side as f64 * shrink).round() as usize).max(1);

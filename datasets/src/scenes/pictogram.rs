@@ -25,7 +25,7 @@ pub use ocelli::builtin::vocabulary;
 
 /// The indices of labels in the vocabulary.
 pub(super) fn indices_of(labels: &[impl AsRef<str>]) -> Result<Vec<usize>> {
-    let place = |label: &str| {
+    let index = |label: &str| {
         vocabulary().iter().position(|name| *name == label).ok_or_else(|| {
             let message = format!(
                 "cannot draw \"{label}\": no pictogram has this label; the labels are {} and {} others",
@@ -35,13 +35,13 @@ pub(super) fn indices_of(labels: &[impl AsRef<str>]) -> Result<Vec<usize>> {
             Error::new(ErrorKind::InvalidArgument, message)
         })
     };
-    labels.iter().map(|label| place(label.as_ref())).collect()
+    labels.iter().map(|label| index(label.as_ref())).collect()
 }
 
 /// The pictogram at an index of the vocabulary, in its original size.
-pub(super) fn sprite(place: usize) -> &'static Sprite {
-    SPRITES[place].get_or_init(|| {
-        let (left, top) = (place as u32 % COLUMNS * CELL, place as u32 / COLUMNS * CELL);
+pub(super) fn sprite(index: usize) -> &'static Sprite {
+    SPRITES[index].get_or_init(|| {
+        let (left, top) = (index as u32 % COLUMNS * CELL, index as u32 / COLUMNS * CELL);
         let cell = ::image::imageops::crop_imm(&*DECODED, left, top, CELL, CELL).to_image();
         Sprite::from_rgba(&cell).trimmed(0.0).expect("every cell of the sheet has a pictogram")
     })

@@ -58,7 +58,7 @@ impl Random {
         low + self.below((high - low + 1) as usize) as i64
     }
 
-    pub(crate) fn whole(&mut self, range: RangeInclusive<u32>) -> u32 {
+    pub(crate) fn integer(&mut self, range: RangeInclusive<u32>) -> u32 {
         self.between(i64::from(*range.start()), i64::from(*range.end())) as u32
     }
 
@@ -66,9 +66,9 @@ impl Random {
     pub(crate) fn sample(&mut self, items: &[usize], count: usize) -> Vec<usize> {
         let mut items = items.to_vec();
         let count = count.min(items.len());
-        for place in 0..count {
-            let other = place + self.below(items.len() - place);
-            items.swap(place, other);
+        for index in 0..count {
+            let other = index + self.below(items.len() - index);
+            items.swap(index, other);
         }
         items.truncate(count);
         items

@@ -145,8 +145,8 @@ impl Sprite {
 fn taps(from: usize, to: usize) -> Vec<(usize, Vec<f32>)> {
     let scale = from as f64 / to as f64;
     let reach = scale.max(1.0);
-    let tap = |place: usize| {
-        let centre = (place as f64 + 0.5) * scale;
+    let tap = |index: usize| {
+        let centre = (index as f64 + 0.5) * scale;
         let first = (centre - reach + 0.5).max(0.0) as usize;
         let last = ((centre + reach + 0.5) as usize).min(from);
         let weight = |x: usize| (1.0 - ((x as f64 + 0.5 - centre) / reach).abs()).max(0.0);

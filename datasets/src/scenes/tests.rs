@@ -26,8 +26,8 @@ fn every_label_has_a_pictogram() {
     assert_eq!(vocabulary().len(), 80);
     assert_eq!(vocabulary().iter().collect::<BTreeSet<_>>().len(), 80);
     let mut failures = Vec::new();
-    for (place, name) in vocabulary().iter().enumerate() {
-        let sprite = pictogram::sprite(place);
+    for (index, name) in vocabulary().iter().enumerate() {
+        let sprite = pictogram::sprite(index);
         let largest = sprite.width().max(sprite.height());
         if !(100..=128).contains(&largest) || sprite.width().min(sprite.height()) < 30 {
             failures.push(format!("{name}: {}x{}", sprite.width(), sprite.height()));

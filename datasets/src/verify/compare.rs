@@ -103,7 +103,7 @@ impl OutputComparison {
         let difference = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         let magnitude = ours.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
         let known = self.outputs.iter().position(|row| row.graph == graph && row.output == name);
-        let place = known.unwrap_or_else(|| {
+        let index = known.unwrap_or_else(|| {
             self.outputs.push(OutputReport {
                 graph,
                 output: name.into(),
@@ -116,7 +116,7 @@ impl OutputComparison {
             });
             self.outputs.len() - 1
         });
-        let row = &mut self.outputs[place];
+        let row = &mut self.outputs[index];
         row.finite &= bad == 0;
         row.largest_difference = row.largest_difference.max(difference);
         row.largest_value = row.largest_value.max(magnitude);

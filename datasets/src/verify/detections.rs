@@ -55,7 +55,7 @@ impl<'s> Side<'s> {
         let presence = pass.values(tensor::PRESENCE)?;
         let queries = logits.len() / classes;
         let sigmoid = |logit: f32| 1.0 / (1.0 + (-logit).exp());
-        let score = |(place, &logit)| sigmoid(logit) * sigmoid(presence[place / queries]);
+        let score = |(index, &logit)| sigmoid(logit) * sigmoid(presence[index / queries]);
         let scores = logits.iter().enumerate().map(score).collect();
         Ok(Self { boxes, scores, detections: &pass.detections })
     }
@@ -83,7 +83,7 @@ impl DetectionComparison {
         let queries = ours.scores.len() / input.classes;
         let near = self.report.score_threshold - self.limits.max_score_difference;
         let mut counted: Vec<usize> = (0..ours.scores.len())
-            .filter(|&place| ours.scores[place] > near || theirs.scores[place] > near)
+            .filter(|&index| ours.scores[index] > near || theirs.scores[index] > near)
             .collect();
         if counted.is_empty() {
             counted = (0..ours.scores.len()).collect();
@@ -91,14 +91,14 @@ impl DetectionComparison {
             counted.truncate(BEST_QUERIES);
         }
         let (mut score, mut edge) = (Worst::default(), Worst::default());
-        for (place, (a, b)) in ours.scores.iter().zip(&theirs.scores).enumerate() {
-            score.add((a - b).abs(), place / queries, place % queries);
+        for (index, (a, b)) in ours.scores.iter().zip(&theirs.scores).enumerate() {
+            score.add((a - b).abs(), index / queries, index % queries);
         }
-        for &place in &counted {
-            let edges = |side: &Side<'_>| -> [f32; 4] { std::array::from_fn(|i| side.boxes[place * 4 + i]) };
+        for &index in &counted {
+            let edges = |side: &Side<'_>| -> [f32; 4] { std::array::from_fn(|i| side.boxes[index * 4 + i]) };
             let pairs = edges(ours).into_iter().zip(edges(theirs));
             let difference = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-            edge.add(difference, place / queries, place % queries);
+            edge.add(difference, index / queries, index % queries);
         }
         self.report.compared_queries += counted.len();
         let limits = self.limits;

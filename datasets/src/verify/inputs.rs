@@ -19,7 +19,7 @@ const EXEMPLARS: [([f32; 4], bool); 2] = [([0.2, 0.25, 0.4, 0.55], true), ([0.57
 pub(super) struct Input {
     /// `scene 3`, `random input 0`.
     pub(super) name: String,
-    pub(super) picture: Picture,
+    pub(super) pixels: Pixels,
     /// Width and height in pixels.
     pub(super) size: (u32, u32),
     /// The text prompts that are looked for, and behind them one with exemplars.
@@ -32,7 +32,7 @@ pub(super) struct Input {
 
 /// What the backbone is given.
 #[derive(Debug)]
-pub(super) enum Picture {
+pub(super) enum Pixels {
     /// An image with objects to detect.
     Scene(Image),
     /// `[1, 3, S, S]`, not an image.
@@ -43,7 +43,7 @@ impl Input {
     /// `classes` are indices into the vocabulary.
     pub(super) fn new(
         name: String,
-        picture: Picture,
+        pixels: Pixels,
         size: (u32, u32),
         classes: &[usize],
         chunk: usize,
@@ -57,11 +57,11 @@ impl Input {
             },
         );
         let prompts = Prompts::new(phrases.chain([with_exemplars]))?;
-        Ok(Self { name, picture, size, prompts, classes: classes.len(), chunk })
+        Ok(Self { name, pixels, size, prompts, classes: classes.len(), chunk })
     }
 
     pub(super) fn is_scene(&self) -> bool {
-        matches!(self.picture, Picture::Scene(_))
+        matches!(self.pixels, Pixels::Scene(_))
     }
 }
 
@@ -81,7 +81,7 @@ pub(super) fn make(manifest: &Manifest, options: &VerificationOptions) -> Result
         let (name, size) = (format!("random input {index}"), (side as u32, side as u32));
         let chunk = chunk(inputs.len());
         let classes: Vec<usize> = (0..chunk.min(vocabulary().len())).collect();
-        inputs.push(Input::new(name, Picture::Random(pixels), size, &classes, chunk)?);
+        inputs.push(Input::new(name, Pixels::Random(pixels), size, &classes, chunk)?);
     }
     let generator = SceneGenerator::new(options.seed, SceneOptions::default())?;
     for index in 0..options.scenes {
@@ -98,8 +98,8 @@ pub(super) fn make(manifest: &Manifest, options: &VerificationOptions) -> Result
         let missing = chunk.max(CLASSES_OF_A_SCENE).saturating_sub(classes.len());
         classes.extend(absent.into_iter().take(missing));
         let size = (scene.image.width(), scene.image.height());
-        let (name, picture) = (format!("scene {index}"), Picture::Scene(scene.image));
-        inputs.push(Input::new(name, picture, size, &classes, chunk)?);
+        let (name, pixels) = (format!("scene {index}"), Pixels::Scene(scene.image));
+        inputs.push(Input::new(name, pixels, size, &classes, chunk)?);
     }
     Ok(inputs)
 }

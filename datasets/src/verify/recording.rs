@@ -95,14 +95,14 @@ fn forced(name: &str, shape: &[usize], queries: usize) -> Option<Tensor> {
     match name {
         tensor::LOGITS => {
             let all = shape.get(1).copied().unwrap_or(1).max(1);
-            for (place, logit) in forced.reset_f32(shape).iter_mut().enumerate() {
-                *logit = if place % all < queries { CERTAIN } else { -CERTAIN };
+            for (index, logit) in forced.reset_f32(shape).iter_mut().enumerate() {
+                *logit = if index % all < queries { CERTAIN } else { -CERTAIN };
             }
         }
         tensor::BOXES => {
             let all = shape.get(1).copied().unwrap_or(1).max(1);
-            for (place, edges) in forced.reset_f32(shape).chunks_exact_mut(4).enumerate() {
-                let left = (place % all) as f32 / all as f32;
+            for (index, edges) in forced.reset_f32(shape).chunks_exact_mut(4).enumerate() {
+                let left = (index % all) as f32 / all as f32;
                 edges.copy_from_slice(&[left, 0.0, left + 0.5 / all as f32, 1.0]);
             }
         }

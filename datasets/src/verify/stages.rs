@@ -10,7 +10,7 @@ use ocelli_engines::{Engine, Tensor};
 use ocelli_export::contract::tensor;
 
 use super::compare::is_finite;
-use super::inputs::{Input, Picture};
+use super::inputs::{Input, Pixels};
 use super::recording::{Recorded, Recording};
 
 /// Classes whose queries and encoded image are compared: these outputs are large.
@@ -111,12 +111,12 @@ impl Stages {
         for input in inputs {
             step()?;
             let mut pass = Pass::default();
-            let pixels = match &input.picture {
-                Picture::Scene(image) => {
+            let pixels = match &input.pixels {
+                Pixels::Scene(image) => {
                     self.preprocessor.run_into(image, &mut pixels, &mut times)?;
                     &pixels
                 }
-                Picture::Random(pixels) => pixels,
+                Pixels::Random(pixels) => pixels,
             };
             self.backbone.run_into(pixels, input.size, &mut pass.features, &mut times)?;
             passes.push(pass);
