@@ -371,6 +371,16 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_a_line_do_not_change() {
+        let line = serde_json::to_value(record("a", 5)).expect("a record is plain data");
+        let keys =
+            |value: &Value| value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default();
+        let (of_record, of_instance): (Vec<String>, Vec<String>) = (keys(&line), keys(&line["things"][0]));
+        assert_eq!(of_record, ["name", "source", "identity", "width", "height", "things"]);
+        assert_eq!(of_instance, ["class", "score", "box", "mask"]);
+    }
+
+    #[test]
     fn other_settings_are_refused_with_the_difference() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("journal");
