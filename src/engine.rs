@@ -134,7 +134,9 @@ impl EngineFactory {
     }
 
     /// The number of classes decoded at once, which some engines need when they load a graph.
-    pub(crate) fn with_class_chunk(mut self, classes: usize) -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_class_chunk(mut self, classes: usize) -> Self {
         if let Maker::OnnxRuntime(maker) = &mut self.0 {
             maker.class_chunk = classes;
         }

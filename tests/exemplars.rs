@@ -1,10 +1,8 @@
-//! Examples in the built-in model: boxes in the image that is searched, and boxes in another one.
+//! Exemplars with the built-in model: boxes in the image itself, and boxes in another image.
 //!
-//! `cargo test --test exemplars -- --nocapture` shows how much is found by what.
-//!
-//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+//! `cargo test -p ocelli-tests exemplars -- --nocapture` prints the figures. Needs ONNX Runtime; `make setup` installs it.
 
-#![allow(clippy::print_stdout, reason = "how well it works is worth seeing when all is well, too")]
+#![allow(clippy::print_stdout, reason = "the figures are interesting if the test passes, too")]
 
 use std::collections::BTreeMap;
 
@@ -14,11 +12,11 @@ use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneObject, SceneOptions};
 const CONFIDENCE: f32 = 0.3;
 const SCENES: u64 = 40;
 
-/// Things of a kind that were found, things of it that there are, and things of other kinds that were taken for it.
+/// Detected objects with the label of the exemplar, all objects with it, detected objects with other labels, and all of those.
 #[derive(Clone, Copy, Debug, Default)]
 struct Score {
     hits: usize,
-    things: usize,
+    objects: usize,
     others_hit: usize,
     others: usize,
 }
@@ -29,14 +27,14 @@ impl Score {
         let shown = |object: &&SceneObject| but.is_none_or(|but| but.bbox != object.bbox);
         let (same, other): (Vec<_>, Vec<_>) =
             scene.objects.iter().filter(shown).partition(|object| object.label == label);
-        self.things += same.len();
+        self.objects += same.len();
         self.hits += same.into_iter().filter(hit).count();
         self.others += other.len();
         self.others_hit += other.into_iter().filter(hit).count();
     }
 
     fn recall(&self) -> f64 {
-        self.hits as f64 / self.things.max(1) as f64
+        self.hits as f64 / self.objects.max(1) as f64
     }
 
     fn confusion(&self) -> f64 {
@@ -59,9 +57,9 @@ fn scenes(count: u64) -> Vec<Scene> {
     (0..count).map(|number| generator.scene(number)).collect()
 }
 
-/// One box shows what is wanted: the others of its kind are found, things of other kinds mostly not.
+/// With one exemplar, the other objects with its label are detected, and objects with other labels mostly not.
 #[test]
-fn an_example_finds_the_others_of_its_kind() {
+fn an_exemplar_detects_objects_with_its_label() {
     let mut detector = detector();
     let mut score = Score::default();
     for scene in scenes(SCENES) {
@@ -82,14 +80,14 @@ fn an_example_finds_the_others_of_its_kind() {
         score.recall(),
         score.confusion()
     );
-    assert!(score.things >= 30 && score.others >= 30, "too little to see: {score:?}");
+    assert!(score.objects >= 30 && score.others >= 30, "too few objects: {score:?}");
     assert!(score.recall() >= 0.6, "{score:?}");
     assert!(score.confusion() <= 0.25, "{score:?}");
 }
 
-/// Kept and used in the very image they are from, examples are what they are without being kept.
+/// Kept exemplars, used in the image that they are from, give the same detections as exemplars that are not kept.
 #[test]
-fn kept_examples_change_nothing_in_their_own_image() {
+fn kept_exemplars_change_nothing_in_their_own_image() {
     let mut detector = detector();
     let mut problems = Vec::new();
     for (number, scene) in scenes(6).iter().enumerate() {
@@ -110,41 +108,41 @@ fn kept_examples_change_nothing_in_their_own_image() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// An example in another image, which no model is trained for: how much of its kind it finds, with and without the word.
-/// The floors are far below what is seen; they notice an example that is not looked at.
+/// Exemplars in another image, which models are not trained for, with and without a text prompt. The bounds are far below the
+/// measured figures: they fail if the exemplar has no effect.
 #[test]
-fn examples_from_another_image() {
+fn exemplars_from_another_image() {
     let mut detector = detector();
     let scenes = scenes(SCENES);
-    // For each kind, the scenes that show it.
-    let mut of_kind: BTreeMap<&str, Vec<&Scene>> = BTreeMap::new();
+    // For each label, the scenes with it.
+    let mut of_label: BTreeMap<&str, Vec<&Scene>> = BTreeMap::new();
     for scene in &scenes {
         for object in &scene.objects {
-            let shown = of_kind.entry(object.label).or_default();
+            let shown = of_label.entry(object.label).or_default();
             if !shown.iter().any(|other| std::ptr::eq(*other, scene)) {
                 shown.push(scene);
             }
         }
     }
-    let mut by_word = Score::default();
+    let mut by_text = Score::default();
     let (mut by_box, mut by_both) = (Score::default(), Score::default());
-    for (label, shown) in of_kind.iter().filter(|(_, shown)| shown.len() > 1) {
+    for (label, shown) in of_label.iter().filter(|(_, shown)| shown.len() > 1) {
         let [from, to] = [shown[0], shown[1]];
-        let example = from.objects.iter().find(|one| one.label == *label).expect("the scene shows it");
-        let word = Prompts::new([*label]).expect("a word");
-        let found = detector.detect(&to.image, &word).expect("it detects").items;
-        by_word.add(&found, to, label, None);
+        let exemplar = from.objects.iter().find(|one| one.label == *label).expect("the scene shows it");
+        let text = Prompts::new([*label]).expect("a label");
+        let found = detector.detect(&to.image, &text).expect("it detects").items;
+        by_text.add(&found, to, label, None);
         for (score, prompt) in [(&mut by_box, Prompt::visual(*label)), (&mut by_both, Prompt::new(*label))] {
-            let prompts = Prompts::new([prompt.with_exemplar(example.bbox, true)]).expect("an area");
+            let prompts = Prompts::new([prompt.with_exemplar(exemplar.bbox, true)]).expect("an area");
             let kept = detector.exemplar_features(&from.image, &prompts).expect("a box in the image");
             let found = detector.detect_embedded(&to.image, &kept).expect("it detects").items;
             score.add(&found, to, label, None);
         }
     }
-    for (name, score) in [("the word", by_word), ("a box in another image", by_box), ("both", by_both)] {
+    for (name, score) in [("a text prompt", by_text), ("a box in another image", by_box), ("both", by_both)] {
         println!("by {name}: {score:?}, recall {:.2}, confusion {:.2}", score.recall(), score.confusion());
     }
-    assert!(by_box.things >= 30, "too little to see: {by_box:?}");
+    assert!(by_box.objects >= 30, "too few objects: {by_box:?}");
     assert!(by_box.recall() >= 0.5 && by_box.confusion() <= 0.4, "{by_box:?}");
     assert!(by_both.recall() >= 0.6, "{by_both:?}");
 }

@@ -1,10 +1,8 @@
-//! Drawn scenes through the detector: the built-in model finds what was drawn, as it does on the scenes that its card
-//! cites.
+//! The built-in model detects the objects of drawn scenes as well as its model card says.
 //!
-//! `cargo test --test scenes -- --nocapture` shows the figures. Needs ONNX Runtime where programs find it; `make setup`
-//! puts it there.
+//! `cargo test -p ocelli-tests scenes -- --nocapture` prints the figures. Needs ONNX Runtime; `make setup` installs it.
 
-#![allow(clippy::print_stdout, reason = "the figures are worth seeing when all is well, too")]
+#![allow(clippy::print_stdout, reason = "the figures are interesting if the test passes, too")]
 
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::{BoundingBox, Detection, Detector, Model, Prompts, TextCacheFile};
@@ -21,7 +19,7 @@ fn detector(folder: &std::path::Path) -> Detector {
     builder.with_confidence(0.3).build().expect("it builds")
 }
 
-/// Drawn things, detections, and how many of them are pairs of one name with an IoU of 0.5 at least.
+/// Drawn objects, detections, and pairs of them with the same label and an IoU of at least 0.5.
 #[derive(Default)]
 struct Count {
     drawn: usize,
@@ -56,7 +54,7 @@ impl Count {
 }
 
 #[test]
-fn the_built_in_model_finds_what_is_drawn() {
+fn the_built_in_model_detects_drawn_objects() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut detector = detector(folder.path());
 
@@ -92,7 +90,7 @@ fn the_built_in_model_finds_what_is_drawn() {
         moving.drawn
     );
 
-    // The model's card has 0.94 and 0.95 for 500 of the reference's scenes.
+    // The model card has 0.94 and 0.95 for 500 scenes of the reference.
     assert!(still.drawn > 60 && moving.drawn > 60, "{} and {} drawn", still.drawn, moving.drawn);
     assert!(
         still.recall() > 0.9 && still.precision() > 0.9,

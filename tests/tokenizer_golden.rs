@@ -31,7 +31,7 @@ fn compare(tokenizer: &Tokenizer, key: &str) {
         ids.resize(tokenizer.context_length(), *ids.last().expect("a row has an end token"));
         mask.resize(tokenizer.context_length(), 0);
         let expected = TokenIds { ids, mask };
-        for phrase in [phrase, Prompt::phrase(phrase).words()] {
+        for phrase in [phrase, Prompt::new(phrase).phrase()] {
             match tokenizer.encode(phrase) {
                 Ok(row) if row == expected => {}
                 other => failures.push(format!("{phrase:?}\n  expected {expected:?}\n  came     {other:?}")),

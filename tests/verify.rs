@@ -1,6 +1,6 @@
-//! The numeric gate: what it accepts and what it refuses, with ONNX Runtime on both sides.
+//! What the comparison of two models accepts and refuses, with ONNX Runtime on both sides.
 //!
-//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+//! Needs ONNX Runtime; `make setup` installs it.
 
 mod candidates;
 
@@ -13,7 +13,7 @@ use ocelli::{ErrorKind, Model, ModelGraph};
 use ocelli_datasets::verify::{Candidate, Limits, Verification, VerificationOptions, VerificationReport};
 use ocelli_engines::Tensor;
 
-/// Everything that the model has, in few scenes.
+/// The default options with fewer inputs.
 fn options() -> VerificationOptions {
     VerificationOptions { scenes: 4, random_inputs: 1, ..VerificationOptions::default() }
 }
@@ -26,11 +26,11 @@ fn check(verification: &Verification, candidate: &Candidate<'_>) -> Verification
     verification.check(candidate, &mut |_| Ok(())).expect("the candidate runs")
 }
 
-/// The table, for when a test fails.
+/// The table, for the message of a failing test.
 fn table(report: &VerificationReport) -> String {
     let mut text = Vec::new();
-    report.write_table(&mut text).expect("memory takes all");
-    String::from_utf8(text).expect("tables are text")
+    report.write_table(&mut text).expect("writing to memory does not fail");
+    String::from_utf8(text).expect("the table is UTF-8")
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_model_agrees_with_itself() {
     ] {
         assert!(names.contains(&name), "{name} is not compared: {names:?}");
     }
-    // Chunks of other sizes take other ways through the matrix products.
+    // Chunks of other sizes sum in another order.
     assert!(report.outputs.iter().all(|output| output.cosine > 1.0 - 1e-6), "{}", table(&report));
     let found = &report.detections;
     assert!(found.kept_by_reference >= 8, "{}", table(&report));
@@ -76,15 +76,15 @@ fn a_model_agrees_with_itself() {
 }
 
 #[test]
-fn weights_that_were_disturbed_are_refused_and_a_little_noise_is_not() {
+fn disturbed_weights_are_refused_and_a_little_noise_is_accepted() {
     let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
     let verification = verification(&model, options());
     let engine = engine();
-    // Which tensors, by how much, and the output that has to be named first.
+    // The disturbed tensors, the amplitude, and the output that fails first.
     let cases = [
         ("vision_encoder", 0.3, Some(tensor::FPN[2])),
         ("detr_decoder", 0.5, Some(tensor::LOGITS)),
-        // As much as half precision rounds.
+        // The size of rounding errors in half precision.
         ("", 5e-4, None),
         ("", 2e-3, None),
     ];
@@ -110,32 +110,32 @@ fn weights_that_were_disturbed_are_refused_and_a_little_noise_is_not() {
 }
 
 #[test]
-fn a_graph_alone_is_blamed() {
+fn failures_name_the_replaced_graph() {
     let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
     let verification = verification(&model, options());
     let (_other_folder, other) = disturbed_weights("", 0.3);
     let engine = engine();
-    for (graph, blamed, innocent) in [
+    for (graph, wrong, right) in [
         (ModelGraph::Backbone, tensor::FPN[2], None),
         (ModelGraph::EncoderDecoder, tensor::LOGITS, Some(tensor::FPN[2])),
     ] {
         let report = check(&verification, &Candidate::of_graphs(&other, &engine, &[graph]));
-        assert!(report.failures.iter().any(|failure| failure.output == blamed), "{}", table(&report));
+        assert!(report.failures.iter().any(|failure| failure.output == wrong), "{}", table(&report));
         let of =
             |name: &str| report.outputs.iter().find(|output| output.output == name).map(|one| one.cosine);
-        if let Some(innocent) = innocent {
-            let cosine = of(innocent).expect("it is compared");
+        if let Some(right) = right {
+            let cosine = of(right).expect("it is compared");
             assert!(cosine > 1.0 - 1e-12, "the reference ran it: {}", table(&report));
         }
     }
 }
 
 #[test]
-fn what_engines_get_wrong_is_refused_with_the_output_and_the_input() {
+fn wrong_outputs_are_refused_with_the_output_and_the_input() {
     let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
     let verification = verification(&model, options());
     type Change = fn(&str, &mut Tensor);
-    // What the candidate does to its outputs, what the report has to say.
+    // What the candidate does to its outputs, and the parts of the expected failure.
     let cases: [(&str, Change, &[&str]); 5] = [
         (
             "NaN in features",
@@ -144,7 +144,7 @@ fn what_engines_get_wrong_is_refused_with_the_output_and_the_input() {
                     tensor.as_f32_mut().expect("it is f32")[17] = f32::NAN;
                 }
             },
-            &["backbone, fpn_2, random input 0: 1 of ", "infinite or none"],
+            &["backbone, fpn_2, random input 0: 1 of ", "infinite or NaN"],
         ),
         (
             "infinity in boxes",
@@ -153,10 +153,10 @@ fn what_engines_get_wrong_is_refused_with_the_output_and_the_input() {
                     tensor.as_f32_mut().expect("it is f32")[0] = f32::INFINITY;
                 }
             },
-            &["encoder_decoder, boxes, random input 0: ", "infinite or none"],
+            &["encoder_decoder, boxes, random input 0: ", "infinite or NaN"],
         ),
         (
-            "boxes moved by two hundredths",
+            "boxes moved by 0.02",
             |name, tensor| {
                 if name == tensor::BOXES {
                     tensor.as_f32_mut().expect("it is f32").iter_mut().for_each(|edge| *edge += 0.02);
@@ -165,7 +165,7 @@ fn what_engines_get_wrong_is_refused_with_the_output_and_the_input() {
             &["encoder_decoder, boxes, scene ", "0.0200 of the side", "at most 0.01"],
         ),
         (
-            "classes that are never there",
+            "classes that are never present",
             |name, tensor| {
                 if name == tensor::PRESENCE {
                     tensor.as_f32_mut().expect("it is f32").fill(-9.0);
@@ -204,18 +204,18 @@ fn what_engines_get_wrong_is_refused_with_the_output_and_the_input() {
 }
 
 #[test]
-fn eight_bits_are_judged_by_their_numbers() {
+fn eight_bits_pass_the_default_limits_and_fail_stricter_ones() {
     let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
     let int8 = ExportOptions::default().with_detection_only(true).with_precision(Precision::Int8);
     let (_int8_folder, int8) = builtin(&int8);
     let engine = engine();
     let report = check(&verification(&model, options()), &Candidate::of_model(&int8, &engine));
-    // A hundredth of a right angle: the limits for engines let it through.
+    // The default limits accept this cosine.
     assert!(report.accepted(), "{}", table(&report));
     let least = report.outputs.iter().filter(|output| output.limited).map(|output| output.cosine);
     let least = least.fold(1.0, f64::min);
     assert!((0.999..0.99999).contains(&least), "{}", table(&report));
-    // Somebody who wants more is told which output of which input falls short.
+    // With stricter limits, the verdict has the output and the input.
     let limits = Limits { min_cosine: 0.99999, max_score_difference: 0.001, ..Limits::default() };
     let strict = verification(&model, VerificationOptions { limits, ..options() });
     let report = check(&strict, &Candidate::of_model(&int8, &engine));
@@ -225,11 +225,11 @@ fn eight_bits_are_judged_by_their_numbers() {
 }
 
 #[test]
-fn random_weights_have_nothing_to_find_and_are_compared_all_the_same() {
+fn random_weights_are_compared_without_detections() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/parity/plain");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let exported = folder.path().join("exported");
-    let checkpoint = Checkpoint::open(&golden).expect("the golden is whole");
+    let checkpoint = Checkpoint::open(&golden).expect("the golden is complete");
     export(&checkpoint, &ExportOptions::default(), &exported, |_| Ok(())).expect("it exports");
     let model = Model::open(&exported).expect("it was just exported");
     let options = VerificationOptions { score_threshold: Some(0.999), ..options() };
@@ -237,18 +237,21 @@ fn random_weights_have_nothing_to_find_and_are_compared_all_the_same() {
     let report = check(&verification, &Candidate::of_model(&model, &engine));
     assert!(report.accepted(), "{}", table(&report));
     assert_eq!(report.detections.kept_by_reference, 0);
-    assert!(report.detections.compared_queries > 0, "the surest are compared where none is sure");
+    assert!(
+        report.detections.compared_queries > 0,
+        "the best queries are compared if no score is near the threshold"
+    );
     assert!(report.verdict().contains("no detection to compare"), "{}", report.verdict());
 
     let (_folder, other) = builtin(&ExportOptions::default());
     let outcome = verification.check(&Candidate::of_model(&other, &engine), &mut |_| Ok(()));
-    let error = outcome.expect_err("they are of different sizes");
+    let error = outcome.expect_err("the sizes differ");
     assert_eq!(error.kind(), ErrorKind::Mismatch);
     assert!(error.to_string().contains("imgsz is"), "{error}");
 }
 
 #[test]
-fn options_that_make_no_sense_and_a_wish_to_end() {
+fn invalid_options_are_refused_and_an_error_of_progress_ends_it() {
     let (_folder, model) = builtin(&ExportOptions::default().with_detection_only(true));
     let cases = [
         (VerificationOptions { scenes: 0, random_inputs: 0, ..options() }, "nothing to compare"),

@@ -38,7 +38,7 @@ pub fn detect(factory: &EngineFactory, folder: &Path, scenes: &Scenes) -> anyhow
     let threshold = detector.model().manifest().thresholds.confidence;
     detector.prepare(&scenes.prompts)?;
     let (mut found, mut detections, mut failed) = (Predictions::default(), 0, 0);
-    let ids = scenes.truth.picture_ids();
+    let ids = scenes.truth.image_ids();
     for (image, id) in scenes.images.iter().zip(&ids) {
         ocelli_cli::interrupted()?;
         let answer = match detector.detect(image, &scenes.prompts) {

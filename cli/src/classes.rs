@@ -20,7 +20,7 @@ pub fn class_names(arguments: &[String], log: &LogArgs) -> Result<Vec<String>> {
 fn distinct(arguments: &[String]) -> Result<(Vec<String>, Vec<String>)> {
     let (mut names, mut repeated) = (Vec::<String>::new(), Vec::new());
     for (number, piece) in arguments.iter().flat_map(|argument| argument.split(',')).enumerate() {
-        let name = Prompt::phrase(piece).words().to_owned();
+        let name = Prompt::new(piece).phrase().to_owned();
         if name.is_empty() {
             let message =
                 format!("--classes, class {}: it is blank; give it a word or a short phrase", number + 1);

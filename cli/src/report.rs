@@ -46,7 +46,7 @@ impl Report {
 
 /// The times of the stages in milliseconds, with two decimals.
 pub fn timings(times: &StageTimes) -> Map<String, Value> {
-    let StageTimes { text, preprocess, backbone, decode, masks, total } = *times;
+    let StageTimes { text, preprocess, backbone, decode, masks, total, .. } = *times;
     let stages = [
         ("text", text),
         ("preprocess", preprocess),

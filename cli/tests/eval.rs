@@ -1,6 +1,6 @@
-//! `ocelli eval`, run as a person runs it: figures, files, refusals, Ctrl-C.
+//! `ocelli eval` as a process: figures, files, refusals, Ctrl-C.
 //!
-//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+//! Needs ONNX Runtime; `make setup` installs it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 
-/// What the built-in model has to reach on thirty drawn scenes: less than the 0.637 and 0.953 that it reaches, as numbers
-/// in single precision differ between processors.
-const LEAST_AP: f64 = 0.6;
-const LEAST_RECALL: f64 = 0.9;
+/// Lower bounds for the built-in model on thirty drawn scenes. They are below the measured 0.637 and 0.953, because results in
+/// single precision differ between CPUs.
+const MIN_AP: f64 = 0.6;
+const MIN_RECALL: f64 = 0.9;
 
 fn golden() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/eval"))
@@ -31,7 +31,7 @@ fn evaluate(place: &Place, arguments: &[&str]) -> Value {
     serde_json::from_str(&text).expect("nothing but JSON on stdout")
 }
 
-/// A folder of drawn pictures with annotations, as people have them: ids with gaps, a category that is nowhere.
+/// A folder of drawn images with annotations, with gaps in the ids and a category without instances.
 fn data_set(place: &Place, count: u64) {
     let options =
         SceneOptions { labels: vec!["dog".into(), "cat".into(), "car".into()], ..SceneOptions::default() };
@@ -69,14 +69,14 @@ fn the_built_in_model_on_drawn_scenes() {
     let recall = figure(&report, "/models/0/at_confidence/recall");
     assert_eq!(figure(&report, "/images"), 30.0);
     assert_eq!(figure(&report, "/classes"), vocabulary().len() as f64);
-    assert!(ap >= LEAST_AP && recall >= LEAST_RECALL, "AP {ap}, recall {recall}");
+    assert!(ap >= MIN_AP && recall >= MIN_RECALL, "AP {ap}, recall {recall}");
     assert_eq!(figure(&report, "/models/0/timing_ms/images"), 30.0);
     let timing = |name: &str| figure(&report, &format!("/models/0/timing_ms/total/{name}"));
     assert!(0.0 < timing("p50") && timing("p50") <= timing("p90") && timing("p90") <= timing("p99"));
 }
 
 #[test]
-fn saved_answers_have_the_figures_of_pycocotools() {
+fn figures_of_predictions_equal_those_of_pycocotools() {
     let place = Place::new();
     place.copy_folder(golden(), "golden");
     let files =
@@ -99,10 +99,10 @@ fn saved_answers_have_the_figures_of_pycocotools() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let table = place.succeed(OCELLI, &[&["eval", "--per-class"], &files[..]].concat());
-    for word in ["14 pictures", "boxes", "38.4", "masks", "34.8", "red apple", "precision", "recall"] {
+    for word in ["14 images", "boxes", "38.4", "masks", "34.8", "red apple", "precision", "recall"] {
         assert!(table.contains(word), "{word}: {table}");
     }
-    // Of some categories alone: the others' answers are no false alarms.
+    // With some categories only, detections of the others are not false positives.
     let dogs = evaluate(&place, &[&files[..], &["--classes", "dog"]].concat());
     let of_all = report["models"][0]["bbox"]["per_class"].as_array().expect("a list");
     let dog = of_all.iter().find(|class| class["name"] == "dog").expect("dogs are marked");
@@ -112,7 +112,7 @@ fn saved_answers_have_the_figures_of_pycocotools() {
 }
 
 #[test]
-fn a_folder_of_pictures_and_what_was_saved_of_it() {
+fn saved_predictions_give_the_same_figures() {
     let place = Place::new();
     data_set(&place, 6);
     let direct =
@@ -135,13 +135,13 @@ fn a_folder_of_pictures_and_what_was_saved_of_it() {
         evaluate(&place, &[&DATA_SET[..], &["--classes", "puppy=dog", "cat", "--max-images", "3"]].concat());
     assert_eq!(figure(&words, "/classes"), 2.0);
     let boxed = evaluate(&place, &[&DATA_SET[..], &["--exemplars-from-truth"]].concat());
-    let things = figure(&boxed, "/models/0/from_truth_boxes/things");
-    assert_eq!(things, figure(&boxed, "/things"));
+    let instances = figure(&boxed, "/models/0/from_truth_boxes/things");
+    assert_eq!(instances, figure(&boxed, "/things"));
     assert!(figure(&boxed, "/models/0/from_truth_boxes/mask_iou") > 0.4, "{boxed}");
 }
 
 #[test]
-fn pictures_that_cannot_be_read_are_listed_and_the_others_count() {
+fn images_that_cannot_be_read_are_listed_and_the_others_count() {
     let place = Place::new();
     data_set(&place, 5);
     std::fs::remove_file(place.path("pictures/some/1.png")).expect("it was written");
@@ -160,11 +160,11 @@ fn pictures_that_cannot_be_read_are_listed_and_the_others_count() {
     let report = place.json("x.json");
     assert_eq!(report["failed"], json!(["some/1.png", "some/2.png", "some/3.png"]));
     assert_eq!(figure(&report, "/images"), 2.0);
-    assert!(outcome.stdout.contains("not counted: 3 pictures"), "{outcome:?}");
+    assert!(outcome.stdout.contains("not counted: 3 images"), "{outcome:?}");
 }
 
 #[test]
-fn two_models_on_the_same_pictures() {
+fn two_models_on_the_same_images() {
     let place = Place::new();
     place.folder("checkpoint");
     ocelli::builtin::write_checkpoint(&place.path("checkpoint")).expect("it writes");
@@ -192,7 +192,7 @@ fn two_models_on_the_same_pictures() {
 }
 
 #[test]
-fn what_is_refused() {
+fn invalid_arguments_are_refused() {
     let place = Place::new();
     data_set(&place, 1);
     place.copy_folder(golden(), "golden");
@@ -223,11 +223,11 @@ fn what_is_refused() {
         (
             "eval|--annotations|boxes.json|--predictions|boxes.json".into(),
             1,
-            &["boxes.json", "--predictions"],
+            &["boxes.json", "COCO results file"],
         ),
         (format!("{set}--images|nowhere"), 2, &["nowhere", "no such folder"]),
         (format!("{set}--predictions|none.json"), 1, &["none.json"]),
-        (format!("{set}--predictions|text.json"), 1, &["text.json", "no COCO results"]),
+        (format!("{set}--predictions|text.json"), 1, &["text.json", "invalid COCO results"]),
         (format!("{set}--predictions|unknown.json"), 1, &["unknown.json", "entry 1", "999"]),
         (format!("{set}--predictions|category.json"), 1, &["category.json", "entry 1", "no category 8"]),
         (format!("{set}--predictions|boxes.json|--masks"), 1, &["without a mask"]),
@@ -252,7 +252,7 @@ fn what_is_refused() {
 
 #[test]
 #[cfg(unix)]
-fn ctrl_c_ends_it_without_a_file() {
+fn ctrl_c_ends_it_without_files() {
     let place = Place::new();
     let files = ["--json", "x.json", "--save-predictions", "found.json"];
     let arguments = [&["eval", "--scenes", "60"], &files[..]].concat();

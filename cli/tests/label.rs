@@ -1,6 +1,6 @@
-//! `ocelli label`, run as a person runs it: what it writes, what it refuses, and how it goes on after it was stopped.
+//! `ocelli label` as a process: what it writes, what it refuses, and how it continues after it was stopped.
 //!
-//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+//! Needs ONNX Runtime; `make setup` installs it.
 
 mod data_set;
 mod stopped;
@@ -13,7 +13,7 @@ use data_set::{CLASSES, differences, pictures, tree};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 
-/// Arguments of a whole run from `pictures` to `output`, with others behind.
+/// The arguments of a run from `pictures` to `output`, followed by others.
 fn arguments<'a>(output: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let whole = ["label", "--images", "pictures", "--classes", CLASSES, "-o", output];
     [&whole, more].concat()
@@ -22,15 +22,15 @@ fn arguments<'a>(output: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 const ALL_FORMATS: [&str; 2] = ["--format", "yolo,yolo-seg,coco"];
 
 #[test]
-fn the_formats_say_the_same() {
+fn all_formats_have_the_same_instances() {
     let place = Place::new();
     pictures(&place, "pictures", 24);
     place.succeed(OCELLI, &arguments("set", &ALL_FORMATS));
     let coco = place.json("set/annotations.json");
     let list = |key: &str| coco[key].as_array().cloned().unwrap_or_default();
-    let (images, things) = (list("images"), list("annotations"));
+    let (images, annotations) = (list("images"), list("annotations"));
     assert_eq!(images.len(), 24);
-    assert!(things.len() > 20, "{} things", things.len());
+    assert!(annotations.len() > 20, "{} annotations", annotations.len());
     let names: Vec<&str> = CLASSES.split(',').collect();
     for (id, category) in list("categories").iter().enumerate() {
         assert_eq!(
@@ -50,7 +50,7 @@ fn the_formats_say_the_same() {
         assert_eq!(image["id"], number as u64 + 1);
         let name = image["file_name"].as_str().expect("it has a name");
         validation += usize::from(name.starts_with("val/"));
-        let of_image: Vec<&Value> = things.iter().filter(|thing| thing["image_id"] == image["id"]).collect();
+        let of_image: Vec<&Value> = annotations.iter().filter(|one| one["image_id"] == image["id"]).collect();
         let label = name.replace(".png", ".txt");
         let lines = |path: String| -> Vec<Vec<f64>> {
             let text = String::from_utf8(place.read(&path)).expect("labels are text");
@@ -61,7 +61,7 @@ fn the_formats_say_the_same() {
             (lines(format!("set/labels/{label}")), lines(format!("set/segments/labels/{label}")));
         if (boxes.len(), polygons.len()) != (of_image.len(), of_image.len()) {
             failures.push(format!(
-                "{name}: {} things, {} boxes, {} polygons",
+                "{name}: {} annotations, {} boxes, {} polygons",
                 of_image.len(),
                 boxes.len(),
                 polygons.len()
@@ -73,30 +73,31 @@ fn the_formats_say_the_same() {
         assert!(link.is_absolute() && link.is_file(), "{}", link.display());
         let (width, height) =
             (image["width"].as_f64().unwrap_or(0.0), image["height"].as_f64().unwrap_or(0.0));
-        for ((thing, yolo), polygon) in of_image.iter().zip(&boxes).zip(&polygons) {
-            let found =
-                serde_json::from_value::<[f64; 4]>(thing["bbox"].clone()).expect("a box is four numbers");
+        for ((annotation, yolo), polygon) in of_image.iter().zip(&boxes).zip(&polygons) {
+            let found = serde_json::from_value::<[f64; 4]>(annotation["bbox"].clone())
+                .expect("a box is four numbers");
             let [cx, cy, w, h] = [yolo[1] * width, yolo[2] * height, yolo[3] * width, yolo[4] * height];
             let same =
                 [cx - w / 2.0, cy - h / 2.0, w, h].iter().zip(found).all(|(a, b)| (a - b).abs() < 0.02);
-            let mask: Mask = serde_json::from_value(thing["segmentation"].clone()).expect("run lengths");
-            let is_id = Some(yolo[0] as u64 + 1) == thing["category_id"].as_u64() && yolo[0] == polygon[0];
+            let mask: Mask = serde_json::from_value(annotation["segmentation"].clone()).expect("run lengths");
+            let is_id =
+                Some(yolo[0] as u64 + 1) == annotation["category_id"].as_u64() && yolo[0] == polygon[0];
             let is_whole = polygon.len() >= 7 && polygon.len() % 2 == 1;
             let is_inside = polygon[1..].iter().all(|share| (0.0..=1.0).contains(share));
-            let is_area = thing["area"].as_f64() == Some(mask.area() as f64);
-            if !(same && is_id && is_whole && is_inside && is_area && thing["iscrowd"] == 0) {
-                failures.push(format!("{name}: {thing}, {yolo:?}, {polygon:?}"));
+            let is_area = annotation["area"].as_f64() == Some(mask.area() as f64);
+            if !(same && is_id && is_whole && is_inside && is_area && annotation["iscrowd"] == 0) {
+                failures.push(format!("{name}: {annotation}, {yolo:?}, {polygon:?}"));
             }
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!((1..=8).contains(&validation), "{validation} of 24 are for validation");
-    let ids: Vec<_> = things.iter().filter_map(|thing| thing["id"].as_u64()).collect();
-    assert_eq!(ids, (1..=things.len() as u64).collect::<Vec<_>>());
+    let ids: Vec<_> = annotations.iter().filter_map(|annotation| annotation["id"].as_u64()).collect();
+    assert_eq!(ids, (1..=annotations.len() as u64).collect::<Vec<_>>());
 }
 
 #[test]
-fn formats_and_pictures_by_option() {
+fn options_of_formats_and_images() {
     let place = Place::new();
     pictures(&place, "pictures", 4);
     place.succeed(OCELLI, &arguments("boxes", &["--format", "coco", "--no-masks"]));
@@ -116,10 +117,10 @@ fn formats_and_pictures_by_option() {
     let copy = place.path(&format!("polygons/images/{name}"));
     assert!(copy.symlink_metadata().is_ok_and(|meta| meta.is_file()));
     assert_eq!(place.read(&format!("polygons/images/{name}")), place.read("pictures/000.png"));
-    // With one format of YOLO, there is no folder for the other.
+    // With one YOLO format, there is no folder for the other.
     assert!(place.path("polygons/labels/train").is_dir() && !place.path("polygons/segments").exists());
 
-    // Formats are views of one journal: another one is written without looking at the pictures again.
+    // All formats are written from the journal: another format does not need the images again.
     for formats in ["coco,yolo", "yolo-seg"] {
         let said = place.run(OCELLI, &arguments("polygons", &["--format", formats, "--copy"]));
         let words = "0 pictures to label, 4 done before";
@@ -130,12 +131,12 @@ fn formats_and_pictures_by_option() {
 }
 
 #[test]
-fn where_pictures_come_from() {
+fn inputs_of_every_kind() {
     let place = Place::new();
     pictures(&place, "x/images", 6);
     pictures(&place, "y", 3);
     let scene = place.read("y/000.png");
-    // Of one name but for the ending, and in a format that trainers do not read.
+    // Names that differ in their extension only, and a format that trainers do not read.
     let decoded = image::load_from_memory(&scene).expect("it is a picture");
     decoded.save(place.path("y/000.bmp")).expect("it can be written");
     decoded.to_rgb8().save(place.path("y/other.ppm")).expect("it can be written");
@@ -170,7 +171,7 @@ fn where_pictures_come_from() {
     assert_eq!(label("above", &["x"]).len(), 6);
     assert!(
         place.path("above/labels").join("train/images_").is_dir(),
-        "a folder called images would hide the labels"
+        "trainers would look for the labels in another folder"
     );
     assert_eq!(label("glob", &["x/*/*.png"]), ["images_/000.png", "images_/001.png"]);
     assert_eq!(label("list", &["@list.txt"]), ["x/images_/000.png", "x/images_/a/001.png"]);
@@ -190,14 +191,14 @@ fn where_pictures_come_from() {
     assert!(child.wait().is_ok_and(|status| status.success()));
     assert_eq!(tree(&place.path("stdin")).keys().filter(|path| path.starts_with("images")).count(), 1);
 
-    // The output may lie among the pictures: what is in it is no picture to label.
+    // The output folder may be inside the input folder: its images are ignored.
     let inside = label("y/set", &["y"]);
     assert_eq!(label("y/set", &["y"]), inside);
     assert_eq!(inside.len(), 5);
 }
 
 #[test]
-fn a_map_decides() {
+fn class_maps_define_the_classes() {
     let place = Place::new();
     pictures(&place, "pictures", 12);
     let shown = place.succeed(
@@ -207,8 +208,8 @@ fn a_map_decides() {
     assert!(shown.contains("boat"), "{shown}");
     let plain = place.json("plain/annotations.json");
     let scores = |coco: &Value, class: u64| -> Vec<f64> {
-        let things = coco["annotations"].as_array().cloned().unwrap_or_default();
-        things.iter().filter(|t| t["category_id"] == class).filter_map(|t| t["score"].as_f64()).collect()
+        let annotations = coco["annotations"].as_array().cloned().unwrap_or_default();
+        annotations.iter().filter(|t| t["category_id"] == class).filter_map(|t| t["score"].as_f64()).collect()
     };
     let boats = scores(&plain, 1);
     assert!(boats.len() > 1, "{boats:?}");
@@ -226,13 +227,13 @@ fn a_map_decides() {
     );
     let mapped = place.json("mapped/annotations.json");
     let (vehicles, own) = (scores(&mapped, 1), scores(&mapped, 2));
-    assert_eq!(scores(&mapped, 3), [0.0; 0], "none is that large");
+    assert_eq!(scores(&mapped, 3), [0.0; 0], "no instance is that large");
     assert!(own.iter().all(|score| *score > limit - 1e-5), "{own:?}");
-    // Each thing is there once: the words boat and bicycle found it, the class boat did as well.
+    // Each instance is there once, although phrases of both classes detect it.
     assert!(vehicles.len() + own.len() <= boats.len() + scores(&plain, 2).len(), "{vehicles:?} {own:?}");
     assert!(!vehicles.is_empty());
 
-    // An example in a picture is for this picture, one in a file for all.
+    // An exemplar in an image of the data set applies to this image, an exemplar in a file to all.
     let first = &plain["annotations"][0];
     let image = plain["images"]
         .as_array()
@@ -262,10 +263,10 @@ fn a_map_decides() {
         ];
         place.succeed(OCELLI, &map);
         let found = place.json(&format!("{output}/annotations.json"));
-        let things = found["annotations"].as_array().cloned().unwrap_or_default();
-        let in_picture = things.iter().filter(|t| t["image_id"] == first["image_id"]).count();
-        assert!(in_picture > 0, "{output}: {found}");
-        assert!(output == "everywhere" || in_picture == things.len(), "{output}: {found}");
+        let annotations = found["annotations"].as_array().cloned().unwrap_or_default();
+        let in_image = annotations.iter().filter(|t| t["image_id"] == first["image_id"]).count();
+        assert!(in_image > 0, "{output}: {found}");
+        assert!(output == "everywhere" || in_image == annotations.len(), "{output}: {found}");
     }
 }
 
@@ -291,7 +292,7 @@ fn review_pages() {
 }
 
 #[test]
-fn bad_pictures_are_listed_and_tried_again() {
+fn bad_images_are_listed_and_labelled_again() {
     let place = Place::new();
     pictures(&place, "pictures", 6);
     let whole = place.read("pictures/a/000.png");
@@ -319,7 +320,7 @@ fn bad_pictures_are_listed_and_tried_again() {
 }
 
 #[test]
-fn data_sets_grow_and_corrections_stay() {
+fn data_sets_grow_and_keep_corrections() {
     let place = Place::new();
     pictures(&place, "pictures", 9);
     place.succeed(OCELLI, &arguments("set", &[]));
@@ -340,7 +341,7 @@ fn data_sets_grow_and_corrections_stay() {
 }
 
 #[test]
-fn shards_are_the_whole() {
+fn merged_shards_equal_the_whole_job() {
     let place = Place::new();
     pictures(&place, "pictures", 20);
     place.write("pictures/a/bad.jpg", "hello");
@@ -358,9 +359,9 @@ fn shards_are_the_whole() {
         OCELLI,
         &[
             refusal("label|merge|one|two|-o|m", 1, &["shards are missing: 3/3"]),
-            refusal("label|merge|one|two|two|three|-o|m", 2, &["two", "named twice"]),
+            refusal("label|merge|one|two|two|three|-o|m", 2, &["two", "given twice"]),
             refusal("label|merge|one|two|three|-o|one", 2, &["one", "one of the shards"]),
-            refusal("label|merge|one|whole|-o|m", 1, &["whole", "no shard"]),
+            refusal("label|merge|one|whole|-o|m", 1, &["whole", "not a shard"]),
             refusal("label|merge|one|nowhere|-o|m", 2, &["nowhere", "no such folder"]),
             refusal("label|merge|one|pictures|-o|m", 2, &["pictures", "no data set"]),
             refusal("label|merge|other|two|three|-o|m", 1, &["two", "confidence is 0.3", "other 0.6"]),
@@ -383,12 +384,12 @@ fn shards_are_the_whole() {
 }
 
 #[test]
-fn little_memory_changes_nothing() {
+fn low_memory_changes_nothing() {
     let place = Place::new();
     pictures(&place, "pictures", 10);
     place.write("pictures/bad.png", "hello");
     assert_eq!(place.run(OCELLI, &arguments("normal", &ALL_FORMATS)).status, Some(1));
-    // Batches of one picture, of some, and of all.
+    // Batches of one image, of some, and of all.
     for (output, spill) in [("one", "0"), ("some", "0.01"), ("all", "4")] {
         let more = [&ALL_FORMATS[..], &["--low-memory", "--spill", spill]].concat();
         let ended = place.run(OCELLI, &arguments(output, &more));
@@ -399,7 +400,7 @@ fn little_memory_changes_nothing() {
 }
 
 #[test]
-fn what_is_refused() {
+fn invalid_arguments_are_refused() {
     let place = Place::new();
     pictures(&place, "pictures", 3);
     place.folder("empty");
@@ -428,9 +429,9 @@ fn what_is_refused() {
         ("--review|x", 2, &["--review", "'x'"]),
         ("--confidence|3", 2, &["--confidence is 3"]),
         ("--conf|3", 2, &["--confidence is 3"]),
-        ("--shard|0/3", 2, &["--shard 0/3", "1/3 to 3/3"]),
-        ("--shard|4/3", 2, &["--shard 4/3"]),
-        ("--shard|1", 2, &["--shard 1", "1/8"]),
+        ("--shard|0/3", 2, &["--shard", "shard 0/3", "1/3 to 3/3"]),
+        ("--shard|4/3", 2, &["--shard", "shard 4/3"]),
+        ("--shard|1", 2, &["--shard", "shard 1", "1/8"]),
         ("--spill|3", 2, &["--low-memory"]),
         ("--low-memory|--spill|-3", 2, &["--spill is -3"]),
         ("--workers|0", 2, &["--workers is 0"]),
@@ -455,15 +456,15 @@ fn what_is_refused() {
             2,
             &["number.yaml", "min_area", "classes, merge"],
         ),
-        refusal("label|--images|pictures|--map|text.yaml|-o|out", 2, &["text.yaml", "no YAML"]),
+        refusal("label|--images|pictures|--map|text.yaml|-o|out", 2, &["text.yaml", "not YAML"]),
         refusal("label|--images|pictures|--map|group.yaml|-o|out", 2, &["group.yaml", "\"cow\""]),
         refusal("label|--images|pictures|--map|nowhere|-o|out", 1, &["nowhere"]),
-        refusal("label|--images|pictures|--map|picture.yaml|-o|out", 2, &["x.png", "none of the pictures"]),
+        refusal("label|--images|pictures|--map|picture.yaml|-o|out", 2, &["x.png", "no image has this name"]),
         refusal("label|--images|pictures|--map|example.yaml|-o|out", 2, &["x.png", "no such file"]),
         refusal("label|--images|pictures|-o|out", 2, &["--classes"]),
         refusal("label|--images|pictures|--classes|dog", 2, &["--output"]),
         refusal("label|--classes|dog|-o|out", 2, &["--images"]),
-        refusal("label|--images|empty|--classes|dog|-o|out", 2, &["empty", "hold none"]),
+        refusal("label|--images|empty|--classes|dog|-o|out", 2, &["empty", "contain no images"]),
         refusal("label|--images|nowhere|--classes|dog|-o|out", 2, &["nowhere", "no such file"]),
         refusal("label|--images|pictures|--classes|dog,,|-o|out", 2, &["class 2", "blank"]),
         refusal("label|--images|pictures|--classes|dog|-o|file", 2, &["file", "name a folder"]),
@@ -482,7 +483,7 @@ fn what_is_refused() {
 
     let lock =
         std::fs::File::options().write(true).open(place.path("set/.ocelli-label/lock")).expect("it is there");
-    lock.lock().expect("nobody holds it");
+    lock.lock().expect("it is not locked");
     let locked = place.run(OCELLI, &arguments("set", &[]));
     locked.is_refusal(1, &["set", "another process"]).unwrap_or_else(|e| panic!("{e}"));
 }

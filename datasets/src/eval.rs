@@ -1,8 +1,8 @@
-//! How well a detector finds what people marked: COCO's average precision, precision and recall, masks, time.
+//! Evaluates detections against ground truth: COCO's average precision, precision and recall, mask IoU and time.
 //!
-//! A [`Truth`] is what people marked, or what a program drew. A [`Protocol`] says what a detector is asked to return;
-//! its answers, collected or read from a file, are [`Predictions`]. [`average_precision`] compares the two as
-//! pycocotools does, [`count_hits`] at one threshold, and [`ExemplarMasks`] the masks of things that were boxed.
+//! A [`Truth`] has the annotated instances of images, a [`Protocol`] says which detections count, and [`Predictions`] are the
+//! detections, collected from a detector or read from a file. [`average_precision`] compares them as pycocotools does,
+//! [`precision_recall`] at one score threshold, and [`ExemplarMasks`] measures masks of instances whose boxes are exemplars.
 //!
 //! ```
 //! use ocelli_datasets::eval::{Overlap, Predictions, TruthBuilder, average_precision};
@@ -10,13 +10,13 @@
 //!
 //! # fn main() -> ocelli::Result<()> {
 //! let mut truth = TruthBuilder::new(["cup"]);
-//! let picture = truth.add_picture("table.png", 200, 100);
-//! truth.add_thing(picture, 0, BoundingBox::new(10.0, 10.0, 60.0, 70.0), None);
+//! let image = truth.add_image("table.png", 200, 100);
+//! truth.add_instance(image, 0, BoundingBox::new(10.0, 10.0, 60.0, 70.0), None);
 //! let truth = truth.build()?;
 //!
 //! let mut found = Predictions::default();
-//! found.push(picture, truth.categories()[0].id, BoundingBox::new(10.0, 10.0, 60.0, 70.0), 0.9, None);
-//! let accuracy = average_precision(&truth, &found, &truth.picture_ids(), Overlap::Boxes)?;
+//! found.push(image, truth.categories()[0].id, BoundingBox::new(10.0, 10.0, 60.0, 70.0), 0.9, None);
+//! let accuracy = average_precision(&truth, &found, &truth.image_ids(), Overlap::Boxes)?;
 //! assert!(accuracy.ap.is_some_and(|ap| (ap - 1.0).abs() < 1e-9));
 //! # Ok(())
 //! # }
@@ -24,7 +24,7 @@
 
 mod accuracy;
 mod exemplars;
-mod hits;
+mod precision_recall;
 mod predictions;
 mod protocol;
 mod report;
@@ -34,13 +34,13 @@ mod truth;
 
 pub use accuracy::{Accuracy, ClassAccuracy, Overlap, average_precision};
 pub use exemplars::ExemplarMasks;
-pub use hits::{HitCounts, LEAST_IOU, count_hits};
+pub use precision_recall::{MIN_IOU, PrecisionRecall, precision_recall};
 pub use predictions::Predictions;
 pub use protocol::Protocol;
 pub use report::{Difference, EvalReport, ModelReport};
 pub use table::write_report;
 pub use timing::{StageTiming, TimingSummary};
-pub use truth::{Category, Picture, Thing, Truth, TruthBuilder};
+pub use truth::{Category, Instance, Truth, TruthBuilder, TruthImage};
 
 #[cfg(test)]
 mod tests;

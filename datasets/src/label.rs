@@ -1,39 +1,37 @@
-//! Data sets from pictures: what the detector finds, as YOLO, YOLO-seg and COCO files that trainers read.
+//! Labels images with a detector and writes data sets that trainers read: YOLO, YOLO-seg and COCO.
 //!
-//! A [`PictureSet`] says which pictures and what they are called, a [`ClassMap`] which phrases belong to which class.
-//! [`LabelJob`] labels the pictures one after the other, and each goes as one line into a journal in the output folder,
-//! which is what makes the work safe to stop: whatever ends the program, the same job goes on after the last whole line.
-//! Everything else in the folder — label files, `annotations.json`, `data.yaml`, review pages — is written from the
-//! journal, so that a run that was stopped a hundred times ends with the same bytes as one that was not, and so that
-//! [`merge`] can join the shards of a job array.
+//! [`find_images`] finds images, an [`ImageSet`] names them, and a [`ClassMap`] says which text prompts and exemplars belong
+//! to which class. A [`LabelJob`] labels the images and appends a line for each to a journal in the output folder. It can be
+//! stopped at any time: opening the job again continues after the last complete line.
+//!
+//! [`LabelJob::finish`] writes everything else in the folder (label files, `annotations.json`, `data.yaml`, review pages) from
+//! the journal. The bytes are the same however often the job was stopped, and [`merge`] joins the shards of a job that several
+//! processes shared.
 
-mod ahead;
 mod class_map;
 mod coco;
+mod find;
 mod folder;
+mod images;
+mod job;
 mod journal;
 mod low_memory;
 mod merge;
-mod pictures;
-mod placement;
-mod prepare;
+mod placer;
+mod prefetch;
+mod prompts;
 mod record;
 mod refine;
 mod review;
-mod run;
-mod search;
 mod settings;
 mod write;
 mod yolo;
 
-mod inputs;
-
-pub use class_map::{Class, ClassExemplar, ClassMap, ExamplePicture, MergeGroup};
-pub use inputs::find_pictures;
+pub use class_map::{Class, ClassExemplar, ClassMap, ExemplarImage, MergeGroup};
+pub use find::find_images;
+pub use images::{FoundImage, ImageFile, ImageSet, Shard};
+pub use job::{LabelEvent, LabelJob};
 pub use low_memory::SPILL_BYTES;
 pub use merge::merge;
-pub use pictures::{FoundPicture, PictureFile, PictureSet, Shard};
-pub use record::{Record, Thing};
-pub use run::{LabelEvent, LabelJob};
-pub use settings::{DataSetOptions, Format, LabelSettings, PictureMode};
+pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings};
 pub use write::{ClassCount, Summary};

@@ -1,16 +1,41 @@
-//! What turns detections into data sets and figures.
+//! Data sets for the [`ocelli`] detector: label images, evaluate models, compare engines, and draw annotated scenes.
 //!
-//! - [`label`] writes data sets (YOLO, YOLO-seg, COCO) from a folder of images, and merges shards;
-//! - [`eval`] measures average precision, precision, recall and time against annotated images;
-//! - [`verify`] compares two ways of running a model: other engines, other precisions, other exports;
-//! - [`scenes`] draws annotated images and videos of pictograms, which the built-in model knows.
+//! - [`label`] runs a detector on images and writes a data set that trainers read (YOLO, YOLO-seg, COCO). A
+//!   [`LabelJob`](label::LabelJob) can be stopped at any time and continued, and shards of it can be merged.
+//! - [`eval`] compares [`Predictions`](eval::Predictions) with a [`Truth`](eval::Truth): average precision, precision and
+//!   recall, mask IoU and time.
+//! - [`verify`] compares a [`Candidate`](verify::Candidate), another engine, precision or export of a model, with a reference
+//!   and accepts or refuses it.
+//! - [`scenes`] draws images and videos with their ground truth, for the other three and for tests.
+//!
+//! Drawn scenes are the ground truth here, and the built-in model is evaluated on them:
 //!
 //! ```
+//! use ocelli::{Detector, Prompts};
+//! use ocelli_datasets::eval::{Overlap, Predictions, Protocol, TruthBuilder, average_precision};
 //! use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
 //!
 //! # fn main() -> ocelli::Result<()> {
-//! let scene = SceneGenerator::new(7, SceneOptions::default())?.scene(0);
-//! assert!(!scene.objects.is_empty());
+//! let labels = ["dog", "car"];
+//! let options = SceneOptions { labels: labels.map(String::from).to_vec(), ..SceneOptions::default() };
+//! let scenes = SceneGenerator::new(7, options)?;
+//! let mut detector = Detector::builder().with_post_processing(Protocol::Practical.post_processing()).build()?;
+//! let prompts = Prompts::new(labels)?;
+//!
+//! let (mut truth, mut predictions) = (TruthBuilder::new(labels), Predictions::default());
+//! for index in 0..3 {
+//!     let scene = scenes.scene(index);
+//!     let image = truth.add_image(format!("scene {index}"), scene.image.width(), scene.image.height());
+//!     for object in &scene.objects {
+//!         let class = labels.iter().position(|label| *label == object.label).expect("only these are drawn");
+//!         truth.add_instance(image, class, object.bbox, None);
+//!     }
+//!     // The categories of a `TruthBuilder` are 1, 2, 3 and so on.
+//!     predictions.push_detections(image, &detector.detect(&scene.image, &prompts)?.items, &[1, 2]);
+//! }
+//! let truth = truth.build()?;
+//! let accuracy = average_precision(&truth, &predictions, &truth.image_ids(), Overlap::Boxes)?;
+//! assert!(accuracy.ap50.is_some_and(|ap| ap > 0.5));
 //! # Ok(())
 //! # }
 //! ```

@@ -1,8 +1,8 @@
-//! Drawn scenes, with what is in them: pictograms that the built-in model knows, on drawn backgrounds.
+//! Annotated scenes: pictograms that the built-in model knows, drawn on generated backgrounds.
 //!
-//! [`SceneGenerator`] draws pictures, [`MovingScene`] a video. Both are made of numbers alone: the same seed gives the
-//! same pixels on every machine, without a font and without a file. The distribution is that of the model's held-out
-//! scenes (`demos/training/scenes.py`): backgrounds, clutter and sizes that its training never drew.
+//! [`SceneGenerator`] draws images, [`MovingScene`] draws a video. Both need neither fonts nor files, and a seed gives the same
+//! pixels on every machine. The distribution is that of the model's held-out scenes (`demos/training/scenes.py`), whose
+//! backgrounds, clutter and sizes are not in the training data.
 //!
 //! ```
 //! use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
@@ -42,50 +42,50 @@ use pixels::Pixels;
 use random::Random;
 use sprite::Sprite;
 
-/// A pixel belongs to a pictogram where its opacity is above this.
+/// A pixel belongs to a pictogram if its opacity is above this.
 const OPAQUE: f32 = 127.0 / 255.0;
-/// The most that two pictograms of a picture may share, of the smaller one's box.
+/// The largest overlap of two pictograms, as a share of the smaller box.
 const LARGEST_OVERLAP: f64 = 0.1;
-/// How often a place is sought for one pictogram.
+/// Attempts to find a position for a pictogram.
 const ATTEMPTS: u32 = 12;
-/// Sides that make sense: the smallest a pictogram can be told on, the largest that is quick to draw.
+/// The range of sides in pixels, from the smallest that shows a recognisable pictogram to the largest that is fast to draw.
 const SIDES: RangeInclusive<u32> = 32..=8192;
 
-/// A picture and what is in it.
+/// An image and the objects in it.
 #[derive(Clone, Debug)]
 pub struct Scene {
     /// The pixels.
     pub image: Image,
-    /// What was drawn, in the order it was drawn: later ones hide earlier ones.
+    /// The objects in drawing order: later ones cover earlier ones.
     pub objects: Vec<SceneObject>,
 }
 
 /// A pictogram of a scene.
 #[derive(Clone, Debug)]
 pub struct SceneObject {
-    /// Its name, one of [`vocabulary`].
+    /// Its label, one of [`vocabulary`].
     pub label: &'static str,
-    /// The smallest box around what is visible of it, in pixels.
+    /// The bounding box of its visible part, in pixels.
     pub bbox: BoundingBox,
-    /// What is visible of it; as large as the picture, never empty.
+    /// The mask of its visible part, as large as the image and never empty.
     pub mask: Mask,
 }
 
-/// What scenes look like.
+/// Options of scenes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SceneOptions {
     /// Width in pixels (448).
     pub width: u32,
     /// Height in pixels (336).
     pub height: u32,
-    /// How many pictograms are drawn, each number equally often (1 to 8); at most so many, as one that finds no place
-    /// is left out.
+    /// Number of pictograms, uniformly distributed (1 to 8). A scene may have fewer, because pictograms without a free
+    /// position are left out.
     pub objects: RangeInclusive<u32>,
-    /// Of how many kinds they are (1 to 5).
+    /// Number of different labels (1 to 5).
     pub kinds: RangeInclusive<u32>,
-    /// The share of pictures that are dimmed or brightened and get noise (0.3).
+    /// The share of images with changed brightness and noise (0.3).
     pub noisy: f64,
-    /// Which pictograms come up; all of [`vocabulary`] unless named.
+    /// The labels of the pictograms; all of [`vocabulary`] if empty.
     pub labels: Vec<String>,
 }
 
@@ -95,17 +95,17 @@ impl Default for SceneOptions {
     }
 }
 
-/// Draws scenes; each depends on the seed and its own number alone.
+/// Draws scenes. A scene depends on the seed and its index only.
 #[derive(Clone, Debug)]
 pub struct SceneGenerator {
     seed: u64,
     options: SceneOptions,
-    /// Places in the vocabulary of the pictograms that come up.
+    /// Indices into the vocabulary.
     pictograms: Vec<usize>,
 }
 
 impl SceneGenerator {
-    /// A generator whose scenes look as `options` say.
+    /// Makes a generator with these options.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a size outside 32 to 8192, an empty range, a share outside 0 to 1, or a
@@ -116,7 +116,9 @@ impl SceneGenerator {
             |what: String| Err(Error::new(ErrorKind::InvalidArgument, format!("cannot draw scenes, {what}")));
         for (name, range) in [("objects", &options.objects), ("kinds", &options.kinds)] {
             if range.is_empty() || (name == "kinds" && *range.start() == 0) {
-                return refused(format!("{name}: {range:?} holds no number that makes a scene"));
+                return refused(format!(
+                    "{name} is {range:?}: expected a range that is not empty, with at least one kind"
+                ));
             }
         }
         if !(0.0..=1.0).contains(&options.noisy) {
@@ -125,27 +127,27 @@ impl SceneGenerator {
         let pictograms = if options.labels.is_empty() {
             (0..vocabulary().len()).collect()
         } else {
-            pictogram::places_of(&options.labels)?
+            pictogram::indices_of(&options.labels)?
         };
         Ok(Self { seed, options, pictograms })
     }
 
-    /// What its scenes look like.
+    /// The options.
     pub fn options(&self) -> &SceneOptions {
         &self.options
     }
 
-    /// Draws scene number `index`.
+    /// Draws the scene with this index.
     pub fn scene(&self, index: u64) -> Scene {
         let mut random = Random::new(self.seed, index);
         let SceneOptions { width, height, .. } = self.options;
         let mut pixels = Pixels::new(width, height);
         background::draw(&mut random, &mut pixels);
         let mut drawing = Drawing { pixels, owners: vec![0; (width * height) as usize], placed: Vec::new() };
-        let kind_count = random.whole(self.options.kinds.clone()) as usize;
+        let kind_count = random.integer(self.options.kinds.clone()) as usize;
         let kinds = random.sample(&self.pictograms, kind_count);
         let side = f64::from(width.min(height));
-        for _ in 0..random.whole(self.options.objects.clone()) {
+        for _ in 0..random.integer(self.options.objects.clone()) {
             let kind = kinds[random.below(kinds.len())];
             let size = random.log_uniform(side * 0.14, side * 0.5) as u32;
             if let Some(sprite) = prepare(&mut random, pictogram::sprite(kind), size) {
@@ -160,17 +162,20 @@ impl SceneGenerator {
     }
 }
 
-/// A picture's sides as they can be drawn.
+/// Checks that the sides of an image are in range.
 fn check_size(width: u32, height: u32) -> Result<()> {
     if SIDES.contains(&width) && SIDES.contains(&height) {
         return Ok(());
     }
-    let message =
-        format!("cannot draw a scene of {width}x{height}: sides are {} to {}", SIDES.start(), SIDES.end());
+    let message = format!(
+        "cannot draw a scene of {width}x{height}: expected sides of {} to {}",
+        SIDES.start(),
+        SIDES.end()
+    );
     Err(Error::new(ErrorKind::InvalidArgument, message))
 }
 
-/// A pictogram scaled to `size`, perhaps mirrored and turned, cropped to what is clearly visible.
+/// Scales a pictogram to `size`, mirrors and rotates it at random, and crops it to its clearly visible part.
 fn prepare(random: &mut Random, pictogram: &Sprite, size: u32) -> Option<Sprite> {
     let ratio = f64::from(size) / pictogram.width().max(pictogram.height()) as f64;
     let scaled = |side: usize| ((side as f64 * ratio) as usize).max(6);
@@ -184,26 +189,26 @@ fn prepare(random: &mut Random, pictogram: &Sprite, size: u32) -> Option<Sprite>
     sprite.cropped()
 }
 
-/// A picture that remembers what was drawn on it.
+/// An image with the pictograms that were drawn on it.
 struct Drawing {
     pixels: Pixels,
-    /// For each pixel, which of `placed` it shows, counted from 1; 0 is the background.
+    /// For each pixel, the pictogram that it shows: an index into `placed` plus 1, or 0 for the background.
     owners: Vec<u32>,
     placed: Vec<Placed>,
 }
 
 struct Placed {
     kind: usize,
-    /// Left, top, right, bottom, inside the picture.
+    /// Left, top, right, bottom, clipped to the image.
     area: [i64; 4],
 }
 
 impl Drawing {
-    /// Draws a pictogram where it covers little of the others; up to an eighth of it may leave the picture.
+    /// Draws a pictogram at a position where it covers little of the others. Up to an eighth of it may be outside the image.
     fn place(&mut self, random: &mut Random, sprite: &Sprite, kind: usize) {
         let [width, height] = [self.pixels.width(), self.pixels.height()].map(i64::from);
         let [w, h] = [sprite.width(), sprite.height()].map(|side| side as i64);
-        // Rounded down on the left and on the right, as the reference does.
+        // Both limits are rounded down, as in the reference.
         let range = |side: i64, whole: i64| ((-side).div_euclid(8), whole - side + side.div_euclid(8));
         let ((left, right), (above, below)) = (range(w, width), range(h, height));
         if left > right || above > below {
@@ -212,7 +217,7 @@ impl Drawing {
         for _ in 0..ATTEMPTS {
             let (x, y) = (random.between(left, right), random.between(above, below));
             let area = [x.max(0), y.max(0), (x + w).min(width), (y + h).min(height)];
-            if self.placed.iter().all(|other| shared(&area, &other.area) <= LARGEST_OVERLAP) {
+            if self.placed.iter().all(|other| overlap(&area, &other.area) <= LARGEST_OVERLAP) {
                 self.placed.push(Placed { kind, area });
                 self.paste(sprite, x, y);
                 return;
@@ -251,8 +256,8 @@ impl Drawing {
     }
 }
 
-/// What two boxes share, as a share of the smaller one.
-fn shared(a: &[i64; 4], b: &[i64; 4]) -> f64 {
+/// The intersection of two boxes as a share of the smaller one.
+fn overlap(a: &[i64; 4], b: &[i64; 4]) -> f64 {
     let width = (a[2].min(b[2]) - a[0].max(b[0])).max(0);
     let height = (a[3].min(b[3]) - a[1].max(b[1])).max(0);
     let area = |one: &[i64; 4]| (one[2] - one[0]) * (one[3] - one[1]);

@@ -1,21 +1,21 @@
-//! Whether two ways of running a model say the same: the gate that every TensorRT engine passes before it is used.
+//! Compares two ways of running a model: engines, precisions or exports. Every TensorRT engine has to pass this comparison
+//! before it is used.
 //!
-//! A [`Verification`] runs a reference, most often ONNX Runtime on the processor, over random pixels and drawn scenes,
-//! and remembers what it said. Then it [checks](Verification::check) candidates: other engines, other precisions, other
-//! exports. A candidate is accepted where
+//! A [`Verification`] runs a reference, usually ONNX Runtime on the CPU, on random pixels and drawn scenes and keeps its
+//! outputs. [`Verification::check`] then runs a candidate on the same inputs and accepts it if
 //!
-//! - every number it returns is one (no infinity, no NaN);
-//! - features and logits point where the reference's do: their cosine is at least [`Limits::min_cosine`] for each input;
-//! - boxes and scores of queries that matter are near the reference's: [`Limits::max_box_difference`],
-//!   [`Limits::max_score_difference`]. A query matters where either side's score is above the threshold or within the
-//!   score limit of it; where none does, as with random weights, the ten surest count;
-//! - the same things are kept in the drawn scenes: for each detection of one side there is one of the same class on the
-//!   other whose box overlaps it by at least [`Limits::min_iou`]. What has no partner is *borderline*, and allowed, where
-//!   its score is within the score limit of the threshold, or where its overlap with a detection that both sides keep is
-//!   within 0.05 of the suppression threshold: there a rounding decides.
+//! - every value that it returns is finite;
+//! - the cosine between its features and logits and the reference's is at least [`Limits::min_cosine`] for every input;
+//! - boxes and scores of the queries that matter differ by at most [`Limits::max_box_difference`] and
+//!   [`Limits::max_score_difference`]. A query matters if its score, on either side, is above the score threshold or at most
+//!   the score limit below it. If there is none, as with random weights, the ten queries with the highest scores matter;
+//! - the detections in the drawn scenes match: for each detection of one side, the other has one of the same class that
+//!   overlaps it by at least [`Limits::min_iou`]. A detection without a match is *borderline*, and allowed, if its score is
+//!   at most the score limit above the threshold, or if its overlap with a detection that both sides keep is within 0.05 of
+//!   the suppression threshold: rounding decides there.
 //!
-//! Graphs that the candidate does not replace are run by the reference, behind the candidate's outputs: what is compared
-//! is what a user would see.
+//! Both sides run the stages of [`ocelli::Detector`], with masks if the model has them, so that users get what was compared.
+//! Graphs that the candidate does not replace are run by the reference, on the candidate's outputs.
 //!
 //! ```
 //! use ocelli_datasets::verify::{Candidate, Verification, VerificationOptions};
@@ -33,43 +33,42 @@
 //! ```
 
 mod compare;
+mod detections;
 mod inputs;
-mod kept;
-mod passes;
+mod recording;
 mod report;
+mod stages;
 #[cfg(test)]
 mod tests;
 
-use ocelli_engines::{Engine, Tensor};
-use ocelli_export::contract::Manifest;
+use ocelli::postprocess::PostProcessOptions;
+use ocelli::{EmbeddedPrompts, EngineFactory, Error, ErrorKind, Model, ModelGraph, Prompts, Result};
+use ocelli_engines::Tensor;
+use ocelli_export::contract::{Manifest, tensor};
+
+use crate::scenes::vocabulary;
+use compare::OutputComparison;
+use inputs::Input;
+use stages::{Pass, Stages};
 
 pub use ocelli::tensorrt::{Limits, VerificationSummary};
 pub use report::{DetectionReport, Failure, OutputReport, VerificationReport};
 
-use crate::scenes::vocabulary;
-use compare::OutputComparison;
-use inputs::{Input, Words};
-use ocelli::EngineFactory;
-use ocelli::Model;
-use ocelli::ModelGraph;
-use ocelli::postprocess::{PostProcessOptions, PostProcessor};
-use ocelli::{Error, ErrorKind, Result};
-use passes::Pass;
-
 /// What is compared, and how strictly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VerificationOptions {
-    /// The graphs to look at besides the backbone and the encoder-decoder, which are always run.
+    /// The graphs to compare besides the backbone and the encoder-decoder, which are always compared (none).
     pub graphs: Vec<ModelGraph>,
-    /// How many inputs of random pixels (2).
+    /// Number of inputs of random pixels (2).
     pub random_inputs: usize,
-    /// How many drawn scenes (8).
+    /// Number of drawn scenes (8).
     pub scenes: usize,
-    /// Of the random numbers and the scenes (0).
+    /// Seed of the random pixels and the scenes (0).
     pub seed: u64,
-    /// Classes that candidates decode at once at most (4). One input asks for so many, the others for fewer as well.
+    /// The largest number of classes that a candidate decodes at a time (4). One input asks for that many, the others for
+    /// fewer, too.
     pub max_classes: usize,
-    /// Detections above this score are kept; the model's own threshold where it is `None`.
+    /// Detections above this score are kept. The default, `None`, is the model's own threshold.
     pub score_threshold: Option<f32>,
     /// How far a candidate may be from the reference.
     pub limits: Limits,
@@ -89,28 +88,28 @@ impl Default for VerificationOptions {
     }
 }
 
-/// How far a verification is.
+/// The progress of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerificationProgress {
-    /// Runs that are done.
+    /// Finished runs.
     pub done: usize,
-    /// Runs in all.
+    /// All runs.
     pub total: usize,
-    /// Whether the reference runs, or the candidate.
+    /// Whether the reference is running; otherwise the candidate is.
     pub reference: bool,
 }
 
-/// What is told how far a verification is, before each run; an error ends it.
+/// A callback that is called before each run. An error from it ends the verification.
 pub type ReportProgress<'r> = dyn FnMut(&VerificationProgress) -> Result<()> + 'r;
 
 /// What is compared with the reference.
 #[derive(Clone, Debug)]
 pub struct Candidate<'c> {
-    /// Where its graphs lie.
+    /// The model that has its graphs.
     pub model: &'c Model,
-    /// What runs them.
+    /// Makes the engines for its graphs.
     pub factory: &'c EngineFactory,
-    /// Which graphs are its own; the reference runs the others.
+    /// The graphs that it replaces. The reference runs the others.
     pub graphs: Vec<ModelGraph>,
 }
 
@@ -126,22 +125,25 @@ impl<'c> Candidate<'c> {
     }
 }
 
-/// What a reference said of random and drawn inputs, to compare candidates with.
+/// A reference's outputs for random and drawn inputs, to compare candidates with.
 pub struct Verification {
     options: VerificationOptions,
     model: Model,
     factory: EngineFactory,
     inputs: Vec<Input>,
-    words: Words,
+    /// Of each input.
+    prompts: Vec<EmbeddedPrompts>,
+    text_features: Tensor,
     passes: Vec<Pass>,
 }
 
 impl Verification {
-    /// Runs the reference, one graph after the other, so that only one is in memory at a time.
+    /// Runs the reference. Each graph is dropped before the next one is loaded, except for the encoder-decoder and the mask
+    /// head, which run together.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options that make no sense, [`ErrorKind::Engine`] where the reference fails
-    /// itself or returns numbers that are none; what `progress` returns.
+    /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::Engine`] if the reference fails or returns
+    /// values that are not finite, and the error that `progress` returns.
     pub fn of_reference(
         model: &Model,
         factory: &EngineFactory,
@@ -150,8 +152,8 @@ impl Verification {
     ) -> Result<Self> {
         options.limits.check()?;
         if options.scenes + options.random_inputs == 0 || options.max_classes == 0 {
-            let message = "verification: there is nothing to compare; name at least one scene or random input, and one \
-                           class";
+            let message =
+                "verification: nothing to compare; expected scenes + random_inputs ≥ 1 and max_classes ≥ 1";
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let graphs = ModelGraph::all_of(model.manifest());
@@ -162,70 +164,63 @@ impl Verification {
             );
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let inputs = inputs::make(model.manifest(), &options)?;
-        let phrases: Vec<&str> = vocabulary().to_vec();
-        let used = inputs.iter().flat_map(|input| &input.phrases).max().map_or(0, |last| last + 1);
-        let load = |graph: ModelGraph| model.load_graph(factory, graph.file());
-        let words = inputs::tokenize(model, &phrases[..used])?;
-        let words = passes::encode_words(&mut *load(ModelGraph::TextEncoder)?, model.manifest(), words)?;
-        let (model, factory) = (model.clone(), factory.clone());
-        let mut verification = Self { options, model, factory, inputs, words, passes: Vec::new() };
-        let model = &verification.model;
-        let loader = Loader { manifest: model.manifest(), load: &load };
-        let passes = verification.run(&loader, &verification.words, true, progress)?;
-        for (input, pass) in verification.inputs.iter().zip(&passes) {
-            if let Some(output) = pass.outputs().find(|output| !compare::is_finite(output.tensor)) {
+        let mut verification = Self {
+            inputs: inputs::make(model.manifest(), &options)?,
+            options,
+            model: model.clone(),
+            factory: factory.clone(),
+            prompts: Vec::new(),
+            text_features: Tensor::empty(),
+            passes: Vec::new(),
+        };
+        let mut stages = verification.stages(None)?;
+        (verification.prompts, verification.text_features) = verification.embed(&mut stages)?;
+        verification.passes = verification.run(&mut stages, &verification.prompts, true, progress)?;
+        for (input, pass) in verification.inputs.iter().zip(&verification.passes) {
+            if let Some((_, name, _)) = pass.tensors().find(|(_, _, tensor)| !compare::is_finite(tensor)) {
                 let message = format!(
-                    "{}, {}, {}: the reference itself returns numbers that are none; the model is damaged",
+                    "{}, {name}, {}: the reference returned values that are infinite or NaN; the model is corrupt",
                     model.folder().display(),
-                    output.name,
                     input.name
                 );
                 return Err(Error::new(ErrorKind::Engine, message));
             }
         }
-        verification.passes = passes;
         Ok(verification)
     }
 
-    /// Runs a candidate over the same inputs and compares.
+    /// Runs a candidate on the same inputs and compares.
+    ///
+    /// A candidate that differs is not an error: see [`VerificationReport::accepted`].
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] where the candidate's model has other sizes, [`ErrorKind::Engine`] where it fails to run;
-    /// what `progress` returns. That it differs is no error: the report says so.
+    /// [`ErrorKind::Mismatch`] if the candidate's model has other sizes, [`ErrorKind::Engine`] if it fails to run, and the
+    /// error that `progress` returns.
     pub fn check(
         &self,
         candidate: &Candidate<'_>,
         progress: &mut ReportProgress<'_>,
     ) -> Result<VerificationReport> {
-        let (ours, theirs) = (self.model.manifest(), candidate.model.manifest());
-        check_sizes(ours, theirs, &self.model, candidate.model)?;
-        let load = |graph: ModelGraph| match candidate.graphs.contains(&graph) {
-            true => candidate.model.load_graph(candidate.factory, graph.file()),
-            false => self.model.load_graph(&self.factory, graph.file()),
-        };
-        let own_backbone = ModelGraph::backbone_of(theirs).iter().any(|part| candidate.graphs.contains(part));
-        let manifest = if own_backbone { theirs } else { ours };
-        let mut comparison = OutputComparison::new(self.options.limits);
-        let mut words = self.words.clone();
+        self.check_sizes(candidate.model)?;
+        let mut stages = self.stages(Some(candidate))?;
+        let mut outputs = OutputComparison::new(self.options.limits);
+        let mut own_prompts = None;
         if self.options.graphs.contains(&ModelGraph::TextEncoder) {
-            words = passes::encode_words(&mut *load(ModelGraph::TextEncoder)?, ours, words)?;
-            comparison.add("the words", &self.words.output(), &words.output());
+            let (prompts, features) = self.embed(&mut stages)?;
+            let (graph, name) = (ModelGraph::TextEncoder, tensor::TEXT_FEATURES);
+            outputs.add("the text prompts", graph, name, &self.text_features, &features);
+            own_prompts = Some(prompts);
         }
-        let passes = self.run(&Loader { manifest, load: &load }, &words, false, progress)?;
-        let threshold = self.options.score_threshold.unwrap_or(ours.thresholds.confidence);
-        let post = PostProcessOptions { score_threshold: threshold, ..PostProcessOptions::default() };
-        let mut detections = kept::KeptComparison::new(PostProcessor::new(post)?, self.options.limits);
+        let prompts = own_prompts.as_ref().unwrap_or(&self.prompts);
+        let passes = self.run(&mut stages, prompts, false, progress)?;
+        let mut detections =
+            detections::DetectionComparison::new(self.post_processing(), self.options.limits);
         for (input, (expected, found)) in self.inputs.iter().zip(self.passes.iter().zip(&passes)) {
-            let mut finite = true;
-            for (expected, found) in expected.outputs().zip(found.outputs()) {
-                finite &= comparison.add(&input.name, &expected, &found);
-            }
-            if finite {
-                detections.add(input, &expected.heads, &found.heads)?;
+            if outputs.add_pass(&input.name, expected, found) {
+                detections.add(input, expected, found)?;
             }
         }
-        let (outputs, mut failures) = comparison.finish();
+        let (outputs, mut failures) = outputs.finish();
         let (detections, more) = detections.finish();
         failures.extend(more);
         Ok(VerificationReport {
@@ -242,107 +237,116 @@ impl Verification {
         })
     }
 
-    /// What the reference was asked.
+    /// The options it was made with.
     pub fn options(&self) -> &VerificationOptions {
         &self.options
     }
 
-    /// Runs all graphs over all inputs, graph by graph.
+    fn post_processing(&self) -> PostProcessOptions {
+        let of_model = self.model.manifest().thresholds.confidence;
+        let score_threshold = self.options.score_threshold.unwrap_or(of_model);
+        PostProcessOptions { score_threshold, ..PostProcessOptions::default() }
+    }
+
+    /// The stages of a detector with the graphs of the candidate that are compared, and those of the reference otherwise.
+    fn stages(&self, candidate: Option<&Candidate<'_>>) -> Result<Stages> {
+        let is_compared = |graph: &ModelGraph| {
+            let always = graph.is_backbone() || *graph == ModelGraph::EncoderDecoder;
+            always || self.options.graphs.contains(graph)
+        };
+        let replaced: Vec<ModelGraph> = candidate
+            .map_or(&[][..], |candidate| &candidate.graphs)
+            .iter()
+            .copied()
+            .filter(is_compared)
+            .collect();
+        let max_classes = self.options.max_classes;
+        let side = |model: &Model, factory: &EngineFactory| {
+            (model.clone(), factory.clone().with_class_chunk(max_classes))
+        };
+        let reference = side(&self.model, &self.factory);
+        let candidate =
+            candidate.map_or_else(|| reference.clone(), |candidate| side(candidate.model, candidate.factory));
+        // The backbones of the two models may have different numbers of parts.
+        let model =
+            if replaced.iter().any(|graph| graph.is_backbone()) { &candidate.0 } else { &reference.0 };
+        let (model, masks) = (model.clone(), !self.model.manifest().detection_only);
+        Stages::new(&model, masks, max_classes, self.post_processing(), move |graph| {
+            let (model, factory) = if replaced.contains(&graph) { &candidate } else { &reference };
+            model.load_graph(factory, graph.file())
+        })
+    }
+
+    /// Encodes the text prompts of all inputs. Returns them by input, and the features of all phrases, `[phrase, L, D]`.
+    fn embed(&self, stages: &mut Stages) -> Result<(Vec<EmbeddedPrompts>, Tensor)> {
+        let used = |phrase: &&&str| {
+            self.inputs.iter().any(|input| input.prompts.iter().any(|prompt| prompt.phrase() == **phrase))
+        };
+        let all = stages.embed(&Prompts::new(vocabulary().iter().filter(used).copied())?)?;
+        let Manifest { context_length, model_width, .. } = *self.model.manifest();
+        let features: Vec<f32> = all.text_features().flatten().copied().collect();
+        let features = Tensor::f32(&[all.len(), context_length, model_width], features)?;
+        let prompts = self.inputs.iter().map(|input| stages.embed(&input.prompts)).collect::<Result<_>>()?;
+        Ok((prompts, features))
+    }
+
+    /// Runs all graphs on all inputs, graph by graph.
     fn run(
         &self,
-        loader: &Loader<'_>,
-        words: &Words,
+        stages: &mut Stages,
+        prompts: &[EmbeddedPrompts],
         reference: bool,
         progress: &mut ReportProgress<'_>,
     ) -> Result<Vec<Pass>> {
-        let manifest = self.model.manifest();
         let total = 2 * self.inputs.len();
         let mut done = 0;
         let mut step = || {
-            let told = progress(&VerificationProgress { done, total, reference });
+            let result = progress(&VerificationProgress { done, total, reference });
             done += 1;
-            told
+            result
         };
-        // A candidate is given its classes in chunks of several sizes; the reference in small ones, which need little
-        // memory. The result does not depend on it, or the candidate is wrong.
-        let chunk = |input: &Input| if reference { input.chunk.min(2) } else { input.chunk };
-        let with_masks = self.options.graphs.contains(&ModelGraph::MaskHead);
-        let fine = with_masks || !manifest.detection_only;
-        let mut passes = Vec::new();
-        {
-            let parts = ModelGraph::backbone_of(loader.manifest);
-            let mut engines = parts.into_iter().map(loader.load).collect::<Result<Vec<_>>>()?;
-            for input in &self.inputs {
-                step()?;
-                let features = passes::encode(&mut engines, manifest, input, fine)?;
-                passes.push(Pass { features, ..Pass::default() });
-            }
+        let compares = |graph| self.options.graphs.contains(&graph);
+        let mut passes = stages.encode(&self.inputs, &mut step)?;
+        if compares(ModelGraph::ExemplarEncoder) {
+            stages.encode_exemplars(prompts, &mut passes)?;
         }
-        if self.options.graphs.contains(&ModelGraph::ExemplarEncoder) {
-            let mut engine = (loader.load)(ModelGraph::ExemplarEncoder)?;
-            for pass in &mut passes {
-                pass.exemplars = Some(passes::encode_exemplars(&mut *engine, &pass.features)?);
-            }
-        }
-        {
-            let mut engine = (loader.load)(ModelGraph::EncoderDecoder)?;
-            for (input, pass) in self.inputs.iter().zip(&mut passes) {
-                step()?;
-                pass.heads =
-                    passes::decode(&mut *engine, manifest, words, input, &pass.features, chunk(input))?;
-            }
-        }
-        if with_masks {
-            let mut engine = (loader.load)(ModelGraph::MaskHead)?;
-            for (input, pass) in self.inputs.iter().zip(&mut passes) {
-                passes::draw_masks(&mut *engine, manifest, words, input, pass)?;
+        for ((input, prompts), pass) in self.inputs.iter().zip(prompts).zip(&mut passes) {
+            step()?;
+            // A candidate decodes chunks of several sizes, the reference small ones, which need little memory. The result
+            // must not depend on the size.
+            let chunk = if reference { input.chunk.min(2) } else { input.chunk };
+            stages.decode(input, prompts, chunk, pass)?;
+            if compares(ModelGraph::MaskHead) {
+                stages.draw_masks(prompts, pass)?;
             }
         }
         Ok(passes)
     }
-}
 
-/// Where the engines of a run come from.
-struct Loader<'l> {
-    /// Of the model whose backbone runs: it says in how many parts.
-    manifest: &'l Manifest,
-    load: &'l dyn Fn(ModelGraph) -> Result<Box<dyn Engine>>,
-}
-
-/// What a graph returned, by name.
-struct Output<'o> {
-    graph: ModelGraph,
-    name: &'static str,
-    tensor: &'o Tensor,
-}
-
-fn check_sizes(ours: &Manifest, theirs: &Manifest, reference: &Model, candidate: &Model) -> Result<()> {
-    let sizes = |m: &Manifest| {
-        [
-            ("imgsz", m.imgsz),
-            ("patch size", m.patch_size),
-            ("width", m.model_width),
-            ("queries", m.num_queries),
-            ("context length", m.context_length),
-        ]
-    };
-    for ((name, our), (_, their)) in sizes(ours).into_iter().zip(sizes(theirs)) {
-        if our != their {
-            let message = format!(
-                "cannot compare, {} and {}: {name} is {our} in the one and {their} in the other",
-                reference.folder().display(),
-                candidate.folder().display()
-            );
-            return Err(Error::new(ErrorKind::Mismatch, message));
+    fn check_sizes(&self, candidate: &Model) -> Result<()> {
+        let (ours, theirs) = (self.model.manifest(), candidate.manifest());
+        let sizes = |m: &Manifest| {
+            [
+                ("imgsz", m.imgsz),
+                ("patch size", m.patch_size),
+                ("width", m.model_width),
+                ("queries", m.num_queries),
+                ("context length", m.context_length),
+            ]
+        };
+        let refuse = |why: String| {
+            let (reference, candidate) = (self.model.folder().display(), candidate.folder().display());
+            let message = format!("cannot compare {reference} with {candidate}: {why}");
+            Err(Error::new(ErrorKind::Mismatch, message))
+        };
+        for ((name, our), (_, their)) in sizes(ours).into_iter().zip(sizes(theirs)) {
+            if our != their {
+                return refuse(format!("{name} is {our} in the first and {their} in the second"));
+            }
         }
+        if ours.prompting != theirs.prompting {
+            return refuse("they were exported with different prompting".into());
+        }
+        Ok(())
     }
-    if ours.prompting != theirs.prompting {
-        let message = format!(
-            "cannot compare, {} and {}: they were exported with different --prompt",
-            reference.folder().display(),
-            candidate.folder().display()
-        );
-        return Err(Error::new(ErrorKind::Mismatch, message));
-    }
-    Ok(())
 }

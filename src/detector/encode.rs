@@ -35,6 +35,16 @@ impl Default for ImageFeatures {
     }
 }
 
+impl ImageFeatures {
+    /// The backbone's outputs by name, in any memory: those that the model has and that were requested.
+    #[doc(hidden)]
+    pub fn tensors(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
+        let outputs =
+            tensor::FPN.into_iter().zip(&self.fpn).chain([(tensor::IMAGE_PROMPT, &self.image_prompt)]);
+        outputs.filter(|(_, tensor)| !tensor.is_empty())
+    }
+}
+
 /// Turns pixels of any size and format into the backbone's input, on the CPU or on the backbone's device.
 pub struct ImagePreprocessor {
     cpu: Preprocessor,

@@ -61,6 +61,18 @@ impl EmbeddedPrompts {
         self.classes.iter().map(|class| class.prompt.label().clone()).collect()
     }
 
+    /// The text features of each class, `[L, D]`.
+    #[doc(hidden)]
+    pub fn text_features(&self) -> impl Iterator<Item = &[f32]> {
+        self.classes.iter().map(|class| &*class.text.features)
+    }
+
+    /// The exemplar features of a class, `[N + 1, D]`, where they were [kept](super::PromptDecoder::keep_exemplars).
+    #[doc(hidden)]
+    pub fn exemplar_features(&self, class: usize) -> Option<&[f32]> {
+        self.classes[class].kept_examples.as_deref()
+    }
+
     /// Adds the classes of others behind these; their ids go on where these end.
     pub fn extend(&mut self, others: &Self) {
         self.classes.extend(others.classes.iter().cloned());

@@ -1,4 +1,4 @@
-//! Models and engines that are wrong in a known way.
+//! Models and engines with known errors.
 
 use std::path::Path;
 
@@ -9,29 +9,29 @@ use ocelli_engines::{Engine, EngineSpec, Result, Tensor};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use tempfile::TempDir;
 
-/// ONNX Runtime on the processor.
+/// ONNX Runtime on the CPU.
 pub fn engine() -> EngineFactory {
-    EngineFactory::start(&EngineOptions::default()).expect("`make setup` puts ONNX Runtime where it is found")
+    EngineFactory::start(&EngineOptions::default()).expect("`make setup` installs ONNX Runtime")
 }
 
-/// The built-in model, exported into a folder of its own; nothing of the user's is touched.
+/// The built-in model, exported into a temporary folder instead of the user's cache.
 pub fn builtin(options: &ExportOptions) -> (TempDir, Model) {
     exported(options, |_| ())
 }
 
-/// The built-in model with noise in the tensors whose names hold `part`: each number is changed by up to a share of
-/// itself.
+/// The built-in model with multiplicative noise in the tensors whose names contain `part`: each value changes by at most
+/// `amplitude` of itself.
 pub fn disturbed_weights(part: &str, amplitude: f32) -> (TempDir, Model) {
     exported(&ExportOptions::default().with_detection_only(true), |checkpoint| {
         let path = checkpoint.join("model.safetensors");
         let data = std::fs::read(&path).expect("it was just written");
-        let read = SafeTensors::deserialize(&data).expect("the built-in model is whole");
+        let read = SafeTensors::deserialize(&data).expect("the built-in model is complete");
         let mut random = 1u64;
         let mut noise = || {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             1.0 + amplitude * ((random >> 40) as f32 / (1u32 << 23) as f32 - 1.0)
         };
-        // In one order, so that it is the same noise every time.
+        // In a fixed order, so that the noise is the same every time.
         let mut tensors = read.tensors();
         tensors.sort_by(|one, other| one.0.cmp(&other.0));
         let disturbed: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = tensors
@@ -55,10 +55,10 @@ pub fn disturbed_weights(part: &str, amplitude: f32) -> (TempDir, Model) {
             })
             .collect();
         let views = disturbed.iter().map(|(name, dtype, shape, bytes)| {
-            (name, TensorView::new(*dtype, shape.clone(), bytes).expect("nothing but numbers changed"))
+            (name, TensorView::new(*dtype, shape.clone(), bytes).expect("only the values changed"))
         });
         let data = safetensors::serialize(views, None).expect("the tensors are consistent");
-        std::fs::write(&path, data).expect("the temporary folder can be written to");
+        std::fs::write(&path, data).expect("the temporary folder is writable");
     })
 }
 
@@ -74,7 +74,7 @@ fn exported(options: &ExportOptions, change: impl FnOnce(&Path)) -> (TempDir, Mo
     (folder, model)
 }
 
-/// ONNX Runtime, whose outputs are changed on their way.
+/// ONNX Runtime with changed outputs.
 pub fn disturbed_engines(change: fn(&str, &mut Tensor)) -> EngineFactory {
     let inner = engine();
     EngineFactory::custom("disturbed", move |graph| {

@@ -36,10 +36,10 @@ impl Scenes {
         let mut images = Vec::new();
         for (number, scene) in scenes.into_iter().enumerate() {
             let size = (scene.image.width(), scene.image.height());
-            let picture = truth.add_picture(format!("scene {number}"), size.0, size.1);
+            let image = truth.add_image(format!("scene {number}"), size.0, size.1);
             for object in scene.objects {
                 if let Some(class) = names.iter().position(|name| *name == object.label) {
-                    truth.add_thing(picture, class, object.bbox, None);
+                    truth.add_instance(image, class, object.bbox, None);
                 }
             }
             images.push(scene.image);

@@ -160,7 +160,7 @@ fn every_picture(
         match pictures.read(id) {
             Ok(image) => {
                 let boxed = args.exemplars_from_truth;
-                let things = if boxed { pictures.truth.things(id) } else { Vec::new() };
+                let things = if boxed { pictures.truth.instances(id) } else { Vec::new() };
                 // Turn by turn, so that what slows the machine down for a while slows both.
                 let turns = (0..contenders.len()).map(|turn| (turn + number) % contenders.len());
                 for turn in turns.collect::<Vec<_>>() {
@@ -197,7 +197,7 @@ fn report(
         truth: pictures.description.clone(),
         protocol,
         images: pictures.ids.len(),
-        things: truth.count_things(&pictures.ids),
+        instances: truth.count_instances(&pictures.ids),
         classes: truth.categories().len(),
         failed: pictures.failed.clone(),
         models,

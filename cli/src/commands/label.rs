@@ -7,8 +7,8 @@ use crate::{DetectorArgs, LogArgs, Progress, class_names, interrupted, print, sa
 use clap::{Args, Subcommand};
 use ocelli::{Error, ErrorKind};
 use ocelli_datasets::label::{
-    ClassMap, DataSetOptions, Format, LabelEvent, LabelJob, LabelSettings, PictureMode, PictureSet,
-    SPILL_BYTES, Shard, Summary, find_pictures, merge,
+    ClassMap, DataSetOptions, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings, SPILL_BYTES,
+    Shard, Summary, find_images, merge,
 };
 
 /// Arguments of `ocelli label`.
@@ -167,14 +167,15 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     LabelJob::check_output(output)?;
     let builder = args.detector.detector()?.with_masks(settings.masks);
     let builder = builder.with_post_processing(settings.post_processing());
-    let pictures = PictureSet::new(find_pictures(&args.images, output)?);
+    let pictures = ImageSet::new(find_images(&args.images, output)?);
 
     let loading = Progress::waiting(log);
     let detector = builder.build_reporting(&|line| loading.announce(line))?;
     let (shard, restart) = (args.work.shard, args.work.restart);
-    let mut job = LabelJob::open(output, detector.model(), &settings, &options, pictures, shard, restart)?;
+    let job = LabelJob::open(output, detector.model(), &settings, &options, pictures, shard, restart);
+    let mut job = job.map_err(with_restart_flag)?;
     drop(loading);
-    let (all, todo) = (job.pictures(), job.pending());
+    let (all, todo) = (job.images(), job.pending());
     if todo > 0 {
         say(log, &format!("engine: {}", detector.engine()));
     }
@@ -183,7 +184,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
         write!(say_of, ", {} done before", all - todo).expect("texts take everything");
     }
     if let Some(shard) = shard {
-        let whole = job.pictures_of_all_shards();
+        let whole = job.images_of_all_shards();
         write!(say_of, "; shard {}/{} of {whole}", shard.index(), shard.count())
             .expect("texts take everything");
     }
@@ -232,6 +233,14 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     report(output, &summary?)
 }
 
+/// The error of a data set that was started with other settings or cannot be continued, with the flag that restarts it.
+fn with_restart_flag(error: Error) -> Error {
+    if !matches!(error.kind(), ErrorKind::Mismatch | ErrorKind::InvalidData) {
+        return error;
+    }
+    Error::new(error.kind(), format!("{error} (--restart)")).with_source(error)
+}
+
 /// An error that says which file it is about.
 fn named(path: &Path, error: &Error) -> String {
     let (path, error) = (path.to_string_lossy(), error.to_string());
@@ -245,16 +254,33 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
     let is_coco_alone = formats == [Format::Coco];
     let files = &args.files;
     let pictures = match (files.link, files.copy, files.no_pictures) {
-        (true, ..) => PictureMode::Link,
-        (_, true, _) => PictureMode::Copy,
-        (_, _, true) => PictureMode::None,
-        _ if is_coco_alone => PictureMode::None,
-        _ => PictureMode::Link,
+        (true, ..) => ImageMode::Link,
+        (_, true, _) => ImageMode::Copy,
+        (_, _, true) => ImageMode::None,
+        _ if is_coco_alone => ImageMode::None,
+        _ => ImageMode::Link,
     };
+    if !(0.0..1.0).contains(&files.val_share) {
+        return Err(usage(format!(
+            "--val-share is {}: expected a number from 0 to below 1",
+            files.val_share
+        )));
+    }
+    if !(0.0..=1.0).contains(&files.review_below) {
+        return Err(usage(format!(
+            "--review-below is {}: expected a number from 0 to 1",
+            files.review_below
+        )));
+    }
+    if files.no_pictures && !is_coco_alone {
+        return Err(usage(
+            "--no-pictures: YOLO trainers find labels beside images/ only; use --link or --copy",
+        ));
+    }
     let options = DataSetOptions {
         formats,
         polygons: files.polygons,
-        pictures,
+        images: pictures,
         validation_share: files.val_share,
         review: files.review,
         review_below: files.review_below,
@@ -324,10 +350,10 @@ fn report(output: &Path, summary: &Summary) -> anyhow::Result<()> {
         let widest = summary.classes.iter().map(|class| class.name.chars().count()).max().unwrap_or(0).max(5);
         writeln!(out, "{:<widest$}  {:>9}  {:>9}", "class", "things", "pictures")?;
         for class in &summary.classes {
-            writeln!(out, "{:<widest$}  {:>9}  {:>9}", class.name, class.things, class.pictures)?;
+            writeln!(out, "{:<widest$}  {:>9}  {:>9}", class.name, class.instances, class.images)?;
         }
-        let things: u64 = summary.classes.iter().map(|class| class.things).sum();
-        writeln!(out, "{:<widest$}  {things:>9}  {:>9}", "all", summary.pictures)?;
+        let things: u64 = summary.classes.iter().map(|class| class.instances).sum();
+        writeln!(out, "{:<widest$}  {things:>9}  {:>9}", "all", summary.images)?;
         writeln!(out)?;
         summary.files.iter().try_for_each(|file| writeln!(out, "{}", file.display()))
     })?;
@@ -335,7 +361,7 @@ fn report(output: &Path, summary: &Summary) -> anyhow::Result<()> {
         0 => Ok(()),
         failed => anyhow::bail!(
             "{failed} of {} failed, {}: the list says why; the same command tries them again",
-            count((summary.pictures + failed) as usize, "picture"),
+            count((summary.images + failed) as usize, "picture"),
             output.join("failed.csv").display()
         ),
     }

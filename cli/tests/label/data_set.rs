@@ -1,15 +1,15 @@
-//! Data sets in a test's folder: pictures to label, and what was made of them.
+//! Images to label in a test's folder, and comparisons of data sets.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::run::Place;
 
-/// Classes that are in the scenes, and one that is in none.
+/// Classes that are in the scenes, and one that is not.
 pub const CLASSES: &str = "person,wine glass,tv,boat,bicycle,cake,bowl,house,cat,moon,robot";
 
-/// The first pictures of the golden scenes, in folders; every third has the name of one in another folder. Those that are
-/// there stay untouched.
+/// Copies the first golden scenes into folders; every third has the name of one in another folder. Files that exist are not
+/// touched.
 pub fn pictures(place: &Place, folder: &str, count: usize) {
     let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/scenes");
     for number in 0..count {
@@ -26,7 +26,7 @@ pub fn pictures(place: &Place, folder: &str, count: usize) {
     }
 }
 
-/// Every file below a folder but for the journal's, with its content; of links, where they lead.
+/// The content of every file below a folder, except for the journal's folder; for links, their targets.
 pub fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
@@ -49,7 +49,7 @@ pub fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// What differs between two data sets.
+/// The files that differ between two data sets.
 pub fn differences(one: &Path, other: &Path) -> Vec<String> {
     let (one, other) = (tree(one), tree(other));
     let names = one.keys().chain(other.keys().filter(|name| !one.contains_key(*name)));
@@ -64,7 +64,7 @@ pub fn differences(one: &Path, other: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Whole lines of a data set's journal, the first included.
+/// Number of complete lines in the journal of a data set, including the first.
 pub fn journal_lines(root: &Path) -> usize {
     let journal = std::fs::read(root.join(".ocelli-label/journal.jsonl")).unwrap_or_default();
     journal.iter().filter(|byte| **byte == b'\n').count()

@@ -1,4 +1,4 @@
-//! Whatever ends the program, the same command goes on and ends with the same bytes.
+//! However the program is stopped, the same command continues and writes the same bytes.
 
 use std::process::Stdio;
 
@@ -6,10 +6,10 @@ use super::data_set::{differences, journal_lines, pictures};
 use super::{ALL_FORMATS, OCELLI, arguments};
 use crate::run::{Outcome, Place, outcome};
 
-/// Enough to be stopped a few times.
+/// Enough images for several stops.
 const PICTURES: usize = 60;
 
-/// Starts the program and ends it, by `signal`, when its journal has `lines` lines, or when it ends by itself.
+/// Starts the program and sends it `signal` once its journal has `lines` lines.
 #[cfg(unix)]
 fn stop_after(place: &Place, signal: &str, lines: usize) -> Outcome {
     let more = [&ALL_FORMATS[..], &["--review", "6"]].concat();
@@ -19,7 +19,7 @@ fn stop_after(place: &Place, signal: &str, lines: usize) -> Outcome {
         if ended.is_some() || journal_lines(&place.path("stopped")) >= lines {
             break;
         }
-        // Nothing tells that a line was written: the file is looked at now and then, which leaves the cores to the program.
+        // Polling: nothing signals a new line.
         std::thread::park_timeout(std::time::Duration::from_millis(3));
     }
     let pid = child.id().to_string();
@@ -34,7 +34,7 @@ fn stop_after(place: &Place, signal: &str, lines: usize) -> Outcome {
 
 #[test]
 #[cfg(unix)]
-fn killed_at_any_moment_it_goes_on() {
+fn it_continues_after_being_killed_at_any_time() {
     let place = Place::new();
     pictures(&place, "pictures", PICTURES);
     place.write("pictures/bad.jpg", "hello");
@@ -42,13 +42,13 @@ fn killed_at_any_moment_it_goes_on() {
     assert_eq!(place.run(OCELLI, &arguments("whole", &more)).status, Some(1));
     let journal = place.path("stopped/.ocelli-label/journal.jsonl");
     let (mut lines, mut number, mut kills) = (0, 7u64, 0);
-    // Some moments in the middle, and at the end those in which the files are written.
+    // Some stops while it labels, and at the end some while it writes the files.
     while lines < PICTURES + 6 {
         number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         lines = journal_lines(&place.path("stopped")) + 1 + (number >> 33) as usize % 18;
         let ended = stop_after(&place, "-KILL", lines);
         kills += usize::from(ended.status.is_none());
-        // A power failure leaves a line in the middle as well.
+        // A power failure can leave an incomplete line, too.
         if let Ok(bytes) = std::fs::read(&journal)
             && number & 1 << 40 != 0
             && bytes.len() > 3000
@@ -66,7 +66,7 @@ fn killed_at_any_moment_it_goes_on() {
 
 #[test]
 #[cfg(unix)]
-fn ctrl_c_leaves_everything_whole() {
+fn ctrl_c_loses_nothing() {
     let place = Place::new();
     pictures(&place, "pictures", 30);
     let more = [&ALL_FORMATS[..], &["--review", "6"]].concat();
@@ -96,7 +96,7 @@ fn a_full_disk_or_a_closed_stdout_loses_nothing() {
         let full = place.run(OCELLI, &arguments("full", &ALL_FORMATS));
         assert_eq!(full.status, Some(1), "{full:?}");
         let last = full.stderr.lines().last().unwrap_or_default();
-        let words = ["error: cannot write, full/annotations.json", "space", "the same command goes on"];
+        let words = ["error: cannot write, full/annotations.json", "space", "running it again continues"];
         assert!(words.iter().all(|word| last.contains(word)), "{full:?}");
         std::fs::remove_file(place.path("full/annotations.json")).expect("it is there");
         let again = place.run(OCELLI, &arguments("full", &ALL_FORMATS));
@@ -118,7 +118,7 @@ fn a_full_disk_or_a_closed_stdout_loses_nothing() {
     assert_eq!(differences(&place.path("closed"), &place.path("whole")), [""; 0]);
 }
 
-/// A disk of its own for the output, too small for it.
+/// The output is on a file system that is too small for it.
 #[test]
 #[ignore = "needs root, to mount a small disk"]
 #[cfg(target_os = "linux")]

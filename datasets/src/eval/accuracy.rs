@@ -1,4 +1,4 @@
-//! Average precision as COCO defines it, through `hotcoco`, whose figures are pycocotools' to the bit.
+//! Average precision as COCO defines it, computed by `hotcoco`, whose figures are identical to those of pycocotools.
 
 use hotcoco::COCOeval;
 use hotcoco::params::IouType;
@@ -7,47 +7,46 @@ use serde::Serialize;
 use super::{Predictions, Truth};
 use ocelli::{Error, ErrorKind, Result};
 
-/// What has to overlap for a detection to be right.
+/// The overlap that decides whether a detection matches an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
-    /// The boxes (COCO's `bbox`).
+    /// IoU of the boxes (COCO's `bbox`).
     Boxes,
-    /// The masks (COCO's `segm`).
+    /// IoU of the masks (COCO's `segm`).
     Masks,
 }
 
-/// Average precision and recall, each 0 to 1; `None` where nothing of the kind is marked, so that there is nothing to
-/// find.
+/// Average precision and recall, 0 to 1; `None` if there are no instances to detect.
 ///
-/// `ap` and `ar…` are means over the least overlaps 0.50, 0.55 … 0.95 and over the classes. Small are things under 32²
-/// pixels, large those over 96².
+/// `ap` and `ar…` are means over the IoU thresholds 0.50, 0.55 … 0.95 and over the classes. Small instances have less than 32²
+/// pixels, large ones more than 96².
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Accuracy {
     /// Average precision.
     pub ap: Option<f64>,
-    /// At a least overlap of 0.50.
+    /// At an IoU threshold of 0.50.
     pub ap50: Option<f64>,
-    /// At a least overlap of 0.75.
+    /// At an IoU threshold of 0.75.
     pub ap75: Option<f64>,
-    /// Of small things.
+    /// For small instances.
     pub ap_small: Option<f64>,
-    /// Of medium things.
+    /// For medium instances.
     pub ap_medium: Option<f64>,
-    /// Of large things.
+    /// For large instances.
     pub ap_large: Option<f64>,
-    /// Recall with the best detection of each class and picture.
+    /// Recall with the best detection of each class and image.
     pub ar1: Option<f64>,
     /// Recall with the best ten.
     pub ar10: Option<f64>,
     /// Recall with the best hundred.
     pub ar100: Option<f64>,
-    /// Recall of small things.
+    /// Recall for small instances.
     pub ar_small: Option<f64>,
-    /// Recall of medium things.
+    /// Recall for medium instances.
     pub ar_medium: Option<f64>,
-    /// Recall of large things.
+    /// Recall for large instances.
     pub ar_large: Option<f64>,
-    /// The same for each class that something is marked of, in the order of the categories.
+    /// The figures of each class that has instances, in the order of the categories.
     pub per_class: Vec<ClassAccuracy>,
 }
 
@@ -58,35 +57,35 @@ pub struct ClassAccuracy {
     pub category_id: u64,
     /// The category's name.
     pub name: String,
-    /// How many are marked, crowds left out.
-    pub things: usize,
+    /// Number of instances, without crowds.
+    #[serde(rename = "things")]
+    pub instances: usize,
     /// Average precision.
     pub ap: Option<f64>,
-    /// At a least overlap of 0.50.
+    /// At an IoU threshold of 0.50.
     pub ap50: Option<f64>,
-    /// At a least overlap of 0.75.
+    /// At an IoU threshold of 0.75.
     pub ap75: Option<f64>,
-    /// Of small things.
+    /// For small instances.
     pub ap_small: Option<f64>,
-    /// Of medium things.
+    /// For medium instances.
     pub ap_medium: Option<f64>,
-    /// Of large things.
+    /// For large instances.
     pub ap_large: Option<f64>,
-    /// Recall with the best hundred detections of each picture.
+    /// Recall with the best hundred detections of each image.
     pub ar100: Option<f64>,
 }
 
-/// Average precision of `predictions` over some pictures and all categories of `truth`.
+/// Average precision of `predictions` over some images and all categories of `truth`.
 ///
-/// With [`Overlap::Masks`] a detection's area is its mask's, as in the results files that hold masks alone.
+/// With [`Overlap::Masks`], the area of a detection is that of its mask, as in results files without boxes.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidData`] where masks are asked for and something has none, or cannot be drawn because its picture
-/// has no size.
+/// [`ErrorKind::InvalidData`] if a mask is needed and missing, or cannot be drawn because the size of its image is unknown.
 pub fn average_precision(
     truth: &Truth,
     predictions: &Predictions,
-    picture_ids: &[u64],
+    image_ids: &[u64],
     overlap: Overlap,
 ) -> Result<Accuracy> {
     let invalid = |e: hotcoco::Error| {
@@ -100,20 +99,20 @@ pub fn average_precision(
                 let message = "average precision of masks: there are detections without a mask";
                 return Err(Error::new(ErrorKind::InvalidData, message));
             }
-            // With a box beside the mask pycocotools would take the box's area.
+            // With a box, pycocotools would use the area of the box.
             found.iter_mut().for_each(|one| one.bbox = None);
             IouType::Segm
         }
     };
     let found = truth.coco.load_res_anns(found).map_err(invalid)?;
     let mut evaluation = COCOeval::new(truth.coco.clone(), found, kind);
-    evaluation.params.img_ids = picture_ids.to_vec();
+    evaluation.params.img_ids = image_ids.to_vec();
     evaluation.evaluate().map_err(invalid)?;
     evaluation.accumulate();
-    // Computes the figures; `summarize` would print them.
+    // Computes the figures; `summarize` would print them, too.
     evaluation.summarize_lines();
     let stats = evaluation.stats().unwrap_or_default();
-    let stat = |place: usize| stats.get(place).copied().and_then(figure);
+    let stat = |index: usize| stats.get(index).copied().and_then(figure);
     Ok(Accuracy {
         ap: stat(0),
         ap50: stat(1),
@@ -127,16 +126,16 @@ pub fn average_precision(
         ar_small: stat(9),
         ar_medium: stat(10),
         ar_large: stat(11),
-        per_class: per_class(truth, &evaluation, picture_ids),
+        per_class: per_class(truth, &evaluation, image_ids),
     })
 }
 
-/// COCO writes -1 for what there is nothing of.
+/// COCO writes -1 for figures without instances.
 fn figure(value: f64) -> Option<f64> {
     (value >= 0.0).then_some(value)
 }
 
-/// Places on the axes of hotcoco's arrays: overlaps, areas, numbers of detections.
+/// Indices on the axes of hotcoco's arrays: IoU thresholds and areas.
 const AT_50: std::ops::Range<usize> = 0..1;
 const AT_75: std::ops::Range<usize> = 5..6;
 const ALL: usize = 0;
@@ -144,7 +143,7 @@ const SMALL: usize = 1;
 const MEDIUM: usize = 2;
 const LARGE: usize = 3;
 
-fn per_class(truth: &Truth, evaluation: &COCOeval, picture_ids: &[u64]) -> Vec<ClassAccuracy> {
+fn per_class(truth: &Truth, evaluation: &COCOeval, image_ids: &[u64]) -> Vec<ClassAccuracy> {
     let Some(arrays) = evaluation.accumulated() else { return Vec::new() };
     let shape = arrays.shape;
     let most = shape.m - 1;
@@ -153,20 +152,20 @@ fn per_class(truth: &Truth, evaluation: &COCOeval, picture_ids: &[u64]) -> Vec<C
         (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
     };
     let precision = |overlaps: std::ops::Range<usize>, k: usize, area: usize| {
-        let places = overlaps.flat_map(|t| (0..shape.r).map(move |r| (t, r)));
-        mean(&mut places.map(|(t, r)| arrays.precision[shape.precision_idx(t, r, k, area, most)]))
+        let indices = overlaps.flat_map(|t| (0..shape.r).map(move |r| (t, r)));
+        mean(&mut indices.map(|(t, r)| arrays.precision[shape.precision_idx(t, r, k, area, most)]))
     };
-    let mut things = std::collections::HashMap::<u64, usize>::new();
-    for id in picture_ids {
+    let mut instances = std::collections::HashMap::<u64, usize>::new();
+    for id in image_ids {
         for annotation in truth.annotations(*id).filter(|annotation| !annotation.iscrowd) {
-            *things.entry(annotation.category_id).or_default() += 1;
+            *instances.entry(annotation.category_id).or_default() += 1;
         }
     }
     let rows = arrays.cat_ids.iter().enumerate().filter_map(|(k, &category_id)| {
         Some(ClassAccuracy {
             category_id,
             name: truth.category_name(category_id).to_owned(),
-            things: *things.get(&category_id)?,
+            instances: *instances.get(&category_id)?,
             ap: precision(0..shape.t, k, ALL),
             ap50: precision(AT_50, k, ALL),
             ap75: precision(AT_75, k, ALL),
@@ -177,7 +176,7 @@ fn per_class(truth: &Truth, evaluation: &COCOeval, picture_ids: &[u64]) -> Vec<C
         })
     });
     let mut rows: Vec<ClassAccuracy> = rows.collect();
-    let place = |row: &ClassAccuracy| truth.categories().iter().position(|c| c.id == row.category_id);
-    rows.sort_by_key(place);
+    let index = |row: &ClassAccuracy| truth.categories().iter().position(|c| c.id == row.category_id);
+    rows.sort_by_key(index);
     rows
 }

@@ -1,4 +1,4 @@
-//! What a detector answered, as COCO's result files have it.
+//! The detections of a detector, as in COCO's results files.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -15,7 +15,7 @@ use ocelli::Mask;
 use ocelli::atomic_file::write_atomically;
 use ocelli::{Error, ErrorKind, Result};
 
-/// Detections in many pictures.
+/// The detections in many images.
 #[derive(Clone, Debug, Default)]
 pub struct Predictions(pub(super) Vec<Annotation>);
 
@@ -34,14 +34,14 @@ impl Predictions {
     /// Adds a detection.
     pub fn push(
         &mut self,
-        picture_id: u64,
+        image_id: u64,
         category_id: u64,
         bbox: BoundingBox,
         score: f32,
         mask: Option<&Mask>,
     ) {
         self.0.push(Annotation {
-            image_id: picture_id,
+            image_id,
             category_id,
             bbox: Some(bbox.to_ltwh().map(shortest)),
             score: Some(shortest(score)),
@@ -53,60 +53,59 @@ impl Predictions {
         });
     }
 
-    /// Adds what was found in a picture; `category_ids` has the category of each class.
-    pub fn push_detections(&mut self, picture_id: u64, detections: &[Detection], category_ids: &[u64]) {
+    /// Adds the detections of an image. `category_ids` has the id of the category of each class.
+    pub fn push_detections(&mut self, image_id: u64, detections: &[Detection], category_ids: &[u64]) {
         for one in detections {
-            self.push(picture_id, category_ids[one.class_id], one.bbox, one.score, one.mask.as_ref());
+            self.push(image_id, category_ids[one.class_id], one.bbox, one.score, one.mask.as_ref());
         }
     }
 
-    /// How many there are.
+    /// Number of detections.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no detections.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether every detection says which pixels it covers.
+    /// Whether there are detections and all of them have masks.
     pub fn have_masks(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(|one| one.segmentation.is_some())
     }
 
-    /// Without what does not belong to these pictures.
+    /// Keeps the detections in these images.
     #[must_use]
-    pub fn of_pictures(mut self, picture_ids: &[u64]) -> Self {
-        let wanted: HashSet<u64> = picture_ids.iter().copied().collect();
+    pub fn of_images(mut self, image_ids: &[u64]) -> Self {
+        let wanted: HashSet<u64> = image_ids.iter().copied().collect();
         self.0.retain(|one| wanted.contains(&one.image_id));
         self
     }
 
-    /// Without what does not belong to these categories.
+    /// Keeps the detections of these categories.
     #[must_use]
     pub fn of_categories(mut self, category_ids: &[u64]) -> Self {
         self.0.retain(|one| category_ids.contains(&one.category_id));
         self
     }
 
-    /// Reads a COCO results file: a list of `{"image_id", "category_id", "bbox": [x, y, w, h], "score"}`, where
-    /// `segmentation` may stand beside the box or in its place.
+    /// Reads a COCO results file: a list of `{"image_id", "category_id", "bbox": [x, y, w, h], "score"}`, with
+    /// `segmentation` in addition to the box or instead of it.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where the file cannot be read; [`ErrorKind::InvalidData`], naming the file and the entry,
-    /// where it is not JSON of this form; [`ErrorKind::Mismatch`] where it speaks of a picture or a category that
-    /// `truth` does not have.
+    /// [`ErrorKind::Io`] if the file cannot be read; [`ErrorKind::InvalidData`], with the file and the entry, if it is not
+    /// COCO results; [`ErrorKind::Mismatch`] if it refers to an image or a category that `truth` does not have.
     pub fn open(path: &Path, truth: &Truth) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read the predictions", path, e))?;
         let refuse =
-            |kind, why: String| Error::new(kind, format!("no COCO results, {}: {why}", path.display()));
+            |kind, why: String| Error::new(kind, format!("invalid COCO results, {}: {why}", path.display()));
         let list: Vec<Annotation> = serde_json::from_slice(&bytes)
             .map_err(|e| refuse(ErrorKind::InvalidData, e.to_string()).with_source(e))?;
-        let pictures: HashSet<u64> = truth.pictures().iter().map(|picture| picture.id).collect();
+        let images: HashSet<u64> = truth.images().iter().map(|image| image.id).collect();
         let categories: HashSet<u64> = truth.categories().iter().map(|category| category.id).collect();
-        for (place, one) in list.iter().enumerate() {
-            let wrong = |kind, why: String| Err(refuse(kind, format!("entry {}: {why}", place + 1)));
+        for (index, one) in list.iter().enumerate() {
+            let wrong = |kind, why: String| Err(refuse(kind, format!("entry {}: {why}", index + 1)));
             if one.score.is_none_or(|score| !score.is_finite()) {
                 return wrong(ErrorKind::InvalidData, "it has no score".into());
             }
@@ -117,8 +116,8 @@ impl Predictions {
             if let Some(Err(e)) = area {
                 return wrong(ErrorKind::InvalidData, format!("segmentation: {e}"));
             }
-            if !pictures.contains(&one.image_id) {
-                let why = format!("the annotations have no picture {}", one.image_id);
+            if !images.contains(&one.image_id) {
+                let why = format!("the annotations have no image {}", one.image_id);
                 return wrong(ErrorKind::Mismatch, why);
             }
             if !categories.contains(&one.category_id) {
@@ -129,10 +128,10 @@ impl Predictions {
         Ok(Self(list))
     }
 
-    /// Writes a COCO results file, which [`open`](Self::open) and pycocotools read. It appears whole or not at all.
+    /// Writes a COCO results file atomically. [`open`](Self::open) and pycocotools read it.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where it cannot be written.
+    /// [`ErrorKind::Io`] if it cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
         write_atomically(path, |file| {
             let mut separator = "[\n";
@@ -153,8 +152,8 @@ impl Predictions {
     }
 }
 
-/// The number with no more digits than tell it from its neighbours, so that a file that was written and read again
-/// has the very same numbers.
+/// The number with the fewest digits that identify the `f32`, so that numbers do not change when a file is written and read
+/// again.
 fn shortest(value: f32) -> f64 {
     value.to_string().parse().unwrap_or_else(|_| f64::from(value))
 }

@@ -1,4 +1,4 @@
-//! What a detector is asked to return when it is measured.
+//! The detections that count in an evaluation.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,22 +8,22 @@ use serde::Serialize;
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{Error, ErrorKind};
 
-/// Which of a detector's answers count. Figures of different protocols cannot be compared.
+/// Which detections count. Figures of different protocols cannot be compared.
 ///
-/// In both, every picture is asked for every class, whether or not it is there.
+/// With both protocols, every class is looked for in every image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Protocol {
-    /// What a person would use: scores above 0.01, suppression 0.7 within a class, the best 300 of a picture.
+    /// As in practical use: scores above 0.01, suppression at an IoU of 0.7 within a class, the best 300 detections of an image.
     #[default]
     Practical,
-    /// As DART's paper measures: scores above 0, no suppression, the best 100 of a picture.
+    /// As in DART's paper: scores above 0, no suppression, the best 100 detections of an image.
     Dart,
 }
 
 impl Protocol {
-    /// What is kept and what is suppressed.
+    /// The post-processing options.
     pub fn post_processing(self) -> PostProcessOptions {
         let options = PostProcessOptions::default();
         match self {
@@ -42,11 +42,11 @@ impl Protocol {
         }
     }
 
-    /// What it means, for people.
+    /// A description for reports.
     pub fn description(self) -> &'static str {
         match self {
-            Self::Practical => "practical: scores above 0.01, suppression 0.7, the best 300 of a picture",
-            Self::Dart => "dart: every score, no suppression, the best 100 of a picture",
+            Self::Practical => "practical: scores above 0.01, suppression 0.7, the best 300 of an image",
+            Self::Dart => "dart: every score, no suppression, the best 100 of an image",
         }
     }
 }
@@ -68,7 +68,8 @@ impl FromStr for Protocol {
             "practical" => Ok(Self::Practical),
             "dart" => Ok(Self::Dart),
             _ => {
-                let message = format!("protocol {name}: no such protocol; there are practical and dart");
+                let message =
+                    format!("protocol {name}: no such protocol; the protocols are practical and dart");
                 Err(Error::new(ErrorKind::InvalidArgument, message))
             }
         }

@@ -1,100 +1,101 @@
-//! Everything that `ocelli eval --json` says.
+//! The report of an evaluation.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::{Accuracy, ExemplarMasks, HitCounts, Protocol, TimingSummary};
+use super::{Accuracy, ExemplarMasks, PrecisionRecall, Protocol, TimingSummary};
 
-/// An evaluation of one model, or of several on the same pictures.
+/// An evaluation of one model, or of several on the same images.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EvalReport {
-    /// What the pictures are, for people: a file of annotations, drawn scenes.
+    /// A description of the images: a file of annotations, drawn scenes.
     pub truth: String,
-    /// What the models were asked; `None` where answers came from a file.
+    /// The protocol; `None` if the detections are from a file.
     pub protocol: Option<Protocol>,
-    /// How many pictures count.
+    /// Number of images that count.
     pub images: usize,
-    /// How many things are marked in them, crowds left out.
-    pub things: usize,
-    /// How many classes each picture was asked for.
+    /// Number of instances in them, without crowds.
+    #[serde(rename = "things")]
+    pub instances: usize,
+    /// Number of classes that are looked for in each image.
     pub classes: usize,
-    /// Pictures that do not count because they could not be read.
+    /// Images that could not be read and do not count.
     pub failed: Vec<String>,
     /// One for each model.
     pub models: Vec<ModelReport>,
-    /// With two models, the second's figures less the first's.
+    /// With two models, the figures of the second minus those of the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
 }
 
-/// What came of one model.
+/// The figures of one model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ModelReport {
     /// A folder, a file, or `built-in`.
     pub name: String,
-    /// What ran it; `None` where its answers came from a file.
+    /// The engine that ran it; `None` if the detections are from a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
-    /// How many detections.
+    /// Number of detections.
     pub detections: usize,
     /// Accuracy of the boxes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bbox: Option<Accuracy>,
-    /// Accuracy of the masks, where there are any.
+    /// Accuracy of the masks, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub segm: Option<Accuracy>,
     /// Precision and recall at one threshold.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub at_confidence: Option<HitCounts>,
-    /// Masks of things that were boxed, where that was asked.
+    pub at_confidence: Option<PrecisionRecall>,
+    /// Masks of instances whose annotated boxes were the exemplars, if that was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_truth_boxes: Option<ExemplarMasks>,
-    /// How long it took.
+    /// The time of each stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timing_ms: Option<TimingSummary>,
 }
 
-/// What the second model has more than the first.
+/// The figures of the second model minus those of the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Difference {
     /// Average precision of boxes, −1 to 1.
     pub ap: Option<f64>,
-    /// At a least overlap of 0.50.
+    /// At an IoU threshold of 0.50.
     pub ap50: Option<f64>,
     /// Average precision of masks, −1 to 1.
     pub segm_ap: Option<f64>,
-    /// Mean mask IoU of boxed things, −1 to 1.
+    /// Mean mask IoU of instances with exemplars, −1 to 1.
     pub mask_iou: Option<f64>,
-    /// Milliseconds that half of the pictures took no longer than.
+    /// Median time of an image in milliseconds.
     pub total_p50_ms: Option<f64>,
-    /// The first's over the second's median time: above 1 the second is quicker.
+    /// Median time of the first model divided by that of the second: above 1, the second is faster.
     pub speed_up: Option<f64>,
 }
 
 impl EvalReport {
-    /// Fills in [`difference`](Self::difference) where there are two models.
+    /// Fills in [`difference`](Self::difference) if there are two models.
     #[must_use]
     pub fn with_difference(mut self) -> Self {
         if let [a, b] = self.models.as_slice() {
-            let less = |of: fn(&ModelReport) -> Option<f64>| Some(of(b)? - of(a)?);
+            let minus = |of: fn(&ModelReport) -> Option<f64>| Some(of(b)? - of(a)?);
             let median = |model: &ModelReport| model.timing_ms.as_ref().map(|timing| timing.total.p50);
             self.difference = Some(Difference {
-                ap: less(|model| model.bbox.as_ref()?.ap),
-                ap50: less(|model| model.bbox.as_ref()?.ap50),
-                segm_ap: less(|model| model.segm.as_ref()?.ap),
-                mask_iou: less(|model| model.from_truth_boxes.as_ref()?.mask_iou),
-                total_p50_ms: less(|model| Some(model.timing_ms.as_ref()?.total.p50)),
+                ap: minus(|model| model.bbox.as_ref()?.ap),
+                ap50: minus(|model| model.bbox.as_ref()?.ap50),
+                segm_ap: minus(|model| model.segm.as_ref()?.ap),
+                mask_iou: minus(|model| model.from_truth_boxes.as_ref()?.mask_iou),
+                total_p50_ms: minus(|model| Some(model.timing_ms.as_ref()?.total.p50)),
                 speed_up: median(a).zip(median(b)).map(|(a, b)| a / b),
             });
         }
         self
     }
 
-    /// Writes the report as JSON on one line, which ends. Figures are 0 to 1.
+    /// Writes the report as one line of JSON. Figures are 0 to 1.
     ///
     /// # Errors
-    /// Where `writer` fails.
+    /// Errors of `writer`.
     pub fn write_json(&self, mut writer: impl Write) -> io::Result<()> {
         serde_json::to_writer(&mut writer, self)?;
         writer.write_all(b"\n")

@@ -1,4 +1,4 @@
-//! The report on the terminal.
+//! The report as text.
 
 use std::io::{self, Write};
 
@@ -6,16 +6,16 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{Accuracy, EvalReport, ModelReport};
 
-/// Writes a report for people: a line about the pictures, a block for each model, with `per_class` a row for each class.
+/// Writes a report as text: a line about the images, a block for each model and, with `per_class`, a row for each class.
 /// Accuracy is in percent.
 ///
 /// # Errors
-/// Where `writer` fails.
+/// Errors of `writer`.
 pub fn write_report(mut writer: impl Write, report: &EvalReport, per_class: bool) -> io::Result<()> {
-    let EvalReport { truth, images, things, classes, .. } = report;
-    writeln!(writer, "{}   {images} pictures   {things} things   {classes} classes", printable(truth))?;
+    let EvalReport { truth, images, instances, classes, .. } = report;
+    writeln!(writer, "{}   {images} images   {instances} instances   {classes} classes", printable(truth))?;
     if !report.failed.is_empty() {
-        writeln!(writer, "not counted: {} pictures that could not be read", report.failed.len())?;
+        writeln!(writer, "not counted: {} images that could not be read", report.failed.len())?;
     }
     if let Some(protocol) = report.protocol {
         writeln!(writer, "{}", protocol.description())?;
@@ -34,7 +34,7 @@ pub fn write_report(mut writer: impl Write, report: &EvalReport, per_class: bool
             ("speed", difference.speed_up.map(|factor| format!("×{factor:.2}"))),
         ];
         let known = shown.iter().filter_map(|(name, value)| Some(format!("{name} {}", value.as_ref()?)));
-        writeln!(writer, "\nthe second against the first   {}", known.collect::<Vec<_>>().join("   "))?;
+        writeln!(writer, "\nthe second compared with the first   {}", known.collect::<Vec<_>>().join("   "))?;
     }
     if per_class {
         for model in &report.models {
@@ -61,24 +61,25 @@ fn write_model(writer: &mut impl Write, model: &ModelReport) -> io::Result<()> {
     }
     write_columns(writer, &rows)?;
     if let Some(hits) = &model.at_confidence {
-        let mask_iou = hits.mask_iou.map(|iou| format!("   mask IoU of hits {iou:.3}")).unwrap_or_default();
+        let mask_iou =
+            hits.mask_iou.map(|iou| format!("   mask IoU of true positives {iou:.3}")).unwrap_or_default();
         writeln!(
             writer,
-            "  above {}   precision {}   recall {}   {} hits, {} false alarms, {} missed{mask_iou}",
+            "  above {}   precision {}   recall {}   {} true positives, {} false positives, {} false negatives{mask_iou}",
             hits.confidence,
             fraction(hits.precision),
             fraction(hits.recall),
-            hits.hits,
-            hits.false_alarms,
-            hits.missed
+            hits.true_positives,
+            hits.false_positives,
+            hits.false_negatives
         )?;
     }
     if let Some(masks) = &model.from_truth_boxes {
         writeln!(
             writer,
-            "  by their boxes   mask IoU {}   {} things, {} of them not found",
+            "  with their boxes as exemplars   mask IoU {}   {} instances, {} not detected",
             fraction(masks.mask_iou),
-            masks.things,
+            masks.instances,
             masks.without_mask
         )?;
     }
@@ -86,7 +87,7 @@ fn write_model(writer: &mut impl Write, model: &ModelReport) -> io::Result<()> {
         let total = timing.total;
         writeln!(
             writer,
-            "  a picture   mean {:.1} ms   p50 {:.1}   p90 {:.1}   p99 {:.1}   of it backbone {:.1}, decoder {:.1}, \
+            "  per image   mean {:.1} ms   p50 {:.1}   p90 {:.1}   p99 {:.1}   of which backbone {:.1}, decoder {:.1}, \
              masks {:.1}",
             total.mean,
             total.p50,
@@ -104,7 +105,7 @@ fn write_classes(writer: &mut impl Write, model: &ModelReport) -> io::Result<()>
     for (what, accuracy) in [("boxes", &model.bbox), ("masks", &model.segm)] {
         let Some(accuracy) = accuracy else { continue };
         writeln!(writer, "\n{}, {what}", printable(&model.name))?;
-        let heading = ["class", "things", "AP", "AP50", "AP75", "small", "medium", "large", "AR100"];
+        let heading = ["class", "instances", "AP", "AP50", "AP75", "small", "medium", "large", "AR100"];
         let mut rows = vec![heading.map(String::from).to_vec()];
         rows.extend(accuracy.per_class.iter().map(|class| {
             let figures = [
@@ -116,7 +117,7 @@ fn write_classes(writer: &mut impl Write, model: &ModelReport) -> io::Result<()>
                 class.ap_large,
                 class.ar100,
             ];
-            let name = [printable(&class.name), class.things.to_string()];
+            let name = [printable(&class.name), class.instances.to_string()];
             name.into_iter().chain(figures.map(percent)).collect()
         }));
         write_columns(writer, &rows)?;
@@ -124,7 +125,7 @@ fn write_classes(writer: &mut impl Write, model: &ModelReport) -> io::Result<()>
     Ok(())
 }
 
-/// Rows of cells, the first column to the left, the others to the right.
+/// Writes rows of cells, the first column aligned to the left, the others to the right.
 fn write_columns(writer: &mut impl Write, rows: &[Vec<String>]) -> io::Result<()> {
     let columns = rows.first().map_or(0, Vec::len);
     let widest = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     Accuracy, ClassAccuracy, ExemplarMasks, Overlap, Predictions, StageTiming, Truth, TruthBuilder,
-    average_precision, count_hits,
+    average_precision, precision_recall,
 };
 use ocelli::Detection;
 use ocelli::ErrorKind;
@@ -78,7 +78,7 @@ fn differ(ours: Option<f64>, theirs: Option<f64>) -> bool {
 }
 
 #[test]
-fn the_figures_of_pycocotools() {
+fn figures_equal_those_of_pycocotools() {
     let text = std::fs::read_to_string(folder().join("expected.json")).expect("it is in the repository");
     let golden: Golden = serde_json::from_str(&text).expect("the golden is JSON of this structure");
     let (truth, found) = data_set();
@@ -86,8 +86,8 @@ fn the_figures_of_pycocotools() {
     let mut compared = 0;
     for case in &golden.cases {
         let overlap = if case.kind == "bbox" { Overlap::Boxes } else { Overlap::Masks };
-        let ids = case.images.clone().unwrap_or_else(|| truth.picture_ids());
-        let name = format!("{}, {} pictures", case.kind, ids.len());
+        let ids = case.images.clone().unwrap_or_else(|| truth.image_ids());
+        let name = format!("{}, {} images", case.kind, ids.len());
         let accuracy = average_precision(&truth, &found, &ids, overlap).expect("whole data");
         for (figure, ours) in figures(&accuracy) {
             compared += 1;
@@ -114,7 +114,7 @@ fn the_figures_of_pycocotools() {
 }
 
 #[test]
-fn answers_written_and_read_are_the_same() {
+fn predictions_do_not_change_when_written_and_read() {
     let (truth, found) = data_set();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("found.json");
@@ -145,29 +145,29 @@ fn answers_written_and_read_are_the_same() {
 }
 
 #[test]
-fn files_that_are_refused() {
+fn invalid_files_are_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("file.json");
     let start = r#"{"images":[{"id":1,"file_name":"a.png","width":9,"height":5}],"categories":[{"id":3,"name":"dog"}],"#;
     let annotation = |rest: &str| format!(r#"{start}"annotations":[{{"id":1,{rest}}}]}}"#);
     let mut failures = Vec::new();
     for (text, word) in [
-        (String::new(), "no COCO annotations"),
+        (String::new(), "invalid COCO annotations"),
         ("{".into(), "line 1"),
         ("hello".into(), "line 1"),
-        ("[]".into(), "--predictions"),
+        ("[]".into(), "COCO results file"),
         ("{}".into(), "images"),
         (r#"{"images":[{"id":1}]}"#.into(), "categories"),
-        (r#"{"images":[{"id":1},{"id":1}],"categories":[{"id":3,"name":"dog"}]}"#.into(), "two pictures"),
+        (r#"{"images":[{"id":1},{"id":1}],"categories":[{"id":3,"name":"dog"}]}"#.into(), "two images"),
         (r#"{"images":[{"id":1}],"categories":[{"id":3,"name":" "}]}"#.into(), "category 3 has no name"),
         (r#"{"images":[{"id":1}],"categories":[{"id":3},{"id":3}]}"#.into(), "two categories"),
-        (annotation(r#""image_id":2,"category_id":3,"bbox":[0,0,1,1]"#), "no picture 2"),
-        (annotation(r#""image_id":1,"category_id":4,"bbox":[0,0,1,1]"#), "no category 4"),
+        (annotation(r#""image_id":2,"category_id":3,"bbox":[0,0,1,1]"#), "no image has the id 2"),
+        (annotation(r#""image_id":1,"category_id":4,"bbox":[0,0,1,1]"#), "no category has the id 4"),
         (annotation(r#""image_id":1,"category_id":3"#), "neither bbox nor segmentation"),
         (annotation(r#""image_id":1,"category_id":3,"bbox":[0,0,1]"#), "line 1"),
         (
             annotation(r#""image_id":1,"category_id":3,"segmentation":{"size":[9,5],"counts":"03Z1"}"#),
-            "its mask is 5×9, the picture 9×5",
+            "its mask is 5×9, but the image is 9×5",
         ),
         (
             annotation(r#""image_id":1,"category_id":3,"segmentation":{"size":[5,9],"counts":[99]}"#),
@@ -181,20 +181,16 @@ fn files_that_are_refused() {
         }
     }
     std::fs::write(&path, format!("{start}\"annotations\":[]}}")).expect("it can be written to");
-    let truth = Truth::open(&path).expect("annotations without things");
+    let truth = Truth::open(&path).expect("annotations without instances");
     for (text, kind, word) in [
-        ("{}", ErrorKind::InvalidData, "no COCO results"),
+        ("{}", ErrorKind::InvalidData, "invalid COCO results"),
         (
             r#"[{"image_id":1,"category_id":3,"bbox":[0,0,1,1]}]"#,
             ErrorKind::InvalidData,
             "entry 1: it has no score",
         ),
         (r#"[{"image_id":1,"category_id":3,"score":1}]"#, ErrorKind::InvalidData, "neither"),
-        (
-            r#"[{"image_id":2,"category_id":3,"bbox":[0,0,1,1],"score":1}]"#,
-            ErrorKind::Mismatch,
-            "no picture 2",
-        ),
+        (r#"[{"image_id":2,"category_id":3,"bbox":[0,0,1,1],"score":1}]"#, ErrorKind::Mismatch, "no image 2"),
         (
             r#"[{"image_id":1,"category_id":1,"bbox":[0,0,1,1],"score":1}]"#,
             ErrorKind::Mismatch,
@@ -215,7 +211,7 @@ fn files_that_are_refused() {
     report(&failures);
 }
 
-/// A square of 10 pixels at this place, filled from its top by a share of tenths.
+/// A square of 10 × 10 pixels at this position, whose mask fills its top rows, in tenths.
 fn square(x: u32, y: u32, tenths: u32) -> (BoundingBox, Mask) {
     let mut bitmap = vec![0; 100 * 50];
     for row in y..y + tenths {
@@ -226,50 +222,49 @@ fn square(x: u32, y: u32, tenths: u32) -> (BoundingBox, Mask) {
 }
 
 #[test]
-fn hits_alarms_and_misses() {
+fn true_and_false_positives_and_false_negatives() {
     let mut truth = TruthBuilder::new(["a", "b"]);
-    let picture = truth.add_picture("one", 100, 50);
-    let empty = truth.add_picture("two", 100, 50);
+    let image = truth.add_image("one", 100, 50);
+    let empty = truth.add_image("two", 100, 50);
     for (class, (bbox, mask)) in [(0, square(0, 0, 10)), (0, square(5, 0, 10)), (1, square(40, 20, 10))] {
-        truth.add_thing(picture, class, bbox, Some(mask));
+        truth.add_instance(image, class, bbox, Some(mask));
     }
     let truth = truth.build().expect("classes that exist");
     let at = |x: f32, y: f32| BoundingBox::from_ltwh([x, y, 10.0, 10.0]);
     let cases: [(&str, &[(u64, u64, BoundingBox, f32)], [usize; 3]); 8] = [
         ("nothing", &[], [0, 0, 3]),
-        ("one", &[(picture, 1, at(0.0, 0.0), 0.9)], [1, 0, 2]),
-        ("too low", &[(picture, 1, at(0.0, 0.0), 0.3)], [0, 0, 3]),
-        ("of another class", &[(picture, 2, at(0.0, 0.0), 0.9)], [0, 1, 3]),
-        ("in another picture", &[(empty, 1, at(0.0, 0.0), 0.9)], [0, 1, 3]),
-        ("twice", &[(picture, 2, at(40.0, 20.0), 0.9), (picture, 2, at(41.0, 20.0), 0.8)], [1, 1, 2]),
-        // The better one takes its thing first, the other the neighbour that is left.
-        ("neighbours", &[(picture, 1, at(4.0, 0.0), 0.5), (picture, 1, at(5.0, 0.0), 0.9)], [1, 1, 2]),
+        ("one", &[(image, 1, at(0.0, 0.0), 0.9)], [1, 0, 2]),
+        ("too low", &[(image, 1, at(0.0, 0.0), 0.3)], [0, 0, 3]),
+        ("of another class", &[(image, 2, at(0.0, 0.0), 0.9)], [0, 1, 3]),
+        ("in another image", &[(empty, 1, at(0.0, 0.0), 0.9)], [0, 1, 3]),
+        ("twice", &[(image, 2, at(40.0, 20.0), 0.9), (image, 2, at(41.0, 20.0), 0.8)], [1, 1, 2]),
+        // The better one takes its instance first, the other the neighbour that is left.
+        ("neighbours", &[(image, 1, at(4.0, 0.0), 0.5), (image, 1, at(5.0, 0.0), 0.9)], [1, 1, 2]),
         (
             "all",
-            &[
-                (picture, 1, at(0.0, 0.0), 0.5),
-                (picture, 1, at(5.0, 0.0), 0.9),
-                (picture, 2, at(40.0, 20.0), 0.4),
-            ],
+            &[(image, 1, at(0.0, 0.0), 0.5), (image, 1, at(5.0, 0.0), 0.9), (image, 2, at(40.0, 20.0), 0.4)],
             [3, 0, 0],
         ),
     ];
     let mut failures = Vec::new();
     for (name, found, expected) in cases {
         let mut predictions = Predictions::default();
-        for &(picture, category, bbox, score) in found {
-            predictions.push(picture, category, bbox, score, None);
+        for &(image, category, bbox, score) in found {
+            predictions.push(image, category, bbox, score, None);
         }
-        let counts = count_hits(&truth, &predictions, &[picture, empty], 0.3).expect("no masks to differ");
-        let came = [counts.hits, counts.false_alarms, counts.missed];
+        let counts =
+            precision_recall(&truth, &predictions, &[image, empty], 0.3).expect("no masks to differ");
+        let came = [counts.true_positives, counts.false_positives, counts.false_negatives];
         if came != expected {
-            failures.push(format!("{name}: hits, alarms, missed are {came:?}, expected {expected:?}"));
+            failures.push(format!(
+                "{name}: true positives, false positives, false negatives are {came:?}, expected {expected:?}"
+            ));
         }
     }
     let mut half = Predictions::default();
     let (bbox, mask) = square(0, 0, 5);
-    half.push(picture, 1, bbox, 0.9, Some(&mask));
-    let counts = count_hits(&truth, &half, &[picture], 0.3).expect("masks of one size");
+    half.push(image, 1, bbox, 0.9, Some(&mask));
+    let counts = precision_recall(&truth, &half, &[image], 0.3).expect("masks of one size");
     if (counts.mask_iou, counts.masks, counts.precision) != (Some(0.5), 1, Some(1.0)) {
         failures.push(format!("half a mask: {counts:?}"));
     }
@@ -277,7 +272,7 @@ fn hits_alarms_and_misses() {
 }
 
 #[test]
-fn what_lies_in_a_crowd_is_no_false_alarm() {
+fn detections_in_a_crowd_are_not_false_positives() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("crowd.json");
     let text = r#"{"images":[{"id":1,"width":100,"height":50}],"categories":[{"id":1,"name":"a"},{"id":2,"name":"b"}],
@@ -293,8 +288,8 @@ fn what_lies_in_a_crowd_is_no_false_alarm() {
     ] {
         let mut found = Predictions::default();
         found.push(1, category, BoundingBox::from_ltwh(bbox), 0.9, None);
-        let counts = count_hits(&truth, &found, &[1], 0.3).expect("no masks to differ");
-        if (counts.hits, counts.false_alarms, counts.missed) != (0, alarms, 0) {
+        let counts = precision_recall(&truth, &found, &[1], 0.3).expect("no masks to differ");
+        if (counts.true_positives, counts.false_positives, counts.false_negatives) != (0, alarms, 0) {
             failures.push(format!("{name}: {counts:?}"));
         }
     }
@@ -302,18 +297,18 @@ fn what_lies_in_a_crowd_is_no_false_alarm() {
 }
 
 #[test]
-fn masks_of_boxed_things() {
+fn masks_of_instances_with_exemplars() {
     let mut truth = TruthBuilder::new(["a", "b"]);
-    let picture = truth.add_picture("one", 100, 50);
-    for (class, place) in [(0, 0), (0, 30), (1, 60)] {
-        let (bbox, mask) = square(place, 10, 10);
-        truth.add_thing(picture, class, bbox, Some(mask));
+    let image = truth.add_image("one", 100, 50);
+    for (class, index) in [(0, 0), (0, 30), (1, 60)] {
+        let (bbox, mask) = square(index, 10, 10);
+        truth.add_instance(image, class, bbox, Some(mask));
     }
-    truth.add_thing(picture, 1, BoundingBox::new(1.0, 1.0, 5.0, 5.0), None);
+    truth.add_instance(image, 1, BoundingBox::new(1.0, 1.0, 5.0, 5.0), None);
     let truth = truth.build().expect("classes that exist");
-    let things = ExemplarMasks::askable(truth.things(picture), 100, 50);
-    assert_eq!(things.len(), 3, "what has no mask cannot be compared");
-    assert_eq!(ExemplarMasks::prompts(&things).expect("three boxes").len(), 3);
+    let instances = ExemplarMasks::eligible(truth.instances(image), 100, 50);
+    assert_eq!(instances.len(), 3, "what has no mask cannot be compared");
+    assert_eq!(ExemplarMasks::prompts(&instances).expect("three boxes").len(), 3);
     let detection = |class_id: usize, (bbox, mask): (BoundingBox, Mask), score: f32| Detection {
         class_id,
         label: "boxed".into(),
@@ -322,20 +317,20 @@ fn masks_of_boxed_things() {
         mask: Some(mask),
     };
     let mut masks = ExemplarMasks::default();
-    // The first: whole, though another answer is surer. The second: half. The third: something elsewhere.
+    // The first is complete, although another detection has a higher score; the second is half; the third is elsewhere.
     let found = [
         detection(0, square(6, 10, 10), 0.9),
         detection(0, square(0, 10, 10), 0.2),
         detection(1, square(30, 10, 5), 0.8),
         detection(2, square(0, 10, 10), 0.8),
     ];
-    masks.add(&things, &found).expect("masks of one size");
-    assert_eq!((masks.mask_iou, masks.things, masks.without_mask), (Some(0.5), 3, 1));
+    masks.add(&instances, &found).expect("masks of one size");
+    assert_eq!((masks.mask_iou, masks.instances, masks.without_mask), (Some(0.5), 3, 1));
     assert_eq!(masks.per_class, BTreeMap::from([(1, 0.75), (2, 0.0)]));
 }
 
 #[test]
-fn quantiles_are_values_that_were_seen() {
+fn percentiles_are_measured_values() {
     let cases: [(&[f64], Option<[f64; 4]>); 4] = [
         (&[], None),
         (&[3.0], Some([3.0; 4])),

@@ -1,28 +1,28 @@
-//! How long pictures took.
+//! The time that the detector takes for an image.
 
 use serde::Serialize;
 
 use ocelli::StageTimes;
 
-/// Milliseconds of one stage over many pictures.
+/// Milliseconds of one stage over many images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StageTiming {
     /// The mean.
     pub mean: f64,
-    /// Half of the pictures took no longer.
+    /// The median.
     pub p50: f64,
-    /// Nine of ten took no longer.
+    /// The 90th percentile.
     pub p90: f64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99: f64,
 }
 
 impl StageTiming {
-    /// Of these durations; `None` where there are none.
+    /// Computes them from durations; `None` without durations.
     pub fn of(milliseconds: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = milliseconds.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
-        // The smallest value that the share of all values is not above.
+        // The smallest value that is not below this share of all values.
         let at = |share: f64| sorted[((share * sorted.len() as f64).ceil() as usize).max(1) - 1];
         (!sorted.is_empty()).then(|| Self {
             mean: sorted.iter().sum::<f64>() / sorted.len() as f64,
@@ -33,25 +33,25 @@ impl StageTiming {
     }
 }
 
-/// How long the stages took; reading the pictures is not in it, and neither is the first picture, which is done twice.
+/// The time of each stage, without reading images. The warm-up, which detects the first image once more, is not included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TimingSummary {
-    /// How many pictures.
+    /// Number of images.
     pub images: usize,
-    /// Pixels to the backbone's input.
+    /// Preprocessing.
     pub preprocess: StageTiming,
     /// The image backbone.
     pub backbone: StageTiming,
-    /// Encoder-decoder over all classes, with thresholds and suppression.
+    /// The encoder-decoder for all classes, with thresholds and suppression.
     pub decode: StageTiming,
-    /// Masks of what was kept.
+    /// The masks of the detections.
     pub masks: StageTiming,
-    /// All of it.
+    /// All stages.
     pub total: StageTiming,
 }
 
 impl TimingSummary {
-    /// Of the times of some pictures; `None` where there are none.
+    /// Computes it from the times of images; `None` without images.
     pub fn of(times: &[StageTimes]) -> Option<Self> {
         let stage = |one: fn(&StageTimes) -> f64| StageTiming::of(times.iter().map(one));
         Some(Self {

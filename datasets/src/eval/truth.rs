@@ -1,4 +1,4 @@
-//! What people marked in pictures.
+//! Ground truth: the annotated instances of images.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -11,44 +11,44 @@ use ocelli_tracking::BoundingBox;
 use ocelli::Mask;
 use ocelli::{Error, ErrorKind, Result};
 
-/// A picture of a [`Truth`].
+/// An annotated image of a [`Truth`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Picture {
-    /// The file's number.
+pub struct TruthImage {
+    /// The id in the annotations.
     pub id: u64,
-    /// The name as the file has it, relative to the folder of the pictures.
+    /// The path, relative to the folder of the images.
     pub file_name: String,
-    /// Width and height in pixels; 0 where the file does not say.
+    /// Width and height in pixels; 0 if unknown.
     pub size: (u32, u32),
 }
 
 /// A category of a [`Truth`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Category {
-    /// The file's number.
+    /// The id in the annotations.
     pub id: u64,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
-/// One thing in a picture, as it was marked.
+/// One annotated instance in an image.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Thing {
-    /// Which category.
+pub struct Instance {
+    /// The id of its category.
     pub category_id: u64,
-    /// In pixels of the picture.
+    /// The box, in pixels of the image.
     pub bbox: BoundingBox,
-    /// Whether it stands for many things that nobody marked one by one.
+    /// Whether it stands for a group of instances that are not annotated one by one (`iscrowd`).
     pub is_crowd: bool,
-    /// Which pixels, where they were marked.
+    /// The mask, if it is annotated.
     pub mask: Option<Mask>,
 }
 
-/// Pictures and the things in them, as COCO's annotation files have them.
+/// Images and their instances, as in COCO's annotation files.
 #[derive(Clone)]
 pub struct Truth {
     pub(super) coco: Arc<COCO>,
-    pictures: Vec<Picture>,
+    images: Vec<TruthImage>,
     categories: Vec<Category>,
 }
 
@@ -56,16 +56,15 @@ impl Truth {
     /// Reads COCO annotations.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where the file cannot be read; [`ErrorKind::InvalidData`], naming the file and the entry,
-    /// where it is not JSON of this form, holds no picture or no category, or names a picture or a category that it
-    /// does not have.
+    /// [`ErrorKind::Io`] if the file cannot be read; [`ErrorKind::InvalidData`], with the file and the entry, if it is not
+    /// COCO annotations, has no image or no category, or refers to one that it does not have.
     pub fn open(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read the annotations", path, e))?;
         let refuse = |why: String| {
-            Error::new(ErrorKind::InvalidData, format!("no COCO annotations, {}: {why}", path.display()))
+            Error::new(ErrorKind::InvalidData, format!("invalid COCO annotations, {}: {why}", path.display()))
         };
         if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-            return Err(refuse("it is a list; a file of predictions is named with --predictions".into()));
+            return Err(refuse("it is a list, as in a COCO results file; expected an object with images, annotations and categories".into()));
         }
         let dataset = serde_json::from_slice(&bytes).map_err(|e| refuse(e.to_string()).with_source(e))?;
         Self::from_dataset(dataset).map_err(refuse)
@@ -73,20 +72,20 @@ impl Truth {
 
     fn from_dataset(dataset: Dataset) -> Result<Self, String> {
         check(&dataset)?;
-        let pictures = dataset.images.iter().map(|image| Picture {
+        let images = dataset.images.iter().map(|image| TruthImage {
             id: image.id,
             file_name: image.file_name.clone(),
             size: (image.width, image.height),
         });
         let categories = dataset.categories.iter().map(|c| Category { id: c.id, name: c.name.clone() });
-        let (pictures, categories) = (pictures.collect(), categories.collect());
-        Ok(Self { coco: Arc::new(COCO::from_dataset(dataset)), pictures, categories })
+        let (images, categories) = (images.collect(), categories.collect());
+        Ok(Self { coco: Arc::new(COCO::from_dataset(dataset)), images, categories })
     }
 
-    /// The same pictures, and of the things those of some categories.
+    /// The same images with the instances of some categories only.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where there is no such category.
+    /// [`ErrorKind::InvalidArgument`] if none of the categories exists.
     pub fn of_categories(&self, category_ids: &[u64]) -> Result<Self> {
         let mut dataset = self.coco.dataset.clone();
         dataset.categories.retain(|category| category_ids.contains(&category.id));
@@ -96,61 +95,61 @@ impl Truth {
         })
     }
 
-    /// The pictures in the file's order.
-    pub fn pictures(&self) -> &[Picture] {
-        &self.pictures
+    /// The images, in the order of the annotations.
+    pub fn images(&self) -> &[TruthImage] {
+        &self.images
     }
 
-    /// The ids of all pictures.
-    pub fn picture_ids(&self) -> Vec<u64> {
-        self.pictures.iter().map(|picture| picture.id).collect()
+    /// The ids of all images.
+    pub fn image_ids(&self) -> Vec<u64> {
+        self.images.iter().map(|image| image.id).collect()
     }
 
-    /// The categories in the file's order.
+    /// The categories, in the order of the annotations.
     pub fn categories(&self) -> &[Category] {
         &self.categories
     }
 
-    /// The name of a category; empty where there is none of this id.
+    /// The name of a category; empty if there is no category with this id.
     pub fn category_name(&self, category_id: u64) -> &str {
         self.categories.iter().find(|c| c.id == category_id).map_or("", |c| c.name.as_str())
     }
 
-    /// How many things are marked in these pictures, crowds left out.
-    pub fn count_things(&self, picture_ids: &[u64]) -> usize {
-        let marked = |id: &u64| self.annotations(*id).filter(|annotation| !annotation.iscrowd).count();
-        picture_ids.iter().map(marked).sum()
+    /// Number of instances in these images, without crowds.
+    pub fn count_instances(&self, image_ids: &[u64]) -> usize {
+        let count = |id: &u64| self.annotations(*id).filter(|annotation| !annotation.iscrowd).count();
+        image_ids.iter().map(count).sum()
     }
 
-    /// The same picture by picture with their things, without decoding a mask.
-    pub(super) fn annotations(&self, picture_id: u64) -> impl Iterator<Item = &Annotation> {
-        let ids = self.coco.get_ann_ids_for_img(picture_id);
+    /// The annotations of an image, without decoding masks.
+    pub(super) fn annotations(&self, image_id: u64) -> impl Iterator<Item = &Annotation> {
+        let ids = self.coco.get_ann_ids_for_img(image_id);
         ids.iter().filter_map(|&id| self.coco.get_ann(id))
     }
 
-    /// What is marked in a picture, in the file's order; polygons become masks.
-    pub fn things(&self, picture_id: u64) -> Vec<Thing> {
-        self.annotations(picture_id).map(|annotation| self.thing(annotation)).collect()
+    /// The instances of an image, in the order of the annotations. Polygons become masks.
+    pub fn instances(&self, image_id: u64) -> Vec<Instance> {
+        self.annotations(image_id).map(|annotation| self.instance(annotation)).collect()
     }
 
-    fn thing(&self, annotation: &Annotation) -> Thing {
+    fn instance(&self, annotation: &Annotation) -> Instance {
         let mask = annotation.segmentation.as_ref().and_then(|_| self.coco.ann_to_rle(annotation));
         let mask = mask.and_then(|rle| Mask::from_run_lengths(&rle.counts, rle.w, rle.h).ok());
         let from_mask = || mask.as_ref().and_then(Mask::bounding_box);
-        let marked = annotation.bbox.map(|ltwh| BoundingBox::from_ltwh(ltwh.map(|value| value as f32)));
-        let bbox = marked.or_else(from_mask).unwrap_or(BoundingBox::new(0.0, 0.0, 0.0, 0.0));
-        Thing { category_id: annotation.category_id, bbox, is_crowd: annotation.iscrowd, mask }
+        let annotated = annotation.bbox.map(|ltwh| BoundingBox::from_ltwh(ltwh.map(|value| value as f32)));
+        let bbox = annotated.or_else(from_mask).unwrap_or(BoundingBox::new(0.0, 0.0, 0.0, 0.0));
+        Instance { category_id: annotation.category_id, bbox, is_crowd: annotation.iscrowd, mask }
     }
 }
 
 impl std::fmt::Debug for Truth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (pictures, categories) = (self.pictures.len(), self.categories.len());
-        write!(f, "Truth({pictures} pictures, {categories} categories)")
+        let (images, categories) = (self.images.len(), self.categories.len());
+        write!(f, "Truth({images} images, {categories} categories)")
     }
 }
 
-/// What would make the figures wrong, or the evaluation say things on stderr of its own accord.
+/// Checks for errors that would make the figures wrong, or make hotcoco write to stderr.
 fn check(dataset: &Dataset) -> Result<(), String> {
     if dataset.images.is_empty() {
         return Err("it has no \"images\"".into());
@@ -159,7 +158,7 @@ fn check(dataset: &Dataset) -> Result<(), String> {
         return Err("it has no \"categories\"".into());
     }
     if let Some(id) = repeated(dataset.images.iter().map(|image| image.id)) {
-        return Err(format!("two pictures have the id {id}"));
+        return Err(format!("two images have the id {id}"));
     }
     if let Some(id) = repeated(dataset.categories.iter().map(|category| category.id)) {
         return Err(format!("two categories have the id {id}"));
@@ -175,10 +174,10 @@ fn check(dataset: &Dataset) -> Result<(), String> {
     for annotation in &dataset.annotations {
         let wrong = |why: String| Err(format!("annotation {}: {why}", annotation.id));
         let Some(image) = images.get(&annotation.image_id) else {
-            return wrong(format!("there is no picture {}", annotation.image_id));
+            return wrong(format!("no image has the id {}", annotation.image_id));
         };
         if !categories.contains(&annotation.category_id) {
-            return wrong(format!("there is no category {}", annotation.category_id));
+            return wrong(format!("no category has the id {}", annotation.category_id));
         }
         if annotation.bbox.is_none() && annotation.segmentation.is_none() {
             return wrong("it has neither bbox nor segmentation".into());
@@ -204,18 +203,18 @@ fn check_segmentation(segmentation: &Segmentation, image: &CocoImage) -> Result<
     if unknown || (rle.w, rle.h) == (image.width, image.height) {
         return Ok(());
     }
-    Err(format!("its mask is {}×{}, the picture {}×{}", rle.w, rle.h, image.width, image.height))
+    Err(format!("its mask is {}×{}, but the image is {}×{}", rle.w, rle.h, image.width, image.height))
 }
 
-/// Collects a [`Truth`] picture by picture.
+/// Builds a [`Truth`] image by image.
 #[derive(Clone, Debug, Default)]
 pub struct TruthBuilder(Dataset);
 
 impl TruthBuilder {
-    /// No pictures yet; the categories get the ids 1, 2, 3 and so on.
+    /// Starts without images. The categories get the ids 1, 2, 3 and so on.
     pub fn new(categories: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let named = |(place, name): (usize, String)| CocoCategory {
-            id: place as u64 + 1,
+        let named = |(index, name): (usize, String)| CocoCategory {
+            id: index as u64 + 1,
             name,
             ..CocoCategory::default()
         };
@@ -223,17 +222,17 @@ impl TruthBuilder {
         Self(Dataset { categories, ..Dataset::default() })
     }
 
-    /// Adds a picture of `width` × `height` pixels and returns its id.
-    pub fn add_picture(&mut self, file_name: impl Into<String>, width: u32, height: u32) -> u64 {
+    /// Adds an image of `width` × `height` pixels and returns its id.
+    pub fn add_image(&mut self, file_name: impl Into<String>, width: u32, height: u32) -> u64 {
         let id = self.0.images.len() as u64 + 1;
         let file_name = file_name.into();
         self.0.images.push(CocoImage { id, file_name, width, height, ..CocoImage::default() });
         id
     }
 
-    /// Adds a thing to a picture; `class` is its category's place in the list, from 0. Its area, by which it counts as
-    /// small or large, is the mask's, else the box's.
-    pub fn add_thing(&mut self, picture_id: u64, class: usize, bbox: BoundingBox, mask: Option<Mask>) {
+    /// Adds an instance to an image. `class` is the index of its category, from 0. Its area, which decides whether it is
+    /// small, medium or large, is that of the mask, or of the box if there is no mask.
+    pub fn add_instance(&mut self, image_id: u64, class: usize, bbox: BoundingBox, mask: Option<Mask>) {
         let area = mask.as_ref().map_or_else(|| f64::from(bbox.area()), |mask| mask.area() as f64);
         let segmentation = mask.map(|mask| Segmentation::CompressedRle {
             size: [mask.height(), mask.width()],
@@ -241,7 +240,7 @@ impl TruthBuilder {
         });
         self.0.annotations.push(Annotation {
             id: self.0.annotations.len() as u64 + 1,
-            image_id: picture_id,
+            image_id,
             category_id: class as u64 + 1,
             bbox: Some(bbox.to_ltwh().map(f64::from)),
             area: Some(area),
@@ -250,13 +249,13 @@ impl TruthBuilder {
         });
     }
 
-    /// The truth.
+    /// Checks and returns the ground truth.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] where there is no picture or no category, a class does not exist, or a mask is not
-    /// as large as its picture.
+    /// [`ErrorKind::InvalidData`] if there is no image or no category, a class does not exist, or a mask has another size
+    /// than its image.
     pub fn build(self) -> Result<Truth> {
         Truth::from_dataset(self.0)
-            .map_err(|why| Error::new(ErrorKind::InvalidData, format!("what is to be found: {why}")))
+            .map_err(|why| Error::new(ErrorKind::InvalidData, format!("ground truth: {why}")))
     }
 }

@@ -1,4 +1,4 @@
-//! Which phrases, examples and rules belong to which class of the data set.
+//! The classes of a data set, with their phrases, exemplars and limits.
 
 use std::path::{Path, PathBuf};
 
@@ -8,68 +8,69 @@ use serde_json::{Map, Value};
 
 use ocelli::{Error, ErrorKind, Prompt, Result};
 
-/// The classes of a data set in the order of their ids.
+/// The classes of a data set, in the order of their ids.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ClassMap {
-    /// The classes; a class's id is its place.
+    /// The classes. The id of a class is its index.
     pub classes: Vec<Class>,
-    /// Classes that take things from each other.
+    /// Groups of classes that share instances.
     pub merge: Vec<MergeGroup>,
 }
 
-/// One class, and what is looked for to find it.
+/// One class, and the prompts that detect it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Class {
-    /// What the data set calls it.
+    /// The name in the data set.
     pub name: String,
-    /// The phrases that mean it; none for a class that is known by its examples alone.
+    /// The text prompts; empty for a class that has exemplars only.
     pub phrases: Vec<String>,
-    /// The score above which its things are kept, 0 to 1, where it is not the one of all classes.
+    /// Instances above this score are kept, 0 to 1. The default is the threshold of the settings.
     pub threshold: Option<f32>,
-    /// Of its boxes that overlap more than this IoU the best stays, whichever phrase found them.
+    /// Of its boxes that overlap by more than this IoU, the one with the highest score is kept, whichever phrases they are
+    /// from. The default is the limit of the settings.
     pub nms: Option<f32>,
-    /// Things of fewer pixels are left out.
+    /// Instances with fewer pixels are left out. The default is the limit of the settings.
     pub min_area: Option<f64>,
-    /// Boxes that show what is meant.
+    /// Example boxes.
     pub exemplars: Vec<ClassExemplar>,
 }
 
-/// The picture that an example is in.
+/// The image of an exemplar.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ExamplePicture {
-    /// One of the data set, by its name there, its path below the folder that was named: the example is for this picture,
-    /// which is what models are trained for.
+pub enum ExemplarImage {
+    /// An image of the data set, by its name. The exemplar applies to this image, which is what models are trained for.
     Image(String),
-    /// Any file: the example is for every picture.
+    /// Any file. The exemplar applies to every image.
     File(PathBuf),
 }
 
-/// A box around a thing of a class, or around one that is not of it.
+/// A box around an instance of a class, or around a counterexample.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassExemplar {
-    /// Where it is.
-    pub picture: ExamplePicture,
-    /// In pixels of the picture.
+    /// The image with the box.
+    #[serde(rename = "picture")]
+    pub image: ExemplarImage,
+    /// In pixels of the image.
     #[serde(serialize_with = "as_edges")]
     pub bbox: BoundingBox,
-    /// Whether things like this are wanted.
+    /// Whether it shows the class; otherwise it is a counterexample.
     pub wanted: bool,
 }
 
-/// Classes of which the surest takes a thing that several of them claim.
+/// Classes of which only the one with the highest score keeps an instance.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MergeGroup {
-    /// Their ids.
+    /// The ids of the classes.
     pub classes: Vec<usize>,
-    /// Boxes that overlap more than this IoU are one thing.
+    /// Boxes that overlap by more than this IoU are the same instance.
     pub iou: f32,
 }
 
 impl ClassExemplar {
-    /// Whether it is in the data set's picture of this name.
+    /// Whether it is in the image of the data set with this name.
     pub(super) fn is_in(&self, name: &str) -> bool {
-        matches!(&self.picture, ExamplePicture::Image(image) if image == name)
+        matches!(&self.image, ExemplarImage::Image(image) if image == name)
     }
 }
 
@@ -77,11 +78,11 @@ fn as_edges<S: serde::Serializer>(bbox: &BoundingBox, serializer: S) -> Result<S
     bbox.to_xyxy().serialize(serializer)
 }
 
-/// The IoU of a merge group that names none.
+/// The default IoU of a merge group.
 const MERGE_IOU: f32 = 0.7;
 
 impl ClassMap {
-    /// A class for each name, which is also its only phrase.
+    /// One class for each name, with the name as its only phrase.
     pub fn from_names<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         let class = |name: N| {
             let name = name.into();
@@ -90,11 +91,10 @@ impl ClassMap {
         Self { classes: names.into_iter().map(class).collect(), merge: Vec::new() }
     }
 
-    /// Reads a YAML file; JSON is YAML as well.
+    /// Reads a YAML or JSON file.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where it cannot be read, [`ErrorKind::InvalidArgument`] where it is no class map: the message
-    /// names the key.
+    /// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::InvalidArgument`] if it is not a class map; the message has the key.
     pub fn open(path: &Path) -> Result<Self> {
         let text =
             std::fs::read_to_string(path).map_err(|e| Error::io("cannot read the class map", path, e))?;
@@ -104,37 +104,37 @@ impl ClassMap {
         })
     }
 
-    /// Files of examples are relative to `folder`.
+    /// Files of exemplars are relative to `folder`.
     fn parse(text: &str, folder: &Path) -> Result<Self, String> {
         let document: Value = serde_saphyr::from_str(text).map_err(|e| {
             let said = e.to_string();
-            format!("it is no YAML: {}", said.lines().next().unwrap_or_default())
+            format!("it is not YAML: {}", said.lines().next().unwrap_or_default())
         })?;
         let top = Keys::of(&document, "", &["classes", "merge"])?;
         let mut map = Self::default();
         match top.value("classes") {
             Some(Value::Array(classes)) => {
-                for (place, class) in classes.iter().enumerate() {
-                    map.classes.push(class_of_list(class, &format!("classes[{place}]"))?);
+                for (key_path, class) in classes.iter().enumerate() {
+                    map.classes.push(class_of_list(class, &format!("classes[{key_path}]"))?);
                 }
             }
             Some(Value::Object(classes)) => {
                 for (name, class) in classes {
-                    let place = format!("classes.{name}");
-                    map.classes.push(class_of_name(name, class, &place)?);
+                    let key_path = format!("classes.{name}");
+                    map.classes.push(class_of_name(name, class, &key_path)?);
                 }
             }
-            Some(_) => return Err("classes: expected a list, or names with what belongs to them".into()),
-            None => return Err("classes: it is missing; list the classes there".into()),
+            Some(_) => return Err("classes: expected a list, or a mapping from names to classes".into()),
+            None => return Err("classes: missing; list the classes here".into()),
         }
         for exemplar in map.classes.iter_mut().flat_map(|class| &mut class.exemplars) {
-            if let ExamplePicture::File(file) = &mut exemplar.picture {
+            if let ExemplarImage::File(file) = &mut exemplar.image {
                 *file = folder.join(&*file);
             }
         }
         map.check()?;
-        for (place, group) in top.list("merge")?.iter().enumerate() {
-            let group = map.group(group, &format!("merge[{place}]"))?;
+        for (key_path, group) in top.list("merge")?.iter().enumerate() {
+            let group = map.group(group, &format!("merge[{key_path}]"))?;
             map.merge.push(group);
         }
         Ok(map)
@@ -142,11 +142,11 @@ impl ClassMap {
 
     fn check(&self) -> Result<(), String> {
         if self.classes.is_empty() {
-            return Err("classes: there is none".into());
+            return Err("classes: expected at least one class".into());
         }
         for (id, class) in self.classes.iter().enumerate() {
             if self.classes[..id].iter().any(|other| other.name == class.name) {
-                return Err(format!("class \"{}\": it is there twice", class.name));
+                return Err(format!("class \"{}\": duplicate name", class.name));
             }
             if class.phrases.is_empty() && class.exemplars.is_empty() {
                 return Err(format!("class \"{}\": it has neither phrases nor exemplars", class.name));
@@ -155,54 +155,54 @@ impl ClassMap {
         Ok(())
     }
 
-    fn group(&self, group: &Value, place: &str) -> Result<MergeGroup, String> {
+    fn group(&self, group: &Value, key_path: &str) -> Result<MergeGroup, String> {
         let (names, iou) = match group {
-            Value::Array(_) => (texts(group, place)?, None),
+            Value::Array(_) => (texts(group, key_path)?, None),
             _ => {
-                let keys = Keys::of(group, place, &["classes", "iou"])?;
-                let names = keys.value("classes").ok_or_else(|| format!("{place}.classes: it is missing"))?;
-                (texts(names, &format!("{place}.classes"))?, keys.share("iou")?)
+                let keys = Keys::of(group, key_path, &["classes", "iou"])?;
+                let names = keys.value("classes").ok_or_else(|| format!("{key_path}.classes: missing"))?;
+                (texts(names, &format!("{key_path}.classes"))?, keys.share("iou")?)
             }
         };
         let mut classes = Vec::new();
         for name in &names {
             let id = self.classes.iter().position(|class| class.name == *name);
-            classes.push(id.ok_or_else(|| format!("{place}: \"{name}\" is none of the classes"))?);
+            classes.push(id.ok_or_else(|| format!("{key_path}: no class \"{name}\""))?);
         }
         if classes.len() < 2 {
-            return Err(format!("{place}: a group is of two classes at least"));
+            return Err(format!("{key_path}: expected at least two classes"));
         }
         Ok(MergeGroup { classes, iou: iou.unwrap_or(MERGE_IOU) })
     }
 
-    /// The classes' names in the order of their ids.
+    /// The names of the classes, in the order of their ids.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.classes.iter().map(|class| class.name.as_str())
     }
 }
 
-fn class_of_list(value: &Value, place: &str) -> Result<Class, String> {
+fn class_of_list(value: &Value, key_path: &str) -> Result<Class, String> {
     match value {
         Value::Object(_) => {
-            let keys = Keys::of(value, place, &[&["name"], CLASS_KEYS].concat())?;
-            let name = keys.value("name").ok_or_else(|| format!("{place}.name: it is missing"))?;
-            let name = text(name, &format!("{place}.name"))?;
+            let keys = Keys::of(value, key_path, &[&["name"], CLASS_KEYS].concat())?;
+            let name = keys.value("name").ok_or_else(|| format!("{key_path}.name: missing"))?;
+            let name = text(name, &format!("{key_path}.name"))?;
             class_of_keys(name, &keys)
         }
-        _ => Ok(ClassMap::from_names([text(value, place)?]).classes.remove(0)),
+        _ => Ok(ClassMap::from_names([text(value, key_path)?]).classes.remove(0)),
     }
 }
 
-fn class_of_name(name: &str, value: &Value, place: &str) -> Result<Class, String> {
-    let name = text(&Value::String(name.into()), place)?;
+fn class_of_name(name: &str, value: &Value, key_path: &str) -> Result<Class, String> {
+    let name = text(&Value::String(name.into()), key_path)?;
     match value {
         Value::Null => Ok(ClassMap::from_names([name]).classes.remove(0)),
-        Value::Object(_) => class_of_keys(name, &Keys::of(value, place, CLASS_KEYS)?),
-        _ => Ok(Class { name, phrases: texts(value, place)?, ..Class::default() }),
+        Value::Object(_) => class_of_keys(name, &Keys::of(value, key_path, CLASS_KEYS)?),
+        _ => Ok(Class { name, phrases: texts(value, key_path)?, ..Class::default() }),
     }
 }
 
-/// What may be said of a class.
+/// The keys of a class.
 const CLASS_KEYS: &[&str] = &["phrases", "threshold", "nms", "min_area", "exemplars"];
 
 fn class_of_keys(name: String, keys: &Keys<'_>) -> Result<Class, String> {
@@ -217,24 +217,24 @@ fn class_of_keys(name: String, keys: &Keys<'_>) -> Result<Class, String> {
         None => None,
         Some(area) => match area.as_f64().filter(|area| *area >= 0.0) {
             Some(area) => Some(area),
-            None => return Err(format!("{}: expected a number of pixels, came {area}", keys.at("min_area"))),
+            None => return Err(format!("{}: expected a number of pixels, got {area}", keys.at("min_area"))),
         },
     };
     let (threshold, nms) = (keys.share("threshold")?, keys.share("nms")?);
     Ok(Class { name, phrases, threshold, nms, min_area, exemplars })
 }
 
-fn exemplar(value: &Value, place: &str) -> Result<ClassExemplar, String> {
-    let keys = Keys::of(value, place, &["image", "file", "box", "wanted"])?;
-    let missing = |key: &str| format!("{}: it is missing", keys.at(key));
-    let picture = match (keys.value("image"), keys.value("file")) {
-        (Some(image), None) => ExamplePicture::Image(text(image, &keys.at("image"))?),
-        (None, Some(file)) => ExamplePicture::File(text(file, &keys.at("file"))?.into()),
+fn exemplar(value: &Value, key_path: &str) -> Result<ClassExemplar, String> {
+    let keys = Keys::of(value, key_path, &["image", "file", "box", "wanted"])?;
+    let missing = |key: &str| format!("{}: missing", keys.at(key));
+    let image = match (keys.value("image"), keys.value("file")) {
+        (Some(image), None) => ExemplarImage::Image(text(image, &keys.at("image"))?),
+        (None, Some(file)) => ExemplarImage::File(text(file, &keys.at("file"))?.into()),
         (None, None) => {
-            return Err(missing("image") + "; name one of the pictures, or any file with `file`");
+            return Err(missing("image") + "; name an image of the data set, or any file with `file`");
         }
         (Some(_), Some(_)) => {
-            return Err(format!("{place}: it has both image and file; an example is in one"));
+            return Err(format!("{key_path}: expected image or file, not both"));
         }
     };
     let edges = keys.value("box").ok_or_else(|| missing("box"))?;
@@ -243,59 +243,57 @@ fn exemplar(value: &Value, place: &str) -> Result<ClassExemplar, String> {
         .and_then(|edges| edges.iter().map(|edge| edge.as_f64().map(|edge| edge as f32)).collect());
     let bbox = match numbers.as_deref() {
         Some(&[x1, y1, x2, y2]) => BoundingBox::new(x1, y1, x2, y2),
-        _ => return Err(format!("{}: expected [x1, y1, x2, y2] in pixels, came {edges}", keys.at("box"))),
+        _ => return Err(format!("{}: expected [x1, y1, x2, y2] in pixels, got {edges}", keys.at("box"))),
     };
     if !bbox.has_area() || !bbox.is_finite() {
-        return Err(format!("{}: {edges} has no area; x1 < x2 and y1 < y2", keys.at("box")));
+        return Err(format!("{}: {edges} has no area; expected x1 < x2 and y1 < y2", keys.at("box")));
     }
     let wanted = match keys.value("wanted") {
         None => true,
         Some(Value::Bool(wanted)) => *wanted,
-        Some(other) => return Err(format!("{}: expected true or false, came {other}", keys.at("wanted"))),
+        Some(other) => return Err(format!("{}: expected true or false, got {other}", keys.at("wanted"))),
     };
-    Ok(ClassExemplar { picture, bbox, wanted })
+    Ok(ClassExemplar { image, bbox, wanted })
 }
 
-/// A text that is not blank, its white space collapsed as in a [`Prompt`].
-fn text(value: &Value, place: &str) -> Result<String, String> {
+/// A string that is not blank, with white space collapsed as the tokeniser does.
+fn text(value: &Value, key_path: &str) -> Result<String, String> {
     match value {
-        Value::String(text) if !text.trim().is_empty() => {
-            Ok(Prompt::new(text.as_str()).phrase().to_owned())
-        }
+        Value::String(text) if !text.trim().is_empty() => Ok(Prompt::new(text.as_str()).phrase().to_owned()),
         Value::String(_) | Value::Null => {
-            Err(format!("{place}: it is blank; give it a word or a short phrase"))
+            Err(format!("{key_path}: blank; expected a word or a short phrase"))
         }
         Value::Number(_) | Value::Bool(_) => {
-            Err(format!("{place}: expected words, came {value}; put it in quotes if it is a name"))
+            Err(format!("{key_path}: expected a string, got {value}; put it in quotes if it is a name"))
         }
-        _ => Err(format!("{place}: expected words, came {value}")),
+        _ => Err(format!("{key_path}: expected a string, got {value}")),
     }
 }
 
-/// A text, or a list of texts.
-fn texts(value: &Value, place: &str) -> Result<Vec<String>, String> {
+/// A string, or a list of strings.
+fn texts(value: &Value, key_path: &str) -> Result<Vec<String>, String> {
     match value {
         Value::Array(list) => {
-            let places = list.iter().enumerate().map(|(i, value)| text(value, &format!("{place}[{i}]")));
+            let places = list.iter().enumerate().map(|(i, value)| text(value, &format!("{key_path}[{i}]")));
             places.collect()
         }
-        _ => Ok(vec![text(value, place)?]),
+        _ => Ok(vec![text(value, key_path)?]),
     }
 }
 
-/// The keys of a mapping, all of which are known.
+/// A mapping whose keys are all known.
 struct Keys<'v> {
     map: &'v Map<String, Value>,
-    place: &'v str,
+    key_path: &'v str,
 }
 
 impl<'v> Keys<'v> {
-    fn of(value: &'v Value, place: &'v str, known: &[&str]) -> Result<Self, String> {
-        let here = if place.is_empty() { "the file" } else { place };
+    fn of(value: &'v Value, key_path: &'v str, known: &[&str]) -> Result<Self, String> {
+        let here = if key_path.is_empty() { "the file" } else { key_path };
         let Value::Object(map) = value else {
-            return Err(format!("{here}: expected keys ({}), came {value}", known.join(", ")));
+            return Err(format!("{here}: expected keys ({}), got {value}", known.join(", ")));
         };
-        let keys = Self { map, place };
+        let keys = Self { map, key_path };
         match map.keys().find(|key| !known.contains(&key.as_str())) {
             Some(key) => Err(format!("{}: no such key; the keys are {}", keys.at(key), known.join(", "))),
             None => Ok(keys),
@@ -303,10 +301,10 @@ impl<'v> Keys<'v> {
     }
 
     fn at(&self, key: &str) -> String {
-        if self.place.is_empty() { key.into() } else { format!("{}.{key}", self.place) }
+        if self.key_path.is_empty() { key.into() } else { format!("{}.{key}", self.key_path) }
     }
 
-    /// The value of a key; null counts as none.
+    /// The value of a key; `None` if it is null.
     fn value(&self, key: &str) -> Option<&'v Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }
@@ -315,7 +313,7 @@ impl<'v> Keys<'v> {
         match self.value(key) {
             None => Ok(&[]),
             Some(Value::Array(list)) => Ok(list),
-            Some(other) => Err(format!("{}: expected a list, came {other}", self.at(key))),
+            Some(other) => Err(format!("{}: expected a list, got {other}", self.at(key))),
         }
     }
 
@@ -324,7 +322,7 @@ impl<'v> Keys<'v> {
             None => Ok(None),
             Some(value) => match value.as_f64().filter(|share| (0.0..=1.0).contains(share)) {
                 Some(share) => Ok(Some(share as f32)),
-                None => Err(format!("{}: expected a number from 0 to 1, came {value}", self.at(key))),
+                None => Err(format!("{}: expected a number from 0 to 1, got {value}", self.at(key))),
             },
         }
     }
@@ -339,9 +337,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_map_may_look_like() {
+    fn maps_of_every_form() {
         let named = parse("classes: {person: [person, pedestrian], dog: , cat: {threshold: 0.5}}");
-        let named = named.expect("three ways to say it");
+        let named = named.expect("three forms of a class");
         assert_eq!(named.names().collect::<Vec<_>>(), ["person", "dog", "cat"]);
         assert_eq!(named.classes[0].phrases, ["person", "pedestrian"]);
         assert_eq!((&*named.classes[1].phrases[0], named.classes[2].threshold), ("dog", Some(0.5)));
@@ -349,30 +347,30 @@ mod tests {
             "classes:\n- dog\n- name: cup\n  phrases: []\n  nms: 0.4\n  min_area: 25\n  exemplars:\n  - image: a/b.png\n    \
              box: [1, 2, 3.5, 4]\n    wanted: false\n  - {file: c.png, box: [0, 0, 1, 1]}\nmerge:\n- [dog, cup]\n- classes: [cup, dog]\n  iou: 0.2\n",
         );
-        let listed = listed.expect("every key there is");
+        let listed = listed.expect("every key");
         let cup = &listed.classes[1];
         assert_eq!((cup.phrases.len(), cup.nms, cup.min_area), (0, Some(0.4), Some(25.0)));
         let bbox = BoundingBox::new(1.0, 2.0, 3.5, 4.0);
-        let picture = ExamplePicture::Image("a/b.png".into());
-        assert_eq!(cup.exemplars[0], ClassExemplar { picture, bbox, wanted: false });
+        let image = ExemplarImage::Image("a/b.png".into());
+        assert_eq!(cup.exemplars[0], ClassExemplar { image, bbox, wanted: false });
         let file = &cup.exemplars[1];
-        assert_eq!((&file.picture, file.wanted), (&ExamplePicture::File("maps/c.png".into()), true));
+        assert_eq!((&file.image, file.wanted), (&ExemplarImage::File("maps/c.png".into()), true));
         let groups: Vec<_> = listed.merge.iter().map(|group| (group.classes.clone(), group.iou)).collect();
         assert_eq!(groups, [(vec![0, 1], 0.7), (vec![1, 0], 0.2)]);
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_key() {
         let mut failures = Vec::new();
         for (text, words) in [
-            ("classes: [dog", &["no YAML"][..]),
+            ("classes: [dog", &["not YAML"][..]),
             ("dog", &["the file", "classes"]),
             ("", &["the file"]),
-            ("classes: []", &["there is none"]),
+            ("classes: []", &["at least one class"]),
             ("class: [dog]", &["class: no such key", "classes, merge"]),
             ("classes: 3", &["classes", "list"]),
             ("merge: []", &["classes", "missing"]),
-            ("classes: [dog, dog]", &["\"dog\"", "twice"]),
+            ("classes: [dog, dog]", &["\"dog\"", "duplicate"]),
             ("classes: [dog, ' ']", &["classes[1]", "blank"]),
             ("classes: [7]", &["classes[0]", "quotes"]),
             ("classes: [{phrases: [dog]}]", &["classes[0].name", "missing"]),

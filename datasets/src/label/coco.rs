@@ -1,10 +1,10 @@
-//! COCO's `annotations.json`, written as it goes.
+//! Writes COCO's `annotations.json` as a stream.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::record::{Record, Thing};
+use super::record::{Instance, Record};
 
 #[derive(Serialize)]
 struct Category<'a> {
@@ -13,7 +13,7 @@ struct Category<'a> {
 }
 
 #[derive(Serialize)]
-struct Picture<'a> {
+struct CocoImage<'a> {
     id: u64,
     file_name: &'a str,
     width: u32,
@@ -40,13 +40,13 @@ enum Segmentation<'a> {
     Polygons(Vec<Vec<f64>>),
 }
 
-/// The file in its making: classes, then pictures, then things, which each come in order.
+/// Writes the file: categories, then images, then annotations, each in the order of their ids.
 pub(super) struct CocoWriter<W: Write> {
     out: W,
     polygons: bool,
-    /// Of what is being written.
+    /// Number of entries of the current list.
     entries: u64,
-    things: u64,
+    annotations: u64,
 }
 
 impl<W: Write> CocoWriter<W> {
@@ -58,7 +58,7 @@ impl<W: Write> CocoWriter<W> {
         )?;
         serde_json::to_writer(&mut out, &categories)?;
         write!(out, ",\n\"images\":[")?;
-        Ok(Self { out, polygons, entries: 0, things: 0 })
+        Ok(Self { out, polygons, entries: 0, annotations: 0 })
     }
 
     fn entry(&mut self, entry: &impl Serialize) -> io::Result<()> {
@@ -67,28 +67,28 @@ impl<W: Write> CocoWriter<W> {
         Ok(serde_json::to_writer(&mut self.out, entry)?)
     }
 
-    /// The picture of this id, from 1.
-    pub fn picture(&mut self, id: u64, file_name: &str, record: &Record) -> io::Result<()> {
-        self.entry(&Picture { id, file_name, width: record.width, height: record.height })
+    /// Adds the image with this id, from 1.
+    pub fn image(&mut self, id: u64, file_name: &str, record: &Record) -> io::Result<()> {
+        self.entry(&CocoImage { id, file_name, width: record.width, height: record.height })
     }
 
-    /// There are no more pictures.
-    pub fn begin_things(&mut self) -> io::Result<()> {
+    /// Ends the list of images and starts the annotations.
+    pub fn begin_annotations(&mut self) -> io::Result<()> {
         self.entries = 0;
         write!(self.out, "\n],\n\"annotations\":[")
     }
 
-    /// The things of the picture of this id.
-    pub fn things(&mut self, image_id: u64, record: &Record) -> io::Result<()> {
-        for thing in &record.things {
-            self.thing(image_id, record, thing)?;
+    /// Adds the instances of the image with this id.
+    pub fn annotations(&mut self, image_id: u64, record: &Record) -> io::Result<()> {
+        for instance in &record.instances {
+            self.annotation(image_id, record, instance)?;
         }
         Ok(())
     }
 
-    fn thing(&mut self, image_id: u64, record: &Record, thing: &Thing) -> io::Result<()> {
-        let [x1, y1, x2, y2] = thing.bbox.map(f64::from);
-        let mask = record.mask(thing);
+    fn annotation(&mut self, image_id: u64, record: &Record, instance: &Instance) -> io::Result<()> {
+        let [x1, y1, x2, y2] = instance.bbox.map(f64::from);
+        let mask = record.mask(instance);
         let area = mask.as_ref().map_or((x2 - x1) * (y2 - y1), |mask| mask.area() as f64);
         let segmentation = match (&mask, self.polygons) {
             (None, _) => None,
@@ -101,16 +101,16 @@ impl<W: Write> CocoWriter<W> {
                 Some(Segmentation::Polygons(rings.iter().map(flat).collect()))
             }
         };
-        self.things += 1;
+        self.annotations += 1;
         self.entry(&Annotation {
-            id: self.things,
+            id: self.annotations,
             image_id,
-            category_id: thing.class + 1,
+            category_id: instance.class + 1,
             bbox: [x1, y1, x2 - x1, y2 - y1].map(|v| rounded(v, 1e2)),
             area: rounded(area, 1e2),
             iscrowd: 0,
             segmentation,
-            score: rounded(f64::from(thing.score), 1e5),
+            score: rounded(f64::from(instance.score), 1e5),
         })
     }
 
@@ -129,9 +129,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_json_of_the_known_shape() {
-        let record = |things| Record { width: 5, height: 2, things, ..Record::default() };
-        let thing = |mask: Option<&str>| Thing {
+    fn the_file_is_valid_coco() {
+        let record = |instances| Record { width: 5, height: 2, instances, ..Record::default() };
+        let instance = |mask: Option<&str>| Instance {
             class: 1,
             score: 0.123_456_7,
             bbox: [0.0, 0.5, 2.005, 2.0],
@@ -140,13 +140,14 @@ mod tests {
         let mask = ocelli::Mask::from_bitmap(&[1, 1, 0, 0, 0, 1, 1, 0, 0, 0], 5, 2).expect("5 × 2");
         let mut out = Vec::new();
         let mut coco = CocoWriter::begin(&mut out, ["dog", "a \"b\""].into_iter(), false).expect("memory");
-        let records = [record(vec![thing(None)]), record(vec![]), record(vec![thing(Some(mask.counts()))])];
+        let records =
+            [record(vec![instance(None)]), record(vec![]), record(vec![instance(Some(mask.counts()))])];
         for (i, record) in records.iter().enumerate() {
-            coco.picture(i as u64 + 1, &format!("{i}.png"), record).expect("memory");
+            coco.image(i as u64 + 1, &format!("{i}.png"), record).expect("memory");
         }
-        coco.begin_things().expect("memory");
+        coco.begin_annotations().expect("memory");
         for (i, record) in records.iter().enumerate() {
-            coco.things(i as u64 + 1, record).expect("memory");
+            coco.annotations(i as u64 + 1, record).expect("memory");
         }
         coco.finish().expect("memory");
         let read: serde_json::Value = serde_json::from_slice(&out).expect("it is JSON");

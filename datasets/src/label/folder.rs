@@ -1,60 +1,61 @@
-//! The output folder: whose it is, who works in it, and what was done there.
+//! The output folder: its lock, and the description of its contents.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::pictures::Shard;
+use super::images::Shard;
 use super::settings::DataSetOptions;
 use ocelli::atomic_file::write_atomically;
 use ocelli::{Error, ErrorKind, Result};
 
-/// Holds the journal; that it is there tells a data set of ours from a folder of somebody's.
+/// The folder of the journal. A folder without it is not a labelled data set.
 pub(super) const STATE_FOLDER: &str = ".ocelli-label";
 
-/// A folder that no other process writes a data set into.
+/// An output folder, locked so that no other process writes to it.
 pub(super) struct OutputFolder {
     root: PathBuf,
-    /// Closing it gives the lock back.
+    /// Closing the file releases the lock.
     _lock: File,
 }
 
-/// What the folder holds, in a file of the state folder.
+/// The contents of an output folder, stored as a file in the state folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Contents {
-    /// The part of the job that is here; all of it with none.
+    /// The shard of the job that is here; `None` for the whole job.
     pub shard: Option<Shard>,
-    /// How many pictures the whole job has.
-    pub pictures: u64,
-    /// Hash of their names.
+    /// Number of images of the whole job.
+    #[serde(rename = "pictures")]
+    pub images: u64,
+    /// SHA-256 of their names.
     pub names_sha256: String,
-    /// How the files are written.
+    /// The options of the files.
     pub options: DataSetOptions,
-    /// Bytes of the journal when all files were last written from it, 0 where they never were.
+    /// Length of the journal when all files were last written from it, in bytes; 0 if they never were.
     pub written: u64,
 }
 
 impl OutputFolder {
-    /// Finds out, without touching anything, whether a data set can go there.
+    /// Checks whether a data set can be written to this folder. Nothing is changed.
     pub fn check(root: &Path) -> Result<()> {
         let refuse = |why: &str| {
-            Err(Error::new(ErrorKind::InvalidArgument, format!("--output, {}: {why}", root.display())))
+            Err(Error::new(ErrorKind::InvalidArgument, format!("output folder, {}: {why}", root.display())))
         };
         if root.is_file() {
             return refuse("it is a file; name a folder");
         }
         if root.file_name().is_none() {
-            return refuse("name a folder for the data set alone");
+            return refuse("name a folder of its own for the data set");
         }
         let is_empty = std::fs::read_dir(root).map_or(true, |mut entries| entries.next().is_none());
         if !is_empty && !root.join(STATE_FOLDER).is_dir() {
-            return refuse("it is not empty and holds no data set of `ocelli label`; name another folder");
+            return refuse("it is not empty and contains no labelled data set; name another folder");
         }
         Ok(())
     }
 
-    /// Makes the folder where it is not there, and keeps other processes out while this lives.
+    /// Creates the folder if it does not exist, and locks it.
     pub fn open(root: &Path) -> Result<Self> {
         Self::check(root)?;
         let state = root.join(STATE_FOLDER);
@@ -62,10 +63,10 @@ impl OutputFolder {
         Self::lock(root)
     }
 
-    /// Opens a folder that is there.
+    /// Locks a folder that exists.
     pub fn open_existing(root: &Path) -> Result<Self> {
         if !root.join(STATE_FOLDER).is_dir() {
-            let why = if root.exists() { "it holds no data set of `ocelli label`" } else { "no such folder" };
+            let why = if root.exists() { "it contains no labelled data set" } else { "no such folder" };
             let message = format!("no data set, {}: {why}", root.display());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
@@ -80,8 +81,8 @@ impl OutputFolder {
             Ok(()) => Ok(Self { root: root.to_owned(), _lock: file }),
             Err(TryLockError::WouldBlock) => {
                 let message = format!(
-                    "cannot write the data set, {}: another process is at work in this folder; wait for it, or name \
-                     another --output",
+                    "cannot write the data set, {}: another process is writing to this folder; wait for it, or choose \
+                     another output folder",
                     root.display()
                 );
                 Err(Error::new(ErrorKind::Io, message))
@@ -90,7 +91,7 @@ impl OutputFolder {
         }
     }
 
-    /// The folder itself.
+    /// The path of the folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -99,7 +100,7 @@ impl OutputFolder {
         self.root.join(STATE_FOLDER).join("journal.jsonl")
     }
 
-    /// A file for features that wait for the decoder.
+    /// The file for features that wait for the decoder.
     pub fn spill_path(&self) -> PathBuf {
         self.root.join(STATE_FOLDER).join("features.part")
     }
@@ -108,13 +109,13 @@ impl OutputFolder {
         self.root.join(STATE_FOLDER).join("contents.json")
     }
 
-    /// What was written down of the folder; none where nothing was.
+    /// The contents of the folder; `None` if they were never written.
     pub fn contents(&self) -> Result<Option<Contents>> {
         let path = self.contents_path();
         match std::fs::read(&path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Error::io("cannot read", &path, e)),
-            // Written whole or not at all; what a power failure left is like nothing.
+            // It is written atomically. A file that a power failure corrupted counts as missing.
             Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
         }
     }
@@ -123,7 +124,7 @@ impl OutputFolder {
         write_atomically(&self.contents_path(), |file| Ok(serde_json::to_writer_pretty(file, contents)?))
     }
 
-    /// Forgets what was done here; the files of the data set stay until they are written again.
+    /// Discards the labels. The files of the data set stay until they are written again.
     pub fn restart(&self) -> Result<()> {
         for path in [self.contents_path(), self.journal_path()] {
             match std::fs::remove_file(&path) {

@@ -1,7 +1,7 @@
-//! The journal: a line for each picture that is done, appended and made durable in batches.
+//! The journal: one line for each image that is done, flushed to disk in batches.
 //!
-//! The first line says what decided the labels. A line counts once it ends; what a crash or a full disk left after the
-//! last whole line is cut off when the journal is opened again. The last line of a picture is the one that holds.
+//! The first line has the settings that determine the labels. Opening a journal truncates it after the last complete line,
+//! which removes what a crash or a full disk left. The last line of an image replaces earlier ones.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,11 +15,11 @@ use serde_json::Value;
 use super::record::Record;
 use ocelli::{Error, ErrorKind, Result};
 
-/// The journal format that this version writes and reads.
+/// The version of the journal format.
 const FORMAT: u32 = 1;
-/// Lines after which the file is made durable, and the time, whichever comes first.
-const LINES_AT_ONCE: usize = 64;
-const TIME_AT_ONCE: Duration = Duration::from_secs(2);
+/// The file is flushed to disk after this many lines or this time, whichever comes first.
+const LINES_PER_SYNC: usize = 64;
+const TIME_PER_SYNC: Duration = Duration::from_secs(2);
 
 /// The first line.
 #[derive(Serialize, Deserialize)]
@@ -28,21 +28,21 @@ struct Header {
     settings: Value,
 }
 
-/// Where a picture's line is, and what decides whether it still holds.
+/// The position of an image's line, and what shows whether it is still valid.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     offset: u64,
     bytes: u32,
     /// [`Record::identity`].
     pub identity: (u64, u64),
-    /// The file it came from, as a hash: a hundred thousand paths would be ten times the memory.
+    /// A hash of the path of the image file: the paths themselves would take ten times the memory.
     pub source: u64,
     /// Whether it could not be labelled.
     pub failed: bool,
 }
 
 impl Entry {
-    /// Where its line begins.
+    /// The offset of its line.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -52,7 +52,7 @@ impl Entry {
 pub(super) struct Journal {
     path: PathBuf,
     file: File,
-    /// Bytes up to the end of the last whole line.
+    /// Bytes up to the end of the last complete line.
     length: u64,
     entries: HashMap<String, Entry>,
     unsynced: usize,
@@ -61,16 +61,16 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal of these settings, or begins it.
+    /// Opens the journal with these settings, or starts it.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] where it is of other settings; the message names the first that differs.
+    /// [`ErrorKind::Mismatch`] if it has other settings; the message names the first difference.
     pub fn open(path: &Path, settings: &Value) -> Result<Self> {
         let file = File::options().create(true).truncate(false).read(true).write(true).open(path);
         let file = file.map_err(|e| Error::io("cannot open the journal", path, e))?;
         let mut journal = Self::unread(path, file);
         let known = journal.read_lines(Some(settings))?;
-        journal.cut()?;
+        journal.truncate()?;
         if known.is_none() {
             let header = Header { ocelli_label: FORMAT, settings: settings.clone() };
             journal.write_line(&header)?;
@@ -91,22 +91,22 @@ impl Journal {
         }
     }
 
-    /// Opens a journal that is there, to read it; says what its settings are.
+    /// Opens an existing journal for reading. Returns its settings, too.
     pub fn open_existing(path: &Path) -> Result<(Self, Value)> {
         let file = File::open(path).map_err(|e| Error::io("cannot open the journal", path, e))?;
         let mut journal = Self::unread(path, file);
         match journal.read_lines(None)? {
             Some(settings) => Ok((journal, settings)),
-            None => Err(journal.damaged("it has no first line")),
+            None => Err(journal.corrupt("it has no first line")),
         }
     }
 
-    fn damaged(&self, why: &str) -> Error {
-        let message = format!("damaged journal, {}: {why}; --restart begins anew", self.path.display());
+    fn corrupt(&self, why: &str) -> Error {
+        let message = format!("corrupt journal, {}: {why}; restart the data set", self.path.display());
         Error::new(ErrorKind::InvalidData, message)
     }
 
-    /// Reads up to the last whole line. The settings; `None` where the file has no first line yet.
+    /// Reads up to the last complete line. Returns the settings; `None` if the file has no first line yet.
     fn read_lines(&mut self, expected: Option<&Value>) -> Result<Option<Value>> {
         let path = self.path.clone();
         let cannot = |e| Error::io("cannot read the journal", &path, e);
@@ -124,18 +124,18 @@ impl Journal {
             if settings.is_none() {
                 let header: Header = match serde_json::from_slice(&line) {
                     Ok(header) => header,
-                    Err(_) => return Err(self.damaged("its first line is not one of ocelli label")),
+                    Err(_) => return Err(self.corrupt("its first line is not a journal's")),
                 };
                 if header.ocelli_label != FORMAT {
-                    let why = format!("its format is {}, this version has {FORMAT}", header.ocelli_label);
-                    return Err(self.damaged(&why));
+                    let why = format!("its format is {}, expected {FORMAT}", header.ocelli_label);
+                    return Err(self.corrupt(&why));
                 }
                 if let Some((key, there, here)) =
                     expected.and_then(|expected| difference("", &header.settings, expected))
                 {
                     let message = format!(
-                        "cannot go on, {}: it was begun with {key} {there}, this is {here}; go on with the same \
-                         arguments, name another --output, or begin anew with --restart",
+                        "cannot continue, {}: it was started with {key} {there}, this is {here}; use the same settings, choose \
+                         another output folder, or restart",
                         self.path.display()
                     );
                     return Err(Error::new(ErrorKind::Mismatch, message));
@@ -144,9 +144,9 @@ impl Journal {
             } else if let Ok(record) = serde_json::from_slice::<Record>(&line) {
                 self.remember(&record, bytes);
             } else {
-                // Blocks that a power failure left unwritten: what follows is labelled again.
+                // A power failure left blocks unwritten: the images that follow are labelled again.
                 tracing::warn!(
-                    "journal, {}: a line at byte {} is damaged; pictures from there on are labelled again",
+                    "journal, {}: the line at byte {} is corrupt; the images after it are labelled again",
                     self.path.display(),
                     self.length
                 );
@@ -155,7 +155,10 @@ impl Journal {
             self.length += bytes as u64;
         }
         if self.length < total {
-            tracing::debug!(bytes = total - self.length, "cutting what follows the last whole line");
+            tracing::debug!(
+                bytes = total - self.length,
+                "truncating the journal after its last complete line"
+            );
         }
         Ok(settings)
     }
@@ -171,10 +174,11 @@ impl Journal {
         self.entries.insert(record.name.clone(), entry);
     }
 
-    /// Cuts off what follows the last whole line.
-    fn cut(&mut self) -> Result<()> {
-        let cut = self.file.set_len(self.length).and_then(|()| self.file.seek(SeekFrom::Start(self.length)));
-        cut.map(drop).map_err(|e| Error::io("cannot write the journal", &self.path, e))
+    /// Truncates the file after the last complete line.
+    fn truncate(&mut self) -> Result<()> {
+        let truncated =
+            self.file.set_len(self.length).and_then(|()| self.file.seek(SeekFrom::Start(self.length)));
+        truncated.map(drop).map_err(|e| Error::io("cannot write the journal", &self.path, e))
     }
 
     fn write_line(&mut self, line: &impl Serialize) -> Result<usize> {
@@ -182,66 +186,66 @@ impl Journal {
         serde_json::to_writer(&mut self.line, line)
             .map_err(|e| Error::io("cannot write the journal", &self.path, e.into()))?;
         self.line.push(b'\n');
-        // The place is set each time, since reading moves it.
+        // Reading moves the position.
         let end = SeekFrom::Start(self.length);
         let written = self.file.seek(end).and_then(|_| self.file.write_all(&self.line));
         if let Err(e) = written {
-            // Half a line does no harm: it is cut off when the journal is opened, now if that is possible.
+            // An incomplete line does no harm: if it cannot be removed now, opening the journal removes it.
             drop(self.file.set_len(self.length));
-            return Err(self.stopped(e));
+            return Err(self.write_error(e));
         }
         let bytes = self.line.len();
         Ok(bytes)
     }
 
-    fn stopped(&self, e: std::io::Error) -> Error {
+    fn write_error(&self, e: std::io::Error) -> Error {
         let message = format!(
-            "cannot write the journal, {}: {e}; nothing that was finished is lost, the same command goes on from there",
+            "cannot write the journal, {}: {e}; finished images are kept, and running it again continues from there",
             self.path.display()
         );
         Error::new(ErrorKind::Io, message).with_source(e)
     }
 
-    /// Appends a picture. It is durable after the next [`sync`](Self::sync), or a second or two later.
+    /// Appends the record of an image. It is on disk after the next [`sync`](Self::sync), or after two seconds.
     pub fn append(&mut self, record: &Record) -> Result<()> {
         let bytes = self.write_line(record)?;
         self.remember(record, bytes);
         self.length += bytes as u64;
         self.unsynced += 1;
-        if self.unsynced >= LINES_AT_ONCE || self.synced.elapsed() >= TIME_AT_ONCE {
+        if self.unsynced >= LINES_PER_SYNC || self.synced.elapsed() >= TIME_PER_SYNC {
             self.sync()
         } else {
             Ok(())
         }
     }
 
-    /// Makes durable what was appended.
+    /// Flushes the file to disk.
     pub fn sync(&mut self) -> Result<()> {
         if self.length == 0 {
-            // The header was just written.
-            self.length = self.file.metadata().map_err(|e| self.stopped(e))?.len();
+            // Only the header was written.
+            self.length = self.file.metadata().map_err(|e| self.write_error(e))?.len();
         }
-        self.file.sync_data().map_err(|e| self.stopped(e))?;
+        self.file.sync_data().map_err(|e| self.write_error(e))?;
         (self.unsynced, self.synced) = (0, Instant::now());
         Ok(())
     }
 
-    /// Bytes of all whole lines.
+    /// Length of all complete lines, in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Where a picture's last line is.
+    /// The entry of an image's last line.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
         self.entries.get(name)
     }
 
-    /// Names of all pictures that have a line.
+    /// The names of all images that have a line.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
 
-    /// The last line of a picture that has one.
+    /// Reads the record of an entry.
     pub fn read(&mut self, entry: &Entry) -> Result<Record> {
         let mut line = std::mem::take(&mut self.line);
         line.resize(entry.bytes as usize, 0);
@@ -249,21 +253,21 @@ impl Journal {
             self.file.seek(SeekFrom::Start(entry.offset)).and_then(|_| self.file.read_exact(&mut line));
         let read = read.map_err(|e| Error::io("cannot read the journal", &self.path, e));
         let record = read.and_then(|()| {
-            serde_json::from_slice(&line).map_err(|e| self.damaged(&format!("byte {}: {e}", entry.offset)))
+            serde_json::from_slice(&line).map_err(|e| self.corrupt(&format!("byte {}: {e}", entry.offset)))
         });
         self.line = line;
         record
     }
 }
 
-/// A path in eight bytes.
+/// A hash of a path.
 pub(super) fn source_hash(path: &Path) -> u64 {
-    super::pictures::hash_of(&path.to_string_lossy(), 0)
+    super::images::hash_of(&path.to_string_lossy(), 0)
 }
 
-/// The first place in which two settings differ, and the two values.
-pub(super) fn difference(place: &str, there: &Value, here: &Value) -> Option<(String, String, String)> {
-    let below = |key: &str| if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") };
+/// The first key in which two settings differ, and both values.
+pub(super) fn difference(path: &str, there: &Value, here: &Value) -> Option<(String, String, String)> {
+    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
     match (there, here) {
         (a, b) if a == b => None,
         (Value::Object(a), Value::Object(b)) => {
@@ -277,13 +281,13 @@ pub(super) fn difference(place: &str, there: &Value, here: &Value) -> Option<(St
             a.iter().zip(b).enumerate().find_map(|(i, (a, b))| difference(&below(&i.to_string()), a, b))
         }
         (Value::Array(a), Value::Array(b)) => {
-            Some((place.into(), format!("of {} entries", a.len()), format!("of {} entries", b.len())))
+            Some((path.into(), format!("of {} entries", a.len()), format!("of {} entries", b.len())))
         }
-        (a, b) => Some((place.into(), shown(a), shown(b))),
+        (a, b) => Some((path.into(), shown(a), shown(b))),
     }
 }
 
-/// A value as it was typed: numbers come from 32 bits.
+/// A value as text. Numbers were 32-bit floating point.
 fn shown(value: &Value) -> String {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -299,17 +303,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::label::Thing;
+    use crate::label::record::Instance;
 
     fn record(name: &str, width: u32) -> Record {
-        let thing =
-            Thing { class: 1, score: 0.1 + 0.2, bbox: [0.1, 2.0, 33.3, 4.4], mask: Some("PPYo0".into()) };
-        let (source, things) = (PathBuf::from("/x").join(name), vec![thing]);
-        Record { name: name.into(), source, identity: (1, 2), width, height: 2, things, error: None }
+        let instance =
+            Instance { class: 1, score: 0.1 + 0.2, bbox: [0.1, 2.0, 33.3, 4.4], mask: Some("PPYo0".into()) };
+        let (source, instances) = (PathBuf::from("/x").join(name), vec![instance]);
+        Record { name: name.into(), source, identity: (1, 2), width, height: 2, instances, error: None }
     }
 
     #[test]
-    fn what_was_appended_is_there_wherever_it_was_cut() {
+    fn complete_lines_survive_a_cut_at_any_byte() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("journal");
         let settings = json!({"confidence": 0.3});
@@ -329,8 +333,12 @@ mod tests {
             let done = ends.iter().filter(|end| **end <= cut as u64).count().saturating_sub(1);
             assert_eq!(journal.names().count(), done, "{cut} bytes");
             for name in &names[..done] {
-                let entry = journal.entry(name).cloned().expect("its line is whole");
-                assert_eq!(journal.read(&entry).expect("its line is whole"), record(name, 5), "{cut} bytes");
+                let entry = journal.entry(name).cloned().expect("its line is complete");
+                assert_eq!(
+                    journal.read(&entry).expect("its line is complete"),
+                    record(name, 5),
+                    "{cut} bytes"
+                );
             }
             for name in &names[done..] {
                 journal.append(&record(name, 5)).expect("there is room");
@@ -341,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_holds_and_damage_ends_what_is_trusted() {
+    fn the_last_line_of_an_image_counts_and_lines_after_a_corrupt_one_do_not() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("journal");
         let settings = json!({});
@@ -356,18 +364,28 @@ mod tests {
         let second = entry.offset() as usize;
         bytes[second..second + 20].fill(0);
         std::fs::write(&path, &bytes).expect("it can be written");
-        let mut journal = Journal::open(&path, &settings).expect("damage at the end is cut off");
-        let entry = journal.entry("a").cloned().expect("its first line is whole");
+        let mut journal = Journal::open(&path, &settings).expect("a corrupt end is removed");
+        let entry = journal.entry("a").cloned().expect("its first line is complete");
         assert_eq!(journal.read(&entry).map(|record| record.width).ok(), Some(5));
         assert_eq!(std::fs::metadata(&path).map(|meta| meta.len()).ok(), Some(second as u64));
     }
 
     #[test]
-    fn other_settings_are_refused_by_name() {
+    fn keys_of_a_line_do_not_change() {
+        let line = serde_json::to_value(record("a", 5)).expect("a record is plain data");
+        let keys =
+            |value: &Value| value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default();
+        let (of_record, of_instance): (Vec<String>, Vec<String>) = (keys(&line), keys(&line["things"][0]));
+        assert_eq!(of_record, ["name", "source", "identity", "width", "height", "things"]);
+        assert_eq!(of_instance, ["class", "score", "box", "mask"]);
+    }
+
+    #[test]
+    fn other_settings_are_refused_with_the_difference() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("journal");
-        let begun = json!({"confidence": 0.3, "classes": [{"name": "dog"}], "model": {"imgsz": 448}});
-        drop(Journal::open(&path, &begun).expect("a new journal"));
+        let started = json!({"confidence": 0.3, "classes": [{"name": "dog"}], "model": {"imgsz": 448}});
+        drop(Journal::open(&path, &started).expect("a new journal"));
         for (settings, words) in [
             (
                 json!({"confidence": 0.5, "classes": [{"name": "dog"}], "model": {"imgsz": 448}}),
@@ -384,10 +402,10 @@ mod tests {
             ),
         ] {
             let error = Journal::open(&path, &settings).err().map(|e| e.to_string()).unwrap_or_default();
-            assert!(error.contains(words) && error.contains("--restart"), "{words}: {error}");
+            assert!(error.contains(words) && error.contains("restart"), "{words}: {error}");
         }
         std::fs::write(&path, "hello\n").expect("it can be written");
-        let error = Journal::open(&path, &begun).err().map(|e| e.to_string()).unwrap_or_default();
-        assert!(error.contains("damaged journal"), "{error}");
+        let error = Journal::open(&path, &started).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error.contains("corrupt journal"), "{error}");
     }
 }

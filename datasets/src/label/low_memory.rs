@@ -1,38 +1,37 @@
-//! The same work with one part of the model in memory at a time.
+//! Labelling with one part of the model in memory at a time.
 //!
-//! The text encoder goes when the words are encoded. Then, batch by batch: the backbone comes, its features of a batch of
-//! pictures go to a file, it goes; the decoder comes, reads them, finds, goes.
+//! The text encoder is dropped once the text prompts are encoded. For each batch of images, the backbone is then loaded,
+//! writes the features to a file, and is dropped; the decoder is loaded, reads the features, and is dropped.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 
-use super::ahead::in_order;
-use super::prepare::Preparer;
-use super::run::{LabelEvent, LabelJob};
-use super::search::Searches;
-use ocelli::{Detector, ImageFeatures, StageTimes};
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Detector, Error, ErrorKind, ImageFeatures, Result, StageTimes};
 
-/// What the features of one batch may take on disk unless told otherwise.
+use super::job::{LabelEvent, LabelJob};
+use super::prefetch::{Preparer, in_order};
+use super::prompts::LabelPrompts;
+
+/// The default size of the features of one batch on disk, in bytes.
 pub const SPILL_BYTES: u64 = 4 << 30;
 
-/// Features on disk, gone when this is.
+/// Features on disk. The file is removed on drop.
 struct SpillFile<'a>(&'a Path);
 
 impl Drop for SpillFile<'_> {
     fn drop(&mut self) {
-        // One that cannot be removed is overwritten by the next batch.
+        // If it cannot be removed, the next batch overwrites it.
         drop(std::fs::remove_file(self.0));
     }
 }
 
 impl LabelJob {
-    /// As [`run`](Self::run), with text encoder, backbone and decoder in memory one after the other. Features of a batch
-    /// of pictures, `spill_bytes` of them at most but for one picture, wait in a file in the output folder.
+    /// As [`run`](Self::run), with text encoder, backbone and decoder in memory one after the other. The features of a batch
+    /// of images wait in a file in the output folder, which has at most `spill_bytes` bytes unless one image needs more.
     ///
-    /// The result is the same. Larger batches load the model less often: a picture takes 5 MB at 1008 pixels, 111 MB
-    /// where masks are wanted.
+    /// The result is the same. Larger batches load the model less often: an image takes 5 MB at 1008 pixels, and 111 MB with
+    /// masks.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -48,10 +47,13 @@ impl LabelJob {
         let (mut text, encoder, mut decoder) = detector.into_stages();
         let (_, mut backbone) = encoder.into_stages();
         let stages = (&mut text, &mut backbone, &mut decoder);
-        let mut searches = Searches::new(&self.refiner, &self.todo, &preparer, stages, true)?;
+        let mut prompts = LabelPrompts::new(&self.classes, &self.todo, &preparer, stages, true)?;
         let path = self.folder().spill_path();
         let cannot = |e: std::io::Error| {
-            let message = format!("cannot keep features, {}: {e}; --spill takes less room", path.display());
+            let message = format!(
+                "cannot store features, {}: {e}; a smaller spill_bytes needs less space",
+                path.display()
+            );
             Error::new(ErrorKind::Io, message).with_source(e)
         };
         let mut features = ImageFeatures::default();
@@ -95,10 +97,10 @@ impl LabelJob {
                         features.read_from(&mut from).map_err(cannot)?;
                     }
                     let found = size.and_then(|size| {
-                        let found = searches.decode(&self.refiner, &mut text, file, &features, &mut decoder);
+                        let found = prompts.decode(&mut text, file, &features, &mut decoder);
                         found.map(|found| (size, found))
                     });
-                    self.finish_picture(file, found, &searches, on_event)?;
+                    self.finish_image(file, found, &prompts, on_event)?;
                 }
                 decoder.unload();
                 features = ImageFeatures::default();

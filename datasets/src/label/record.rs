@@ -1,4 +1,4 @@
-//! What is known of a labelled picture: one line of the journal.
+//! The record of a labelled image: one line of the journal.
 
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -7,50 +7,51 @@ use serde::{Deserialize, Serialize};
 
 use ocelli::Mask;
 
-/// A thing that was found, as data sets have it.
+/// An instance of a class in an image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Thing {
-    /// Its class, from 0 in the order of the class map.
+pub struct Instance {
+    /// The class, from 0 in the order of the class map.
     pub class: usize,
-    /// How sure the detector was, 0 to 1.
+    /// The score, 0 to 1.
     pub score: f32,
-    /// `[x1, y1, x2, y2]` in pixels of the upright picture.
+    /// `[x1, y1, x2, y2]` in pixels of the upright image.
     #[serde(rename = "box")]
     pub bbox: [f32; 4],
-    /// COCO's compressed run lengths, where a format needs masks.
+    /// The mask as COCO's compressed run lengths, if a format needs masks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<String>,
 }
 
-/// One picture, and what was found in it or why it could not be read.
+/// One image, with its instances or the reason why it could not be labelled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// What the picture is called in the data set.
+    /// The name of the image in the data set.
     pub name: String,
-    /// The file it came from.
+    /// The image file.
     pub source: PathBuf,
-    /// The file's bytes and time of change in nanoseconds since 1970: another file of that name is labelled again.
+    /// Size of the file in bytes and time of its last change in nanoseconds since 1970. If they change, it is labelled again.
     pub identity: (u64, u64),
-    /// The upright picture's width in pixels; 0 where it could not be read.
+    /// Width of the upright image in pixels; 0 if it could not be read.
     pub width: u32,
-    /// The upright picture's height in pixels.
+    /// Height of the upright image in pixels.
     pub height: u32,
-    /// The surest first.
-    pub things: Vec<Thing>,
-    /// Why it could not be labelled.
+    /// The instances, the highest score first.
+    #[serde(rename = "things")]
+    pub instances: Vec<Instance>,
+    /// The reason why it could not be labelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl Record {
-    /// The mask of one of its things.
-    pub(super) fn mask(&self, thing: &Thing) -> Option<Mask> {
-        // The journal is checked when it is read, line by line; a code that is none counts as no mask.
-        Mask::from_counts(thing.mask.as_deref()?, self.width, self.height).ok()
+    /// The mask of an instance.
+    pub(super) fn mask(&self, instance: &Instance) -> Option<Mask> {
+        // Lines of the journal are checked when they are read. Invalid run lengths count as no mask.
+        Mask::from_counts(instance.mask.as_deref()?, self.width, self.height).ok()
     }
 }
 
-/// Bytes and time of change of a file; zeros where it cannot be asked.
+/// Size and time of the last change of a file; zeros if they are unknown.
 pub(super) fn identity(path: &Path) -> (u64, u64) {
     let Ok(meta) = path.metadata() else { return (0, 0) };
     let since = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());

@@ -1,4 +1,4 @@
-//! Pages to look at: the pictures the detector was least sure of, and some that chance chose.
+//! Review pages: the images with the lowest scores, and a random sample.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use image::{Rgb, RgbImage};
 use ocelli_tracking::BoundingBox;
 
 use super::class_map::ClassMap;
+use super::images::hash_of;
 use super::journal::Journal;
-use super::pictures::hash_of;
 use super::record::Record;
 use super::write::write_csv;
 use ocelli::Detection;
@@ -18,83 +18,85 @@ use ocelli::draw::Annotator;
 use ocelli::image::Image;
 use ocelli::{Error, Result};
 
-/// Pixels of a picture on a page, and between pictures.
+/// The size of an image on a page, and the gap between images, in pixels.
 const CELL: (u32, u32) = (400, 300);
 const GAP: u32 = 8;
-/// Pictures of a page.
+/// The grid of a page.
 const COLUMNS: u32 = 5;
 const ROWS: u32 = 5;
-const PAPER: Rgb<u8> = Rgb([245, 245, 245]);
+const BACKGROUND: Rgb<u8> = Rgb([245, 245, 245]);
 
-/// A picture that may be shown.
+/// An image with a low score.
 #[derive(Clone, Debug)]
 struct Candidate {
     name: String,
     source: String,
     least_score: f32,
-    things: usize,
+    instances: usize,
 }
 
-/// Collects what is to be looked at.
+/// Selects the images to review.
 #[derive(Debug)]
 pub(super) struct Review {
-    pictures: usize,
+    images: usize,
     below: f32,
-    unsure: Vec<Candidate>,
-    /// By the hash that chooses them, the lowest `pictures`.
+    low_scores: Vec<Candidate>,
+    /// The images with the lowest hashes of their names.
     sample: Vec<(u64, String)>,
 }
 
 impl Review {
-    pub fn new(pictures: usize, below: f32) -> Self {
-        Self { pictures, below, unsure: Vec::new(), sample: Vec::new() }
+    pub fn new(images: usize, below: f32) -> Self {
+        Self { images, below, low_scores: Vec::new(), sample: Vec::new() }
     }
 
     pub fn consider(&mut self, record: &Record) {
-        let least = record.things.iter().map(|thing| thing.score).min_by(f32::total_cmp);
+        let least = record.instances.iter().map(|instance| instance.score).min_by(f32::total_cmp);
         if let Some(least_score) = least.filter(|score| *score < self.below) {
-            self.unsure.push(Candidate {
+            self.low_scores.push(Candidate {
                 name: record.name.clone(),
                 source: record.source.to_string_lossy().into_owned(),
                 least_score,
-                things: record.things.len(),
+                instances: record.instances.len(),
             });
         }
         let chosen = (hash_of(&record.name, 16), record.name.clone());
-        let place = self.sample.partition_point(|other| *other < chosen);
-        if place < self.pictures {
-            self.sample.insert(place, chosen);
-            self.sample.truncate(self.pictures);
+        let index = self.sample.partition_point(|other| *other < chosen);
+        if index < self.images {
+            self.sample.insert(index, chosen);
+            self.sample.truncate(self.images);
         }
     }
 
-    /// Writes `review/`: the list of all unsure pictures, and the pages.
+    /// Writes `review/`: the list of all images with a low score, and the pages.
     pub fn write(
         mut self,
         root: &Path,
         journal: &mut Journal,
         classes: &ClassMap,
-        interrupted: &mut dyn FnMut() -> Result<()>,
+        check_cancelled: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<PathBuf>> {
         let folder = root.join("review");
         std::fs::create_dir_all(&folder).map_err(|e| Error::io("cannot create the folder", &folder, e))?;
-        self.unsure.sort_by(|a, b| a.least_score.total_cmp(&b.least_score).then_with(|| a.name.cmp(&b.name)));
+        self.low_scores
+            .sort_by(|a, b| a.least_score.total_cmp(&b.least_score).then_with(|| a.name.cmp(&b.name)));
         let mut names: Vec<String> = self.sample.into_iter().map(|(_, name)| name).collect();
         names.sort();
-        let unsure: Vec<String> = self.unsure.iter().take(self.pictures).map(|c| c.name.clone()).collect();
+        let low_scores: Vec<String> =
+            self.low_scores.iter().take(self.images).map(|c| c.name.clone()).collect();
         let mut files = vec![folder.join("low_confidence.csv")];
         write_csv(
             &files[0],
             "picture,file,least_score,things,page,row,column",
-            self.unsure.iter().enumerate().map(|(i, candidate)| {
+            self.low_scores.iter().enumerate().map(|(i, candidate)| {
                 let (page, cell) = (i / (COLUMNS * ROWS) as usize, i as u32 % (COLUMNS * ROWS));
                 let mut row = vec![
                     candidate.name.clone(),
                     candidate.source.clone(),
                     format!("{:.5}", candidate.least_score),
-                    candidate.things.to_string(),
+                    candidate.instances.to_string(),
                 ];
-                row.extend(match i < self.pictures {
+                row.extend(match i < self.images {
                     true => [
                         page_name("unsure", page),
                         (cell / COLUMNS + 1).to_string(),
@@ -107,10 +109,10 @@ impl Review {
         )?;
         let mut pages = Vec::new();
         let annotator = Annotator::new();
-        for (kind, names) in [("unsure", &unsure), ("sample", &names)] {
+        for (kind, names) in [("unsure", &low_scores), ("sample", &names)] {
             for (number, names) in names.chunks((COLUMNS * ROWS) as usize).enumerate() {
                 let path = folder.join(page_name(kind, number));
-                let page = draw_page(names, journal, classes, &annotator, interrupted)?;
+                let page = draw_page(names, journal, classes, &annotator, check_cancelled)?;
                 write_atomically(&path, |file| {
                     let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(file, 88);
                     page.write_with_encoder(encoder).map_err(std::io::Error::other)
@@ -128,7 +130,7 @@ fn page_name(kind: &str, number: usize) -> String {
     format!("{kind}-{:03}.jpg", number + 1)
 }
 
-/// Pages of an earlier run that had more.
+/// Removes the pages of an earlier run that had more.
 fn remove_others(folder: &Path, pages: &[PathBuf]) -> Result<()> {
     let entries = std::fs::read_dir(folder).map_err(|e| Error::io("cannot read the folder", folder, e))?;
     for path in entries.flatten().map(|entry| entry.path()).filter(|path| !pages.contains(path)) {
@@ -145,47 +147,47 @@ fn draw_page(
     journal: &mut Journal,
     classes: &ClassMap,
     annotator: &Annotator,
-    interrupted: &mut dyn FnMut() -> Result<()>,
+    check_cancelled: &mut dyn FnMut() -> Result<()>,
 ) -> Result<RgbImage> {
     let labels: Vec<Arc<str>> = classes.names().map(Arc::from).collect();
     let rows = (names.len() as u32).div_ceil(COLUMNS);
     let columns = COLUMNS.min(names.len() as u32);
     let side = |count: u32, cell: u32| count * (cell + GAP) + GAP;
-    let mut page = RgbImage::from_pixel(side(columns, CELL.0), side(rows, CELL.1), PAPER);
-    for (place, name) in names.iter().enumerate() {
-        interrupted()?;
+    let mut page = RgbImage::from_pixel(side(columns, CELL.0), side(rows, CELL.1), BACKGROUND);
+    for (index, name) in names.iter().enumerate() {
+        check_cancelled()?;
         let Some(entry) = journal.entry(name).cloned() else { continue };
         let record = journal.read(&entry)?;
-        // It was read a while ago; where it is gone since, its place stays empty.
+        // If the file was removed since it was labelled, its cell stays empty.
         let Ok(image) = Image::open(&record.source) else { continue };
-        let mut picture = image.into_rgb_image();
+        let mut image = image.into_rgb_image();
         let detections: Vec<Detection> = record
-            .things
+            .instances
             .iter()
-            .map(|thing| {
-                let [x1, y1, x2, y2] = thing.bbox;
+            .map(|instance| {
+                let [x1, y1, x2, y2] = instance.bbox;
                 Detection {
-                    class_id: thing.class,
-                    label: labels[thing.class].clone(),
-                    score: thing.score,
+                    class_id: instance.class,
+                    label: labels[instance.class].clone(),
+                    score: instance.score,
                     bbox: BoundingBox::new(x1, y1, x2, y2),
-                    mask: record.mask(thing),
+                    mask: record.mask(instance),
                 }
             })
             .collect();
-        annotator.annotate(&mut picture, &detections)?;
-        let cell = fitted(&picture);
-        let (column, row) = (place as u32 % COLUMNS, place as u32 / COLUMNS);
+        annotator.annotate(&mut image, &detections)?;
+        let cell = fitted(&image);
+        let (column, row) = (index as u32 % COLUMNS, index as u32 / COLUMNS);
         let at =
-            |place: u32, full: u32, used: u32| i64::from(side(place, full) + (full - used.min(full)) / 2);
+            |index: u32, full: u32, used: u32| i64::from(side(index, full) + (full - used.min(full)) / 2);
         imageops::replace(&mut page, &cell, at(column, CELL.0, cell.width()), at(row, CELL.1, cell.height()));
     }
     Ok(page)
 }
 
-fn fitted(picture: &RgbImage) -> RgbImage {
-    let (width, height) = (f64::from(picture.width()), f64::from(picture.height()));
+fn fitted(image: &RgbImage) -> RgbImage {
+    let (width, height) = (f64::from(image.width()), f64::from(image.height()));
     let scale = (f64::from(CELL.0) / width).min(f64::from(CELL.1) / height);
     let side = |pixels: f64| ((pixels * scale).round() as u32).max(1);
-    imageops::resize(picture, side(width), side(height), FilterType::CatmullRom)
+    imageops::resize(image, side(width), side(height), FilterType::CatmullRom)
 }

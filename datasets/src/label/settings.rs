@@ -1,4 +1,4 @@
-//! What decides the labels, and what decides the files they are written to.
+//! The settings of labelling, and the options of the files.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,21 +11,21 @@ use super::class_map::ClassMap;
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{Error, ErrorKind, Result};
 
-/// A data set's format.
+/// The format of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Format {
-    /// `labels/*.txt` with a box a line, `images/`, `data.yaml`, `classes.txt`.
+    /// `labels/*.txt` with one box per line, `images/`, `data.yaml` and `classes.txt`.
     Yolo,
-    /// The same with a polygon a line.
+    /// The same with one polygon per line.
     YoloSeg,
     /// `annotations.json`.
     Coco,
 }
 
 impl Format {
-    /// Whether things need masks in it.
+    /// Whether the format needs masks.
     pub fn needs_masks(self) -> bool {
         self != Self::Yolo
     }
@@ -50,52 +50,53 @@ impl FromStr for Format {
             "yolo-seg" | "yoloseg" => Ok(Self::YoloSeg),
             "coco" => Ok(Self::Coco),
             _ => {
-                let message =
-                    format!("--format {name}: no such format; the formats are yolo, yolo-seg, coco");
+                let message = format!("format {name}: no such format; the formats are yolo, yolo-seg, coco");
                 Err(Error::new(ErrorKind::InvalidArgument, message))
             }
         }
     }
 }
 
-/// How pictures come into the data set.
+/// How images are added to the data set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum PictureMode {
-    /// As symbolic links.
+pub enum ImageMode {
+    /// Symbolic links.
     #[default]
     Link,
-    /// As copies.
+    /// Copies.
     Copy,
-    /// Not at all: `annotations.json` names the files where they are. YOLO's formats cannot do that.
+    /// Not at all: `annotations.json` has the paths of the original files. YOLO's formats need links or copies.
     None,
 }
 
-/// What decides the labels. Two runs of the same settings find the same things in a picture.
+/// The settings that determine the labels. Runs with the same settings find the same instances in an image.
 #[derive(Clone, Debug)]
 pub struct LabelSettings {
     /// The classes.
     pub classes: ClassMap,
-    /// The score above which things are kept, where the class has none of its own; 0 to 1.
+    /// Instances above this score are kept, 0 to 1. A class may have its own threshold.
     pub confidence: f32,
-    /// Of boxes of one class that overlap more than this IoU the best stays, where the class has none of its own.
+    /// Of boxes of one class that overlap by more than this IoU, the one with the highest score is kept. A class may have its
+    /// own limit.
     pub nms: f32,
-    /// The same among boxes of all classes.
+    /// The same limit for boxes of different classes; `None` keeps all.
     pub class_agnostic_nms: Option<f32>,
-    /// Things of fewer pixels are left out, where the class has no limit of its own.
+    /// Instances with fewer pixels are left out. A class may have its own limit.
     pub min_area: f64,
-    /// Whether things get masks.
+    /// Whether instances have masks.
     pub masks: bool,
 }
 
 impl LabelSettings {
-    /// These classes with the defaults of the command line, without masks.
+    /// The default settings for these classes, without masks.
     pub fn new(classes: ClassMap) -> Self {
         Self { classes, confidence: 0.3, nms: 0.7, class_agnostic_nms: None, min_area: 0.0, masks: false }
     }
 
-    /// What the detector is to be told: thresholds of the phrases, and the most that any class wants of suppression.
+    /// The post-processing options of the detector: the thresholds of the phrases, and the largest suppression limit of any
+    /// class.
     pub fn post_processing(&self) -> PostProcessOptions {
         let mut options = PostProcessOptions {
             score_threshold: self.confidence,
@@ -111,8 +112,8 @@ impl LabelSettings {
                 }
                 prompt += 1;
             }
-            // Prompts with examples come after all phrases, as many as a picture has: the lowest threshold lets them
-            // through, and they are sifted afterwards.
+            // Prompts with exemplars follow the phrases, and their number depends on the image: they get the lowest threshold
+            // here and the threshold of their class later.
             if !class.exemplars.is_empty() {
                 let threshold = class.threshold.unwrap_or(self.confidence);
                 options.score_threshold = options.score_threshold.min(threshold);
@@ -123,15 +124,15 @@ impl LabelSettings {
         options
     }
 
-    /// Everything that decides the labels, the model included, for the journal's first line.
+    /// Everything that determines the labels, including the model, for the first line of the journal.
     pub(super) fn describe(&self, model: &Manifest) -> Value {
         let of_half: &[&str] =
             if model.precision.is_half() { &["mixed_precision", "keep_fp32"] } else { &[] };
         let model = serde_json::to_value(model).unwrap_or_default();
-        // Names of files, their hashes and the exporter's version differ between exports of one model.
-        let decisive =
+        // File names, hashes and the version of the exporter differ between exports of the same model.
+        let relevant =
             ["weights_sha256", "imgsz", "precision", "prompting", "skip_blocks", "mask_blocks", "pruning"];
-        let model: serde_json::Map<String, Value> = decisive
+        let model: serde_json::Map<String, Value> = relevant
             .iter()
             .chain(of_half)
             .filter_map(|&key| model.get(key).map(|value| (key.to_owned(), value.clone())))
@@ -149,20 +150,21 @@ impl LabelSettings {
     }
 }
 
-/// What decides the files of the data set; the labels are the same whatever it says.
+/// The options of the files of a data set. They do not change the labels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DataSetOptions {
-    /// The formats, each once.
+    /// The formats, without duplicates.
     pub formats: Vec<Format>,
-    /// COCO's segmentation as polygons instead of run lengths.
+    /// Whether COCO's segmentation is polygons instead of run lengths.
     pub polygons: bool,
-    /// How pictures come into the data set.
-    pub pictures: PictureMode,
-    /// The share of the pictures that are for validation, from 0 to below 1.
+    /// How images are added to the data set.
+    #[serde(rename = "pictures")]
+    pub images: ImageMode,
+    /// The share of the images for validation, at least 0 and below 1.
     pub validation_share: f64,
-    /// How many pictures the review pages show of each kind; none, and no list, with `None`.
+    /// Number of images of each kind on the review pages; `None` writes no pages and no list.
     pub review: Option<usize>,
-    /// Pictures with a thing that scores below this are listed for review.
+    /// Images with an instance below this score are listed for review.
     pub review_below: f32,
 }
 
@@ -171,7 +173,7 @@ impl Default for DataSetOptions {
         Self {
             formats: vec![Format::Yolo],
             polygons: false,
-            pictures: PictureMode::default(),
+            images: ImageMode::default(),
             validation_share: 0.1,
             review: None,
             review_below: 0.5,
@@ -184,8 +186,8 @@ impl DataSetOptions {
         self.formats.contains(&format)
     }
 
-    /// The folder of each YOLO format: polygons have one of their own where there are boxes as well, because both
-    /// would be `labels/` beside `images/`.
+    /// The folder of each YOLO format. With both formats, polygons get a folder of their own, because both have `labels/`
+    /// and `images/`.
     pub(super) fn yolo_folders(&self) -> Vec<(&'static str, Format)> {
         match (self.has(Format::Yolo), self.has(Format::YoloSeg)) {
             (true, true) => vec![("", Format::Yolo), ("segments/", Format::YoloSeg)],
@@ -195,25 +197,25 @@ impl DataSetOptions {
         }
     }
 
-    /// Whether the options make sense together.
+    /// Checks the options.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`], naming the flag.
+    /// [`ErrorKind::InvalidArgument`], with the name of the option.
     pub fn check(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
         if self.formats.is_empty() {
-            return refuse("--format names no format".into());
+            return refuse("formats is empty: expected at least one format".into());
         }
         if !(0.0..1.0).contains(&self.validation_share) {
             let share = self.validation_share;
-            return refuse(format!("--val-share is {share}: expected a number from 0 to below 1"));
+            return refuse(format!("validation_share is {share}: expected a number from 0 to below 1"));
         }
         if !(0.0..=1.0).contains(&self.review_below) {
-            return refuse(format!("--review-below is {}: expected a number from 0 to 1", self.review_below));
+            return refuse(format!("review_below is {}: expected a number from 0 to 1", self.review_below));
         }
-        if self.pictures == PictureMode::None && !self.yolo_folders().is_empty() {
+        if self.images == ImageMode::None && !self.yolo_folders().is_empty() {
             return refuse(
-                "--no-pictures: trainers of the YOLO formats find labels beside images/ only; use --link or --copy"
+                "images is none: YOLO trainers find labels beside images/ only; link or copy the images"
                     .into(),
             );
         }

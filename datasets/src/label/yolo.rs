@@ -1,4 +1,4 @@
-//! YOLO's files: a text file for each picture, `classes.txt`, `data.yaml`.
+//! YOLO's files: a label file for each image, `classes.txt` and `data.yaml`.
 
 use std::fmt::Write;
 
@@ -6,34 +6,34 @@ use super::record::Record;
 use super::settings::Format;
 use ocelli::{Mask, Outline};
 
-/// How far a polygon may be from the mask's border, in pixels.
+/// The largest distance between a polygon and the mask's border, in pixels.
 pub(super) const TOLERANCE: f32 = 0.5;
-/// Where in a pixel of the mask's border a polygon of YOLO-seg runs, from its left and top: trainers make its points whole
-/// pixels, some by rounding and some by cutting off, and fill what it goes through as well. A polygon along the pixels'
-/// edges would take in another pixel on the right and below.
+/// The position of a YOLO-seg polygon within the pixels of the mask's border, from their left and top. Trainers round or
+/// truncate the points to whole pixels and fill the pixels on the polygon, too: a polygon along the edges of the pixels would
+/// cover one more pixel on the right and at the bottom.
 const IN_PIXEL: f32 = 0.25;
-/// Parts and holes of a mask that are smaller than this share of it are left out of its polygon.
-const LEAST_PART: f64 = 0.01;
+/// Parts and holes of a mask that are smaller than this share of it are not in its polygon.
+const MIN_PART: f64 = 0.01;
 
-/// The label file of a picture: a line for each thing, coordinates as shares of the picture's sides.
+/// The label file of an image: a line for each instance, with coordinates as shares of the image's sides.
 pub(super) fn label_file(record: &Record, format: Format) -> String {
     let mut text = String::new();
     let (width, height) = (f64::from(record.width), f64::from(record.height));
-    for thing in &record.things {
-        let mut line = thing.class.to_string();
+    for instance in &record.instances {
+        let mut line = instance.class.to_string();
         let mut put = |value: f64| {
-            write!(line, " {:.6}", value.clamp(0.0, 1.0)).expect("texts take everything");
+            write!(line, " {:.6}", value.clamp(0.0, 1.0)).expect("writing to a string does not fail");
         };
         if format == Format::Yolo {
-            let [x1, y1, x2, y2] = thing.bbox.map(f64::from);
+            let [x1, y1, x2, y2] = instance.bbox.map(f64::from);
             let (w, h) = ((x2 - x1) / width, (y2 - y1) / height);
-            // A side that rounds to nothing is an error to trainers.
+            // Trainers refuse a side that rounds to zero.
             if w < 1e-6 || h < 1e-6 {
                 continue;
             }
             [(x1 + x2) / 2.0 / width, (y1 + y2) / 2.0 / height, w, h].into_iter().for_each(&mut put);
         } else {
-            let Some(ring) = record.mask(thing).and_then(|mask| polygon(&mask)) else { continue };
+            let Some(ring) = record.mask(instance).and_then(|mask| polygon(&mask)) else { continue };
             ring.iter().for_each(|[x, y]| {
                 put(f64::from(*x) / width);
                 put(f64::from(*y) / height);
@@ -45,13 +45,13 @@ pub(super) fn label_file(record: &Record, format: Format) -> String {
     text
 }
 
-/// One polygon for a mask: its parts and holes are joined by cuts of no width to where they are nearest, since a line of
-/// YOLO-seg has one polygon. Trainers fill the pixels under a cut as well, so that a part which is smaller than its cut is
-/// long stays out. `None` where no pixel is in the mask.
+/// One polygon for a mask, since a line of YOLO-seg has one. Cuts of zero width connect the parts and holes where they are
+/// nearest to each other. Trainers fill the pixels on a cut, too, so a part whose area is smaller than the length of its cut
+/// is left out. `None` if the mask is empty.
 fn polygon(mask: &Mask) -> Option<Vec<[f32; 2]>> {
-    let least = (mask.area() as f64 * LEAST_PART).max(2.0);
+    let least = (mask.area() as f64 * MIN_PART).max(2.0);
     let mut outlines = mask.outlines();
-    // The largest first: it takes the others in.
+    // The largest one first: the others are connected to it.
     outlines.sort_by(|a, b| b.area().total_cmp(&a.area()));
     let mut outlines = outlines.iter();
     let ring = |outline: &Outline| inset(outline).simplified(TOLERANCE).points;
@@ -66,25 +66,26 @@ fn polygon(mask: &Mask) -> Option<Vec<[f32; 2]>> {
     Some(whole)
 }
 
-/// The outline, moved into the pixels of the mask beside it. It goes along the pixels' edges with the mask on its right,
-/// and turns at each point. What is a pixel wide has no area then, which trainers refuse: it keeps its outline.
+/// Moves an outline inwards, from the edges of the pixels into the pixels of the mask. An outline has the mask on its right
+/// and turns at each point. If the mask is one pixel wide, the area would become zero, which trainers refuse: then the outline
+/// stays.
 fn inset(outline: &Outline) -> Outline {
     let points = &outline.points;
     let towards = |from: f32, to: f32| if from == to { 0.0 } else { (to - from).signum() };
     let moved = points.iter().enumerate().map(|(i, &[x, y])| {
         let before = points[(i + points.len() - 1) % points.len()];
         let after = points[(i + 1) % points.len()];
-        // Of the ways there and away one is level and one upright. To the right of a way (x, y) lies (-y, x), since y
-        // grows downwards: half a pixel that way, from both, is a pixel's centre.
-        let way =
+        // One of the two edges at a point is horizontal, the other vertical. (-y, x) is to the right of the direction
+        // (x, y), since y grows downwards: half a pixel to the right of both is the centre of a pixel.
+        let direction =
             [towards(before[0], x) + towards(x, after[0]), towards(before[1], y) + towards(y, after[1])];
-        [x - way[1] / 2.0 - 0.5 + IN_PIXEL, y + way[0] / 2.0 - 0.5 + IN_PIXEL]
+        [x - direction[1] / 2.0 - 0.5 + IN_PIXEL, y + direction[0] / 2.0 - 0.5 + IN_PIXEL]
     });
     let moved = Outline { points: moved.collect(), is_hole: outline.is_hole };
     if moved.area() > 0.0 { moved } else { outline.clone() }
 }
 
-/// How far two polygons are apart at the nearest of their points, and which those are.
+/// The smallest distance between the points of two polygons, and the indices of these points.
 fn nearest(one: &[[f32; 2]], other: &[[f32; 2]]) -> (f32, usize, usize) {
     let mut best = (f32::INFINITY, 0, 0);
     for (i, a) in one.iter().enumerate() {
@@ -98,32 +99,32 @@ fn nearest(one: &[[f32; 2]], other: &[[f32; 2]]) -> (f32, usize, usize) {
     best
 }
 
-/// Takes a ring into a polygon: from the polygon's point `at` to the ring's point `from`, around, and back.
+/// Inserts a ring into a polygon: from the polygon's point `at` to the ring's point `from`, around the ring, and back.
 fn splice(whole: &mut Vec<[f32; 2]>, at: usize, ring: &[[f32; 2]], from: usize) {
     let back = whole[at];
     let around = ring[from..].iter().chain(&ring[..=from]).copied();
-    let taken_in: Vec<[f32; 2]> = around.chain([back]).collect();
-    whole.splice(at + 1..at + 1, taken_in);
+    let inserted: Vec<[f32; 2]> = around.chain([back]).collect();
+    whole.splice(at + 1..at + 1, inserted);
 }
 
-/// `classes.txt`.
+/// The text of `classes.txt`.
 pub(super) fn classes_file<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("{name}\n")).collect()
 }
 
-/// `data.yaml`; paths in it are relative to the folder it is in.
+/// The text of `data.yaml`, with paths relative to its folder.
 pub(super) fn data_file<'a>(names: impl Iterator<Item = &'a str>, has_validation: bool) -> String {
     let mut text = String::from("train: images/train\n");
     if has_validation {
         text.push_str("val: images/val\n");
     } else {
-        text.push_str("# No picture is for validation; trainers ask for some.\nval: images/train\n");
+        text.push_str("# No image is for validation, but trainers need this key.\nval: images/train\n");
     }
     text.push_str("names:\n");
     for (id, name) in names.enumerate() {
-        // A text in JSON is one in YAML.
-        let name = serde_json::to_string(name).expect("texts are JSON");
-        writeln!(text, "  {id}: {name}").expect("texts take everything");
+        // A JSON string is a YAML string.
+        let name = serde_json::to_string(name).expect("a string is valid JSON");
+        writeln!(text, "  {id}: {name}").expect("writing to a string does not fail");
     }
     text
 }
@@ -131,20 +132,20 @@ pub(super) fn data_file<'a>(names: impl Iterator<Item = &'a str>, has_validation
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::label::Thing;
+    use crate::label::record::Instance;
 
-    fn record(things: Vec<Thing>) -> Record {
-        Record { width: 200, height: 100, things, ..Record::default() }
+    fn record(instances: Vec<Instance>) -> Record {
+        Record { width: 200, height: 100, instances, ..Record::default() }
     }
 
     #[test]
-    fn boxes() {
-        let thing = |class, bbox| Thing { class, score: 0.5, bbox, mask: None };
+    fn boxes_are_centre_and_size_as_shares() {
+        let instance = |class, bbox| Instance { class, score: 0.5, bbox, mask: None };
         let text = label_file(
             &record(vec![
-                thing(3, [20.0, 10.0, 60.0, 50.0]),
-                thing(0, [0.0, 0.0, 200.0, 100.0]),
-                thing(1, [5.0, 5.0, 5.000_1, 9.0]),
+                instance(3, [20.0, 10.0, 60.0, 50.0]),
+                instance(0, [0.0, 0.0, 200.0, 100.0]),
+                instance(1, [5.0, 5.0, 5.000_1, 9.0]),
             ]),
             Format::Yolo,
         );
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn one_polygon_covers_what_the_mask_does() {
+    fn one_polygon_covers_the_mask() {
         let (width, height) = (60u32, 40u32);
         let inside = |cases: &[fn(i32, i32) -> bool]| {
             let bitmap: Vec<u8> = (0..width * height)
@@ -205,7 +206,7 @@ mod tests {
         (to_point[0] - share * along[0]).hypot(to_point[1] - share * along[1])
     }
 
-    /// By the even-odd rule; what the polygon goes through is inside.
+    /// By the even-odd rule, with the points on the polygon inside.
     fn is_inside(ring: &[[f32; 2]], x: f32, y: f32) -> bool {
         let through = |(a, b): (&[f32; 2], &[f32; 2])| distance_to_segment([x, y], *a, *b) < 0.3;
         if ring.iter().zip(&ring[1..]).any(through) {
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_quoted() {
+    fn names_are_quoted_in_yaml() {
         let names = ["dog", "no", "a: \"b\"", "3"];
         let text = data_file(names.into_iter(), true);
         let read: serde_json::Value = serde_saphyr::from_str(&text).expect("it is YAML");

@@ -1,4 +1,4 @@
-//! What lies behind the pictograms: six families that the model's training never drew.
+//! The backgrounds of scenes: six families that are not in the training data of the built-in model.
 
 use std::f64::consts::{PI, TAU};
 
@@ -9,7 +9,7 @@ use crate::scenes::random::Random;
 const FAMILIES: [fn(&mut Random, &mut Pixels); 6] =
     [gradient, stripes, checkerboard, landscape, mosaic, room];
 
-/// Draws a background of any family, with clutter on two in three.
+/// Draws a background of a random family, with clutter on two in three.
 pub(super) fn draw(random: &mut Random, pixels: &mut Pixels) {
     FAMILIES[random.below(FAMILIES.len())](random, pixels);
     if random.chance(2.0 / 3.0) {
@@ -29,25 +29,25 @@ fn sides(pixels: &Pixels) -> (f64, f64) {
     (f64::from(pixels.width()), f64::from(pixels.height()))
 }
 
-/// A straight or a radial run from one colour to another.
+/// A linear or radial gradient between two colours.
 fn gradient(random: &mut Random, pixels: &mut Pixels) {
     let (width, height) = sides(pixels);
-    let straight = random.chance(0.5);
+    let is_linear = random.chance(0.5);
     let (sin, cos) = libm::sincos(random.uniform(0.0, TAU));
     let centre = (random.uniform(0.0, width), random.uniform(0.0, height));
     let value = move |x: f64, y: f64| {
-        if straight { x / width * cos + y / height * sin } else { distance(x - centre.0, y - centre.1) }
+        if is_linear { x / width * cos + y / height * sin } else { distance(x - centre.0, y - centre.1) }
     };
-    // The extremes lie at the corners, but for the least of a radial one, which is next to its centre.
+    // The extremes are at the corners, except for the minimum of a radial gradient, which is at its centre.
     let (right, bottom) = (width - 1.0, height - 1.0);
     let corners = [value(0.0, 0.0), value(right, 0.0), value(0.0, bottom), value(right, bottom)];
     let most = corners.iter().copied().fold(f64::MIN, f64::max);
-    let least = if straight { corners.iter().copied().fold(f64::MAX, f64::min) } else { 0.0 };
+    let least = if is_linear { corners.iter().copied().fold(f64::MAX, f64::min) } else { 0.0 };
     let (from, to) = (random.color(0, 255), random.color(0, 255));
     pixels.fill(|x, y| mix(from, to, (value(x, y) - least) / (most - least)));
 }
 
-/// Soft or sharp stripes at any angle.
+/// Soft or sharp stripes at a random angle.
 fn stripes(random: &mut Random, pixels: &mut Pixels) {
     let (width, height) = sides(pixels);
     let (sin, cos) = libm::sincos(random.uniform(0.0, PI));
@@ -68,7 +68,7 @@ fn checkerboard(random: &mut Random, pixels: &mut Pixels) {
     pixels.fill(|x, y| colors[((x / side) as usize + (y / side) as usize) % 2]);
 }
 
-/// A sky, two or three ranges of hills, sometimes a disc in the sky.
+/// A sky with two or three ranges of hills, and sometimes a disc.
 fn landscape(random: &mut Random, pixels: &mut Pixels) {
     let (width, height) = sides(pixels);
     let sky = [(90, 190), (150, 220), (200, 255)].map(|(low, high)| random.between(low, high) as f64);
@@ -93,7 +93,7 @@ fn landscape(random: &mut Random, pixels: &mut Pixels) {
             })
             .collect();
         let crest = &crest;
-        // Row by row, as the hills are lighter further down.
+        // Row by row, because hills get lighter towards the bottom.
         for row in 0..pixels.height() {
             let y = f64::from(row);
             let shade = color.map(|channel| (channel * (0.85 + 0.3 * y / height)).min(255.0));
@@ -104,7 +104,7 @@ fn landscape(random: &mut Random, pixels: &mut Pixels) {
     }
 }
 
-/// Cells around random points, each of one colour.
+/// Voronoi cells around random points, each in one colour.
 fn mosaic(random: &mut Random, pixels: &mut Pixels) {
     let (width, height) = sides(pixels);
     let base = random.color(0, 255);
@@ -123,7 +123,7 @@ fn mosaic(random: &mut Random, pixels: &mut Pixels) {
             dx * dx + dy * dy
         };
         let nearest = cells.iter().min_by(|a, b| square(a).total_cmp(&square(b)));
-        nearest.expect("there are six cells at least").2
+        nearest.expect("there are at least six cells").2
     });
 }
 

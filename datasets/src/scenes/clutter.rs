@@ -1,4 +1,4 @@
-//! Shapes that are nothing in particular: triangles, rings, arcs, crosses, dots and wavy lines.
+//! Shapes without a label: triangles, rings, arcs, crosses, dots and wavy lines.
 
 use std::f64::consts::TAU;
 
@@ -50,7 +50,7 @@ fn around([x, y]: [f64; 2], reach: f64) -> [f64; 4] {
     [x - reach, y - reach, x + reach, y + reach]
 }
 
-/// A triangle with equal sides, its corners `radius` from the centre, the first in direction `start`.
+/// An equilateral triangle with corners at `radius` from the centre, the first one in direction `start`.
 fn triangle(pixels: &mut Pixels, centre: [f64; 2], radius: f64, start: f64, color: [f64; 3]) {
     let corners = [0.0, 1.0, 2.0].map(|corner| {
         let (sin, cos) = libm::sincos(start + corner * TAU / 3.0);
@@ -64,7 +64,7 @@ fn triangle(pixels: &mut Pixels, centre: [f64; 2], radius: f64, start: f64, colo
     });
 }
 
-/// A ring, `stroke` wide inwards from `radius`, where `shown` takes the direction in degrees.
+/// A ring from `radius - stroke` to `radius`, in the directions in degrees for which `shown` returns true.
 fn ring(
     pixels: &mut Pixels,
     centre: [f64; 2],
@@ -80,7 +80,7 @@ fn ring(
     });
 }
 
-/// A line of `width` through points.
+/// A line of this width through points.
 pub(super) fn line(pixels: &mut Pixels, points: &[[f64; 2]], width: f64, color: [f64; 3]) {
     let reach = 0.5 * width;
     for pair in points.windows(2) {

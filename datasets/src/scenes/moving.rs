@@ -1,4 +1,4 @@
-//! A drawn video: pictograms that move, grow, cross and hide each other, leave and enter.
+//! A drawn video: pictograms that move, grow, cross, occlude each other, leave and enter.
 
 use std::f64::consts::TAU;
 use std::sync::OnceLock;
@@ -13,10 +13,10 @@ use ocelli::image::Image;
 use ocelli::source::{Source, SourceInfo};
 use ocelli::{Error, ErrorKind, Result};
 
-/// A drawn video as a [`Source`], with the truth about it.
+/// A drawn video as a [`Source`], with its ground truth.
 ///
-/// A frame depends on the seed and its number alone. Half of the pictograms wander through the picture for as long as
-/// it lasts; the others cross it, each time as somebody new.
+/// A frame depends on the seed and its index only. Half of the pictograms move through the image for the whole video; the
+/// others cross it repeatedly, with a new id each time.
 #[derive(Debug)]
 pub struct MovingScene {
     info: SourceInfo,
@@ -26,19 +26,19 @@ pub struct MovingScene {
     frames: u64,
     next: u64,
     pub(super) background: Vec<u8>,
-    /// Places in the vocabulary, by class id.
-    places: Vec<usize>,
+    /// Indices into the vocabulary, by class id.
+    label_indices: Vec<usize>,
     actors: Vec<Actor>,
-    /// Each class's pictogram in falling sizes, made when it first comes up.
+    /// The pictogram of each class in decreasing sizes, made when it is first needed.
     sizes: Vec<OnceLock<Vec<Sprite>>>,
 }
 
-/// Who moves, the farthest away first.
+/// A moving pictogram.
 #[derive(Debug)]
 enum Actor {
-    /// Wanders on a closed way that never leaves the picture for long.
+    /// Moves on a closed path that never leaves the image for long.
     Wanderer(Wanderer),
-    /// Crosses the picture again and again.
+    /// Crosses the image repeatedly.
     Passer(Passer),
 }
 
@@ -46,22 +46,22 @@ enum Actor {
 struct Wanderer {
     class_id: usize,
     mirrored: bool,
-    /// Period in seconds and phase: across, down, of the size and of the turning.
+    /// Period in seconds and phase of the horizontal position, the vertical position, the size and the rotation.
     swings: [(f64, f64); 4],
 }
 
 #[derive(Debug)]
 struct Passer {
     seed: u64,
-    /// From one entry to the next, and how much of that it is on its way, in seconds.
+    /// The time between two entries, and the time of a crossing, in seconds.
     period: f64,
     duration: f64,
-    /// How much of the period is over when the video starts, in seconds.
+    /// The elapsed part of the period when the video starts, in seconds.
     start: f64,
     first_class: usize,
 }
 
-/// Where a pictogram is in a frame.
+/// The position of a pictogram in a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pose {
     pub(super) id: u64,
@@ -74,17 +74,16 @@ pub(super) struct Pose {
     mirrored: bool,
 }
 
-/// Sides of the pictograms in store fall by this factor.
+/// The factor between the sizes of stored pictograms.
 const SHRINK: f64 = std::f64::consts::FRAC_1_SQRT_2;
 const SIZE_COUNT: usize = 9;
 
 impl MovingScene {
-    /// A video of `frames` frames with pictograms of the names in `labels`, whose places in the list are their class
-    /// ids.
+    /// Makes a video of `frames` frames with pictograms of these labels. The class id of a label is its index.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a size outside 32 to 8192, no label, one that is not in the
-    /// [`vocabulary`], or a frame rate that is no positive number.
+    /// [`ErrorKind::InvalidArgument`] for a size outside 32 to 8192, no labels, a label that is not in the [`vocabulary`], or a
+    /// frame rate that is not positive.
     pub fn new(
         seed: u64,
         labels: &[impl AsRef<str>],
@@ -97,22 +96,23 @@ impl MovingScene {
         let refused =
             |why: String| Err(Error::new(ErrorKind::InvalidArgument, format!("cannot draw a video: {why}")));
         if !(frame_rate.is_finite() && frame_rate > 0.0) {
-            return refused(format!("the frame rate is {frame_rate}; expected a positive number"));
+            return refused(format!("frame_rate is {frame_rate}: expected a positive number"));
         }
-        let places = pictogram::places_of(labels)?;
-        if places.is_empty() {
-            return refused("nothing is named that could move in it".into());
+        let label_indices = pictogram::indices_of(labels)?;
+        if label_indices.is_empty() {
+            return refused("labels is empty: expected at least one label".into());
         }
         let mut random = Random::new(seed, u64::MAX);
         let mut pixels = Pixels::new(width, height);
         background::draw(&mut random, &mut pixels);
-        let count = (places.len() + 4).clamp(6, 10);
+        let count = (label_indices.len() + 4).clamp(6, 10);
+        let actors =
+            (0..count).map(|slot| Actor::new(&mut random, slot, count, label_indices.len())).collect();
         let mut info = SourceInfo::default();
         info.name = "drawn scene".into();
         info.size = Some((width, height));
         info.frame_rate = Some(frame_rate);
         info.frame_count = Some(frames);
-        let actors = (0..count).map(|slot| Actor::new(&mut random, slot, count, places.len())).collect();
         Ok(Self {
             info,
             width,
@@ -121,13 +121,13 @@ impl MovingScene {
             frames,
             next: 0,
             background: pixels.data().to_vec(),
-            sizes: places.iter().map(|_| OnceLock::new()).collect(),
-            places,
+            sizes: label_indices.iter().map(|_| OnceLock::new()).collect(),
+            label_indices,
             actors,
         })
     }
 
-    /// How many frames it has.
+    /// Number of frames.
     pub fn frame_count(&self) -> u64 {
         self.frames
     }
@@ -139,10 +139,10 @@ impl MovingScene {
 
     /// The label of a class.
     pub(super) fn label(&self, class_id: usize) -> &'static str {
-        vocabulary()[self.places[class_id]]
+        vocabulary()[self.label_indices[class_id]]
     }
 
-    /// Draws frame number `index`, counted from 0.
+    /// Draws the frame with this index, from 0.
     pub fn image(&self, index: u64) -> Image {
         let mut data = Vec::new();
         self.draw_into(index, &mut data);
@@ -154,30 +154,30 @@ impl MovingScene {
         data.clear();
         data.extend_from_slice(&self.background);
         let width = i64::from(self.width);
-        let picture = [0, 0, width, i64::from(self.height)];
+        let image = [0, 0, width, i64::from(self.height)];
         for pose in self.poses(index) {
-            self.rasterize(&pose, picture, |x, y, color| {
+            self.rasterize(&pose, image, |x, y, color| {
                 let at = (y * width + x) as usize * 3;
                 blend(&mut data[at..at + 3], color);
             });
         }
     }
 
-    /// Who is where in a frame, the farthest away first.
+    /// The positions in a frame, the farthest pictogram first.
     pub(super) fn poses(&self, index: u64) -> impl Iterator<Item = Pose> {
         let seconds = index as f64 / self.frame_rate;
         let (width, height) = (f64::from(self.width), f64::from(self.height));
         self.actors.iter().zip(0u64..).filter_map(move |(actor, slot)| {
             let (round, mut pose) = match actor {
                 Actor::Wanderer(wanderer) => (0, wanderer.pose(seconds, width, height)),
-                Actor::Passer(passer) => passer.pose(seconds, width, height, self.places.len())?,
+                Actor::Passer(passer) => passer.pose(seconds, width, height, self.label_indices.len())?,
             };
             pose.id = 1 + slot + self.actors.len() as u64 * round;
             Some(pose)
         })
     }
 
-    /// Gives every pixel inside `area` [left, top, right, bottom] that a pictogram covers, with its colour.
+    /// Calls `pixel` for every pixel inside `area` [left, top, right, bottom] that a pictogram covers, with its colour.
     pub(super) fn rasterize(&self, pose: &Pose, area: [i64; 4], mut pixel: impl FnMut(i64, i64, Color)) {
         let sprite = self.sprite(pose);
         let scale = sprite.width().max(sprite.height()) as f64 / pose.side;
@@ -209,10 +209,10 @@ impl MovingScene {
         }
     }
 
-    /// The smallest picture in store that is not smaller than it will be drawn.
+    /// The smallest stored size that is not smaller than the drawn size.
     fn sprite(&self, pose: &Pose) -> &Sprite {
         let sizes = self.sizes[pose.class_id].get_or_init(|| {
-            let original = pictogram::sprite(self.places[pose.class_id]);
+            let original = pictogram::sprite(self.label_indices[pose.class_id]);
             let mut shrink = 1.0;
             let sizes = (0..SIZE_COUNT).map(|_| {
                 let scaled = |side: usize| ((side as f64 * shrink).round() as usize).max(1);
@@ -258,7 +258,7 @@ impl Wanderer {
 }
 
 impl Passer {
-    /// Which crossing it is, and where; nothing between two.
+    /// The index of the crossing, and the position; `None` between two crossings.
     fn pose(&self, seconds: f64, width: f64, height: f64, classes: usize) -> Option<(u64, Pose)> {
         let clock = seconds + self.start;
         let round = (clock / self.period).floor();
@@ -278,7 +278,7 @@ impl Passer {
         let (phase, waves) = (random.uniform(0.0, TAU), random.uniform(0.5, 1.5));
         let wave = libm::sin(TAU * progress * waves + phase);
         let lane = random.uniform(0.2, 0.8) + 0.06 * wave;
-        // Outside by all of its size at both ends.
+        // It is fully outside the image at both ends.
         let way = |length: f64| -0.6 * largest + along * (length + 1.2 * largest);
         let centre = if upright { [width * lane, way(height)] } else { [way(width), height * lane] };
         let class_id = (self.first_class + round as usize) % classes;

@@ -1,4 +1,4 @@
-//! The pictograms: their names and pictures, as the program carries them.
+//! The pictograms, which are embedded in the library.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -7,7 +7,7 @@ use ::image::ImageFormat;
 use crate::scenes::sprite::Sprite;
 use ocelli::{Error, ErrorKind, Result};
 
-/// Made by `demos/training/draw_pictograms.py`, in the order of the vocabulary.
+/// Drawn by `demos/training/draw_pictograms.py`, in the order of the vocabulary.
 const SHEET: &[u8] = include_bytes!("pictograms.webp");
 const COLUMNS: u32 = 10;
 const CELL: u32 = 128;
@@ -17,31 +17,31 @@ static SPRITES: LazyLock<Vec<OnceLock<Sprite>>> =
 
 static DECODED: LazyLock<::image::RgbaImage> = LazyLock::new(|| {
     ::image::load_from_memory_with_format(SHEET, ImageFormat::WebP)
-        .expect("the sheet is part of the program and was decoded by its tests")
+        .expect("the sheet is embedded, and tests decode it")
         .into_rgba8()
 });
 
 pub use ocelli::builtin::vocabulary;
 
-/// The places of names in the vocabulary.
-pub(super) fn places_of(labels: &[impl AsRef<str>]) -> Result<Vec<usize>> {
-    let place = |label: &str| {
+/// The indices of labels in the vocabulary.
+pub(super) fn indices_of(labels: &[impl AsRef<str>]) -> Result<Vec<usize>> {
+    let index = |label: &str| {
         vocabulary().iter().position(|name| *name == label).ok_or_else(|| {
             let message = format!(
-                "cannot draw \"{label}\": there is no pictogram of that name; {} and {} others have one",
+                "cannot draw \"{label}\": no pictogram has this label; the labels are {} and {} others",
                 vocabulary()[..6].join(", "),
                 vocabulary().len() - 6
             );
             Error::new(ErrorKind::InvalidArgument, message)
         })
     };
-    labels.iter().map(|label| place(label.as_ref())).collect()
+    labels.iter().map(|label| index(label.as_ref())).collect()
 }
 
-/// The pictogram at a place of the vocabulary, as large as the font has it.
-pub(super) fn sprite(place: usize) -> &'static Sprite {
-    SPRITES[place].get_or_init(|| {
-        let (left, top) = (place as u32 % COLUMNS * CELL, place as u32 / COLUMNS * CELL);
+/// The pictogram at an index of the vocabulary, in its original size.
+pub(super) fn sprite(index: usize) -> &'static Sprite {
+    SPRITES[index].get_or_init(|| {
+        let (left, top) = (index as u32 % COLUMNS * CELL, index as u32 / COLUMNS * CELL);
         let cell = ::image::imageops::crop_imm(&*DECODED, left, top, CELL, CELL).to_image();
         Sprite::from_rgba(&cell).trimmed(0.0).expect("every cell of the sheet has a pictogram")
     })

@@ -1,10 +1,10 @@
-//! The picture that scenes are drawn on.
+//! The canvas of scenes.
 
 use crate::scenes::random::Random;
 use crate::scenes::sprite::Color;
 use ocelli::image::Image;
 
-/// An RGB picture being drawn.
+/// An RGB image that is being drawn.
 #[derive(Clone, Debug)]
 pub(super) struct Pixels {
     width: u32,
@@ -30,7 +30,7 @@ impl Pixels {
         &self.data
     }
 
-    /// Gives each pixel the colour that `color` has at it; fractions are cut off.
+    /// Sets each pixel to the colour at its position, truncated to integers.
     pub(super) fn fill(&mut self, mut color: impl FnMut(f64, f64) -> [f64; 3]) {
         for (y, row) in self.data.chunks_exact_mut(self.width as usize * 3).enumerate() {
             for (x, pixel) in row.as_chunks_mut::<3>().0.iter_mut().enumerate() {
@@ -39,7 +39,7 @@ impl Pixels {
         }
     }
 
-    /// Paints those pixels of a rectangle [left, top, right, bottom] that `inside` says belong to a shape.
+    /// Paints the pixels of a rectangle [left, top, right, bottom] for which `inside` returns true.
     pub(super) fn paint(
         &mut self,
         area: [f64; 4],
@@ -48,7 +48,7 @@ impl Pixels {
     ) {
         let [left, top, right, bottom] = area;
         let color = color.map(|channel| channel as u8);
-        // Casts bring what is below 0 to 0.
+        // The casts saturate at 0.
         let (x1, y1) = (left.floor() as u32, top.floor() as u32);
         let x2 = (right.ceil() as u32).saturating_add(1).min(self.width);
         let y2 = (bottom.ceil() as u32).saturating_add(1).min(self.height);
@@ -62,13 +62,13 @@ impl Pixels {
         }
     }
 
-    /// Lays a colour over pixel number `at`.
+    /// Blends a colour over the pixel with index `at`.
     #[inline]
     pub(super) fn blend(&mut self, at: usize, color: Color) {
         blend(&mut self.data[at * 3..at * 3 + 3], color);
     }
 
-    /// Multiplies everything with `gain` and adds noise of a deviation of `spread`.
+    /// Multiplies all values by `gain` and adds noise with standard deviation `spread`.
     pub(super) fn disturb(&mut self, random: &mut Random, gain: f32, spread: f32) {
         for value in &mut self.data {
             *value = (f32::from(*value) * gain + random.normal() as f32 * spread) as u8;
@@ -76,11 +76,11 @@ impl Pixels {
     }
 
     pub(super) fn into_image(self) -> Image {
-        Image::from_rgb8(self.width, self.height, self.data).expect("three bytes for each pixel")
+        Image::from_rgb8(self.width, self.height, self.data).expect("there are three bytes for each pixel")
     }
 }
 
-/// Lays a colour over a pixel of three bytes.
+/// Blends a colour over a pixel of three bytes.
 #[inline]
 pub(super) fn blend(pixel: &mut [u8], color: Color) {
     let rest = 1.0 - color[3];

@@ -2,15 +2,15 @@
 
 use std::ops::RangeInclusive;
 
-/// SplitMix64 (Steele et al., "Fast splittable pseudorandom number generators", 2014): good enough to draw with.
+/// SplitMix64 (Steele et al., "Fast splittable pseudorandom number generators", 2014).
 ///
-/// Everything derived from it goes through arithmetic that IEEE 754 fixes, or through `libm`'s own code: the system's
-/// sine differs from machine to machine.
+/// Everything derived from it uses arithmetic that IEEE 754 defines exactly, or `libm`: sines of the system's library differ
+/// between machines.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The numbers of stream `stream` of a seed.
+    /// Starts stream `stream` of a seed.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut mixed = Self(seed ^ 0x6F63_656C_6C69);
         let start = mixed.next();
@@ -30,7 +30,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 to 1, not included.
+    /// A number from 0 to below 1.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -39,7 +39,7 @@ impl Random {
         low + (high - low) * self.unit()
     }
 
-    /// Between `low` and `high`, each factor equally likely.
+    /// A number between `low` and `high` whose logarithm is uniformly distributed.
     pub(crate) fn log_uniform(&mut self, low: f64, high: f64) -> f64 {
         libm::exp(self.uniform(libm::log(low), libm::log(high)))
     }
@@ -48,27 +48,27 @@ impl Random {
         self.unit() < share
     }
 
-    /// A whole number from 0 to `end`, not included.
+    /// An integer from 0 to below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.next()) * end as u128) >> 64) as usize
     }
 
-    /// A whole number from `low` to `high`, both included.
+    /// An integer from `low` to `high`, inclusive.
     pub(crate) fn between(&mut self, low: i64, high: i64) -> i64 {
         low + self.below((high - low + 1) as usize) as i64
     }
 
-    pub(crate) fn whole(&mut self, range: RangeInclusive<u32>) -> u32 {
+    pub(crate) fn integer(&mut self, range: RangeInclusive<u32>) -> u32 {
         self.between(i64::from(*range.start()), i64::from(*range.end())) as u32
     }
 
-    /// `count` of `items`, or all where there are fewer, in any order.
+    /// `count` of `items` in random order, or all if there are fewer.
     pub(crate) fn sample(&mut self, items: &[usize], count: usize) -> Vec<usize> {
         let mut items = items.to_vec();
         let count = count.min(items.len());
-        for place in 0..count {
-            let other = place + self.below(items.len() - place);
-            items.swap(place, other);
+        for index in 0..count {
+            let other = index + self.below(items.len() - index);
+            items.swap(index, other);
         }
         items.truncate(count);
         items
@@ -79,11 +79,11 @@ impl Random {
         [(); 3].map(|()| self.between(i64::from(low), i64::from(high)) as f64)
     }
 
-    /// Nearly normal, with mean 0 and deviation 1: four uniform numbers added up.
+    /// Approximately normal, with mean 0 and standard deviation 1: the sum of four uniform numbers.
     pub(crate) fn normal(&mut self) -> f64 {
         let bits = self.next();
         let sum: u64 = [0, 16, 32, 48].iter().map(|shift| (bits >> shift) & 0xFFFF).sum();
-        // Four uniforms have a variance of 4/12 and a mean of 2.
+        // The sum of four uniform numbers has a mean of 2 and a variance of 4/12.
         (sum as f64 / 65535.0 - 2.0) * 1.732_050_807_568_877_2
     }
 }

@@ -1,14 +1,14 @@
-//! Pictures with transparency: scaled, mirrored, turned, cropped.
+//! Images with transparency that can be scaled, mirrored, rotated and cropped.
 
 use ::image::RgbaImage;
 
-/// A pixel with opacity: red, green and blue from 0 to 255, multiplied with the opacity, which is 0 to 1.
+/// A pixel with premultiplied opacity: red, green and blue from 0 to 255, and the opacity from 0 to 1.
 pub(super) type Color = [f32; 4];
 
-/// From this opacity on a pixel is clearly visible.
+/// A pixel with a higher opacity is clearly visible.
 const VISIBLE: f32 = 100.0 / 255.0;
 
-/// A picture with transparency.
+/// An image with transparency.
 #[derive(Clone, Debug)]
 pub(super) struct Sprite {
     width: usize,
@@ -44,7 +44,7 @@ impl Sprite {
         self.pixels[y * self.width + x]
     }
 
-    /// The part with an opacity above `least`, or nothing where there is none.
+    /// The bounding box of the pixels with an opacity above `least`; `None` if there are none.
     pub(super) fn trimmed(&self, least: f32) -> Option<Self> {
         let (mut left, mut top, mut right, mut bottom) = (self.width, self.height, 0, 0);
         for (y, row) in self.pixels.chunks_exact(self.width).enumerate() {
@@ -61,7 +61,7 @@ impl Sprite {
         Some(Self { width: right - left, height: bottom - top, pixels })
     }
 
-    /// The part that is clearly visible.
+    /// The bounding box of the clearly visible pixels.
     pub(super) fn cropped(&self) -> Option<Self> {
         self.trimmed(VISIBLE)
     }
@@ -71,7 +71,7 @@ impl Sprite {
         self
     }
 
-    /// Scaled with a triangle filter that is widened where it shrinks, as PIL's `BILINEAR` does.
+    /// Scales with a triangle filter that gets wider when it shrinks the image, as PIL's `BILINEAR` does.
     pub(super) fn resized(&self, width: usize, height: usize) -> Self {
         let mut across = Vec::with_capacity(width * self.height);
         let columns = taps(self.width, width);
@@ -92,7 +92,7 @@ impl Sprite {
         Self { width, height, pixels }
     }
 
-    /// Turned counter-clockwise, on a sheet that is large enough for all of it.
+    /// Rotates counter-clockwise; the result is large enough for all of the image.
     pub(super) fn turned(&self, degrees: f64) -> Self {
         let (sin, cos) = libm::sincos(degrees.to_radians());
         let (w, h) = (self.width as f64, self.height as f64);
@@ -113,7 +113,7 @@ impl Sprite {
         Self { width, height, pixels }
     }
 
-    /// The colour at a point, mixed from the four pixels around it; outside there is nothing.
+    /// The colour at a point, interpolated between the four pixels around it; transparent outside.
     #[inline]
     pub(super) fn sample(&self, u: f32, v: f32) -> Color {
         let (u, v) = (u - 0.5, v - 0.5);
@@ -141,12 +141,12 @@ impl Sprite {
     }
 }
 
-/// For each pixel of the result, the first pixel that it is mixed from and the weights from there on.
+/// For each pixel of the result, the first source pixel and the weights from there on.
 fn taps(from: usize, to: usize) -> Vec<(usize, Vec<f32>)> {
     let scale = from as f64 / to as f64;
     let reach = scale.max(1.0);
-    let tap = |place: usize| {
-        let centre = (place as f64 + 0.5) * scale;
+    let tap = |index: usize| {
+        let centre = (index as f64 + 0.5) * scale;
         let first = (centre - reach + 0.5).max(0.0) as usize;
         let last = ((centre + reach + 0.5) as usize).min(from);
         let weight = |x: usize| (1.0 - ((x as f64 + 0.5 - centre) / reach).abs()).max(0.0);

@@ -14,20 +14,20 @@ fn hash(image: &Image) -> String {
 }
 
 fn generator(seed: u64, options: SceneOptions) -> SceneGenerator {
-    SceneGenerator::new(seed, options).expect("options that make sense")
+    SceneGenerator::new(seed, options).expect("the options are valid")
 }
 
 fn video(seed: u64, labels: &[&str], frames: u64) -> MovingScene {
-    MovingScene::new(seed, labels, 320, 240, frames, 15.0).expect("options that make sense")
+    MovingScene::new(seed, labels, 320, 240, frames, 15.0).expect("the options are valid")
 }
 
 #[test]
-fn every_name_has_a_pictogram() {
+fn every_label_has_a_pictogram() {
     assert_eq!(vocabulary().len(), 80);
     assert_eq!(vocabulary().iter().collect::<BTreeSet<_>>().len(), 80);
     let mut failures = Vec::new();
-    for (place, name) in vocabulary().iter().enumerate() {
-        let sprite = pictogram::sprite(place);
+    for (index, name) in vocabulary().iter().enumerate() {
+        let sprite = pictogram::sprite(index);
         let largest = sprite.width().max(sprite.height());
         if !(100..=128).contains(&largest) || sprite.width().min(sprite.height()) < 30 {
             failures.push(format!("{name}: {}x{}", sprite.width(), sprite.height()));
@@ -36,9 +36,9 @@ fn every_name_has_a_pictogram() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The hashes are those of every machine and of every build: a change of them changes what benchmarks measure.
+/// The hashes are the same on every machine and in every build. If they change, benchmarks measure something else.
 #[test]
-fn a_seed_is_a_picture() {
+fn a_seed_determines_the_pixels() {
     let (seven, eight) = (generator(7, SceneOptions::default()), generator(8, SceneOptions::default()));
     let large = generator(7, SceneOptions { width: 640, height: 480, ..SceneOptions::default() });
     let moving = MovingScene::new(3, &["dog", "car", "kite"], 640, 480, 100, 25.0).expect("known names");
@@ -55,7 +55,7 @@ fn a_seed_is_a_picture() {
     assert_eq!(seven.scene(5).image, seven.scene(5).image);
 }
 
-/// What is drawn is where the masks say: nowhere else does the picture differ much from its background.
+/// Outside the masks, the image hardly differs from its background.
 #[test]
 fn masks_and_boxes_are_where_the_pictograms_are() {
     let drawn = SceneOptions { noisy: 0.0, ..SceneOptions::default() };
@@ -100,7 +100,7 @@ fn masks_and_boxes_are_where_the_pictograms_are() {
 }
 
 #[test]
-fn scenes_vary_as_asked() {
+fn options_are_checked_and_obeyed() {
     let labels = ["dog".to_owned(), "red car".to_owned()];
     let cases = [
         ("a name", SceneOptions { labels: labels.to_vec(), ..SceneOptions::default() }),
@@ -133,7 +133,7 @@ fn scenes_vary_as_asked() {
 }
 
 #[test]
-fn a_video_gives_the_frames_that_can_be_asked_for() {
+fn a_video_reads_the_frames_that_image_draws() {
     let mut source = video(5, &["cat", "bus"], 4);
     assert_eq!(source.info().frame_count, Some(4));
     assert_eq!(source.info().size, Some((320, 240)));
@@ -147,15 +147,15 @@ fn a_video_gives_the_frames_that_can_be_asked_for() {
     assert_eq!(seen, 4);
 }
 
-/// Outside the boxes of the truth nothing moves, and everything that makes tracking hard comes up.
+/// Nothing moves outside the boxes of the ground truth, and everything that makes tracking hard occurs.
 #[test]
-fn the_truth_of_a_video_is_what_is_seen() {
+fn the_ground_truth_of_a_video_matches_its_pixels() {
     let scene = video(9, &["dog", "car", "tree", "star"], 600);
     let (mut failures, mut ids) = (Vec::new(), BTreeSet::new());
     let (mut crossing, mut hidden, mut cut) = (0, 0, 0);
     for index in (0..600).step_by(10) {
         let truth = scene.truth(index);
-        let picture = scene.image(index);
+        let image = scene.image(index);
         let mut outside = vec![true; 320 * 240];
         for one in &truth {
             ids.insert(one.id);
@@ -174,7 +174,7 @@ fn the_truth_of_a_video_is_what_is_seen() {
             }
         }
         let moved = (0..320 * 240).filter(|&at| {
-            outside[at] && picture.as_rgb8()[at * 3..at * 3 + 3] != scene.background[at * 3..at * 3 + 3]
+            outside[at] && image.as_rgb8()[at * 3..at * 3 + 3] != scene.background[at * 3..at * 3 + 3]
         });
         // A sliver at the border is too faint for a box.
         let moved = moved.filter(|at| (2..318).contains(&(at % 320)) && (2..238).contains(&(at / 320)));

@@ -1,4 +1,4 @@
-//! What is in each frame of a drawn video.
+//! The ground truth of a drawn video.
 
 use std::io::Write;
 
@@ -7,26 +7,26 @@ use ocelli_tracking::BoundingBox;
 use crate::scenes::{MovingScene, OPAQUE};
 use ocelli::{Error, ErrorKind, Result};
 
-/// From this visible share on, a tracker is expected to find it.
+/// A tracker is expected to find an object from this visible share on.
 const LEAST_VISIBLE: f32 = 0.25;
 
 /// A pictogram in a frame of a [`MovingScene`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TruthBox {
-    /// Whose it is, from 1; one that enters again is somebody new.
+    /// The id of the object, from 1. An object that enters again has a new id.
     pub id: u64,
-    /// The place of its label in the list that the video was made with.
+    /// The index of its label in the list that the video was made with.
     pub class_id: usize,
-    /// Its name.
+    /// Its label.
     pub label: &'static str,
-    /// The box around all of it that is within the picture, hidden parts with it; in pixels.
+    /// The bounding box of the part inside the image, including occluded pixels; in pixels.
     pub bbox: BoundingBox,
-    /// What share of it is visible, 0 to 1: neither hidden nor outside the picture.
+    /// The share of it that is visible, neither occluded nor outside the image, 0 to 1.
     pub visible: f32,
 }
 
 impl MovingScene {
-    /// What is in frame `index`, by id; things that are wholly hidden with the rest.
+    /// The objects in frame `index`, ordered by id, including those that are fully occluded.
     pub fn truth(&self, index: u64) -> Vec<TruthBox> {
         let (width, height) = self.size();
         let [width, height] = [width, height].map(i64::from);
@@ -62,14 +62,13 @@ impl MovingScene {
         found
     }
 
-    /// Writes what is in all frames as a MOTChallenge truth file: `frame,id,left,top,width,height,considered,class,
-    /// visible`, with frames and classes from 1. Considered, so 1, is what is visible to a quarter at least; the others
-    /// need not be found.
+    /// Writes a MOTChallenge ground truth file: `frame,id,left,top,width,height,considered,class,visible`, with frames and
+    /// classes from 1. `considered` is 1 if at least a quarter of the object is visible; trackers need not find the others.
     ///
-    /// `name` is what messages call the file.
+    /// `name` is the name of the file in messages.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where writing fails.
+    /// [`ErrorKind::Io`] if writing fails.
     pub fn write_truth(&self, name: &str, mut writer: impl Write) -> Result<()> {
         for index in 0..self.frame_count() {
             let mut lines = Vec::new();
@@ -81,7 +80,7 @@ impl MovingScene {
                     lines,
                     "{frame},{id},{left},{top},{width},{height},{considered},{class},{visible:.3}"
                 )
-                .expect("a vector takes all that is written to it");
+                .expect("writing to a vector does not fail");
             }
             writer.write_all(&lines).map_err(|error| failed(name, error))?;
         }
@@ -90,5 +89,5 @@ impl MovingScene {
 }
 
 fn failed(name: &str, error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Io, format!("cannot write the truth, {name}: {error}")).with_source(error)
+    Error::new(ErrorKind::Io, format!("cannot write the ground truth, {name}: {error}")).with_source(error)
 }

@@ -1,16 +1,26 @@
-//! Numbers beside numbers.
+//! Compares the outputs of the graphs, value by value.
 
+use ocelli::ModelGraph;
 use ocelli_engines::Tensor;
 use ocelli_export::contract::tensor;
 
-use super::{Failure, Limits, Output, OutputReport};
+use super::stages::Pass;
+use super::{Failure, Limits, OutputReport};
 
-/// Whether every element is a number; a tensor that is not of `f32`, or not the host's, is none.
+/// Whether every element is finite. A tensor that is not `f32` is not.
 pub(super) fn is_finite(tensor: &Tensor) -> bool {
-    tensor.as_f32().is_ok_and(|values| values.iter().all(|value| value.is_finite()))
+    values(tensor)
+        .is_some_and(|tensor| tensor.as_f32().is_ok_and(|v| v.iter().all(|value| value.is_finite())))
 }
 
-/// The cosine of the angle between two vectors, in 64 bits: 1 where both are zero, 0 where one is.
+/// A copy in host memory, if the values are `f32` and can be copied.
+fn values(tensor: &Tensor) -> Option<Tensor> {
+    let mut host = Tensor::empty();
+    tensor.copy_to_host_into(&mut host).ok()?;
+    host.as_f32().is_ok().then_some(host)
+}
+
+/// The cosine of the angle between two vectors, in 64 bits: 1 if both are zero, 0 if one of them is.
 pub(super) fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let (mut dot, mut aa, mut bb) = (0.0, 0.0, 0.0);
     for (&a, &b) in a.iter().zip(b) {
@@ -21,13 +31,13 @@ pub(super) fn cosine(a: &[f32], b: &[f32]) -> f64 {
     }
     match (aa > 0.0, bb > 0.0) {
         (false, false) => 1.0,
-        // Two roots, because the product of the squares can overflow.
+        // Two square roots, because the product of the squares can overflow.
         (true, true) => dot / (aa.sqrt() * bb.sqrt()),
         _ => 0.0,
     }
 }
 
-/// Output by output, over all inputs.
+/// Collects how each output compares, over all inputs.
 pub(super) struct OutputComparison {
     limits: Limits,
     outputs: Vec<OutputReport>,
@@ -39,49 +49,74 @@ impl OutputComparison {
         Self { limits, outputs: Vec::new(), failures: Vec::new() }
     }
 
-    /// Takes one output of one input; whether all of the candidate's are numbers.
-    pub(super) fn add(&mut self, input: &str, expected: &Output<'_>, found: &Output<'_>) -> bool {
-        let (graph, name) = (expected.graph, expected.name);
-        let refuse = |why: String| Failure { graph, output: name.into(), input: input.into(), why };
-        let (Ok(ours), Ok(theirs)) = (expected.tensor.as_f32(), found.tensor.as_f32()) else {
-            self.failures.push(refuse("it is not in 32-bit floating point in the host's memory".into()));
+    /// Compares all outputs for one input. Returns whether all values of the candidate are finite.
+    pub(super) fn add_pass(&mut self, input: &str, expected: &Pass, found: &Pass) -> bool {
+        let mut is_finite = true;
+        for (graph, name, expected) in expected.tensors() {
+            match found.tensors().find(|(_, other, _)| *other == name) {
+                Some((_, _, found)) => is_finite &= self.add(input, graph, name, expected, found),
+                None => {
+                    let why = "it was not returned".into();
+                    self.failures.push(Failure { graph, output: name.into(), input: input.into(), why });
+                    is_finite = false;
+                }
+            }
+        }
+        is_finite
+    }
+
+    /// Compares one output for one input. Returns whether all values of the candidate are finite.
+    pub(super) fn add(
+        &mut self,
+        input: &str,
+        graph: ModelGraph,
+        name: &str,
+        expected: &Tensor,
+        found: &Tensor,
+    ) -> bool {
+        let failure = |why: String| Failure { graph, output: name.into(), input: input.into(), why };
+        let (Some(expected), Some(found)) = (values(expected), values(found)) else {
+            self.failures.push(failure("its values are not 32-bit floating point, or cannot be read".into()));
             return false;
         };
-        if expected.tensor.shape() != found.tensor.shape() {
-            let (expected, found) = (expected.tensor.shape(), found.tensor.shape());
-            self.failures.push(refuse(format!("its shape is {found:?}, expected {expected:?}")));
+        if expected.shape() != found.shape() {
+            let (expected, found) = (expected.shape(), found.shape());
+            self.failures.push(failure(format!("its shape is {found:?}, expected {expected:?}")));
             return false;
         }
+        let (ours, theirs) = (
+            expected.as_f32().expect("checked when it was copied"),
+            found.as_f32().expect("checked when it was copied"),
+        );
         let bad = theirs.iter().filter(|value| !value.is_finite()).count();
         if bad > 0 {
             let all = theirs.len();
-            self.failures.push(refuse(format!("{bad} of {all} numbers are infinite or none")));
+            self.failures.push(failure(format!("{bad} of {all} values are infinite or NaN")));
         }
-        // Boxes and presence are judged by how far they are, not by where they point.
+        // Boxes and presence have limits of their own, on differences.
         let limited = ![tensor::BOXES, tensor::PRESENCE].contains(&name);
         let cosine = if bad > 0 { f64::NAN } else { cosine(ours, theirs) };
         if bad == 0 && limited && cosine < self.limits.min_cosine {
             let least = self.limits.min_cosine;
-            self.failures.push(refuse(format!("the cosine is {cosine:.6}; at least {least} is asked for")));
+            self.failures.push(failure(format!("the cosine is {cosine:.6}, expected at least {least}")));
         }
         let difference = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         let magnitude = ours.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
-        let row = match self.outputs.iter_mut().find(|row| row.graph == graph && row.output == name) {
-            Some(row) => row,
-            None => {
-                self.outputs.push(OutputReport {
-                    graph,
-                    output: name.into(),
-                    cosine: 1.0,
-                    worst_input: input.into(),
-                    largest_difference: 0.0,
-                    largest_value: 0.0,
-                    limited,
-                    finite: true,
-                });
-                self.outputs.last_mut().expect("it was pushed just now")
-            }
-        };
+        let known = self.outputs.iter().position(|row| row.graph == graph && row.output == name);
+        let index = known.unwrap_or_else(|| {
+            self.outputs.push(OutputReport {
+                graph,
+                output: name.into(),
+                cosine: 1.0,
+                worst_input: input.into(),
+                largest_difference: 0.0,
+                largest_value: 0.0,
+                limited,
+                finite: true,
+            });
+            self.outputs.len() - 1
+        });
+        let row = &mut self.outputs[index];
         row.finite &= bad == 0;
         row.largest_difference = row.largest_difference.max(difference);
         row.largest_value = row.largest_value.max(magnitude);

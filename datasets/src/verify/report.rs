@@ -1,4 +1,4 @@
-//! What came of a verification.
+//! The result of a verification.
 
 use std::io::{self, Write};
 
@@ -7,59 +7,59 @@ use serde::Serialize;
 use super::{Limits, VerificationSummary};
 use ocelli::ModelGraph;
 
-/// Failures that a table shows; the others are counted.
+/// Failures that the table lists. The others are counted.
 const SHOWN: usize = 12;
 
 /// How one output compares, over all inputs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutputReport {
-    /// The graph that returns it; a backbone cut in two counts as one.
+    /// The graph that returns it. A backbone in two parts counts as one.
     pub graph: ModelGraph,
     /// Its name.
     pub output: String,
-    /// The least cosine of any input; no number where the candidate returned some that are none.
+    /// The smallest cosine of any input; NaN if the candidate returned values that are not finite.
     pub cosine: f64,
-    /// The input that has it.
+    /// The input with the smallest cosine.
     pub worst_input: String,
-    /// The largest difference of two numbers of any input.
+    /// The largest difference between two values, over all inputs.
     pub largest_difference: f32,
-    /// The largest number of the reference, to see what a difference means.
+    /// The largest magnitude of the reference, for scale.
     pub largest_value: f32,
-    /// Whether the cosine has a limit; boxes and presence have others.
+    /// Whether the cosine has a limit. Boxes and presence have limits on differences instead.
     pub limited: bool,
-    /// Whether all numbers of the candidate are some.
+    /// Whether all values of the candidate are finite.
     pub finite: bool,
 }
 
 /// How scores, boxes and detections compare.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DetectionReport {
-    /// Above it a detection is kept.
+    /// Detections above this score are kept.
     pub score_threshold: f32,
     /// Detections of the reference in the drawn scenes.
     pub kept_by_reference: usize,
     /// Detections of the candidate in the drawn scenes.
     pub kept_by_candidate: usize,
-    /// Pairs of them.
+    /// Matched pairs.
     pub matched: usize,
-    /// Detections without a partner where a rounding decides.
+    /// Detections without a match where rounding decides.
     pub borderline: usize,
     /// Queries whose boxes were compared, over all inputs.
     pub compared_queries: usize,
-    /// The largest difference of a box's edge, as a share of the image's side.
+    /// The largest difference between two edges of boxes, as a share of the image's side.
     pub largest_box_difference: f32,
-    /// The input that has it.
+    /// The input with the largest box difference.
     pub worst_box_input: String,
-    /// The largest difference of a score.
+    /// The largest difference between two scores.
     pub largest_score_difference: f32,
-    /// The input that has it.
+    /// The input with the largest score difference.
     pub worst_score_input: String,
 }
 
 /// A reason to refuse the candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failure {
-    /// The graph that returned it. Behind a wrong output others are wrong too; failures are in the order of the graphs.
+    /// The graph that returned it. A wrong output makes later ones wrong; failures are in the order of the graphs.
     pub graph: ModelGraph,
     /// The output's name, or `detections`.
     pub output: String,
@@ -69,38 +69,38 @@ pub struct Failure {
     pub why: String,
 }
 
-/// What a verification found.
+/// The result of comparing a candidate with the reference.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VerificationReport {
-    /// What the reference ran on.
+    /// The engine that ran the reference.
     pub reference: String,
-    /// What the candidate ran on.
+    /// The engine that ran the candidate.
     pub candidate: String,
-    /// Which graphs are the candidate's own.
+    /// The graphs that the candidate replaces.
     pub graphs: Vec<ModelGraph>,
-    /// How far it may be off.
+    /// How far the candidate may be from the reference.
     pub limits: Limits,
-    /// Of the random numbers and the scenes.
+    /// Seed of the random pixels and the scenes.
     pub seed: u64,
-    /// Inputs of random pixels.
+    /// Number of inputs of random pixels.
     pub random_inputs: usize,
-    /// Drawn scenes.
+    /// Number of drawn scenes.
     pub scenes: usize,
-    /// Output by output, in the order of the graphs.
+    /// The outputs, in the order of the graphs.
     pub outputs: Vec<OutputReport>,
-    /// Scores, boxes, detections.
+    /// Scores, boxes and detections.
     pub detections: DetectionReport,
-    /// Why it is refused; empty where it is accepted.
+    /// The reasons to refuse the candidate; empty if it is accepted.
     pub failures: Vec<Failure>,
 }
 
 impl VerificationReport {
-    /// Whether nothing speaks against the candidate.
+    /// Whether there is no reason to refuse the candidate.
     pub fn accepted(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// The result in a sentence: that it is accepted, or the first reason why not.
+    /// The result in one sentence: accepted, or the first reason why not.
     pub fn verdict(&self) -> String {
         match self.failures.as_slice() {
             [] => {
@@ -109,7 +109,7 @@ impl VerificationReport {
                 let found = &self.detections;
                 let kept = match found.kept_by_reference {
                     0 => "no detection to compare (the reference keeps none)".into(),
-                    count => format!("{} of {count} detections found again", found.matched),
+                    count => format!("{} of {count} detections matched", found.matched),
                 };
                 format!(
                     "accepted: cosine at least {least:.6}, boxes within {:.5} of the side, scores within {:.5}, {kept}",
@@ -126,7 +126,7 @@ impl VerificationReport {
         }
     }
 
-    /// What goes into a sidecar.
+    /// The summary for the sidecar of an engine.
     pub fn summary(&self) -> VerificationSummary {
         let of = |output: &OutputReport| (output.output.clone(), output.cosine);
         VerificationSummary {
@@ -144,20 +144,20 @@ impl VerificationReport {
         }
     }
 
-    /// Writes the report for people.
+    /// Writes the report as a table.
     ///
     /// ```text
     /// graph             output         cosine      difference  of      worst input
     /// backbone          fpn_2          0.99999998  0.0012      11.3    scene 3
     /// encoder_decoder   logits         0.99999999  0.0004      9.1     random input 0
-    /// detections        21 kept by the reference, 21 by the candidate, 21 the same, 0 borderline
+    /// detections        21 kept by the reference, 21 by the candidate, 21 matched, 0 borderline
     /// boxes             within 0.00002 of the side (scene 1), 34 queries compared
     /// scores            within 0.00001 (scene 1)
     /// accepted: …
     /// ```
     ///
     /// # Errors
-    /// Where `writer` fails.
+    /// Errors of `writer`.
     pub fn write_table(&self, mut writer: impl Write) -> io::Result<()> {
         writeln!(
             writer,
@@ -180,7 +180,7 @@ impl VerificationReport {
         let found = &self.detections;
         writeln!(
             writer,
-            "{:<17} {} kept by the reference, {} by the candidate, {} the same, {} borderline",
+            "{:<17} {} kept by the reference, {} by the candidate, {} matched, {} borderline",
             "detections", found.kept_by_reference, found.kept_by_candidate, found.matched, found.borderline
         )?;
         let at = |input: &str| if input.is_empty() { String::new() } else { format!(" ({input})") };

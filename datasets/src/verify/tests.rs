@@ -1,12 +1,14 @@
 use ocelli_engines::Tensor;
 
+use super::Limits;
 use super::compare::{OutputComparison, cosine, is_finite};
-use super::inputs::Input;
-use super::kept::KeptComparison;
-use super::passes::Heads;
-use super::{Limits, Output};
-use ocelli::ModelGraph;
-use ocelli::postprocess::{PostProcessOptions, PostProcessor};
+use super::detections::DetectionComparison;
+use super::inputs::{Input, Pixels};
+use super::stages::{Output, Pass};
+use ocelli::image::Image;
+use ocelli::postprocess::{PostProcessOptions, PostProcessor, RawOutputs};
+use ocelli::{Detection, ModelGraph};
+use ocelli_export::contract::tensor;
 
 #[test]
 fn cosines_of_vectors() {
@@ -28,7 +30,7 @@ fn cosines_of_vectors() {
 }
 
 #[test]
-fn numbers_that_are_none_are_found() {
+fn values_that_are_not_finite_are_noticed() {
     for (value, finite) in [(0.0, true), (f32::MAX, true), (f32::INFINITY, false), (f32::NAN, false)] {
         let tensor = Tensor::f32(&[2], vec![1.0, value]).expect("it fits");
         assert_eq!(is_finite(&tensor), finite, "{value}");
@@ -36,26 +38,25 @@ fn numbers_that_are_none_are_found() {
 }
 
 #[test]
-fn outputs_are_refused_for_what_is_wrong_with_them() {
+fn wrong_outputs_are_refused_with_a_reason() {
     let ours = vec![3.0, 4.0, 0.0, 1.0];
-    // Name, what the candidate says, the reason that is given.
+    // The output, the candidate's values, the expected reason.
     let cases: [(&'static str, Vec<f32>, Option<&str>); 8] = [
         ("fpn_2", ours.clone(), None),
         ("fpn_2", vec![3.0001, 4.0, 0.0, 1.0], None),
         ("fpn_2", vec![4.0, 3.0, 0.0, 1.0], Some("the cosine is")),
-        ("fpn_2", vec![3.0, 4.0, 0.0, f32::NAN], Some("1 of 4 numbers are infinite or none")),
-        ("fpn_2", vec![f32::INFINITY, 4.0, f32::NAN, 1.0], Some("2 of 4 numbers")),
+        ("fpn_2", vec![3.0, 4.0, 0.0, f32::NAN], Some("1 of 4 values are infinite or NaN")),
+        ("fpn_2", vec![f32::INFINITY, 4.0, f32::NAN, 1.0], Some("2 of 4 values")),
         ("fpn_2", vec![3.0, 4.0], Some("its shape is [2], expected [4]")),
         ("boxes", vec![4.0, 3.0, 0.0, 1.0], None),
-        ("boxes", vec![4.0, f32::NAN, 0.0, 1.0], Some("1 of 4 numbers")),
+        ("boxes", vec![4.0, f32::NAN, 0.0, 1.0], Some("1 of 4 values")),
     ];
     let mut wrong = Vec::new();
     for (name, theirs, expected) in cases {
         let tensor = |values: &[f32]| Tensor::f32(&[values.len()], values.to_vec()).expect("it fits");
         let (a, b) = (tensor(&ours), tensor(&theirs));
-        let output = |tensor| Output { graph: ModelGraph::Backbone, name, tensor };
         let mut comparison = OutputComparison::new(Limits::default());
-        comparison.add("scene 3", &output(&a), &output(&b));
+        comparison.add("scene 3", ModelGraph::Backbone, name, &a, &b);
         let (_, failures) = comparison.finish();
         let said = failures.first().map(|failure| format!("{} {}", failure.input, failure.why));
         let fits = match (expected, &said) {
@@ -76,26 +77,44 @@ type Query = (f32, [f32; 4]);
 const LEFT: [f32; 4] = [0.1, 0.1, 0.3, 0.3];
 const RIGHT: [f32; 4] = [0.6, 0.6, 0.9, 0.9];
 
-/// What an encoder-decoder says that gives one class these queries; the presence is certain.
-fn heads(queries: &[Query]) -> Heads {
+const SIZE: (u32, u32) = (100, 200);
+
+/// The outputs of an encoder-decoder with these queries for one class of presence 1, and their detections.
+fn pass(queries: &[Query]) -> Pass {
     let logit = |score: f32| (score / (1.0 - score)).ln();
     let count = queries.len();
-    Heads {
-        logits: Tensor::f32(&[1, count], queries.iter().map(|query| logit(query.0)).collect())
-            .expect("it fits"),
-        boxes: Tensor::f32(&[1, count, 4], queries.iter().flat_map(|query| query.1).collect())
-            .expect("it fits"),
-        presence: Tensor::f32(&[1, 1], vec![40.0]).expect("it fits"),
-        queries: None,
-        encoded: None,
-    }
+    let logits: Vec<f32> = queries.iter().map(|query| logit(query.0)).collect();
+    let boxes: Vec<f32> = queries.iter().flat_map(|query| query.1).collect();
+    let labels = ["person".into()];
+    let raw = RawOutputs {
+        first_class_id: 0,
+        labels: &labels,
+        logits: &logits,
+        boxes: &boxes,
+        presence: Some(&[40.0]),
+    };
+    let mut post = PostProcessor::new(PostProcessOptions::default()).expect("the defaults are valid");
+    let mut kept = Vec::new();
+    post.run_into(&raw, SIZE.0, SIZE.1, &mut kept).expect("all values are finite");
+    let detections = kept.iter().map(|one| Detection::from_candidate(one, labels[0].clone())).collect();
+    let output = |name, shape: &[usize], values: Vec<f32>| Output {
+        graph: ModelGraph::EncoderDecoder,
+        name,
+        tensor: Tensor::f32(shape, values).expect("it fits"),
+    };
+    let outputs = vec![
+        output(tensor::LOGITS, &[1, count], logits.clone()),
+        output(tensor::BOXES, &[1, count, 4], boxes.clone()),
+        output(tensor::PRESENCE, &[1, 1], vec![40.0]),
+    ];
+    Pass { outputs, detections, ..Pass::default() }
 }
 
 #[test]
-fn detections_are_the_same_where_a_person_would_say_so() {
+fn detections_match_or_are_borderline_or_fail() {
     let moved = |edges: [f32; 4], by: f32| edges.map(|edge| edge + by);
     let low = [0.11, 0.1, 0.3, 0.3];
-    // Reference, candidate, what it is refused for, borderline cases. The threshold is 0.3, suppression begins at 0.7.
+    // Reference, candidate, the expected reason, borderline cases. The score threshold is 0.3, suppression starts at 0.7.
     type Case = (&'static str, Vec<Query>, Vec<Query>, Option<&'static str>, usize);
     let cases: Vec<Case> = vec![
         ("the same", vec![(0.8, LEFT), (0.7, RIGHT)], vec![(0.8, LEFT), (0.7, RIGHT)], None, 0),
@@ -109,14 +128,14 @@ fn detections_are_the_same_where_a_person_would_say_so() {
             0,
         ),
         (
-            "a box off where nobody looks",
+            "a box off, with a low score",
             vec![(0.8, LEFT), (0.1, LEFT)],
             vec![(0.8, LEFT), (0.1, RIGHT)],
             None,
             0,
         ),
         (
-            "a box off of the surest, as nothing is near the threshold",
+            "a box off among the best queries, as no score is near the threshold",
             vec![(0.1, LEFT)],
             vec![(0.1, RIGHT)],
             Some("boxes: an edge of a box differs"),
@@ -132,17 +151,17 @@ fn detections_are_the_same_where_a_person_would_say_so() {
             0,
         ),
         (
-            "invented",
+            "found in addition",
             vec![(0.8, LEFT), (0.01, RIGHT)],
             vec![(0.8, LEFT), (0.7, RIGHT)],
             Some("detections: the candidate keeps \"person\" 0.700"),
             0,
         ),
-        // The other of two queries at one place is the surer one now: the same thing is found.
-        ("changed places", vec![(0.61, LEFT), (0.6, low)], vec![(0.6, LEFT), (0.61, low)], None, 0),
-        // Two boxes that overlap by 0.70: in one the second is suppressed, in the other it is not.
+        // The other of two overlapping queries has the higher score now: the same object is detected.
+        ("swapped", vec![(0.61, LEFT), (0.6, low)], vec![(0.6, LEFT), (0.61, low)], None, 0),
+        // Two boxes that overlap by 0.70: on one side the second is suppressed, on the other it is not.
         (
-            "suppressed by a hair",
+            "suppressed on one side only",
             vec![(0.8, [0.1, 0.1, 0.3, 0.3]), (0.6, [0.1, 0.1, 0.3, 0.2401])],
             vec![(0.8, [0.1, 0.1, 0.3, 0.3]), (0.6, [0.1, 0.1, 0.3, 0.2399])],
             None,
@@ -151,17 +170,12 @@ fn detections_are_the_same_where_a_person_would_say_so() {
     ];
     let mut wrong = Vec::new();
     for (what, ours, theirs, expected, borderline) in cases {
-        let input = Input {
-            name: "scene 3".into(),
-            drawn: true,
-            pixels: Tensor::empty(),
-            size: (100, 200),
-            phrases: vec![0],
-            chunk: 1,
-        };
-        let post = PostProcessor::new(PostProcessOptions::default()).expect("the defaults are valid");
-        let mut comparison = KeptComparison::new(post, Limits::default());
-        comparison.add(&input, &heads(&ours), &heads(&theirs)).expect("all numbers are finite");
+        let image =
+            Image::from_rgb8(SIZE.0, SIZE.1, vec![0; (SIZE.0 * SIZE.1 * 3) as usize]).expect("it fits");
+        let input = Input::new("scene 3".into(), Pixels::Scene(image), SIZE, &[0], 1)
+            .expect("a class of the vocabulary");
+        let mut comparison = DetectionComparison::new(PostProcessOptions::default(), Limits::default());
+        comparison.add(&input, &pass(&ours), &pass(&theirs)).expect("all values are finite");
         let (report, failures) = comparison.finish();
         let said: Vec<_> =
             failures.iter().map(|failure| format!("{}: {}", failure.output, failure.why)).collect();

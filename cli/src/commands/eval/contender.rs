@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::{ModelArgs, class_names, usage};
 use ocelli::{Detector, Error, Image, Prompts, StageTimes};
 use ocelli_datasets::eval::{
-    ExemplarMasks, ModelReport, Overlap, Predictions, Thing, TimingSummary, Truth, average_precision,
-    count_hits,
+    ExemplarMasks, Instance, ModelReport, Overlap, Predictions, TimingSummary, Truth, average_precision,
+    precision_recall,
 };
 
 use super::EvalArgs;
@@ -157,12 +157,12 @@ impl Contender {
         &mut self,
         picture_id: u64,
         image: &Image,
-        things: &[Thing],
+        things: &[Instance],
         question: &Question,
         exemplars_from_truth: bool,
     ) -> anyhow::Result<()> {
         let Some(detector) = &mut self.detector else { return Ok(()) };
-        let things = ExemplarMasks::askable(things.to_vec(), image.width(), image.height());
+        let things = ExemplarMasks::eligible(things.to_vec(), image.width(), image.height());
         let prompts = match exemplars_from_truth {
             true if things.is_empty() => return Ok(()),
             true => &ExemplarMasks::prompts(&things)?,
@@ -196,13 +196,13 @@ impl Contender {
             report.from_truth_boxes = Some(self.masks);
             return Ok(report);
         }
-        let predictions = self.predictions.of_pictures(picture_ids);
+        let predictions = self.predictions.of_images(picture_ids);
         report.detections = predictions.len();
         report.bbox = Some(average_precision(truth, &predictions, picture_ids, Overlap::Boxes)?);
         if args.masks {
             report.segm = Some(average_precision(truth, &predictions, picture_ids, Overlap::Masks)?);
         }
-        report.at_confidence = Some(count_hits(truth, &predictions, picture_ids, args.confidence)?);
+        report.at_confidence = Some(precision_recall(truth, &predictions, picture_ids, args.confidence)?);
         Ok(report)
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{LogArgs, Progress, interrupted};
 use ocelli::{Error, ErrorKind, Image};
-use ocelli_datasets::eval::{Picture, Truth, TruthBuilder};
+use ocelli_datasets::eval::{Truth, TruthBuilder, TruthImage};
 use ocelli_datasets::scenes::{SceneGenerator, SceneOptions, vocabulary};
 
 use super::EvalArgs;
@@ -61,7 +61,7 @@ impl Pictures {
             }
             (None, None, _) => unreachable!("one of them is named: that was checked"),
         };
-        let mut ids = truth.picture_ids();
+        let mut ids = truth.image_ids();
         ids.truncate(args.max_images.unwrap_or(usize::MAX));
         Ok(Self { truth, description, ids, failed: Vec::new(), origin })
     }
@@ -71,9 +71,9 @@ impl Pictures {
         self.picture(id).map_or("", |picture| picture.file_name.as_str())
     }
 
-    fn picture(&self, id: u64) -> Option<&Picture> {
+    fn picture(&self, id: u64) -> Option<&TruthImage> {
         // Ids count up in most files, and those of scenes always.
-        let pictures = self.truth.pictures();
+        let pictures = self.truth.images();
         let guess = pictures.get((id as usize).wrapping_sub(1)).filter(|picture| picture.id == id);
         guess.or_else(|| pictures.iter().find(|picture| picture.id == id))
     }
@@ -114,11 +114,11 @@ fn draw_all(generator: &SceneGenerator, count: u32, log: &LogArgs) -> anyhow::Re
         interrupted()?;
         let scene = generator.scene(u64::from(number));
         let name = format!("scene {number:04}");
-        let picture = truth.add_picture(name, scene.image.width(), scene.image.height());
+        let picture = truth.add_image(name, scene.image.width(), scene.image.height());
         for object in scene.objects {
             let class = vocabulary().iter().position(|name| *name == object.label);
             let class = class.expect("scenes show what is in the vocabulary");
-            truth.add_thing(picture, class, object.bbox, Some(object.mask));
+            truth.add_instance(picture, class, object.bbox, Some(object.mask));
         }
         progress.step();
     }

@@ -1,97 +1,96 @@
-//! Which pictures the command line means: folders with all below them, patterns, files, lists.
+//! Finds images: in folders, by patterns, files and lists.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 use super::folder::STATE_FOLDER;
-use super::pictures::FoundPicture;
+use super::images::FoundImage;
 use ocelli::image::has_image_extension;
 use ocelli::{Error, ErrorKind, Result};
 
-/// Finds the pictures that arguments mean: a folder with everything below it, a pattern (`'**/*.jpg'`), a picture, a
-/// list of paths in a file (`@list.txt`, or a name that ends in `.txt`), or `-` for a list on stdin.
+/// Finds images. An input is a folder, which is searched recursively, a pattern (`'**/*.jpg'`), an image, a file with a list
+/// of paths (`@list.txt`, or a name that ends in `.txt`), or `-` for a list on stdin.
 ///
-/// What lies in the `output` folder, in another data set of `ocelli label` or in a folder whose name begins with a dot is
-/// no input. Paths in a list are relative to the current folder; files that a list names and that are not there are
-/// found out when they are read.
+/// Images in the `output` folder, in other labelled data sets and in folders whose names start with a dot are ignored. Paths
+/// in a list are relative to the current folder, and may name files that do not exist: labelling reports those.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] where an argument names nothing, or the output folder; [`ErrorKind::Io`] where a folder
-/// or a list cannot be read.
-pub fn find_pictures(arguments: &[PathBuf], output: &Path) -> Result<Vec<FoundPicture>> {
+/// [`ErrorKind::InvalidArgument`] if an input contains no image or is in the output folder; [`ErrorKind::Io`] if a folder or
+/// a list cannot be read.
+pub fn find_images(inputs: &[PathBuf], output: &Path) -> Result<Vec<FoundImage>> {
     let output = output.canonicalize().ok();
     let mut found = Vec::new();
-    for argument in arguments {
-        let text = argument.to_string_lossy();
+    for input in inputs {
+        let text = input.to_string_lossy();
         let before = found.len();
-        let none = if text == "-" {
+        let why_empty = if text == "-" {
             let mut list = String::new();
             std::io::stdin()
                 .read_to_string(&mut list)
                 .map_err(|e| Error::io("cannot read the list", Path::new("stdin"), e))?;
             found.extend(listed(&list));
             "the list on stdin is empty"
-        } else if argument.is_dir() {
-            if let (Some(output), Ok(here)) = (&output, argument.canonicalize())
+        } else if input.is_dir() {
+            if let (Some(output), Ok(here)) = (&output, input.canonicalize())
                 && here.starts_with(output)
             {
                 let why = format!("it is in the output folder, {}", output.display());
-                return Err(nothing(argument, &format!("{why}; name another --output")));
+                return Err(no_image(input, &format!("{why}; choose another output folder")));
             }
-            walk(argument, output.as_deref(), &mut found)?;
-            "the folder and those in it hold none"
-        } else if let Some(list) = list_file(argument) {
+            walk(input, output.as_deref(), &mut found)?;
+            "the folder and its subfolders contain no images"
+        } else if let Some(list) = list_file(input) {
             let text =
                 std::fs::read_to_string(&list).map_err(|e| Error::io("cannot read the list", &list, e))?;
             found.extend(listed(&text));
             "the list is empty"
-        } else if argument.exists() {
-            let relative = argument.file_name().map(PathBuf::from).unwrap_or_default();
-            found.push(FoundPicture { path: argument.clone(), relative });
+        } else if input.exists() {
+            let relative = input.file_name().map(PathBuf::from).unwrap_or_default();
+            found.push(FoundImage { path: input.clone(), relative });
             ""
         } else if text.contains(['*', '?', '[']) {
-            matching(argument, output.as_deref(), &mut found)?;
-            "the pattern matches none"
+            matching(input, output.as_deref(), &mut found)?;
+            "the pattern matches no image"
         } else {
-            return Err(nothing(argument, "no such file or folder"));
+            return Err(no_image(input, "no such file or folder"));
         };
         if found.len() == before {
-            return Err(nothing(argument, none));
+            return Err(no_image(input, why_empty));
         }
     }
     Ok(found)
 }
 
-fn nothing(argument: &Path, why: &str) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("no picture, {}: {why}", argument.display()))
+fn no_image(input: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, format!("cannot find images, {}: {why}", input.display()))
 }
 
-/// The list that an argument names, if it names one.
-fn list_file(argument: &Path) -> Option<PathBuf> {
-    let text = argument.to_string_lossy();
+/// The path of the list, if the input is one.
+fn list_file(input: &Path) -> Option<PathBuf> {
+    let text = input.to_string_lossy();
     match text.strip_prefix('@') {
-        Some(list) if !argument.exists() => Some(list.into()),
-        _ => (argument.is_file() && argument.extension().is_some_and(|e| e.eq_ignore_ascii_case("txt")))
-            .then(|| argument.to_owned()),
+        Some(list) if !input.exists() => Some(list.into()),
+        _ => (input.is_file() && input.extension().is_some_and(|e| e.eq_ignore_ascii_case("txt")))
+            .then(|| input.to_owned()),
     }
 }
 
-/// A path a line. It is called in the data set what the line says, without what leads upwards.
-fn listed(list: &str) -> impl Iterator<Item = FoundPicture> {
+/// The images of a list with one path per line. The path, without `..`, is the name in the data set.
+fn listed(list: &str) -> impl Iterator<Item = FoundImage> {
     let here = std::env::current_dir().unwrap_or_default();
     list.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(move |line| {
         let path = PathBuf::from(line);
         let relative = path.strip_prefix(&here).unwrap_or(&path).to_owned();
-        FoundPicture { path, relative }
+        FoundImage { path, relative }
     })
 }
 
-/// Everything below a folder, by path.
-fn walk(root: &Path, output: Option<&Path>, found: &mut Vec<FoundPicture>) -> Result<()> {
+/// Finds the images in a folder and its subfolders, ordered by path.
+fn walk(root: &Path, output: Option<&Path>, found: &mut Vec<FoundImage>) -> Result<()> {
     let before = found.len();
     let mut folders = VecDeque::from([root.to_owned()]);
-    // A link to a folder above would be walked for ever. Of two ways to a folder the shorter counts.
+    // A link to a parent folder would never end. Of two paths to a folder, the shorter one counts.
     let mut seen = HashSet::new();
     while let Some(folder) = folders.pop_front() {
         let cannot = |e| Error::io("cannot read the folder", &folder, e);
@@ -112,7 +111,7 @@ fn walk(root: &Path, output: Option<&Path>, found: &mut Vec<FoundPicture>) -> Re
                 folders.push_back(path);
             } else if has_image_extension(&path) {
                 let relative = path.strip_prefix(root).unwrap_or(&path).to_owned();
-                found.push(FoundPicture { path, relative });
+                found.push(FoundImage { path, relative });
             }
         }
     }
@@ -120,12 +119,12 @@ fn walk(root: &Path, output: Option<&Path>, found: &mut Vec<FoundPicture>) -> Re
     Ok(())
 }
 
-/// What a pattern matches, by path; called what the path is below the folders that the pattern names outright.
-fn matching(pattern: &Path, output: Option<&Path>, found: &mut Vec<FoundPicture>) -> Result<()> {
+/// Finds the images that match a pattern, ordered by path. Names are relative to the part of the pattern without wildcards.
+fn matching(pattern: &Path, output: Option<&Path>, found: &mut Vec<FoundImage>) -> Result<()> {
     let is_pattern = |part: &Component<'_>| part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
     let root: PathBuf = pattern.components().take_while(|part| !is_pattern(part)).collect();
     let paths = glob::glob(&pattern.to_string_lossy())
-        .map_err(|e| nothing(pattern, &format!("the pattern is wrong: {e}")))?;
+        .map_err(|e| no_image(pattern, &format!("invalid pattern: {e}")))?;
     let mut matched = Vec::new();
     for path in paths {
         let path = path
@@ -135,7 +134,7 @@ fn matching(pattern: &Path, output: Option<&Path>, found: &mut Vec<FoundPicture>
             matched.push(path);
         }
     }
-    // A link to a folder above is followed by patterns; of the ways to a picture the shortest counts.
+    // Patterns follow links to parent folders. Of several paths to an image, the shortest one counts.
     matched.sort_by_key(|path| (path.components().count(), path.clone()));
     let mut seen = HashSet::new();
     let is_new = |path: &PathBuf| {
@@ -146,7 +145,7 @@ fn matching(pattern: &Path, output: Option<&Path>, found: &mut Vec<FoundPicture>
     matched.sort();
     found.extend(matched.into_iter().map(|path| {
         let relative = path.strip_prefix(&root).unwrap_or(&path).to_owned();
-        FoundPicture { path, relative }
+        FoundImage { path, relative }
     }));
     Ok(())
 }
@@ -156,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_arguments_mean() {
+    fn inputs_of_every_kind() {
         let place = tempfile::tempdir().expect("a temporary folder");
         let at = |name: &str| place.path().join(name);
         for name in [
@@ -189,20 +188,19 @@ mod tests {
             ("@list", Ok(&[&listed, "missing.png"])),
             ("list.txt", Ok(&["a/../b.png"])),
             ("none.txt", Err("the list is empty")),
-            ("empty", Err("hold none")),
+            ("empty", Err("contain no images")),
             ("nowhere", Err("no such file")),
-            ("set/*.gif", Err("matches none")),
+            ("set/*.gif", Err("matches no image")),
             ("set/out/images", Err("output folder")),
             ("@nowhere", Err("cannot read the list")),
         ];
         let mut failures = Vec::new();
-        for (argument, expected) in cases {
-            let argument = match argument.strip_prefix('@') {
+        for (input, expected) in cases {
+            let input = match input.strip_prefix('@') {
                 Some(list) => PathBuf::from(format!("@{}", at(list).display())),
-                None => at(argument),
+                None => at(input),
             };
-            let found =
-                find_pictures(std::slice::from_ref(&argument), &at("set/out")).map_err(|e| e.to_string());
+            let found = find_images(std::slice::from_ref(&input), &at("set/out")).map_err(|e| e.to_string());
             let names: Result<Vec<String>, String> =
                 found.map(|found| found.iter().map(|f| f.relative.to_string_lossy().into_owned()).collect());
             let is_right = match (&names, expected) {
@@ -211,7 +209,7 @@ mod tests {
                 _ => false,
             };
             if !is_right {
-                failures.push(format!("{}: {names:?}, expected {expected:?}", argument.display()));
+                failures.push(format!("{}: {names:?}, expected {expected:?}", input.display()));
             }
         }
         assert!(failures.is_empty(), "{}", failures.join("\n"));

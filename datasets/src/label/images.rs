@@ -1,4 +1,4 @@
-//! Which pictures, what they are called, and which part of a job takes them.
+//! The images of a data set: their names, and how they are divided into shards and splits.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -9,80 +9,80 @@ use sha2::{Digest, Sha256};
 
 use ocelli::{Error, ErrorKind, Result};
 
-/// A picture as somebody named it.
+/// An image that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundPicture {
+pub struct FoundImage {
     /// The file.
     pub path: PathBuf,
-    /// Its path below the folder that was named: what it is called in the data set, unless two would be called alike.
+    /// Its path below the input folder: its name in the data set, unless two images would have the same name.
     pub relative: PathBuf,
 }
 
-/// A picture of the set.
+/// An image of a data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PictureFile {
+pub struct ImageFile {
     /// The file.
     pub path: PathBuf,
-    /// What it is called: a relative path with `/` between its parts, unique in the set up to its ending.
+    /// Its name: a relative path with `/` as separator. Names differ in more than their extension.
     pub name: String,
 }
 
-/// The pictures of a data set, ordered by name.
+/// The images of a data set, ordered by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PictureSet {
-    files: Vec<PictureFile>,
+pub struct ImageSet {
+    files: Vec<ImageFile>,
 }
 
-/// One part of a job that several processes share: part `index` of `count`, from 1.
+/// One part of a job that several processes share: shard `index` of `count`, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
     index: u32,
     count: u32,
 }
 
-impl PictureSet {
-    /// Names the pictures. Of those with one relative path, or one that differs in case or in the ending alone, the
-    /// first keeps it and the others get numbers: `a.jpg`, `a-2.png`. A picture that was found twice counts once.
+impl ImageSet {
+    /// Names the images after their relative paths. If several paths differ in case or extension only, the first image gets
+    /// the path as its name and the others get a number: `a.jpg`, `a-2.png`. A file that was found twice counts once.
     ///
-    /// A folder called `images` is called `images_`, because trainers find the label file of a picture by the last such
-    /// folder in its path.
-    pub fn new(found: impl IntoIterator<Item = FoundPicture>) -> Self {
+    /// A folder `images` becomes `images_` in names, because trainers derive the path of the label file from the last
+    /// `images` in the path of an image.
+    pub fn new(found: impl IntoIterator<Item = FoundImage>) -> Self {
         let mut taken = HashSet::new();
         let mut seen = HashSet::new();
         let mut numbers: HashMap<String, u32> = HashMap::new();
         let mut files = Vec::new();
-        for FoundPicture { path, relative } in found {
+        for FoundImage { path, relative } in found {
             let path = std::path::absolute(&path).unwrap_or(path);
             if !seen.insert(path.clone()) {
                 continue;
             }
             let wanted = name_of(&relative);
-            let (stem, ending) = split_ending(&wanted);
+            let (stem, extension) = split_extension(&wanted);
             let mut name = wanted.clone();
-            // File systems that ignore case take A.txt and a.txt for one file.
-            while !taken.insert(split_ending(&name).0.to_lowercase()) {
+            // A.txt and a.txt are the same file on file systems that ignore case.
+            while !taken.insert(split_extension(&name).0.to_lowercase()) {
                 let number = numbers.entry(stem.to_lowercase()).or_insert(1);
                 *number += 1;
-                name = format!("{stem}-{number}{ending}");
+                name = format!("{stem}-{number}{extension}");
             }
-            files.push(PictureFile { path, name });
+            files.push(ImageFile { path, name });
         }
         files.sort_by(|a, b| a.name.cmp(&b.name));
         Self { files }
     }
 
-    /// Pictures that are named already, as the records of shards have them.
-    pub(super) fn from_named(mut files: Vec<PictureFile>) -> Self {
+    /// Images that have names already, such as those of shards.
+    pub(super) fn from_named(mut files: Vec<ImageFile>) -> Self {
         files.sort_by(|a, b| a.name.cmp(&b.name));
         Self { files }
     }
 
-    /// The pictures.
-    pub fn files(&self) -> &[PictureFile] {
+    /// The images.
+    pub fn files(&self) -> &[ImageFile] {
         &self.files
     }
 
-    /// SHA-256 of all names: whether two shards are of one job.
+    /// SHA-256 of all names, to check that two shards belong to the same job.
     pub(super) fn names_sha256(&self) -> String {
         let mut hash = Sha256::new();
         for file in &self.files {
@@ -92,19 +92,19 @@ impl PictureSet {
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Which pictures are for validation: about `share` of them, by a hash of the name, so that a picture stays where it
-    /// is when others come. Of two pictures at least there is one on either side.
+    /// The names of the images for validation: about `share` of them, chosen by a hash of the name, so that new images do
+    /// not change the split of others. With two images or more, neither split is empty.
     pub(super) fn validation(&self, share: f64) -> HashSet<&str> {
-        let place = |file: &PictureFile| hash_of(&file.name, 8);
+        let hash = |file: &ImageFile| hash_of(&file.name, 8);
         let limit = (share * 2f64.powi(64)) as u64;
         let mut chosen: HashSet<&str> =
-            self.files.iter().filter(|file| place(file) < limit).map(|file| file.name.as_str()).collect();
+            self.files.iter().filter(|file| hash(file) < limit).map(|file| file.name.as_str()).collect();
         if share > 0.0 && self.files.len() > 1 {
-            let by_place = |a: &&PictureFile, b: &&PictureFile| place(a).cmp(&place(b));
+            let by_hash = |a: &&ImageFile, b: &&ImageFile| hash(a).cmp(&hash(b));
             if chosen.is_empty() {
-                chosen.extend(self.files.iter().min_by(by_place).map(|file| file.name.as_str()));
+                chosen.extend(self.files.iter().min_by(by_hash).map(|file| file.name.as_str()));
             } else if chosen.len() == self.files.len() {
-                let last = self.files.iter().max_by(by_place);
+                let last = self.files.iter().max_by(by_hash);
                 last.map(|file| chosen.remove(file.name.as_str()));
             }
         }
@@ -118,7 +118,7 @@ pub(super) fn hash_of(name: &str, at: usize) -> u64 {
     digest[at..at + 8].iter().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
-/// The parts of a path that go down, with `/` between them.
+/// The normal components of a path, separated by `/`.
 fn name_of(relative: &Path) -> String {
     let mut parts: Vec<String> = Vec::new();
     for component in relative.components() {
@@ -135,8 +135,8 @@ fn name_of(relative: &Path) -> String {
     parts.join("/")
 }
 
-/// `a/b.c.jpg` is `a/b.c` and `.jpg`.
-pub(super) fn split_ending(name: &str) -> (&str, &str) {
+/// Splits `a/b.c.jpg` into `a/b.c` and `.jpg`.
+pub(super) fn split_extension(name: &str) -> (&str, &str) {
     let file = name.rfind('/').map_or(0, |slash| slash + 1);
     match name[file..].rfind('.') {
         Some(dot) if dot > 0 => name.split_at(file + dot),
@@ -145,13 +145,13 @@ pub(super) fn split_ending(name: &str) -> (&str, &str) {
 }
 
 impl Shard {
-    /// Part `index` of `count`, from 1.
+    /// Shard `index` of `count`, from 1.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where there is no such part.
+    /// [`ErrorKind::InvalidArgument`] if `index` is not in 1 to `count`.
     pub fn new(index: u32, count: u32) -> Result<Self> {
         if index == 0 || index > count {
-            let message = format!("--shard {index}/{count}: the parts are 1/{count} to {count}/{count}");
+            let message = format!("shard {index}/{count}: expected 1/{count} to {count}/{count}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         Ok(Self { index, count })
@@ -162,12 +162,12 @@ impl Shard {
         self.index
     }
 
-    /// How many parts there are.
+    /// The number of shards.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Whether a picture is in this part; its name alone decides.
+    /// Whether the image with this name is in this shard.
     pub fn contains(&self, name: &str) -> bool {
         hash_of(name, 0) % u64::from(self.count) == u64::from(self.index - 1)
     }
@@ -181,7 +181,7 @@ impl FromStr for Shard {
         match numbers {
             Some((Ok(index), Ok(count))) if count > 0 => Self::new(index, count),
             _ => {
-                let message = format!("--shard {text}: expected two numbers, as 1/8");
+                let message = format!("shard {text}: expected two numbers, such as 1/8");
                 Err(Error::new(ErrorKind::InvalidArgument, message))
             }
         }
@@ -192,12 +192,12 @@ impl FromStr for Shard {
 mod tests {
     use super::*;
 
-    fn found(relative: &str, root: &str) -> FoundPicture {
-        FoundPicture { path: Path::new(root).join(relative), relative: relative.into() }
+    fn found(relative: &str, root: &str) -> FoundImage {
+        FoundImage { path: Path::new(root).join(relative), relative: relative.into() }
     }
 
     #[test]
-    fn names_do_not_collide() {
+    fn names_are_unique() {
         let cases: [(&[(&str, &str)], &[&str]); 6] = [
             (&[("b.png", "/x"), ("a/b.png", "/x")], &["a/b.png", "b.png"]),
             (&[("b.png", "/x"), ("b.png", "/y"), ("b.png", "/x")], &["b-2.png", "b.png"]),
@@ -207,7 +207,7 @@ mod tests {
             (&[("../x/./y.png", "/x"), ("/z/y.png", "/x")], &["x/y.png", "z/y.png"]),
         ];
         for (files, expected) in cases {
-            let set = PictureSet::new(files.iter().map(|(name, root)| found(name, root)));
+            let set = ImageSet::new(files.iter().map(|(name, root)| found(name, root)));
             let names: Vec<&str> = set.files().iter().map(|file| file.name.as_str()).collect();
             assert_eq!(names, expected, "{files:?}");
         }
@@ -215,23 +215,23 @@ mod tests {
 
     #[test]
     fn shards_and_splits_depend_on_names_alone() {
-        let set = PictureSet::new((0..1000).map(|i| found(&format!("{i}.png"), "/x")));
+        let set = ImageSet::new((0..1000).map(|i| found(&format!("{i}.png"), "/x")));
         let mut times = vec![0; 1000];
         for index in 1..=7 {
             let shard = Shard::new(index, 7).expect("it is one of seven");
             let inside = set.files().iter().enumerate().filter(|(_, file)| shard.contains(&file.name));
             inside.for_each(|(i, _)| times[i] += 1);
         }
-        assert!(times.iter().all(|times| *times == 1), "every picture is in one shard");
+        assert!(times.iter().all(|times| *times == 1), "every image is in one shard");
         let tenth = set.validation(0.1);
         assert!((70..130).contains(&tenth.len()), "{}", tenth.len());
         assert!(set.validation(0.3).is_superset(&tenth), "a larger share takes more");
         assert_eq!(set.validation(0.0).len(), 0);
         for (count, share, expected) in [(2, 0.000_001, 1), (2, 0.999_999, 1), (1, 0.000_001, 0)] {
-            let set = PictureSet::from_named(set.files()[..count].to_vec());
-            assert_eq!(set.validation(share).len(), expected, "{count} pictures, {share}");
+            let set = ImageSet::from_named(set.files()[..count].to_vec());
+            assert_eq!(set.validation(share).len(), expected, "{count} images, {share}");
         }
-        // What was drawn once stays drawn: data sets grow over months.
+        // The hashes must never change: data sets grow over months.
         assert_eq!((hash_of("a/b.png", 0), hash_of("a/b.png", 8)), HASHES);
     }
 
@@ -239,7 +239,7 @@ mod tests {
     const HASHES: (u64, u64) = (9_869_617_115_036_759_515, 2_528_965_313_947_119_814);
 
     #[test]
-    fn parts_are_named_from_one() {
+    fn shards_count_from_one() {
         for (text, expected) in
             [("1/1", Some((1, 1))), ("3/8", Some((3, 8))), ("0/8", None), ("9/8", None), ("1/0", None)]
         {

@@ -1,117 +1,96 @@
-//! The work itself: picture after picture into the journal.
+//! Labels images one after the other, with a line in the journal for each.
 
 use std::path::Path;
 
-use super::ahead::in_order;
-use super::class_map::{ClassMap, ExamplePicture};
+use ocelli::{Detection, Detector, Error, ErrorKind, ImageFeatures, Model, Result, StageTimes};
+
+use super::class_map::{ClassMap, ExemplarImage};
 use super::folder::{Contents, OutputFolder};
+use super::images::{ImageFile, ImageSet, Shard};
 use super::journal::{Journal, source_hash};
-use super::pictures::{PictureFile, PictureSet, Shard};
-use super::prepare::Preparer;
+use super::placer::{Existing, Placer};
+use super::prefetch::{Preparer, in_order};
+use super::prompts::LabelPrompts;
 use super::record::{Record, identity};
 use super::refine::Refiner;
-use super::search::Searches;
 use super::settings::{DataSetOptions, Format, LabelSettings};
-use super::write::{Existing, Placer, Summary, write_data_set};
-use ocelli::Detection;
-use ocelli::Model;
-use ocelli::{Detector, ImageFeatures, StageTimes};
-use ocelli::{Error, ErrorKind, Result};
+use super::write::{Summary, write_data_set};
 
-/// After so many failures of the engine in a row it is not the pictures' fault.
-const ENGINE_FAILURES: usize = 5;
-/// Pictures that are decoded and not yet looked at, for each thread that decodes.
+/// After this many failures of the engine in a row, the images are not the cause.
+const MAX_ENGINE_FAILURES: usize = 5;
+/// Decoded images that wait for the detector, for each decoding thread.
 const AHEAD: usize = 2;
 
-/// What happens while pictures are labelled.
+/// An event while images are labelled.
 #[derive(Debug)]
 pub enum LabelEvent<'a> {
-    /// A picture waits for its turn, or was encoded and waits for the decoder.
+    /// The next image is about to be encoded or decoded.
     Waiting,
-    /// A picture is done.
+    /// An image is done.
     Done {
-        /// What it is called.
+        /// Its name in the data set.
         name: &'a str,
-        /// Things in it.
-        things: usize,
+        /// Number of instances in it.
+        instances: usize,
     },
-    /// A picture cannot be labelled.
+    /// An image cannot be labelled.
     Failed {
         /// The file.
         path: &'a Path,
-        /// Why.
+        /// The reason.
         error: &'a Error,
     },
 }
 
-/// A data set in its making.
+/// A data set that is being labelled.
 pub struct LabelJob {
     folder: OutputFolder,
     pub(super) journal: Journal,
     contents: Contents,
-    /// All pictures of the job, those of other shards included.
-    whole: PictureSet,
-    /// Those of this one.
-    set: PictureSet,
-    /// Those that have to be labelled yet.
-    pub(super) todo: Vec<PictureFile>,
-    classes: ClassMap,
-    pub(super) refiner: Refiner,
+    /// All images of the job, in all shards.
+    whole: ImageSet,
+    /// The images of this shard.
+    set: ImageSet,
+    /// The images that are not labelled yet.
+    pub(super) todo: Vec<ImageFile>,
+    pub(super) classes: ClassMap,
+    refiner: Refiner,
     pub(super) masks: bool,
     placer: Placer,
     engine_failures: usize,
 }
 
 impl LabelJob {
-    /// Finds out, without touching anything, whether a data set can go into this folder.
+    /// Checks whether a data set can be written to this folder. Nothing is changed.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where it holds something else.
+    /// [`ErrorKind::InvalidArgument`] if the folder contains something else.
     pub fn check_output(root: &Path) -> Result<()> {
         OutputFolder::check(root)
     }
 
-    /// Begins a data set, or goes on with one that is there.
+    /// Starts a data set, or continues one.
     ///
-    /// `restart` forgets what was labelled there. Pictures that came since are labelled too, pictures that changed are
-    /// labelled again, and so are those that failed.
+    /// New images, changed images and images that failed are labelled; `restart` discards the labels that are there.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where the folder holds something else, [`ErrorKind::Mismatch`] where it was begun
-    /// with other settings, [`ErrorKind::Io`] where another process is at work in it or it cannot be written.
+    /// [`ErrorKind::InvalidArgument`] if the folder contains something else, [`ErrorKind::Mismatch`] if the data set was
+    /// started with other settings, [`ErrorKind::Io`] if another process is writing to it or it cannot be written.
     pub fn open(
         root: &Path,
         model: &Model,
         settings: &LabelSettings,
         options: &DataSetOptions,
-        whole: PictureSet,
+        whole: ImageSet,
         shard: Option<Shard>,
         restart: bool,
     ) -> Result<Self> {
         options.check()?;
         if options.has(Format::YoloSeg) && !settings.masks {
-            let message = "--format yolo-seg needs masks; leave --no-masks out";
+            let message = "format yolo-seg needs masks, but masks is false in the label settings";
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        for class in &settings.classes.classes {
-            for exemplar in &class.exemplars {
-                let (named, why) = match &exemplar.picture {
-                    ExamplePicture::Image(image) if !whole.files().iter().any(|file| file.name == *image) => {
-                        (
-                            image.clone(),
-                            "none of the pictures is called that; a picture is called its path below the folder that \
-                         --images names",
-                        )
-                    }
-                    ExamplePicture::File(file) if !file.is_file() => {
-                        (file.display().to_string(), "no such file")
-                    }
-                    _ => continue,
-                };
-                let message = format!("example of class \"{}\", {named}: {why}", class.name);
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
-            }
-        }
+        check_exemplars(&settings.classes, &whole)?;
         let folder = OutputFolder::open(root)?;
         if restart {
             folder.restart()?;
@@ -122,7 +101,7 @@ impl LabelJob {
                 shard.map_or("the whole job".into(), |s| format!("shard {}/{}", s.index(), s.count()))
             };
             let message = format!(
-                "--output, {}: it holds {}, this is {}; name another folder, or begin anew with --restart",
+                "output folder, {}: it holds {}, this is {}; choose another folder or restart",
                 root.display(),
                 name(before.shard),
                 name(shard)
@@ -132,14 +111,14 @@ impl LabelJob {
         let journal = Journal::open(&folder.journal_path(), &settings.describe(model.manifest()))?;
         let contents = Contents {
             shard,
-            pictures: whole.files().len() as u64,
+            images: whole.files().len() as u64,
             names_sha256: whole.names_sha256(),
             options: options.clone(),
             written: before.map_or(0, |before| before.written),
         };
         folder.set_contents(&contents)?;
-        let is_here = |file: &&PictureFile| shard.is_none_or(|shard| shard.contains(&file.name));
-        let set = PictureSet::from_named(whole.files().iter().filter(is_here).cloned().collect());
+        let is_here = |file: &&ImageFile| shard.is_none_or(|shard| shard.contains(&file.name));
+        let set = ImageSet::from_named(whole.files().iter().filter(is_here).cloned().collect());
         let mut job = Self {
             placer: Placer::new(root, options, &whole),
             folder,
@@ -157,7 +136,7 @@ impl LabelJob {
         Ok(job)
     }
 
-    /// What is not in the journal, failed, or has changed since.
+    /// Finds the images that are not in the journal, failed, or have changed since.
     fn find_todo(&mut self) -> Result<()> {
         for file in self.set.files() {
             let Some(entry) = self.journal.entry(&file.name).cloned() else {
@@ -167,7 +146,7 @@ impl LabelJob {
             if entry.failed || entry.identity != identity(&file.path) {
                 self.todo.push(file.clone());
             } else if entry.source != source_hash(&file.path) {
-                // The same picture in another place: what was found in it holds.
+                // The same image at another path keeps its instances.
                 let record = Record { source: file.path.clone(), ..self.journal.read(&entry)? };
                 self.journal.append(&record)?;
             }
@@ -175,29 +154,29 @@ impl LabelJob {
         Ok(())
     }
 
-    /// Pictures of this job, or of this shard of it.
-    pub fn pictures(&self) -> usize {
+    /// Number of images of this job, or of its shard.
+    pub fn images(&self) -> usize {
         self.set.files().len()
     }
 
-    /// Pictures of the whole job, those of other shards included.
-    pub fn pictures_of_all_shards(&self) -> usize {
+    /// Number of images of the whole job, in all shards.
+    pub fn images_of_all_shards(&self) -> usize {
         self.whole.files().len()
     }
 
-    /// Pictures that have to be labelled yet.
+    /// Number of images that are not labelled yet.
     pub fn pending(&self) -> usize {
         self.todo.len()
     }
 
-    /// Labels the pictures that have to be. They are decoded on `threads` threads ahead of the detector. `on_event` is
-    /// told what happens; its error ends the work, and what was finished stays finished.
+    /// Labels the pending images. They are decoded on `threads` threads ahead of the detector.
     ///
-    /// A picture that cannot be labelled is reported and written down, and the others go on.
+    /// An image that cannot be labelled is reported and recorded, and the job continues. An error of `on_event` ends the
+    /// job; finished images are kept.
     ///
     /// # Errors
-    /// What `on_event` says; [`ErrorKind::Io`] where the output cannot be written; what a model or an engine that cannot
-    /// be loaded says, and an engine that fails for picture after picture.
+    /// The error of `on_event`, [`ErrorKind::Io`] if the output cannot be written, the error of a model or an engine that
+    /// cannot be loaded, and the error of an engine that fails for several images in a row.
     pub fn run(
         &mut self,
         detector: Detector,
@@ -208,7 +187,7 @@ impl LabelJob {
         let (mut text, encoder, mut decoder) = detector.into_stages();
         let (_, mut backbone) = encoder.into_stages();
         let stages = (&mut text, &mut backbone, &mut decoder);
-        let mut searches = Searches::new(&self.refiner, &self.todo, &preparer, stages, false)?;
+        let mut prompts = LabelPrompts::new(&self.classes, &self.todo, &preparer, stages, false)?;
         backbone.load()?;
         decoder.load()?;
         let mut features = ImageFeatures::default();
@@ -224,23 +203,23 @@ impl LabelJob {
                     let size = prepared.size;
                     backbone.run_into(&prepared.pixels, size, &mut features, &mut StageTimes::default())?;
                     preparer.recycle(prepared);
-                    let found = searches.decode(&self.refiner, &mut text, &todo[i], &features, &mut decoder);
+                    let found = prompts.decode(&mut text, &todo[i], &features, &mut decoder);
                     found.map(|found| (size, found))
                 });
-                self.finish_picture(&todo[i], found, &searches, on_event)
+                self.finish_image(&todo[i], found, &prompts, on_event)
             },
         );
-        // Even what ends badly leaves what was finished on the disk.
+        // Finished images are kept after an error, too.
         let synced = self.journal.sync();
         ended.and(synced)
     }
 
-    /// Writes down what was found in a picture, or that it failed.
-    pub(super) fn finish_picture(
+    /// Records the detections in an image, or that it failed.
+    pub(super) fn finish_image(
         &mut self,
-        file: &PictureFile,
+        file: &ImageFile,
         found: Result<((u32, u32), Vec<Detection>)>,
-        searches: &Searches,
+        prompts: &LabelPrompts,
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut record = Record {
@@ -253,15 +232,15 @@ impl LabelJob {
             Ok(((width, height), detections)) => {
                 self.engine_failures = 0;
                 (record.width, record.height) = (width, height);
-                record.things = self.refiner.things(searches.current(), detections);
+                record.instances = self.refiner.instances(prompts.classes(), detections);
                 self.placer.place(&record, Existing::Replaced)?;
                 self.journal.append(&record)?;
-                on_event(LabelEvent::Done { name: &file.name, things: record.things.len() })
+                on_event(LabelEvent::Done { name: &file.name, instances: record.instances.len() })
             }
             Err(error) => {
                 let is_engine = error.kind() == ErrorKind::Engine;
                 self.engine_failures = if is_engine { self.engine_failures + 1 } else { 0 };
-                if self.engine_failures == ENGINE_FAILURES {
+                if self.engine_failures == MAX_ENGINE_FAILURES {
                     return Err(error);
                 }
                 record.error = Some(error.to_string());
@@ -276,11 +255,12 @@ impl LabelJob {
         &self.folder
     }
 
-    /// Writes every file of the data set from the journal. `interrupted` is asked now and then whether to stop.
+    /// Writes every file of the data set from the journal. An error of `check_cancelled`, which is called for each image,
+    /// ends it.
     ///
     /// # Errors
-    /// What `interrupted` says; [`ErrorKind::Io`] where a file cannot be written.
-    pub fn finish(mut self, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<Summary> {
+    /// The error of `check_cancelled`; [`ErrorKind::Io`] if a file cannot be written.
+    pub fn finish(mut self, check_cancelled: &mut dyn FnMut() -> Result<()>) -> Result<Summary> {
         let written = self.contents.written;
         let summary = write_data_set(
             &self.folder,
@@ -289,10 +269,29 @@ impl LabelJob {
             self.placer,
             &self.classes,
             written,
-            interrupted,
+            check_cancelled,
         )?;
         self.contents.written = self.journal.length();
         self.folder.set_contents(&self.contents)?;
         Ok(summary)
     }
+}
+
+/// Checks that the images of all exemplars exist.
+fn check_exemplars(classes: &ClassMap, set: &ImageSet) -> Result<()> {
+    for class in &classes.classes {
+        for exemplar in &class.exemplars {
+            let (image, why) = match &exemplar.image {
+                ExemplarImage::Image(name) if !set.files().iter().any(|file| file.name == *name) => (
+                    name.clone(),
+                    "no image has this name; a name is the path below the folder of the images",
+                ),
+                ExemplarImage::File(file) if !file.is_file() => (file.display().to_string(), "no such file"),
+                _ => continue,
+            };
+            let message = format!("exemplar of class \"{}\", {image}: {why}", class.name);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+    }
+    Ok(())
 }

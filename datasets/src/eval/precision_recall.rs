@@ -1,0 +1,130 @@
+//! Precision and recall at one score threshold.
+
+use std::collections::HashMap;
+
+use hotcoco::types::{Annotation, Segmentation};
+use ocelli_tracking::BoundingBox;
+use serde::Serialize;
+
+use super::{Instance, Predictions, Truth};
+use ocelli::Mask;
+use ocelli::Result;
+
+/// The smallest IoU between the boxes of a detection and of the instance that it matches.
+pub const MIN_IOU: f32 = 0.5;
+
+/// Precision and recall at one score threshold.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PrecisionRecall {
+    /// The threshold: detections above this score count.
+    pub confidence: f32,
+    /// Detections that match an instance.
+    #[serde(rename = "hits")]
+    pub true_positives: usize,
+    /// Detections without an instance, or whose instance another detection matches.
+    #[serde(rename = "false_alarms")]
+    pub false_positives: usize,
+    /// Instances without a detection.
+    #[serde(rename = "missed")]
+    pub false_negatives: usize,
+    /// Share of the detections that are true positives, 0 to 1; `None` without detections.
+    pub precision: Option<f64>,
+    /// Share of the instances that are detected, 0 to 1; `None` without instances.
+    pub recall: Option<f64>,
+    /// Mean IoU of the masks of true positives and their instances; `None` without masks.
+    pub mask_iou: Option<f64>,
+    /// Number of pairs of masks.
+    pub masks: usize,
+}
+
+/// Matches the detections of each image, the highest score first, with instances: each detection with the unmatched instance
+/// of its class that its box overlaps most, if the IoU is at least [`MIN_IOU`]. An unmatched detection in a crowd is ignored.
+///
+/// # Errors
+/// [`Mismatch`](ocelli::ErrorKind::Mismatch) if the masks have different sizes.
+pub fn precision_recall(
+    truth: &Truth,
+    predictions: &Predictions,
+    image_ids: &[u64],
+    confidence: f32,
+) -> Result<PrecisionRecall> {
+    let mut of_image: HashMap<u64, Vec<&Annotation>> = HashMap::new();
+    for one in predictions.0.iter().filter(|one| score(one) > f64::from(confidence)) {
+        of_image.entry(one.image_id).or_default().push(one);
+    }
+    let mut counts = PrecisionRecall { confidence, ..PrecisionRecall::default() };
+    let mut overlaps = Vec::new();
+    for id in image_ids {
+        let mut found = of_image.remove(id).unwrap_or_default();
+        found.sort_by(|a, b| score(b).total_cmp(&score(a)));
+        count_image(&truth.instances(*id), &found, &mut counts, &mut overlaps)?;
+    }
+    let share = |of: usize, all: usize| (all > 0).then(|| of as f64 / all as f64);
+    counts.precision = share(counts.true_positives, counts.true_positives + counts.false_positives);
+    counts.recall = share(counts.true_positives, counts.true_positives + counts.false_negatives);
+    counts.masks = overlaps.len();
+    counts.mask_iou = (!overlaps.is_empty()).then(|| overlaps.iter().sum::<f64>() / overlaps.len() as f64);
+    Ok(counts)
+}
+
+fn count_image(
+    instances: &[Instance],
+    found: &[&Annotation],
+    counts: &mut PrecisionRecall,
+    overlaps: &mut Vec<f64>,
+) -> Result<()> {
+    let mut free: Vec<bool> = instances.iter().map(|instance| !instance.is_crowd).collect();
+    for one in found {
+        let mask = mask_of(one)?;
+        let Some(bbox) = bbox_of(one, mask.as_ref()) else {
+            counts.false_positives += 1;
+            continue;
+        };
+        let same = |index: &usize| instances[*index].category_id == one.category_id;
+        let overlap = |index: usize| instances[index].bbox.iou(&bbox);
+        // The first one, if several overlap equally.
+        let best = (0..instances.len())
+            .rev()
+            .filter(same)
+            .filter(|&index| free[index])
+            .max_by(|&a, &b| overlap(a).total_cmp(&overlap(b)));
+        match best.filter(|&index| overlap(index) >= MIN_IOU) {
+            Some(index) => {
+                counts.true_positives += 1;
+                free[index] = false;
+                if let (Some(theirs), Some(ours)) = (&instances[index].mask, &mask) {
+                    overlaps.push(ours.iou(theirs)?);
+                }
+            }
+            None => {
+                let crowds = (0..instances.len()).filter(same).filter(|&index| instances[index].is_crowd);
+                let in_crowd = |index: usize| {
+                    let common =
+                        bbox.intersection(&instances[index].bbox).map_or(0.0, |common| common.area());
+                    common >= MIN_IOU * bbox.area()
+                };
+                counts.false_positives += usize::from(!crowds.into_iter().any(in_crowd));
+            }
+        }
+    }
+    counts.false_negatives += free.iter().filter(|free| **free).count();
+    Ok(())
+}
+
+fn score(one: &Annotation) -> f64 {
+    one.score.unwrap_or_default()
+}
+
+/// The mask of a detection that has run lengths.
+fn mask_of(one: &Annotation) -> Result<Option<Mask>> {
+    let rle = one.segmentation.as_ref().and_then(Segmentation::rle_ref);
+    let rle = rle.and_then(|rle| rle.to_rle().ok());
+    rle.as_ref().map(|rle| Mask::from_run_lengths(&rle.counts, rle.w, rle.h)).transpose()
+}
+
+fn bbox_of(one: &Annotation, mask: Option<&Mask>) -> Option<BoundingBox> {
+    match one.bbox {
+        Some(ltwh) => Some(BoundingBox::from_ltwh(ltwh.map(|value| value as f32))),
+        None => mask.and_then(Mask::bounding_box),
+    }
+}
