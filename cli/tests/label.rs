@@ -301,7 +301,7 @@ fn bad_pictures_are_listed_and_tried_again() {
     let failed = place.run(OCELLI, &arguments("set", &ALL_FORMATS));
     assert_eq!(failed.status, Some(1), "{failed:?}");
     let last = failed.stderr.lines().last().unwrap_or_default();
-    assert!(last.contains("error: 3 of 8 pictures failed, set/failed.csv"), "{failed:?}");
+    assert!(last.contains("error: 3 of 8 images failed: see set/failed.csv"), "{failed:?}");
     assert_eq!(failed.stderr.matches("error: ").count(), 4, "each is reported: {failed:?}");
     let list = String::from_utf8(place.read("set/failed.csv")).expect("it is text");
     for word in ["a/000.png,", "empty.png,", "/text, \"\"quoted\"\".jpg\","] {
@@ -313,7 +313,7 @@ fn bad_pictures_are_listed_and_tried_again() {
     std::fs::remove_file(place.path("pictures/empty.png")).expect("it is there");
     std::fs::remove_file(place.path("pictures/text, \"quoted\".jpg")).expect("it is there");
     let said = place.run(OCELLI, &arguments("set", &ALL_FORMATS));
-    assert!(said.status == Some(0) && said.stderr.contains("1 picture to label, 5 done before"), "{said:?}");
+    assert!(said.status == Some(0) && said.stderr.contains("1 image to label, 5 done before"), "{said:?}");
     place.succeed(OCELLI, &arguments("fresh", &ALL_FORMATS));
     assert_eq!(differences(&place.path("set"), &place.path("fresh")), [""; 0]);
 }
@@ -374,7 +374,7 @@ fn shards_are_the_whole() {
     for _ in 0..2 {
         let merged = place.run(OCELLI, &["label", "merge", "three", "one", "two", "-o", "merged"]);
         merged
-            .is_refusal(1, &["1 of 21 pictures failed", "merged/failed.csv"])
+            .is_refusal(1, &["1 of 21 images failed", "merged/failed.csv"])
             .unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(differences(&place.path("merged"), &place.path("whole")), [""; 0]);
     }

@@ -83,9 +83,9 @@ fn checkpoints_that_are_refused() {
     let rows = [
         ("nowhere", 2, &["nowhere", "no such folder"][..]),
         ("file", 2, &["file", "it is a file", "folder"]),
-        ("empty", 2, &["empty", "holds no config.json", "Hugging Face"]),
+        ("empty", 2, &["empty", "contains no config.json", "Hugging Face"]),
         ("exported", 2, &["exported", "exported model already"]),
-        ("no-config", 2, &["no-config", "holds no config.json"]),
+        ("no-config", 2, &["no-config", "contains no config.json"]),
         ("no-tokenizer", 1, &["no-tokenizer", "tokenizer.json is missing"]),
         ("no-weights", 1, &["no-weights", "model.safetensors"]),
         ("truncated", 1, &["truncated/model.safetensors", "truncated weights"]),
@@ -245,7 +245,7 @@ fn what_the_doctor_says() {
     let healthy = place.succeed(OCELLI, &["doctor"]);
     for word in [
         "works: ONNX Runtime",
-        "ms an image",
+        "ms per image",
         "version",
         "threads",
         "not in this ONNX Runtime",
@@ -256,7 +256,7 @@ fn what_the_doctor_says() {
     }
     // Of ONNX Runtime, and of the TensorRT that the program was built for.
     let libraries = 1 + usize::from(cfg!(any(feature = "tensorrt", feature = "tensorrt-rtx")));
-    assert_eq!(healthy.matches("folders of the system").count(), libraries, "{healthy}");
+    assert_eq!(healthy.matches("system folders").count(), libraries, "{healthy}");
 
     place.write("text", "hello");
     for (library, words) in [("nowhere", ["nowhere", "no such file"]), ("text", ["text", "cannot use"])] {
