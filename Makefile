@@ -7,12 +7,16 @@ FEATURES ?=
 MORE = $(if $(FEATURES),--features $(addprefix ocelli/,$(FEATURES)))
 # What the demo is built with. Who has just built the tests saves minutes with dev, which is slower to run.
 PROFILE ?= release
-BUILT = target/$(PROFILE:dev=debug)
+BUILT = $(or $(CARGO_TARGET_DIR),target)/$(PROFILE:dev=debug)
+# Where `make install` puts things; packagers set DESTDIR as well.
+PREFIX ?= /usr/local
+SHARE = $(DESTDIR)$(PREFIX)/share
 
-.PHONY: help demo test setup bench bench-full lint doc
+.PHONY: help demo install test setup bench bench-full lint doc
 
 help:
 	@echo "make demo        find things in drawn scenes with the built-in model: a picture and a table"
+	@echo "make install     install ocelli, demo-image and demo-video with completions and man pages [PREFIX=/usr/local]"
 	@echo "make test        all tests"
 	@echo "make setup       fetch ONNX Runtime's library into ~/.local/share/ocelli, install OpenCV where it is missing"
 	@echo "make bench       measure the built-in model"
@@ -30,6 +34,20 @@ demo: setup
 	            pizza cake couch tv clock book "teddy bear" "potted plant" rocket star moon robot butterfly turtle fish \
 	  -o target/demo/ --sheet target/demo.png
 	@echo "look at target/demo.png"
+
+install: setup
+	cargo build --profile $(PROFILE) -p ocelli-cli -p ocelli-demos \
+	  $$(bash demos/install-opencv.sh --check || echo --no-default-features --features ocelli-cli/cuda) \
+	  $(if $(FEATURES),--features $(addprefix ocelli-cli/,$(FEATURES)))
+	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
+	  $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	install $(BUILT)/ocelli $(BUILT)/demo-image $(BUILT)/demo-video $(DESTDIR)$(PREFIX)/bin
+	$(BUILT)/ocelli man $(SHARE)/man/man1
+	for program in ocelli demo-image demo-video; do \
+	  $(BUILT)/ocelli completions bash --program $$program > $(SHARE)/bash-completion/completions/$$program && \
+	  $(BUILT)/ocelli completions zsh --program $$program > $(SHARE)/zsh/site-functions/_$$program && \
+	  $(BUILT)/ocelli completions fish --program $$program > $(SHARE)/fish/vendor_completions.d/$$program.fish || exit 1; \
+	done
 
 test: setup
 	cargo test --workspace $(OPENCV_OR_NOT) $(MORE)

@@ -1,4 +1,4 @@
-//! NVIDIA's GPU: what its driver's own program says of it, and what crosses between it and the host.
+//! The NVIDIA GPU: its description by `nvidia-smi`, and the bytes copied between it and the host.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use serde::Serialize;
 /// The GPU behind a figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gpu {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The driver's version.
+    /// Driver version.
     pub driver: String,
-    /// Its memory in MiB.
+    /// Memory in MiB.
     pub memory_mib: f64,
-    /// `9.0`.
+    /// Compute capability, such as `9.0`.
     pub compute_capability: String,
 }
 
 impl Gpu {
-    /// The first GPU; none where `nvidia-smi` is not there or has none to speak of.
+    /// The first GPU; `None` if `nvidia-smi` is missing or lists none.
     pub fn here() -> Option<Self> {
         Self::parse(&query("name,driver_version,memory.total,compute_cap")?)
     }
@@ -37,12 +37,12 @@ impl Gpu {
     }
 }
 
-/// The memory that is taken on the first GPU, by all programs together, in MiB; none where nobody says.
+/// Memory of the first GPU used by all processes, in MiB; `None` if unknown.
 pub fn memory_used_mib() -> Option<f64> {
     query("memory.used")?.parse().ok()
 }
 
-/// What `nvidia-smi` answers for the first GPU.
+/// The answer of `nvidia-smi` for the first GPU.
 fn query(fields: &str) -> Option<String> {
     let output = Command::new("nvidia-smi")
         .args([&format!("--query-gpu={fields}"), "--format=csv,noheader,nounits"])
@@ -53,12 +53,12 @@ fn query(fields: &str) -> Option<String> {
     output.status.success().then_some(line?.to_owned())
 }
 
-/// Counts what crosses between the host and the first GPU, through whatever engine; nothing where there is no GPU, or
-/// in a program that was built without CUDA.
-pub struct Crossing(Option<Arc<dyn Device>>);
+/// Counts the bytes copied between the host and the first GPU, by any engine; nothing without a GPU or without CUDA in
+/// the build.
+pub struct Transfers(Option<Arc<dyn Device>>);
 
-impl Crossing {
-    /// Begins to look. Whoever else opens the GPU meanwhile opens the same.
+impl Transfers {
+    /// Opens the GPU; engines share its counter.
     pub fn watch() -> Self {
         #[cfg(feature = "cuda")]
         {
@@ -70,8 +70,8 @@ impl Crossing {
         }
     }
 
-    /// All that has crossed.
-    pub fn so_far(&self) -> Option<Transferred> {
+    /// The bytes copied so far.
+    pub fn total(&self) -> Option<Transferred> {
         self.0.as_ref().map(|device| device.transferred())
     }
 }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_drivers_program() {
+    fn lines_of_nvidia_smi() {
         let gpu = |name: &str, memory_mib| {
             Some(Gpu {
                 name: name.into(),

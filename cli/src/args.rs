@@ -20,7 +20,7 @@ use crate::cancel_on_interrupt;
 pub use classes::class_names;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
 pub use files::{check_output_file, expand_images};
-pub use tracker::{ClassMatching, TrackerArgs};
+pub use tracker::TrackerArgs;
 pub use verification::VerificationArgs;
 
 /// Heading of options that select the model and what runs it.
@@ -135,7 +135,7 @@ pub struct DetectorArgs {
     /// Suppress boxes of the same class that overlap a better one by more than this IoU; 1 keeps all [default: 0.7]
     #[arg(long, alias = "iou", value_name = "IOU", allow_negative_numbers = true)]
     pub nms: Option<f32>,
-    /// The same across all classes [default: off]
+    /// Suppress overlapping boxes across classes as well [default: off]
     #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
     pub class_agnostic_nms: Option<f32>,
     /// Which model, and what runs it.

@@ -49,11 +49,11 @@ pub(crate) fn running(program: Command) -> Command {
 /// underscore are left alone: they may as well be a tensor's.
 pub(crate) fn with_flags(message: &str, cause: Cause, command: &Command) -> String {
     let (subject, _) = message.split_once(": ").unwrap_or((message, ""));
-    let first_words = subject.split(", ").filter_map(|part| part.split_whitespace().next());
-    let subjects = first_words.filter(|_| cause != Cause::Other);
+    let first_words = subject.split(", ").map(|part| part.split_whitespace().next().unwrap_or_default());
+    let subjects = first_words.map_while(|word| flag(bare(word), command)).filter(|_| cause != Cause::Other);
     let names = message.split_whitespace().map(bare).filter(|name| name.contains('_'));
     let mut flags: Vec<String> = Vec::new();
-    for flag in subjects.map(bare).chain(names).filter_map(|name| flag(name, command)) {
+    for flag in subjects.chain(names.filter_map(|name| flag(name, command))) {
         let long = flag.rsplit(' ').next().unwrap_or(&flag);
         if !flags.contains(&flag) && !mentions(message, long) {
             flags.push(flag);
@@ -62,9 +62,9 @@ pub(crate) fn with_flags(message: &str, cause: Cause, command: &Command) -> Stri
     if flags.is_empty() { message.to_owned() } else { format!("{message} ({})", flags.join(", ")) }
 }
 
-/// A word without the punctuation around it.
+/// A word without quotes, brackets and the punctuation of a sentence. A path keeps its slash: it is no name.
 fn bare(word: &str) -> &str {
-    word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+    word.trim_matches(['`', '"', '\'', '(', ')', ',', ';', ':', '.'])
 }
 
 fn mentions(message: &str, flag: &str) -> bool {
@@ -155,7 +155,8 @@ mod tests {
             ("detect", Cause::Usage, "nms_iou is 2; leave --nms out", ""),
             ("track", Cause::Usage, "class_chunk is 0: expected at least 1", ""),
             ("detect", Cause::Other, "masks, model/: corrupt file encoder_decoder.onnx", ""),
-            ("detect", Cause::Usage, "no image, masks/: no such file", ""),
+            ("detect", Cause::Usage, "no image, masks: no such file", ""),
+            ("detect", Cause::Usage, "masks/: no image", ""),
             ("detect", Cause::Fit, "text cache, words: of another model; `masks` differs", ""),
         ];
         let mut wrong = Vec::new();

@@ -41,8 +41,7 @@ pub mod tensorrt;
 mod usage;
 
 pub use args::{
-    ClassMatching, DetectorArgs, ModelArgs, TrackerArgs, VerificationArgs, check_output_file, class_names,
-    expand_images,
+    DetectorArgs, ModelArgs, TrackerArgs, VerificationArgs, check_output_file, class_names, expand_images,
 };
 pub use exit::{run, usage};
 pub use interrupt::{Interrupted, cancel_on_interrupt, interrupted};

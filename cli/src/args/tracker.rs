@@ -37,9 +37,9 @@ pub struct TrackerArgs {
     /// Frames after which a lost track is deleted [default: 30]
     #[arg(long, alias = "track-buffer", value_name = "FRAMES", allow_negative_numbers = true)]
     pub max_time_lost: Option<u32>,
-    /// Classes that a track may match
+    /// Detections that a track may match: those of the same class, or of any class
     #[arg(long, value_name = "WHICH", default_value = "same")]
-    pub match_classes: ClassMatching,
+    match_classes: ClassMatching,
     /// Frames for which a lost track is shown at its predicted place [default: 0]
     #[arg(long, value_name = "FRAMES", allow_negative_numbers = true)]
     pub coast: Option<u32>,
@@ -47,10 +47,9 @@ pub struct TrackerArgs {
 
 /// Which detections a track may match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ClassMatching {
-    /// Any class; the track takes the most frequent one
+enum ClassMatching {
+    // Documented variants would double the length of `--help`.
     Any,
-    /// The class of the track
     #[default]
     Same,
 }

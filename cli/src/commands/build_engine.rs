@@ -26,14 +26,18 @@ const ENGINES: &str = "Engines";
 
 /// Arguments of `ocelli build-engine`.
 #[derive(Args, Debug)]
+#[command(override_usage = "\
+ocelli build-engine --output <DIR> [OPTIONS]
+       ocelli build-engine --verify <ENGINE> [OPTIONS]")]
 #[command(after_help = "\
 Each engine is compared with its ONNX graph on this GPU and written only if they agree.
 
 Example:
-  ocelli export --checkpoint sam3/ --target tensorrt --precision fp16 --output sam3-trt/
+  ocelli export --checkpoint sam3/ --output sam3-trt/ \\
+    --target tensorrt --precision fp16
   ocelli build-engine --model sam3-trt/ --output engines/ --max-classes 8
-  ocelli video --trt engines/backbone.engine --trt-enc-dec engines/encoder_decoder.engine --video street.mp4 \
---classes person car")]
+  ocelli video --video street.mp4 --classes person car \\
+    --trt engines/backbone.engine --trt-enc-dec engines/encoder_decoder.engine")]
 pub struct BuildEngineArgs {
     /// Model exported with `--target tensorrt`, or a checkpoint, which is exported into the cache [default: the built-in
     /// model]

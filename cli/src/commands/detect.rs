@@ -53,7 +53,7 @@ pub struct DetectArgs {
     /// All detections as JSON; - is stdout and replaces the table
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     json: Option<PathBuf>,
-    /// Format of masks in --json
+    /// Masks in --json: COCO run lengths (lossless) or polygons (within one pixel)
     #[arg(long, value_enum, default_value = "rle", value_name = "FORMAT", requires = "masks", help_heading = OUTPUT)]
     mask_format: MaskFormat,
     /// Semantic maps: a black and white PNG per image and class
@@ -78,9 +78,7 @@ pub struct DetectArgs {
 /// `--mask-format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum MaskFormat {
-    /// COCO's compressed run lengths, lossless
     Rle,
-    /// Polygons, within one pixel of the mask
     Polygon,
 }
 

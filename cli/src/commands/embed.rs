@@ -12,8 +12,8 @@ use crate::{LogArgs, ModelArgs, Progress, check_output_file, class_names, print}
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Example:
-  ocelli embed --classes person \"red apple\" -o prompts.safetensors
-  ocelli detect --image street.jpg --classes person --text-cache prompts.safetensors")]
+  ocelli embed --classes person \"red apple\" -o text.safetensors
+  ocelli detect --image a.jpg --classes person --text-cache text.safetensors")]
 pub struct EmbedArgs {
     /// Text prompts: words or short phrases, separated by spaces or commas
     #[arg(long, alias = "class", required = true, num_args = 1.., value_name = "PHRASE", help_heading = DETECTION)]

@@ -17,6 +17,10 @@ use crate::{LogArgs, ModelArgs, Progress, check_output_file, interrupted, print,
 
 /// Arguments of `ocelli eval`.
 #[derive(Args, Debug)]
+#[command(override_usage = "\
+ocelli eval --images <DIR> --annotations <FILE> [OPTIONS]
+       ocelli eval --annotations <FILE> --predictions <FILE> [OPTIONS]
+       ocelli eval --scenes <N> [OPTIONS]")]
 #[command(after_help = "\
 Average precision is computed as by pycocotools. Every class is detected in every image. Figures of different protocols \
 cannot be compared: practical keeps scores above 0.01, applies NMS at 0.7 and keeps the best 300 per image; dart keeps \
@@ -24,7 +28,8 @@ every score, without NMS, and the best 100.
 
 Examples:
   ocelli eval --scenes 500
-  ocelli eval --images val2017/ --annotations instances_val2017.json --model sam3/ --protocol dart
+  ocelli eval --images val2017/ --annotations instances_val2017.json \\
+    --model sam3/ --protocol dart
   ocelli eval --annotations instances.json --predictions found.json
   ocelli eval --scenes 100 --compare built-in pruned/")]
 pub struct EvalArgs {

@@ -20,57 +20,48 @@ const PRECISION: &str = "Number format";
 /// `--target`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum TargetArg {
-    /// Fused operators, for ONNX Runtime
     Onnxruntime,
-    /// Standard operators only, for TensorRT and others
     Tensorrt,
 }
 
 /// `--prompt`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PromptArg {
-    /// The phrase and an image-conditioned token, as in Meta's detector
     Official,
-    /// The phrase alone
     Text,
 }
 
 /// `--precision`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PrecisionArg {
-    /// 32-bit floating point
     Fp32,
-    /// 16-bit floating point, for GPUs: half the size; CPUs run it no faster than fp32
     Fp16,
-    /// bfloat16, for GPUs only: the range of fp32, less exact than fp16
     Bf16,
-    /// 8-bit integers in the large matrix products: faster on CPUs, slightly less exact
     Int8,
 }
 
 /// `--mixed-precision`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum MixedPrecisionArg {
-    /// Boxes, positions and scores only
     None,
-    /// Also norms and the softmax of attention
     NormSoftmax,
-    /// Also the matrix products of attention
     Attention,
-    /// Everything but products with weights
     All,
 }
 
 /// Arguments of `ocelli export`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-With fp16 and bf16 the graphs' inputs and outputs stay in 32 bits. Blocks for --keep-fp32 are vit.N, text.N, fusion.N, \
-decoder.N (without the number: all of them), patches, neck, exemplars, words, scoring and masks.
+With fp16 and bf16, inputs, outputs, boxes, positions and scores stay in 32 bits. --mixed-precision adds norms and softmax \
+(norm-softmax), the other products of attention (attention), or everything but products with weights (all). Blocks for \
+--keep-fp32 are vit.N, text.N, fusion.N, decoder.N (without the number: all of them), patches, neck, exemplars, words, \
+scoring and masks.
 
 Examples:
   ocelli export --checkpoint sam3/ --output sam3-672/ --imgsz 672
   ocelli detect --model sam3-672/ --image street.jpg --classes person car -o found.png
-  ocelli export --checkpoint sam3/ --output sam3-trt/ --target tensorrt --precision fp16 --mixed-precision norm-softmax")]
+  ocelli export --checkpoint sam3/ --output sam3-trt/ --target tensorrt \\
+    --precision fp16 --mixed-precision norm-softmax")]
 pub struct ExportArgs {
     /// Hugging Face checkpoint: config.json, model.safetensors (or shards), tokenizer.json
     #[arg(long, alias = "model", alias = "weights", value_name = "DIR", help_heading = INPUT)]
@@ -84,19 +75,19 @@ pub struct ExportArgs {
     /// Side of the square input in pixels, a multiple of the patch size [default: the checkpoint's]
     #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS", help_heading = GRAPH)]
     imgsz: Option<usize>,
-    /// Number format of the weights and the large matrix products
+    /// Format of weights and large matrix products; fp16 and bf16 are for GPUs, int8 is faster on CPUs
     #[arg(long, value_enum, default_value = "fp32", help_heading = PRECISION)]
     precision: PrecisionArg,
-    /// What stays in 32 bits with fp16 and bf16; each value includes those before it
-    #[arg(long, value_enum, default_value = "none", help_heading = PRECISION)]
+    /// What else stays in 32 bits with fp16 and bf16; each value includes those before it
+    #[arg(long, value_enum, default_value = "none", value_name = "OPERATORS", help_heading = PRECISION)]
     mixed_precision: MixedPrecisionArg,
     /// Blocks that stay in 32 bits with fp16 and bf16, e.g. vit.7,fusion,decoder.0; `bench-precision --bisect` finds them
     #[arg(long, value_name = "BLOCKS", value_delimiter = ',', num_args = 1.., help_heading = PRECISION)]
     keep_fp32: Vec<Block>,
-    /// Operators for attention
+    /// Operators: fused ones for ONNX Runtime, or standard ones for TensorRT and others
     #[arg(long, value_enum, default_value = "onnxruntime", help_heading = GRAPH)]
     target: TargetArg,
-    /// Composition of text prompts
+    /// Text prompts: with an image-conditioned token as in Meta's detector, or the text alone
     #[arg(long, value_enum, default_value = "official", help_heading = GRAPH)]
     prompt: PromptArg,
     /// Leave out what only masks need

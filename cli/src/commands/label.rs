@@ -24,7 +24,7 @@ the labels, and DIR/data.yaml is the file for trainers.
 
 Examples:
   ocelli label --images photos/ --classes person \"red car\" -o set --model sam3/
-  ocelli label --images photos/ --map classes.yaml --format yolo-seg,coco -o set --review
+  ocelli label --images photos/ --map classes.yaml --format coco -o set --review
   ocelli label --images photos/ --classes dog -o part-1 --shard 1/2
   ocelli label merge part-1 part-2 -o set"
 );

@@ -25,7 +25,7 @@ pub struct TrackArgs {
     /// Tracks as MOTChallenge text; - is stdout
     #[arg(long, short, default_value = "-", value_name = "FILE", help_heading = OUTPUT)]
     output: PathBuf,
-    /// Meaning of frames without a line
+    /// Frames without a line are empty (nothing was detected) or skipped (the detector did not run)
     #[arg(long, default_value = "empty", value_name = "MEANING", help_heading = INPUT)]
     gaps: Gaps,
     /// Tracker frames per frame of the file: 3 for a 10 FPS file with a tracker tuned for 30 FPS
@@ -38,9 +38,7 @@ pub struct TrackArgs {
 /// Meaning of frames without a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Gaps {
-    /// The detector ran and found nothing
     Empty,
-    /// The detector did not run: tracks do not count the frame as a miss
     Skipped,
 }
 

@@ -18,10 +18,11 @@ use crate::{
 
 /// Arguments of `ocelli verify`.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Example:\n  ocelli export --checkpoint sam3/ --precision int8 --output sam3-int8/\n  \
-                        ocelli verify --model sam3-fp32/ --candidate sam3-int8/"
-)]
+#[command(override_usage = "ocelli verify [--model <DIR>] [--candidate <DIR>] [--engine <NAME>] [OPTIONS]")]
+#[command(after_help = "\
+Example:
+  ocelli export --checkpoint sam3/ --precision int8 --output sam3-int8/
+  ocelli verify --model sam3-fp32/ --candidate sam3-int8/")]
 pub struct VerifyArgs {
     /// Reference: an exported model or a checkpoint [default: the built-in model]
     #[arg(long, alias = "reference", value_name = "DIR", help_heading = INPUT)]

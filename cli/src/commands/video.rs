@@ -36,10 +36,11 @@ frame where frames were dropped, and have no sound. Ctrl-C ends the run and comp
 
 Examples:
   ocelli video --classes dog car --track -o out.mp4
-  ocelli video --video street.mp4 --classes person \"red car\" --track -o out.mp4 --jsonl out.jsonl
+  ocelli video --video street.mp4 --classes person \"red car\" --track -o out.mp4
   ocelli video --video 0 --classes cup --display
-  ocelli video --video rtsp://camera/1 --coco --class-budget 8 --track --mot tracks.txt
-  ffmpeg -i in.mkv -f rawvideo -pix_fmt bgr24 - | ocelli video --video - --raw 1280x720:bgr --classes dog --jsonl -"
+  ocelli video --video rtsp://camera/1 --coco --track --mot tracks.txt
+  ffmpeg -i in.mkv -f rawvideo -pix_fmt bgr24 - |
+    ocelli video --video - --raw 1280x720:bgr --classes dog --jsonl -"
 );
 
 /// Arguments of `ocelli video` and `demo-video`.
@@ -72,7 +73,7 @@ pub struct VideoArgs {
     track: bool,
     #[command(flatten)]
     tracker: TrackerArgs,
-    /// Frames to process when the source is faster [default: latest for cameras and streams, else all]
+    /// Process all frames, or the latest and drop others [default: latest for cameras and streams, else all]
     #[arg(long, value_name = "FRAMES", help_heading = PERFORMANCE)]
     policy: Option<Policy>,
     /// Detect in every Nth frame; tracks are predicted in between [default: 1]
@@ -94,9 +95,7 @@ pub struct VideoArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Policy {
-    /// Every frame
     All,
-    /// The newest frame; others are dropped
     Latest,
 }
 

@@ -1,4 +1,4 @@
-//! However it ends, what it leaves behind is whole: Ctrl-C, kill, a full disk, a closed pipe.
+//! Files are complete after every kind of end: Ctrl-C, kill, a full disk, a closed pipe.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -6,10 +6,10 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use super::{DEMO, command, frames_of, lines_of, names, numbers, run_demo, succeed};
 use crate::run::{Place, outcome};
 
-/// A scene that goes on for longer than any test.
+/// A scene that is longer than any test.
 const ENDLESS: &str = "--classes dog --track --scene-size 160x120 --max-frames 1000000";
 
-/// Starts a program and reads so many lines of what it writes to stdout.
+/// Starts a program and reads `lines` lines of its stdout.
 fn start_and_read(place: &Place, arguments: &str, lines: usize) -> (Child, BufReader<ChildStdout>, String) {
     let mut command = command(place, DEMO, arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -53,7 +53,7 @@ fn ctrl_c_completes_the_video() {
 
 #[cfg(unix)]
 #[test]
-fn kill_leaves_whole_lines() {
+fn kill_leaves_complete_lines() {
     for seen in [1, 4, 9] {
         let place = Place::new();
         let arguments = format!("{ENDLESS} -o out.mp4 --mot - --jsonl out.jsonl");
