@@ -1,4 +1,4 @@
-//! The report of a run on a GPU: measurements, targets, and what is missing.
+//! The report of a run on a GPU: measurements, targets and missing measurements.
 //!
 //! A run is a folder of JSON lines and a plan of the measurements.
 

@@ -27,9 +27,9 @@ pub use verification::VerificationArgs;
 pub const MODEL: &str = "Model and engine";
 /// Heading of options that say what to detect.
 pub const DETECTION: &str = "Detection";
-/// Heading of options that name what is read.
+/// Heading of options that name inputs.
 pub const INPUT: &str = "Input";
-/// Heading of options that name what is written.
+/// Heading of options that name outputs.
 pub const OUTPUT: &str = "Output";
 /// Heading of options that trade time, memory and completeness.
 pub const PERFORMANCE: &str = "Performance";

@@ -122,7 +122,7 @@ fn formats_and_pictures_by_option() {
     // Formats are views of one journal: another one is written without looking at the pictures again.
     for formats in ["coco,yolo", "yolo-seg"] {
         let said = place.run(OCELLI, &arguments("polygons", &["--format", formats, "--copy"]));
-        let words = "0 pictures to label, 4 done before";
+        let words = "0 images to label, 4 done before";
         assert!(said.status == Some(0) && said.stderr.contains(words), "{formats}: {said:?}");
     }
     let without = place.run(OCELLI, &arguments("polygons", &["--format", "yolo"]));

@@ -14,7 +14,7 @@ fn invalid_checkpoints_are_errors() {
     let place = Place::new();
     let norm = "vision_encoder.backbone.layer_norm.weight";
     let change = |name: &str, change: fn(&mut crate::checkpoints::Tensors)| {
-        crate::checkpoints::with_tensors(&place, name, change)
+        crate::checkpoints::with_tensors(&place, name, change);
     };
     crate::checkpoints::copy(&place, "plain", "no-config");
     std::fs::remove_file(place.path("no-config/config.json")).expect("it was copied");

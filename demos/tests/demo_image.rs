@@ -13,7 +13,7 @@ use ocelli::export::{Checkpoint, ExportOptions, export};
 const DEMO: &str = env!("CARGO_BIN_EXE_demo-image");
 
 fn project() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the project")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package is in the project")
 }
 
 /// A folder with two drawn scenes, `park.png` and `street.png`.
@@ -135,9 +135,9 @@ fn exemplars_are_boxes_in_the_image() {
         let report = place.json("found.json");
         (labels(&report), found(&report)[0].1.as_array().map_or(0, Vec::len))
     };
-    let (labels, things) = count(&["--exemplar", dog]);
+    let (labels, instances) = count(&["--exemplar", dog]);
     assert_eq!(labels, ["visual"]);
-    assert!(things > 0, "what the box shows is found");
+    assert!(instances > 0, "the exemplar was not detected");
     for arguments in [
         &["--exemplar", dog, "443,417,539,507", "-1,-1,20,20:no", "-o", "found.png"][..],
         &["--exemplar", "0,0,50,50:no", "--exemplar", dog, "--classes", "dog"],
@@ -151,7 +151,7 @@ fn exemplars_are_boxes_in_the_image() {
 fn exemplars_can_be_in_another_image() {
     let place = place();
     let dog = ["--exemplar", "267,396,390,508", "--exemplar-image", "park.png"];
-    // In the picture itself nothing changes.
+    // In the image itself nothing changes.
     let same = place.succeed(DEMO, &["park.png", "--json", "-", "--exemplar", "267,396,390,508"]);
     let kept = place.succeed(DEMO, &[&["park.png", "--json", "-"], &dog[..]].concat());
     let parse = |text: &str| serde_json::from_str(text).expect("nothing but JSON on stdout");
@@ -364,7 +364,7 @@ fn ctrl_c_keeps_finished_images() {
     assert_eq!(outcome.status, Some(130), "{outcome:?}");
     assert!(outcome.stderr.contains("stopping after this step"), "{outcome:?}");
     let done: Vec<String> = found(&place.json("found.json")).into_iter().map(|(file, _)| file).collect();
-    assert!((2..2000).contains(&done.len()), "{} pictures are in the report", done.len());
+    assert!((2..2000).contains(&done.len()), "{} images are in the report", done.len());
     let expected: Vec<String> = (0..done.len()).map(|number| format!("many/{number:04}.png")).collect();
     assert_eq!(done, expected);
     let drawn: Vec<String> = names(place.path("out")).iter().map(|name| format!("many/{name}")).collect();
@@ -385,8 +385,8 @@ fn a_killed_program_leaves_no_partial_file() {
     child.wait().expect("it ends");
     assert!(!place.path("found.json").exists());
     for name in names(place.path("out")).iter().filter(|name| !name.starts_with('.')) {
-        let picture = ocelli::Image::open(place.path("out").join(name));
-        assert!(picture.is_ok(), "{name}: {:?}", picture.err());
+        let image = ocelli::Image::open(place.path("out").join(name));
+        assert!(image.is_ok(), "{name}: {:?}", image.err());
     }
 
     // Killed while it fills the cache.
@@ -475,7 +475,7 @@ fn a_cache_that_cannot_be_written_is_a_warning() {
     assert_eq!(warned.status, Some(0), "{warned:?}");
     assert!(warned.stderr.contains("warning: ") && warned.stderr.contains("file/text"), "{warned:?}");
     assert!(!with_cache("file", &["--model", "model", "--quiet"]).stderr.contains("warning"));
-    // Nor is there one where the environment names no folder for it.
+    // Without a folder in the environment there is no cache either.
     let mut command = place.command(DEMO, &["park.png", "--classes", "dog"]);
     let library =
         ocelli::engines::onnxruntime::LibrarySearch::new().locate().expect("`make setup` was run").0;

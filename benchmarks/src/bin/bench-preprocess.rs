@@ -136,7 +136,7 @@ struct Line<'a> {
 enum Stage {
     Cpu(Box<Preprocessor>, Vec<f32>),
     Cuda(Arc<CudaDevice>, Box<DevicePreprocessor>, Tensor),
-    /// The reason why there is none.
+    /// No GPU, and the reason.
     Missing(String),
 }
 

@@ -33,8 +33,8 @@ Examples:
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(
-    override_usage = "ocelli label --images <PATH>... --classes <PHRASE>... --output <DIR> [OPTIONS]\n       \
-                            ocelli label merge <DIR>... --output <DIR>"
+    override_usage = "ocelli label --images <PATH>... --classes <PHRASE>... -o <DIR> [OPTIONS]\n       \
+                            ocelli label merge <DIR>... -o <DIR>"
 )]
 #[command(after_help = AFTER_HELP)]
 pub struct LabelArgs {

@@ -18,7 +18,7 @@ use crate::{
 
 /// Arguments of `ocelli verify`.
 #[derive(Args, Debug)]
-#[command(override_usage = "ocelli verify [--model <DIR>] [--candidate <DIR>] [--engine <NAME>] [OPTIONS]")]
+#[command(override_usage = "ocelli verify [--model <DIR>] [--candidate <DIR>] [OPTIONS]")]
 #[command(after_help = "\
 Example:
   ocelli export --checkpoint sam3/ --precision int8 --output sam3-int8/

@@ -14,7 +14,7 @@ fn invalid_videos_and_arguments_are_errors() {
     place.write("empty.mp4", "");
     place.write("notes", "hello");
     place.folder("empty");
-    succeed(&place, "--classes dog --scene-size 64x64 --max-frames 2 -o pictures -q");
+    succeed(&place, "--classes dog --scene-size 64x64 --max-frames 2 -o photos -q");
     // A cache of its own, so that no row writes one.
     succeed(&place, "--classes dog --scene-size 64x64 --max-frames 1 -q");
     place
@@ -55,7 +55,7 @@ fn invalid_videos_and_arguments_are_errors() {
         (video("-o|notes"), 1, &["notes", "it is a file"]),
         (video("-o|in.mp4"), 2, &["in.mp4", "is the input"]),
         (video("--jsonl|./in.mp4"), 2, &["in.mp4", "is the input"]),
-        (dog("--video|pictures|-o|pictures"), 2, &["pictures", "name another folder"]),
+        (dog("--video|photos|-o|photos"), 2, &["photos", "name another folder"]),
         (video("-o|-"), 2, &["--raw-out"]),
         (video("--raw-out|bgr"), 2, &["-o -"]),
         (video("-o|-|--raw-out|xyz"), 2, &["--raw-out", "bgr and rgb"]),

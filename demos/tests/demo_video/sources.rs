@@ -51,11 +51,11 @@ fn odd_sizes_are_padded_to_even_ones() {
     let lines = lines_of(&place.read("out.jsonl"));
     let edges = lines.iter().flat_map(|line| &line.detections).map(|detection| detection.bbox.to_xyxy());
     assert!(edges.clone().all(|[_, _, x2, y2]| x2 <= 161.0 && y2 <= 121.0));
-    // The same as pictures, which have no even sides.
+    // Images keep their odd sides.
     succeed(&place, "--classes dog --scene-size 161x121 --max-frames 3 -o out");
     assert_eq!(super::names(place.path("out")), ["000000.png", "000001.png", "000002.png"]);
-    let picture = ocelli::Image::open(place.path("out/000001.png")).expect("it was written");
-    assert_eq!((picture.width(), picture.height()), (161, 121));
+    let image = ocelli::Image::open(place.path("out/000001.png")).expect("it was written");
+    assert_eq!((image.width(), image.height()), (161, 121));
 }
 
 /// Runs with bytes on stdin.
@@ -154,21 +154,21 @@ fn dropped_sound_is_reported() {
 }
 
 /// A web server that sends images as cameras do: a number per connection, then no more answers.
-fn camera(listener: TcpListener, pictures: Vec<Vec<u8>>, connections: &[usize]) {
+fn camera(listener: TcpListener, images: Vec<Vec<u8>>, connections: &[usize]) {
     for &count in connections {
         let (mut stream, _) = listener.accept().expect("someone connects");
         let mut request = [0; 4096];
         drop(stream.read(&mut request));
         // Whoever went away has seen enough.
-        drop(send_images(&mut stream, &pictures[..count]));
+        drop(send_images(&mut stream, &images[..count]));
     }
 }
 
-fn send_images(stream: &mut TcpStream, pictures: &[Vec<u8>]) -> std::io::Result<()> {
+fn send_images(stream: &mut TcpStream, images: &[Vec<u8>]) -> std::io::Result<()> {
     stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Type: multipart/x-mixed-replace;boundary=frame\r\n\r\n")?;
-    for picture in pictures {
-        write!(stream, "--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", picture.len())?;
-        stream.write_all(picture)?;
+    for image in images {
+        write!(stream, "--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", image.len())?;
+        stream.write_all(image)?;
         stream.write_all(b"\r\n")?;
     }
     stream.flush()
@@ -178,10 +178,10 @@ fn send_images(stream: &mut TcpStream, pictures: &[Vec<u8>]) -> std::io::Result<
 fn a_lost_stream_reconnects_until_the_time_is_up() {
     let place = Place::new();
     succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --confidence 1");
-    let pictures: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
+    let images: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
-    let server = std::thread::spawn(move || camera(listener, pictures, &[20, 15]));
+    let server = std::thread::spawn(move || camera(listener, images, &[20, 15]));
     let arguments = format!(
         "--video http://user:secret@{address}/stream --classes dog --track --policy all --reconnect 1 --jsonl lines -o \
          out.mp4"
@@ -209,7 +209,7 @@ fn a_lost_stream_reconnects_until_the_time_is_up() {
 fn a_stream_that_stalls_is_lost() {
     let place = Place::new();
     succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --confidence 1");
-    let pictures: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
+    let images: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
     let server = std::thread::spawn(move || {
@@ -217,7 +217,7 @@ fn a_stream_that_stalls_is_lost() {
         drop(listener);
         let mut request = [0; 4096];
         drop(stream.read(&mut request));
-        drop(send_images(&mut stream, &pictures));
+        drop(send_images(&mut stream, &images));
         // The connection stays silent until the client closes it.
         let began = Instant::now();
         drop(stream.read(&mut request));
