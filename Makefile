@@ -4,8 +4,10 @@
 FEATURES ?=
 # Profile of the demo. `dev` reuses what the tests built and is slower to run.
 PROFILE ?= release
+BUILT = $(or $(CARGO_TARGET_DIR),target)/$(PROFILE:dev=debug)
+# Where `make install` installs; packagers set DESTDIR as well.
 PREFIX ?= /usr/local
-BUILT = target/$(PROFILE:dev=debug)
+SHARE = $(DESTDIR)$(PREFIX)/share
 # Without OpenCV everything but video files, cameras and windows is built.
 OPENCV = $$(bash demos/install-opencv.sh --check && echo opencv)
 
@@ -41,8 +43,16 @@ test: setup opencv
 	cargo test --workspace --no-default-features --features "cuda $(OPENCV) $(FEATURES)"
 
 install: setup opencv
-	cargo build --release -p ocelli-cli -p ocelli-demos --no-default-features --features "cuda $(OPENCV) $(FEATURES)"
-	bash cli/install.sh target/release $(DESTDIR)$(PREFIX)
+	cargo build --profile $(PROFILE) -p ocelli-cli -p ocelli-demos --no-default-features --features "cuda $(OPENCV) $(FEATURES)"
+	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
+	  $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	install $(BUILT)/ocelli $(BUILT)/demo-image $(BUILT)/demo-video $(DESTDIR)$(PREFIX)/bin
+	$(BUILT)/ocelli man $(SHARE)/man/man1
+	for program in ocelli demo-image demo-video; do \
+	  $(BUILT)/ocelli completions bash --program $$program > $(SHARE)/bash-completion/completions/$$program && \
+	  $(BUILT)/ocelli completions zsh --program $$program > $(SHARE)/zsh/site-functions/_$$program && \
+	  $(BUILT)/ocelli completions fish --program $$program > $(SHARE)/fish/vendor_completions.d/$$program.fish || exit 1; \
+	done
 
 bench: setup opencv
 	cargo build --release --workspace

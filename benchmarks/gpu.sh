@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Measures every engine that is there, on a machine with an NVIDIA GPU, beside transformers; see gpu/README.md.
+# Measures every available engine and transformers on a machine with an NVIDIA GPU; see gpu/README.md.
 set -euo pipefail
 
 usage() {
   cat <<'HELP'
-gpu.sh pack --output DIR    puts programs and scripts into one archive, for a machine without a compiler and a network
-  --programs DIR            where the built programs are [default: target/release]
-  --test FILE               a test program to take along; may be given several times
-  --with FILE[:NAME]        a library to take along, as lib/NAME; may be given several times
-  --tokenizer FILE          tokenizer.json of the full-size model, CLIP's say [default: the built-in model's]
-  --piece-mb N              cut the archive into pieces of so many MB, a folder each [default: one piece]
-  --only-libraries          leave out everything but what --with names: for a second archive that is joined to the first
-gpu.sh join --into DIR FOLDER…   collects pieces there, and unpacks when all have come
-gpu.sh run --work DIR       measures; what is done is not done again, so it may be stopped and called as often as needed
+gpu.sh pack --output DIR    packs programs and scripts for a machine without compiler and network
+  --programs DIR            folder of the built programs [default: target/release]
+  --test FILE               test program to add; may be repeated
+  --with FILE[:NAME]        library to add as lib/NAME; may be repeated
+  --tokenizer FILE          tokenizer.json of the full-size model, e.g. CLIP's [default: the built-in model's]
+  --piece-mb N              split the archive into pieces of N MB, a folder each [default: one piece]
+  --only-libraries          pack only what --with names, as an addition to another archive
+gpu.sh join --into DIR FOLDER…   collects pieces, and unpacks them when all are there
+gpu.sh run --work DIR       measures; finished steps are skipped, so it can be stopped and repeated
   --phase NAME              check, model, export, engines, ours, peers, video, report, tests, or all but tests [default: all]
-  --minutes M               begin nothing and let nothing run after so many minutes [default: no limit]
+  --minutes M               stop all steps after M minutes [default: no limit]
   --model full|small|DIR    random weights at full size, the built-in model, or a checkpoint [default: full]
   --engines "NAME…"         cpu, cuda and tensorrt of ONNX Runtime, trt for TensorRT itself [default: cuda tensorrt trt]
   --precisions "NAME…"      number formats of the graphs [default: fp16]
@@ -22,18 +22,18 @@ gpu.sh run --work DIR       measures; what is done is not done again, so it may 
   --classes "N…"            [default: 4 16 8 2 1 80]
   --video-classes "N…"      [default: 4 16 1 2 8 80]
   --peers "MODE-DTYPE…"     [default: compile-f16 eager-f16 compile-bf16 eager-bf16 eager-f32; small: none]
-  --rounds N                measure the first number of classes so often, ours and the peer in turn [default: 2]
-  --runs N --seconds S      measured runs, and the longest each may take [default: 50, 8]
-  --frames N                of a video [default: 200]
-  --engine-options "…"      what else ONNX Runtime's engines are told, --allow-partial say [default: nothing]
-  --again                   try again what failed
-  --programs DIR            where the built programs are [default: beside this script, or target/release]
-The rest of what is told to `run` is remembered in the work folder. OCELLI_BENCH_PYTHON names the peer's Python.
+  --rounds N                rounds for the first number of classes, ours and the peer alternating [default: 2]
+  --runs N --seconds S      measured runs, and the maximum time for them [default: 50, 8]
+  --frames N                frames of a video [default: 200]
+  --engine-options "…"      further options for ONNX Runtime's engines, e.g. --allow-partial [default: none]
+  --again                   repeat failed steps
+  --programs DIR            folder of the built programs [default: beside this script, or target/release]
+Other options of `run` are remembered in the work folder. OCELLI_BENCH_PYTHON is the peer's Python.
 HELP
 }
 
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
-wrong() { printf 'error: %s; gpu.sh --help says more\n' "$*" >&2; exit 2; }
+wrong() { printf 'error: %s; see gpu.sh --help\n' "$*" >&2; exit 2; }
 say() { printf '%s\n' "$*" >&2; }
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -50,7 +50,7 @@ pack() {
       shift
       continue
     fi
-    [ $# -ge 2 ] || wrong "$1: it needs a value"
+    [ $# -ge 2 ] || wrong "$1: expected a value"
     case $1 in
       --output) output=$2 ;; --programs) programs=$2 ;; --tokenizer) tokenizer=$2 ;; --piece-mb) piece_mb=$2 ;;
       --test) tests+=("$2") ;; --with) libraries+=("$2") ;;
@@ -58,7 +58,7 @@ pack() {
     esac
     shift 2
   done
-  [ -n "$output" ] || wrong "pack: --output DIR says where the archive goes"
+  [ -n "$output" ] || wrong "pack: expected --output DIR for the archive"
   [[ $piece_mb =~ ^[0-9]+$ ]] || wrong "--piece-mb is $piece_mb: expected a number"
   command -v xz >/dev/null || fail "cannot pack, xz: it is not installed (Debian: apt-get install xz-utils)"
   mkdir -p "$output"
@@ -71,13 +71,13 @@ pack() {
   done
   [ $only = yes ] || stage_programs
   ( cd "$stage" && find . -type f -size +100k -printf '%10s  %P\n' | sort -rn ) >&2
-  # The built-in model is in several programs: a window that reaches from one to the next keeps it once.
+  # Several programs contain the built-in model: a window larger than a program stores it once.
   tar -C "$stage" --sort=name --owner=0 --group=0 -cf - . | xz --lzma2=preset=6,dict=96MiB >"$output/payload"
   rm -rf "$stage"
   cut_up "$output" "$piece_mb"
 }
 
-# Programs, scripts and what they need, into the folder `stage`.
+# Copies programs, scripts and their files into the folder `stage`.
 stage_programs() {
   local name
   mkdir -p "$stage"/{programs,benchmarks,model/small,tests}
@@ -99,7 +99,7 @@ stage_programs() {
   commit >"$stage/COMMIT"
 }
 
-# A folder for each piece, each with the sums of all.
+# Writes a folder per piece, each with the checksums of all.
 cut_up() {
   local output=$1 piece_mb=$2 piece number
   cd "$output"
@@ -124,23 +124,23 @@ join() {
   local into='' folders=() folder
   while [ $# -gt 0 ]; do
     case $1 in
-      --into) [ $# -ge 2 ] || wrong "--into: it needs a folder"; into=$2; shift ;;
+      --into) [ $# -ge 2 ] || wrong "--into: expected a folder"; into=$2; shift ;;
       -*) wrong "join $1: no such option" ;;
       *) folders+=("$1") ;;
     esac
     shift
   done
-  [ -n "$into" ] || wrong "join: --into DIR says where to"
+  [ -n "$into" ] || wrong "join: expected --into DIR"
   mkdir -p "$into/pieces"
   for folder in ${folders[@]+"${folders[@]}"}; do
     cp "$folder"/payload.[0-9]* "$folder/pieces.txt" "$into/pieces/"
   done
-  [ -f "$into/pieces/pieces.txt" ] || fail "cannot join, $into/pieces: no piece has come yet"
+  [ -f "$into/pieces/pieces.txt" ] || fail "cannot join, $into/pieces: there are no pieces"
   local sums missing
   sums=$(cd "$into/pieces" && sha256sum --check pieces.txt 2>/dev/null || true)
   missing=$(grep -cv ': OK$' <<<"$sums" || true)
   if [ "$missing" -gt 0 ]; then
-    say "$missing of $(wc -l <"$into/pieces/pieces.txt") pieces are missing or damaged"
+    say "$missing of $(wc -l <"$into/pieces/pieces.txt") pieces are missing or corrupt"
     return 0
   fi
   if command -v xz >/dev/null; then
@@ -150,10 +150,10 @@ join() {
 tarfile.open(fileobj=sys.stdin.buffer, mode="r|xz").extractall(sys.argv[1], filter="tar")' "$into"
   fi
   rm -r "$into/pieces"
-  say "all pieces are there: $into/benchmarks/gpu.sh"
+  say "unpacked: $into/benchmarks/gpu.sh"
 }
 
-# The commit that the programs are of, with + where files have changed.
+# The commit of the programs, with + if files have changed.
 commit() {
   if [ -f "$home/COMMIT" ]; then
     cat "$home/COMMIT"

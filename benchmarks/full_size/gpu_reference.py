@@ -129,7 +129,7 @@ def kept(logits: Tensor, boxes: Tensor, presence: Tensor) -> tuple[Tensor, Tenso
 
 
 def cosine(one: Tensor, other: Tensor) -> float:
-    """1 where both point the same way."""
+    """Cosine similarity."""
     one, other = one.double().flatten(), other.double().flatten()
     return float(one @ other / (one.norm() * other.norm()))
 
@@ -220,26 +220,26 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def gpu_memory_mib() -> int:
-    """What all programs hold on the GPU."""
+    """GPU memory of all processes."""
     free, total = torch.cuda.mem_get_info()
     return round((total - free) / 2**20)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=Path, required=True, help="checkpoint folder, as make_checkpoint.py writes it")
+    parser.add_argument("--model", type=Path, required=True, help="checkpoint folder of make_checkpoint.py")
     parser.add_argument("--imgsz", type=int, help="side of the model's input in pixels (default: the checkpoint's)")
     parser.add_argument("--dtype", choices=DTYPES, default="f16", help="of weights and activations (default f16)")
     parser.add_argument("--mode", choices=("eager", "compile", "compile-reduce-overhead", "compile-max-autotune"),
                         default="eager", help="eager, or torch.compile (default eager)")
     parser.add_argument("--device", default="cuda", help="cuda or cpu (default cuda)")
     parser.add_argument("--classes", type=int, nargs="+", default=[4, 16, 8, 2, 1, 80], help="numbers of classes")
-    parser.add_argument("--chunk", type=int, default=16, help="classes a batch (default 16; more costs memory)")
+    parser.add_argument("--chunk", type=int, default=16, help="classes per batch (default 16; more costs memory)")
     parser.add_argument("--reference", type=Path, help="inputs and outputs to compare with, from bench-halves")
-    parser.add_argument("--image", type=Path, help="the picture of whole frames (default: noise of 1280 x 720)")
+    parser.add_argument("--image", type=Path, help="image for whole frames (default: noise of 1280 x 720)")
     parser.add_argument("--runs", type=int, default=50, help="measured runs (default 50)")
-    parser.add_argument("--warm-up", type=int, default=5, help="runs before them (default 5)")
-    parser.add_argument("--seconds", type=float, default=10, help="measure each for so long at most (default 10)")
+    parser.add_argument("--warm-up", type=int, default=5, help="warm-up runs (default 5)")
+    parser.add_argument("--seconds", type=float, default=10, help="maximum seconds per measurement (default 10)")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

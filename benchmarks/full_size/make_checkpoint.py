@@ -94,11 +94,11 @@ def write_config(path: Path, config: Sam3Config) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, required=True, help="folder to write; made if missing")
+    parser.add_argument("--output", type=Path, required=True, help="folder to write, created if missing")
     parser.add_argument("--config", type=Path,
                         help="JSON with keyword arguments of Sam3Config (default: the released size)")
     parser.add_argument("--tokenizer", type=Path, help="a tokenizer.json to copy (default: CLIP's, fetched with pip)")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (default 0)")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     config = Sam3Config(**(json.loads(arguments.config.read_text()) if arguments.config else {}))

@@ -1,4 +1,4 @@
-"""What the peer measurements share: the machine they ran on, memory, and percentiles."""
+"""Shared by the peer measurements: machine, memory, percentiles."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import transformers
 
 
 def peak_memory_gb() -> float:
-    """The most memory this process has had resident since it started, in GB (10^9 bytes)."""
+    """Peak resident memory of this process in GB (10^9 bytes)."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak * (1 if platform.system() == "Darwin" else 1024) / 1e9, 3)
 
 
 def processor() -> str:
-    """The processor's name."""
+    """Name of the CPU."""
     info = Path("/proc/cpuinfo")
     names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")] \
         if info.exists() else []
@@ -27,7 +27,7 @@ def processor() -> str:
 
 
 def machine(threads: int) -> dict:
-    """Where a figure was measured and with what."""
+    """The machine and the versions behind a measurement."""
     return {"processor": processor(), "system": platform.platform(), "threads": threads,
             "python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__}
 

@@ -122,13 +122,13 @@ def measure(folder: Path, classes: int, chunk: int, threads: int, runs: int, war
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=Path, required=True, help="checkpoint folder, as make_checkpoint.py writes it")
+    parser.add_argument("--model", type=Path, required=True, help="checkpoint folder of make_checkpoint.py")
     parser.add_argument("--classes", type=int, nargs="+", default=[1, 4, 16],
                         help="numbers of classes (default 1 4 16)")
-    parser.add_argument("--chunk", type=int, default=4, help="classes a batch (default 4; more costs memory)")
+    parser.add_argument("--chunk", type=int, default=4, help="classes per batch (default 4; more costs memory)")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")
     parser.add_argument("--runs", type=int, default=3, help="measured runs (default 3)")
-    parser.add_argument("--warm-up", type=int, default=1, help="runs before them (default 1)")
+    parser.add_argument("--warm-up", type=int, default=1, help="warm-up runs (default 1)")
     arguments = parser.parse_args()
     if len(arguments.classes) > 1:
         for classes in arguments.classes:

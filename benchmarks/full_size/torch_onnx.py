@@ -127,8 +127,8 @@ def measure(folder: Path, output: Path, name: str, exporter: str, threads: int) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=Path, required=True, help="checkpoint folder, as make_checkpoint.py writes it")
-    parser.add_argument("--output", type=Path, required=True, help="folder for the graphs; made if missing")
+    parser.add_argument("--model", type=Path, required=True, help="checkpoint folder of make_checkpoint.py")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the graphs, created if missing")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="which parts (default all)")
     parser.add_argument("--exporter", choices=("dynamo", "torchscript"), default="dynamo",
                         help="dynamo needs the package onnxscript (default dynamo)")

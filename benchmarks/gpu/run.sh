@@ -1,4 +1,4 @@
-# `gpu.sh run`: what is measured, in which order; step.sh does a step. Sourced by gpu.sh.
+# `gpu.sh run`: the measurements and their order; step.sh runs a step. Sourced by gpu.sh.
 
 # shellcheck source=step.sh
 . "$here/gpu/step.sh"
@@ -13,14 +13,14 @@ run() {
         --video-classes | --peers | --rounds | --runs | --seconds | --frames | --peer-device | --engine-options) ;;
       *) wrong "run $1: no such option" ;;
     esac
-    [ $# -ge 2 ] || wrong "$1: it needs a value"
+    [ $# -ge 2 ] || wrong "$1: expected a value"
     case $1 in
       --work) work=$2 ;; --phase) phase=$2 ;; --minutes) minutes=$2 ;; --programs) programs=$2 ;;
       *) name=${1#--}; set+=("${name//-/_}" "$2") ;;
     esac
     shift 2
   done
-  [ -n "$work" ] || wrong "run: --work DIR says where graphs and results go"
+  [ -n "$work" ] || wrong "run: expected --work DIR for graphs and results"
   [[ $minutes =~ ^[0-9]+(\.[0-9]+)?$ ]] || wrong "--minutes is $minutes: expected a number"
   case " all check model export engines ours peers video report tests " in
     *" $phase "*) ;; *) wrong "--phase $phase: no such phase" ;;
@@ -48,11 +48,11 @@ run() {
   done
   assemble
   if [ ${#postponed[@]} -gt 0 ]; then
-    say "no time was left for ${#postponed[@]} steps, the next call goes on with: ${postponed[0]}"
+    say "no time was left for ${#postponed[@]} steps; the next call continues with ${postponed[0]}"
   fi
 }
 
-# What is told now goes before what was told earlier, and that before the defaults.
+# Options of this call override those of earlier calls, which override the defaults.
 settings() {
   model=full engines='cuda tensorrt trt' precisions=fp16 imgsz='' classes='4 16 8 2 1 80' peers=default rounds=2
   video_classes='4 16 1 2 8 80' runs=50 seconds=8 frames=200 peer_device=cuda
@@ -79,7 +79,7 @@ settings() {
   done
 }
 
-# What programs and peers find: libraries that were taken along, those of the peer's Python, a cache of our own.
+# Sets the environment: packed libraries, those of the peer's Python, a separate cache.
 surroundings() {
   python=${OCELLI_BENCH_PYTHON:-python3}
   local found='' library
@@ -100,7 +100,7 @@ print(":".join(sorted({os.path.dirname(f) for p in folders for f in glob.glob(p 
     small=$home/src/builtin
     cat "$small"/weights-{1,2}/weights.bin >"$small/model.safetensors"
   fi
-  # Where CLIP's was not taken along, another that knows fewer words does as well.
+  # Without CLIP's tokenizer, one with a smaller vocabulary will do.
   tokenizer=$home/model/tokenizer.json
   [ -f "$tokenizer" ] || tokenizer=$small/tokenizer.json
   picture=$home/model/picture.png
@@ -120,7 +120,7 @@ plan() {
 texts() { tr -s ' ' '\n' <<<"$1" | sed '/^$/d; s/.*/"&"/' | paste -sd,; }
 numbers() { xargs <<<"$1" | tr ' ' ','; }
 
-# What works here: minutes are not spent on an engine that does not start.
+# Probes the engines: no time is spent on one that does not start.
 check() {
   local engine probe
   in_phase check || return 0
@@ -144,7 +144,7 @@ check() {
       probe+=(--model "$work/graphs/probe")
       works trt || { missing probe-trt "no engine was built"; continue; }
     fi
-    # shellcheck disable=SC2046 # options are words
+    # shellcheck disable=SC2046 # split into options
     step check "probe-$engine" 0 '' "${probe[@]}" $(options_of "$engine" "$work/engines/probe")
   done
   [ -z "$peers" ] || step check probe-peer 0 '' "$python" -c 'import sys, torch, transformers
@@ -153,7 +153,7 @@ sys.exit(None if sys.argv[1] == "cpu" or torch.cuda.is_available() else "error: 
   grep -h . "$state"/probe-*.step >>"$results/check.txt" || true
 }
 
-# The options that name an engine; of TensorRT itself, with the folder of the built ones.
+# The options that select an engine; $2 is the folder of TensorRT engines.
 options_of() {
   if [ "$1" = trt ]; then
     echo "--trt $2/backbone.engine --trt-enc-dec $2/encoder_decoder.engine"
@@ -162,10 +162,10 @@ options_of() {
   fi
 }
 
-# Whether an engine, or the peer, has started here; not known is yes.
+# Whether an engine or the peer starts; unknown counts as yes.
 works() { [ ! -e "$state/probe-$1.failed" ] && { [ "$1" != trt ] || [ ! -e "$state/probe-build.failed" ]; }; }
 
-# Checkpoint, graphs, engines and the reference of one image size.
+# Makes the checkpoint, graphs, engines and reference of one image size.
 make_graphs() {
   local px=$1 precision engine target checkpoint=$model
   case $model in
@@ -202,12 +202,12 @@ make_graphs() {
 
 target_of() { if [ "$1" = cpu ] || [ "$1" = cuda ]; then echo onnxruntime; else echo tensorrt; fi; }
 
-# Ours and the peer in turn, the numbers that matter most first.
+# Measures ours and the peer alternately, the most important configurations first.
 measure() {
   local px=$1 round label peer count
-  # shellcheck disable=SC2086 # numbers are words
+  # shellcheck disable=SC2086 # split into numbers
   for round in $(seq "$rounds"); do
-    # Later rounds show how steady it all is: one number of classes is enough.
+    # Later rounds show the variation: one number of classes is enough.
     local counts=$classes
     [ "$round" = 1 ] || counts=${classes%% *}
     for label in $labels; do
@@ -243,10 +243,10 @@ ours() {
   works "$engine" && in_phase "$kind" || return 0
   graphs=$work/graphs/$(target_of "$engine")-$precision-$px
   if [ ! -f "$graphs/model.json" ]; then
-    missing "$name" "there are no graphs, $graphs"
+    missing "$name" "no graphs, $graphs"
     return 0
   fi
-  # shellcheck disable=SC2046 # options are words
+  # shellcheck disable=SC2046 # split into options
   step "$kind" "$name" 30 "\"label\":\"$label\",\"round\":$round" "$programs/$program" --quiet \
     $(options_of "$engine" "$work/engines/$precision-$px") --model "$graphs" --class-chunk $chunk "$@"
 }
@@ -257,16 +257,16 @@ theirs() {
   works peer || return 0
   if [ "$mode" != eager ]; then
     needs=90
-    # Compiling takes a minute and more for each format: the first is asked for every number of classes.
+    # Compiling takes minutes per format: only the first format is measured for every number of classes.
     [ "$1" = "${peers%% *}" ] || counts=${classes%% *}
   fi
-  # shellcheck disable=SC2046,SC2086 # options and numbers are words
+  # shellcheck disable=SC2046,SC2086 # split into options and numbers
   step peers "peers-$1-$px-$round" "$needs" "\"round\":$round" "$python" "$here/full_size/gpu_reference.py" \
     --model "$weights" --imgsz "$px" --mode "$mode" --dtype "$dtype" --device "$peer_device" --classes $counts \
     --chunk $chunk --runs "$runs" --seconds "$seconds" --image "$picture" $(compare)
 }
 
-# Test programs that were taken along: what needs a GPU.
+# Packed test programs: the tests that need a GPU.
 test_programs() {
   local program
   for program in "$home"/tests/*; do

@@ -1,10 +1,10 @@
-# A step of `gpu.sh run`: a command with a time limit that is run once and leaves lines. Sourced by run.sh.
+# A step of `gpu.sh run`: a command with a time limit, run once, whose lines are kept. Sourced by run.sh.
 
-# The steps of a phase; `export` and `engines` leave a line of their own, the others what their command prints.
+# Whether a kind of step is in the phase. `export` and `engines` write a line of their own, others what their command prints.
 in_phase() {
   case $phase in
     all) [ "$1" != tests ] ;;
-    # The peer is held against the reference as well.
+    # The peer is compared with the reference as well.
     ours) [ "$1" = reference ] || [ "$1" = halves ] || [ "$1" = detect ] ;;
     peers) [ "$1" = reference ] || [ "$1" = peers ] ;;
     report) false ;;
@@ -12,8 +12,8 @@ in_phase() {
   esac
 }
 
-# step KIND NAME SECONDS PREFIX COMMAND…   It is not begun where fewer seconds are left.
-# PREFIX goes into each line; for `export` and `engines` it is what the line calls the command.
+# step KIND NAME SECONDS PREFIX COMMAND…   Skipped if fewer SECONDS are left.
+# PREFIX is added to each line; for `export` and `engines` it is the name of the command.
 step() {
   local kind=$1 name=$2 needs=$3 prefix=$4 left begun outcome status=0 why=''
   shift 4
@@ -32,7 +32,7 @@ step() {
   seconds=$(awk -v a="$begun" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.2f", b - a }')
   case $status in
     0) outcome='done' ;;
-    # Its time was up, or somebody ended it: it begins again in the next call. What it printed stays until then.
+    # Timed out or interrupted: the next call repeats it. Its output is kept until then.
     124 | 130 | 137 | 143) outcome=stopped why="after $seconds s" ;;
     *) outcome=failed why=$(grep -v '^ *$' "$log/$name.log" | tail -n 1 || true) ;;
   esac
@@ -52,21 +52,21 @@ step() {
   fi
 }
 
-# A step that cannot be begun: missing NAME WHY
+# Records a step that cannot run: missing NAME WHY
 missing() {
   printf '{"step":"%s","status":"left out","seconds":0,"why":"%s"}\n' "$1" "$(plain "$2")" >"$state/$1.step"
 }
 
-# Text that may stand in a JSON string.
+# Escapes text for a JSON string.
 plain() { LC_ALL=C tr -d '\000-\037' <<<"$1" | cut -c1-300 | sed 's/\\/\\\\/g; s/"/\\"/g'; }
 
-# The run's folder, from what the steps left, and its report.
+# Assembles the folder of the run from the outputs of the steps, and writes its report.
 assemble() {
   local kind file
   for kind in halves detect video peers export step; do
     file=$results/$kind.jsonl
     [ $kind != step ] || file=$results/steps.jsonl
-    # In the order they ended.
+    # In order of completion.
     find "$state" -name "*.$kind" -printf '%T@ %p\n' | sort -n | cut -d' ' -f2- | xargs -r -d '\n' cat >"$file.new"
     mv "$file.new" "$file"
     [ -s "$file" ] || rm "$file"

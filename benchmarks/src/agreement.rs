@@ -1,7 +1,7 @@
-//! Whether two ways of running the same model on the same input do the same work.
+//! Agreement between two engines that run the same model on the same inputs.
 //!
-//! A [`Reference`] is a safetensors file of inputs and what one engine made of them, so that other engines, and other
-//! people's programs, are given the same and can be held against it.
+//! A [`Reference`] is a safetensors file with inputs and the outputs of one engine, for comparison with other engines and
+//! with other programs.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,62 +15,62 @@ use ocelli::postprocess::{PostProcessOptions, PostProcessor, RawOutputs};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::Serialize;
 
-use crate::halves::{Outputs, Words};
+use crate::halves::{Outputs, TextFeatures};
 
-/// Of each class, so many of the surest queries are compared box by box: what none of them is, nobody will see.
-const SUREST: usize = 10;
+/// Number of queries per class, those of the highest scores, whose boxes are compared.
+const TOP_QUERIES: usize = 10;
 
-/// Inputs, and what one engine made of them.
+/// Inputs and the outputs of one engine.
 #[derive(Debug)]
 pub struct Reference {
     /// `[1, 3, S, S]`.
     pub pixels: Tensor,
-    /// What is looked for.
-    pub words: Words,
+    /// Features of the text prompts.
+    pub text: TextFeatures,
     /// `[1, D, P, P]`.
     pub fpn_2: Vec<f32>,
-    /// Of the first of the words.
+    /// Outputs for the first classes of `text`.
     pub outputs: Outputs,
 }
 
-/// How far something is from the [`Reference`].
+/// Differences from the [`Reference`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Agreement {
-    /// Of the features.
+    /// Cosine similarity of the features.
     pub fpn_2_cosine: f64,
-    /// Of the logits of the classes that both have.
+    /// Cosine similarity of the logits of the shared classes.
     pub logits_cosine: f64,
-    /// Of the surest queries' boxes; 1 = the image's side.
+    /// Over the boxes of the top queries; 1 is the side of the image.
     pub largest_box_difference: f64,
-    /// Of the surest queries.
+    /// Over the scores of the top queries.
     pub largest_score_difference: f64,
-    /// How many classes were compared.
+    /// Number of compared classes.
     pub classes: usize,
-    /// Detections of those, in the reference.
+    /// Number of detections in the reference.
     pub detections_reference: usize,
-    /// Detections of those, here.
+    /// Number of detections here.
     pub detections: usize,
 }
 
 impl Reference {
-    /// Writes the file, whole or not at all.
+    /// Writes the file atomically.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let words = self.words.classes;
+        let text = &self.text;
         let classes = self.outputs.presence.len();
         let pixels = self.pixels.as_f32()?;
-        let length = self.words.mask.len() / words;
+        let length = text.mask.len() / text.classes;
         let queries = self.outputs.logits.len() / classes;
-        let width = self.words.features.len() / self.words.mask.len();
+        let width = text.features.len() / text.mask.len();
         let f32s = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
-        let mask: Vec<u8> = self.words.mask.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let mask: Vec<u8> = text.mask.iter().flat_map(|value| value.to_le_bytes()).collect();
         let out = &self.outputs;
         let tensors = [
             ("pixel_values", Dtype::F32, self.pixels.shape().to_vec(), f32s(pixels)),
-            ("text_features", Dtype::F32, vec![words, length, width], f32s(&self.words.features)),
-            ("text_mask", Dtype::I64, vec![words, length], mask),
+            ("text_features", Dtype::F32, vec![text.classes, length, width], f32s(&text.features)),
+            ("text_mask", Dtype::I64, vec![text.classes, length], mask),
             ("fpn_2", Dtype::F32, vec![1, width, self.fpn_2.len() / width], f32s(&self.fpn_2)),
             ("logits", Dtype::F32, vec![classes, queries], f32s(&out.logits)),
             ("boxes", Dtype::F32, vec![classes, queries, 4], f32s(&out.boxes)),
@@ -84,29 +84,29 @@ impl Reference {
         Ok(write_atomically(path, |file| file.write_all(&bytes))?)
     }
 
-    /// Reads what [`write`](Self::write) wrote.
+    /// Reads a file of [`write`](Self::write).
     ///
     /// # Errors
-    /// Where it cannot be read or is no such file.
+    /// If it cannot be read or is not a reference.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let bytes =
             std::fs::read(path).with_context(|| format!("cannot read the reference, {}", path.display()))?;
         let read = || -> anyhow::Result<Self> {
             let file = SafeTensors::deserialize(&bytes)?;
             let f32s = |name: &str| -> anyhow::Result<Vec<f32>> {
-                let words = file.tensor(name)?.data().as_chunks::<4>().0;
-                Ok(words.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+                let values = file.tensor(name)?.data().as_chunks::<4>().0;
+                Ok(values.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
             };
             let mask = file.tensor("text_mask")?;
-            let words = Words {
+            let text = TextFeatures {
                 features: f32s("text_features")?,
                 mask: mask.data().as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect(),
                 classes: mask.shape().first().copied().unwrap_or(0),
             };
-            anyhow::ensure!(words.classes > 0, "it has no words");
+            anyhow::ensure!(text.classes > 0, "it has no classes");
             Ok(Self {
                 pixels: Tensor::f32(file.tensor("pixel_values")?.shape(), f32s("pixel_values")?)?,
-                words,
+                text,
                 fpn_2: f32s("fpn_2")?,
                 outputs: Outputs {
                     logits: f32s("logits")?,
@@ -115,27 +115,27 @@ impl Reference {
                 },
             })
         };
-        read().map_err(|e| anyhow::anyhow!("no reference, {}: {e}; write it again", path.display()))
+        read().map_err(|e| anyhow::anyhow!("not a reference, {}: {e}; write it again", path.display()))
     }
 
-    /// How far features and outputs are from it.
+    /// Compares features and outputs with the reference.
     ///
     /// # Errors
-    /// Where they are of another model.
+    /// If they are of another model.
     pub fn compare(&self, fpn_2: &[f32], outputs: &Outputs) -> anyhow::Result<Agreement> {
         let classes = self.outputs.presence.len().min(outputs.presence.len());
         let queries = self.outputs.logits.len() / self.outputs.presence.len().max(1);
         let fits =
             fpn_2.len() == self.fpn_2.len() && outputs.logits.len() == outputs.presence.len() * queries;
-        anyhow::ensure!(classes > 0 && fits, "the reference is of another model, or of another image size");
+        anyhow::ensure!(classes > 0 && fits, "the reference is of another model or image size");
         let (one, other) = (first(&self.outputs, classes), first(outputs, classes));
         let (mut boxes, mut scores) = (0.0_f64, 0.0_f64);
         for class in 0..classes {
             let ours = |query: usize| score(&other, queries, class, query);
             let theirs = |query: usize| score(&one, queries, class, query);
-            let mut surest: Vec<usize> = (0..queries).collect();
-            surest.sort_by(|a, b| theirs(*b).total_cmp(&theirs(*a)));
-            for query in surest.into_iter().take(SUREST) {
+            let mut ranked: Vec<usize> = (0..queries).collect();
+            ranked.sort_by(|a, b| theirs(*b).total_cmp(&theirs(*a)));
+            for query in ranked.into_iter().take(TOP_QUERIES) {
                 scores = worst(scores, ours(query) - theirs(query));
                 let at = (class * queries + query) * 4;
                 for corner in at..at + 4 {
@@ -155,7 +155,7 @@ impl Reference {
     }
 }
 
-/// The first classes.
+/// The outputs of the first classes.
 fn first(outputs: &Outputs, classes: usize) -> Outputs {
     let queries = outputs.logits.len() / outputs.presence.len();
     Outputs {
@@ -170,19 +170,19 @@ fn score(outputs: &Outputs, queries: usize, class: usize, query: usize) -> f64 {
     sigmoid(outputs.logits[class * queries + query]) * sigmoid(outputs.presence[class])
 }
 
-/// The larger of the two; what is no number is the worst.
+/// The larger absolute difference; NaN is infinite.
 fn worst(so_far: f64, difference: f64) -> f64 {
     if difference.is_nan() { f64::INFINITY } else { so_far.max(difference.abs()) }
 }
 
-/// How many detections there are with the default thresholds.
+/// The number of detections with the default thresholds.
 ///
 /// # Errors
-/// Where a number is none.
+/// If a value is NaN.
 pub fn detections(outputs: &Outputs) -> anyhow::Result<usize> {
     let mut post = PostProcessor::new(PostProcessOptions::default())?;
     post.begin(1000, 1000);
-    let labels: Vec<Arc<str>> = outputs.presence.iter().map(|_| "thing".into()).collect();
+    let labels: Vec<Arc<str>> = outputs.presence.iter().map(|_| "instance".into()).collect();
     post.push_chunk(&RawOutputs {
         first_class_id: 0,
         labels: &labels,
@@ -195,7 +195,7 @@ pub fn detections(outputs: &Outputs) -> anyhow::Result<usize> {
     Ok(kept.len())
 }
 
-/// 1 where both point the same way; 0 where one is no direction at all.
+/// Cosine similarity; 0 if it is not finite.
 fn cosine(one: &[f32], other: &[f32]) -> f64 {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
     let cosine = dot(one, other) / (dot(one, one) * dot(other, other)).sqrt();
@@ -214,27 +214,27 @@ mod tests {
         };
         Reference {
             pixels: Tensor::zeros_f32(&[1, 3, 2, 2]),
-            words: Words { features: vec![0.5; 3 * 2 * 2], mask: vec![1, 0, 1, 1, 1, 0], classes: 3 },
+            text: TextFeatures { features: vec![0.5; 3 * 2 * 2], mask: vec![1, 0, 1, 1, 1, 0], classes: 3 },
             fpn_2: vec![1.0, 2.0, -3.0, 0.5],
             outputs,
         }
     }
 
     #[test]
-    fn a_file_holds_everything() {
+    fn a_written_reference_is_read_back() {
         let (folder, written) = (tempfile::tempdir().expect("a folder"), reference());
         let path = folder.path().join("reference.safetensors");
         written.write(&path).expect("the folder can be written to");
-        let read = Reference::read(&path).expect("it was written just now");
-        assert_eq!((&read.pixels, &read.words), (&written.pixels, &written.words));
+        let read = Reference::read(&path).expect("it was written above");
+        assert_eq!((&read.pixels, &read.text), (&written.pixels, &written.text));
         assert_eq!((&read.fpn_2, &read.outputs), (&written.fpn_2, &written.outputs));
         std::fs::write(&path, b"hello").expect("the folder can be written to");
-        let error = Reference::read(&path).expect_err("it is no such file").to_string();
-        assert!(error.contains("no reference") && error.contains("write it again"), "{error}");
+        let error = Reference::read(&path).expect_err("it is not a reference").to_string();
+        assert!(error.contains("not a reference") && error.contains("write it again"), "{error}");
     }
 
     #[test]
-    fn differences_are_found_where_they_are() {
+    fn differences_are_reported_in_the_right_field() {
         let reference = reference();
         let exact = reference.compare(&reference.fpn_2, &reference.outputs).expect("it is the same");
         let close = |a: f64, b: f64| (a - b).abs() < 1e-6;
@@ -242,24 +242,24 @@ mod tests {
         assert_eq!((exact.largest_box_difference, exact.largest_score_difference), (0.0, 0.0));
         assert_eq!((exact.classes, exact.detections, exact.detections_reference), (2, 3, 3));
 
-        // what changes, and what of the agreement has to show it
+        // (name, change, field that has to show it)
         type Change = fn(&mut Vec<f32>, &mut Outputs);
         type Shows = fn(&Agreement) -> bool;
         let cases: [(&str, Change, Shows); 6] = [
             ("features", |fpn, _| fpn[2] = 3.0, |a| a.fpn_2_cosine < 0.9),
-            ("features without direction", |fpn, _| fpn.fill(0.0), |a| a.fpn_2_cosine == 0.0),
+            ("features of zeros", |fpn, _| fpn.fill(0.0), |a| a.fpn_2_cosine == 0.0),
             ("logits", |_, out| out.logits[0] = -4.0, |a| a.logits_cosine < 0.9 && a.detections == 2),
             ("a box", |_, out| out.boxes[3] += 0.25, |a| (a.largest_box_difference - 0.25).abs() < 1e-6),
             ("presence", |_, out| out.presence[1] = -5.0, |a| a.largest_score_difference > 0.4),
-            ("a box that is none", |_, out| out.boxes[15] = 9.0, |a| a.largest_box_difference > 8.0),
+            ("an invalid box", |_, out| out.boxes[15] = 9.0, |a| a.largest_box_difference > 8.0),
         ];
         let mut failures = Vec::new();
         for (name, change, shows) in cases {
             let (mut fpn_2, mut outputs) = (reference.fpn_2.clone(), reference.outputs.clone());
             change(&mut fpn_2, &mut outputs);
-            let came = reference.compare(&fpn_2, &outputs).expect("the sizes are the same");
-            if !shows(&came) {
-                failures.push(format!("{name}: {came:?}"));
+            let found = reference.compare(&fpn_2, &outputs).expect("the sizes are the same");
+            if !shows(&found) {
+                failures.push(format!("{name}: {found:?}"));
             }
         }
         assert!(failures.is_empty(), "{}", failures.join("\n"));

@@ -1,13 +1,13 @@
-//! Which of many things are needed: delta debugging.
+//! Delta debugging: a minimal set of elements that is needed.
 
-/// A least subset of `all` with which `passes` holds: without any one of its elements it does not. `None` where it does
-/// not hold even with all of them, and an empty one where none is needed.
+/// A minimal subset of `all` for which `passes` holds: without any one of its elements it does not. `None` if it does not
+/// hold even for all of them, empty if none is needed.
 ///
-/// This is Zeller's ddmin (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002), which
-/// needs about 2·log₂(n) trials where one element matters and n² at the worst. The order of elements is kept.
+/// This is ddmin (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002). It needs about
+/// 2·log₂(n) trials if one element matters, and n² in the worst case. The order of elements is kept.
 ///
 /// # Errors
-/// Whatever a trial fails with.
+/// Errors of a trial.
 pub fn least_needed<T: Clone, E>(
     all: &[T],
     mut passes: impl FnMut(&[T]) -> Result<bool, E>,
@@ -30,7 +30,7 @@ pub fn least_needed<T: Clone, E>(
                 break;
             }
         }
-        // With two parts the rest of one is the other, which was tried.
+        // With two parts, the complement of one is the other, which was tried.
         for range in ranges.iter().filter(|_| parts > 2) {
             if smaller.is_some() {
                 break;
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_needed_is_found() {
+    fn a_minimal_set_is_found() {
         let cases: [(usize, &[usize], usize); 8] = [
             (1, &[0], 4),
             (2, &[1], 6),
@@ -68,14 +68,14 @@ mod tests {
             (6, &[0, 1, 2, 3, 4, 5], 60),
         ];
         let mut wrong = Vec::new();
-        for (count, culprits, most) in cases {
+        for (count, culprits, max_trials) in cases {
             let all: Vec<usize> = (0..count).collect();
             let mut trials = 0;
             let found = least_needed(&all, |kept| {
                 trials += 1;
                 Ok::<_, Infallible>(culprits.iter().all(|culprit| kept.contains(culprit)))
             });
-            if found != Ok(Some(culprits.to_vec())) || trials > most {
+            if found != Ok(Some(culprits.to_vec())) || trials > max_trials {
                 wrong.push(format!("{culprits:?} of {count}: {found:?} after {trials} trials"));
             }
         }
@@ -83,14 +83,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_needed_and_nothing_that_helps() {
+    fn an_empty_set_and_no_set() {
         let outcome = |answer: bool| least_needed(&[1, 2, 3], |_| Ok::<_, Infallible>(answer));
         assert_eq!(outcome(true), Ok(Some(vec![])));
         assert_eq!(outcome(false), Ok(None));
         assert_eq!(least_needed(&[1], |_| Err::<bool, _>("stop")), Err("stop"));
     }
 
-    /// Either of two will do: one of them is enough.
+    /// Either of two elements is enough.
     #[test]
     fn alternatives_are_not_both_kept() {
         let found =

@@ -1,14 +1,14 @@
-//! A drawn video that costs nothing to read, and how much of what is in it was found.
+//! A drawn video in memory, and the recall of detections and tracks in it.
 
 use ocelli::{Frame, FrameOutcome, Image, Result, Source, SourceInfo};
 use ocelli_datasets::scenes::{MovingScene, TruthBox};
 
-/// What counts as found: this much overlap, and the class.
-const LEAST_IOU: f32 = 0.5;
-/// What has to be found: what is visible to this share.
-const LEAST_VISIBLE: f32 = 0.25;
+/// Minimum IoU of a match; the class has to be the same.
+const MIN_IOU: f32 = 0.5;
+/// Minimum visible share of an instance that counts.
+const MIN_VISIBLE: f32 = 0.25;
 
-/// The frames of a [`MovingScene`], drawn before anything is measured.
+/// The frames of a [`MovingScene`], drawn in advance.
 pub struct DrawnVideo {
     info: SourceInfo,
     images: Vec<Image>,
@@ -16,7 +16,7 @@ pub struct DrawnVideo {
 }
 
 impl DrawnVideo {
-    /// Draws `frames` frames with pictograms of these names.
+    /// Draws `frames` frames with the pictograms `labels`.
     ///
     /// # Errors
     /// As [`MovingScene::new`].
@@ -27,41 +27,41 @@ impl DrawnVideo {
         Ok(Self { info: scene.info().clone(), images, truth })
     }
 
-    /// The video from its beginning.
+    /// The video as a source.
     pub fn play(&self) -> impl Source + '_ {
         Player { video: self, next: 0 }
     }
 
-    /// How many of the things visible in a frame there are, of classes below `classes`, and how many of them were
-    /// detected, and are being tracked.
+    /// Counts the visible instances of a frame with class ids below `classes`, and how many of them were detected and
+    /// tracked.
     pub fn compare(&self, outcome: &FrameOutcome, classes: usize) -> Found {
         let truth = self.truth.get(outcome.index as usize).into_iter().flatten();
         let mut found = Found::default();
-        for thing in truth.filter(|thing| thing.class_id < classes && thing.visible >= LEAST_VISIBLE) {
-            let is_it = |class_id: usize, bbox: &ocelli::BoundingBox| {
-                class_id == thing.class_id && bbox.iou(&thing.bbox) >= LEAST_IOU
+        for instance in truth.filter(|one| one.class_id < classes && one.visible >= MIN_VISIBLE) {
+            let matches = |class_id: usize, bbox: &ocelli::BoundingBox| {
+                class_id == instance.class_id && bbox.iou(&instance.bbox) >= MIN_IOU
             };
             found.visible += 1;
-            found.detected += usize::from(outcome.detections.iter().any(|d| is_it(d.class_id, &d.bbox)));
-            found.tracked += usize::from(outcome.tracks.iter().any(|t| is_it(t.class_id, &t.bbox)));
+            found.detected += usize::from(outcome.detections.iter().any(|d| matches(d.class_id, &d.bbox)));
+            found.tracked += usize::from(outcome.tracks.iter().any(|t| matches(t.class_id, &t.bbox)));
         }
         found
     }
 }
 
-/// Counts of things.
+/// Counts of instances.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found {
-    /// Those that are to be found.
+    /// Visible instances.
     pub visible: usize,
-    /// Those that a detection of the frame has.
+    /// Detected instances.
     pub detected: usize,
-    /// Those that a track shown in the frame has.
+    /// Tracked instances.
     pub tracked: usize,
 }
 
 impl Found {
-    /// Adds another frame's.
+    /// Adds the counts of another frame.
     pub fn add(&mut self, other: Self) {
         self.visible += other.visible;
         self.detected += other.detected;

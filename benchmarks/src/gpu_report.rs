@@ -1,6 +1,6 @@
-//! The report of a run on a GPU: what was measured, beside what was to be reached, and what was not measured.
+//! The report of a run on a GPU: measurements, targets and missing measurements.
 //!
-//! A run is a folder of JSON lines and a plan that says what was to be measured, so that what is missing shows.
+//! A run is a folder of JSON lines and a plan of the measurements.
 
 mod tables;
 mod targets;
@@ -12,29 +12,29 @@ use anyhow::Context;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What a run was to measure: `plan.json`.
+/// The measurements that a run plans: `plan.json`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Plan {
-    /// Day, hour and minute it began.
+    /// Start of the run, to the minute.
     pub began: String,
-    /// `full`, the released model's sizes with random weights, or `small`, the built-in model.
+    /// `full`, the released model's size with random weights, or `small`, the built-in model.
     pub model: String,
     /// Engines with a number format: `cuda-fp16`.
     pub engines: Vec<String>,
-    /// Ways of running the peer, with a number format: `compile-f16`.
+    /// Modes of the peer with a number format: `compile-f16`.
     pub peers: Vec<String>,
     /// Sides of the model's input in pixels.
     pub imgsz: Vec<u64>,
     /// Numbers of classes.
     pub classes: Vec<u64>,
-    /// Commit that the programs were built from.
+    /// Commit of the programs.
     pub commit: String,
 }
 
-/// Everything a run's folder holds.
+/// The contents of a run's folder.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What was to be measured.
+    /// The plan.
     pub plan: Plan,
     /// Lines of `bench-halves`.
     pub halves: Vec<Value>,
@@ -44,23 +44,23 @@ pub struct Run {
     pub video: Vec<Value>,
     /// Lines of the peer.
     pub peers: Vec<Value>,
-    /// What each export and each engine built took.
+    /// Time and memory of each export and engine build.
     pub export: Vec<Value>,
-    /// How each step ended.
+    /// Outcome of each step.
     pub steps: Vec<Value>,
 }
 
 impl Run {
-    /// Reads a run's folder; a file that is missing holds no lines, and so does the end of a line that was cut off.
+    /// Reads a run's folder; missing files and truncated lines are ignored.
     ///
     /// # Errors
-    /// Where there is no plan.
+    /// If there is no valid plan.
     pub fn read(folder: &Path) -> anyhow::Result<Self> {
         let path = folder.join("plan.json");
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("cannot read the plan, {}", path.display()))?;
-        let plan =
-            serde_json::from_str(&text).with_context(|| format!("no plan of a run, {}", path.display()))?;
+        let plan = serde_json::from_str(&text)
+            .with_context(|| format!("not a plan of a run, {}", path.display()))?;
         let lines = |name: &str| -> Vec<Value> {
             let text = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
             text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -96,7 +96,7 @@ impl Run {
         let gpu = &machine["gpu"];
         let (model, weights) = match plan.model.as_str() {
             "full" => ("Full size", "840 M random weights"),
-            _ => ("The built-in model", "small: its speed says nothing of the released model's"),
+            _ => ("The built-in model", "small: its speed does not predict the released model's"),
         };
         let day = plan.began.split(['T', ' ']).next().unwrap_or_default();
         line(out, &format!("# {model} on a GPU, {day}\n"));
@@ -131,13 +131,13 @@ impl Run {
         line(out, &format!("{}.\n", parts.join("; ")));
         line(
             out,
-            "A time is the median; where something was measured in several rounds, ours and the peer's in turn, all \
-             are shown, and the targets take our slowest and the peer's fastest.",
+            "Times are medians. If there are several rounds, ours and the peer's alternating, all are shown; targets use our \
+             slowest and the peer's fastest.",
         );
     }
 }
 
-/// How a line of the peer is called: `compile-f16`.
+/// The label of a line of the peer: `compile-f16`.
 fn peer_label(peer: &Value) -> String {
     format!("{}-{}", word(&peer["mode"]), word(&peer["dtype"]))
 }
@@ -150,9 +150,9 @@ fn of<'l>(
     classes: u64,
 ) -> impl Iterator<Item = &'l Value> + Clone {
     lines.iter().filter(move |line| {
-        let is_it = line["label"].as_str().is_some_and(|own| own == label)
+        let matches = line["label"].as_str().is_some_and(|own| own == label)
             || (line["label"].is_null() && peer_label(line) == label);
-        is_it && line["imgsz"].as_u64() == Some(imgsz) && line["classes"].as_u64() == Some(classes)
+        matches && line["imgsz"].as_u64() == Some(imgsz) && line["classes"].as_u64() == Some(classes)
     })
 }
 
@@ -160,7 +160,7 @@ fn number(value: &Value) -> Option<f64> {
     value.as_f64().filter(|number| number.is_finite())
 }
 
-/// A text without quotes, anything else as it is written.
+/// A string without quotes, other values as JSON.
 fn word(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -169,14 +169,14 @@ fn word(value: &Value) -> String {
     }
 }
 
-/// Numbers of several rounds: `12.3 / 12.5`; nothing where there are none.
+/// Values of several rounds: `12.3 / 12.5`; `None` without values.
 fn rounds(values: impl Iterator<Item = f64>, decimals: usize) -> Option<String> {
     let all: Vec<String> = values.map(|value| format!("{value:.decimals$}")).collect();
     (!all.is_empty()).then(|| all.join(" / "))
 }
 
 fn line(out: &mut String, text: &str) {
-    writeln!(out, "{text}").expect("a String takes what it is given");
+    writeln!(out, "{text}").expect("writing to a string does not fail");
 }
 
 #[cfg(test)]

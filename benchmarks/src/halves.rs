@@ -1,4 +1,4 @@
-//! The two halves of a detector as engines alone, with their tensors where the engines compute.
+//! The two halves of a detector without the code around them; tensors stay on the engines' device.
 
 use std::sync::mpsc::{channel, sync_channel};
 use std::time::{Duration, Instant};
@@ -7,36 +7,36 @@ use ocelli::engines::{Device, Engine, Tensor, Transferred};
 use ocelli::export::contract::{Manifest, Prompting, file, tensor};
 use ocelli::{EngineFactory, Model};
 
-/// Features that are on their way: one is written, one waits, one is read.
+/// Feature buffers: one is written, one is queued, one is read.
 const IN_FLIGHT: usize = 3;
-/// How a word's tokens are spread.
-const WORD_TOKENS: [usize; 4] = [3, 4, 5, 3];
+/// Numbers of tokens per phrase, in turn.
+const PHRASE_TOKENS: [usize; 4] = [3, 4, 5, 3];
 
-/// What the words of some classes are for the decoder.
+/// Encoded text prompts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Words {
+pub struct TextFeatures {
     /// `[class, token, channel]`.
     pub features: Vec<f32>,
-    /// `[class, token]`, 1 = token.
+    /// `[class, token]`, 1 is a token.
     pub mask: Vec<i64>,
-    /// How many classes there are.
+    /// Number of classes.
     pub classes: usize,
 }
 
-impl Words {
-    /// Numbers in −1..1 that are the same each time; a class that comes later does not change those before it.
+impl TextFeatures {
+    /// Reproducible noise in −1..1; more classes do not change the first ones.
     pub fn noise(manifest: &Manifest, classes: usize) -> Self {
         let (tokens, width) = (manifest.context_length, manifest.model_width);
         let features = noise(classes * tokens * width).collect();
         let of_class = |class: usize| {
-            let words = WORD_TOKENS[class % WORD_TOKENS.len()].min(tokens);
-            (0..tokens).map(move |token| i64::from(token < words))
+            let used = PHRASE_TOKENS[class % PHRASE_TOKENS.len()].min(tokens);
+            (0..tokens).map(move |token| i64::from(token < used))
         };
         Self { features, mask: (0..classes).flat_map(of_class).collect(), classes }
     }
 }
 
-/// Numbers in −1..1 that repeat late.
+/// Pseudorandom numbers in −1..1.
 fn noise(count: usize) -> impl Iterator<Item = f32> {
     let mut state = 0x9e37_79b9_u32;
     (0..count).map(move |_| {
@@ -45,16 +45,16 @@ fn noise(count: usize) -> impl Iterator<Item = f32> {
     })
 }
 
-/// What the image half says; the buffers go round.
+/// Outputs of the image half; the buffers are reused.
 #[derive(Debug)]
 pub struct Features {
-    /// `[1, D, P, P]`, on the device where both halves compute there.
+    /// `[1, D, P, P]`, on the device if both halves use it.
     pub fpn_2: Tensor,
-    /// `[1, 1, D]` in the host's memory; empty where prompts have no token of the image.
+    /// `[1, 1, D]` in host memory; empty if prompts have no image token.
     pub image_prompt: Tensor,
 }
 
-/// The backbone, one graph or two that chain, and its input.
+/// The backbone, as one graph or two, and its input.
 pub struct ImageHalf {
     engines: Vec<Box<dyn Engine>>,
     pixels: Tensor,
@@ -76,19 +76,19 @@ impl ImageHalf {
         Ok(Self { engines, pixels: Tensor::empty(), tokens, official })
     }
 
-    /// The input of the runs that follow, `[1, 3, S, S]` in the host's memory; it is brought to where it is read.
+    /// Sets the input, `[1, 3, S, S]` in host memory, and copies it to the device.
     ///
     /// # Errors
-    /// Where the device is full or lost.
+    /// If the device is out of memory or lost.
     pub fn set_pixels(&mut self, pixels: &Tensor) -> anyhow::Result<()> {
         self.pixels = on(self.engines.first().and_then(Engine::device));
         Ok(self.pixels.copy_from_host(pixels)?)
     }
 
-    /// Runs once; [`Tensor::wait`] says when a device is done.
+    /// Runs once; the device may still compute on return, see [`Tensor::wait`].
     ///
     /// # Errors
-    /// Where a graph fails.
+    /// If a graph fails.
     pub fn run_into(&mut self, features: &mut Features) -> anyhow::Result<()> {
         let mut outputs = vec![(tensor::FPN[2], &mut features.fpn_2)];
         if self.official {
@@ -113,7 +113,7 @@ impl ImageHalf {
     }
 }
 
-/// What the decoder says of all classes, in the host's memory.
+/// Outputs of the decoder for all classes, in host memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outputs {
     /// `[class, query]`.
@@ -127,7 +127,7 @@ pub struct Outputs {
 /// The encoder-decoder and its prompts.
 pub struct PromptHalf {
     engine: Box<dyn Engine>,
-    /// Features and masks of the classes that are decoded at once.
+    /// Features and masks of the classes decoded at once.
     chunks: Vec<(Tensor, Tensor)>,
     logits: Tensor,
     boxes: Tensor,
@@ -146,15 +146,15 @@ impl PromptHalf {
         Ok(Self { engine, chunks: Vec::new(), logits, boxes, presence, outputs: Outputs::default() })
     }
 
-    /// What the runs that follow look for: the first `classes` of the words, again from the first where there are
-    /// fewer, so many at once, each with the image's token appended where prompts have one.
+    /// Sets the prompts: the first `classes` of `text`, repeated if there are fewer, `at_once` per run, with the image's
+    /// token appended if prompts have one.
     ///
     /// # Errors
-    /// Where the device is full or lost.
+    /// If the device is out of memory or lost.
     pub fn set_prompts(
         &mut self,
         manifest: &Manifest,
-        words: &Words,
+        text: &TextFeatures,
         image_prompt: &Tensor,
         classes: usize,
         at_once: usize,
@@ -166,17 +166,17 @@ impl PromptHalf {
         };
         let tokens = length + usize::from(!appended.is_empty());
         self.chunks.clear();
-        let all: Vec<usize> = (0..classes).map(|class| class % words.classes).collect();
+        let all: Vec<usize> = (0..classes).map(|class| class % text.classes).collect();
         for chunk in all.chunks(at_once) {
             let (mut features, mut mask) = (Vec::new(), Vec::new());
             for class in chunk {
-                features.extend_from_slice(&words.features[class * length * width..][..length * width]);
+                features.extend_from_slice(&text.features[class * length * width..][..length * width]);
                 features.extend_from_slice(appended);
-                mask.extend_from_slice(&words.mask[class * length..][..length]);
+                mask.extend_from_slice(&text.mask[class * length..][..length]);
                 mask.extend((length..tokens).map(|_| 1));
             }
-            let place = || on(self.engine.device());
-            let (mut on_features, mut on_mask) = (place(), place());
+            let empty = || on(self.engine.device());
+            let (mut on_features, mut on_mask) = (empty(), empty());
             on_features.copy_from_host(&Tensor::f32(&[chunk.len(), tokens, width], features)?)?;
             on_mask.copy_from_host(&Tensor::i64(&[chunk.len(), tokens], mask)?)?;
             self.chunks.push((on_features, on_mask));
@@ -184,10 +184,10 @@ impl PromptHalf {
         Ok(())
     }
 
-    /// Runs over all classes; what it says is in the host's memory when it returns.
+    /// Runs all classes and copies the outputs to host memory.
     ///
     /// # Errors
-    /// Where the graph fails.
+    /// If the graph fails.
     pub fn run(&mut self, fpn_2: &Tensor) -> anyhow::Result<&Outputs> {
         let out = &mut self.outputs;
         [&mut out.logits, &mut out.boxes, &mut out.presence].into_iter().for_each(Vec::clear);
@@ -208,38 +208,38 @@ impl PromptHalf {
     }
 }
 
-/// Both.
+/// Both halves.
 pub struct Halves {
     /// Pixels to features.
     pub image: ImageHalf,
-    /// Features and words to boxes.
+    /// Features and prompts to boxes.
     pub prompt: PromptHalf,
 }
 
-/// What both came to at the same time.
+/// Measurements of both halves running at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Together {
-    /// Frames a second.
+    /// Frames per second.
     pub fps: f64,
-    /// Frames that were counted.
+    /// Number of measured frames.
     pub n: usize,
-    /// What crossed between host and device for each of them; zero where there is no device.
-    pub crossed: Transferred,
+    /// Bytes copied between host and device per frame; zero without a device.
+    pub transferred: Transferred,
 }
 
 impl Halves {
-    /// Buffers for features, where both halves read and write without a copy.
+    /// Buffers for features, on the device if both halves share it.
     pub fn features(&self) -> Features {
         let (from, to) = (self.image.device(), self.prompt.engine.device());
         let shared = from.filter(|from| to.as_ref() == Some(from));
         Features { fpn_2: on(shared), image_prompt: Tensor::empty() }
     }
 
-    /// The image half of a frame beside the prompt half of the one before, as a loop would have them: what both
-    /// allow, without anything around them. Ends after `frames`, or after `limit` if that is sooner.
+    /// Runs the image half of a frame beside the prompt half of the previous one, as a pipeline does. Ends after `frames` or
+    /// `limit`, whichever is first.
     ///
     /// # Errors
-    /// Where a graph fails, or `check` does, which is asked between frames.
+    /// If a graph fails, or `check`, which is called between frames.
     pub fn together(
         &mut self,
         warm_up: usize,
@@ -247,18 +247,18 @@ impl Halves {
         limit: Duration,
         mut check: impl FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<Together> {
-        // The last frame of the warm-up is where the first measured one begins.
+        // The first measured frame begins when the last warm-up frame ends.
         let warm_up = warm_up.max(1);
         let (to_prompt, at_prompt) = sync_channel::<Features>(1);
         let (to_image, at_image) = channel::<Features>();
         for _ in 0..IN_FLIGHT {
-            to_image.send(self.features()).expect("the other end is below");
+            to_image.send(self.features()).expect("the receiver lives until the end of the function");
         }
-        let (mut begun, mut before) = (Instant::now(), Transferred::default());
+        let (mut started, mut before) = (Instant::now(), Transferred::default());
         let mut n = 0;
         let mut elapsed = Duration::ZERO;
         let devices = [self.image.device(), self.prompt.engine.device()];
-        let crossed = || transferred(&devices);
+        let so_far = || transferred(&devices);
         let (image, prompt) = (&mut self.image, &mut self.prompt);
         std::thread::scope(|scope| {
             let producer = scope.spawn(move || -> anyhow::Result<()> {
@@ -278,10 +278,10 @@ impl Halves {
                     prompt.run(&features.fpn_2)?;
                     drop(to_image.send(features));
                     if frame + 1 == warm_up {
-                        (begun, before) = (Instant::now(), crossed());
+                        (started, before) = (Instant::now(), so_far());
                     } else if frame + 1 > warm_up {
                         n += 1;
-                        elapsed = begun.elapsed();
+                        elapsed = started.elapsed();
                         if elapsed > limit && n >= 3 {
                             break;
                         }
@@ -294,14 +294,14 @@ impl Halves {
             let produced = producer.join().map_err(|_| anyhow::anyhow!("the backbone's thread panicked"))?;
             produced.and(consumed)
         })?;
-        let after = crossed();
-        let each = |after: u64, before: u64| (after - before) / n.max(1) as u64;
+        let after = so_far();
+        let per_frame = |after: u64, before: u64| (after - before) / n.max(1) as u64;
         Ok(Together {
             fps: n as f64 / elapsed.as_secs_f64(),
             n,
-            crossed: Transferred {
-                to_device: each(after.to_device, before.to_device),
-                to_host: each(after.to_host, before.to_host),
+            transferred: Transferred {
+                to_device: per_frame(after.to_device, before.to_device),
+                to_host: per_frame(after.to_host, before.to_host),
             },
         })
     }

@@ -1,6 +1,6 @@
-//! What the measuring programs share: quantiles, drawn videos, number formats, the halves of a detector and whether two ways
-//! of running them agree, weights of the released model's size, the report of a run on a GPU, and what a figure was
-//! measured on.
+//! Shared by the benchmark programs: quantiles, drawn videos, number formats, the halves of a detector and their agreement
+//! between engines, random weights of the released model's size, the report of a run on a GPU, and the description of the
+//! machine.
 
 #![forbid(unsafe_code)]
 

@@ -1,26 +1,26 @@
-//! What a figure was measured on.
+//! The machine and the build behind a measurement.
 
 use serde::Serialize;
 
 use crate::nvidia::Gpu;
 
-/// The commit that programs were built from, for a machine that has them without the repository.
+/// Environment variable with the commit of the programs, for a machine without the repository.
 const COMMIT: &str = "OCELLI_BENCH_COMMIT";
 
-/// The machine and the build behind a figure.
+/// The machine and the build behind a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// The processor's name.
+    /// Name of the CPU.
     pub cpu: String,
-    /// Processors the program may use.
+    /// CPUs available to the program.
     pub cpus: usize,
     /// Memory in MiB.
     pub memory_mib: u64,
     /// Operating system and architecture.
     pub system: String,
-    /// The commit the programs were built from, with `+` where files had changed.
+    /// Commit of the programs, with `+` if files had changed.
     pub commit: String,
-    /// Version of ocelli.
+    /// Version of Ocelli.
     pub ocelli: &'static str,
     /// The first NVIDIA GPU, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,7 +28,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine; what cannot be found out is `unknown`.
+    /// This machine; unknown values are `unknown`.
     pub fn here() -> Self {
         let line = |file: &str, key: &str| {
             let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -64,12 +64,12 @@ fn commit() -> String {
     }
 }
 
-/// The most memory this process has held, in MiB; 0 where the system does not say.
+/// Peak memory of this process in MiB; 0 if unknown.
 pub fn peak_memory_mib() -> f64 {
     memory_mib("VmHWM:")
 }
 
-/// The memory this process holds now, in MiB; 0 where the system does not say.
+/// Current memory of this process in MiB; 0 if unknown.
 pub fn resident_memory_mib() -> f64 {
     memory_mib("VmRSS:")
 }

@@ -1,4 +1,4 @@
-//! NVIDIA's GPU: what its driver's own program says of it, and what crosses between it and the host.
+//! The NVIDIA GPU: its description by `nvidia-smi`, and the bytes copied between it and the host.
 
 use std::process::Command;
 
@@ -8,18 +8,18 @@ use serde::Serialize;
 /// The GPU behind a figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gpu {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The driver's version.
+    /// Driver version.
     pub driver: String,
-    /// Its memory in MiB.
+    /// Memory in MiB.
     pub memory_mib: f64,
-    /// `9.0`.
+    /// Compute capability, such as `9.0`.
     pub compute_capability: String,
 }
 
 impl Gpu {
-    /// The first GPU; none where `nvidia-smi` is not there or has none to speak of.
+    /// The first GPU; `None` if `nvidia-smi` is missing or lists none.
     pub fn here() -> Option<Self> {
         Self::parse(&query("name,driver_version,memory.total,compute_cap")?)
     }
@@ -36,12 +36,12 @@ impl Gpu {
     }
 }
 
-/// The memory that is taken on the first GPU, by all programs together, in MiB; none where nobody says.
+/// Memory of the first GPU used by all processes, in MiB; `None` if unknown.
 pub fn memory_used_mib() -> Option<f64> {
     query("memory.used")?.parse().ok()
 }
 
-/// What `nvidia-smi` answers for the first GPU.
+/// The answer of `nvidia-smi` for the first GPU.
 fn query(fields: &str) -> Option<String> {
     let output = Command::new("nvidia-smi")
         .args([&format!("--query-gpu={fields}"), "--format=csv,noheader,nounits"])
@@ -52,12 +52,12 @@ fn query(fields: &str) -> Option<String> {
     output.status.success().then_some(line?.to_owned())
 }
 
-/// Counts the bytes copied between the host and the first GPU by all engines, if there is a GPU and the program was built
-/// with CUDA.
-pub struct Crossing(Option<Device>);
+/// Counts the bytes copied between the host and the first GPU, by any engine; nothing without a GPU or without CUDA in
+/// the build.
+pub struct Transfers(Option<Device>);
 
-impl Crossing {
-    /// Starts to count. Everything in the process that opens the GPU shares its counters.
+impl Transfers {
+    /// Opens the GPU; engines share its counter.
     pub fn watch() -> Self {
         #[cfg(feature = "cuda")]
         {
@@ -70,7 +70,7 @@ impl Crossing {
     }
 
     /// The bytes copied so far.
-    pub fn so_far(&self) -> Option<Transferred> {
+    pub fn total(&self) -> Option<Transferred> {
         self.0.as_ref().map(Device::transferred)
     }
 }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_drivers_program() {
+    fn lines_of_nvidia_smi() {
         let gpu = |name: &str, memory_mib| {
             Some(Gpu {
                 name: name.into(),

@@ -1,8 +1,8 @@
-//! What a number format does to a model: its outputs, its detections, its time.
+//! The effect of a number format on a model: outputs, detections, time.
 //!
-//! [`Reference`] is the model in 32 bits on some of the drawn [`Scenes`]; [`Reference::cosines`] compares another export
-//! with it graph by graph, each given the reference's inputs. [`detect`] judges what the whole finds, and [`time`] how
-//! long it takes.
+//! [`Reference`] holds the outputs of the fp32 model on some of the drawn [`Scenes`]; [`Reference::cosines`] compares
+//! another export with it graph by graph, each with the reference's inputs. [`detect`] evaluates the whole model, and
+//! [`time`] measures it.
 
 mod reference;
 mod scenes;
@@ -18,21 +18,21 @@ use serde::Serialize;
 pub use reference::Reference;
 pub use scenes::Scenes;
 
-/// What was found in the scenes.
+/// Detections in the scenes.
 #[derive(Clone, Debug)]
 pub struct Detected {
-    /// COCO's figures.
+    /// COCO's metrics.
     pub accuracy: Accuracy,
-    /// Detections above the model's own threshold, in all pictures.
+    /// Detections above the model's threshold, in all scenes.
     pub detections: usize,
-    /// Pictures in which the engine failed or said what is no number.
+    /// Scenes in which the engine failed or returned a NaN.
     pub failed: usize,
 }
 
-/// Detects on all scenes with an export, and judges what is found.
+/// Detects in all scenes with an export and evaluates the detections.
 ///
 /// # Errors
-/// Where a graph cannot be loaded or run.
+/// If a graph cannot be loaded or run.
 pub fn detect(factory: &EngineFactory, folder: &Path, scenes: &Scenes) -> anyhow::Result<Detected> {
     let mut detector = detector(factory, folder)?;
     let threshold = detector.model().manifest().thresholds.confidence;
@@ -43,7 +43,7 @@ pub fn detect(factory: &EngineFactory, folder: &Path, scenes: &Scenes) -> anyhow
         ocelli_cli::interrupted()?;
         let answer = match detector.detect(image, &scenes.prompts) {
             Ok(answer) => answer,
-            // Numbers that left the range: nothing was found.
+            // Values out of range count as no detections.
             Err(e) if e.kind() == ErrorKind::Engine => {
                 failed += 1;
                 continue;
@@ -57,10 +57,10 @@ pub fn detect(factory: &EngineFactory, folder: &Path, scenes: &Scenes) -> anyhow
     Ok(Detected { accuracy, detections, failed })
 }
 
-/// The times of `runs` detections in the first scene, after one that does not count.
+/// The times of `runs` detections in the first scene, after one warm-up run.
 ///
 /// # Errors
-/// Where a graph cannot be loaded or run.
+/// If a graph cannot be loaded or run.
 pub fn time(
     factory: &EngineFactory,
     folder: &Path,
@@ -87,34 +87,34 @@ fn detector(factory: &EngineFactory, folder: &Path) -> anyhow::Result<Detector> 
     Ok(builder.build()?)
 }
 
-/// Bytes of an exported folder's graphs and weights.
+/// Size of an export's graphs and weights in bytes.
 ///
 /// # Errors
-/// Where it is no exported folder.
+/// If the folder is not an exported model.
 pub fn graph_bytes(folder: &Path) -> anyhow::Result<u64> {
     let manifest = Manifest::read(folder)?;
     let graphs = manifest.files.iter().filter(|(name, _)| name.contains(".onnx"));
     Ok(graphs.map(|(_, entry)| entry.bytes).sum())
 }
 
-/// The least of some cosines, with its name.
+/// The minimum of several cosines.
 #[derive(Clone, Debug, Serialize)]
 pub struct Least {
     /// `graph.output`.
     pub output: String,
-    /// Its cosine.
+    /// Cosine similarity.
     pub cosine: f64,
 }
 
 impl Least {
-    /// The least of `cosines`.
+    /// The minimum of `cosines`.
     pub fn of(cosines: &BTreeMap<String, f64>) -> Option<Self> {
         let least = cosines.iter().min_by(|a, b| a.1.total_cmp(b.1))?;
         Some(Self { output: least.0.clone(), cosine: *least.1 })
     }
 }
 
-/// The cosine of the angle between two rows of numbers; 0 where it is no number, and 1 for two that are all zero.
+/// Cosine similarity; 0 if it is not finite, 1 if both vectors are zero.
 pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
     let (aa, bb) = (dot(a, a), dot(b, b));

@@ -1,8 +1,8 @@
-//! Medians and tails.
+//! Quantiles of measurements.
 
 use serde::Serialize;
 
-/// Quantiles of one kind of duration.
+/// Quantiles of a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Quantiles {
     /// Number of measurements.
@@ -13,13 +13,12 @@ pub struct Quantiles {
     pub p90: f64,
     /// 99th percentile.
     pub p99: f64,
-    /// Smallest.
+    /// Minimum.
     pub min: f64,
 }
 
 impl Quantiles {
-    /// Of durations in any unit; all zero where there are none. A quantile is the smallest measurement that is not
-    /// below that share of them (nearest rank).
+    /// The quantiles of `values`, by nearest rank; all zero without values.
     pub fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let rank = |share: f64| {

@@ -1,8 +1,8 @@
-//! A checkpoint of the released model's size with random weights, for what is to be measured without anybody's weights.
+//! A checkpoint of the released model's size with random weights, for measurements that do not need the real weights.
 //!
-//! Speed does not depend on the values, but overflow and denormals do: weights are spread by one over the square root of
-//! their inputs, so that activations stay near one. Layout and names are the released ones: the configuration has the
-//! detector under `detector_config`, names are prefixed, tensors of a tracker lie beside them.
+//! The standard deviation of a weight is 1/√inputs, so that activations stay near one: overflow and denormals would change
+//! the speed. Layout and names are those of the release: the configuration has the detector under `detector_config`, names
+//! have a prefix, and there are tensors of a tracker as well.
 
 use std::io::Write;
 use std::path::Path;
@@ -15,12 +15,12 @@ use serde_json::{Map, Value, json};
 const TENSORS: &str = include_str!("../full_size/tensors.txt");
 /// `config.json`.
 const CONFIG: &str = include_str!("../full_size/config.json");
-/// Where they are in the released checkpoint.
+/// Prefix of the names in the released checkpoint.
 const PREFIX: &str = "detector_model.";
-/// What lies beside them there.
+/// Other tensors in the released checkpoint.
 const FOREIGN: [(&str, &[usize]); 2] =
     [("tracker_model.no_memory_embedding", &[1, 1, 8]), ("tracker_neck.bias", &[8])];
-/// So that some queries of every class pass the default threshold, as in real use.
+/// Lets some queries of every class pass the default threshold, as in real use.
 const PRESENCE_BIAS: f32 = 2.0;
 
 struct Tensor {
@@ -28,10 +28,10 @@ struct Tensor {
     shape: Vec<usize>,
 }
 
-/// Writes `config.json` and `model.safetensors` into a folder that exists; how many parameters there are.
+/// Writes `config.json` and `model.safetensors` into an existing folder; returns the number of parameters.
 ///
 /// # Errors
-/// Where a file cannot be written.
+/// If a file cannot be written.
 pub fn write(folder: &Path) -> anyhow::Result<usize> {
     let tensors = tensors(TENSORS)?;
     write_tensors(&folder.join("model.safetensors"), &tensors)?;
@@ -39,14 +39,14 @@ pub fn write(folder: &Path) -> anyhow::Result<usize> {
     Ok(tensors.iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum())
 }
 
-/// The list, each `{count}` in a name spelled out.
+/// Parses the list and expands each `{count}` in a name.
 fn tensors(list: &str) -> anyhow::Result<Vec<Tensor>> {
     let mut tensors = Vec::new();
     for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let mut words = line.split(' ');
-        let name = words.next().unwrap_or_default();
+        let mut fields = line.split(' ');
+        let name = fields.next().unwrap_or_default();
         let shape: Vec<usize> =
-            words.map(str::parse).collect::<Result<_, _>>().with_context(|| line.to_owned())?;
+            fields.map(str::parse).collect::<Result<_, _>>().with_context(|| line.to_owned())?;
         match name.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
             None => tensors.push(Tensor { name: name.to_owned(), shape }),
             Some((before, (count, after))) => {
@@ -109,11 +109,11 @@ fn distribution(name: &str, shape: &[usize]) -> (f32, f32) {
     }
 }
 
-/// Xorshift (Marsaglia 2003), the same numbers each time.
+/// Xorshift (Marsaglia 2003) with a fixed seed.
 struct Random(u64);
 
 impl Random {
-    /// Nearly normal, mean 0 and standard deviation 1: the sum of four uniform numbers.
+    /// Approximately normal, with mean 0 and standard deviation 1: the sum of four uniform numbers.
     fn normal(&mut self) -> f32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_the_released_models() {
+    fn the_list_has_the_size_of_the_released_model() {
         let all = tensors(TENSORS).expect("it is a list of tensors");
         let parameters: usize = all.iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum();
         assert_eq!((all.len(), parameters / 100_000), (1468, 8403));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_spread_as_they_should_be() {
+    fn random_numbers_have_mean_0_and_deviation_1() {
         let mut random = Random(1);
         let values: Vec<f64> = (0..100_000).map(|_| f64::from(random.normal())).collect();
         let mean = values.iter().sum::<f64>() / values.len() as f64;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_list_is_whole() {
+    fn a_written_file_has_every_tensor_of_the_list() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("model.safetensors");
         let few = tensors("# a comment\na.{2}.weight 3 4\nb.bias 5\n").expect("it is a list");

@@ -1,6 +1,6 @@
-//! `bench-precision` run as a program: its lines, the block that a bisection names, refusals.
+//! Runs `bench-precision`: its lines, the block that a bisection names, errors.
 //!
-//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+//! Needs ONNX Runtime; `make setup` installs it.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ fn disturbed(name: &str, factors: &[(&str, f32)], folder: &Path) -> Outcome<()> 
     Ok(())
 }
 
-/// The third block's feed-forward network computes what it did, but for numbers in its middle that no half has.
+/// The third block's feed-forward network computes the same, with intermediate values beyond the range of fp16.
 #[test]
 fn bisection_names_the_block_that_leaves_the_range() -> Outcome<()> {
     const BLOCK: &str = "vision_encoder.backbone.layers.2.mlp";
@@ -83,17 +83,17 @@ fn bisection_names_the_block_that_leaves_the_range() -> Outcome<()> {
     let (line, errors) = run(&[])?;
     assert_eq!(line["keep_fp32"], serde_json::json!(["vit.2"]), "{errors}");
     assert!(errors.contains("ocelli export --precision fp16 --keep-fp32 vit.2"), "{errors}");
-    // No set of islands mends it: a single product is too large.
+    // No set of islands helps: a single product is too large.
     let (line, errors) = run(&["--mixed-precision", "all", "--target", "tensorrt"])?;
     assert_eq!(line["keep_fp32"], serde_json::json!(["vit.2"]), "{errors}");
-    // The range of bfloat16 is that of 32 bits; its precision is another matter.
+    // bfloat16 has the range of fp32, but less precision.
     let (line, errors) = run(&["--precision", "bf16", "--least-cosine", "0.9"])?;
     assert_eq!(line["keep_fp32"], serde_json::json!([]), "{errors}");
     Ok(())
 }
 
 #[test]
-fn every_strategy_has_its_line() -> Outcome<()> {
+fn every_format_has_a_line() -> Outcome<()> {
     let folder = tempfile::tempdir()?;
     let output = folder.path().to_str().ok_or("a path that is text")?;
     let few = ["--scenes", "2", "--compared", "1", "--class-count", "2", "--runs", "1", "--output", output];
@@ -110,7 +110,7 @@ fn every_strategy_has_its_line() -> Outcome<()> {
         if ap.is_none_or(|ap| ap < 0.3) || cosine.is_none_or(|cosine| cosine < least) {
             wrong.push(format!("AP {ap:?}, cosine {cosine:?}: {line}"));
         }
-        // Image, image prompt, words, examples, five of the decoder, two of masks.
+        // Image, image prompt, text, exemplars, five of the decoder, two of masks.
         let outputs = line["cosines"].as_object().map(serde_json::Map::len);
         let timed = line["total_ms"]["p50"].as_f64().is_some_and(|ms| ms > 0.0);
         let is_half = line["precision"] == "fp16" || line["precision"] == "bf16";
@@ -131,7 +131,7 @@ fn every_strategy_has_its_line() -> Outcome<()> {
 }
 
 #[test]
-fn refusals() -> Outcome<()> {
+fn invalid_arguments_are_errors() -> Outcome<()> {
     let exported = tempfile::tempdir()?;
     std::fs::write(exported.path().join("model.json"), "{}")?;
     let exported = exported.path().to_str().ok_or("a path that is text")?;

@@ -1,4 +1,4 @@
-//! `bench-preprocess`, run.
+//! Runs `bench-preprocess`.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ fn run(arguments: &[&str]) -> std::process::Output {
 }
 
 #[test]
-fn each_line_is_measured_or_says_why_not() {
+fn each_line_has_a_measurement_or_a_reason() {
     let output = run(&["--sizes", "64x48", "30x31", "--imgsz", "28", "--runs", "3", "--warm-up", "1"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("JSON is UTF-8");
@@ -28,12 +28,12 @@ fn each_line_is_measured_or_says_why_not() {
             failures.push(format!("line {index}: {line}"));
         }
     }
-    assert_eq!(lines.len(), 2 * 2 * 2, "two places, sizes and formats");
+    assert_eq!(lines.len(), 2 * 2 * 2, "two devices, sizes and formats");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
-fn mistakes_are_told() {
+fn invalid_arguments_are_errors() {
     let cases: [(&[&str], i32, &str); 4] = [
         (&["--runs", "0"], 2, "--runs is 0"),
         (&["--sizes", "64"], 2, "expected WIDTHxHEIGHT"),
@@ -41,10 +41,10 @@ fn mistakes_are_told() {
         (&["--imgsz", "0"], 2, "imgsz is 0"),
     ];
     let mut failures = Vec::new();
-    for (arguments, code, told) in cases {
+    for (arguments, code, message) in cases {
         let output = run(arguments);
         let text = String::from_utf8_lossy(&output.stderr);
-        if output.status.code() != Some(code) || !text.contains(told) || !text.starts_with("error: ") {
+        if output.status.code() != Some(code) || !text.contains(message) || !text.starts_with("error: ") {
             failures.push(format!("{arguments:?}: {:?}, {text}", output.status.code()));
         }
     }

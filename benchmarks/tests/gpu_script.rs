@@ -1,4 +1,4 @@
-//! `gpu.sh`, run as a person runs it, on a machine without a GPU: the processor and the built-in model in its place.
+//! Runs `gpu.sh` on a machine without a GPU, with the CPU and the built-in model.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,11 +9,11 @@ fn script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("gpu.sh")
 }
 
-/// Where the programs are that were built with this test; `ocelli` is another package's.
+/// The folder of the programs; `ocelli` is in another package.
 fn programs() -> PathBuf {
-    let folder = Path::new(env!("CARGO_BIN_EXE_bench-halves")).parent().expect("a program lies in a folder");
+    let folder = Path::new(env!("CARGO_BIN_EXE_bench-halves")).parent().expect("a program is in a folder");
     let ocelli = folder.join("ocelli");
-    assert!(ocelli.is_file(), "{}: not there; cargo build -p ocelli", ocelli.display());
+    assert!(ocelli.is_file(), "{}: missing; run cargo build -p ocelli-cli", ocelli.display());
     folder.to_owned()
 }
 
@@ -32,7 +32,7 @@ fn lines(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn a_whole_run_on_the_processor() {
+fn a_complete_run_on_the_cpu() {
     let folder = tempfile::tempdir().expect("a folder");
     let (work, programs) = (folder.path().join("work"), programs());
     let (work_text, programs_text) = (work.display().to_string(), programs.display().to_string());
@@ -43,7 +43,7 @@ fn a_whole_run_on_the_processor() {
         assert!(output.status.success(), "{more:?}: {}", text(&output.stderr));
         text(&output.stderr)
     };
-    // A phase at a time, as where a machine is lent by the minute; the rest in one go.
+    // Some phases in calls of their own, then the rest.
     let settings = ["--model", "small", "--engines", "cpu cuda", "--precisions", "fp32", "--classes", "2 1"];
     let more = ["--video-classes", "2", "--rounds", "1", "--runs", "3", "--seconds", "1", "--frames", "4"];
     let said = run(&[&settings[..], &more[..], &["--phase", "check"]].concat());
@@ -53,7 +53,7 @@ fn a_whole_run_on_the_processor() {
     let said = run(&[]);
     assert!(said.contains("video-cpu-fp32-224-1-2 done") && !said.contains("export-"), "{said}");
     let said = run(&[]);
-    assert!(!said.contains("done"), "nothing is done twice: {said}");
+    assert!(!said.contains("done"), "steps were repeated: {said}");
 
     let results = work.join("run");
     let halves = lines(&results.join("halves.jsonl"));
@@ -67,7 +67,7 @@ fn a_whole_run_on_the_processor() {
             failures.push(line.to_string());
         }
         if line["together_fps"].as_f64().is_none_or(|fps| fps <= 0.0) {
-            failures.push(format!("no frames a second: {line}"));
+            failures.push(format!("no throughput: {line}"));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -87,12 +87,12 @@ fn a_whole_run_on_the_processor() {
 }
 
 #[test]
-fn time_that_is_up_leaves_steps_for_the_next_call() {
+fn steps_without_time_are_left_for_the_next_call() {
     let folder = tempfile::tempdir().expect("a folder");
     let (work, slow) = (folder.path().join("work"), folder.path().join("slow"));
     std::fs::create_dir(&slow).expect("the folder can be written to");
     let (work, slow_text) = (work.display().to_string(), slow.display().to_string());
-    // Stand-ins: one program ends never, the others at once.
+    // Stand-ins: one program never ends, the others end at once.
     stand_in(&slow, "bench-halves", "echo '{\"imgsz\":224}'; exec tail -f /dev/null");
     for name in ["ocelli", "bench-checkpoint", "bench-detect", "bench-video", "bench-report"] {
         stand_in(&slow, name, "exit 0");
@@ -111,7 +111,7 @@ fn time_that_is_up_leaves_steps_for_the_next_call() {
     assert!(said.contains("probe-cpu done") && said.contains("probe-cuda done"), "{said}");
 }
 
-/// A program that does what a line of shell says.
+/// Writes a program that runs a line of shell.
 fn stand_in(folder: &Path, name: &str, line: &str) {
     let path = folder.join(name);
     std::fs::write(&path, format!("#!/bin/sh\n{line}\n")).expect("the folder can be written to");
@@ -120,12 +120,12 @@ fn stand_in(folder: &Path, name: &str, line: &str) {
 }
 
 #[test]
-fn what_is_packed_comes_out_again() {
+fn packed_files_are_unpacked() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (built, packed, into) = (path("built"), path("packed"), path("into"));
     std::fs::create_dir(&built).expect("the folder can be written to");
-    // Small programs, so that it takes no time.
+    // Small programs, to save time.
     for name in ["ocelli", "bench-checkpoint", "bench-halves", "bench-detect", "bench-video", "bench-report"]
     {
         std::fs::copy("/bin/true", Path::new(&built).join(name)).expect("every system has it");
@@ -171,12 +171,12 @@ fn what_is_packed_comes_out_again() {
 }
 
 #[test]
-fn wrong_usage_is_said_in_a_line() {
+fn invalid_arguments_are_errors() {
     let cases: [(&[&str], i32, &str); 8] = [
         (&[], 2, "expected pack, join or run"),
         (&["measure"], 2, "measure: expected pack, join or run"),
         (&["run"], 2, "--work DIR"),
-        (&["run", "--work"], 2, "--work: it needs a value"),
+        (&["run", "--work"], 2, "--work: expected a value"),
         (&["run", "--wrok", "x"], 2, "run --wrok: no such option"),
         (&["run", "--work", "/tmp", "--phase", "all of it"], 2, "--phase all of it: no such phase"),
         (&["run", "--work", "/tmp", "--programs", "/nowhere"], 1, "/nowhere/ocelli: it is not built"),

@@ -1,57 +1,90 @@
-//! Argument groups.
+//! Arguments that several programs share.
+
+mod classes;
+mod exemplar;
+mod files;
+mod tracker;
+mod verification;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ocelli_export::contract::{Precision, Target};
-
 use ocelli::tensorrt::NativeTensorRt;
 use ocelli::{
     Cancellation, Detector, DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, PrepareEngines,
     Result, TextCacheFile, cache_folder,
 };
+use ocelli_export::contract::{Precision, Target};
 
+use crate::cancel_on_interrupt;
 use crate::tensorrt::{BuildOptions, cached_engines};
 
-use super::check_output_file;
+pub use classes::class_names;
+pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
+pub use files::{check_output_file, expand_images};
+pub use tracker::TrackerArgs;
+pub use verification::VerificationArgs;
+
+/// Heading of options that select the model and what runs it.
+pub const MODEL: &str = "Model and engine";
+/// Heading of options that say what to detect.
+pub const DETECTION: &str = "Detection";
+/// Heading of options that name inputs.
+pub const INPUT: &str = "Input";
+/// Heading of options that name outputs.
+pub const OUTPUT: &str = "Output";
+/// Heading of options that trade time, memory and completeness.
+pub const PERFORMANCE: &str = "Performance";
+
+/// Shown after the help of commands that detect.
+macro_rules! built_in_model_help {
+    () => {
+        "\
+The default model is small and knows eighty drawn pictograms. For photographs download the facebook/sam3 checkpoint from \
+Hugging Face and pass its folder: --model sam3/"
+    };
+}
+pub(crate) use built_in_model_help;
+
+/// The hint that follows when the built-in model finds nothing.
+pub const BUILT_IN_MODEL_HINT: &str = "hint: the built-in model knows eighty drawn pictograms; for photographs pass the \
+                                       folder of the facebook/sam3 checkpoint with --model";
 
 /// Which model, and what runs it.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Model and engine")]
+#[command(next_help_heading = MODEL)]
 pub struct ModelArgs {
-    /// An exported model, or a Hugging Face checkpoint folder, which is exported once into the cache [default: the
-    /// built-in model, which knows eighty drawn pictograms]
+    /// Exported model or Hugging Face checkpoint folder; a checkpoint is exported once into the cache [default: the
+    /// built-in model]
     #[arg(long, alias = "weights", value_name = "DIR")]
     pub model: Option<PathBuf>,
-    /// The engine: auto, cpu, cuda, tensorrt, onnxruntime-tensorrt or coreml; cuda:1 is the second GPU. An engine that cannot
-    /// start is an error; auto is cuda if that starts, otherwise cpu. tensorrt builds its engines into the cache, which takes
-    /// minutes, once
+    /// auto, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt or coreml; cuda:1 is the second GPU. auto uses cuda if it
+    /// starts, else onnxruntime on the CPU; tensorrt builds its engines into the cache once, which takes minutes
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
     pub engine: String,
-    /// Let the engine leave parts of the model to the processor, with a warning that lists them [default: an error does]
+    /// Run operators that the engine lacks on the CPU, with a warning [default: fail]
     #[arg(long)]
     pub allow_partial: bool,
-    /// Let cuda compute 32-bit products in TF32: several times as fast, and less exact
+    /// Allow TF32 on cuda: faster, less exact
     #[arg(long)]
     pub tf32: bool,
-    /// Run the backbone as this TensorRT engine (`ocelli build-engine`); its sidecar says which model it is of
+    /// TensorRT engine for the backbone, from `ocelli build-engine`
     #[arg(long, value_name = "FILE")]
     pub trt: Option<PathBuf>,
-    /// Run the encoder-decoder as this TensorRT engine
+    /// TensorRT engine for the encoder-decoder
     #[arg(long, value_name = "FILE")]
     pub trt_enc_dec: Option<PathBuf>,
-    /// TensorRT's library, or the folder that it is in [default: searched for]
+    /// TensorRT library or its folder [default: searched]
     #[arg(long, value_name = "PATH")]
     pub tensorrt: Option<PathBuf>,
-    /// ONNX Runtime's library [default: searched for; `ocelli doctor` says where]
+    /// ONNX Runtime library [default: searched; see `ocelli doctor`]
     #[arg(long, value_name = "FILE")]
     pub onnxruntime: Option<PathBuf>,
-    /// Number format: fp32; int8, whose large matrix products are about twice as fast with a large model and a little
-    /// less exact; or fp16, which is for GPUs: a processor runs it too, no faster than fp32 [default: fp32, or what an
-    /// exported model has]
+    /// Number format: fp32, int8 (faster on CPUs, slightly less exact) or fp16 (for GPUs) [default: fp32, or the
+    /// exported model's]
     #[arg(long, value_name = "FORMAT")]
     pub precision: Option<Precision>,
-    /// Threads that compute [default: one for each physical core]
+    /// CPU threads [default: one per physical core]
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     pub threads: Option<usize>,
 }
@@ -60,12 +93,11 @@ impl ModelArgs {
     /// A detector's options, from the arguments.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for an engine nobody knows, [`ErrorKind::Unavailable`] for one that is not in
-    /// this build.
+    /// [`ErrorKind::InvalidArgument`] for an unknown engine, [`ErrorKind::Unavailable`] for one that this build lacks.
     pub fn detector(&self) -> Result<DetectorBuilder> {
         let kind: EngineKind = self.engine.parse()?;
         let cancellation = Cancellation::new();
-        super::cancel_on_interrupt(&cancellation);
+        cancel_on_interrupt(&cancellation);
         let mut builder =
             prepare_tensorrt(Detector::builder().with_engine(kind), kind, self.tensorrt.as_deref())?
                 .with_partial_placement(self.allow_partial)
@@ -96,48 +128,31 @@ impl ModelArgs {
     }
 }
 
-/// What every program that detects takes.
+/// Arguments of every program that detects.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = DETECTION)]
 pub struct DetectorArgs {
+    /// Keep detections with a higher score, 0 to 1 [default: 0.3]
+    #[arg(long, alias = "conf", value_name = "SCORE", allow_negative_numbers = true)]
+    pub confidence: Option<f32>,
+    /// Suppress boxes of the same class that overlap a better one by more than this IoU; 1 keeps all [default: 0.7]
+    #[arg(long, alias = "iou", value_name = "IOU", allow_negative_numbers = true)]
+    pub nms: Option<f32>,
+    /// Suppress overlapping boxes across classes as well [default: off]
+    #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
+    pub class_agnostic_nms: Option<f32>,
     /// Which model, and what runs it.
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Side of the model's square input in pixels [default: the model's own]
-    #[arg(
-        long,
-        alias = "img-size",
-        allow_negative_numbers = true,
-        value_name = "PIXELS",
-        help_heading = "Model and engine"
-    )]
+    /// Side of the model's square input in pixels [default: the model's]
+    #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS", help_heading = MODEL)]
     pub imgsz: Option<usize>,
-    /// Where text features of phrases are kept; made where missing [default: a file in the cache for each model]
-    #[arg(long, value_name = "FILE", help_heading = "Model and engine")]
+    /// Cache of encoded text prompts, created if missing [default: a file in the cache folder]
+    #[arg(long, value_name = "FILE", help_heading = MODEL)]
     pub text_cache: Option<PathBuf>,
-    /// Classes decoded at once: more are quicker and need more memory [default: 4]
-    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = "Model and engine")]
+    /// Classes decoded at once: more is faster and takes more memory [default: 4]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
     pub class_chunk: Option<usize>,
-    /// Keep detections that score above this, 0 to 1 [default: the model's, 0.3]
-    #[arg(
-        long,
-        alias = "conf",
-        value_name = "SCORE",
-        help_heading = "Detection",
-        allow_negative_numbers = true
-    )]
-    pub confidence: Option<f32>,
-    /// Of boxes of one class that overlap more than this, keep the best; 1 keeps all [default: the model's, 0.7]
-    #[arg(
-        long,
-        alias = "iou",
-        value_name = "IOU",
-        help_heading = "Detection",
-        allow_negative_numbers = true
-    )]
-    pub nms: Option<f32>,
-    /// The same among boxes of all classes [default: off]
-    #[arg(long, value_name = "IOU", help_heading = "Detection", allow_negative_numbers = true)]
-    pub class_agnostic_nms: Option<f32>,
 }
 
 impl DetectorArgs {

@@ -1,12 +1,14 @@
 //! The commands of the `ocelli` program.
 
 pub mod build_engine;
+pub mod completions;
 pub mod detect;
 pub mod doctor;
 pub mod embed;
 pub mod eval;
 pub mod export;
 pub mod label;
+pub mod man;
 pub mod track;
 pub mod verify;
 pub mod video;

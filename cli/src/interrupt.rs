@@ -1,4 +1,4 @@
-//! Ctrl-C: what is under way is finished, what was finished stays whole.
+//! Ctrl-C ends a program after the current step; finished results stay complete.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -10,7 +10,7 @@ use ocelli::Cancellation;
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static CANCELLATIONS: Mutex<Vec<Cancellation>> = Mutex::new(Vec::new());
 
-/// The error of a program that stopped because of Ctrl-C; it ends with exit status 130.
+/// The error of a program that Ctrl-C stopped; its exit status is 130.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
@@ -22,11 +22,11 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// From now on Ctrl-C asks for an end, and a second Ctrl-C ends at once.
+/// Handles Ctrl-C: the first cancels, the second ends the process.
 ///
 /// # Errors
-/// Where the system refuses the handler.
-pub fn on_interrupt() -> Result<(), ocelli::Error> {
+/// If the handler cannot be installed.
+pub(crate) fn on_interrupt() -> Result<(), ocelli::Error> {
     ctrlc::set_handler(|| {
         if INTERRUPTED.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
@@ -34,14 +34,14 @@ pub fn on_interrupt() -> Result<(), ocelli::Error> {
         CANCELLATIONS.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Cancellation::cancel);
         // A terminal shows ^C where the cursor is.
         let start = if std::io::stderr().is_terminal() { "\n" } else { "" };
-        super::tell(&format!("{start}stopping after this step; Ctrl-C again stops at once"));
+        crate::output::diagnostic(&format!("{start}stopping after this step; Ctrl-C again stops at once"));
     })
     .map_err(|e| {
         ocelli::Error::new(ocelli::ErrorKind::Io, format!("cannot handle Ctrl-C: {e}")).with_source(e)
     })
 }
 
-/// Ctrl-C is a wish to end for whoever holds this as well, one that was pressed before included.
+/// Cancels `cancellation` on Ctrl-C, or now if it was pressed before.
 pub fn cancel_on_interrupt(cancellation: &Cancellation) {
     CANCELLATIONS.lock().unwrap_or_else(PoisonError::into_inner).push(cancellation.clone());
     if INTERRUPTED.load(Ordering::SeqCst) {
@@ -49,10 +49,10 @@ pub fn cancel_on_interrupt(cancellation: &Cancellation) {
     }
 }
 
-/// Whether Ctrl-C was pressed; asked between steps.
+/// Checks between steps whether Ctrl-C was pressed.
 ///
 /// # Errors
-/// [`Interrupted`] where it was.
+/// [`Interrupted`] if it was.
 pub fn interrupted() -> Result<(), Interrupted> {
     if INTERRUPTED.load(Ordering::SeqCst) { Err(Interrupted) } else { Ok(()) }
 }

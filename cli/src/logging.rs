@@ -1,4 +1,4 @@
-//! How much a program says, and in what form.
+//! Diagnostics on stderr: level and format.
 
 use std::fmt;
 
@@ -9,20 +9,20 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// How much a program says.
+/// The level of diagnostics.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Messages")]
 pub struct LogArgs {
-    /// Say nothing but results and errors
+    /// Print only results and errors
     #[arg(long, short, global = true, conflicts_with = "verbose", display_order = 900)]
     pub quiet: bool,
-    /// Say what happens inside; twice for every detail
+    /// Print debug messages; -vv prints everything
     #[arg(long, short, global = true, action = clap::ArgAction::Count, display_order = 901)]
     pub verbose: u8,
 }
 
 impl LogArgs {
-    pub(super) fn start(&self) {
+    pub(crate) fn start(&self) {
         let level = match (self.quiet, self.verbose) {
             (true, _) => "error",
             (_, 0) => "warn",
@@ -36,12 +36,12 @@ impl LogArgs {
             .with_ansi(false)
             .event_format(Lines)
             .finish();
-        // A second program in one process (a test) keeps the first one's logging.
+        // Fails if the process has a subscriber already, which then stays.
         drop(tracing::subscriber::set_global_default(subscriber));
     }
 }
 
-/// `warning: message`, and below that `debug ocelli::engine: message`: no time, no colours, as errors look.
+/// Formats `warning: message`, and for lower levels `debug ocelli::engine: message`: without time and colour, like errors.
 struct Lines;
 
 impl<S, N> FormatEvent<S, N> for Lines

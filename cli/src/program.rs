@@ -1,72 +1,127 @@
-//! The `ocelli` program.
+//! The programs: `ocelli` with its commands, `demo-image` and `demo-video` with one each.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{LogArgs, commands, parse, run};
+use crate::commands::{
+    build_engine, completions, detect, doctor, embed, eval, export, label, man, track, verify, video,
+};
+use crate::{LogArgs, parse, run};
 
-/// Open-vocabulary object detection: find what you name in images and videos, label data sets, export checkpoints,
-/// measure models.
+/// Open-vocabulary object detection: find what you name in images and videos.
 #[derive(Parser)]
-#[command(name = "ocelli", version, arg_required_else_help = true)]
-struct Arguments {
+#[command(name = "ocelli", version, arg_required_else_help = true, after_help = AFTER_HELP)]
+#[command(subcommand_value_name = "COMMAND", subcommand_help_heading = "Commands")]
+pub struct Ocelli {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
     log: LogArgs,
 }
 
+const AFTER_HELP: &str = "\
+Examples:
+  ocelli detect --image street.jpg --classes person \"red car\" -o found.png
+  ocelli video --video street.mp4 --classes person --track -o out.mp4
+  ocelli label --images photos/ --classes dog,cat -o data-set/
+
+`ocelli COMMAND --help` lists the options of a command. `ocelli doctor` checks the installation.";
+
 #[derive(Subcommand)]
 enum Command {
-    /// Find what you name in images, and draw a box around each instance
-    #[command(visible_alias = "predict", arg_required_else_help = true, after_help = commands::detect::AFTER_HELP)]
-    #[command(override_usage = "ocelli detect --image <FILE|DIR|GLOB>... --classes <PHRASE>... [OPTIONS]")]
-    Detect(Box<commands::detect::DetectArgs>),
-    /// Find what you name in videos, track it, and draw it
-    #[command(arg_required_else_help = true, after_help = commands::video::AFTER_HELP)]
-    #[command(override_usage = "ocelli video [--video <VIDEO>] --classes <PHRASE>... [OPTIONS]")]
-    Video(Box<commands::video::VideoArgs>),
-    /// Turn a checkpoint into ONNX graphs, without Python
-    Export(commands::export::ExportArgs),
-    /// Turn an exported model into TensorRT engines, each compared with its ONNX file before it is put in place
-    BuildEngine(Box<commands::build_engine::BuildEngineArgs>),
-    /// Compare two exported models, or two ways to run one: the same numbers, the same detections?
-    Verify(Box<commands::verify::VerifyArgs>),
-    /// Write the text features of words to a file, so that detecting them needs no text encoder
-    Embed(commands::embed::EmbedArgs),
-    /// Make a data set of pictures: YOLO, YOLO-seg, COCO
-    Label(Box<commands::label::LabelArgs>),
-    /// Follow objects through a video's detections: boxes in, tracks out, without pictures
-    Track(commands::track::TrackArgs),
-    /// Measure a model: average precision, recall, masks, time
-    Eval(commands::eval::EvalArgs),
-    /// Say what works on this machine, with versions and paths, and what to install for the rest
-    Doctor(commands::doctor::DoctorArgs),
+    /// Detect objects in images
+    #[command(visible_alias = "predict", arg_required_else_help = true, after_help = detect::AFTER_HELP)]
+    #[command(override_usage = "ocelli detect --image <PATH>... --classes <PHRASE>... [OPTIONS]")]
+    Detect(Box<detect::DetectArgs>),
+    /// Detect and track objects in videos, cameras and streams
+    #[command(arg_required_else_help = true, after_help = video::AFTER_HELP)]
+    #[command(override_usage = "ocelli video [--video <SOURCE>] --classes <PHRASE>... [OPTIONS]")]
+    Video(Box<video::VideoArgs>),
+    /// Label images: write a YOLO or COCO data set
+    Label(Box<label::LabelArgs>),
+    /// Evaluate a model: average precision, recall, masks, time
+    Eval(eval::EvalArgs),
+    /// Track detections from a file, without images
+    Track(track::TrackArgs),
+    /// Export a checkpoint to ONNX
+    Export(export::ExportArgs),
+    /// Build TensorRT engines from an exported model
+    BuildEngine(Box<build_engine::BuildEngineArgs>),
+    /// Compare two exported models, or one model on two engines
+    Verify(Box<verify::VerifyArgs>),
+    /// Encode text prompts into a file, so that detection needs no text encoder
+    Embed(embed::EmbedArgs),
+    /// Check which engines and libraries work on this machine
+    Doctor(doctor::DoctorArgs),
+    /// Print the completion script of a shell
+    Completions(completions::CompletionsArgs),
+    /// Write man pages
+    #[command(hide = true)]
+    Man(man::ManArgs),
 }
 
-/// Runs the `ocelli` program with the arguments of this process.
+/// Detect objects in images: `ocelli detect` as a program.
+#[derive(Parser)]
+#[command(name = "demo-image", version, arg_required_else_help = true)]
+#[command(after_help = detect::AFTER_HELP.replace("ocelli detect", "demo-image"))]
+#[command(override_usage = "demo-image --image <PATH>... --classes <PHRASE>... [OPTIONS]")]
+pub struct DemoImage {
+    #[command(flatten)]
+    args: detect::DetectArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// Detect and track objects in videos, cameras and streams: `ocelli video` as a program.
+#[derive(Parser)]
+#[command(name = "demo-video", version, arg_required_else_help = true)]
+#[command(after_help = video::AFTER_HELP.replace("ocelli video", "demo-video"))]
+#[command(override_usage = "demo-video [--video <SOURCE>] --classes <PHRASE>... [OPTIONS]")]
+pub struct DemoVideo {
+    #[command(flatten)]
+    args: video::VideoArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// Runs `ocelli` with the arguments of this process.
 pub fn main() -> ExitCode {
-    quiet_decoder();
-    let Arguments { command, log } = parse();
-    run(&log, || match command {
-        Command::Detect(args) => commands::detect::run(&args, &log),
-        Command::Video(args) => commands::video::run(&args, &log),
-        Command::Export(args) => commands::export::run(&args, &log),
-        Command::BuildEngine(args) => commands::build_engine::run(&args, &log),
-        Command::Verify(args) => commands::verify::run(&args, &log),
-        Command::Embed(args) => commands::embed::run(&args, &log),
-        Command::Label(args) => commands::label::run(&args, &log),
-        Command::Track(args) => commands::track::run(&args, &log),
-        Command::Eval(args) => commands::eval::run(&args, &log),
-        Command::Doctor(args) => commands::doctor::run(&args),
+    silence_ffmpeg();
+    let Ocelli { command, log } = parse();
+    run::<Ocelli>(&log, || match command {
+        Command::Detect(args) => detect::run(&args, &log),
+        Command::Video(args) => video::run(&args, &log),
+        Command::Label(args) => label::run(&args, &log),
+        Command::Eval(args) => eval::run(&args, &log),
+        Command::Track(args) => track::run(&args, &log),
+        Command::Export(args) => export::run(&args, &log),
+        Command::BuildEngine(args) => build_engine::run(&args, &log),
+        Command::Verify(args) => verify::run(&args, &log),
+        Command::Embed(args) => embed::run(&args, &log),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     })
 }
 
-/// Silences FFmpeg inside OpenCV, whose messages would appear on stderr between ours: what a decoder has to say comes as
-/// errors. Call it first in `main`.
-#[allow(unsafe_code, reason = "OpenCV takes this from the environment alone")]
-pub fn quiet_decoder() {
+/// Runs `demo-image` with the arguments of this process.
+pub fn demo_image() -> ExitCode {
+    let DemoImage { args, log } = parse();
+    run::<DemoImage>(&log, || detect::run(&args, &log))
+}
+
+/// Runs `demo-video` with the arguments of this process.
+pub fn demo_video() -> ExitCode {
+    silence_ffmpeg();
+    let DemoVideo { args, log } = parse();
+    run::<DemoVideo>(&log, || video::run(&args, &log))
+}
+
+/// Silences FFmpeg inside OpenCV: its messages would appear between ours on stderr, and decoder failures are reported as
+/// errors anyway.
+#[allow(unsafe_code, reason = "OpenCV reads this setting from the environment only")]
+fn silence_ffmpeg() {
     const LEVEL: &str = "OPENCV_FFMPEG_LOGLEVEL";
     if std::env::var_os(LEVEL).is_none() {
         // SAFETY: called at the start of `main`, before any thread that could read the environment exists.

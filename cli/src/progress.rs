@@ -1,4 +1,4 @@
-//! Progress on a terminal: a bar, or a spinner with words. Elsewhere no more than lines.
+//! Progress on stderr: a bar or a spinner on a terminal, else lines.
 
 use std::fmt::Display;
 use std::io::IsTerminal;
@@ -6,22 +6,23 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{LogArgs, one_line, say, tell};
+use crate::output::{diagnostic, one_line};
+use crate::{LogArgs, status};
 
-/// Progress of work that takes over a second.
+/// Progress of work that takes more than a second.
 pub struct Progress {
     bar: ProgressBar,
     log: LogArgs,
 }
 
 impl Progress {
-    /// A bar of `total` steps; hidden with `--quiet`, and where stderr is no terminal.
+    /// A bar of `total` steps; hidden with `--quiet` and if stderr is not a terminal.
     pub fn new(log: &LogArgs, total: u64) -> Self {
         let bar = if log.quiet || total < 2 { ProgressBar::hidden() } else { ProgressBar::new(total) };
         Self::styled(bar, "{bar:24} {pos}/{len}  {elapsed}, {eta} left  {wide_msg}", log)
     }
 
-    /// Words about a long step, that appear with the first [`announce`](Self::announce).
+    /// A spinner for steps of unknown length, shown with the first [`announce`](Self::announce).
     pub fn waiting(log: &LogArgs) -> Self {
         let bar = if log.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
         Self::styled(bar, "{spinner} {elapsed}  {wide_msg}", log)
@@ -32,28 +33,28 @@ impl Progress {
         Self { bar: bar.with_style(style), log: log.clone() }
     }
 
-    /// What is under way, beside the bar.
+    /// Sets the message beside the bar.
     pub fn message(&self, message: &str) {
         self.bar.set_message(message.to_owned());
     }
 
-    /// What is under way, in words: beside the spinner, or a line where there is no terminal.
+    /// Names the current step: beside the spinner, or as a line if stderr is not a terminal.
     pub fn announce(&self, message: &str) {
         if std::io::stderr().is_terminal() {
             self.bar.enable_steady_tick(Duration::from_millis(120));
             self.bar.set_message(message.to_owned());
         } else {
-            say(&self.log, message);
+            status(&self.log, message);
         }
     }
 
-    /// How far a step in several parts is: the bar begins anew with each. Words alone where there is no terminal, once for
-    /// each message.
+    /// Sets the position within the current step; the bar restarts with each step. If stderr is not a terminal, prints each
+    /// message once.
     pub fn at(&self, message: &str, done: u64, total: u64) {
         if !std::io::stderr().is_terminal() {
             if self.bar.message() != message {
                 self.bar.set_message(message.to_owned());
-                say(&self.log, message);
+                status(&self.log, message);
             }
             return;
         }
@@ -62,22 +63,22 @@ impl Progress {
         self.bar.set_message(message.to_owned());
     }
 
-    /// One step is done.
+    /// Advances by one step.
     pub fn step(&self) {
         self.bar.inc(1);
     }
 
-    /// Writes an error that ends nothing above the bar.
+    /// Prints an error that does not end the program, above the bar.
     pub fn error(&self, error: &dyn Display) {
-        self.suspend(|| tell(&format!("error: {}", one_line(&error.to_string()))));
+        self.suspend(|| diagnostic(&format!("error: {}", one_line(&error.to_string()))));
     }
 
-    /// Tells something above the bar, unless `--quiet`.
-    pub fn say(&self, line: &str) {
-        self.suspend(|| say(&self.log, line));
+    /// Prints a line of status above the bar, unless `--quiet`.
+    pub fn status(&self, line: &str) {
+        self.suspend(|| status(&self.log, line));
     }
 
-    /// Runs something that writes to the terminal while the bar is out of the way.
+    /// Hides the bar while `action` writes to the terminal.
     pub fn suspend<R>(&self, action: impl FnOnce() -> R) -> R {
         self.bar.suspend(action)
     }

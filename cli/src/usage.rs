@@ -1,14 +1,14 @@
-//! Arguments that make no sense, in one line.
+//! Parses arguments; a mistake is reported in one line.
 
 use std::ffi::OsString;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use super::tell;
+use crate::output::diagnostic;
 
-/// The program's arguments. Where they make no sense: one line on stderr, and the process ends with status 2.
-/// `--help` and `--version` are printed, and the process ends with status 0.
+/// Parses the arguments of this process. A mistake is reported in one line on stderr and ends the process with status 2;
+/// `--help` and `--version` are printed and end it with status 0.
 pub fn parse<P: Parser>() -> P {
     match P::try_parse_from(with_lists_apart(std::env::args_os())) {
         Ok(arguments) => arguments,
@@ -17,39 +17,39 @@ pub fn parse<P: Parser>() -> P {
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
             _ => {
-                tell(&summary(&e.to_string()));
+                diagnostic(&summary(&e.to_string()));
                 std::process::exit(2)
             }
         },
     }
 }
 
-/// Puts a space before lists of numbers that begin with a negative one, as the box `-1,-1,20,20`: clap would take them
-/// for flags. What comes after `--` stays as it is.
+/// Puts a space before lists that start with a negative number, such as the box `-1,-1,20,20`, which clap would take for
+/// flags. Arguments after `--` are left alone.
 fn with_lists_apart(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let is_list = |text: &str| {
         let rest = text.strip_prefix('-').unwrap_or_default();
         rest.starts_with(|letter: char| letter.is_ascii_digit() || letter == '.') && rest.contains(',')
     };
-    let mut flags_are_over = false;
+    let mut after_flags = false;
     arguments.map(move |argument| {
-        flags_are_over |= argument == "--";
+        after_flags |= argument == "--";
         match argument.to_str() {
-            Some(text) if !flags_are_over && is_list(text) => format!(" {text}").into(),
+            Some(text) if !after_flags && is_list(text) => format!(" {text}").into(),
             _ => argument,
         }
     })
 }
 
-/// What clap says in a paragraph, in one line: what is wrong, what would be right, where to read on.
+/// clap's paragraph as one line: the mistake, what was expected, and where the arguments are listed.
 fn summary(text: &str) -> String {
-    let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let said = said.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
     let mut line = String::new();
-    for part in said {
+    for part in lines {
         let separator = match part {
             _ if line.is_empty() => "",
-            // The list of arguments that are missing, of values that are possible.
+            // A list of missing arguments or possible values.
             _ if line.ends_with(':') || part.starts_with('[') => " ",
             _ if part.starts_with("tip:") => "; ",
             _ => ", ",
@@ -75,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn negative_numbers_begin_lists() {
+    fn lists_that_start_with_a_negative_number_are_values() {
         let arguments = ["-1,2,3,4", "-.5,1", "-1", "-x,y", "-", "1,-2", "--", "-1,2"];
         let found: Vec<OsString> = with_lists_apart(arguments.into_iter().map(OsString::from)).collect();
         assert_eq!(found, [" -1,2,3,4", " -.5,1", "-1", "-x,y", "-", "1,-2", "--", "-1,2"]);
     }
 
     #[test]
-    fn one_line_each() {
+    fn mistakes_are_one_line() {
         for (arguments, expected) in [
             (
                 &["--class", "dog"][..],

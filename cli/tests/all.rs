@@ -1,4 +1,4 @@
-//! The `ocelli` program, run as a person runs it.
+//! Runs the `ocelli` program.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

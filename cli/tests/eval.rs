@@ -152,7 +152,7 @@ fn images_that_cannot_be_read_are_listed_and_the_others_count() {
     assert_eq!(outcome.status, Some(1), "{outcome:?}");
     let errors: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
     let expected =
-        [&["some/1.png"][..], &["some/2.png"], &["some/3.png", "20×30", "448×336"], &["3 of 5 pictures"]];
+        [&["some/1.png"][..], &["some/2.png"], &["some/3.png", "20×30", "448×336"], &["3 of 5 images"]];
     assert_eq!(errors.len(), expected.len(), "{errors:?}");
     for (error, words) in errors.iter().zip(expected) {
         assert!(words.iter().all(|word| error.contains(word)), "{error}: expected {words:?}");
@@ -271,6 +271,6 @@ fn ctrl_c_ends_it_without_files() {
     let status = child.wait().expect("it ends").code();
     let outcome = Outcome { status, stdout: String::new(), stderr: said };
     assert_eq!(outcome.status, Some(130), "{outcome:?}");
-    assert!(outcome.stderr.contains("of 60 pictures are done, nothing was written"), "{outcome:?}");
+    assert!(outcome.stderr.contains("of 60 images are done, nothing was written"), "{outcome:?}");
     assert!(!place.path("x.json").exists() && !place.path("found.json").exists());
 }

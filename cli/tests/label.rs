@@ -123,7 +123,7 @@ fn options_of_formats_and_images() {
     // All formats are written from the journal: another format does not need the images again.
     for formats in ["coco,yolo", "yolo-seg"] {
         let said = place.run(OCELLI, &arguments("polygons", &["--format", formats, "--copy"]));
-        let words = "0 pictures to label, 4 done before";
+        let words = "0 images to label, 4 done before";
         assert!(said.status == Some(0) && said.stderr.contains(words), "{formats}: {said:?}");
     }
     let without = place.run(OCELLI, &arguments("polygons", &["--format", "yolo"]));
@@ -302,7 +302,7 @@ fn bad_images_are_listed_and_labelled_again() {
     let failed = place.run(OCELLI, &arguments("set", &ALL_FORMATS));
     assert_eq!(failed.status, Some(1), "{failed:?}");
     let last = failed.stderr.lines().last().unwrap_or_default();
-    assert!(last.contains("error: 3 of 8 pictures failed, set/failed.csv"), "{failed:?}");
+    assert!(last.contains("error: 3 of 8 images failed: see set/failed.csv"), "{failed:?}");
     assert_eq!(failed.stderr.matches("error: ").count(), 4, "each is reported: {failed:?}");
     let list = String::from_utf8(place.read("set/failed.csv")).expect("it is text");
     for word in ["a/000.png,", "empty.png,", "/text, \"\"quoted\"\".jpg\","] {
@@ -314,7 +314,7 @@ fn bad_images_are_listed_and_labelled_again() {
     std::fs::remove_file(place.path("pictures/empty.png")).expect("it is there");
     std::fs::remove_file(place.path("pictures/text, \"quoted\".jpg")).expect("it is there");
     let said = place.run(OCELLI, &arguments("set", &ALL_FORMATS));
-    assert!(said.status == Some(0) && said.stderr.contains("1 picture to label, 5 done before"), "{said:?}");
+    assert!(said.status == Some(0) && said.stderr.contains("1 image to label, 5 done before"), "{said:?}");
     place.succeed(OCELLI, &arguments("fresh", &ALL_FORMATS));
     assert_eq!(differences(&place.path("set"), &place.path("fresh")), [""; 0]);
 }
@@ -375,7 +375,7 @@ fn merged_shards_equal_the_whole_job() {
     for _ in 0..2 {
         let merged = place.run(OCELLI, &["label", "merge", "three", "one", "two", "-o", "merged"]);
         merged
-            .is_refusal(1, &["1 of 21 pictures failed", "merged/failed.csv"])
+            .is_refusal(1, &["1 of 21 images failed", "merged/failed.csv"])
             .unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(differences(&place.path("merged"), &place.path("whole")), [""; 0]);
     }

@@ -1,4 +1,4 @@
-//! The `ocelli` program, run as a person runs it: what it refuses and how, and what it leaves behind.
+//! Runs the `ocelli` program: errors, exit statuses, and the files that remain.
 
 use std::process::Stdio;
 
@@ -10,11 +10,11 @@ use crate::run::{Place, outcome, refusal};
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 
 #[test]
-fn checkpoints_that_are_refused() {
+fn invalid_checkpoints_are_errors() {
     let place = Place::new();
     let norm = "vision_encoder.backbone.layer_norm.weight";
     let change = |name: &str, change: fn(&mut crate::checkpoints::Tensors)| {
-        crate::checkpoints::with_tensors(&place, name, change)
+        crate::checkpoints::with_tensors(&place, name, change);
     };
     crate::checkpoints::copy(&place, "plain", "no-config");
     std::fs::remove_file(place.path("no-config/config.json")).expect("it was copied");
@@ -83,9 +83,9 @@ fn checkpoints_that_are_refused() {
     let rows = [
         ("nowhere", 2, &["nowhere", "no such folder"][..]),
         ("file", 2, &["file", "it is a file", "folder"]),
-        ("empty", 2, &["empty", "holds no config.json", "Hugging Face"]),
+        ("empty", 2, &["empty", "contains no config.json", "Hugging Face"]),
         ("exported", 2, &["exported", "exported model already"]),
-        ("no-config", 2, &["no-config", "holds no config.json"]),
+        ("no-config", 2, &["no-config", "contains no config.json"]),
         ("no-tokenizer", 1, &["no-tokenizer", "tokenizer.json is missing"]),
         ("no-weights", 1, &["no-weights", "model.safetensors"]),
         ("truncated", 1, &["truncated/model.safetensors", "truncated weights"]),
@@ -122,7 +122,7 @@ fn checkpoints_that_are_refused() {
 }
 
 #[test]
-fn export_options_that_are_refused() {
+fn invalid_export_options_are_errors() {
     let place = Place::new();
     crate::checkpoints::copy(&place, "plain", "plain");
     let to = "export|--checkpoint|plain|--output|out|";
@@ -166,7 +166,7 @@ fn export_options_that_are_refused() {
 }
 
 #[test]
-fn only_an_exported_folder_is_replaced_and_only_by_force() {
+fn only_an_exported_folder_is_replaced_and_only_with_force() {
     let place = Place::new();
     crate::checkpoints::copy(&place, "plain", "plain");
     place.folder("empty");
@@ -199,7 +199,7 @@ fn only_an_exported_folder_is_replaced_and_only_by_force() {
 }
 
 #[test]
-fn embedding_words() {
+fn embed_writes_a_text_cache() {
     let place = Place::new();
     crate::checkpoints::copy(&place, "plain", "plain");
     place.folder("folder");
@@ -228,7 +228,7 @@ fn embedding_words() {
             refusal("embed|--classes|dog|--output|text", 1, &["text", "safetensors"]),
             refusal("embed|--classes|dog|--output|words|--model|plain", 1, &["words", "another model"]),
             refusal("embed|--classes|dog|--output|x|--model|nowhere", 2, &["nowhere", "no such folder"]),
-            refusal("embed|--classes|dog|--output|x|--threads|0", 2, &["--threads is 0"]),
+            refusal("embed|--classes|dog|--output|x|--threads|0", 2, &["threads is 0"]),
             #[cfg(unix)]
             refusal("embed|--classes|dog|--output|/dev/null", 1, &["/dev/null", "no file"]),
         ],
@@ -237,12 +237,12 @@ fn embedding_words() {
 }
 
 #[test]
-fn what_the_doctor_says() {
+fn doctor_reports_engines_libraries_and_cache() {
     let place = Place::new();
     let healthy = place.succeed(OCELLI, &["doctor"]);
     for word in [
         "works: ONNX Runtime",
-        "ms an image",
+        "ms per image",
         "version",
         "threads",
         "not in this ONNX Runtime",
@@ -253,7 +253,7 @@ fn what_the_doctor_says() {
     }
     // Of ONNX Runtime, and of the TensorRT that the program was built for.
     let libraries = 1 + usize::from(cfg!(any(feature = "tensorrt", feature = "tensorrt-rtx")));
-    assert_eq!(healthy.matches("folders of the system").count(), libraries, "{healthy}");
+    assert_eq!(healthy.matches("system folders").count(), libraries, "{healthy}");
 
     place.write("text", "hello");
     for (library, words) in [("nowhere", ["nowhere", "no such file"]), ("text", ["text", "cannot use"])] {
@@ -261,7 +261,7 @@ fn what_the_doctor_says() {
         ill.is_refusal(1, &words).unwrap_or_else(|e| panic!("{library}: {e}"));
         assert!(ill.stdout.contains("does not work"), "{ill:?}");
     }
-    // A copy of the program has nothing beside it, and here nothing is installed.
+    // A copy of the program has no library beside it, and none is installed.
     std::fs::copy(OCELLI, place.path("ocelli")).expect("the program can be copied");
     let mut command = place.command(&place.path("ocelli").to_string_lossy(), &["doctor"]);
     for variable in [
@@ -291,26 +291,108 @@ fn what_the_doctor_says() {
     assert!(no_cache.stdout.contains("cpu             works"), "{no_cache:?}");
 }
 
+/// The commands that `ocelli --help` lists.
+const COMMANDS: [&str; 11] = [
+    "detect",
+    "video",
+    "label",
+    "eval",
+    "track",
+    "export",
+    "build-engine",
+    "verify",
+    "embed",
+    "doctor",
+    "completions",
+];
+
 #[test]
-fn help_fits_the_terminal_and_says_what_there_is() {
+fn help_fits_the_terminal_and_lists_commands_and_options() {
     let place = Place::new();
-    for (arguments, words) in [
-        (&["--help"][..], &["export", "embed", "doctor", "demo-image"][..]),
-        (&["export", "--help"], &["--checkpoint", "--imgsz", "--split-block", "--force", "Example"]),
-        (&["embed", "--help"], &["--classes", "--output", "--model", "Example"]),
-        (&["doctor", "--help"], &["--onnxruntime"]),
-        (&["--version"], &["ocelli "]),
-    ] {
-        let text = place.succeed(OCELLI, arguments);
-        for word in words {
-            assert!(text.contains(word), "{arguments:?}: {word}: {text}");
-        }
-        for line in text.lines() {
-            let example = line.starts_with("  ocelli ") || line.starts_with("  demo-image ");
-            assert!(example || line.chars().count() <= 80, "{arguments:?}: {line}");
+    let options = [
+        ("detect", &["--image", "--classes", "--exemplar", "--json", "facebook/sam3", "Example"][..]),
+        ("video", &["--video", "--classes", "--track", "--jsonl", "rtsp://", "Example"]),
+        ("export", &["--checkpoint", "--imgsz", "--split-block", "--force", "Example"]),
+        ("build-engine", &["--verify", "--max-classes", "--min-cosine", "Example"]),
+        ("embed", &["--classes", "--output", "--model", "Example"]),
+        ("doctor", &["--onnxruntime"]),
+    ];
+    let mut wrong = Vec::new();
+    for command in COMMANDS.iter().copied().map(Some).chain([None]) {
+        let arguments: Vec<&str> = command.into_iter().chain(["--help"]).collect();
+        let text = place.succeed(OCELLI, &arguments);
+        let expected = options.iter().find(|(name, _)| Some(*name) == command).map_or(&[][..], |one| one.1);
+        let expected = if command.is_none() { &COMMANDS } else { expected };
+        wrong.extend(
+            expected
+                .iter()
+                .filter(|word| !text.contains(**word))
+                .map(|word| format!("{command:?}: no {word}")),
+        );
+        let lines = text.lines().filter(|line| line.chars().count() > 80);
+        wrong.extend(lines.map(|line| format!("{command:?}: {line}")));
+        // Options with long help are printed with a blank line between them.
+        wrong.extend(text.contains("see a summary").then(|| format!("{command:?}: long help")));
+        // Apart from --help and --version, options have a heading.
+        let plain = text.split("\n\n").filter(|part| part.starts_with("Options:"));
+        let unlisted = plain.flat_map(str::lines).filter(|line| line.trim_start().starts_with('-'));
+        let known = ["--help", "--version", "--program"];
+        wrong.extend(
+            unlisted
+                .filter(|line| !known.iter().any(|flag| line.contains(flag)))
+                .map(|line| format!("{command:?}: {line}")),
+        );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(place.run(OCELLI, &[]).status, Some(2));
+    assert!(place.succeed(OCELLI, &["--version"]).starts_with("ocelli "));
+}
+
+#[test]
+fn completions_and_man_pages_cover_every_command() {
+    let place = Place::new();
+    let mut wrong = Vec::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.succeed(OCELLI, &["completions", shell]);
+        wrong.extend(
+            COMMANDS
+                .iter()
+                .chain(&["class-chunk"])
+                .filter(|word| !script.contains(**word))
+                .map(|word| format!("{shell}: {word}")),
+        );
+        for program in ["demo-image", "demo-video"] {
+            let script = place.succeed(OCELLI, &["completions", shell, "--program", program]);
+            wrong.extend((!script.contains(program)).then(|| format!("{shell}: {program}")));
         }
     }
-    assert_eq!(place.run(OCELLI, &[]).status, Some(2));
+    place.succeed(OCELLI, &["man", "share/man1"]);
+    let page =
+        |name: &str| String::from_utf8_lossy(&place.read(&format!("share/man1/{name}.1"))).into_owned();
+    let main = page("ocelli").replace("\\-", "-");
+    for command in COMMANDS {
+        wrong.extend(
+            (!main.contains(&format!("ocelli-{command}(1)"))).then(|| format!("ocelli.1: {command}")),
+        );
+        let text = page(&format!("ocelli-{command}"));
+        wrong.extend((!text.contains("SYNOPSIS")).then(|| format!("ocelli-{command}.1: {text}")));
+    }
+    for (name, flag) in [("demo-image", "sheet"), ("demo-video", "jsonl"), ("ocelli-label-merge", "output")] {
+        wrong.extend((!page(name).contains(flag)).then(|| format!("{name}.1: {flag}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    place.refuses(
+        OCELLI,
+        &[
+            refusal("completions", 2, &["<SHELL>"]),
+            refusal("completions|tcsh", 2, &["tcsh", "bash"]),
+            refusal(
+                "man|share/man1/ocelli.1",
+                1,
+                &["cannot write man pages", "share/man1/ocelli.1", "exists"],
+            ),
+        ],
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Programs run in a temporary folder of their own, with a cache of their own in it.
+//! Runs programs in a temporary folder, with a cache in it.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -9,46 +9,46 @@ use std::process::{Child, Command, Stdio};
 /// A folder to run programs in. Paths in arguments are relative to it.
 pub struct Place(tempfile::TempDir);
 
-/// How a program ended and what it said.
+/// The exit status and output of a program.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The exit status; none after a signal.
+    /// The exit status; `None` after a signal.
     pub status: Option<i32>,
-    /// What it wrote to stdout.
+    /// Its stdout.
     pub stdout: String,
-    /// What it wrote to stderr.
+    /// Its stderr.
     pub stderr: String,
 }
 
-/// Something that has to be refused.
+/// Arguments that have to be an error.
 pub struct Refusal<'a> {
-    /// The arguments, separated by `|` because some hold spaces.
+    /// The arguments, separated by `|`, because some contain spaces.
     pub arguments: &'a str,
     /// 1 for a failure, 2 for wrong usage.
     pub status: i32,
-    /// What the message has to name: the place, the reason, the remedy.
+    /// What the message has to contain: the place, the reason, the remedy.
     pub words: &'a [&'a str],
 }
 
-/// A row of a table of refusals.
+/// A row of a table of errors.
 pub const fn refusal<'a>(arguments: &'a str, status: i32, words: &'a [&'a str]) -> Refusal<'a> {
     Refusal { arguments, status, words }
 }
 
 impl Place {
     pub fn new() -> Self {
-        Self(tempfile::tempdir().expect("a temporary folder can be made"))
+        Self(tempfile::tempdir().expect("a temporary folder can be created"))
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    /// Writes a file, and the folders it is in.
+    /// Writes a file, and creates its folders.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.path(name);
-        std::fs::create_dir_all(path.parent().expect("it lies in the temporary folder"))
-            .expect("folders can be made");
+        std::fs::create_dir_all(path.parent().expect("it is in the temporary folder"))
+            .expect("folders can be created");
         std::fs::write(path, content).expect("the temporary folder can be written to");
     }
 
@@ -64,7 +64,7 @@ impl Place {
         serde_json::from_slice(&self.read(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    /// Copies the files of a folder, without those in folders of it.
+    /// Copies the files of a folder, without subfolders.
     pub fn copy_folder(&self, from: impl AsRef<Path>, name: &str) {
         let from = from.as_ref();
         self.folder(name);
@@ -76,7 +76,7 @@ impl Place {
         }
     }
 
-    /// Every path below the folder, but for what is in the cache.
+    /// Every path below the folder, except the cache.
     pub fn paths(&self) -> BTreeSet<PathBuf> {
         let mut found = BTreeSet::new();
         let mut folders = vec![self.0.path().to_owned()];
@@ -106,7 +106,7 @@ impl Place {
         outcome(&mut self.command(program, arguments))
     }
 
-    /// As [`run`](Self::run), for what has to succeed; returns stdout.
+    /// Runs a program that has to succeed; returns stdout.
     pub fn succeed(&self, program: &str, arguments: &[&str]) -> String {
         let outcome = self.run(program, arguments);
         assert_eq!(outcome.status, Some(0), "{arguments:?}: {outcome:?}");
@@ -120,8 +120,7 @@ impl Place {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
     }
 
-    /// Runs everything that has to be refused and reports every row that is not refused as it should be. Nothing may
-    /// be left behind.
+    /// Runs every row and reports those that do not fail as expected. No file may remain.
     pub fn refuses(&self, program: &str, rows: &[Refusal<'_>]) {
         let before = self.paths();
         let mut wrong = Vec::new();
@@ -151,14 +150,14 @@ pub fn outcome(command: &mut Command) -> Outcome {
 }
 
 impl Outcome {
-    /// The status, and one line `error: …` at the end of stderr that has the words.
+    /// Checks the status, and that stderr ends with one line `error: …` that contains the words.
     pub fn is_refusal(&self, status: i32, words: &[&str]) -> Result<(), String> {
         let errors: Vec<&str> = self.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
         let missing: Vec<_> = words.iter().filter(|word| !self.stderr.contains(*word)).collect();
         let known = ["error: ", "engine: ", "warning: ", "exporting ", "writing ", "→ "];
         let foreign = self.stderr.lines().find(|line| !known.iter().any(|start| line.starts_with(start)));
         let complaint = if self.stderr.contains("panicked") {
-            "it panicked".into()
+            "panicked".into()
         } else if self.status != Some(status) {
             format!("expected status {status}")
         } else if errors.len() != 1 || self.stderr.lines().last() != errors.last().copied() {

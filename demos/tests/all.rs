@@ -1,4 +1,4 @@
-//! `demo-image` and `demo-video`, run as a person runs them.
+//! Runs `demo-image` and `demo-video`.
 
 mod demo_image;
 #[cfg(feature = "opencv")]

@@ -1,4 +1,4 @@
-//! `demo-image`, run as a person runs it: what it finds, what it refuses and how, what it leaves behind.
+//! Runs `demo-image`: detections, errors, and the files that remain.
 
 mod refusals;
 
@@ -13,10 +13,10 @@ use ocelli::export::{Checkpoint, ExportOptions, export};
 const DEMO: &str = env!("CARGO_BIN_EXE_demo-image");
 
 fn project() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the project")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package is in the project")
 }
 
-/// A place with two drawn scenes, `park.png` and `street.png`.
+/// A folder with two drawn scenes, `park.png` and `street.png`.
 fn place() -> Place {
     let place = Place::new();
     for name in ["park.png", "street.png"] {
@@ -34,7 +34,7 @@ fn exported(place: &Place, name: &str, options: &ExportOptions) {
     export(&checkpoint, options, &place.path(name), |_| Ok(())).expect("the golden can be exported");
 }
 
-/// What was found, without what differs from run to run.
+/// The detections, without what differs from run to run.
 fn found(report: &serde_json::Value) -> Vec<(String, serde_json::Value)> {
     let images = report["images"].as_array().expect("a report has images");
     let file = |image: &serde_json::Value| image["file"].as_str().expect("an image has a file").to_owned();
@@ -83,14 +83,14 @@ fn signal(child: &Child, name: &str) {
 }
 
 #[test]
-fn finds_what_is_named_and_writes_what_was_asked_for() {
+fn detections_are_printed_drawn_and_written() {
     let place = place();
     let table = place
         .succeed(DEMO, &["--image", "park.png", "--classes", "dog", "person", "-o", "found.png", "--masks"]);
     for word in ["park.png   720 × 540", "label", "dog", "person"] {
         assert!(table.contains(word), "{word}: {table}");
     }
-    let drawn = ocelli::Image::open(place.path("found.png")).expect("a picture was written");
+    let drawn = ocelli::Image::open(place.path("found.png")).expect("an image was written");
     assert_eq!((drawn.width(), drawn.height()), (720, 540));
     assert_ne!(place.read("found.png"), place.read("park.png"));
 
@@ -117,7 +117,7 @@ fn finds_what_is_named_and_writes_what_was_asked_for() {
     );
     assert!(labels(&report).contains(&"dog".to_owned()), "{report}");
     let sheet = ocelli::Image::open(place.path("sheet.jpg")).expect("a sheet was written");
-    assert!(sheet.width() > 900, "two pictures side by side: {}", sheet.width());
+    assert!(sheet.width() > 900, "two images side by side: {}", sheet.width());
 
     let json = place.succeed(DEMO, &["--image", "park.png", "--classes", "dog", "--json", "-"]);
     let json: serde_json::Value = serde_json::from_str(&json).expect("nothing but JSON on stdout");
@@ -125,7 +125,7 @@ fn finds_what_is_named_and_writes_what_was_asked_for() {
 }
 
 #[test]
-fn examples_are_boxes_in_the_picture() {
+fn exemplars_are_boxes_in_the_image() {
     let place = place();
     let dog = "267,396,390,508";
     let count = |arguments: &[&str]| {
@@ -135,9 +135,9 @@ fn examples_are_boxes_in_the_picture() {
         let report = place.json("found.json");
         (labels(&report), found(&report)[0].1.as_array().map_or(0, Vec::len))
     };
-    let (labels, things) = count(&["--exemplar", dog]);
+    let (labels, instances) = count(&["--exemplar", dog]);
     assert_eq!(labels, ["visual"]);
-    assert!(things > 0, "what the box shows is found");
+    assert!(instances > 0, "the exemplar was not detected");
     for arguments in [
         &["--exemplar", dog, "443,417,539,507", "-1,-1,20,20:no", "-o", "found.png"][..],
         &["--exemplar", "0,0,50,50:no", "--exemplar", dog, "--classes", "dog"],
@@ -148,10 +148,10 @@ fn examples_are_boxes_in_the_picture() {
 }
 
 #[test]
-fn examples_can_be_in_another_picture() {
+fn exemplars_can_be_in_another_image() {
     let place = place();
     let dog = ["--exemplar", "267,396,390,508", "--exemplar-image", "park.png"];
-    // In the picture itself nothing changes.
+    // In the image itself nothing changes.
     let same = place.succeed(DEMO, &["park.png", "--json", "-", "--exemplar", "267,396,390,508"]);
     let kept = place.succeed(DEMO, &[&["park.png", "--json", "-"], &dog[..]].concat());
     let parse = |text: &str| serde_json::from_str(text).expect("nothing but JSON on stdout");
@@ -192,7 +192,7 @@ fn masks_as_polygons_and_semantic_maps() {
         }
     }
     assert_eq!(names(place.path("maps")), classes.into_iter().collect::<Vec<_>>());
-    let map = ocelli::Image::open(place.path("maps/park-dog.png")).expect("a picture was written");
+    let map = ocelli::Image::open(place.path("maps/park-dog.png")).expect("an image was written");
     assert_eq!((map.width(), map.height()), (720, 540));
     // White where the dogs' masks are, for the most part.
     let first = found(&rle)[0].1[0].clone();
@@ -208,7 +208,7 @@ fn masks_as_polygons_and_semantic_maps() {
 }
 
 #[test]
-fn other_spellings_mean_the_same() {
+fn aliases_mean_the_same() {
     let place = place();
     let reference =
         ["--image", "park.png", "--classes", "dog", "red apple", "--confidence", "0.2", "--nms", "0.5"];
@@ -267,11 +267,11 @@ fn other_spellings_mean_the_same() {
     }
     assert!(wrong.is_empty(), "expected {expected:?}, but\n{}", wrong.join("\n"));
     let twice = place.run(DEMO, &["park.png", "--classes", "dog,dog,cat"]);
-    assert!(twice.stderr.contains("named more than once, searched for once: dog"), "{twice:?}");
+    assert!(twice.stderr.contains("duplicate classes ignored: dog"), "{twice:?}");
 }
 
 #[test]
-fn odd_words_are_words() {
+fn unusual_prompts_are_accepted() {
     let place = place();
     let long = "dog ".repeat(400);
     for words in ["🐕", "dogs & cats?", "Ein schöner Hund", "d\to\ng", "\u{1b}[31mdog", &long] {
@@ -284,7 +284,7 @@ fn odd_words_are_words() {
 }
 
 #[test]
-fn of_several_pictures_the_readable_ones_are_done() {
+fn unreadable_images_do_not_stop_the_others() {
     let place = place();
     place.write("text.jpg", "hello");
     let outcome = place.run(
@@ -339,9 +339,9 @@ fn a_closed_or_full_output_is_one_line() {
     }
 }
 
-/// So many pictures that no machine is done with them before it is interrupted.
+/// Enough images that no machine finishes before it is interrupted.
 #[cfg(unix)]
-fn many_pictures(place: &Place) {
+fn many_images(place: &Place) {
     place.folder("many");
     for number in 0..2000 {
         let link = place.path("many").join(format!("{number:04}.png"));
@@ -351,9 +351,9 @@ fn many_pictures(place: &Place) {
 
 #[test]
 #[cfg(unix)]
-fn ctrl_c_keeps_what_was_finished() {
+fn ctrl_c_keeps_finished_images() {
     let place = place();
-    many_pictures(&place);
+    many_images(&place);
     let mut child = place.start(DEMO, &["many", "--classes", "dog", "--json", "found.json", "-o", "out"]);
     let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
     wait_for_line(&mut stdout, "many/0001.png");
@@ -364,7 +364,7 @@ fn ctrl_c_keeps_what_was_finished() {
     assert_eq!(outcome.status, Some(130), "{outcome:?}");
     assert!(outcome.stderr.contains("stopping after this step"), "{outcome:?}");
     let done: Vec<String> = found(&place.json("found.json")).into_iter().map(|(file, _)| file).collect();
-    assert!((2..2000).contains(&done.len()), "{} pictures are in the report", done.len());
+    assert!((2..2000).contains(&done.len()), "{} images are in the report", done.len());
     let expected: Vec<String> = (0..done.len()).map(|number| format!("many/{number:04}.png")).collect();
     assert_eq!(done, expected);
     let drawn: Vec<String> = names(place.path("out")).iter().map(|name| format!("many/{name}")).collect();
@@ -374,9 +374,9 @@ fn ctrl_c_keeps_what_was_finished() {
 
 #[test]
 #[cfg(unix)]
-fn a_killed_program_leaves_no_half_file() {
+fn a_killed_program_leaves_no_partial_file() {
     let place = place();
-    many_pictures(&place);
+    many_images(&place);
     let mut child =
         place.start(DEMO, &["many", "--classes", "dog", "--json", "found.json", "-o", "out", "-q"]);
     let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -385,8 +385,8 @@ fn a_killed_program_leaves_no_half_file() {
     child.wait().expect("it ends");
     assert!(!place.path("found.json").exists());
     for name in names(place.path("out")).iter().filter(|name| !name.starts_with('.')) {
-        let picture = ocelli::Image::open(place.path("out").join(name));
-        assert!(picture.is_ok(), "{name}: {:?}", picture.err());
+        let image = ocelli::Image::open(place.path("out").join(name));
+        assert!(image.is_ok(), "{name}: {:?}", image.err());
     }
 
     // Killed while it fills the cache.
@@ -426,7 +426,7 @@ fn eight_at_once_share_an_empty_cache() {
 }
 
 #[test]
-fn a_damaged_cache_is_made_again() {
+fn a_corrupt_cache_is_rebuilt() {
     let place = place();
     let arguments = ["park.png", "--classes", "dog", "--json", "-"];
     let run = || {
@@ -459,7 +459,7 @@ fn a_damaged_cache_is_made_again() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_written() {
+fn a_cache_that_cannot_be_written_is_a_warning() {
     let place = place();
     exported(&place, "model", &ExportOptions::default());
     place.write("file", "");
@@ -475,7 +475,7 @@ fn a_cache_that_cannot_be_written() {
     assert_eq!(warned.status, Some(0), "{warned:?}");
     assert!(warned.stderr.contains("warning: ") && warned.stderr.contains("file/text"), "{warned:?}");
     assert!(!with_cache("file", &["--model", "model", "--quiet"]).stderr.contains("warning"));
-    // Nor is there one where the environment names no folder for it.
+    // Without a folder in the environment there is no cache either.
     let mut command = place.command(DEMO, &["park.png", "--classes", "dog"]);
     let runtime = ocelli::engines::onnxruntime::OnnxRuntime::load(None).expect("`make setup` was run");
     for variable in ["OCELLI_CACHE", "XDG_CACHE_HOME", "HOME", "LOCALAPPDATA"] {
@@ -486,7 +486,7 @@ fn a_cache_that_cannot_be_written() {
 }
 
 #[test]
-fn help_fits_the_terminal_and_says_what_there_is() {
+fn help_fits_the_terminal_and_lists_options() {
     let place = Place::new();
     let text = place.succeed(DEMO, &["--help"]);
     for word in

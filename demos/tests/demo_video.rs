@@ -1,5 +1,4 @@
-//! `demo-video`, run as a person runs it: what it finds and follows, what it writes, what it refuses, and what it leaves
-//! behind however it ends.
+//! Runs `demo-video`: detections, tracks, outputs, errors, and the files that remain after each kind of end.
 
 #![cfg(feature = "opencv")]
 
@@ -34,7 +33,7 @@ fn run_demo(place: &Place, arguments: &str) -> Outcome {
     outcome(&mut command(place, DEMO, arguments))
 }
 
-/// Runs what has to succeed; gives stdout.
+/// Runs a program that has to succeed; returns stdout.
 fn succeed(place: &Place, arguments: &str) -> String {
     let outcome = run_demo(place, arguments);
     assert_eq!(outcome.status, Some(0), "{arguments}: {outcome:?}");
@@ -76,7 +75,7 @@ fn draw_video(place: &Place, name: &str, frames: u64) {
 }
 
 #[test]
-fn a_drawn_video_is_found_followed_and_written() {
+fn a_drawn_video_is_detected_tracked_and_written() {
     let place = Place::new();
     let table = succeed(
         &place,
@@ -119,7 +118,7 @@ fn a_drawn_video_is_found_followed_and_written() {
 }
 
 #[test]
-fn the_same_is_found_as_in_pictures_frame_by_frame() {
+fn a_video_gives_the_same_detections_as_its_frames() {
     let place = Place::new();
     draw_video(&place, "in.mkv", 12);
     let arguments = "--classes moon --jsonl -";
@@ -147,7 +146,7 @@ fn the_same_is_found_as_in_pictures_frame_by_frame() {
 }
 
 #[test]
-fn stages_side_by_side_find_what_they_find_in_turn() {
+fn pipelined_and_sequential_runs_agree() {
     let place = Place::new();
     let scene = "--classes dog car bird --scene-size 320x240 --max-frames 24";
     for options in [
@@ -170,7 +169,7 @@ fn stages_side_by_side_find_what_they_find_in_turn() {
 }
 
 #[test]
-fn frames_between_are_said_to_be_guessed() {
+fn frames_between_detections_are_marked_as_predicted() {
     let place = Place::new();
     let lines = succeed(
         &place,
@@ -184,7 +183,7 @@ fn frames_between_are_said_to_be_guessed() {
 }
 
 #[test]
-fn help_fits_the_terminal_and_says_what_there_is() {
+fn help_fits_the_terminal_and_lists_options() {
     let place = Place::new();
     let text = succeed(&place, "--help");
     for word in [

@@ -1,5 +1,5 @@
-//! What `demo-video` does in a build without OpenCV: pictures, raw frames and drawn scenes in; lines, pictures and raw
-//! frames out. The rest is refused with a word.
+//! `demo-video` in a build without OpenCV: reads images, raw frames and drawn scenes; writes lines, images and raw frames.
+//! Anything else is an error.
 
 #![cfg(not(feature = "opencv"))]
 
@@ -12,7 +12,7 @@ use ocelli::tracking::read_mot;
 const DEMO: &str = env!("CARGO_BIN_EXE_demo-video");
 
 #[test]
-fn pictures_raw_frames_and_scenes_are_enough() {
+fn images_raw_frames_and_scenes_need_no_opencv() {
     let place = Place::new();
     let arguments =
         ["--classes", "dog", "car", "--track", "--scene-size", "160x120", "--max-frames", "4", "--fps", "30"];
@@ -21,7 +21,7 @@ fn pictures_raw_frames_and_scenes_are_enough() {
     read_mot("out.txt", place.read("out.txt").as_slice()).expect("it is a MOTChallenge file");
     assert!(place.path("out/03.png").exists() && place.path("crops").is_dir());
 
-    // Unmarked pictures, as a folder and as a pipe, are the same video.
+    // Images without annotations, from a folder and from a pipe, are the same video.
     let clean = [&arguments[..], &["--confidence", "1"]].concat();
     place.succeed(DEMO, &[&clean[..], &["-o", "in/%02d.png"]].concat());
     let raw = place.command(DEMO, &[&clean[..], &["-o", "-", "--raw-out", "rgb"]].concat()).output();
@@ -39,7 +39,7 @@ fn pictures_raw_frames_and_scenes_are_enough() {
 }
 
 #[test]
-fn the_rest_is_refused_with_a_word() {
+fn videos_cameras_and_windows_are_errors() {
     let place = Place::new();
     place.write("in.mp4", "hello");
     place.succeed(DEMO, &["--classes", "dog", "--scene-size", "64x64", "--max-frames", "1"]);

@@ -1,4 +1,4 @@
-//! `bench-checkpoint`: something of the released model's size to measure.
+//! `bench-checkpoint`: a checkpoint of the released model's size, for measurements.
 
 #![forbid(unsafe_code)]
 
@@ -14,10 +14,10 @@ use ocelli_cli::{self as cli, LogArgs, print};
 #[derive(Parser)]
 #[command(name = "bench-checkpoint", version)]
 struct Arguments {
-    /// The folder to write; made where it is missing
+    /// Folder to write, created if missing
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
-    /// A tokenizer.json to put beside the weights: CLIP's, or another with no more than its 49408 words
+    /// The tokenizer.json to copy: CLIP's, or another of at most 49408 tokens
     #[arg(long, value_name = "FILE")]
     tokenizer: PathBuf,
     #[command(flatten)]
@@ -25,12 +25,12 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let args = Arguments::parse();
-    cli::run(&args.log, || {
+    let args: Arguments = cli::parse();
+    cli::run::<Arguments>(&args.log, || {
         std::fs::create_dir_all(&args.output)
-            .with_context(|| format!("cannot make the folder, {}", args.output.display()))?;
+            .with_context(|| format!("cannot create the folder, {}", args.output.display()))?;
         std::fs::copy(&args.tokenizer, args.output.join("tokenizer.json"))
-            .with_context(|| format!("cannot copy the tokeniser, {}", args.tokenizer.display()))?;
+            .with_context(|| format!("cannot copy the tokenizer, {}", args.tokenizer.display()))?;
         let parameters = random_weights::write(&args.output)?;
         let folder = args.output.display();
         print(|out| writeln!(out, "{:.1} million parameters in {folder}", parameters as f64 / 1e6))

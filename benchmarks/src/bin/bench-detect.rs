@@ -1,4 +1,4 @@
-//! `bench-detect`: how long detection takes, stage by stage, for growing numbers of classes.
+//! `bench-detect`: the time of each stage of detection, for increasing numbers of classes.
 
 #![forbid(unsafe_code)]
 
@@ -12,31 +12,31 @@ use ocelli::export::contract::Precision;
 use ocelli::{Image, Prompts};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, print, say};
+use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, print, status};
 use serde::Serialize;
 
-/// Measures detection, stage by stage, and writes JSON lines: one for each number of classes.
+/// Measures each stage of detection and writes JSON lines, one per number of classes.
 ///
-/// Peak memory is that of the whole process so far; measure one number of classes at a time to have it apart.
+/// Peak memory is that of the whole process so far: for the memory of one number of classes, measure it alone.
 #[derive(Parser)]
 #[command(name = "bench-detect", version)]
 struct Arguments {
-    /// A picture [default: noise of 1280 × 720]
+    /// Image [default: noise of 1280 × 720]
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// Numbers of classes
     #[arg(long, num_args = 1.., default_values_t = [1, 4, 16, 80], value_name = "N")]
     class_counts: Vec<usize>,
-    /// Measured runs of each
+    /// Measured runs per number of classes
     #[arg(long, default_value_t = 20, value_name = "N")]
     runs: usize,
-    /// Runs before the first one that counts
+    /// Warm-up runs
     #[arg(long, default_value_t = 2, value_name = "N")]
     warm_up: usize,
-    /// Measure with masks
+    /// Predict masks as well
     #[arg(long)]
     masks: bool,
-    /// Add the lines to a file of this folder as well
+    /// Append the lines to a file in this folder as well
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -66,13 +66,13 @@ struct Line<'a> {
 }
 
 fn main() -> ExitCode {
-    let args = Arguments::parse();
-    cli::run(&args.log, || run(&args))
+    let args: Arguments = cli::parse();
+    cli::run::<Arguments>(&args.log, || run(&args))
 }
 
 fn run(args: &Arguments) -> anyhow::Result<()> {
     if args.runs == 0 {
-        return Err(cli::usage("--runs is 0: at least one run has to be measured"));
+        return Err(cli::usage("--runs is 0: expected at least 1"));
     }
     let image = match &args.image {
         Some(path) => Image::open(path)?,
@@ -89,7 +89,7 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
     };
     let start = Instant::now();
     let builder = args.detector.detector()?.with_masks(args.masks);
-    let mut detector = builder.build_reporting(&|line| say(&args.log, line))?;
+    let mut detector = builder.build_reporting(&|line| status(&args.log, line))?;
     for &classes in &args.class_counts {
         let prompts = Prompts::new((0..classes).map(|i| format!("thing number {i}")))?;
         detector.prepare(&prompts)?;
@@ -135,7 +135,7 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A picture that no codec and no cache can make cheaper.
+/// Random pixels, so that no content makes the run cheaper.
 fn noise(width: u32, height: u32) -> ocelli::Result<Image> {
     let mut state = 0x9e37_79b9_u32;
     let pixels = (0..width as usize * height as usize * 3).map(|_| {

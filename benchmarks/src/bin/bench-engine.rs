@@ -1,4 +1,4 @@
-//! `bench-engine`: what the options of ONNX Runtime are worth for one exported graph.
+//! `bench-engine`: the effect of ONNX Runtime options on one exported graph.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ use ocelli_benchmarks::quantiles::Quantiles;
 use ocelli_cli::{self as cli, LogArgs, interrupted, print};
 use serde::Serialize;
 
-/// How much the graph is rewritten.
+/// Graph optimization level.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Level {
     Disabled,
@@ -23,40 +23,40 @@ enum Level {
     All,
 }
 
-/// Runs one graph on noise with some of the engine's options, and writes a line of JSON.
+/// Runs one graph on noise with the given engine options and writes a line of JSON.
 ///
-/// Peak memory is the process's, so each combination of options needs a call of its own.
+/// Peak memory is that of the process, so run the program once per combination of options.
 #[derive(Parser)]
 #[command(name = "bench-engine", version)]
 struct Arguments {
-    /// An ONNX file
+    /// ONNX file
     #[arg(long, value_name = "FILE")]
     graph: PathBuf,
-    /// Size of every dimension that is free in the file
+    /// Size of every dynamic dimension
     #[arg(long, default_value_t = 1, value_name = "N")]
     free: usize,
-    /// Threads that work on one operator together; 0 is one for each physical core
+    /// Threads per operator; 0 is one per physical core
     #[arg(long, default_value_t = 0, value_name = "N")]
     threads: usize,
-    /// How much the graph is rewritten
+    /// Graph optimization level
     #[arg(long, value_enum, default_value = "all")]
     optimization: Level,
-    /// Keep weights as they are in the file
+    /// Do not prepack weights
     #[arg(long)]
     no_prepacking: bool,
-    /// Give memory back after every operator
+    /// Disable the memory arena
     #[arg(long)]
     no_arena: bool,
-    /// Plan no memory ahead
+    /// Disable memory planning
     #[arg(long)]
     no_pattern: bool,
-    /// Keep waiting threads busy
+    /// Let idle threads spin
     #[arg(long)]
     spinning: bool,
     /// Measured runs
     #[arg(long, default_value_t = 3, value_name = "N")]
     runs: usize,
-    /// ONNX Runtime's library [default: searched for]
+    /// ONNX Runtime library [default: searched]
     #[arg(long, value_name = "FILE")]
     onnxruntime: Option<PathBuf>,
     #[command(flatten)]
@@ -77,13 +77,13 @@ struct Line<'a> {
 }
 
 fn main() -> ExitCode {
-    let args = Arguments::parse();
-    cli::run(&args.log, || run(&args))
+    let args: Arguments = cli::parse();
+    cli::run::<Arguments>(&args.log, || run(&args))
 }
 
 fn run(args: &Arguments) -> anyhow::Result<()> {
     if args.runs == 0 || args.free == 0 {
-        return Err(cli::usage("--runs and --free: at least one of each"));
+        return Err(cli::usage("--runs, --free: expected at least 1"));
     }
     let builder = OnnxRuntimeEngine::builder(&OnnxRuntime::load(args.onnxruntime.as_deref())?)
         .with_threads(args.threads)
@@ -113,9 +113,9 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
     for _ in 0..=args.runs {
         interrupted()?;
         let start = Instant::now();
-        let mut wanted: Vec<(&str, &mut Tensor)> =
+        let mut results_by_name: Vec<(&str, &mut Tensor)> =
             outputs.iter().map(String::as_str).zip(&mut results).collect();
-        engine.run(&inputs, &mut wanted)?;
+        engine.run(&inputs, &mut results_by_name)?;
         times.push(milliseconds(start));
     }
     let first_ms = times.remove(0);
@@ -134,21 +134,21 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
     print(|out| writeln!(out, "{text}"))
 }
 
-/// What differs from the defaults, in words.
+/// The options that differ from the defaults.
 fn options(args: &Arguments) -> String {
-    let mut words = vec![format!("{:?}", args.optimization).to_lowercase()];
-    words.extend((args.threads > 0).then(|| format!("threads {}", args.threads)));
+    let mut options = vec![format!("{:?}", args.optimization).to_lowercase()];
+    options.extend((args.threads > 0).then(|| format!("threads {}", args.threads)));
     let flags = [
         (args.no_prepacking, "no prepacking"),
         (args.no_arena, "no arena"),
         (args.no_pattern, "no pattern"),
         (args.spinning, "spinning"),
     ];
-    words.extend(flags.iter().filter(|(set, _)| *set).map(|(_, name)| (*name).to_owned()));
-    words.join(", ")
+    options.extend(flags.iter().filter(|(set, _)| *set).map(|(_, name)| (*name).to_owned()));
+    options.join(", ")
 }
 
-/// An input: numbers in −1..1 that repeat late, or ones where whole numbers are wanted.
+/// An input: pseudorandom numbers in −1..1, or ones for integers.
 fn noise(spec: &ocelli::engines::TensorSpec, free: usize) -> anyhow::Result<Tensor> {
     let size = |dim: &Dim| if let Dim::Fixed(n) = dim { *n } else { free };
     let shape: Vec<usize> = spec.shape.iter().map(size).collect();
@@ -161,7 +161,7 @@ fn noise(spec: &ocelli::engines::TensorSpec, free: usize) -> anyhow::Result<Tens
     Ok(match spec.element_type {
         ElementType::F32 => Tensor::f32(&shape, (0..count).map(|_| next()).collect())?,
         ElementType::I64 => Tensor::i64(&shape, vec![1; count])?,
-        other => anyhow::bail!("input {}: no noise of type {other}", spec.name),
+        other => anyhow::bail!("input {}: element type {other} is unsupported", spec.name),
     })
 }
 

@@ -1,4 +1,4 @@
-//! `bench-halves`: how long the two halves of a detector take on an engine, each alone and both at once.
+//! `bench-halves`: the time of the two halves of a detector on an engine, each alone and both at once.
 
 #![forbid(unsafe_code)]
 
@@ -14,47 +14,47 @@ use ocelli::engines::Tensor;
 use ocelli::export::contract::{Manifest, Precision, Target};
 use ocelli::preprocess::{PreprocessConfig, Preprocessor};
 use ocelli_benchmarks::agreement::{Agreement, Reference, detections};
-use ocelli_benchmarks::halves::{Halves, ImageHalf, Outputs, PromptHalf, Words};
+use ocelli_benchmarks::halves::{Halves, ImageHalf, Outputs, PromptHalf, TextFeatures};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::nvidia::memory_used_mib;
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, print, say};
+use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, print, status};
 use ocelli_datasets::scenes::MovingScene;
 use serde::Serialize;
 
-/// Measured runs there are at least, however long one takes.
-const FEWEST: usize = 3;
-/// Classes decoded at once unless told otherwise.
+/// Minimum number of measured runs.
+const MIN_RUNS: usize = 3;
+/// Default number of classes decoded at once.
 const CLASS_CHUNK: usize = 16;
 
-/// Measures the image half and the prompt half of a detector, and writes JSON lines: one for each number of classes.
+/// Measures the image half and the prompt half of a detector and writes JSON lines, one per number of classes.
 ///
-/// Inputs and features stay where the engine computes; the clock stops when the device is done and the boxes are in the
-/// host's memory. `together` is the image half of a frame beside the prompt half of the one before, on two threads:
-/// what a loop around them can reach at most. Words are noise, the picture is drawn. Peak memory is that of the whole
-/// process so far, memory of the GPU is what all programs hold.
+/// Inputs and features stay on the engine's device; a time ends when the boxes are in host memory. `together` runs the
+/// image half of a frame beside the prompt half of the previous one, on two threads: the upper bound of a pipeline. Text
+/// features are noise, the image is drawn. Peak memory is that of the whole process so far, GPU memory that of all
+/// processes.
 #[derive(Parser)]
 #[command(name = "bench-halves", version)]
 struct Arguments {
     /// Numbers of classes
     #[arg(long, num_args = 1.., default_values_t = [1, 2, 4, 8, 16, 80], value_name = "N")]
     class_counts: Vec<usize>,
-    /// Measured runs of each
+    /// Maximum number of measured runs per line
     #[arg(long, default_value_t = 50, value_name = "N")]
     runs: usize,
-    /// Runs before the first one that counts
+    /// Warm-up runs
     #[arg(long, default_value_t = 5, value_name = "N")]
     warm_up: usize,
-    /// Measure each for so long at most, though three times at least
+    /// Maximum time per measurement, after at least three runs
     #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
     seconds: f64,
-    /// Take input and words from this file and compare with what it says
+    /// Read inputs from this file and compare the outputs with its own
     #[arg(long, value_name = "FILE", conflicts_with = "write_reference")]
     reference: Option<PathBuf>,
-    /// Write input, words and what came of them into this file, for others to compare with
+    /// Write inputs and outputs to this file, for --reference
     #[arg(long, value_name = "FILE")]
     write_reference: Option<PathBuf>,
-    /// Add the lines to a file of this folder as well
+    /// Append the lines to a file in this folder as well
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -74,14 +74,14 @@ struct Line<'a> {
     class_chunk: usize,
     backbone_ms: Quantiles,
     encoder_decoder_ms: Quantiles,
-    /// Of both at once.
+    /// Both halves at once.
     together_fps: f64,
     together_n: usize,
-    /// Of a frame.
+    /// Per frame.
     to_device_bytes: u64,
     to_host_bytes: u64,
     load_ms: f64,
-    /// From the program's start to the first boxes.
+    /// From the start of the program to the first boxes.
     first_ms: f64,
     detections: usize,
     agreement: Option<Agreement>,
@@ -92,8 +92,8 @@ struct Line<'a> {
 }
 
 fn main() -> ExitCode {
-    let args = Arguments::parse();
-    cli::run(&args.log, || run(&args, Instant::now()))
+    let args: Arguments = cli::parse();
+    cli::run::<Arguments>(&args.log, || run(&args, Instant::now()))
 }
 
 fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
@@ -101,17 +101,17 @@ fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
     let gpu_memory_before_mib = memory_used_mib();
     let class_chunk = args.detector.class_chunk.unwrap_or(CLASS_CHUNK);
     let builder = args.detector.detector()?.with_class_chunk(class_chunk);
-    let detector = builder.build_reporting(&|line| say(&args.log, line))?;
+    let detector = builder.build_reporting(&|line| status(&args.log, line))?;
     let (model, factory) = (detector.model(), detector.engine_factory());
     let manifest = model.manifest();
-    let (pixels, words, reference) = match &args.reference {
+    let (pixels, text, reference) = match &args.reference {
         Some(path) => {
             let reference = Reference::read(path)?;
-            (reference.pixels.clone(), reference.words.clone(), Some(reference))
+            (reference.pixels.clone(), reference.text.clone(), Some(reference))
         }
         None => {
-            let most = args.class_counts.iter().max().expect("checked above");
-            (drawn(manifest)?, Words::noise(manifest, *most), None)
+            let max = args.class_counts.iter().max().expect("checked above");
+            (drawn(manifest)?, TextFeatures::noise(manifest, *max), None)
         }
     };
 
@@ -123,7 +123,7 @@ fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
     halves.image.set_pixels(&pixels)?;
     let mut features = halves.features();
     halves.image.run_into(&mut features)?;
-    halves.prompt.set_prompts(manifest, &words, &features.image_prompt, args.class_counts[0], class_chunk)?;
+    halves.prompt.set_prompts(manifest, &text, &features.image_prompt, args.class_counts[0], class_chunk)?;
     halves.prompt.run(&features.fpn_2)?;
     let first_ms = milliseconds(start);
 
@@ -135,11 +135,10 @@ fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
     features.fpn_2.copy_to_host_into(&mut fpn_2)?;
     let mut lines = Lines::new(args)?;
     for &classes in &args.class_counts {
-        halves.prompt.set_prompts(manifest, &words, &features.image_prompt, classes, class_chunk)?;
+        halves.prompt.set_prompts(manifest, &text, &features.image_prompt, classes, class_chunk)?;
         let mut outputs = Outputs::default();
         let encoder_decoder_ms = measure(args, limit, || {
-            let came = halves.prompt.run(&features.fpn_2)?;
-            outputs.clone_from(came);
+            outputs.clone_from(halves.prompt.run(&features.fpn_2)?);
             Ok(())
         })?;
         let together = halves.together(args.warm_up, args.runs, limit, || Ok(interrupted()?))?;
@@ -156,8 +155,8 @@ fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
             encoder_decoder_ms,
             together_fps: together.fps,
             together_n: together.n,
-            to_device_bytes: together.crossed.to_device,
-            to_host_bytes: together.crossed.to_host,
+            to_device_bytes: together.transferred.to_device,
+            to_host_bytes: together.transferred.to_host,
             load_ms,
             first_ms,
             detections: detections(&outputs)?,
@@ -169,37 +168,37 @@ fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
         })?;
         if let Some(path) = &args.write_reference {
             let fpn_2 = fpn_2.as_f32()?.to_vec();
-            let (pixels, words) = (pixels.clone(), words.clone());
-            Reference { pixels, words, fpn_2, outputs }.write(path)?;
+            let (pixels, text) = (pixels.clone(), text.clone());
+            Reference { pixels, text, fpn_2, outputs }.write(path)?;
         }
     }
     Ok(())
 }
 
-/// How long a measurement may take.
+/// Checks the arguments; returns the maximum time per measurement.
 fn check(args: &Arguments) -> anyhow::Result<Duration> {
     if args.runs == 0 || args.class_counts.contains(&0) {
-        return Err(cli::usage("--runs and --class-counts: at least one of each"));
+        return Err(cli::usage("--runs, --class-counts: expected at least 1"));
     }
     if args.write_reference.is_some() && args.class_counts.len() > 1 {
-        return Err(cli::usage("--write-reference: of one number of classes; name one with --class-counts"));
+        return Err(cli::usage("--write-reference: expected a single number of --class-counts"));
     }
     Duration::try_from_secs_f64(args.seconds)
-        .map_err(|e| cli::usage(format!("--seconds is {}: expected a number of seconds; {e}", args.seconds)))
+        .map_err(|e| cli::usage(format!("--seconds is {}: expected a number of seconds: {e}", args.seconds)))
 }
 
-/// The model's input of a drawn picture, `[1, 3, S, S]`.
+/// The model's input for a drawn image, `[1, 3, S, S]`.
 fn drawn(manifest: &Manifest) -> anyhow::Result<Tensor> {
-    let picture = MovingScene::new(1, &EXAMPLE_CLASSES[..4], 1280, 720, 1, 30.0)?.image(0);
+    let image = MovingScene::new(1, &EXAMPLE_CLASSES[..4], 1280, 720, 1, 30.0)?.image(0);
     let mut config = PreprocessConfig::new(manifest.imgsz);
     config.mean = manifest.preprocessing.mean;
     config.std = manifest.preprocessing.std;
     let mut pixels = Tensor::zeros_f32(&[1, 3, manifest.imgsz, manifest.imgsz]);
-    Preprocessor::new(config)?.run_into(&picture, pixels.as_f32_mut()?)?;
+    Preprocessor::new(config)?.run_into(&image, pixels.as_f32_mut()?)?;
     Ok(pixels)
 }
 
-/// Runs something until it was measured as often as wished, or for as long.
+/// Runs `once` until `--runs` or the time limit is reached.
 fn measure(
     args: &Arguments,
     limit: Duration,
@@ -213,8 +212,8 @@ fn measure(
             break;
         }
     }
-    let (begun, mut times) = (Instant::now(), Vec::with_capacity(args.runs));
-    while times.len() < args.runs && (times.len() < FEWEST || begun.elapsed() < limit) {
+    let (started, mut times) = (Instant::now(), Vec::with_capacity(args.runs));
+    while times.len() < args.runs && (times.len() < MIN_RUNS || started.elapsed() < limit) {
         interrupted()?;
         let start = Instant::now();
         once()?;
@@ -223,7 +222,7 @@ fn measure(
     Ok(Quantiles::of(times))
 }
 
-/// Where lines go.
+/// Output of JSON lines.
 struct Lines {
     machine: Machine,
     file: Option<File>,

@@ -1,4 +1,4 @@
-//! `bench-precision`: what number formats cost and save, and which blocks have to stay in 32 bits.
+//! `bench-precision`: time, size and accuracy of number formats, and which blocks have to stay in 32 bits.
 
 #![forbid(unsafe_code)]
 
@@ -19,34 +19,33 @@ use ocelli_benchmarks::bisect::least_needed;
 use ocelli_benchmarks::machine::Machine;
 use ocelli_benchmarks::precision::{Least, Reference, Scenes, detect, graph_bytes, time};
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_cli::{self as cli, LogArgs, ModelArgs, interrupted, print, say};
+use ocelli_cli::{self as cli, LogArgs, ModelArgs, interrupted, print, status};
 use serde::Serialize;
 
 /// `--target`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum TargetArg {
-    /// Fused operators of ONNX Runtime
+    /// Fused operators, for ONNX Runtime
     Onnxruntime,
-    /// Standard operators only, attention written out
+    /// Standard operators only, for TensorRT and others
     Tensorrt,
 }
 
-/// Compares number formats: time, size, the cosine of every output with 32 bits, average precision on drawn scenes. Or
-/// finds the blocks that have to stay in 32 bits.
+/// Compares number formats: time, size, cosine similarity of every output with fp32, and average precision on drawn
+/// scenes. With --bisect, finds the blocks that have to stay in 32 bits.
 #[derive(Parser)]
 #[command(
     name = "bench-precision",
     version,
     after_help = "\
-Writes JSON lines, one for each strategy, and a table at the end on stderr. Every graph is compared on its own, with \
-inputs of the model in 32 bits, on the first scenes; average precision is of the whole. A cosine of 0 is one of numbers \
-that are not finite.
+Writes JSON lines, one per format, and a table on stderr. Each graph is compared alone, with the inputs of the fp32 \
+model, on the first scenes; average precision is that of the whole model. A cosine of 0 means a number is not finite.
 
-A processor has no half precision worth the name: there the cosines, the average precision and the bisection are of \
-files that compute in 32 bits and round after every step, and the times those of the files as they are.
+CPU engines do not compute in half precision. There, cosines, average precision and bisection use files that compute in \
+32 bits and round after every step; times are those of the real files.
 
-Bisection starts with everything in half precision and ends with a least set of blocks to keep: without any one of \
-them the target is missed.
+Bisection starts with everything in half precision and ends with a minimal set of blocks to keep in 32 bits: without any \
+one of them the target is missed.
 
 Examples:
   bench-precision
@@ -54,40 +53,40 @@ Examples:
   bench-precision --model sam3/ --bisect --precision fp16 --least-cosine 0.999"
 )]
 struct Arguments {
-    /// Formats, as fp16, fp16:attention (with what stays in 32 bits), bf16, int8 [default: all]
+    /// Formats: fp32, fp16, bf16, int8, or with what stays in 32 bits: fp16:attention [default: all]
     #[arg(long, num_args = 1.., value_name = "FORMAT")]
     strategies: Vec<Strategy>,
-    /// What attention is written as; int8 has the first alone [default: what suits the engine]
+    /// Operators for attention; int8 needs onnxruntime [default: depends on the engine]
     #[arg(long, value_enum)]
     target: Option<TargetArg>,
     /// Drawn scenes for average precision
     #[arg(long, default_value_t = 10, value_name = "N")]
     scenes: usize,
-    /// Scenes whose outputs are compared
+    /// Scenes for the comparison of outputs
     #[arg(long, default_value_t = 2, value_name = "N")]
     compared: usize,
-    /// Classes that are asked for, those seen most often in the scenes
+    /// Number of classes, the most frequent ones in the scenes
     #[arg(long, default_value_t = 8, value_name = "N")]
     class_count: usize,
-    /// Measured runs of each
+    /// Measured runs per format
     #[arg(long, default_value_t = 5, value_name = "N")]
     runs: usize,
     /// Find the blocks that have to stay in 32 bits for --precision fp16 or bf16
     #[arg(long, conflicts_with = "strategies")]
     bisect: bool,
-    /// What stays in 32 bits anyhow in a bisection: none, norm-softmax, attention
+    /// What stays in 32 bits in every trial: none, norm-softmax, attention
     #[arg(long, default_value = "none", value_name = "ISLANDS", requires = "bisect")]
     mixed_precision: MixedPrecision,
-    /// The least cosine of any output that a bisection accepts
+    /// Minimum cosine similarity of any output in a bisection
     #[arg(long, default_value_t = 0.999, value_name = "COSINE", requires = "bisect")]
     least_cosine: f64,
-    /// How much average precision a bisection may lose, 0 to 1 [default: not looked at]
+    /// Maximum loss of average precision in a bisection, 0 to 1 [default: ignored]
     #[arg(long, value_name = "AP", requires = "bisect")]
     most_ap_loss: Option<f64>,
-    /// Side of the model's square input in pixels [default: the model's own]
+    /// Side of the model's square input in pixels [default: the model's]
     #[arg(long, alias = "img-size", value_name = "PIXELS", help_heading = "Model and engine")]
     imgsz: Option<usize>,
-    /// Add the lines to a file of this folder as well
+    /// Append the lines to a file in this folder as well
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -96,7 +95,7 @@ struct Arguments {
     log: LogArgs,
 }
 
-/// A format and what stays in 32 bits in it.
+/// A number format, and what stays in 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Strategy {
     precision: Precision,
@@ -122,7 +121,7 @@ impl FromStr for Strategy {
 }
 
 impl Strategy {
-    /// All of them.
+    /// All formats.
     fn every() -> Vec<Self> {
         let plain = |precision| Self { precision, islands: MixedPrecision::None };
         let fp16 = MixedPrecision::EVERY.map(|islands| Self { precision: Precision::Fp16, islands });
@@ -142,7 +141,7 @@ struct Line<'a> {
     keep_fp32: Vec<String>,
     target: Target,
     engine: String,
-    /// Whether cosines and average precision are of files that emulate half precision.
+    /// Whether cosines and average precision are those of files that emulate half precision.
     emulated: bool,
     imgsz: usize,
     classes: usize,
@@ -160,7 +159,7 @@ struct Line<'a> {
     machine: &'a Machine,
 }
 
-/// What a bisection found.
+/// The result of a bisection.
 #[derive(Serialize)]
 struct Verdict<'a> {
     program: &'static str,
@@ -172,14 +171,14 @@ struct Verdict<'a> {
     least_cosine: f64,
     most_ap_loss: Option<f64>,
     trials: usize,
-    /// A least set; null where not even all of them are enough.
+    /// A minimal set; null if not even all blocks are enough.
     keep_fp32: Option<Vec<String>>,
     machine: &'a Machine,
 }
 
 fn main() -> ExitCode {
-    let args = Arguments::parse();
-    cli::run(&args.log, || run(&args))
+    let args: Arguments = cli::parse();
+    cli::run::<Arguments>(&args.log, || run(&args))
 }
 
 fn run(args: &Arguments) -> anyhow::Result<()> {
@@ -190,30 +189,30 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
         ("--runs", args.runs),
     ] {
         if count == 0 {
-            return Err(cli::usage(format!("{flag} is 0: at least one is needed")));
+            return Err(cli::usage(format!("{flag} is 0: expected at least 1")));
         }
     }
     if args.model.trt.is_some() || args.model.trt_enc_dec.is_some() {
-        return Err(cli::usage("--trt: an engine that is built has one format; leave it out"));
+        return Err(cli::usage("--trt, --trt-enc-dec: a built engine has one format; remove them"));
     }
     if args.model.precision.is_some() && !args.bisect {
-        return Err(cli::usage("--precision goes with --bisect; --strategies names the formats to compare"));
+        return Err(cli::usage("--precision goes with --bisect; to compare formats use --strategies"));
     }
     let bench = Bench::new(args)?;
     if args.bisect { bench.bisect() } else { bench.compare() }
 }
 
-/// The model in 32 bits and everything that others are compared with.
+/// The fp32 model and the reference for other formats.
 struct Bench<'a> {
     args: &'a Arguments,
-    /// Holds the exports, and the built-in model's checkpoint.
+    /// Exports, and the checkpoint of the built-in model.
     work: tempfile::TempDir,
     checkpoint: Checkpoint,
     factory: EngineFactory,
     scenes: Scenes,
     reference: Reference,
     target: Target,
-    /// Whether the engine has no half precision of its own.
+    /// Whether half precision is emulated, because the engine lacks it.
     emulates: bool,
     machine: Machine,
 }
@@ -224,8 +223,7 @@ impl<'a> Bench<'a> {
         let work = tempfile::tempdir()?;
         let checkpoint = match &args.model.model {
             Some(folder) if folder.join(file::MANIFEST).is_file() => {
-                let message =
-                    "it is an exported model, which has one format; name the checkpoint it came from";
+                let message = "it is an exported model, which has one format; expected a checkpoint";
                 return Err(cli::usage(format!("--model, {}: {message}", folder.display())));
             }
             Some(folder) => Checkpoint::open(folder)?,
@@ -252,7 +250,7 @@ impl<'a> Bench<'a> {
             _ => Target::OnnxRuntime,
         };
         let emulates = factory.description().contains("CPU");
-        say(&args.log, &format!("engine: {}", factory.description()));
+        status(&args.log, &format!("engine: {}", factory.description()));
         let scenes = Scenes::draw(args.scenes, args.class_count)?;
         let options = options(args, target);
         let full = work.path().join("fp32");
@@ -262,7 +260,7 @@ impl<'a> Bench<'a> {
         Ok(Self { args, work, checkpoint, factory, scenes, reference, target, emulates, machine })
     }
 
-    /// Exports with some options, replacing what `name` held.
+    /// Exports into the folder `name`, replacing its contents.
     fn export(&self, name: &str, options: &ExportOptions) -> ocelli::export::Result<PathBuf> {
         let folder = self.work.path().join(name);
         export(&self.checkpoint, &options.clone().with_force(true), &folder, |_| Ok(()))?;
@@ -296,7 +294,7 @@ impl<'a> Bench<'a> {
             lines.push(line);
         }
         for row in table(&lines) {
-            say(&self.args.log, &row);
+            status(&self.args.log, &row);
         }
         Ok(())
     }
@@ -312,7 +310,7 @@ impl<'a> Bench<'a> {
             false => folder.clone(),
         };
         let times = match emulated && strategy.precision == Precision::Bf16 {
-            // No processor's engine takes it.
+            // No CPU engine runs it.
             true => None,
             false => Some(time(&self.factory, &folder, &self.scenes, self.args.runs)?),
         };
@@ -358,7 +356,7 @@ impl<'a> Bench<'a> {
             .with_mixed_precision(self.args.mixed_precision)
             .with_emulated_half(self.emulates);
         if !precision.is_half() {
-            let why = "the blocks that stay in 32 bits are those of fp16 or bf16";
+            let why = "only fp16 and bf16 have blocks that stay in 32 bits";
             return Err(cli::usage(format!("--bisect, --precision {precision}: {why}")));
         }
         let full = self.work.path().join("fp32");
@@ -374,7 +372,7 @@ impl<'a> Bench<'a> {
             let what = names(kept).join(",");
             let what = if what.is_empty() { "nothing" } else { &what };
             let verdict = if passes { "enough" } else { "not enough" };
-            say(&self.args.log, &format!("trial {trials}: keeping {what}: {verdict}, {why}"));
+            status(&self.args.log, &format!("trial {trials}: keeping {what}: {verdict}, {why}"));
             Ok::<_, anyhow::Error>(passes)
         })?;
         let verdict = Verdict {
@@ -394,8 +392,7 @@ impl<'a> Bench<'a> {
         print(|out| writeln!(out, "{text}"))?;
         let Some(kept) = verdict.keep_fp32 else {
             anyhow::bail!(
-                "no bisection, {precision}: the target is missed even with every block in 32 bits; ask for less with \
-                 --least-cosine"
+                "no bisection, {precision}: the target is missed even with every block in 32 bits; lower --least-cosine"
             );
         };
         let keep = if kept.is_empty() { String::new() } else { format!(" --keep-fp32 {}", kept.join(",")) };
@@ -403,11 +400,11 @@ impl<'a> Bench<'a> {
             MixedPrecision::None => String::new(),
             islands => format!(" --mixed-precision {islands}"),
         };
-        say(&self.args.log, &format!("ocelli export --precision {precision}{islands}{keep} …"));
+        status(&self.args.log, &format!("ocelli export --precision {precision}{islands}{keep} …"));
         Ok(())
     }
 
-    /// Whether the target is reached with some blocks in 32 bits, and what was measured.
+    /// Whether the target is reached with `kept` in 32 bits, and the measurements.
     fn trial(
         &self,
         half: &ExportOptions,
@@ -417,7 +414,7 @@ impl<'a> Bench<'a> {
         let options = half.clone().with_keep_fp32(kept.iter().copied());
         let folder = match self.export("trial", &options) {
             Ok(folder) => folder,
-            // A weight that the format does not have.
+            // A weight exceeds the range of the format.
             Err(e) if e.kind() == ErrorKind::InvalidArgument => return Ok((false, e.to_string())),
             Err(e) => return Err(e.into()),
         };
@@ -445,7 +442,7 @@ fn options(args: &Arguments, target: Target) -> ExportOptions {
     }
 }
 
-/// The lines for people.
+/// The table.
 fn table(lines: &[Line<'_>]) -> Vec<String> {
     let mut rows = vec![format!(
         "{:<18} {:>8} {:>4} {:>8} {:>11} {:>6} {:>6}  {}",

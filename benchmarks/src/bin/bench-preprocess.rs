@@ -1,4 +1,4 @@
-//! `bench-preprocess`: how long preprocessing takes, on the CPU and on an NVIDIA GPU.
+//! `bench-preprocess`: the time from an image to the backbone's input, on the CPU and on a GPU.
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +31,7 @@ struct Arguments {
     /// Pixel formats
     #[arg(long, num_args = 1.., default_values_t = [Format::Bgr8, Format::Nv12], value_name = "FORMAT")]
     formats: Vec<Format>,
-    /// Side of the square
+    /// Side of the square input in pixels
     #[arg(long, default_value_t = 1008, value_name = "PIXELS")]
     imgsz: usize,
     /// Where to run
@@ -120,7 +120,7 @@ struct Line<'a> {
     height: u32,
     format: Format,
     imgsz: usize,
-    /// `null` where it was not measured.
+    /// `null` if not measured.
     total_ms: Option<Quantiles>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_to_device: Option<u64>,
@@ -129,22 +129,22 @@ struct Line<'a> {
     machine: &'a Machine,
 }
 
-/// One of the places, ready.
+/// A preprocessor on a device.
 enum Stage {
     Cpu(Box<Preprocessor>, Vec<f32>),
     Cuda(Arc<CudaDevice>, Box<DevicePreprocessor>, Tensor),
-    /// And why.
+    /// No GPU, and the reason.
     Missing(String),
 }
 
 fn main() -> ExitCode {
-    let args = Arguments::parse();
-    cli::run(&args.log, || run(&args))
+    let args: Arguments = cli::parse();
+    cli::run::<Arguments>(&args.log, || run(&args))
 }
 
 fn run(args: &Arguments) -> anyhow::Result<()> {
     if args.runs == 0 {
-        return Err(cli::usage("--runs is 0: at least one picture has to be measured"));
+        return Err(cli::usage("--runs is 0: expected at least 1"));
     }
     let config = PreprocessConfig::new(args.imgsz);
     let machine = Machine::here();
@@ -202,7 +202,7 @@ fn stage(place: Place, config: PreprocessConfig) -> anyhow::Result<Stage> {
     }
 }
 
-/// The times, and what crosses for one picture.
+/// The times, and the bytes copied to the device per image.
 fn measure(
     args: &Arguments,
     stage: &mut Stage,
@@ -214,11 +214,11 @@ fn measure(
         Format::Gray8 => (width as usize, height as usize),
         Format::Nv12 => ((width as usize).next_multiple_of(2), (height + height.div_ceil(2)) as usize),
     };
-    // Several, so that none waits in the processor's cache.
-    let pictures: Vec<Vec<u8>> = (0..4).map(|seed| noise(seed, row * rows)).collect();
+    // Several, so that none stays in the CPU cache.
+    let images: Vec<Vec<u8>> = (0..4).map(|seed| noise(seed, row * rows)).collect();
     let mut times = Vec::with_capacity(args.runs);
-    let mut crossed = None;
-    for (run, data) in pictures.iter().cycle().take(args.warm_up + args.runs).enumerate() {
+    let mut copied = None;
+    for (run, data) in images.iter().cycle().take(args.warm_up + args.runs).enumerate() {
         interrupted()?;
         let (timestamp, format) = (Duration::ZERO, format.pixel_format());
         let frame = FrameView { data, width, height, stride: row, format, timestamp };
@@ -229,7 +229,7 @@ fn measure(
                 let before = device.transferred().to_device;
                 preprocessor.run_into(frame, pixels)?;
                 pixels.wait()?;
-                crossed = Some(device.transferred().to_device - before);
+                copied = Some(device.transferred().to_device - before);
             }
             Stage::Missing(_) => return Ok((None, None)),
         }
@@ -237,10 +237,10 @@ fn measure(
             times.push(start.elapsed().as_secs_f64() * 1e3);
         }
     }
-    Ok((Some(Quantiles::of(times)), crossed))
+    Ok((Some(Quantiles::of(times)), copied))
 }
 
-/// Bytes that no cache can make cheaper.
+/// Random bytes, so that no content makes the run cheaper.
 fn noise(seed: u32, bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9 ^ (seed + 1);
     let next = || {

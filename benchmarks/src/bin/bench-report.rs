@@ -1,4 +1,4 @@
-//! `bench-report`: the table of a run on a GPU.
+//! `bench-report`: the report of a run on a GPU.
 
 #![forbid(unsafe_code)]
 
@@ -11,13 +11,13 @@ use ocelli::atomic_file::write_atomically;
 use ocelli_benchmarks::gpu_report::Run;
 use ocelli_cli::{self as cli, LogArgs, print};
 
-/// Writes what a run on a GPU measured, beside what was to be reached, as Markdown.
+/// Writes the measurements of a run on a GPU and its targets as Markdown.
 #[derive(Parser)]
 #[command(name = "bench-report", version)]
 struct Arguments {
-    /// The run's folder: plan.json and JSON lines, as `benchmarks/gpu.sh` leaves them
+    /// Folder of the run, as written by `benchmarks/gpu.sh`: plan.json and JSON lines
     run: PathBuf,
-    /// The file to write [default: stdout]
+    /// File to write [default: stdout]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -25,8 +25,8 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let args = Arguments::parse();
-    cli::run(&args.log, || {
+    let args: Arguments = cli::parse();
+    cli::run::<Arguments>(&args.log, || {
         let report = Run::read(&args.run)?.report();
         match &args.output {
             Some(path) => Ok(write_atomically(path, |file| file.write_all(report.as_bytes()))?),

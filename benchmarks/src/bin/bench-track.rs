@@ -1,4 +1,4 @@
-//! `bench-track`: how long the tracker takes for a frame, for growing numbers of objects.
+//! `bench-track`: the time of a tracker update, for increasing numbers of objects.
 
 #![forbid(unsafe_code)]
 
@@ -18,26 +18,26 @@ use serde::{Deserialize, Serialize};
 
 const PEER: &str = include_str!("../../tracking/peer.py");
 
-/// Measures the tracker's time for a frame, and writes JSON lines: one for each number of objects.
+/// Measures the time of a tracker update and writes JSON lines, one per number of objects.
 ///
-/// Objects walk in an area that grows with their number, so that each has as many neighbours; one in twenty is missed,
-/// and as many false alarms come up.
+/// The area grows with the number of objects, so that their density is constant. One detection in twenty is missed, and as
+/// many false positives are added.
 #[derive(Parser)]
 #[command(name = "bench-track", version)]
 struct Arguments {
     /// Numbers of objects
     #[arg(long, num_args = 1.., default_values_t = [10, 50, 500], value_name = "N")]
     objects: Vec<usize>,
-    /// Measured frames of each
+    /// Measured frames per number of objects
     #[arg(long, default_value_t = 1000, value_name = "N")]
     frames: usize,
-    /// Frames before the first one that counts
+    /// Warm-up frames
     #[arg(long, default_value_t = 50, value_name = "N")]
     warm_up: usize,
-    /// A Python that has PyPI's `trackers`: measures its ByteTrack on the same frames
+    /// Python with the package `trackers` from PyPI, whose ByteTrack is measured on the same frames
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
-    /// Add the lines to a file of this folder as well
+    /// Append the lines to a file in this folder as well
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -62,11 +62,11 @@ struct Peer {
     name: String,
     update_us: Quantiles,
     tracks_per_frame: f64,
-    /// Its median by ours.
+    /// Its median divided by ours.
     ratio: f64,
 }
 
-/// What the peer's script writes.
+/// The output of the peer's script.
 #[derive(Deserialize)]
 struct PeerReport {
     name: String,
@@ -75,13 +75,13 @@ struct PeerReport {
 }
 
 fn main() -> ExitCode {
-    let args = Arguments::parse();
-    cli::run(&args.log, || run(&args))
+    let args: Arguments = cli::parse();
+    cli::run::<Arguments>(&args.log, || run(&args))
 }
 
 fn run(args: &Arguments) -> anyhow::Result<()> {
     if args.frames == 0 {
-        return Err(cli::usage("--frames is 0: at least one frame has to be measured"));
+        return Err(cli::usage("--frames is 0: expected at least 1"));
     }
     let options = args.tracker.options()?;
     let machine = Machine::here();
@@ -137,7 +137,7 @@ fn measure_peer(
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot run the peer, {}", python.display()))?;
-    let mut stdin = child.stdin.take().expect("it was asked for");
+    let mut stdin = child.stdin.take().expect("stdin is piped");
     for frame in frames {
         let row = |one: &TrackerDetection| {
             let [x1, y1, x2, y2] = one.bbox.to_xyxy();
@@ -149,7 +149,11 @@ fn measure_peer(
     drop(stdin);
     let output = child.wait_with_output()?;
     if !output.status.success() {
-        bail!("the peer failed, {}: {}; it needs the package trackers", python.display(), output.status);
+        bail!(
+            "the peer failed, {}: {}; expected a Python with the package trackers",
+            python.display(),
+            output.status
+        );
     }
     let report: PeerReport = serde_json::from_slice(&output.stdout)?;
     let tracks_per_frame = report.tracks as f64 / report.times_us.len().max(1) as f64;
@@ -158,7 +162,7 @@ fn measure_peer(
     Ok(Peer { name: report.name, update_us, tracks_per_frame, ratio })
 }
 
-/// Frames of objects that walk to and fro.
+/// Frames of objects that move back and forth.
 fn walk(objects: usize, frames: usize) -> Vec<Vec<TrackerDetection>> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut unit = move || {
@@ -167,14 +171,14 @@ fn walk(objects: usize, frames: usize) -> Vec<Vec<TrackerDetection>> {
         state ^= state << 17;
         (state >> 40) as f32 / (1u64 << 24) as f32
     };
-    // A full-HD picture for fifty.
+    // Fifty objects in a full-HD frame.
     let scale = (objects as f32 / 50.0).sqrt();
     let (width, height) = (1920.0 * scale, 1080.0 * scale);
     let mut walkers: Vec<[f32; 6]> = (0..objects)
         .map(|_| {
             let side = 50.0 + 100.0 * unit();
-            let place = [unit() * width, unit() * height];
-            [place[0], place[1], 6.0 * unit() - 3.0, 4.0 * unit() - 2.0, side, 0.6 + 0.35 * unit()]
+            let centre = [unit() * width, unit() * height];
+            [centre[0], centre[1], 6.0 * unit() - 3.0, 4.0 * unit() - 2.0, side, 0.6 + 0.35 * unit()]
         })
         .collect();
     let mut frame = || {
@@ -191,8 +195,8 @@ fn walk(objects: usize, frames: usize) -> Vec<Vec<TrackerDetection>> {
             if !(0.0..height).contains(y) {
                 *dy = -*dy;
             }
-            let mut shake = || 0.04 * *side * (unit() - 0.5);
-            let (sx, sy, ss) = (shake(), shake(), shake());
+            let mut jitter = || 0.04 * *side * (unit() - 0.5);
+            let (sx, sy, ss) = (jitter(), jitter(), jitter());
             if unit() > 0.05 {
                 add(*x + sx, *y + sy, *side + ss, *score - 0.3 * unit() * unit());
             }

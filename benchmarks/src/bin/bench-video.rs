@@ -1,4 +1,4 @@
-//! `bench-video`: how fast the loop runs, stage by stage, on one thread and on many, for growing numbers of classes.
+//! `bench-video`: the throughput of the pipeline, sequential and pipelined, for increasing numbers of classes.
 
 #![forbid(unsafe_code)]
 
@@ -18,49 +18,49 @@ use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{Cancellation, FrameOutcome, Pipeline, PipelineBuilder, Prompts, StatsRecorder};
 use ocelli_benchmarks::drawn_video::{DrawnVideo, Found};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib, resident_memory_mib};
-use ocelli_benchmarks::nvidia::{Crossing, memory_used_mib};
-use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, print, say};
+use ocelli_benchmarks::nvidia::{Transfers, memory_used_mib};
+use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, print, status};
 use ocelli_datasets::scenes::{MovingScene, vocabulary};
 use serde::Serialize;
 
 const FRAME_RATE: f64 = 30.0;
 
-/// Measures the loop on a drawn video, tracker and drawing included, and writes JSON lines: one for each number of
-/// classes, on one thread and on many.
+/// Measures the pipeline on a drawn video, including tracker and drawing, and writes JSON lines: for each number of
+/// classes one sequential and one pipelined.
 ///
-/// The video is drawn before, so reading it costs a copy; nothing is encoded. Peak memory is that of the whole process so
-/// far. Recall is of what is visible to a quarter at least, at an overlap (IoU) of 0.5 with the class.
+/// The video is drawn beforehand, so reading a frame is a copy; nothing is encoded. Peak memory is that of the whole
+/// process so far. Recall is that of instances of which at least a quarter is visible, at an IoU of 0.5.
 #[derive(Parser)]
 #[command(name = "bench-video", version)]
 struct Arguments {
-    /// Numbers of classes to look for
+    /// Numbers of classes to detect
     #[arg(long, num_args = 1.., default_values_t = [1, 2, 4, 8, 16, 80], value_name = "N")]
     class_counts: Vec<usize>,
-    /// How many classes of things there are in the video
+    /// Number of classes in the video
     #[arg(long, default_value_t = 4, value_name = "N")]
     drawn: usize,
     /// Width and height of the video in pixels
     #[arg(long, num_args = 2, default_values_t = [640, 480], value_names = ["WIDTH", "HEIGHT"])]
     size: Vec<u32>,
-    /// Measured frames of each
+    /// Measured frames per line
     #[arg(long, default_value_t = 60, value_name = "N")]
     frames: u64,
-    /// Frames before the first one that counts
+    /// Warm-up frames
     #[arg(long, default_value_t = 10, value_name = "N")]
     warm_up: u64,
-    /// Decode at most so many classes a frame; several are measured one after the other, 0 is no limit
+    /// Class budgets per frame; 0 is no limit
     #[arg(long, num_args = 1.., default_values_t = [0], value_name = "K")]
     class_budget: Vec<usize>,
-    /// Run the detector on every Nth frame
+    /// Detect in every Nth frame
     #[arg(long, default_value_t = 1, value_name = "N")]
     detect_every: u64,
-    /// Frames that may wait before each stage [default: 2]
+    /// Capacity of the queue before each stage [default: 2]
     #[arg(long, value_name = "N")]
     queue_depth: Option<usize>,
-    /// Run for so long instead, and say every ten seconds how much memory is held
+    /// Run for this time instead and report memory every ten seconds
     #[arg(long, value_name = "MINUTES")]
     soak: Option<f64>,
-    /// Add the lines to a file of this folder as well
+    /// Append the lines to a file in this folder as well
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -82,7 +82,7 @@ struct Line<'a> {
     detect_every: u64,
     n: usize,
     fps: f64,
-    /// From one frame's leaving to the next one's.
+    /// Time between consecutive output frames.
     frame_ms: ocelli_benchmarks::quantiles::Quantiles,
     latency_ms: Quantiles,
     stages: Vec<StageStats>,
@@ -90,13 +90,13 @@ struct Line<'a> {
     visible: usize,
     recall_detections: f64,
     recall_tracks: f64,
-    /// From the start of loading to the first frame's detections.
+    /// From the start of loading to the detections of the first frame.
     first_ms: f64,
-    /// Between host and GPU, a frame.
+    /// Copied between host and GPU, per frame.
     to_device_bytes: Option<u64>,
     to_host_bytes: Option<u64>,
     peak_memory_mib: f64,
-    /// What all programs hold.
+    /// Of all processes.
     gpu_memory_mib: Option<f64>,
     machine: &'a Machine,
 }
@@ -115,10 +115,10 @@ struct SoakLine<'a> {
     machine: &'a Machine,
 }
 
-/// Takes annotated pictures and does nothing with them, so that they are drawn.
-struct Nowhere;
+/// A sink that discards annotated frames, so that they are drawn.
+struct Discard;
 
-impl Sink for Nowhere {
+impl Sink for Discard {
     fn pictures(&self) -> Pictures {
         Pictures::ANNOTATED
     }
@@ -128,26 +128,26 @@ impl Sink for Nowhere {
     }
 }
 
-/// What the frames after the warm-up came to.
+/// Measurements of the frames after the warm-up.
 #[derive(Default)]
-struct Seen {
+struct Measured {
     first: Option<Instant>,
     moments: Vec<Instant>,
-    crossed_before: Option<Transferred>,
-    crossed_after: Option<Transferred>,
+    copied_before: Option<Transferred>,
+    copied_after: Option<Transferred>,
     gpu_memory_mib: Option<f64>,
     found: Found,
     detections: usize,
 }
 
 fn main() -> ExitCode {
-    let args = Arguments::parse();
-    cli::run(&args.log, || run(&args))
+    let args: Arguments = cli::parse();
+    cli::run::<Arguments>(&args.log, || run(&args))
 }
 
 fn run(args: &Arguments) -> anyhow::Result<()> {
     if args.frames < 2 {
-        return Err(cli::usage("--frames is less than 2: nothing lies between one frame and no other"));
+        return Err(cli::usage(format!("--frames is {}: expected at least 2", args.frames)));
     }
     let named = classes_in_order();
     let drawn = named.get(..args.drawn).filter(|drawn| !drawn.is_empty());
@@ -187,36 +187,36 @@ fn measure(
     lines: &mut Lines,
 ) -> anyhow::Result<()> {
     let start = Instant::now();
-    let crossing = Crossing::watch();
+    let transfers = Transfers::watch();
     let (builder, engine, imgsz) = builder(args, named, classes, class_budget)?;
-    let (seen, stats, cancellation) =
-        (Arc::new(Mutex::new(Seen::default())), StatsRecorder::new(), Cancellation::new());
+    let (measured, stats, cancellation) =
+        (Arc::new(Mutex::new(Measured::default())), StatsRecorder::new(), Cancellation::new());
     let observer = {
-        let (seen, stats, cancellation) = (seen.clone(), stats.clone(), cancellation.clone());
+        let (measured, stats, cancellation) = (measured.clone(), stats.clone(), cancellation.clone());
         let (video, warm_up) = (video.clone(), args.warm_up);
         let frames = args.warm_up + args.frames;
         move |outcome: &FrameOutcome| {
             if interrupted().is_err() {
                 cancellation.cancel();
             }
-            let mut seen = seen.lock().expect("nobody panics with it");
-            seen.first.get_or_insert_with(Instant::now);
+            let mut measured = measured.lock().expect("no thread panics while holding it");
+            measured.first.get_or_insert_with(Instant::now);
             if outcome.index + 1 == warm_up {
                 stats.restart();
-                seen.crossed_before = crossing.so_far();
+                measured.copied_before = transfers.total();
             }
-            // The last frame of the warm-up is where the first measured one begins.
+            // The first measured frame begins when the last warm-up frame ends.
             if outcome.index + 1 >= warm_up {
-                seen.moments.push(Instant::now());
+                measured.moments.push(Instant::now());
             }
             if outcome.index >= warm_up {
-                seen.found.add(video.compare(outcome, classes));
-                seen.detections += outcome.detections.len();
-                seen.crossed_after = crossing.so_far();
+                measured.found.add(video.compare(outcome, classes));
+                measured.detections += outcome.detections.len();
+                measured.copied_after = transfers.total();
             }
-            // While the engines are there; asking takes longer than a frame.
+            // While the engines are loaded; the query takes longer than a frame.
             if outcome.index + 1 == frames {
-                seen.gpu_memory_mib = memory_used_mib();
+                measured.gpu_memory_mib = memory_used_mib();
             }
         }
     };
@@ -225,18 +225,18 @@ fn measure(
         .with_stats(stats.clone())
         .with_cancellation(cancellation)
         .with_observer(observer)
-        .run(video.play(), &mut [Box::new(Nowhere) as Box<dyn Sink>])?;
+        .run(video.play(), &mut [Box::new(Discard) as Box<dyn Sink>])?;
     interrupted()?;
-    let (seen, stats) = (seen.lock().expect("nobody panics with it"), stats.snapshot());
-    let gaps = seen.moments.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e3);
+    let (measured, stats) = (measured.lock().expect("no thread panics while holding it"), stats.snapshot());
+    let gaps = measured.moments.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e3);
     let frame_ms = ocelli_benchmarks::quantiles::Quantiles::of(gaps.collect());
-    let whole = seen.moments[seen.moments.len() - 1] - seen.moments[0];
-    // Frames that are still on their way when the count begins and ends are about as many.
-    let crossed = |bytes: fn(Transferred) -> u64| {
-        let (before, after) = (seen.crossed_before.map(bytes)?, seen.crossed_after.map(bytes)?);
+    let whole = measured.moments[measured.moments.len() - 1] - measured.moments[0];
+    // About as many frames are in flight at the start of the count as at its end.
+    let copied = |bytes: fn(Transferred) -> u64| {
+        let (before, after) = (measured.copied_before.map(bytes)?, measured.copied_after.map(bytes)?);
         Some((after - before) / frame_ms.n.max(1) as u64)
     };
-    let recall = |found: usize| found as f64 / seen.found.visible.max(1) as f64;
+    let recall = |found: usize| found as f64 / measured.found.visible.max(1) as f64;
     lines.write(&Line {
         program: "bench-video",
         mode: if sequential { "sequential" } else { "pipelined" },
@@ -252,33 +252,33 @@ fn measure(
         frame_ms,
         latency_ms: stats.latency_ms,
         stages: stats.stages,
-        detections: seen.detections,
-        visible: seen.found.visible,
-        recall_detections: recall(seen.found.detected),
-        recall_tracks: recall(seen.found.tracked),
-        first_ms: seen.first.map_or(0.0, |first| (first - start).as_secs_f64() * 1e3),
-        to_device_bytes: crossed(|one| one.to_device),
-        to_host_bytes: crossed(|one| one.to_host),
-        gpu_memory_mib: seen.gpu_memory_mib,
+        detections: measured.detections,
+        visible: measured.found.visible,
+        recall_detections: recall(measured.found.detected),
+        recall_tracks: recall(measured.found.tracked),
+        first_ms: measured.first.map_or(0.0, |first| (first - start).as_secs_f64() * 1e3),
+        to_device_bytes: copied(|one| one.to_device),
+        to_host_bytes: copied(|one| one.to_host),
+        gpu_memory_mib: measured.gpu_memory_mib,
         peak_memory_mib: peak_memory_mib(),
         machine: &lines.machine.clone(),
     })
 }
 
-/// The loop on a drawn video without an end, for as long as wished.
+/// Runs the pipeline on an endless drawn video for a given time.
 fn soak(args: &Arguments, drawn: &[&str], minutes: f64, lines: &mut Lines) -> anyhow::Result<()> {
     let named = classes_in_order();
     let classes = args.class_counts[0];
     let budget = args.class_budget[0];
     let (builder, engine, _) = builder(args, &named, classes, Some(budget).filter(|&k| k > 0))?;
     let length = Duration::try_from_secs_f64(minutes * 60.0)
-        .map_err(|e| cli::usage(format!("--soak is {minutes}: expected a number of minutes; {e}")))?;
+        .map_err(|e| cli::usage(format!("--soak is {minutes}: expected a number of minutes: {e}")))?;
     let scene = MovingScene::new(1, drawn, args.size[0], args.size[1], u64::MAX, FRAME_RATE)?;
     let (stats, cancellation) = (StatsRecorder::new(), Cancellation::new());
     let (recorder, stop, machine) = (stats.clone(), cancellation.clone(), lines.machine.clone());
     let (start, mut next) = (Instant::now(), Duration::ZERO);
     let (sender, receiver) = std::sync::mpsc::channel();
-    let loop_thread = std::thread::spawn(move || {
+    let pipeline_thread = std::thread::spawn(move || {
         builder
             .with_stats(stats)
             .with_cancellation(cancellation)
@@ -286,35 +286,35 @@ fn soak(args: &Arguments, drawn: &[&str], minutes: f64, lines: &mut Lines) -> an
                 let elapsed = start.elapsed();
                 if elapsed >= next {
                     next += Duration::from_secs(10);
-                    // Nobody listens any more only where writing has failed.
+                    // The receiver is dropped only after a failed write.
                     let _ = sender.send(elapsed);
                 }
                 if elapsed >= length || interrupted().is_err() {
                     stop.cancel();
                 }
             })
-            .run(scene, &mut [Box::new(Nowhere) as Box<dyn Sink>])
+            .run(scene, &mut [Box::new(Discard) as Box<dyn Sink>])
     });
     for elapsed in receiver {
-        let seen = recorder.snapshot();
+        let stats = recorder.snapshot();
         lines.write(&SoakLine {
             program: "bench-video",
             mode: "soak",
             engine: &engine,
             classes,
             elapsed_s: elapsed.as_secs_f64(),
-            frames: seen.frames_out,
-            fps_now: seen.fps_now,
+            frames: stats.frames_out,
+            fps_now: stats.fps_now,
             resident_memory_mib: resident_memory_mib(),
             peak_memory_mib: peak_memory_mib(),
             machine: &machine,
         })?;
     }
-    loop_thread.join().map_err(|_| anyhow::anyhow!("the loop panicked"))??;
+    pipeline_thread.join().map_err(|_| anyhow::anyhow!("the pipeline panicked"))??;
     Ok(interrupted()?)
 }
 
-/// A loop with everything but what it runs on; what runs the graphs; and the side of the model's input.
+/// A pipeline without its source, the name of its engine, and the side of the model's input.
 fn builder(
     args: &Arguments,
     named: &[&'static str],
@@ -323,7 +323,7 @@ fn builder(
 ) -> anyhow::Result<(PipelineBuilder, String, usize)> {
     let more = (named.len()..classes).map(|i| format!("thing number {i}"));
     let prompts = Prompts::new(named.iter().map(|name| (*name).to_owned()).chain(more).take(classes))?;
-    let detector = args.detector.detector()?.build_reporting(&|line| say(&args.log, line))?;
+    let detector = args.detector.detector()?.build_reporting(&|line| status(&args.log, line))?;
     let (engine, imgsz) = (detector.engine().to_owned(), detector.model().manifest().imgsz);
     let mut builder = Pipeline::builder(detector, prompts)
         .with_tracker(ByteTrackerOptions::default())
@@ -337,13 +337,13 @@ fn builder(
     Ok((builder, engine, imgsz))
 }
 
-/// What the built-in model knows, best known first, so that any number of them is a sensible list.
+/// The classes of the built-in model, the best ones first.
 fn classes_in_order() -> Vec<&'static str> {
     let others = vocabulary().iter().filter(|name| !EXAMPLE_CLASSES.contains(name));
     EXAMPLE_CLASSES.iter().chain(others).copied().collect()
 }
 
-/// Where lines go.
+/// Output of JSON lines.
 struct Lines {
     machine: Machine,
     file: Option<File>,

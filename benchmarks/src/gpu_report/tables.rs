@@ -1,26 +1,26 @@
-//! What was measured, and what was not.
+//! Tables of the measurements, and the list of missing ones.
 
 use serde_json::Value;
 
 use super::{Run, line, number, of, rounds, word};
 
-/// What stands where nothing was measured.
-const NOTHING: &str = "not measured";
+/// Shown in place of a missing measurement.
+const MISSING: &str = "not measured";
 
-/// Whole frames one after the other, all ways beside each other.
+/// Sequential frames, one column per engine and peer mode.
 pub(super) fn frames(run: &Run, out: &mut String) {
     let plan = &run.plan;
-    line(out, "\n## A frame after the other\n");
-    line(out, "From pixels in the host's memory to boxes there, in ms, and how many detections.\n");
-    let ways: Vec<&String> = plan.engines.iter().chain(&plan.peers).collect();
-    let names: Vec<String> = ways
+    line(out, "\n## Sequential frames\n");
+    line(out, "From pixels to boxes in host memory, in ms, and the number of detections.\n");
+    let columns: Vec<&String> = plan.engines.iter().chain(&plan.peers).collect();
+    let names: Vec<String> = columns
         .iter()
         .map(|way| if plan.peers.contains(way) { format!("transformers {way}") } else { (*way).clone() })
         .collect();
     line(out, &format!("| px | classes | {} |", names.join(" | ")));
-    line(out, &format!("|---|---|{}", "---|".repeat(ways.len())));
+    line(out, &format!("|---|---|{}", "---|".repeat(columns.len())));
     for (imgsz, classes) in grid(run) {
-        let cells: Vec<String> = ways
+        let cells: Vec<String> = columns
             .iter()
             .map(|way| {
                 let ours = of(&run.detect, way, imgsz, classes);
@@ -28,24 +28,24 @@ pub(super) fn frames(run: &Run, out: &mut String) {
                 let times = ours.clone().filter_map(|line| number(&line["total_ms"]["p50"]));
                 let times = times.chain(theirs.clone().filter_map(|line| number(&line["total"]["p50_ms"])));
                 let found = ours.chain(theirs).last().map_or(String::new(), |line| word(&line["detections"]));
-                rounds(times, 2).map_or(NOTHING.into(), |times| format!("{times} ({found})"))
+                rounds(times, 2).map_or(MISSING.into(), |times| format!("{times} ({found})"))
             })
             .collect();
         line(out, &format!("| {imgsz} | {classes} | {} |", cells.join(" | ")));
     }
 }
 
-/// The loop over a drawn video.
+/// The pipeline on a drawn video.
 pub(super) fn video(run: &Run, out: &mut String) {
     line(out, "\n## Video\n");
     line(
         out,
-        "Tracker and drawing included. Allowed is what the two halves reach side by side with nothing around them; \
-         latency, crossing, memory and the time to the first detections are the pipelined loop's.\n",
+        "Including tracker and drawing. Bound is the throughput of the two halves running at once without the pipeline; \
+         latency, copies, memory and the time to the first detections are those of the pipelined run.\n",
     );
     line(
         out,
-        "| px | classes | engine | sequential FPS | pipelined FPS | allowed FPS | share | latency p50, p99 ms | KiB to \
+        "| px | classes | engine | sequential FPS | pipelined FPS | bound FPS | share | latency p50, p99 ms | KiB to \
          device, to host | detections | GPU MiB | first s | n |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     );
     for (imgsz, classes) in grid(run) {
@@ -54,13 +54,13 @@ pub(super) fn video(run: &Run, out: &mut String) {
             let mode = |mode: &'static str| lines.clone().filter(move |line| line["mode"] == mode);
             let fps = |mode_of: &'static str| {
                 rounds(mode(mode_of).filter_map(|line| number(&line["fps"])), 1)
-                    .unwrap_or_else(|| NOTHING.into())
+                    .unwrap_or_else(|| MISSING.into())
             };
             let last = mode("pipelined").last().unwrap_or(&Value::Null);
             let halves = of(&run.halves, label, imgsz, classes).filter_map(|l| number(&l["together_fps"]));
-            let allowed = halves.max_by(f64::total_cmp);
-            let share = allowed.zip(number(&last["fps"])).map(|(allowed, fps)| fps / allowed);
-            if lines.clone().next().is_none() && allowed.is_none() {
+            let bound = halves.max_by(f64::total_cmp);
+            let share = bound.zip(number(&last["fps"])).map(|(bound, fps)| fps / bound);
+            if lines.clone().next().is_none() && bound.is_none() {
                 continue;
             }
             let latency = &last["latency_ms"];
@@ -70,7 +70,7 @@ pub(super) fn video(run: &Run, out: &mut String) {
                     "| {imgsz} | {classes} | {label} | {} | {} | {} | {} | {}, {} | {}, {} | {} | {} | {} | {} |",
                     fps("sequential"),
                     fps("pipelined"),
-                    shown(allowed, 1),
+                    shown(bound, 1),
                     shown(share, 2),
                     shown(number(&latency["p50"]), 1),
                     shown(number(&latency["p99"]), 1),
@@ -86,19 +86,18 @@ pub(super) fn video(run: &Run, out: &mut String) {
     }
 }
 
-/// The two halves, ours and the peer's, and whether all do the same work.
+/// The two halves, ours and the peer's, and their agreement with the reference.
 pub(super) fn halves(run: &Run, out: &mut String) {
     line(out, "\n## The halves alone\n");
     line(
         out,
-        "In ms, p50 (p90, p99), features and prompts on the device. Cosines and the largest difference of the surest \
-         boxes (1 = the image's side) are against ONNX Runtime on the processor in 32 bits with the same inputs; \
-         detections are those of that many classes, here and there. The time to the first result is from the \
-         program's start.\n",
+        "In ms, p50 (p90, p99), features and prompts on the device. Cosines and the largest difference of the top boxes \
+         (1 is the image's side) are relative to ONNX Runtime on the CPU in fp32 with the same inputs; detections are \
+         those of the engine and of the reference. The time to the first result is from the start of the program.\n",
     );
     line(
         out,
-        "| px | classes | way | backbone | encoder-decoder | cosine features, logits | box difference | detections | \
+        "| px | classes | engine | backbone | encoder-decoder | cosine features, logits | box difference | detections | \
          load s | first s | GPU MiB | n |\n|---|---|---|---|---|---|---|---|---|---|---|---|",
     );
     for (imgsz, classes) in grid(run) {
@@ -125,7 +124,7 @@ pub(super) fn halves(run: &Run, out: &mut String) {
 
 fn half(
     out: &mut String,
-    (imgsz, classes, way): (u64, u64, &str),
+    (imgsz, classes, name): (u64, u64, &str),
     measured: &Value,
     (load, first): (&str, &str),
     [backbone, decoder]: [&str; 2],
@@ -143,7 +142,7 @@ fn half(
     line(
         out,
         &format!(
-            "| {imgsz} | {classes} | {way} | {} | {} | {}, {} | {} | {detections} | {load} | {first} | {} | {} |",
+            "| {imgsz} | {classes} | {name} | {} | {} | {}, {} | {} | {detections} | {load} | {first} | {} | {} |",
             times(backbone),
             times(decoder),
             shown(number(&agreement["fpn_2_cosine"]), 5),
@@ -155,7 +154,7 @@ fn half(
     );
 }
 
-/// What the graphs and the engines took to make.
+/// Time and memory of exports and engine builds.
 pub(super) fn export(run: &Run, out: &mut String) {
     if run.export.is_empty() {
         return;
@@ -167,7 +166,7 @@ pub(super) fn export(run: &Run, out: &mut String) {
     }
 }
 
-/// What has no line, and why, where that is known.
+/// Missing measurements, with the reason if known.
 pub(super) fn not_measured(run: &Run, out: &mut String) {
     let plan = &run.plan;
     let mut missing = Vec::new();
@@ -177,10 +176,10 @@ pub(super) fn not_measured(run: &Run, out: &mut String) {
     for &imgsz in &plan.imgsz {
         for label in &plan.engines {
             let kinds = [("halves", &run.halves), ("frames", &run.detect), ("video", &run.video)];
-            let gone: Vec<_> =
+            let absent: Vec<_> =
                 kinds.iter().filter(|kind| !has(kind.1, label, imgsz)).map(|kind| kind.0).collect();
-            if !gone.is_empty() {
-                missing.push(format!("{label} at {imgsz} px, all or some of: {}", gone.join(", ")));
+            if !absent.is_empty() {
+                missing.push(format!("{label} at {imgsz} px, all or some of: {}", absent.join(", ")));
             }
         }
         for label in plan.peers.iter().filter(|label| !has(&run.peers, label, imgsz)) {
@@ -201,7 +200,7 @@ pub(super) fn not_measured(run: &Run, out: &mut String) {
     }
 }
 
-/// All image sizes with all numbers of classes.
+/// All pairs of image size and number of classes.
 fn grid(run: &Run) -> impl Iterator<Item = (u64, u64)> {
     run.plan.imgsz.iter().flat_map(|&imgsz| run.plan.classes.iter().map(move |&classes| (imgsz, classes)))
 }

@@ -1,22 +1,22 @@
-//! What was to be reached, and whether it was.
+//! Targets and whether they were reached.
 
 use serde_json::Value;
 
 use super::{Run, line, number, of};
 
-/// Where the targets are set.
+/// Image size and number of classes of the targets.
 const IMGSZ: u64 = 1008;
 const CLASSES: u64 = 4;
-/// A frame, pipelined.
+/// Maximum time per frame, pipelined.
 const FRAME_MS: f64 = 16.0;
-/// As fast as the compiled peer.
+/// Minimum speed relative to the compiled peer.
 const TIMES_COMPILED: f64 = 2.0;
-/// Of what both halves allow together.
+/// Minimum share of the throughput of both halves.
 const SHARE_OF_HALVES: f64 = 0.95;
-/// Back to the host for each frame.
+/// Maximum bytes copied to the host per frame.
 const TO_HOST_BYTES: f64 = 64.0 * 1024.0;
 
-/// What came of a target: words for people, and whether it was reached.
+/// The measurement of a target, and whether it was reached.
 type Outcome = Option<(String, bool)>;
 
 pub(super) fn write(run: &Run, out: &mut String) {
@@ -32,10 +32,10 @@ pub(super) fn write(run: &Run, out: &mut String) {
         ),
         ("at least twice as fast as `torch.compile`, frame by frame", compiled(run)),
         (
-            "pipelined at least 0.95 of what the two halves allow together",
+            "pipelined at least 0.95 of the throughput of the two halves",
             label.and_then(|label| share(run, label)),
         ),
-        ("at most 64 KiB a frame back to the host", label.and_then(|label| back(run, label))),
+        ("at most 64 KiB per frame copied to the host", label.and_then(|label| back(run, label))),
     ];
     line(out, "\n## Targets\n\n| target | measured | |\n|---|---|---|");
     for (target, outcome) in rows {
@@ -48,14 +48,14 @@ pub(super) fn write(run: &Run, out: &mut String) {
     }
 }
 
-/// Engines that compute on the GPU.
+/// Engines on the GPU.
 fn engines(run: &Run) -> impl Iterator<Item = &String> {
-    // The targets are the released model's.
-    let is_it = run.plan.model == "full";
-    run.plan.engines.iter().filter(move |label| is_it && !label.starts_with("cpu"))
+    // The targets are those of the released model.
+    let is_full = run.plan.model == "full";
+    run.plan.engines.iter().filter(move |label| is_full && !label.starts_with("cpu"))
 }
 
-/// The engine with the fastest loop, and its slowest round.
+/// The fastest engine, pipelined, and its slowest round.
 fn best(run: &Run) -> Option<(String, f64)> {
     let slowest = |label: &String| {
         let fps = pipelined(run, label).filter_map(|line| number(&line["fps"]));
@@ -82,16 +82,16 @@ fn compiled(run: &Run) -> Outcome {
     let compiled = run.plan.peers.iter().filter(|label| label.starts_with("compile"));
     let (theirs, theirs_ms) = compiled.filter_map(fastest).min_by(|one, other| one.1.total_cmp(&other.1))?;
     let times = theirs_ms / ours_ms;
-    let words = format!("{times:.2} times: {ours_ms:.1} ms ({ours}), {theirs_ms:.1} ms ({theirs})");
-    Some((words, times >= TIMES_COMPILED))
+    let text = format!("{times:.2} times: {ours_ms:.1} ms ({ours}), {theirs_ms:.1} ms ({theirs})");
+    Some((text, times >= TIMES_COMPILED))
 }
 
 fn share(run: &Run, label: &str) -> Outcome {
     let fps = pipelined(run, label).filter_map(|line| number(&line["fps"])).min_by(f64::total_cmp)?;
-    let allowed = of(&run.halves, label, IMGSZ, CLASSES).filter_map(|line| number(&line["together_fps"]));
-    let allowed = allowed.max_by(f64::total_cmp)?;
-    let share = fps / allowed;
-    Some((format!("{share:.2}: {fps:.1} of {allowed:.1} FPS ({label})"), share >= SHARE_OF_HALVES))
+    let bound = of(&run.halves, label, IMGSZ, CLASSES).filter_map(|line| number(&line["together_fps"]));
+    let bound = bound.max_by(f64::total_cmp)?;
+    let share = fps / bound;
+    Some((format!("{share:.2}: {fps:.1} of {bound:.1} FPS ({label})"), share >= SHARE_OF_HALVES))
 }
 
 fn back(run: &Run, label: &str) -> Outcome {

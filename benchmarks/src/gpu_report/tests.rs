@@ -1,7 +1,7 @@
 use super::*;
 use serde_json::json;
 
-/// A run whose figures are all there; a case changes one of them.
+/// A complete run; a case changes one value.
 fn run() -> Run {
     let plan = json!({
         "began": "2026-11-21T15:00", "model": "full", "engines": ["cuda-fp16", "trt-fp16"],
@@ -50,7 +50,7 @@ fn run() -> Run {
     }
 }
 
-/// The verdicts of the targets, in their order.
+/// The verdicts of the targets, in order.
 fn verdicts(run: &Run) -> Vec<String> {
     let report = run.report();
     let targets = report.lines().skip_while(|line| *line != "## Targets").skip(4).take(4);
@@ -58,34 +58,34 @@ fn verdicts(run: &Run) -> Vec<String> {
 }
 
 #[test]
-fn targets_are_judged_by_the_figures() {
+fn targets_follow_from_the_measurements() {
     type Change = fn(&mut Run);
     let (yes, no, not) = ("reached", "not reached", "not measured");
     let cases: [(&str, Change, [&str; 4]); 9] = [
-        ("all there", |_| (), [yes, yes, yes, yes]),
+        ("complete", |_| (), [yes, yes, yes, yes]),
         ("a slow round", |run| run.video[1]["fps"] = 60.0.into(), [no, yes, no, yes]),
         ("a slow frame", |run| run.detect[0]["total_ms"]["p50"] = 20.5.into(), [yes, no, yes, yes]),
-        ("much comes back", |run| run.video[1]["to_host_bytes"] = 70_000.into(), [yes, yes, yes, no]),
-        ("nobody counted", |run| run.video[1]["to_host_bytes"] = Value::Null, [yes, yes, yes, not]),
-        ("no loop", |run| run.video.clear(), [not, yes, not, not]),
+        ("many bytes to the host", |run| run.video[1]["to_host_bytes"] = 70_000.into(), [yes, yes, yes, no]),
+        ("bytes not counted", |run| run.video[1]["to_host_bytes"] = Value::Null, [yes, yes, yes, not]),
+        ("no pipeline", |run| run.video.clear(), [not, yes, not, not]),
         ("no peer", |run| run.peers.clear(), [yes, not, yes, yes]),
         ("the small model", |run| run.plan.model = "small".into(), [not; 4]),
-        ("on the processor", |run| run.plan.engines = vec!["cpu-fp32".into()], [not; 4]),
+        ("on the CPU", |run| run.plan.engines = vec!["cpu-fp32".into()], [not; 4]),
     ];
     let mut failures = Vec::new();
     for (name, change, expected) in cases {
         let mut run = run();
         change(&mut run);
-        let came = verdicts(&run);
-        if came != expected {
-            failures.push(format!("{name}: expected {expected:?}, came {came:?}"));
+        let found = verdicts(&run);
+        if found != expected {
+            failures.push(format!("{name}: expected {expected:?}, found {found:?}"));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
-fn what_is_missing_shows() {
+fn missing_measurements_are_listed() {
     let report = run().report();
     let words = [
         "NVIDIA H200, 143771 MiB, compute capability 9.0, driver 580",
@@ -102,15 +102,15 @@ fn what_is_missing_shows() {
 }
 
 #[test]
-fn a_folder_is_read_whole_lines_alone() {
+fn truncated_lines_are_ignored() {
     let folder = tempfile::tempdir().expect("a folder");
     let write =
         |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("it can be written");
     let error = Run::read(folder.path()).expect_err("there is no plan").to_string();
     assert!(error.contains("cannot read the plan") && error.contains("plan.json"), "{error}");
     write("plan.json", "{}");
-    let error = Run::read(folder.path()).expect_err("it is no plan").to_string();
-    assert!(error.contains("no plan of a run"), "{error}");
+    let error = Run::read(folder.path()).expect_err("it is not a plan").to_string();
+    assert!(error.contains("not a plan of a run"), "{error}");
     write(
         "plan.json",
         r#"{"began":"2026-11-21T15:00","model":"small","engines":["cpu-fp32"],"peers":[],"imgsz":[224],"classes":[1],

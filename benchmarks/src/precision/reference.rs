@@ -1,4 +1,4 @@
-//! The model in 32 bits, graph by graph.
+//! Outputs of the fp32 model, graph by graph.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,14 +11,14 @@ use ocelli::{EngineFactory, Prompts};
 
 use super::{Scenes, cosine};
 
-/// Classes and masks of the comparison.
+/// Number of classes and masks to compare.
 const CLASSES: usize = 2;
 const MASKS: usize = 4;
 
 /// Outputs by graph and name: `encoder_decoder.boxes`.
 type Outputs = BTreeMap<String, Tensor>;
 
-/// An export's engines for the graphs that are compared.
+/// Loads the graphs of an export.
 struct Graphs<'f> {
     factory: &'f EngineFactory,
     folder: &'f Path,
@@ -30,29 +30,29 @@ impl<'f> Graphs<'f> {
         Ok(Self { factory, folder, manifest: Manifest::read(folder)? })
     }
 
-    /// Runs a graph once for every picture, and lets go of it.
-    fn run(&self, graph: &str, pictures: &[Vec<(&str, &Tensor)>]) -> anyhow::Result<Vec<Outputs>> {
+    /// Loads a graph, runs it once per image and unloads it.
+    fn run(&self, graph: &str, images: &[Vec<(&str, &Tensor)>]) -> anyhow::Result<Vec<Outputs>> {
         let mut engine = self.factory.load(&self.folder.join(graph))?;
         let names: Vec<String> = engine.spec().outputs.iter().map(|spec| spec.name.clone()).collect();
         let mut all = Vec::new();
-        for inputs in pictures {
+        for inputs in images {
             let mut values: Vec<Tensor> = names.iter().map(|_| Tensor::empty()).collect();
-            let mut wanted: Vec<_> = names.iter().map(String::as_str).zip(&mut values).collect();
-            engine.run(inputs, &mut wanted)?;
+            let mut outputs: Vec<_> = names.iter().map(String::as_str).zip(&mut values).collect();
+            engine.run(inputs, &mut outputs)?;
             all.push(names.iter().cloned().zip(values).collect());
         }
         Ok(all)
     }
 }
 
-/// What every graph is given, and what it says in 32 bits; one entry for each compared picture.
+/// Inputs and fp32 outputs of every graph, one entry per compared image.
 pub struct Reference {
     pixels: Vec<Tensor>,
     ids: Tensor,
     mask: Tensor,
-    /// `[C, T, D]` and `[C, T]`.
+    /// Features `[C, T, D]` and mask `[C, T]`.
     prompts: Vec<(Tensor, Tensor)>,
-    /// The same of the first class.
+    /// The same for the first class alone.
     prompt: Vec<(Tensor, Tensor)>,
     encoded: Vec<Tensor>,
     queries: Vec<Tensor>,
@@ -60,10 +60,10 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Runs the export in 32 bits that `folder` holds on the first `count` scenes.
+    /// Runs the fp32 export in `folder` on the first `count` scenes.
     ///
     /// # Errors
-    /// Where a graph cannot be loaded or run.
+    /// If a graph cannot be loaded or run.
     pub fn new(
         factory: &EngineFactory,
         folder: &Path,
@@ -113,48 +113,46 @@ impl Reference {
         Ok(reference)
     }
 
-    /// Runs one graph of an export on what it is given in the reference.
+    /// Runs one graph of an export on the reference's inputs.
     fn run(&self, graphs: &Graphs<'_>, graph: &str) -> anyhow::Result<Vec<Outputs>> {
         let boxes = Tensor::f32(&[1, 2, 4], vec![0.3, 0.4, 0.2, 0.3, 0.6, 0.5, 0.5, 0.4])?;
         let labels = Tensor::i64(&[1, 2], vec![1, 0])?;
-        let features =
-            |picture: usize, level: usize| &self.outputs[file::BACKBONE][picture][tensor::FPN[level]];
-        let inputs = |picture: usize| -> Vec<(&str, &Tensor)> {
+        let features = |image: usize, level: usize| &self.outputs[file::BACKBONE][image][tensor::FPN[level]];
+        let inputs = |image: usize| -> Vec<(&str, &Tensor)> {
             match graph {
-                file::BACKBONE => vec![(tensor::PIXEL_VALUES, &self.pixels[picture])],
+                file::BACKBONE => vec![(tensor::PIXEL_VALUES, &self.pixels[image])],
                 file::TEXT_ENCODER => {
                     vec![(tensor::INPUT_IDS, &self.ids), (tensor::ATTENTION_MASK, &self.mask)]
                 }
                 file::EXEMPLAR_ENCODER => vec![
-                    (tensor::FPN[2], features(picture, 2)),
+                    (tensor::FPN[2], features(image, 2)),
                     (tensor::BOXES, &boxes),
                     (tensor::BOX_LABELS, &labels),
                 ],
                 file::ENCODER_DECODER => vec![
-                    (tensor::FPN[2], features(picture, 2)),
-                    (tensor::PROMPT_FEATURES, &self.prompts[picture].0),
-                    (tensor::PROMPT_MASK, &self.prompts[picture].1),
+                    (tensor::FPN[2], features(image, 2)),
+                    (tensor::PROMPT_FEATURES, &self.prompts[image].0),
+                    (tensor::PROMPT_MASK, &self.prompts[image].1),
                 ],
                 _ => vec![
-                    (tensor::FPN[0], features(picture, 0)),
-                    (tensor::FPN[1], features(picture, 1)),
-                    (tensor::ENCODED, &self.encoded[picture]),
-                    (tensor::PROMPT_FEATURES, &self.prompt[picture].0),
-                    (tensor::PROMPT_MASK, &self.prompt[picture].1),
-                    (tensor::QUERIES, &self.queries[picture]),
+                    (tensor::FPN[0], features(image, 0)),
+                    (tensor::FPN[1], features(image, 1)),
+                    (tensor::ENCODED, &self.encoded[image]),
+                    (tensor::PROMPT_FEATURES, &self.prompt[image].0),
+                    (tensor::PROMPT_MASK, &self.prompt[image].1),
+                    (tensor::QUERIES, &self.queries[image]),
                 ],
             }
         };
-        // Words are the same for every picture.
-        let pictures = if graph == file::TEXT_ENCODER { 1 } else { self.pixels.len() };
-        graphs.run(graph, &(0..pictures).map(inputs).collect::<Vec<_>>())
+        // Text is the same for every image.
+        let images = if graph == file::TEXT_ENCODER { 1 } else { self.pixels.len() };
+        graphs.run(graph, &(0..images).map(inputs).collect::<Vec<_>>())
     }
 
-    /// The least cosine over the pictures of every output of another export, by `graph.output`; 0 where a number is not
-    /// finite.
+    /// The minimum cosine over all images for every output of another export, by `graph.output`; 0 if a value is not finite.
     ///
     /// # Errors
-    /// Where a graph cannot be loaded or run.
+    /// If a graph cannot be loaded or run.
     pub fn cosines(&self, factory: &EngineFactory, folder: &Path) -> anyhow::Result<BTreeMap<String, f64>> {
         let graphs = Graphs::new(factory, folder)?;
         let mut cosines = BTreeMap::new();
@@ -173,7 +171,7 @@ impl Reference {
     }
 }
 
-/// The first phrases as the text encoder reads them, both `[C, L]`.
+/// Token ids and mask of the first phrases, both `[C, L]`.
 fn token_ids(manifest: &Manifest, folder: &Path, prompts: &Prompts) -> anyhow::Result<(Tensor, Tensor)> {
     let mut config = TokenizerConfig::new(manifest.context_length);
     config.start_id = Some(manifest.special_tokens.bos);
@@ -189,7 +187,7 @@ fn token_ids(manifest: &Manifest, folder: &Path, prompts: &Prompts) -> anyhow::R
     Ok((Tensor::i64(&shape, ids)?, Tensor::i64(&shape, mask)?))
 }
 
-/// `text` `[C, L, D]` with the image's token `[1, 1, D]` behind every class, and the mask that goes with it.
+/// `text` `[C, L, D]` with the image's token `[1, 1, D]` appended to every class, and its mask.
 fn append(text: &Tensor, mask: &Tensor, cls: Option<&Tensor>) -> anyhow::Result<(Tensor, Tensor)> {
     let Some(cls) = cls else { return Ok((text.clone(), mask.clone())) };
     let &[classes, length, width] = text.shape() else { anyhow::bail!("text features are [C, L, D]") };
@@ -202,7 +200,7 @@ fn append(text: &Tensor, mask: &Tensor, cls: Option<&Tensor>) -> anyhow::Result<
     Ok((Tensor::f32(&shape, features)?, Tensor::i64(&shape[..2], mask)?))
 }
 
-/// The first `count` of the outer axis.
+/// The first `count` rows of the outer axis.
 fn first_rows(tensor: &Tensor, count: usize) -> anyhow::Result<Tensor> {
     let mut shape = tensor.shape().to_vec();
     shape[0] = count;
@@ -213,7 +211,7 @@ fn first_rows(tensor: &Tensor, count: usize) -> anyhow::Result<Tensor> {
     })
 }
 
-/// The first queries of the first class: `[C, Q, D]` to `[1, count, D]`.
+/// The first queries of the first class, `[C, Q, D]` → `[1, count, D]`.
 fn first_queries(queries: &Tensor, count: usize) -> anyhow::Result<Tensor> {
     let width = queries.shape()[2];
     Ok(Tensor::f32(&[1, count, width], queries.as_f32()?[..count * width].to_vec())?)

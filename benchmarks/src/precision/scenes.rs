@@ -1,4 +1,4 @@
-//! Drawn scenes, and what they are asked for.
+//! Drawn scenes and their text prompts.
 
 use anyhow::Context;
 use ocelli::{Image, Prompts};
@@ -8,7 +8,7 @@ use ocelli_datasets::scenes::{SceneGenerator, SceneOptions, vocabulary};
 /// The scenes that `ocelli eval --scenes` draws.
 const SEED: u64 = 1;
 
-/// Drawn scenes and what they are asked for.
+/// Drawn scenes and their text prompts.
 pub struct Scenes {
     pub(super) images: Vec<Image>,
     pub(super) truth: Truth,
@@ -17,21 +17,21 @@ pub struct Scenes {
 }
 
 impl Scenes {
-    /// The first `count` scenes, asked for the `classes` things that are seen most often in them.
+    /// Draws the first `count` scenes, with the `classes` most frequent classes as prompts.
     ///
     /// # Errors
-    /// Where there is nothing to draw or to ask for.
+    /// If `count` or `classes` is 0.
     pub fn draw(count: usize, classes: usize) -> anyhow::Result<Self> {
         let generator = SceneGenerator::new(SEED, SceneOptions::default())?;
         let scenes: Vec<_> = (0..count as u64).map(|number| generator.scene(number)).collect();
         let mut seen: Vec<(usize, usize)> = (0..vocabulary().len()).map(|class| (0, class)).collect();
         for object in scenes.iter().flat_map(|scene| &scene.objects) {
             let class = vocabulary().iter().position(|name| *name == object.label);
-            seen[class.context("scenes show what is in the vocabulary")?].0 += 1;
+            seen[class.context("a scene shows an object outside the vocabulary")?].0 += 1;
         }
         seen.sort_by_key(|&(count, class)| (std::cmp::Reverse(count), class));
-        let asked: Vec<usize> = seen.iter().take(classes).map(|(_, class)| *class).collect();
-        let names: Vec<&str> = asked.iter().map(|class| vocabulary()[*class]).collect();
+        let prompted: Vec<usize> = seen.iter().take(classes).map(|(_, class)| *class).collect();
+        let names: Vec<&str> = prompted.iter().map(|class| vocabulary()[*class]).collect();
         let mut truth = TruthBuilder::new(names.iter().copied());
         let mut images = Vec::new();
         for (number, scene) in scenes.into_iter().enumerate() {
@@ -49,12 +49,12 @@ impl Scenes {
         Ok(Self { images, truth, prompts: Prompts::new(names)?, category_ids })
     }
 
-    /// How many there are.
+    /// Number of scenes.
     pub fn len(&self) -> usize {
         self.images.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no scenes.
     pub fn is_empty(&self) -> bool {
         self.images.is_empty()
     }

@@ -3,11 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::tensorrt::{BuildEvent, BuildOptions, BuiltEngine, EngineBuild, verify_engine};
-use crate::{
-    LogArgs, Progress, VerificationArgs, cancel_on_interrupt, check_output_file, interrupted, print, say,
-    usage,
-};
 use clap::Args;
 use ocelli::engines::tensorrt::ComputeCapability;
 use ocelli::export::contract::{Precision, Target};
@@ -17,81 +12,95 @@ use ocelli::{
     ModelRequest, ModelSource,
 };
 
-use super::verify::{tell, write_json};
+use super::verify::{show_progress, write_json};
+use crate::args::{INPUT, MODEL, OUTPUT};
+use crate::tensorrt::{BuildEvent, BuildOptions, BuiltEngine, EngineBuild, verify_engine};
+use crate::{
+    LogArgs, Progress, VerificationArgs, cancel_on_interrupt, check_output_file, interrupted, print, status,
+    usage,
+};
+
+/// Heading of options that change the engines.
+const ENGINES: &str = "Engines";
 
 /// Arguments of `ocelli build-engine`.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Example:\n  ocelli export --checkpoint sam3/ --target tensorrt --precision fp16 --output sam3-trt/\n  \
-                        ocelli build-engine --model sam3-trt/ --output engines/ --max-classes 8\n  \
-                        demo-video --trt engines/backbone.engine --trt-enc-dec engines/encoder_decoder.engine \
-                        --video street.mp4 --classes person car"
-)]
+#[command(override_usage = "\
+ocelli build-engine --output <DIR> [OPTIONS]
+       ocelli build-engine --verify <ENGINE> [OPTIONS]")]
+#[command(after_help = "\
+Each engine is compared with its ONNX graph on this GPU and written only if they agree.
+
+Example:
+  ocelli export --checkpoint sam3/ --output sam3-trt/ \\
+    --target tensorrt --precision fp16
+  ocelli build-engine --model sam3-trt/ --output engines/ --max-classes 8
+  ocelli video --video street.mp4 --classes person car \\
+    --trt engines/backbone.engine --trt-enc-dec engines/encoder_decoder.engine")]
 pub struct BuildEngineArgs {
-    /// A model exported with `--target tensorrt`, or a checkpoint, which is exported so into the cache [default: the
-    /// built-in model]
-    #[arg(long, alias = "weights", value_name = "DIR")]
+    /// Model exported with `--target tensorrt`, or a checkpoint, which is exported into the cache [default: the built-in
+    /// model]
+    #[arg(long, alias = "weights", value_name = "DIR", help_heading = INPUT)]
     model: Option<PathBuf>,
-    /// The folder that engines and their sidecars are written to
-    #[arg(long, short, value_name = "DIR", required_unless_present = "verify")]
-    output: Option<PathBuf>,
-    /// Build nothing: compare this engine with its model on the GPU that is here, and say so in its sidecar
-    #[arg(long, value_name = "ENGINE", conflicts_with = "output")]
+    /// Verify this engine on this GPU and record the result in its sidecar, instead of building
+    #[arg(long, value_name = "ENGINE", conflicts_with = "output", help_heading = INPUT)]
     verify: Option<PathBuf>,
+    /// Input side in pixels, for a checkpoint or the built-in model
+    #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS", help_heading = INPUT)]
+    imgsz: Option<usize>,
+    /// Number format, for a checkpoint or the built-in model
+    #[arg(long, value_name = "FORMAT", help_heading = INPUT)]
+    precision: Option<Precision>,
+    /// Export what masks need, of a checkpoint or the built-in model
+    #[arg(long, help_heading = INPUT)]
+    masks: bool,
+    /// Folder to write engines and their sidecars to
+    #[arg(long, short, value_name = "DIR", required_unless_present = "verify", help_heading = OUTPUT)]
+    output: Option<PathBuf>,
+    /// Replace existing engines
+    #[arg(long, help_heading = OUTPUT)]
+    force: bool,
+    /// Write the report of the last comparison as JSON
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    json: Option<PathBuf>,
     /// Graphs to build: backbone, encoder_decoder, text_encoder, exemplar_encoder, mask_head [default: backbone and
     /// encoder_decoder]
-    #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "GRAPH")]
+    #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "GRAPH", help_heading = ENGINES)]
     graphs: Vec<ModelGraph>,
-    /// Classes that are decoded at once at most; fewer cost less
-    #[arg(long, default_value_t = 4, allow_negative_numbers = true, value_name = "N")]
+    /// Maximum number of classes decoded at once; fewer is faster
+    #[arg(long, default_value_t = 4, allow_negative_numbers = true, value_name = "N", help_heading = ENGINES)]
     max_classes: usize,
-    /// Examples of one class at most
-    #[arg(long, default_value_t = 8, allow_negative_numbers = true, value_name = "N")]
+    /// Maximum number of exemplars per class
+    #[arg(long, default_value_t = 8, allow_negative_numbers = true, value_name = "N", help_heading = ENGINES)]
     max_exemplars: usize,
-    /// Generations of GPUs to build for, as 8.9; they need not be here [default: the GPU that is here]
-    #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "SM")]
+    /// Compute capabilities to build for, e.g. 8.9 [default: this GPU's]
+    #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "SM", help_heading = ENGINES)]
     target_sm: Vec<ComputeCapability>,
-    /// A file of measured times, read and written: the next build is quicker
-    #[arg(long, value_name = "FILE")]
+    /// TensorRT timing cache, read and written, for faster builds
+    #[arg(long, value_name = "FILE", help_heading = ENGINES)]
     timing_cache: Option<PathBuf>,
-    /// Memory of the GPU that one layer may use [default: all of it]
-    #[arg(long, allow_negative_numbers = true, value_name = "GB")]
+    /// Maximum GPU memory of one layer [default: all]
+    #[arg(long, allow_negative_numbers = true, value_name = "GB", help_heading = ENGINES)]
     workspace: Option<f64>,
-    /// Let later versions of TensorRT run the engines
-    #[arg(long)]
+    /// Build engines that later TensorRT versions run
+    #[arg(long, help_heading = ENGINES)]
     version_compatible: bool,
-    /// Let later generations of GPUs run the engines; slower
-    #[arg(long)]
+    /// Build engines that later GPU generations run; slower
+    #[arg(long, help_heading = ENGINES)]
     hardware_compatible: bool,
-    /// Replace engines that are there already
-    #[arg(long)]
-    force: bool,
-    /// Side of the square input in pixels, for a checkpoint or the built-in model
-    #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS")]
-    imgsz: Option<usize>,
-    /// Number format of the large matrix products, for a checkpoint or the built-in model
-    #[arg(long, value_name = "FORMAT")]
-    precision: Option<Precision>,
-    /// Keep what masks need, of a checkpoint or the built-in model
-    #[arg(long)]
-    masks: bool,
-    /// The exported model that engines are compared with: the same in 32 bits, for number formats that the processor does
-    /// not compute in [default: the ONNX files that they are built from]
-    #[arg(long, value_name = "DIR")]
+    /// Exported fp32 model to compare the engines with [default: the graphs they are built from]
+    #[arg(long, value_name = "DIR", help_heading = "Comparison")]
     reference: Option<PathBuf>,
     #[command(flatten)]
     verification: VerificationArgs,
-    /// Write what the last comparison found as JSON to this file, a refusal as well
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// TensorRT's library, or the folder that it is in [default: searched for]
-    #[arg(long, value_name = "PATH")]
+    /// TensorRT library or its folder [default: searched]
+    #[arg(long, value_name = "PATH", help_heading = MODEL)]
     tensorrt: Option<PathBuf>,
-    /// ONNX Runtime's library, which runs the reference [default: searched for]
-    #[arg(long, value_name = "FILE")]
+    /// ONNX Runtime library, for the reference [default: searched]
+    #[arg(long, value_name = "FILE", help_heading = MODEL)]
     onnxruntime: Option<PathBuf>,
-    /// Threads that run the reference [default: one for each physical core]
-    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    /// CPU threads of the reference [default: one per physical core]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
     threads: Option<usize>,
 }
 
@@ -127,7 +136,7 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     let model = Model::resolve(&request, &|line| progress.announce(line), &cancellation)?;
     let reference_model = match (&args.reference, request.precision) {
         (Some(folder), _) => Model::open(folder)?,
-        // The processor does not compute in bfloat16.
+        // No CPU engine computes in bfloat16.
         (None, Some(Precision::Bf16)) if model.folder() != args.model.as_deref().unwrap_or(Path::new("")) => {
             let request = ModelRequest { precision: Some(Precision::Fp32), ..request };
             Model::resolve(&request, &|line| progress.announce(line), &cancellation)?
@@ -137,7 +146,7 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(engine) = &args.verify {
         let reference = (&reference_model, &reference);
         let report = verify_engine(engine, &model, &tensorrt, reference, verification, &mut |step| {
-            tell(&progress, step, &cancellation)
+            show_progress(&progress, step, &cancellation)
         });
         drop(progress);
         interrupted()?;
@@ -167,21 +176,24 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
         force: args.force,
         verification,
     };
-    let output = args.output.as_deref().ok_or_else(|| usage("--output: name the folder for the engines"))?;
+    let output = args
+        .output
+        .as_deref()
+        .ok_or_else(|| usage("--output is missing: expected a folder for the engines"))?;
     let start = Instant::now();
     let build = EngineBuild::new(&model, &tensorrt, &reference, options)
         .with_reference_model(&reference_model)
         .with_cancellation(cancellation);
-    let mut judged = None;
+    let mut last_report = None;
     let built = build.run(output, &mut |event| {
         if let BuildEvent::Verified { report, .. } = event {
-            judged = Some((*report).clone());
+            last_report = Some((*report).clone());
         }
         show(&progress, event);
     });
     drop(progress);
     interrupted()?;
-    if let (Some(path), Some(report)) = (&args.json, &judged) {
+    if let (Some(path), Some(report)) = (&args.json, &last_report) {
         write_json(path, report)?;
     }
     let built = built?;
@@ -193,12 +205,12 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
                 .map_or("not verified on a GPU".into(), ocelli_datasets::verify::VerificationReport::verdict);
             writeln!(out, "{}  {:.1} MB  {verdict}", path.display(), sidecar.engine.bytes as f64 / 1e6)?;
         }
-        let elsewhere = built.iter().find(|engine| engine.report.is_none());
-        if let Some(BuiltEngine { path, sidecar, .. }) = elsewhere {
+        let unverified = built.iter().find(|engine| engine.report.is_none());
+        if let Some(BuiltEngine { path, sidecar, .. }) = unverified {
             writeln!(
                 out,
-                "for compute capability {}, which is not here: before they run there, `ocelli build-engine --verify {}` \
-                 has to accept them",
+                "built for compute capability {}, which this machine lacks: run `ocelli build-engine --verify {}` on that \
+                 GPU before use",
                 sidecar.compute_capability.join(", "),
                 path.display()
             )?;
@@ -206,26 +218,26 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
         writeln!(out, "{} in {:.1} s", output.display(), start.elapsed().as_secs_f64())
     })?;
     if built.iter().all(|engine| engine.report.is_some()) {
-        say(log, &format!("use them with:{}", flags(&built)));
+        status(log, &format!("use them with: {}", usage_example(&built)));
     }
     Ok(())
 }
 
-/// The arguments that run the engines.
-fn flags(built: &[BuiltEngine]) -> String {
-    let mut flags = String::from(" demo-image");
+/// A command that runs the engines.
+fn usage_example(built: &[BuiltEngine]) -> String {
+    let mut command = String::from("ocelli detect");
     for engine in built {
         let flag = match engine.graph {
             ModelGraph::Backbone | ModelGraph::BackboneFirst => "--trt",
             ModelGraph::EncoderDecoder => "--trt-enc-dec",
             _ => continue,
         };
-        flags.push_str(&format!(" {flag} {}", engine.path.display()));
+        command.push_str(&format!(" {flag} {}", engine.path.display()));
     }
-    flags
+    command
 }
 
-/// The model: the one that is named, or that of the engine's sidecar.
+/// The model of `--model`, or that of the engine's sidecar.
 fn model_source(args: &BuildEngineArgs) -> anyhow::Result<ModelSource> {
     if let Some(folder) = &args.model {
         return Ok(ModelSource::Folder(folder.clone()));
@@ -238,7 +250,7 @@ fn model_source(args: &BuildEngineArgs) -> anyhow::Result<ModelSource> {
     match Sidecar::read(engine)? {
         Some(sidecar) => Ok(ModelSource::Folder(sidecar.model)),
         None => Err(usage(format!(
-            "--verify {}: it has no sidecar ({}) that says which model it is of; name it with --model",
+            "--verify {}: its sidecar, {}, is missing; name its model with --model",
             engine.display(),
             Sidecar::path_of(engine).display()
         ))),
@@ -247,35 +259,35 @@ fn model_source(args: &BuildEngineArgs) -> anyhow::Result<ModelSource> {
 
 fn workspace_bytes(gigabytes: f64) -> anyhow::Result<u64> {
     if !(gigabytes > 0.0 && gigabytes <= 1e6) {
-        return Err(usage(format!("--workspace is {gigabytes}: expected gigabytes, above 0")));
+        return Err(usage(format!("--workspace is {gigabytes}: expected a positive number of gigabytes")));
     }
     Ok((gigabytes * 1e9) as u64)
 }
 
 fn show(progress: &Progress, event: &BuildEvent<'_>) {
     match event {
-        // Phases lie within each other; the outermost tell how far the whole is.
+        // Phases are nested; the outermost ones measure the whole build.
         BuildEvent::Building { graph, step } if step.depth == 0 => {
             progress.at(&format!("building {graph}: {}", step.phase), step.step as u64, step.steps as u64);
         }
         BuildEvent::Built { graph, bytes, seconds } => {
-            progress.say(&format!("{graph}: built in {seconds:.1} s, {:.1} MB", *bytes as f64 / 1e6));
+            progress.status(&format!("{graph}: built in {seconds:.1} s, {:.1} MB", *bytes as f64 / 1e6));
         }
         BuildEvent::Verifying { graph, progress: step } => {
             let message = match graph {
-                None => "running the model on the processor".into(),
-                Some(graph) => format!("comparing the engine of {graph}"),
+                None => "running the model on the CPU".into(),
+                Some(graph) => format!("comparing engine {graph}"),
             };
             progress.at(&message, step.done as u64, step.total as u64);
         }
         BuildEvent::Verified { graph, report } if !report.accepted() => {
             progress.suspend(|| {
-                let told = print(|out| {
+                let printed = print(|out| {
                     writeln!(out, "{graph}")?;
                     report.write_table(out)
                 });
-                // That the table cannot be written is nothing beside what it says, which the error repeats.
-                drop(told);
+                // The error repeats the verdict if the table cannot be printed.
+                drop(printed);
             });
         }
         _ => {}

@@ -1,4 +1,4 @@
-//! `ocelli detect`: finds what is named in images.
+//! `ocelli detect`.
 
 mod outputs;
 mod semantic;
@@ -13,61 +13,65 @@ use ocelli::image::has_image_extension;
 use ocelli::report::DetectionRecord;
 use ocelli::{Detection, Detections, Detector, EmbeddedPrompts, Error, Image, Prompts};
 
-use self::outputs::{Outputs, check_picture_file};
+use self::outputs::{Outputs, check_image_file};
 use self::semantic::SemanticFolder;
 use self::sheet::ContactSheet;
-use crate::exemplar::{ExemplarArg, examples_in, prompts};
+use crate::args::{
+    BUILT_IN_MODEL_HINT, DETECTION, ExemplarArg, INPUT, OUTPUT, built_in_model_help, embed_exemplars, prompts,
+};
 use crate::report::{ImageReport, Report, TableOptions, timings, write_table};
-use crate::{self as cli, DetectorArgs, LogArgs, Progress, interrupted, print, say, usage};
+use crate::{
+    DetectorArgs, LogArgs, Progress, check_output_file, class_names, expand_images, interrupted, print,
+    status, usage,
+};
 
-/// What `ocelli detect --help` says after the arguments.
-pub const AFTER_HELP: &str = "\
-Without --model it uses the small built-in model, which knows eighty drawn pictograms and no photographs. For those \
-name the folder of the facebook/sam3 checkpoint: --model sam3/
+/// What `ocelli detect --help` prints after the options.
+pub const AFTER_HELP: &str = concat!(
+    built_in_model_help!(),
+    "
 
 Examples:
   ocelli detect --image street.jpg --classes person \"red car\" -o found.png
   ocelli detect --image holiday/ --classes dog,cat -o found/ --json found.json
-  ocelli detect --image shelf.jpg --exemplar 40,60,120,210 -o found.png";
+  ocelli detect --image shelf.jpg --exemplar 40,60,120,210 -o found.png"
+);
 
 /// Arguments of `ocelli detect` and `demo-image`.
 #[derive(Args, Debug)]
 pub struct DetectArgs {
-    /// Pictures: files, folders, patterns; --image may be left out in front of the first
-    #[arg(value_name = "FILE|DIR|GLOB", hide = true)]
-    pictures: Vec<PathBuf>,
-    /// Pictures: files, folders, patterns such as 'holiday/**/*.jpg'
-    #[arg(long, aliases = ["images", "source"], num_args = 1.., value_name = "FILE|DIR|GLOB")]
+    /// Images, as with --image.
+    #[arg(value_name = "PATH", hide = true)]
+    images: Vec<PathBuf>,
+    /// Images: files, folders, or patterns such as 'holiday/**/*.jpg'
+    #[arg(long, aliases = ["images", "source"], num_args = 1.., value_name = "PATH", help_heading = INPUT)]
     image: Vec<PathBuf>,
-    /// What to look for: words or short phrases; commas separate them as well
-    #[arg(long, alias = "class", num_args = 1.., value_name = "PHRASE")]
-    classes: Vec<String>,
-    /// An example of what to look for, a box in pixels of the picture: x1,y1,x2,y2, then :no for an example of what is
-    /// not wanted, then @class where there are several
-    #[arg(long, num_args = 1.., value_name = "BOX")]
-    exemplar: Vec<ExemplarArg>,
-    /// The picture that the examples are boxes in, where it is none of those to search; the model was not trained for
-    /// that, so name the class as well
-    #[arg(long, value_name = "FILE", requires = "exemplar")]
-    exemplar_image: Option<PathBuf>,
-    /// Where annotated pictures go: a file for one picture, a folder for several
-    #[arg(long, short, value_name = "PATH")]
+    /// Annotated images: a file for one image, else a folder
+    #[arg(long, short, value_name = "PATH", help_heading = OUTPUT)]
     output: Option<PathBuf>,
-    /// One picture with all annotated pictures side by side
-    #[arg(long, value_name = "FILE")]
+    /// One image with all annotated images side by side
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     sheet: Option<PathBuf>,
-    /// Write all detections as JSON; - is stdout, in place of the table
-    #[arg(long, value_name = "FILE")]
+    /// All detections as JSON; - is stdout and replaces the table
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     json: Option<PathBuf>,
-    /// Find the pixels of each thing as well
-    #[arg(long)]
-    masks: bool,
-    /// How --json writes masks
-    #[arg(long, value_enum, default_value = "rle", value_name = "FORMAT", requires = "masks")]
+    /// Masks in --json: COCO run lengths (lossless) or polygons (within one pixel)
+    #[arg(long, value_enum, default_value = "rle", value_name = "FORMAT", requires = "masks", help_heading = OUTPUT)]
     mask_format: MaskFormat,
-    /// Write where each class is, pixel by pixel, as one black and white PNG for each picture and class
-    #[arg(long, value_name = "DIR")]
+    /// Semantic maps: a black and white PNG per image and class
+    #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     semantic: Option<PathBuf>,
+    /// Text prompts: words or short phrases, separated by spaces or commas
+    #[arg(long, alias = "class", num_args = 1.., value_name = "PHRASE", help_heading = DETECTION)]
+    classes: Vec<String>,
+    /// Box around an example, in pixels: x1,y1,x2,y2. Append :no for a counterexample, and @class with several classes
+    #[arg(long, num_args = 1.., value_name = "BOX", help_heading = DETECTION)]
+    exemplar: Vec<ExemplarArg>,
+    /// Another image that contains the exemplars; less reliable, so name the class as well
+    #[arg(long, value_name = "FILE", requires = "exemplar", help_heading = DETECTION)]
+    exemplar_image: Option<PathBuf>,
+    /// Predict a mask for each detection
+    #[arg(long, help_heading = DETECTION)]
+    masks: bool,
     #[command(flatten)]
     detector: DetectorArgs,
 }
@@ -75,28 +79,23 @@ pub struct DetectArgs {
 /// `--mask-format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum MaskFormat {
-    /// COCO's compressed run lengths, exact
     Rle,
-    /// Polygons of whole pixels, within one pixel of the mask
     Polygon,
 }
 
-/// How far a polygon may be from the mask's border, in pixels: slanted borders lose their steps.
+/// Maximum distance of a polygon from the mask's border, in pixels; it smooths the steps of slanted borders.
 const POLYGON_TOLERANCE: f32 = 1.0;
 
-/// Runs the program.
-///
-/// # Errors
-/// What made it fail, for a person.
+/// Detects in all images.
 pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
-    let prompts = what_to_look_for(args, log)?;
-    let files = pictures(args)?;
+    let prompts = requested_prompts(args, log)?;
+    let files = image_files(args)?;
     let outputs = args.output.as_deref().map(|target| Outputs::plan(target, &files)).transpose()?;
     if let Some(path) = &args.sheet {
-        check_picture_file("--sheet", path)?;
+        check_image_file("--sheet", path)?;
     }
     if let Some(path) = args.json.as_deref().filter(|path| *path != Path::new("-")) {
-        cli::check_output_file("--json", path)?;
+        check_output_file("--json", path)?;
     }
     let semantic = args.semantic.as_deref().map(|folder| SemanticFolder::plan(folder, &files)).transpose()?;
     let builder =
@@ -105,11 +104,11 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let mut detector = builder.build_reporting(&|line| loading.announce(line))?;
     detector.prepare(&prompts)?;
     let embedded = match &args.exemplar_image {
-        Some(path) => Some(examples_in(path, &mut detector, &prompts)?),
+        Some(path) => Some(embed_exemplars(path, &mut detector, &prompts)?),
         None => None,
     };
     drop(loading);
-    say(log, &format!("engine: {}", detector.engine()));
+    status(log, &format!("engine: {}", detector.engine()));
     if let Some(outputs) = &outputs {
         outputs.create_folder()?;
     }
@@ -120,43 +119,45 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let report = Report { images: Vec::new() };
     let sheet = ContactSheet::default();
     let mut job = Job { args, log, prompts, embedded, outputs, semantic, sheet, report, hinted: false };
-    let end = job.every_picture(&mut detector, &files);
-    // After Ctrl-C, or where some pictures could not be read, what was finished is kept.
+    let end = job.detect_all(&mut detector, &files);
+    // Finished images are kept after Ctrl-C and if others could not be read.
     if end.is_ok() || !job.report.images.is_empty() {
         job.write_summaries()?;
     }
     end
 }
 
-fn what_to_look_for(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<Prompts> {
+fn requested_prompts(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<Prompts> {
     if args.classes.is_empty() && args.exemplar.is_empty() {
-        return Err(usage("nothing to look for: name it with --classes, or box an example with --exemplar"));
+        return Err(usage(
+            "nothing to detect: name classes with --classes, or box an example with --exemplar",
+        ));
     }
-    let classes = cli::class_names(&args.classes, log)?;
+    let classes = class_names(&args.classes, log)?;
     if let Some(name) =
         classes.iter().find(|name| has_image_extension(Path::new(name)) && Path::new(name).is_file())
     {
         return Err(usage(format!(
-            "--classes, {name}: this is a picture; name it with --image, or before --classes"
+            "--classes, {name}: this is an image; name it with --image, or before --classes"
         )));
     }
     Ok(prompts(&classes, &args.exemplar)?)
 }
 
-fn pictures(args: &DetectArgs) -> anyhow::Result<Vec<PathBuf>> {
-    let named = [args.pictures.as_slice(), &args.image].concat();
-    if named.is_empty() {
-        return Err(usage("no picture: name files, folders or patterns with --image"));
+fn image_files(args: &DetectArgs) -> anyhow::Result<Vec<PathBuf>> {
+    let paths = [args.images.as_slice(), &args.image].concat();
+    if paths.is_empty() {
+        return Err(usage("no image: name files, folders or patterns with --image"));
     }
-    Ok(cli::expand_images(&named)?)
+    Ok(expand_images(&paths)?)
 }
 
-/// What is under way.
+/// A run over all images.
 struct Job<'a> {
     args: &'a DetectArgs,
     log: &'a LogArgs,
     prompts: Prompts,
-    /// With examples in another picture.
+    /// Set if the exemplars are in another image.
     embedded: Option<EmbeddedPrompts>,
     outputs: Option<Outputs>,
     semantic: Option<SemanticFolder>,
@@ -166,14 +167,14 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Of several pictures, one that cannot be read is reported and the others go on.
-    fn every_picture(&mut self, detector: &mut Detector, files: &[PathBuf]) -> anyhow::Result<()> {
+    /// Of several images, one that cannot be read is reported and the others are processed.
+    fn detect_all(&mut self, detector: &mut Detector, files: &[PathBuf]) -> anyhow::Result<()> {
         let progress = Progress::new(self.log, files.len() as u64);
         let annotator = Annotator::new();
         let mut failed = 0;
         for (number, file) in files.iter().enumerate() {
             if let Err(e) = interrupted() {
-                progress.say(&format!("interrupted: {number} of {} pictures are done", files.len()));
+                progress.status(&format!("interrupted: {number} of {} images are done", files.len()));
                 return Err(e.into());
             }
             progress.message(&file.to_string_lossy());
@@ -198,11 +199,11 @@ impl Job<'_> {
         }
         match failed {
             0 => Ok(()),
-            _ => anyhow::bail!("{failed} of {} pictures failed: see above", files.len()),
+            _ => anyhow::bail!("{failed} of {} images failed: see above", files.len()),
         }
     }
 
-    /// Table, annotated picture, entry of the report.
+    /// Prints the table, writes the files of one image and adds it to the report.
     fn present(
         &mut self,
         annotator: &Annotator,
@@ -224,26 +225,23 @@ impl Job<'_> {
         }
         if let Some(semantic) = &self.semantic {
             for path in semantic.write(number, &found.semantic)? {
-                progress.say(&format!("→ {}", path.display()));
+                progress.status(&format!("→ {}", path.display()));
             }
         }
         if self.outputs.is_some() || self.args.sheet.is_some() {
-            let mut picture = image.into_rgb_image();
-            annotator.annotate(&mut picture, &found.items)?;
+            let mut annotated = image.into_rgb_image();
+            annotator.annotate(&mut annotated, &found.items)?;
             if let Some(outputs) = &self.outputs {
-                let path = outputs.write(number, &picture)?;
-                progress.say(&format!("→ {}", path.display()));
+                let path = outputs.write(number, &annotated)?;
+                progress.status(&format!("→ {}", path.display()));
             }
             if self.args.sheet.is_some() {
-                self.sheet.add(&picture);
+                self.sheet.add(&annotated);
             }
         }
         if found.items.is_empty() && self.args.detector.model.model.is_none() && !self.hinted {
             self.hinted = true;
-            progress.say(
-                "hint: the built-in model knows eighty drawn pictograms; for photographs name the folder of the \
-                 facebook/sam3 checkpoint with --model",
-            );
+            progress.status(BUILT_IN_MODEL_HINT);
         }
         self.report.images.push(report);
         Ok(())
@@ -260,18 +258,18 @@ impl Job<'_> {
         record
     }
 
-    /// What is about all pictures.
+    /// Writes the results that cover all images.
     fn write_summaries(&self) -> anyhow::Result<()> {
         if let Some(path) = &self.args.sheet {
             self.sheet.write(path)?;
-            say(self.log, &format!("→ {}", path.display()));
+            status(self.log, &format!("→ {}", path.display()));
         }
         match self.args.json.as_deref() {
             None => Ok(()),
             Some(path) if path == Path::new("-") => print(|out| self.report.write_json(out)),
             Some(path) => {
                 write_atomically(path, |file| self.report.write_json(file))?;
-                say(self.log, &format!("→ {}", path.display()));
+                status(self.log, &format!("→ {}", path.display()));
                 Ok(())
             }
         }

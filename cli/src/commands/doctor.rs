@@ -5,7 +5,6 @@ mod nvidia;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::print;
 use clap::Args;
 use ocelli::engines::library::{Candidate, Finding, Place};
 use ocelli::engines::onnxruntime::{OnnxRuntime, default_threads};
@@ -13,18 +12,21 @@ use ocelli::{
     Detector, EngineFactory, EngineKind, EngineOptions, Image, Prompts, TextCacheFile, cache_folder,
 };
 
+use crate::args::MODEL;
+use crate::print;
+
 /// Arguments of `ocelli doctor`.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
-    /// ONNX Runtime's library [default: searched for]
-    #[arg(long, value_name = "FILE")]
+    /// ONNX Runtime library [default: searched]
+    #[arg(long, value_name = "FILE", help_heading = MODEL)]
     onnxruntime: Option<PathBuf>,
-    /// TensorRT's library, or the folder that it is in [default: searched for]
-    #[arg(long, value_name = "PATH")]
+    /// TensorRT library or its folder [default: searched]
+    #[arg(long, value_name = "PATH", help_heading = MODEL)]
     tensorrt: Option<PathBuf>,
 }
 
-/// Prints what works here. Fails where no engine does, or the built-in model does not run on it.
+/// Prints which engines and libraries work. Fails if the CPU engine or the built-in model does not.
 pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     let start = |kind| {
         let onnxruntime = args.onnxruntime.clone();
@@ -44,13 +46,13 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         writeln!(out, "\nengines")?;
         match &engine {
             Ok(engine) => writeln!(out, "  onnxruntime     works: {}", engine.description())?,
-            Err(_) => writeln!(out, "  onnxruntime     does not work, see the last line")?,
+            Err(_) => writeln!(out, "  onnxruntime     does not work, see the error below")?,
         }
         for (name, provider, remedy) in PROVIDERS {
             let state = if engine.is_err() {
                 "needs ONNX Runtime".to_owned()
             } else if !providers.iter().any(|built_in| built_in == provider) {
-                format!("not in this ONNX Runtime; {remedy}")
+                format!("not in this ONNX Runtime: {remedy}")
             } else {
                 match name.parse().and_then(&start) {
                     Ok(engine) => format!("works: {}", engine.description()),
@@ -64,11 +66,11 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         nvidia::write(out, args.tensorrt.as_deref())?;
         writeln!(out)?;
         match &model {
-            Some(Ok(ms)) => writeln!(out, "built-in model    works: {ms:.0} ms an image")?,
-            Some(Err(_)) => writeln!(out, "built-in model    does not work, see the last line")?,
+            Some(Ok(ms)) => writeln!(out, "built-in model    works: {ms:.0} ms per image")?,
+            Some(Err(_)) => writeln!(out, "built-in model    does not work, see the error below")?,
             None => writeln!(out, "built-in model    needs an engine")?,
         }
-        writeln!(out, "threads           {} by default", default_threads())?;
+        writeln!(out, "threads           {} (default)", default_threads())?;
         match cache_folder() {
             Ok(folder) => writeln!(out, "cache             {}, {}", folder.display(), contents(&folder)),
             Err(e) => writeln!(out, "cache             {e}"),
@@ -79,14 +81,14 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Engines that are providers of ONNX Runtime: their names, ONNX Runtime's names, and which library has them.
+/// Engines that are providers of ONNX Runtime: our name, ONNX Runtime's name, and the library to install.
 const PROVIDERS: [(&str, &str, &str); 3] = [
-    ("cuda", "CUDAExecutionProvider", "the one of the package onnxruntime-gpu has it"),
-    ("onnxruntime-tensorrt", "TensorrtExecutionProvider", "the one of the package onnxruntime-gpu has it"),
-    ("coreml", "CoreMLExecutionProvider", "builds for macOS have it"),
+    ("cuda", "CUDAExecutionProvider", "install the package onnxruntime-gpu"),
+    ("onnxruntime-tensorrt", "TensorrtExecutionProvider", "install the package onnxruntime-gpu"),
+    ("coreml", "CoreMLExecutionProvider", "macOS only"),
 ];
 
-/// The providers that the library was built with; none where it does not say.
+/// The providers that the library was built with; empty if they cannot be read.
 fn built_in_providers(library: Option<&Path>) -> Vec<String> {
     let providers = OnnxRuntime::load(library).and_then(|runtime| runtime.providers());
     providers.unwrap_or_else(|e| {
@@ -95,7 +97,7 @@ fn built_in_providers(library: Option<&Path>) -> Vec<String> {
     })
 }
 
-/// What was found and where; of the places that hold nothing, only how many there are, but for those of our own.
+/// Writes which libraries were found and where; system folders without one are only counted.
 fn write_places(out: &mut dyn Write, candidates: &[Candidate]) -> std::io::Result<()> {
     let mut used = false;
     for Candidate { place, path, finding } in candidates {
@@ -105,25 +107,25 @@ fn write_places(out: &mut dyn Write, candidates: &[Candidate]) -> std::io::Resul
             Finding::Unusable { reason } => format!("cannot be used: {reason}"),
             other => format!("{other:?}"),
         };
-        // The first that is there decides, whether it works or not.
-        let word = if used { "not used" } else { "used" };
+        // The first library found is used, whether it works or not.
+        let label = if used { "not used" } else { "used" };
         used = true;
-        writeln!(out, "  {word:<15} {} ({place}), {what}", path.display())?;
+        writeln!(out, "  {label:<15} {} ({place}), {what}", path.display())?;
     }
     let missing = |system: bool| {
         let places = candidates.iter().filter(move |c| (c.place == Place::System) == system);
         places.filter(|c| c.finding == Finding::Missing)
     };
     for candidate in missing(false) {
-        writeln!(out, "  none in         {} ({})", candidate.path.display(), candidate.place)?;
+        writeln!(out, "  not found in    {} ({})", candidate.path.display(), candidate.place)?;
     }
     match missing(true).count() {
         0 => Ok(()),
-        count => writeln!(out, "  none in         {count} folders of the system"),
+        count => writeln!(out, "  not found in    {count} system folders"),
     }
 }
 
-/// Detects in a grey picture with the built-in model: how many milliseconds the second image takes.
+/// Detects in a grey image with the built-in model; returns the milliseconds of the second run.
 fn try_model(args: &DoctorArgs) -> ocelli::Result<f64> {
     let mut builder = Detector::builder().with_text_cache(TextCacheFile::None);
     if let Some(path) = &args.onnxruntime {
@@ -136,7 +138,7 @@ fn try_model(args: &DoctorArgs) -> ocelli::Result<f64> {
     Ok(detector.detect(&image, &prompts)?.times.total)
 }
 
-/// What the cache holds, in words.
+/// A summary of the cache.
 fn contents(folder: &Path) -> String {
     let count = |name: &str, is: fn(&Path) -> bool| {
         std::fs::read_dir(folder.join(name))
@@ -144,10 +146,7 @@ fn contents(folder: &Path) -> String {
     };
     let models = count("models", |path| path.join("model.json").is_file());
     let megabytes = bytes_in(folder) as f64 / 1e6;
-    format!(
-        "{megabytes:.1} MB, {models} {}; it may be deleted at any time",
-        if models == 1 { "model" } else { "models" }
-    )
+    format!("{megabytes:.1} MB, {models} {}; safe to delete", if models == 1 { "model" } else { "models" })
 }
 
 fn bytes_in(folder: &Path) -> u64 {

@@ -2,26 +2,30 @@
 
 use std::path::PathBuf;
 
-use crate::{LogArgs, ModelArgs, Progress, check_output_file, class_names, print};
 use clap::Args;
 use ocelli::{Prompts, TextCacheFile};
 
+use crate::args::{DETECTION, OUTPUT};
+use crate::{LogArgs, ModelArgs, Progress, check_output_file, class_names, print};
+
 /// Arguments of `ocelli embed`.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  ocelli embed --classes person \"red apple\" -o words.safetensors\n  \
-                        demo-image --image street.jpg --classes person --text-cache words.safetensors")]
+#[command(after_help = "\
+Example:
+  ocelli embed --classes person \"red apple\" -o text.safetensors
+  ocelli detect --image a.jpg --classes person --text-cache text.safetensors")]
 pub struct EmbedArgs {
-    /// Words or short phrases; commas separate them as well
-    #[arg(long, alias = "class", required = true, num_args = 1.., value_name = "PHRASE")]
+    /// Text prompts: words or short phrases, separated by spaces or commas
+    #[arg(long, alias = "class", required = true, num_args = 1.., value_name = "PHRASE", help_heading = DETECTION)]
     classes: Vec<String>,
-    /// The text cache to write, or to add to
-    #[arg(long, short, alias = "text-cache", value_name = "FILE")]
+    /// Text cache to write or extend
+    #[arg(long, short, alias = "text-cache", value_name = "FILE", help_heading = OUTPUT)]
     output: PathBuf,
     #[command(flatten)]
     model: ModelArgs,
 }
 
-/// Embeds phrases into a text cache.
+/// Encodes text prompts into a text cache.
 pub fn run(args: &EmbedArgs, log: &LogArgs) -> anyhow::Result<()> {
     let prompts = Prompts::new(class_names(&args.classes, log)?)?;
     check_output_file("--output", &args.output)?;

@@ -1,131 +1,149 @@
 //! `ocelli eval`.
 
 mod contender;
-mod pictures;
+mod images;
 
 use std::path::{Path, PathBuf};
 
-use crate::{LogArgs, ModelArgs, Progress, check_output_file, interrupted, print, say, usage};
 use clap::Args;
 use ocelli::atomic_file::write_atomically;
 use ocelli_datasets::eval::{EvalReport, Protocol, write_report};
 
-use contender::{Contender, Question};
-use pictures::Pictures;
+use contender::{Contender, Task};
+use images::Images;
+
+use crate::args::{DETECTION, INPUT, MODEL, OUTPUT};
+use crate::{LogArgs, ModelArgs, Progress, check_output_file, interrupted, print, status, usage};
 
 /// Arguments of `ocelli eval`.
 #[derive(Args, Debug)]
+#[command(override_usage = "\
+ocelli eval --images <DIR> --annotations <FILE> [OPTIONS]
+       ocelli eval --annotations <FILE> --predictions <FILE> [OPTIONS]
+       ocelli eval --scenes <N> [OPTIONS]")]
 #[command(after_help = "\
-Average precision is COCO's, as pycocotools computes it. Every picture is asked for every class. Protocols: practical \
-(scores above 0.01, suppression 0.7 within a class, the best 300 of a picture) and dart (every score, no suppression, \
-the best 100). Figures of different protocols cannot be compared.
+Average precision is computed as by pycocotools. Every class is detected in every image. Figures of different protocols \
+cannot be compared: practical keeps scores above 0.01, applies NMS at 0.7 and keeps the best 300 per image; dart keeps \
+every score, without NMS, and the best 100.
 
 Examples:
   ocelli eval --scenes 500
-  ocelli eval --images val2017/ --annotations instances_val2017.json --model sam3/ --protocol dart
+  ocelli eval --images val2017/ --annotations instances_val2017.json \\
+    --model sam3/ --protocol dart
   ocelli eval --annotations instances.json --predictions found.json
   ocelli eval --scenes 100 --compare built-in pruned/")]
 pub struct EvalArgs {
-    /// The folder of the pictures that the annotations name
-    #[arg(long, value_name = "DIR", requires = "annotations")]
+    /// Folder of the annotated images
+    #[arg(long, value_name = "DIR", requires = "annotations", help_heading = INPUT)]
     images: Option<PathBuf>,
-    /// What is in the pictures: COCO annotations
-    #[arg(long, value_name = "FILE", conflicts_with = "scenes")]
+    /// Ground truth: COCO annotations
+    #[arg(long, value_name = "FILE", conflicts_with = "scenes", help_heading = INPUT)]
     annotations: Option<PathBuf>,
-    /// Draw so many scenes and find what was drawn; they are the same everywhere
-    #[arg(long, value_name = "N", conflicts_with = "images")]
+    /// Evaluate on N drawn scenes, the same on every machine
+    #[arg(long, value_name = "N", conflicts_with = "images", help_heading = INPUT)]
     scenes: Option<u32>,
-    /// Evaluate saved answers, a COCO results file, in place of a model
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["images", "compare"])]
+    /// Evaluate a COCO results file instead of a model
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["images", "compare"], help_heading = INPUT)]
     predictions: Option<PathBuf>,
-    /// Two models on the same pictures, turn by turn: folders as for --model, `built-in`, or COCO results files
-    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "model")]
+    /// Compare two models (folders as for --model, or built-in) or COCO results files
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "model", help_heading = INPUT)]
     compare: Vec<PathBuf>,
-    /// Which answers count: practical or dart
-    #[arg(long, default_value = "practical", value_name = "NAME")]
+    /// Which detections count: practical or dart
+    #[arg(long, default_value = "practical", value_name = "NAME", help_heading = DETECTION)]
     protocol: Protocol,
-    /// Evaluate these categories alone; with PHRASE=CATEGORY it is asked for by another phrase
-    #[arg(long, alias = "class", num_args = 1.., value_name = "CATEGORY")]
+    /// Evaluate only these categories; PHRASE=CATEGORY sets the text prompt of one
+    #[arg(long, alias = "class", num_args = 1.., value_name = "CATEGORY", help_heading = DETECTION)]
     classes: Vec<String>,
     /// Evaluate masks as well
-    #[arg(long)]
+    #[arg(long, help_heading = DETECTION)]
     masks: bool,
-    /// Give each thing's box as an example in place of its name, and measure the masks that come back
-    #[arg(long)]
+    /// Prompt with each instance's annotated box instead of its category, and evaluate the masks
+    #[arg(long, help_heading = DETECTION)]
     exemplars_from_truth: bool,
-    /// The threshold that precision and recall are told at, 0 to 1
-    #[arg(long, alias = "conf", default_value_t = 0.3, value_name = "SCORE", allow_negative_numbers = true)]
+    /// Score threshold for precision and recall, 0 to 1
+    #[arg(
+        long,
+        alias = "conf",
+        default_value_t = 0.3,
+        value_name = "SCORE",
+        allow_negative_numbers = true,
+        help_heading = DETECTION
+    )]
     confidence: f32,
-    /// No more than the first N pictures
-    #[arg(long, alias = "max-frames", value_name = "N")]
+    /// Evaluate only the first N images
+    #[arg(long, alias = "max-frames", value_name = "N", help_heading = INPUT)]
     max_images: Option<usize>,
-    /// Also print a row for each class
-    #[arg(long)]
+    /// Print a row per class as well
+    #[arg(long, help_heading = OUTPUT)]
     per_class: bool,
-    /// Write all figures as JSON, 0 to 1; - is stdout, in place of the table
-    #[arg(long, value_name = "FILE")]
+    /// All figures as JSON, 0 to 1; - is stdout and replaces the table
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     json: Option<PathBuf>,
-    /// Write what was detected as a COCO results file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "predictions", "exemplars_from_truth"])]
+    /// All detections as a COCO results file
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["compare", "predictions", "exemplars_from_truth"],
+        help_heading = OUTPUT
+    )]
     save_predictions: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
-    /// Side of the model's square input in pixels [default: the model's own]
-    #[arg(long, alias = "img-size", value_name = "PIXELS", help_heading = "Model and engine")]
+    /// Side of the model's square input in pixels [default: the model's]
+    #[arg(long, alias = "img-size", value_name = "PIXELS", help_heading = MODEL)]
     imgsz: Option<usize>,
-    /// Classes decoded at once: more are quicker and need more memory [default: 4]
-    #[arg(long, value_name = "N", help_heading = "Model and engine")]
+    /// Classes decoded at once: more is faster and takes more memory [default: 4]
+    #[arg(long, value_name = "N", help_heading = MODEL)]
     class_chunk: Option<usize>,
 }
 
-/// Evaluates a model, saved answers, or two of them.
+/// Evaluates a model or a results file, or compares two.
 pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
     check(args)?;
-    let mut pictures = Pictures::open(args, log)?;
-    let question = Question::new(args, &pictures.truth)?;
+    let mut images = Images::open(args, log)?;
+    let task = Task::new(args, &images.truth)?;
     let progress = Progress::waiting(log);
-    let mut contenders = contender::open(args, &pictures.truth, &question, &|line| progress.announce(line))?;
+    let mut contenders = contender::open(args, &images.truth, &task, &|line| progress.announce(line))?;
     drop(progress);
     for contender in &contenders {
         if let Some(engine) = contender.engine() {
-            say(log, &format!("engine: {engine} ({})", contender.name()));
+            status(log, &format!("engine: {engine} ({})", contender.name()));
         }
     }
     if contenders.iter().any(Contender::is_model) {
-        every_picture(args, log, &mut pictures, &question, &mut contenders)?;
+        detect_all(args, log, &mut images, &task, &mut contenders)?;
     }
     if let Some(path) = &args.save_predictions {
         contenders[0].predictions().write(path)?;
-        say(log, &format!("→ {}", path.display()));
+        status(log, &format!("→ {}", path.display()));
     }
-    let report = report(args, &pictures, &question, contenders)?;
+    let report = report(args, &images, &task, contenders)?;
     match args.json.as_deref() {
         Some(path) if path == Path::new("-") => print(|out| report.write_json(out))?,
         json => {
             print(|out| write_report(out, &report, args.per_class))?;
             if let Some(path) = json {
                 write_atomically(path, |file| report.write_json(file))?;
-                say(log, &format!("→ {}", path.display()));
+                status(log, &format!("→ {}", path.display()));
             }
         }
     }
-    match pictures.failed.len() {
+    match images.failed.len() {
         0 => Ok(()),
         failed => {
-            let all = failed + pictures.ids.len();
-            anyhow::bail!("{failed} of {all} pictures failed: see above; the figures are of the others")
+            let all = failed + images.ids.len();
+            anyhow::bail!("{failed} of {all} images failed: see above; the figures cover the others")
         }
     }
 }
 
 fn check(args: &EvalArgs) -> anyhow::Result<()> {
     if args.annotations.is_none() && args.scenes.is_none() {
-        let what =
-            "nothing to evaluate on: name pictures with --images and --annotations, or say --scenes 100";
+        let what = "nothing to evaluate: name --images and --annotations, or use --scenes 100";
         return Err(usage(what));
     }
     if args.scenes == Some(0) || args.max_images == Some(0) {
-        return Err(usage("no picture to evaluate on: --scenes and --max-images are at least 1"));
+        return Err(usage("no image to evaluate: expected --scenes and --max-images of at least 1"));
     }
     if !(0.0..=1.0).contains(&args.confidence) {
         return Err(usage(format!("--confidence is {}: expected a number from 0 to 1", args.confidence)));
@@ -138,68 +156,68 @@ fn check(args: &EvalArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of several pictures, one that cannot be read is reported and the others go on.
-fn every_picture(
+/// Detects in all images. One that cannot be read is reported and the others are processed.
+fn detect_all(
     args: &EvalArgs,
     log: &LogArgs,
-    pictures: &mut Pictures,
-    question: &Question,
+    images: &mut Images,
+    task: &Task,
     contenders: &mut [Contender],
 ) -> anyhow::Result<()> {
-    let all = std::mem::take(&mut pictures.ids);
+    let all = std::mem::take(&mut images.ids);
     let progress = Progress::new(log, all.len() as u64);
     for (number, &id) in all.iter().enumerate() {
         if let Err(e) = interrupted() {
-            progress.say(&format!(
-                "interrupted: {number} of {} pictures are done, nothing was written",
+            progress.status(&format!(
+                "interrupted: {number} of {} images are done, nothing was written",
                 all.len()
             ));
             return Err(e.into());
         }
-        progress.message(pictures.name(id));
-        match pictures.read(id) {
+        progress.message(images.name(id));
+        match images.read(id) {
             Ok(image) => {
-                let boxed = args.exemplars_from_truth;
-                let things = if boxed { pictures.truth.instances(id) } else { Vec::new() };
-                // Turn by turn, so that what slows the machine down for a while slows both.
+                let from_truth = args.exemplars_from_truth;
+                let instances = if from_truth { images.truth.instances(id) } else { Vec::new() };
+                // The models alternate, so that a slow period of the machine affects both.
                 let turns = (0..contenders.len()).map(|turn| (turn + number) % contenders.len());
                 for turn in turns.collect::<Vec<_>>() {
-                    contenders[turn].ask(id, &image, &things, question, boxed)?;
+                    contenders[turn].detect(id, &image, &instances, task, from_truth)?;
                 }
-                pictures.ids.push(id);
+                images.ids.push(id);
             }
             Err(e) => {
                 progress.error(&e);
-                pictures.failed.push(pictures.name(id).to_owned());
+                images.failed.push(images.name(id).to_owned());
             }
         }
         progress.step();
     }
-    if pictures.ids.is_empty() {
-        anyhow::bail!("none of {} pictures could be read", all.len());
+    if images.ids.is_empty() {
+        anyhow::bail!("none of {} images could be read", all.len());
     }
     Ok(())
 }
 
 fn report(
     args: &EvalArgs,
-    pictures: &Pictures,
-    question: &Question,
+    images: &Images,
+    task: &Task,
     contenders: Vec<Contender>,
 ) -> anyhow::Result<EvalReport> {
     let protocol = contenders.iter().any(Contender::is_model).then_some(args.protocol);
-    let truth = question.truth_of(&pictures.truth)?;
+    let truth = task.truth_of(&images.truth)?;
     let models = contenders
         .into_iter()
-        .map(|contender| contender.judge(args, &truth, &pictures.ids))
+        .map(|contender| contender.evaluate(args, &truth, &images.ids))
         .collect::<anyhow::Result<_>>()?;
     let report = EvalReport {
-        truth: pictures.description.clone(),
+        truth: images.description.clone(),
         protocol,
-        images: pictures.ids.len(),
-        instances: truth.count_instances(&pictures.ids),
+        images: images.ids.len(),
+        instances: truth.count_instances(&images.ids),
         classes: truth.categories().len(),
-        failed: pictures.failed.clone(),
+        failed: images.failed.clone(),
         models,
         difference: None,
     };

@@ -3,109 +3,105 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::{LogArgs, Progress, interrupted, print, say, usage};
 use clap::{Args, ValueEnum};
 use ocelli::export::contract::{self, Prompting, Target, file};
 use ocelli::export::{
     Block, Checkpoint, Error, ErrorKind, ExportOptions, MaskedBranch, MixedPrecision, export,
 };
 
+use crate::args::{INPUT, OUTPUT};
+use crate::{LogArgs, Progress, interrupted, print, status, usage};
+
+/// Heading of options that change the graphs.
+const GRAPH: &str = "Graphs";
+/// Heading of options that select number formats.
+const PRECISION: &str = "Number format";
+
 /// `--target`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum TargetArg {
-    /// Fused operators of ONNX Runtime
     Onnxruntime,
-    /// Standard operators only, attention written out
     Tensorrt,
 }
 
 /// `--prompt`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PromptArg {
-    /// Words and an image-conditioned token, as Meta's detector runs
     Official,
-    /// Words alone
     Text,
 }
 
 /// `--precision`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PrecisionArg {
-    /// 32-bit floating point
     Fp32,
-    /// IEEE half precision, for GPUs: half the size; a processor runs it too, no faster than fp32
     Fp16,
-    /// bfloat16, for GPUs: less exact than fp16, but no number is too large; nothing runs it on a processor
     Bf16,
-    /// 8-bit integers in the large matrix products: several times as fast on a processor, a little less exact
     Int8,
 }
 
 /// `--mixed-precision`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum MixedPrecisionArg {
-    /// Nothing but boxes, positions and scores
     None,
-    /// Norms, and attention scores between the two products: scale, mask, softmax
     NormSoftmax,
-    /// These, and the products of attention with the rotary embedding
     Attention,
-    /// Everything but the products with weights
     All,
 }
 
 /// Arguments of `ocelli export`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Half precision: inputs and outputs of the files stay in 32 bits, and so do boxes, positions and the last steps to a \
-score. Every node has one format, with a cast where two meet, so that TensorRT takes the formats from the file. Blocks \
-are vit.N, text.N, fusion.N, decoder.N, a name without its number for all of them, and patches, neck, exemplars, words, \
-scoring, masks.
+With fp16 and bf16, inputs, outputs, boxes, positions and scores stay in 32 bits. --mixed-precision adds norms and softmax \
+(norm-softmax), the other products of attention (attention), or everything but products with weights (all). Blocks for \
+--keep-fp32 are vit.N, text.N, fusion.N, decoder.N (without the number: all of them), patches, neck, exemplars, words, \
+scoring and masks.
 
 Examples:
   ocelli export --checkpoint sam3/ --output sam3-672/ --imgsz 672
-  demo-image --model sam3-672/ --image street.jpg --classes person car -o found.png
-  ocelli export --checkpoint sam3/ --output sam3-trt/ --target tensorrt --precision fp16 --mixed-precision norm-softmax")]
+  ocelli detect --model sam3-672/ --image street.jpg --classes person car -o found.png
+  ocelli export --checkpoint sam3/ --output sam3-trt/ --target tensorrt \\
+    --precision fp16 --mixed-precision norm-softmax")]
 pub struct ExportArgs {
-    /// A Hugging Face folder: config.json, model.safetensors or its shards, tokenizer.json
-    #[arg(long, alias = "model", alias = "weights", value_name = "PATH")]
+    /// Hugging Face checkpoint: config.json, model.safetensors (or shards), tokenizer.json
+    #[arg(long, alias = "model", alias = "weights", value_name = "DIR", help_heading = INPUT)]
     checkpoint: PathBuf,
-    /// The folder to write; it appears whole or not at all
-    #[arg(long, short, value_name = "DIR")]
+    /// Folder to write the model to
+    #[arg(long, short, value_name = "DIR", help_heading = OUTPUT)]
     output: PathBuf,
+    /// Replace an exported model in the output folder
+    #[arg(long, help_heading = OUTPUT)]
+    force: bool,
     /// Side of the square input in pixels, a multiple of the patch size [default: the checkpoint's]
-    #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS")]
+    #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS", help_heading = GRAPH)]
     imgsz: Option<usize>,
-    /// Number format of the weights and the large matrix products
-    #[arg(long, value_enum, default_value = "fp32")]
+    /// Format of weights and large matrix products; fp16 and bf16 are for GPUs, int8 is faster on CPUs
+    #[arg(long, value_enum, default_value = "fp32", help_heading = PRECISION)]
     precision: PrecisionArg,
-    /// What stays in 32 bits with fp16 and bf16; each holds what those before it hold
-    #[arg(long, value_enum, default_value = "none")]
+    /// What else stays in 32 bits with fp16 and bf16; each value includes those before it
+    #[arg(long, value_enum, default_value = "none", value_name = "OPERATORS", help_heading = PRECISION)]
     mixed_precision: MixedPrecisionArg,
-    /// Blocks that stay in 32 bits with fp16 and bf16, as vit.7,fusion,decoder.0; `bench-precision --bisect` finds them
-    #[arg(long, value_name = "BLOCKS", value_delimiter = ',', num_args = 1..)]
+    /// Blocks that stay in 32 bits with fp16 and bf16, e.g. vit.7,fusion,decoder.0; `bench-precision --bisect` finds them
+    #[arg(long, value_name = "BLOCKS", value_delimiter = ',', num_args = 1.., help_heading = PRECISION)]
     keep_fp32: Vec<Block>,
-    /// What attention is written as
-    #[arg(long, value_enum, default_value = "onnxruntime")]
+    /// Operators: fused ones for ONNX Runtime, or standard ones for TensorRT and others
+    #[arg(long, value_enum, default_value = "onnxruntime", help_heading = GRAPH)]
     target: TargetArg,
-    /// What a text prompt consists of
-    #[arg(long, value_enum, default_value = "official")]
+    /// Text prompts: with an image-conditioned token as in Meta's detector, or the text alone
+    #[arg(long, value_enum, default_value = "official", help_heading = GRAPH)]
     prompt: PromptArg,
     /// Leave out what only masks need
-    #[arg(long)]
+    #[arg(long, help_heading = GRAPH)]
     detection_only: bool,
-    /// ViT blocks to drop whole, as 5,10
-    #[arg(long, allow_negative_numbers = true, value_name = "BLOCKS", value_delimiter = ',')]
+    /// ViT blocks to drop, e.g. 5,10
+    #[arg(long, allow_negative_numbers = true, value_name = "BLOCKS", value_delimiter = ',', help_heading = GRAPH)]
     skip_blocks: Vec<usize>,
-    /// Branches of ViT blocks to drop, as 25:attn,28:mlp
-    #[arg(long, value_name = "BRANCHES", value_delimiter = ',')]
+    /// Branches of ViT blocks to drop, e.g. 25:attn,28:mlp
+    #[arg(long, value_name = "BRANCHES", value_delimiter = ',', help_heading = GRAPH)]
     mask_blocks: Vec<MaskedBranch>,
-    /// Cut the backbone in two before this block
-    #[arg(long, allow_negative_numbers = true, value_name = "BLOCK")]
+    /// Split the backbone in two graphs before this block
+    #[arg(long, allow_negative_numbers = true, value_name = "BLOCK", help_heading = GRAPH)]
     split_block: Option<usize>,
-    /// Replace an exported folder that is there already
-    #[arg(long)]
-    force: bool,
 }
 
 /// Exports a checkpoint.
@@ -165,18 +161,18 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
             start.elapsed().as_secs_f64()
         )
     })?;
-    say(log, &format!("use it with: demo-image --model {}", args.output.display()));
+    status(log, &format!("use it with: ocelli detect --model {}", args.output.display()));
     Ok(())
 }
 
-/// Says what is wrong with a path that holds no checkpoint at all.
+/// Checks that a path looks like a checkpoint.
 fn check_is_checkpoint(path: &Path) -> anyhow::Result<()> {
     let why = if !path.exists() {
         "no such folder"
     } else if path.is_dir() && path.join(file::MANIFEST).is_file() {
-        "it is an exported model already; --checkpoint names what it was exported from"
+        "it is an exported model already; expected the checkpoint it was exported from"
     } else if path.is_dir() && !path.join("config.json").exists() {
-        "it holds no config.json; name the Hugging Face folder with config.json, model.safetensors and tokenizer.json"
+        "it contains no config.json; expected a Hugging Face folder with config.json, model.safetensors and tokenizer.json"
     } else {
         return Ok(());
     };

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::{DetectorArgs, LogArgs, Progress, class_names, interrupted, print, say, usage};
 use clap::{Args, Subcommand};
 use ocelli::{Error, ErrorKind};
 use ocelli_datasets::label::{
@@ -11,51 +10,66 @@ use ocelli_datasets::label::{
     Shard, Summary, find_images, merge,
 };
 
+use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, built_in_model_help};
+use crate::{DetectorArgs, LogArgs, Progress, class_names, interrupted, print, status, usage};
+
+/// Shown after the options of `ocelli label --help`.
+const AFTER_HELP: &str = concat!(
+    built_in_model_help!(),
+    "
+
+An interrupted run continues with the same command. So does a data set whose folder has new images; label files that you \
+have edited are kept. DIR/images links to the images (use --copy to move the data set to another machine), DIR/labels has \
+the labels, and DIR/data.yaml is the file for trainers.
+
+Examples:
+  ocelli label --images photos/ --classes person \"red car\" -o set --model sam3/
+  ocelli label --images photos/ --map classes.yaml --format coco -o set --review
+  ocelli label --images photos/ --classes dog -o part-1 --shard 1/2
+  ocelli label merge part-1 part-2 -o set"
+);
+
 /// Arguments of `ocelli label`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(
-    override_usage = "ocelli label --images <PATH>... --classes <PHRASE>... --output <DIR> [OPTIONS]\n       \
-                            ocelli label merge <DIR>... --output <DIR>"
+    override_usage = "ocelli label --images <PATH>... --classes <PHRASE>... -o <DIR> [OPTIONS]\n       \
+                            ocelli label merge <DIR>... -o <DIR>"
 )]
-#[command(after_help = "\
-Stop it when you like, with Ctrl-C or by pulling the plug: the same command goes on where it stopped. Pictures that come \
-into the folder later are labelled by the same command as well, and label files corrected by hand since stay as they are.
-
-Pictures are linked below DIR/images (--copy to move the data set to another machine), labels lie in DIR/labels, and \
-DIR/data.yaml is what a trainer is given.
-
-Examples:
-  ocelli label --images photos/ --classes person \"red car\" -o set --model sam3/
-  ocelli label --images photos/ --map classes.yaml --format yolo-seg,coco -o set --review
-  ocelli label --images photos/ --classes dog -o part-1 --shard 1/2
-  ocelli label merge part-1 part-2 -o set")]
+#[command(after_help = AFTER_HELP)]
 pub struct LabelArgs {
     #[command(subcommand)]
     command: Option<LabelCommand>,
-    /// Pictures: folders with all below them, files, patterns such as 'photos/**/*.jpg', lists (@list.txt, or - for
-    /// stdin)
-    #[arg(long, aliases = ["source", "image"], required = true, num_args = 1.., value_name = "PATH")]
+    /// Images: files, folders with their subfolders, patterns such as 'photos/**/*.jpg', or lists (@list.txt, - is stdin)
+    #[arg(
+        long,
+        aliases = ["source", "image"],
+        required = true,
+        num_args = 1..,
+        value_name = "PATH",
+        help_heading = INPUT
+    )]
     images: Vec<PathBuf>,
-    /// What to look for: words or short phrases, each a class; commas separate them as well
+    /// Classes: words or short phrases, separated by spaces or commas
     #[arg(
         long,
         alias = "class",
         required_unless_present = "map",
         conflicts_with = "map",
         num_args = 1..,
-        value_name = "PHRASE"
+        value_name = "PHRASE",
+        help_heading = DETECTION
     )]
     classes: Vec<String>,
-    /// A YAML file of classes with several phrases, thresholds and examples
-    #[arg(long, value_name = "FILE")]
+    /// YAML file of classes with several phrases, thresholds and exemplars
+    #[arg(long, value_name = "FILE", help_heading = DETECTION)]
     map: Option<PathBuf>,
-    /// yolo, yolo-seg, coco, or several with commas between
-    #[arg(long, default_value = "yolo", value_delimiter = ',', value_name = "FORMATS")]
-    format: Vec<Format>,
-    /// The folder of the data set; made where missing
-    #[arg(long, short, required = true, value_name = "DIR")]
+    /// Folder of the data set, created if missing
+    #[arg(long, short, required = true, value_name = "DIR", help_heading = OUTPUT)]
     output: Option<PathBuf>,
+    /// yolo, yolo-seg and coco, separated by commas
+    #[arg(long, default_value = "yolo", value_delimiter = ',', value_name = "FORMATS", help_heading = OUTPUT)]
+    format: Vec<Format>,
     #[command(flatten)]
     files: FileArgs,
     #[command(flatten)]
@@ -64,57 +78,57 @@ pub struct LabelArgs {
     detector: DetectorArgs,
 }
 
-/// What the files look like.
+/// The files of the data set.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Data set")]
+#[command(next_help_heading = OUTPUT)]
 struct FileArgs {
-    /// Link the pictures into the data set [default, where a YOLO format is asked for]
-    #[arg(long, conflicts_with_all = ["copy", "no_pictures"])]
+    /// Link images into the data set [default with a YOLO format]
+    #[arg(long, conflicts_with_all = ["copy", "no_images"])]
     link: bool,
-    /// Copy the pictures into the data set
-    #[arg(long, conflicts_with = "no_pictures")]
+    /// Copy images into the data set
+    #[arg(long, conflicts_with = "no_images")]
     copy: bool,
-    /// Leave the pictures where they are [default for coco alone]
-    #[arg(long)]
-    no_pictures: bool,
-    /// Share of the pictures that are for validation; a hash of the name chooses them
+    /// Do not add images to the data set [default with coco alone]
+    #[arg(long, alias = "no-pictures")]
+    no_images: bool,
+    /// Share of images for validation, chosen by a hash of their names
     #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_name = "SHARE")]
     val_share: f64,
-    /// COCO's segmentation as polygons, not run lengths
+    /// Write COCO masks as polygons instead of run lengths
     #[arg(long)]
     polygons: bool,
-    /// Boxes alone in coco as well
+    /// Write COCO without masks
     #[arg(long)]
     no_masks: bool,
-    /// Leave out things of fewer pixels
+    /// Leave out instances with fewer pixels
     #[arg(long, default_value_t = 0.0, allow_negative_numbers = true, value_name = "PIXELS")]
     min_area: f64,
-    /// Write review/: a list of pictures with unsure things, and pages with this many of the least sure and of a random
-    /// sample [default: 100]
-    #[arg(long, num_args = 0..=1, default_missing_value = "100", value_name = "PICTURES")]
+    /// Write review/: a list of images with uncertain instances, and pages of the N least certain and N random ones
+    /// [default: 100]
+    #[arg(long, num_args = 0..=1, default_missing_value = "100", value_name = "N")]
     review: Option<usize>,
-    /// What counts as unsure: a score below this
+    /// Instances with a lower score are uncertain
     #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, value_name = "SCORE")]
     review_below: f32,
 }
 
-/// How the work is done.
+/// How the images are processed.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Work")]
+#[command(next_help_heading = PERFORMANCE)]
 struct WorkArgs {
     /// Label part I of N, from 1; `ocelli label merge` joins the parts
-    #[arg(long, value_name = "I/N")]
+    #[arg(long, value_name = "I/N", help_heading = INPUT)]
     shard: Option<Shard>,
-    /// Begin anew, where the folder holds a data set of other settings
-    #[arg(long)]
+    /// Start over if the folder has a data set with other settings
+    #[arg(long, help_heading = OUTPUT)]
     restart: bool,
-    /// Have one part of the model in memory at a time; features wait on the disk in between
+    /// Load one part of the model at a time and keep features on disk in between
     #[arg(long)]
     low_memory: bool,
-    /// Gigabytes of disk for features, with --low-memory [default: 4]
+    /// Disk space for features, with --low-memory [default: 4]
     #[arg(long, requires = "low_memory", allow_negative_numbers = true, value_name = "GB")]
     spill: Option<f64>,
-    /// Threads that decode pictures ahead of the detector [default: up to 4]
+    /// Threads that decode images ahead of the detector [default: up to 4]
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     workers: Option<usize>,
 }
@@ -129,19 +143,19 @@ enum LabelCommand {
 #[derive(Args, Debug)]
 struct MergeArgs {
     /// The folders of the shards
-    #[arg(required = true, value_name = "DIR")]
+    #[arg(required = true, value_name = "DIR", help_heading = INPUT)]
     shards: Vec<PathBuf>,
-    /// The folder of the data set; made where missing
-    #[arg(long, short, value_name = "DIR")]
+    /// Folder of the data set, created if missing
+    #[arg(long, short, value_name = "DIR", help_heading = OUTPUT)]
     output: PathBuf,
 }
 
-/// More decoders than this only wait for the disk.
-const MOST_WORKERS: usize = 64;
-/// Decoders unless told otherwise: one engine is rarely quicker than four of them.
-const WORKERS: usize = 4;
+/// More decoders only wait for the disk.
+const MAX_WORKERS: usize = 64;
+/// The default: four decoders keep up with any engine.
+const DEFAULT_WORKERS: usize = 4;
 
-/// Labels pictures, or joins shards.
+/// Labels images, or joins shards.
 pub fn run(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     match &args.command {
         Some(LabelCommand::Merge(args)) => {
@@ -153,13 +167,13 @@ pub fn run(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Ctrl-C as an error of the library's.
+/// Turns Ctrl-C into an error of the library.
 fn stop_if_interrupted() -> ocelli::Result<()> {
     interrupted().map_err(|stop| Error::new(ErrorKind::Cancelled, stop.to_string()))
 }
 
 fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
-    let output = args.output.as_deref().ok_or_else(|| usage("--output is missing: name a folder"))?;
+    let output = args.output.as_deref().ok_or_else(|| usage("--output is missing: expected a folder"))?;
     let options = data_set_options(args)?;
     let settings = settings(args, &options, log)?;
     let workers = workers(args)?;
@@ -167,28 +181,28 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     LabelJob::check_output(output)?;
     let builder = args.detector.detector()?.with_masks(settings.masks);
     let builder = builder.with_post_processing(settings.post_processing());
-    let pictures = ImageSet::new(find_images(&args.images, output)?);
+    let images = ImageSet::new(find_images(&args.images, output)?);
 
     let loading = Progress::waiting(log);
     let detector = builder.build_reporting(&|line| loading.announce(line))?;
     let (shard, restart) = (args.work.shard, args.work.restart);
-    let job = LabelJob::open(output, detector.model(), &settings, &options, pictures, shard, restart);
+    let job = LabelJob::open(output, detector.model(), &settings, &options, images, shard, restart);
     let mut job = job.map_err(with_restart_flag)?;
     drop(loading);
     let (all, todo) = (job.images(), job.pending());
     if todo > 0 {
-        say(log, &format!("engine: {}", detector.engine()));
+        status(log, &format!("engine: {}", detector.engine()));
     }
-    let mut say_of = format!("{} to label", count(todo, "picture"));
+    let mut plan = format!("{} to label", count(todo, "image"));
     if todo < all {
-        write!(say_of, ", {} done before", all - todo).expect("texts take everything");
+        write!(plan, ", {} done before", all - todo).expect("writing to a string does not fail");
     }
     if let Some(shard) = shard {
         let whole = job.images_of_all_shards();
-        write!(say_of, "; shard {}/{} of {whole}", shard.index(), shard.count())
-            .expect("texts take everything");
+        write!(plan, "; shard {}/{} of {whole}", shard.index(), shard.count())
+            .expect("writing to a string does not fail");
     }
-    say(log, &say_of);
+    status(log, &plan);
 
     let progress = Progress::new(log, todo as u64);
     let mut done = 0;
@@ -214,12 +228,11 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     drop(progress);
     if interrupted().is_err() {
-        let before = all - todo;
-        say(
+        let finished = all - todo + done;
+        status(
             log,
             &format!(
-                "interrupted: {} of {all} pictures are done; the same command goes on from there",
-                before + done
+                "interrupted: {finished} of {all} images are done; the same command continues from there"
             ),
         );
     }
@@ -228,7 +241,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     let summary = job.finish(&mut stop_if_interrupted);
     interrupted()?;
     if let Some(bytes) = peak_memory() {
-        say(log, &format!("peak memory: {:.0} MB", bytes as f64 / 1e6));
+        status(log, &format!("peak memory: {:.0} MB", bytes as f64 / 1e6));
     }
     report(output, &summary?)
 }
@@ -241,7 +254,7 @@ fn with_restart_flag(error: Error) -> Error {
     Error::new(error.kind(), format!("{error} (--restart)")).with_source(error)
 }
 
-/// An error that says which file it is about.
+/// An error that names its file.
 fn named(path: &Path, error: &Error) -> String {
     let (path, error) = (path.to_string_lossy(), error.to_string());
     if error.contains(&*path) { error } else { format!("{path}: {error}") }
@@ -253,7 +266,7 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
     formats.dedup();
     let is_coco_alone = formats == [Format::Coco];
     let files = &args.files;
-    let pictures = match (files.link, files.copy, files.no_pictures) {
+    let images = match (files.link, files.copy, files.no_images) {
         (true, ..) => ImageMode::Link,
         (_, true, _) => ImageMode::Copy,
         (_, _, true) => ImageMode::None,
@@ -272,15 +285,15 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
             files.review_below
         )));
     }
-    if files.no_pictures && !is_coco_alone {
+    if files.no_images && !is_coco_alone {
         return Err(usage(
-            "--no-pictures: YOLO trainers find labels beside images/ only; use --link or --copy",
+            "--no-images: YOLO trainers find labels beside images/ only; use --link or --copy",
         ));
     }
     let options = DataSetOptions {
         formats,
         polygons: files.polygons,
-        images: pictures,
+        images,
         validation_share: files.val_share,
         review: files.review,
         review_below: files.review_below,
@@ -300,11 +313,11 @@ fn settings(args: &LabelArgs, options: &DataSetOptions, log: &LogArgs) -> anyhow
         Some(path) => ClassMap::open(path)?,
         None => {
             let names = class_names(&args.classes, log)?;
-            let is_picture = |name: &&String| {
+            let is_image = |name: &&String| {
                 ocelli::image::has_image_extension(Path::new(name)) && Path::new(name).is_file()
             };
-            if let Some(name) = names.iter().find(is_picture) {
-                return Err(usage(format!("--classes, {name}: this is a picture; name it with --images")));
+            if let Some(name) = names.iter().find(is_image) {
+                return Err(usage(format!("--classes, {name}: this is an image; name it with --images")));
             }
             ClassMap::from_names(names)
         }
@@ -322,9 +335,9 @@ fn settings(args: &LabelArgs, options: &DataSetOptions, log: &LogArgs) -> anyhow
 
 fn workers(args: &LabelArgs) -> anyhow::Result<usize> {
     match args.work.workers {
-        Some(workers) if (1..=MOST_WORKERS).contains(&workers) => Ok(workers),
-        Some(workers) => Err(usage(format!("--workers is {workers}: expected 1 to {MOST_WORKERS}"))),
-        None => Ok(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS))),
+        Some(workers) if (1..=MAX_WORKERS).contains(&workers) => Ok(workers),
+        Some(workers) => Err(usage(format!("--workers is {workers}: expected 1 to {MAX_WORKERS}"))),
+        None => Ok(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(DEFAULT_WORKERS))),
     }
 }
 
@@ -336,7 +349,7 @@ fn spill_bytes(args: &LabelArgs) -> anyhow::Result<u64> {
     }
 }
 
-/// What the process had in memory at most; known on Linux alone.
+/// Peak memory of the process; known on Linux only.
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -344,11 +357,11 @@ fn peak_memory() -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Says what the data set holds; pictures that failed are an error then.
+/// Prints the contents of the data set, then fails if images failed.
 fn report(output: &Path, summary: &Summary) -> anyhow::Result<()> {
     print(|out| {
         let widest = summary.classes.iter().map(|class| class.name.chars().count()).max().unwrap_or(0).max(5);
-        writeln!(out, "{:<widest$}  {:>9}  {:>9}", "class", "things", "pictures")?;
+        writeln!(out, "{:<widest$}  {:>9}  {:>9}", "class", "instances", "images")?;
         for class in &summary.classes {
             writeln!(out, "{:<widest$}  {:>9}  {:>9}", class.name, class.instances, class.images)?;
         }
@@ -360,8 +373,8 @@ fn report(output: &Path, summary: &Summary) -> anyhow::Result<()> {
     match summary.failed {
         0 => Ok(()),
         failed => anyhow::bail!(
-            "{failed} of {} failed, {}: the list says why; the same command tries them again",
-            count((summary.images + failed) as usize, "picture"),
+            "{failed} of {} failed: see {}; the same command tries them again",
+            count((summary.images + failed) as usize, "image"),
             output.join("failed.csv").display()
         ),
     }

@@ -4,41 +4,41 @@ use std::fs::File;
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use crate::{self as cli, LogArgs, Progress, TrackerArgs, check_output_file, interrupted, say};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use ocelli::tracking::{ByteTracker, MotBox, MotWriter, TrackerDetection, read_mot};
 
+use crate::args::{INPUT, OUTPUT};
+use crate::{LogArgs, Progress, TrackerArgs, check_output_file, interrupted, status, usage};
+
 /// Arguments of `ocelli track`.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Example:\n  ocelli track --detections det.txt --output tracks.txt\n\nBoth files are \
-                        MOTChallenge text, one box a line: frame,id,left,top,width,height,score,… with frames from 1."
-)]
+#[command(after_help = "\
+Both files are MOTChallenge text, one box per line: frame,id,left,top,width,height,score,… Frames start at 1.
+
+Example:
+  ocelli track --detections det.txt --output tracks.txt")]
 pub struct TrackArgs {
-    /// What a detector found, as MOTChallenge text; - is stdin
-    #[arg(long, alias = "source", value_name = "FILE")]
+    /// Detections as MOTChallenge text; - is stdin
+    #[arg(long, alias = "source", value_name = "FILE", help_heading = INPUT)]
     detections: PathBuf,
-    /// Where the tracks go, as MOTChallenge text; - is stdout
-    #[arg(long, short, default_value = "-", value_name = "FILE")]
+    /// Tracks as MOTChallenge text; - is stdout
+    #[arg(long, short, default_value = "-", value_name = "FILE", help_heading = OUTPUT)]
     output: PathBuf,
-    /// What frames without a line mean
-    #[arg(long, default_value = "empty", value_name = "WHICH")]
+    /// Frames without a line are empty (nothing was detected) or skipped (the detector did not run)
+    #[arg(long, default_value = "empty", value_name = "MEANING", help_heading = INPUT)]
     gaps: Gaps,
-    /// Tracker frames from one frame number to the next: at 10 frames a second, 3 makes ages and velocities what they
-    /// are at 30
-    #[arg(long, alias = "dt", default_value_t = 1.0, value_name = "FRAMES", allow_negative_numbers = true)]
+    /// Tracker frames per frame of the file: 3 for a 10 FPS file with a tracker tuned for 30 FPS
+    #[arg(long, alias = "dt", default_value_t = 1.0, value_name = "FRAMES", allow_negative_numbers = true, help_heading = INPUT)]
     frame_step: f32,
     #[command(flatten)]
     tracker: TrackerArgs,
 }
 
-/// What frames without a line mean.
+/// Meaning of frames without a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Gaps {
-    /// The detector looked and found nothing
     Empty,
-    /// Nobody looked: time goes on, and no track is the worse for it
     Skipped,
 }
 
@@ -46,22 +46,22 @@ enum Gaps {
 pub fn run(args: &TrackArgs, log: &LogArgs) -> anyhow::Result<()> {
     let options = args.tracker.options()?;
     if !(args.frame_step.is_finite() && args.frame_step > 0.0) {
-        return Err(cli::usage(format!("--frame-step is {}: expected a number above 0", args.frame_step)));
+        return Err(usage(format!("--frame-step is {}: expected a number above 0", args.frame_step)));
     }
     let to_file = args.output != Path::new("-");
     if to_file {
         check_output_file("--output", &args.output)?;
     }
-    // All is read before anything is written: a bad line leaves no half of a file, and the order of lines is free.
+    // Reads everything before writing anything: a bad line leaves no partial file, and lines may be in any order.
     let boxes = read(&args.detections)?;
     let tracker = ByteTracker::builder().options(options).build()?;
     let (name, writer) = if to_file { open(&args.output)? } else { ("stdout".into(), stdout()) };
     let mut writer = MotWriter::new(name, writer);
     let summary = replay(&boxes, tracker, args, log, &mut writer);
-    // What was finished is kept, however it ended.
+    // Finished frames are kept even after an error.
     writer.finish()?;
     let Summary { frames, ids } = summary?;
-    say(log, &format!("{} boxes in {frames} frames, {ids} tracks", boxes.len()));
+    status(log, &format!("{} boxes in {frames} frames, {ids} tracks", boxes.len()));
     Ok(())
 }
 
@@ -84,7 +84,7 @@ fn replay(
     let frames = boxes.last().map_or(0, |last| last.frame - now + 1);
     for of_frame in boxes.chunk_by(|a, b| a.frame == b.frame) {
         let frame = of_frame[0].frame;
-        // The frames in between; once nobody is followed any more, they change nothing.
+        // Frames without detections; without tracks they change nothing.
         while args.gaps == Gaps::Empty && now + 1 < frame && tracker.tracks().len() > 0 {
             now += 1;
             interrupted()?;
@@ -108,26 +108,19 @@ fn read(path: &Path) -> anyhow::Result<Vec<MotBox>> {
     }
     let name = path.display().to_string();
     if path.is_dir() {
-        return Err(cli::usage(format!("--detections, {name}: it is a folder; name a file")));
+        return Err(usage(format!("--detections, {name}: it is a folder; name a file")));
     }
-    let file =
-        File::open(path).with_context(|| format!("cannot read the detections, {name}")).map_err(flat)?;
+    let file = File::open(path).with_context(|| format!("cannot read the detections, {name}"))?;
     Ok(read_mot(&name, BufReader::new(file))?)
 }
 
-/// A stream: each frame's lines reach the file at once, without a buffer in between.
+/// Opens the output unbuffered, so that each frame's lines are written at once.
 fn open(path: &Path) -> anyhow::Result<(String, Box<dyn Write>)> {
     let name = path.display().to_string();
-    let file =
-        File::create(path).with_context(|| format!("cannot write the tracks, {name}")).map_err(flat)?;
+    let file = File::create(path).with_context(|| format!("cannot write the tracks, {name}"))?;
     Ok((name, Box::new(file)))
 }
 
 fn stdout() -> Box<dyn Write> {
     Box::new(io::stdout().lock())
-}
-
-/// The error with its cause in one line.
-fn flat(error: anyhow::Error) -> anyhow::Error {
-    anyhow::anyhow!("{error:#}")
 }

@@ -3,9 +3,6 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::{
-    LogArgs, Progress, VerificationArgs, cancel_on_interrupt, check_output_file, interrupted, print,
-};
 use clap::Args;
 use ocelli::atomic_file::write_atomically;
 use ocelli::{
@@ -14,42 +11,48 @@ use ocelli::{
 };
 use ocelli_datasets::verify::{Candidate, Verification, VerificationProgress, VerificationReport};
 
+use crate::args::{INPUT, MODEL, OUTPUT};
+use crate::{
+    LogArgs, Progress, VerificationArgs, cancel_on_interrupt, check_output_file, interrupted, print, usage,
+};
+
 /// Arguments of `ocelli verify`.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Example:\n  ocelli export --checkpoint sam3/ --precision int8 --output sam3-int8/\n  \
-                        ocelli verify --model sam3-fp32/ --candidate sam3-int8/"
-)]
+#[command(override_usage = "ocelli verify [--model <DIR>] [--candidate <DIR>] [OPTIONS]")]
+#[command(after_help = "\
+Example:
+  ocelli export --checkpoint sam3/ --precision int8 --output sam3-int8/
+  ocelli verify --model sam3-fp32/ --candidate sam3-int8/")]
 pub struct VerifyArgs {
-    /// The reference: an exported model or a checkpoint [default: the built-in model]
-    #[arg(long, alias = "reference", value_name = "DIR")]
+    /// Reference: an exported model or a checkpoint [default: the built-in model]
+    #[arg(long, alias = "reference", value_name = "DIR", help_heading = INPUT)]
     model: Option<PathBuf>,
-    /// What is compared with it: an exported model of the same sizes [default: the same, which compares engines]
-    #[arg(long, value_name = "DIR")]
+    /// Exported model to compare with it, of the same sizes [default: the reference, to compare engines]
+    #[arg(long, value_name = "DIR", help_heading = INPUT)]
     candidate: Option<PathBuf>,
-    /// What runs the candidate; the reference runs on the processor
-    #[arg(long, alias = "device", default_value = "cpu", value_name = "NAME")]
+    /// Engine of the candidate; the reference runs on cpu
+    #[arg(long, alias = "device", default_value = "cpu", value_name = "NAME", help_heading = MODEL)]
     engine: String,
-    /// Graphs that are the candidate's own, the reference runs the others [default: all that both have]
-    #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "GRAPH")]
+    /// Graphs of the candidate to run in place of the reference's [default: all that both have]
+    #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "GRAPH", help_heading = INPUT)]
     graphs: Vec<ModelGraph>,
-    /// Classes that the candidate decodes at once at most
-    #[arg(long, default_value_t = 4, allow_negative_numbers = true, value_name = "N")]
+    /// Maximum number of classes the candidate decodes at once
+    #[arg(long, default_value_t = 4, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
     max_classes: usize,
     #[command(flatten)]
     verification: VerificationArgs,
-    /// Write the report as JSON to this file
-    #[arg(long, value_name = "FILE")]
+    /// Write the report as JSON
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     json: Option<PathBuf>,
-    /// ONNX Runtime's library [default: searched for; `ocelli doctor` says where]
-    #[arg(long, value_name = "FILE")]
+    /// ONNX Runtime library [default: searched; see `ocelli doctor`]
+    #[arg(long, value_name = "FILE", help_heading = MODEL)]
     onnxruntime: Option<PathBuf>,
-    /// Threads that compute [default: one for each physical core]
-    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    /// CPU threads [default: one per physical core]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
     threads: Option<usize>,
 }
 
-/// Compares; fails where the candidate is refused.
+/// Compares the models; fails if the candidate is refused.
 pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
     let mut options = args.verification.options()?;
     options.max_classes = args.max_classes;
@@ -78,10 +81,10 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
     let candidate = resolve(args.candidate.as_ref().or(args.model.as_ref()))?;
     let graphs = graphs(&args.graphs, &reference, &candidate)?;
     options.graphs.clone_from(&graphs);
-    let mut told = |step: &VerificationProgress| tell(&progress, step, &cancellation);
-    let verification = Verification::of_reference(&reference, &reference_engine, options, &mut told)?;
+    let mut on_progress = |step: &VerificationProgress| show_progress(&progress, step, &cancellation);
+    let verification = Verification::of_reference(&reference, &reference_engine, options, &mut on_progress)?;
     let candidate = Candidate { model: &candidate, factory: &candidate_engine, graphs };
-    let report = verification.check(&candidate, &mut told);
+    let report = verification.check(&candidate, &mut on_progress);
     drop(progress);
     interrupted()?;
     let report = report?;
@@ -100,9 +103,9 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
     Err(Error::new(ErrorKind::Mismatch, format!("candidate {name}: {}", report.verdict())).into())
 }
 
-/// What both models have, or of that what was named.
-fn graphs(named: &[ModelGraph], reference: &Model, candidate: &Model) -> anyhow::Result<Vec<ModelGraph>> {
-    // Backbones in one piece and in two are both backbones.
+/// The graphs that both models have, or those of `--graphs`.
+fn graphs(requested: &[ModelGraph], reference: &Model, candidate: &Model) -> anyhow::Result<Vec<ModelGraph>> {
+    // A backbone may be one graph or two.
     let of = |model: &Model, graph: ModelGraph| {
         let parts = ModelGraph::backbone_of(model.manifest());
         if graph.is_backbone() { parts } else { vec![graph] }
@@ -111,22 +114,22 @@ fn graphs(named: &[ModelGraph], reference: &Model, candidate: &Model) -> anyhow:
         .into_iter()
         .filter(|graph| of(reference, *graph).iter().all(|part| reference.file(part.file()).is_file()))
         .collect();
-    if named.is_empty() {
+    if requested.is_empty() {
         return Ok(shared);
     }
-    let wanted: Vec<_> = named.iter().flat_map(|graph| of(candidate, *graph)).collect();
+    let wanted: Vec<_> = requested.iter().flat_map(|graph| of(candidate, *graph)).collect();
     match wanted.iter().find(|graph| !shared.contains(graph)) {
         None => Ok(wanted),
         Some(graph) => {
             let names: Vec<_> = shared.iter().map(|graph| graph.name()).collect();
             let message = format!("--graphs {graph}: not in both models; they share {}", names.join(", "));
-            Err(crate::usage(message))
+            Err(usage(message))
         }
     }
 }
 
-/// Shows how far a comparison is, and ends it after Ctrl-C.
-pub fn tell(
+/// Shows the progress of a comparison, and cancels it after Ctrl-C.
+pub fn show_progress(
     progress: &Progress,
     step: &VerificationProgress,
     cancellation: &Cancellation,
@@ -139,7 +142,7 @@ pub fn tell(
     Ok(())
 }
 
-/// Writes a report as JSON, whole or not at all.
+/// Writes a report as JSON, atomically.
 pub fn write_json(path: &Path, report: &VerificationReport) -> ocelli::Result<()> {
     let mut json = serde_json::to_value(report).expect("a report is plain data");
     json["accepted"] = report.accepted().into();

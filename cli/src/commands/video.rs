@@ -1,5 +1,6 @@
-//! `ocelli video`: finds and tracks what is named in videos.
+//! `ocelli video`.
 
+mod coco;
 mod progress;
 mod sinks;
 mod source;
@@ -17,74 +18,77 @@ use self::progress::LiveProgress;
 use self::sinks::{SinkArgs, Sinks};
 use self::source::SourceArgs;
 use self::summary::{Counts, RunReport, stage_table};
-use crate::coco;
-use crate::exemplar::{ExemplarArg, examples_in, prompts};
+use crate::args::{
+    BUILT_IN_MODEL_HINT, DETECTION, ExemplarArg, PERFORMANCE, built_in_model_help, embed_exemplars, prompts,
+};
 use crate::{
-    self as cli, DetectorArgs, LogArgs, Progress, TrackerArgs, interrupted, print, say, usage, with_flags,
+    DetectorArgs, LogArgs, Progress, TrackerArgs, cancel_on_interrupt, check_output_file, class_names,
+    interrupted, print, status, usage,
 };
 
-/// What `ocelli video --help` says after the arguments.
-pub const AFTER_HELP: &str = "\
-Without --video it draws a scene of its own. Without --model it uses the small built-in model, which knows eighty drawn \
-pictograms and no photographs; for those name the folder of the facebook/sam3 checkpoint: --model sam3/
+/// What `ocelli video --help` prints after the options.
+pub const AFTER_HELP: &str = concat!(
+    built_in_model_help!(),
+    "
 
-A video that is written has one rate, that of its source: where frames are missing, the one before is repeated. It has no \
-sound. Ctrl-C completes what is being written.
+Without --video a scene with the classes is drawn. Output videos have the frame rate of the source, repeat the previous \
+frame where frames were dropped, and have no sound. Ctrl-C ends the run and completes its files.
 
 Examples:
   ocelli video --classes dog car --track -o out.mp4
-  ocelli video --video street.mp4 --classes person \"red car\" --track -o out.mp4 --jsonl out.jsonl
+  ocelli video --video street.mp4 --classes person \"red car\" --track -o out.mp4
   ocelli video --video 0 --classes cup --display
-  ocelli video --video rtsp://camera/1 --coco --class-budget 8 --track --mot tracks.txt
-  ffmpeg -i in.mkv -f rawvideo -pix_fmt bgr24 - | ocelli video --video - --raw 1280x720:bgr --classes dog --jsonl -";
+  ocelli video --video rtsp://camera/1 --coco --track --mot tracks.txt
+  ffmpeg -i in.mkv -f rawvideo -pix_fmt bgr24 - |
+    ocelli video --video - --raw 1280x720:bgr --classes dog --jsonl -"
+);
 
 /// Arguments of `ocelli video` and `demo-video`.
 #[derive(Args, Debug)]
 pub struct VideoArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// What to look for: words or short phrases; commas separate them as well
-    #[arg(long, alias = "class", num_args = 1.., value_name = "PHRASE", help_heading = "Detection")]
-    classes: Vec<String>,
-    /// Look for COCO's eighty classes
-    #[arg(long, conflicts_with = "classes", help_heading = "Detection")]
-    coco: bool,
-    /// An example of what to look for, a box in pixels of --exemplar-image: x1,y1,x2,y2, then :no for an example of what
-    /// is not wanted, then @class where there are several
-    #[arg(long, num_args = 1.., value_name = "BOX", requires = "exemplar_image", help_heading = "Detection")]
-    exemplar: Vec<ExemplarArg>,
-    /// The picture that the examples are boxes in: a frame of the video, or any other; the model was not trained for
-    /// that, so name the class as well
-    #[arg(long, value_name = "FILE", requires = "exemplar", help_heading = "Detection")]
-    exemplar_image: Option<PathBuf>,
     #[command(flatten)]
     sinks: SinkArgs,
-    /// Find the pixels of each thing as well
-    #[arg(long, help_heading = "Detection")]
+    /// Text prompts: words or short phrases, separated by spaces or commas
+    #[arg(long, alias = "class", num_args = 1.., value_name = "PHRASE", help_heading = DETECTION)]
+    classes: Vec<String>,
+    /// Detect COCO's eighty classes
+    #[arg(long, conflicts_with = "classes", help_heading = DETECTION)]
+    coco: bool,
+    /// Box around an example in --exemplar-image, in pixels: x1,y1,x2,y2. Append :no for a counterexample, and @class with
+    /// several classes
+    #[arg(long, num_args = 1.., value_name = "BOX", requires = "exemplar_image", help_heading = DETECTION)]
+    exemplar: Vec<ExemplarArg>,
+    /// Image that contains the exemplars; less reliable than classes, so name the class as well
+    #[arg(long, value_name = "FILE", requires = "exemplar", help_heading = DETECTION)]
+    exemplar_image: Option<PathBuf>,
+    /// Predict a mask for each detection
+    #[arg(long, help_heading = DETECTION)]
     masks: bool,
     #[command(flatten)]
     detector: DetectorArgs,
-    /// Follow things from frame to frame
+    /// Track instances from frame to frame
     #[arg(long, help_heading = "Tracking")]
     track: bool,
     #[command(flatten)]
     tracker: TrackerArgs,
-    /// Every frame, or the newest when there is more than can be done [default: latest for cameras and streams, else all]
-    #[arg(long, value_name = "WHICH", help_heading = "Speed")]
+    /// Process all frames, or the latest and drop others [default: latest for cameras and streams, else all]
+    #[arg(long, value_name = "FRAMES", help_heading = PERFORMANCE)]
     policy: Option<Policy>,
-    /// Detect in every Nth frame only; tracks go on between [default: 1]
-    #[arg(long, value_name = "N", help_heading = "Speed", allow_negative_numbers = true)]
+    /// Detect in every Nth frame; tracks are predicted in between [default: 1]
+    #[arg(long, value_name = "N", help_heading = PERFORMANCE, allow_negative_numbers = true)]
     detect_every: Option<u64>,
-    /// Look for at most K classes in a frame: those in sight in each, the others in turn [default: all]
-    #[arg(long, value_name = "K", help_heading = "Speed", allow_negative_numbers = true)]
+    /// Detect at most K classes per frame: visible classes in every frame, the others in turn [default: all]
+    #[arg(long, value_name = "K", help_heading = PERFORMANCE, allow_negative_numbers = true)]
     class_budget: Option<usize>,
-    /// One step after the other, to compare: the results are the same
-    #[arg(long, help_heading = "Speed")]
+    /// Run one stage at a time; slower, with the same results
+    #[arg(long, help_heading = PERFORMANCE)]
     sequential: bool,
-    /// Write where the time went as JSON
-    #[arg(long, value_name = "FILE", help_heading = "Speed")]
+    /// Write times per stage as JSON
+    #[arg(long, value_name = "FILE", help_heading = PERFORMANCE)]
     stats: Option<PathBuf>,
-    /// Of DART's command line; nothing here has a fixed number of classes.
+    /// Accepted for compatibility with DART; the number of classes is not fixed here.
     #[arg(long, value_name = "N", hide = true)]
     trt_max_classes: Option<u64>,
 }
@@ -92,39 +96,32 @@ pub struct VideoArgs {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Policy {
     All,
-
     Latest,
 }
 
-/// Runs the program.
-///
-/// # Errors
-/// What made it fail, for a person.
+/// Runs the pipeline over a source.
 pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
-    let classes = what_to_look_for(args, log)?;
+    let classes = requested_classes(args, log)?;
     args.sinks.check()?;
     if let Some(path) = &args.stats {
-        cli::check_output_file("--stats", path)?;
+        check_output_file("--stats", path)?;
     }
     if args.sinks.trails.is_some_and(|frames| frames > 0) && !args.track {
-        return Err(usage("--trails shows where tracks come from: add --track"));
+        return Err(usage("--trails draws the paths of tracks: add --track"));
     }
     if args.trt_max_classes.is_some() {
-        say(log, "--trt-max-classes is not needed: any number of classes can be looked for");
+        status(log, "--trt-max-classes is not needed: the number of classes is not limited");
     }
     let tracker = args.tracker.options()?;
     let builder = args.detector.detector()?.with_masks(args.masks);
     let cancellation = Cancellation::new();
-    cli::cancel_on_interrupt(&cancellation);
+    cancel_on_interrupt(&cancellation);
     let opened = args.source.open(&classes, &cancellation)?;
     args.sinks.check_against(&opened.files, args.stats.as_deref())?;
     let info = opened.info().clone();
     let mut sinks = args.sinks.open(&info, args.track, &cancellation)?;
     if sinks.video && info.has_sound {
-        say(
-            log,
-            &format!("{} has sound, which is not carried over: the output has pictures alone", info.name),
-        );
+        status(log, &format!("{} has sound, which is not copied to the output", info.name));
     }
 
     let prompts = prompts(&classes, &args.exemplar)?;
@@ -132,10 +129,10 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let mut detector = builder.build_reporting(&|line| loading.announce(line))?;
     let mut embedded = detector.prepare(&prompts)?;
     if let Some(path) = &args.exemplar_image {
-        embedded = examples_in(path, &mut detector, &prompts)?;
+        embedded = embed_exemplars(path, &mut detector, &prompts)?;
     }
     drop(loading);
-    say(log, &format!("engine: {}", detector.engine()));
+    status(log, &format!("engine: {}", detector.engine()));
     interrupted()?;
 
     let job = Job {
@@ -152,31 +149,26 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         pipeline = pipeline.with_tracker(tracker);
     }
     let end = pipeline.run(opened.source, &mut sinks.all);
-    let flags = [
-        ("detect_every", "--detect-every"),
-        ("class_budget", "--class-budget"),
-        ("max_time_lost", "--max-time-lost"),
-    ];
-    let end = end.map(drop).map_err(|e| anyhow::Error::from(with_flags(e, &flags)));
-    // However it ended, what was finished is said.
-    let said = job.summarize(&sinks, &cancellation, end.as_ref().err());
-    end.and(said)?;
+    let end = end.map(drop).map_err(anyhow::Error::from);
+    // Finished frames are summarized even after an error.
+    let summarized = job.summarize(&sinks, &cancellation, end.as_ref().err());
+    end.and(summarized)?;
     Ok(interrupted()?)
 }
 
-fn what_to_look_for(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<Vec<String>> {
+fn requested_classes(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<Vec<String>> {
     if args.coco {
         return Ok(coco::CLASSES.iter().map(ToString::to_string).collect());
     }
     if args.classes.is_empty() && args.exemplar.is_empty() {
         return Err(usage(
-            "nothing to look for: name it with --classes, or look for COCO's classes with --coco",
+            "nothing to detect: name classes with --classes, or use those of COCO with --coco",
         ));
     }
-    Ok(cli::class_names(&args.classes, log)?)
+    Ok(class_names(&args.classes, log)?)
 }
 
-/// What is under way.
+/// A run over a source.
 struct Job<'a> {
     args: &'a VideoArgs,
     log: &'a LogArgs,
@@ -198,7 +190,7 @@ impl Job<'_> {
             .with_sequential(args.sequential)
             .with_cancellation(cancellation)
             .with_stats(self.stats.clone())
-            .with_drawing(move |picture, outcome| overlay.draw(picture, outcome))
+            .with_drawing(move |image, outcome| overlay.draw(image, outcome))
             .with_observer(move |outcome| {
                 counts.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
                 progress.frame();
@@ -218,7 +210,7 @@ impl Job<'_> {
         pipeline
     }
 
-    /// Tables, and the statistics' file.
+    /// Prints the tables and writes the file of `--stats`.
     fn summarize(
         &self,
         sinks: &Sinks<'_>,
@@ -228,16 +220,14 @@ impl Job<'_> {
         let stats = self.stats.snapshot();
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if stats.frames_out > 0 && !sinks.stdout {
-            let hint = "hint: the built-in model knows eighty drawn pictograms; for photographs name the folder of the \
-                        facebook/sam3 checkpoint with --model";
             match counts.is_empty() {
-                true if self.args.detector.model.model.is_none() => say(self.log, hint),
-                true => say(self.log, "nothing was found"),
+                true if self.args.detector.model.model.is_none() => status(self.log, BUILT_IN_MODEL_HINT),
+                true => status(self.log, "nothing was detected"),
                 false => print(|out| out.write_all(counts.table(self.args.track).as_bytes()))?,
             }
         }
         if stats.frames_out > 0 {
-            say(self.log, stage_table(&stats).trim_end());
+            status(self.log, stage_table(&stats).trim_end());
         }
         if let Some(path) = &self.args.stats {
             let report = RunReport {
@@ -256,12 +246,15 @@ impl Job<'_> {
             })?;
         }
         if error.is_none() {
-            let said = |path: &Path| say(self.log, &format!("→ {}", path.display()));
+            let written = |path: &Path| status(self.log, &format!("→ {}", path.display()));
             let SinkArgs { output, jsonl, mot, crops, .. } = &self.args.sinks;
             let files = [output, jsonl, mot, crops, &self.args.stats].into_iter().flatten();
-            files.filter(|path| *path != Path::new("-") && path.exists()).for_each(|path| said(path));
+            files.filter(|path| *path != Path::new("-") && path.exists()).for_each(|path| written(path));
             if self.args.sinks.is_empty() {
-                say(self.log, "hint: see it with -o out.mp4, or --display");
+                status(
+                    self.log,
+                    "hint: write the annotated video with -o out.mp4, or show it with --display",
+                );
             }
         }
         Ok(())

@@ -73,7 +73,7 @@ fn ctrl_c_loses_nothing() {
     place.succeed(OCELLI, &arguments("whole", &more));
     let ended = stop_after(&place, "-INT", 6);
     assert_eq!(ended.status, Some(130), "{ended:?}");
-    assert!(ended.stderr.contains("the same command goes on from there"), "{ended:?}");
+    assert!(ended.stderr.contains("the same command continues from there"), "{ended:?}");
     let bytes = place.read("stopped/.ocelli-label/journal.jsonl");
     assert_eq!(bytes.last(), Some(&b'\n'));
     let done = journal_lines(&place.path("stopped")) - 1;
@@ -101,7 +101,7 @@ fn a_full_disk_or_a_closed_stdout_loses_nothing() {
         std::fs::remove_file(place.path("full/annotations.json")).expect("it is there");
         let again = place.run(OCELLI, &arguments("full", &ALL_FORMATS));
         assert!(
-            again.status == Some(0) && again.stderr.contains("0 pictures to label, 8 done before"),
+            again.status == Some(0) && again.stderr.contains("0 images to label, 8 done before"),
             "{again:?}"
         );
         assert_eq!(differences(&place.path("full"), &place.path("whole")), [""; 0]);

@@ -1,4 +1,4 @@
-//! Tables of what is refused: each row says how it ends and what the message has to name.
+//! Tables of errors: exit status and what the message has to contain.
 
 use ocelli::export::ExportOptions;
 
@@ -6,12 +6,12 @@ use super::{DEMO, exported, place};
 use crate::run::{Place, Refusal, refusal};
 
 #[test]
-fn pictures_and_arguments_that_are_refused() {
+fn invalid_images_and_arguments_are_errors() {
     let place = place();
     let whole = place.read("park.png");
     place.write("truncated.png", &whole[..5000]);
     place.write("header.png", &whole[..20]);
-    let jpeg = ocelli::Image::open(place.path("park.png")).expect("it is a picture");
+    let jpeg = ocelli::Image::open(place.path("park.png")).expect("it is an image");
     jpeg.into_rgb_image().save(place.path("whole.jpg")).expect("it can be written");
     let jpeg = place.read("whole.jpg");
     place.write("truncated.jpg", &jpeg[..jpeg.len() / 2]);
@@ -20,41 +20,41 @@ fn pictures_and_arguments_that_are_refused() {
     place.write("notes", "hello");
     place.folder("empty");
     place.folder("folder.png");
-    // An existing cache of the built-in model, so that no row waits for it.
+    // Fill the cache of the built-in model, so that no row waits for it.
     place.succeed(DEMO, &["park.png", "--classes", "dog"]);
 
     let dog = |rest: &str| format!("--classes|dog|{rest}");
     let park = |rest: &str| format!("--image|park.png|--classes|dog|{rest}");
     let rows: Vec<(String, i32, &[&str])> = vec![
         (dog("--image|none.png"), 2, &["none.png", "no such file"]),
-        (dog("--image|empty"), 2, &["empty", "holds none", "**"]),
-        (dog("--image|*.gif"), 2, &["*.gif", "matches none"]),
+        (dog("--image|empty"), 2, &["empty", "contains none", "**"]),
+        (dog("--image|*.gif"), 2, &["*.gif", "matches no image"]),
         (dog("--image|[.png"), 2, &["[.png", "pattern"]),
         (dog("--image|truncated.png"), 1, &["truncated.png", "file is truncated"]),
         (dog("--image|truncated.jpg"), 1, &["truncated.jpg", "file is truncated"]),
         (dog("--image|header.png"), 1, &["header.png"]),
         (dog("--image|text.jpg"), 1, &["text.jpg", "not an image", "PNG"]),
         (dog("--image|zero.png"), 1, &["zero.png", "empty"]),
-        (dog("--image|folder.png"), 2, &["folder.png", "holds none"]),
-        ("--classes|dog".into(), 2, &["no picture", "--image"]),
-        ("--image|park.png".into(), 2, &["nothing to look for", "--classes"]),
+        (dog("--image|folder.png"), 2, &["folder.png", "contains none"]),
+        ("--classes|dog".into(), 2, &["no image", "--image"]),
+        ("--image|park.png".into(), 2, &["nothing to detect", "--classes"]),
         ("--image|park.png|--classes".into(), 2, &["--classes"]),
         ("--image|park.png|--classes|".into(), 2, &["class 1", "blank"]),
         ("--image|park.png|--classes|dog|  ".into(), 2, &["class 2", "blank"]),
         ("--image|park.png|--classes|dog,,cat".into(), 2, &["class 2", "blank"]),
-        ("--classes|dog|park.png".into(), 2, &["park.png", "picture", "--image"]),
+        ("--classes|dog|park.png".into(), 2, &["park.png", "image", "--image"]),
         (park("--clases|dog"), 2, &["--clases", "similar", "--class"]),
         (park("-o|out.xyz"), 2, &["out.xyz", "format", ".png"]),
         (park("-o|out.gif"), 2, &["out.gif", "format", ".png"]),
         (park("-o|none/out.png"), 1, &["none", "does not exist"]),
-        (park("-o|notes/out.png"), 1, &["notes", "no folder"]),
+        (park("-o|notes/out.png"), 1, &["notes", "not a folder"]),
         (park("-o|notes"), 2, &["notes", "name a folder"]),
-        (park("-o|park.png"), 2, &["park.png", "replace the picture"]),
-        (park("-o|."), 2, &["park.png", "replace the picture"]),
+        (park("-o|park.png"), 2, &["park.png", "overwrite the input"]),
+        (park("-o|."), 2, &["park.png", "overwrite the input"]),
         (
             "street.png|--image|park.png|--classes|dog|-o|out.png".into(),
             2,
-            &["out.png", "2 pictures", "folder"],
+            &["out.png", "2 images", "folder"],
         ),
         (park("--sheet|sheet"), 2, &["--sheet", "format"]),
         (park("--exemplar-image|street.png"), 2, &["--exemplar"]),
@@ -78,11 +78,11 @@ fn pictures_and_arguments_that_are_refused() {
         (park("--nms|-0.1"), 2, &["--nms is -0.1", "0 to 1"]),
         (park("--nms|nan"), 2, &["--nms is NaN", "0 to 1"]),
         (park("--class-agnostic-nms|inf"), 2, &["--class-agnostic-nms is inf", "0 to 1"]),
-        (park("--threads|0"), 2, &["--threads is 0", "1 to"]),
+        (park("--threads|0"), 2, &["threads is 0", "1 to", "--threads"]),
         (park("--threads|-2"), 2, &["--threads", "'-2'"]),
-        (park("--threads|100000"), 2, &["--threads is 100000", "1 to"]),
-        (park("--class-chunk|0"), 2, &["--class-chunk is 0", "at least one"]),
-        (park("--imgsz|225"), 2, &["imgsz is 225", "224 or 238"]),
+        (park("--threads|100000"), 2, &["threads is 100000", "1 to", "--threads"]),
+        (park("--class-chunk|0"), 2, &["--class-chunk", "is 0", "at least"]),
+        (park("--imgsz|225"), 2, &["--imgsz is 225", "224 or 238"]),
         (park("--precision|fp12"), 2, &["--precision", "fp12", "fp32, fp16, bf16 or int8"]),
         (park("--imgsz|0"), 2, &["imgsz is 0", "14"]),
         (park("--imgsz|99999999"), 2, &["imgsz is 99999999"]),
@@ -132,7 +132,7 @@ fn pictures_and_arguments_that_are_refused() {
 }
 
 #[test]
-fn models_and_text_caches_that_are_refused() {
+fn invalid_models_and_text_caches_are_errors() {
     let place = place();
     exported(&place, "model", &ExportOptions::default());
     exported(&place, "boxes", &ExportOptions::default().with_detection_only(true));
@@ -173,7 +173,7 @@ fn models_and_text_caches_that_are_refused() {
     manifest("odd", "imgsz", "large".into());
     damage("no-json", &|name| place.write(&format!("{name}/model.json"), "hello"));
     damage("list", &|name| place.write(&format!("{name}/model.json"), "[]"));
-    // Words of the built-in model, which are not those of another.
+    // Text features of the built-in model, which are not those of another.
     place.succeed(DEMO, &["park.png", "--classes", "dog", "--text-cache", "words"]);
 
     let park = |rest: &str| format!("--image|park.png|--classes|dog|{rest}");
@@ -186,7 +186,7 @@ fn models_and_text_caches_that_are_refused() {
         (park("--model|no-decoder"), 1, &["no-decoder/encoder_decoder.onnx", "export it again"]),
         (park("--model|overwritten-backbone.onnx"), 1, &["/backbone.onnx", "SHA-256", "export it again"]),
         (park("--model|overwritten-encoder_decoder.onnx"), 1, &["/encoder_decoder.onnx", "SHA-256"]),
-        // A word that no row before has put into the cache.
+        // A prompt that no earlier row has added to the cache.
         (park("--classes|cup|--model|overwritten-text_encoder.onnx"), 1, &["/text_encoder.onnx", "SHA-256"]),
         (park("--model|later"), 1, &["later/model.json", "version 99", "export the checkpoint again"]),
         (park("--model|odd"), 1, &["odd/model.json", "large"]),
@@ -203,7 +203,7 @@ fn models_and_text_caches_that_are_refused() {
         (park("--text-cache|text"), 1, &["text", "safetensors"]),
         (park("--text-cache|empty"), 1, &["--text-cache", "empty", "name a file"]),
         (park("--text-cache|none/words"), 1, &["--text-cache", "none", "does not exist"]),
-        (park("--text-cache|text/words"), 1, &["--text-cache", "text", "no folder"]),
+        (park("--text-cache|text/words"), 1, &["--text-cache", "text", "not a folder"]),
         #[cfg(target_os = "linux")]
         (park("--text-cache|/proc/words"), 1, &["/proc/words", "cannot write"]),
         #[cfg(unix)]
@@ -213,7 +213,7 @@ fn models_and_text_caches_that_are_refused() {
         rows.iter().map(|(arguments, status, words)| refusal(arguments, *status, words)).collect();
     place.refuses(DEMO, &rows);
     assert_eq!(place.read("text"), b"hello");
-    // With its words in a cache, a model needs no text encoder.
+    // A model whose prompts are cached needs no text encoder.
     place.succeed(DEMO, &["park.png", "--classes", "dog", "--model", "model", "--text-cache", "own"]);
     place.write("model/text_encoder.onnx", vec![b'X'; place.read("model/text_encoder.onnx").len()]);
     place.succeed(DEMO, &["park.png", "--classes", "dog", "--model", "model", "--text-cache", "own"]);

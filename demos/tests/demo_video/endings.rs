@@ -1,4 +1,4 @@
-//! However it ends, what it leaves behind is whole: Ctrl-C, kill, a full disk, a closed pipe.
+//! Files are complete after every kind of end: Ctrl-C, kill, a full disk, a closed pipe.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -6,10 +6,10 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use super::{DEMO, command, frames_of, lines_of, names, numbers, run_demo, succeed};
 use crate::run::{Place, outcome};
 
-/// A scene that goes on for longer than any test.
+/// A scene that is longer than any test.
 const ENDLESS: &str = "--classes dog --track --scene-size 160x120 --max-frames 1000000";
 
-/// Starts a program and reads so many lines of what it writes to stdout.
+/// Starts a program and reads `lines` lines of its stdout.
 fn start_and_read(place: &Place, arguments: &str, lines: usize) -> (Child, BufReader<ChildStdout>, String) {
     let mut command = command(place, DEMO, arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -53,14 +53,14 @@ fn ctrl_c_completes_the_video() {
 
 #[cfg(unix)]
 #[test]
-fn kill_leaves_whole_lines() {
+fn kill_leaves_complete_lines() {
     for seen in [1, 4, 9] {
         let place = Place::new();
         let arguments = format!("{ENDLESS} -o out.mp4 --mot - --jsonl out.jsonl");
         let (mut child, mut stdout, mut text) = start_and_read(&place, &arguments, seen);
         signal(&child, "KILL");
         stdout.read_to_string(&mut text).expect("it writes text");
-        child.wait().expect("it is gone");
+        child.wait().expect("it ended");
         let whole = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let bytes = place.read("out.jsonl");
         let lines = lines_of(&bytes[..whole(&bytes)]);
@@ -70,7 +70,7 @@ fn kill_leaves_whole_lines() {
         // Boxes of a frame are written before its line.
         let last = boxes.last().map_or(0, |last| u64::from(last.frame));
         assert!(lines.len() as u64 + 1 >= last, "{} lines, boxes until frame {last}", lines.len());
-        assert!(!place.path("out.mp4").exists(), "half a video is none");
+        assert!(!place.path("out.mp4").exists(), "a partial video remained");
     }
 }
 
@@ -120,7 +120,7 @@ fn a_limit_on_file_sizes_is_an_error() {
             assert!(last.starts_with("error: ") && last.contains(word), "{results}: {outcome:?}");
         }
     }
-    assert_eq!(names(place.path("")), ["out.jsonl"], "half a video is none");
+    assert_eq!(names(place.path("")), ["out.jsonl"], "a partial video remained");
     let bytes = place.read("out.jsonl");
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     assert!(!lines_of(&bytes[..end]).is_empty());
@@ -161,6 +161,6 @@ fn a_window_needs_a_display() {
     }
     let refused = outcome(&mut without);
     refused.is_refusal(1, &["no display", "leave --display out"]).unwrap_or_else(|e| panic!("{e}"));
-    let gone = outcome(without.env("DISPLAY", ":987"));
-    gone.is_refusal(1, &[":987", "does not answer"]).unwrap_or_else(|e| panic!("{e}"));
+    let outcome_without = outcome(without.env("DISPLAY", ":987"));
+    outcome_without.is_refusal(1, &[":987", "does not answer"]).unwrap_or_else(|e| panic!("{e}"));
 }

@@ -1,10 +1,10 @@
-//! Tables of what is refused: each row says how it ends and what the message has to name.
+//! Tables of errors: exit status and what the message has to contain.
 
 use super::{DEMO, draw_video, succeed};
 use crate::run::{Place, Refusal, refusal};
 
 #[test]
-fn videos_and_arguments_that_are_refused() {
+fn invalid_videos_and_arguments_are_errors() {
     let place = Place::new();
     draw_video(&place, "in.mp4", 4);
     draw_video(&place, "in.avi", 4);
@@ -14,7 +14,7 @@ fn videos_and_arguments_that_are_refused() {
     place.write("empty.mp4", "");
     place.write("notes", "hello");
     place.folder("empty");
-    succeed(&place, "--classes dog --scene-size 64x64 --max-frames 2 -o pictures -q");
+    succeed(&place, "--classes dog --scene-size 64x64 --max-frames 2 -o photos -q");
     // A cache of its own, so that no row writes one.
     succeed(&place, "--classes dog --scene-size 64x64 --max-frames 1 -q");
     place
@@ -30,10 +30,10 @@ fn videos_and_arguments_that_are_refused() {
         (dog("--video|notes"), 1, &["notes", "no video"]),
         (dog("--video|empty.mp4"), 1, &["empty.mp4", "empty"]),
         (dog("--video|cut.mp4"), 1, &["cut.mp4", "no index", "cut off"]),
-        (dog("--video|empty"), 2, &["empty", "holds none"]),
-        (dog("--video|*.png"), 2, &["*.png", "matches none"]),
-        (dog("--video|in.mp4|in.avi"), 2, &["in.mp4", "one video at a time"]),
-        (dog("--video|77"), 1, &["camera 77", "does not exist"]),
+        (dog("--video|empty"), 2, &["empty", "contains none"]),
+        (dog("--video|*.png"), 2, &["*.png", "matches no image"]),
+        (dog("--video|in.mp4|in.avi"), 2, &["in.mp4", "expected one video"]),
+        (dog("--video|77"), 1, &["camera 77", "none"]),
         (dog("--video|-"), 2, &["--raw 1280x720:bgr"]),
         (dog("--raw|4x4:bgr"), 2, &["--raw", "--video -"]),
         (dog("--video|-|--raw|4x4:xyz"), 2, &["--raw", "bgr, rgb, gray, nv12"]),
@@ -43,7 +43,7 @@ fn videos_and_arguments_that_are_refused() {
             1,
             &["http://127.0.0.1:9/none.mp4", "nothing answers"],
         ),
-        ("--video|in.mp4".into(), 2, &["nothing to look for", "--classes", "--coco"]),
+        ("--video|in.mp4".into(), 2, &["nothing to detect", "--classes", "--coco"]),
         (video("--coco"), 2, &["--coco", "--classes"]),
         ("--classes|spaceship".into(), 2, &["no video", "--video", "person"]),
         (dog("--scene-size|7"), 2, &["--scene-size", "WIDTHxHEIGHT"]),
@@ -53,9 +53,9 @@ fn videos_and_arguments_that_are_refused() {
         (video("-o|%s.png"), 2, &["%s.png", "%06d.png"]),
         (video("-o|%06d.xyz"), 2, &["%06d.xyz", "format"]),
         (video("-o|notes"), 1, &["notes", "it is a file"]),
-        (video("-o|in.mp4"), 2, &["in.mp4", "is what is read"]),
-        (video("--jsonl|./in.mp4"), 2, &["in.mp4", "is what is read"]),
-        (dog("--video|pictures|-o|pictures"), 2, &["pictures", "name another folder"]),
+        (video("-o|in.mp4"), 2, &["in.mp4", "is the input"]),
+        (video("--jsonl|./in.mp4"), 2, &["in.mp4", "is the input"]),
+        (dog("--video|photos|-o|photos"), 2, &["photos", "name another folder"]),
         (video("-o|-"), 2, &["--raw-out"]),
         (video("--raw-out|bgr"), 2, &["-o -"]),
         (video("-o|-|--raw-out|xyz"), 2, &["--raw-out", "bgr and rgb"]),
@@ -66,14 +66,14 @@ fn videos_and_arguments_that_are_refused() {
         (video("--crops|notes"), 1, &["--crops", "it is a file"]),
         (video("--stats|none/x"), 1, &["--stats", "does not exist"]),
         (video("--trails|5"), 2, &["--trails", "--track"]),
-        (video("--vid-stride|0"), 2, &["--vid-stride is 0"]),
+        (video("--vid-stride|0"), 2, &["--vid-stride", "is 0"]),
         (video("--start|x"), 2, &["--start", "12.5"]),
         (video("--start|-1"), 2, &["--start", "12.5"]),
         (video("--start|5|--end|2"), 2, &["--end", "--start"]),
         (video("--fps|0"), 2, &["--fps is 0"]),
         (dog("--video|77|--reconnect|-1"), 2, &["--reconnect is -1"]),
-        (video("--detect-every|0"), 2, &["--detect-every is 0"]),
-        (video("--class-budget|0"), 2, &["--class-budget is 0"]),
+        (video("--detect-every|0"), 2, &["--detect-every", "is 0"]),
+        (video("--class-budget|0"), 2, &["--class-budget", "is 0"]),
         (video("--track-thresh|7"), 2, &["--track-thresh is 7"]),
         (video("--match-classes|some"), 2, &["any, same"]),
         (video("--policy|some"), 2, &["all, latest"]),
@@ -90,7 +90,7 @@ fn videos_and_arguments_that_are_refused() {
 }
 
 #[test]
-fn other_projects_spellings_mean_the_same() {
+fn spellings_of_other_projects_are_accepted() {
     let place = Place::new();
     draw_video(&place, "in.avi", 4);
     let ours = succeed(

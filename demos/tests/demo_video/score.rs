@@ -1,4 +1,4 @@
-//! How well tracks fit the truth: MOTA and IDF1, by the definitions of Bernardin & Stiefelhagen 2008 and Ristani 2016.
+//! Accuracy of tracks: MOTA and IDF1, by the definitions of Bernardin & Stiefelhagen 2008 and Ristani 2016.
 //!
 //! Matches are greedy by overlap and the id assignment is greedy by length, which can only make the numbers worse.
 
@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use ocelli::report::FrameReport;
 use ocelli_datasets::scenes::MovingScene;
 
-/// Least overlap of a track with what it is said to be.
+/// Minimum IoU of a track and the object it matches.
 const LEAST_IOU: f32 = 0.5;
-/// What is hidden more than this need not be found, and may be.
+/// Objects that are hidden more than this are ignored.
 const LEAST_VISIBLE: f32 = 0.5;
 
 #[derive(Debug)]

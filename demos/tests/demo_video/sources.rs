@@ -1,4 +1,4 @@
-//! What frames are taken from: parts of videos, pipes, streams that are lost and come back.
+//! Sources of frames: parts of videos, pipes, streams that are lost and reconnect.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -38,7 +38,7 @@ fn parts_of_a_video() {
 }
 
 #[test]
-fn odd_sizes_are_made_even_and_nothing_is_cut_off() {
+fn odd_sizes_are_padded_to_even_ones() {
     let place = Place::new();
     for ending in ["mp4", "avi", "mkv", "webm"] {
         let scene =
@@ -51,11 +51,11 @@ fn odd_sizes_are_made_even_and_nothing_is_cut_off() {
     let lines = lines_of(&place.read("out.jsonl"));
     let edges = lines.iter().flat_map(|line| &line.detections).map(|detection| detection.bbox.to_xyxy());
     assert!(edges.clone().all(|[_, _, x2, y2]| x2 <= 161.0 && y2 <= 121.0));
-    // The same as pictures, which have no even sides.
+    // Images keep their odd sides.
     succeed(&place, "--classes dog --scene-size 161x121 --max-frames 3 -o out");
     assert_eq!(super::names(place.path("out")), ["000000.png", "000001.png", "000002.png"]);
-    let picture = ocelli::Image::open(place.path("out/000001.png")).expect("it was written");
-    assert_eq!((picture.width(), picture.height()), (161, 121));
+    let image = ocelli::Image::open(place.path("out/000001.png")).expect("it was written");
+    assert_eq!((image.width(), image.height()), (161, 121));
 }
 
 /// Runs with bytes on stdin.
@@ -72,7 +72,7 @@ fn with_stdin(place: &Place, arguments: &str, bytes: Vec<u8>) -> Outcome {
 }
 
 #[test]
-fn raw_frames_go_in_and_out() {
+fn raw_frames_are_read_and_written() {
     let place = Place::new();
     let scene = "--classes dog --scene-size 160x120 --max-frames 4";
     let expected = lines_of(succeed(&place, &format!("{scene} --jsonl -")).as_bytes());
@@ -101,7 +101,7 @@ fn outcome_bytes(place: &Place, arguments: &str) -> Vec<u8> {
     output.stdout
 }
 
-/// The lines and the last word of a video that is damaged.
+/// The lines and the last message for a corrupt video.
 fn read_damaged(place: &Place, name: &str) -> (Vec<FrameReport>, String) {
     let outcome = run_demo(place, &format!("--video {name} --classes moon --jsonl - -o out.{name}"));
     assert_eq!(outcome.status, Some(1), "{name}: {outcome:?}");
@@ -111,7 +111,7 @@ fn read_damaged(place: &Place, name: &str) -> (Vec<FrameReport>, String) {
 }
 
 #[test]
-fn of_a_damaged_video_is_kept_what_can_be_read() {
+fn readable_frames_of_a_corrupt_video_are_kept() {
     let place = Place::new();
     for ending in ["avi", "mkv"] {
         let whole = format!("whole.{ending}");
@@ -137,7 +137,7 @@ fn of_a_damaged_video_is_kept_what_can_be_read() {
 }
 
 #[test]
-fn sound_is_not_lost_without_a_word() {
+fn dropped_sound_is_reported() {
     // An AVI with a second stream header that says sound, in place of padding.
     let place = Place::new();
     draw_video(&place, "in.avi", 3);
@@ -149,39 +149,39 @@ fn sound_is_not_lost_without_a_word() {
     place.write("sound.avi", bytes);
     for (name, is_said) in [("in.avi", false), ("sound.avi", true)] {
         let said = run_demo(&place, &format!("--video {name} --classes moon -o out.mp4")).stderr;
-        assert_eq!(said.contains("sound, which is not carried"), is_said, "{name}: {said}");
+        assert_eq!(said.contains("sound, which is not copied"), is_said, "{name}: {said}");
     }
 }
 
-/// A web server that sends pictures as cameras do, so many to each who connects, and then stops answering.
-fn camera(listener: TcpListener, pictures: Vec<Vec<u8>>, connections: &[usize]) {
+/// A web server that sends images as cameras do: a number per connection, then no more answers.
+fn camera(listener: TcpListener, images: Vec<Vec<u8>>, connections: &[usize]) {
     for &count in connections {
         let (mut stream, _) = listener.accept().expect("someone connects");
         let mut request = [0; 4096];
         drop(stream.read(&mut request));
         // Whoever went away has seen enough.
-        drop(send_pictures(&mut stream, &pictures[..count]));
+        drop(send_images(&mut stream, &images[..count]));
     }
 }
 
-fn send_pictures(stream: &mut TcpStream, pictures: &[Vec<u8>]) -> std::io::Result<()> {
+fn send_images(stream: &mut TcpStream, images: &[Vec<u8>]) -> std::io::Result<()> {
     stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Type: multipart/x-mixed-replace;boundary=frame\r\n\r\n")?;
-    for picture in pictures {
-        write!(stream, "--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", picture.len())?;
-        stream.write_all(picture)?;
+    for image in images {
+        write!(stream, "--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", image.len())?;
+        stream.write_all(image)?;
         stream.write_all(b"\r\n")?;
     }
     stream.flush()
 }
 
 #[test]
-fn a_stream_that_is_lost_comes_back_and_then_is_gone() {
+fn a_lost_stream_reconnects_until_the_time_is_up() {
     let place = Place::new();
     succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --confidence 1");
-    let pictures: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
+    let images: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
-    let server = std::thread::spawn(move || camera(listener, pictures, &[20, 15]));
+    let server = std::thread::spawn(move || camera(listener, images, &[20, 15]));
     let arguments = format!(
         "--video http://user:secret@{address}/stream --classes dog --track --policy all --reconnect 1 --jsonl lines -o \
          out.mp4"
@@ -209,7 +209,7 @@ fn a_stream_that_is_lost_comes_back_and_then_is_gone() {
 fn a_stream_that_stalls_is_lost() {
     let place = Place::new();
     succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --confidence 1");
-    let pictures: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
+    let images: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
     let server = std::thread::spawn(move || {
@@ -217,8 +217,8 @@ fn a_stream_that_stalls_is_lost() {
         drop(listener);
         let mut request = [0; 4096];
         drop(stream.read(&mut request));
-        drop(send_pictures(&mut stream, &pictures));
-        // Nothing more is said until the other side has had enough.
+        drop(send_images(&mut stream, &images));
+        // The connection stays silent until the client closes it.
         let began = Instant::now();
         drop(stream.read(&mut request));
         began.elapsed()
@@ -246,7 +246,7 @@ fn frames_come_from_an_rtsp_server() {
 }
 
 #[test]
-fn an_example_in_another_picture_is_looked_for_in_every_frame() {
+fn exemplars_of_another_image_apply_to_every_frame() {
     let place = Place::new();
     let park = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenes/park.png");
     let park = std::fs::read(park).expect("the scene is in the project");

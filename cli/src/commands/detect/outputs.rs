@@ -1,29 +1,30 @@
-//! Where annotated pictures go.
+//! Files for annotated images.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use crate::{check_output_file, with_flag};
+use crate::output::with_flag;
 use image::{ImageFormat, RgbImage};
 use ocelli::{Error, ErrorKind, ImageView, Result};
 
-/// Where the annotated pictures go: one file for one picture, else a folder.
+use crate::check_output_file;
+
+/// The paths of the annotated images: a file for one image, else files in a folder.
 #[derive(Debug)]
 pub struct Outputs {
-    /// The folder to make, if it is one.
+    /// The folder to create, if any.
     folder: Option<PathBuf>,
-    /// One for each picture.
+    /// One per image.
     paths: Vec<PathBuf>,
 }
 
 impl Outputs {
-    /// Decides by the number of pictures and the target's name: one picture and a name with the ending of a picture
-    /// mean a file, everything else a folder. Pictures of one name from several folders get numbers. Nothing is
-    /// written yet.
+    /// Plans the paths without writing. One image and a target with the extension of an image mean a file, anything else
+    /// a folder. Images of the same name from several folders get numbers.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where several pictures would go to one file, the format cannot be written, or a
-    /// picture would be replaced by its own annotated copy; [`ErrorKind::Io`] where the place cannot be.
+    /// [`ErrorKind::InvalidArgument`] if several images would go to one file, the format is unsupported, or an image would
+    /// be overwritten by its annotated copy; [`ErrorKind::Io`] if the folder of the target does not exist.
     pub fn plan(target: &Path, sources: &[PathBuf]) -> Result<Self> {
         let refuse = |why: &str| {
             Err(Error::new(ErrorKind::InvalidArgument, format!("--output, {}: {why}", target.display())))
@@ -32,16 +33,16 @@ impl Outputs {
         let may_be_folder = ends_as_folder || target.is_dir() || target.extension().is_none();
         let plan = if !may_be_folder && ImageFormat::from_path(target).is_ok() {
             if sources.len() > 1 {
-                return refuse(&format!("{} pictures do not fit in one file; name a folder", sources.len()));
+                return refuse(&format!("{} images do not fit in one file; name a folder", sources.len()));
             }
-            check_picture_file("--output", target)?;
+            check_image_file("--output", target)?;
             Self { folder: None, paths: vec![target.to_owned(); sources.len()] }
         } else {
             if !may_be_folder && sources.len() == 1 {
                 ocelli::sink::check_picture_file(target).map_err(with_flag("--output"))?;
             }
             if target.exists() && !target.is_dir() {
-                return refuse("it is a file that is no picture; name a folder");
+                return refuse("it is a file, but not an image; name a folder");
             }
             Self { folder: Some(target.to_owned()), paths: names_in(target, sources) }
         };
@@ -50,16 +51,16 @@ impl Outputs {
         let replaced = |path: &&PathBuf| path.canonicalize().is_ok_and(|path| originals.contains(&path));
         match plan.paths.iter().find(replaced) {
             Some(path) => {
-                refuse(&format!("it would replace the picture {}; name another place", path.display()))
+                refuse(&format!("it would overwrite the input {}; name another path", path.display()))
             }
             None => Ok(plan),
         }
     }
 
-    /// Makes the folder, if it is one and is not there.
+    /// Creates the folder, if any.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where it cannot be made.
+    /// [`ErrorKind::Io`] if it cannot be created.
     pub fn create_folder(&self) -> Result<()> {
         match &self.folder {
             Some(folder) => {
@@ -69,42 +70,42 @@ impl Outputs {
         }
     }
 
-    /// Writes the annotated copy of the picture of this number and says where.
+    /// Writes the annotated copy of image `number` and returns its path.
     ///
     /// # Errors
-    /// As [`write_picture`].
-    pub fn write(&self, number: usize, picture: &RgbImage) -> Result<&Path> {
+    /// As [`write_image`].
+    pub fn write(&self, number: usize, annotated: &RgbImage) -> Result<&Path> {
         let path = &self.paths[number];
-        write_picture(path, picture)?;
+        write_image(path, annotated)?;
         Ok(path)
     }
 }
 
-/// Finds out before the work begins whether a picture can be written there. `flag` is the argument that names the file.
+/// Checks before the work begins that an image can be written to `path`. `flag` is the argument that names the file.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for a format that cannot be written, else as [`check_output_file`].
-pub fn check_picture_file(flag: &str, path: &Path) -> Result<()> {
+/// [`ErrorKind::InvalidArgument`] for an unsupported format, else as [`check_output_file`].
+pub fn check_image_file(flag: &str, path: &Path) -> Result<()> {
     ocelli::sink::check_picture_file(path).map_err(with_flag(flag))?;
     check_output_file(flag, path)
 }
 
-/// Writes a picture in the format that its name says; PNG where it says none.
+/// Writes an image in the format of the path's extension, PNG without one.
 ///
 /// # Errors
 /// As [`ocelli::sink::write_picture`].
-pub fn write_picture(path: &Path, picture: &RgbImage) -> Result<()> {
-    ocelli::sink::write_picture(path, ImageView::new(picture.width(), picture.height(), picture.as_raw())?)
+pub fn write_image(path: &Path, image: &RgbImage) -> Result<()> {
+    ocelli::sink::write_picture(path, ImageView::new(image.width(), image.height(), image.as_raw())?)
 }
 
-/// A name for each picture, without ending and without folder: its own; one that is taken gets a number.
+/// A unique name for each image, without folder and extension; duplicates get numbers.
 pub fn stems(sources: &[PathBuf]) -> Vec<String> {
     let names = names_in(Path::new(""), sources);
     let stem = |name: &PathBuf| {
-        name.file_stem().map_or_else(|| "picture".into(), |stem| stem.to_string_lossy().into_owned())
+        name.file_stem().map_or_else(|| "image".into(), |stem| stem.to_string_lossy().into_owned())
     };
     let mut taken = HashSet::new();
-    let mut free = |stem: String| {
+    let mut unique = |stem: String| {
         let mut name = stem.clone();
         let mut number = 1;
         while !taken.insert(name.to_lowercase()) {
@@ -113,28 +114,28 @@ pub fn stems(sources: &[PathBuf]) -> Vec<String> {
         }
         name
     };
-    names.iter().map(stem).map(&mut free).collect()
+    names.iter().map(stem).map(&mut unique).collect()
 }
 
-/// The pictures' own names; a name that is taken gets a number, a format that is not written becomes PNG.
+/// The images' own names; duplicates get numbers, formats that cannot be written become PNG.
 fn names_in(folder: &Path, sources: &[PathBuf]) -> Vec<PathBuf> {
     let mut taken = HashSet::new();
-    let free_name = |source: &PathBuf| {
-        let stem = source.file_stem().map_or_else(|| "picture".into(), |s| s.to_string_lossy().into_owned());
-        let ending = match source.extension().map(|e| e.to_string_lossy().to_lowercase()) {
+    let unique_name = |source: &PathBuf| {
+        let stem = source.file_stem().map_or_else(|| "image".into(), |s| s.to_string_lossy().into_owned());
+        let extension = match source.extension().map(|e| e.to_string_lossy().to_lowercase()) {
             Some(e) if ["jpg", "jpeg", "webp"].contains(&e.as_str()) => e,
             _ => "png".into(),
         };
-        let mut name = format!("{stem}.{ending}");
+        let mut name = format!("{stem}.{extension}");
         let mut number = 1;
-        // Some file systems take A.png and a.png for one file.
+        // Some file systems ignore case.
         while !taken.insert(name.to_lowercase()) {
             number += 1;
-            name = format!("{stem}-{number}.{ending}");
+            name = format!("{stem}-{number}.{extension}");
         }
         folder.join(name)
     };
-    sources.iter().map(free_name).collect()
+    sources.iter().map(unique_name).collect()
 }
 
 #[cfg(test)]
@@ -142,12 +143,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_pictures_go() -> std::io::Result<()> {
+    fn paths_follow_from_the_target_and_the_number_of_images() -> std::io::Result<()> {
         let folder = tempfile::tempdir()?;
         let at = |name: &str| folder.path().join(name);
-        std::fs::create_dir(at("pictures"))?;
+        std::fs::create_dir(at("photos"))?;
         std::fs::create_dir(at("folder.png"))?;
-        for name in ["pictures/x.png", "pictures/y.jpg", "notes"] {
+        for name in ["photos/x.png", "photos/y.jpg", "notes"] {
             std::fs::write(at(name), b"x")?;
         }
         let cases: [(&str, &[&str], Result<&[&str], &str>); 16] = [
@@ -159,18 +160,18 @@ mod tests {
             ("out", &["a/x.png", "b/x.png", "c/X.gif"], Ok(&["out/x.png", "out/x-2.png", "out/X-3.png"])),
             ("out", &["x-2.png", "a/x.png", "b/x.png"], Ok(&["out/x-2.png", "out/x.png", "out/x-3.png"])),
             ("out", &["x.JPG", "y.webp", "z.tif"], Ok(&["out/x.jpg", "out/y.webp", "out/z.png"])),
-            ("out.png", &["x.png", "y.png"], Err("2 pictures")),
+            ("out.png", &["x.png", "y.png"], Err("2 images")),
             ("out.xyz", &["x.png"], Err("format")),
             ("out.gif", &["x.png"], Err("format")),
             ("none/out.png", &["x.png"], Err("does not exist")),
-            ("notes/out.png", &["x.png"], Err("no folder")),
+            ("notes/out.png", &["x.png"], Err("not a folder")),
             ("notes", &["x.png"], Err("is a file")),
-            ("pictures/x.png", &["pictures/x.png"], Err("would replace")),
-            ("pictures", &["pictures/x.png", "pictures/y.jpg"], Err("would replace")),
+            ("photos/x.png", &["photos/x.png"], Err("would overwrite")),
+            ("photos", &["photos/x.png", "photos/y.jpg"], Err("would overwrite")),
         ];
         for (target, sources, expected) in cases {
             let sources: Vec<PathBuf> = sources.iter().map(|source| at(source)).collect();
-            // `join` would drop the separator at the end.
+            // `join` would drop a trailing separator.
             let target = PathBuf::from(format!("{}/{target}", folder.path().display()));
             match (Outputs::plan(&target, &sources), expected) {
                 (Ok(found), Ok(expected)) => {

@@ -1,4 +1,4 @@
-//! `--semantic DIR`: where each class is, as black and white pictures.
+//! `--semantic`: the pixels of each class as black and white images.
 
 use std::path::{Path, PathBuf};
 
@@ -12,15 +12,15 @@ use super::outputs::stems;
 #[derive(Debug)]
 pub struct SemanticFolder {
     folder: PathBuf,
-    /// One for each picture.
+    /// One per image.
     stems: Vec<String>,
 }
 
 impl SemanticFolder {
-    /// Decides on names; nothing is written yet.
+    /// Plans the file names without writing.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where there is a file of the folder's name.
+    /// [`ErrorKind::InvalidArgument`] if `folder` is a file.
     pub fn plan(folder: &Path, sources: &[PathBuf]) -> Result<Self> {
         if folder.exists() && !folder.is_dir() {
             let message = format!("--semantic, {}: it is a file; name a folder", folder.display());
@@ -29,30 +29,30 @@ impl SemanticFolder {
         Ok(Self { folder: folder.to_owned(), stems: stems(sources) })
     }
 
-    /// Makes the folder where it is not there.
+    /// Creates the folder.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where it cannot be made.
+    /// [`ErrorKind::Io`] if it cannot be created.
     pub fn create(&self) -> Result<()> {
         std::fs::create_dir_all(&self.folder)
             .map_err(|e| Error::io("cannot create the folder", &self.folder, e))
     }
 
-    /// Writes the maps of the picture of this number and says where.
+    /// Writes the maps of image `number`, each atomically, and returns their paths.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where one cannot be written; no half-written file is left.
+    /// [`ErrorKind::Io`] if one cannot be written.
     pub fn write(&self, number: usize, maps: &[SemanticMap]) -> Result<Vec<PathBuf>> {
         let write = |map: &SemanticMap| {
             let path = self.folder.join(self.name(number, map, maps));
             let mask = &map.mask;
-            let mut picture = GrayImage::new(mask.width(), mask.height());
+            let mut image = GrayImage::new(mask.width(), mask.height());
             for span in mask.spans() {
-                (span.top..span.bottom).for_each(|y| picture.put_pixel(span.x, y, Luma([255])));
+                (span.top..span.bottom).for_each(|y| image.put_pixel(span.x, y, Luma([255])));
             }
             let mut png = std::io::Cursor::new(Vec::new());
             write_atomically(&path, |file| {
-                picture.write_to(&mut png, ImageFormat::Png).map_err(std::io::Error::other)?;
+                image.write_to(&mut png, ImageFormat::Png).map_err(std::io::Error::other)?;
                 std::io::Write::write_all(file, png.get_ref())
             })?;
             Ok(path)
@@ -60,7 +60,7 @@ impl SemanticFolder {
         maps.iter().map(write).collect()
     }
 
-    /// Letters and digits of the label stay; of two labels that come to the same, both get their class's number.
+    /// The label reduced to letters and digits; labels that become equal get the number of their class.
     fn name(&self, number: usize, map: &SemanticMap, maps: &[SemanticMap]) -> String {
         let (stem, label) = (&self.stems[number], safe(&map.label));
         let same = maps.iter().filter(|other| safe(&other.label) == label).count();
@@ -68,7 +68,7 @@ impl SemanticFolder {
     }
 }
 
-/// A label as part of a file's name, no longer than file systems allow.
+/// A label as part of a file name, within the length that file systems allow.
 fn safe(label: &str) -> String {
     let letters = label.chars().map(|letter| if letter.is_alphanumeric() { letter } else { '_' });
     letters.flat_map(char::to_lowercase).take(60).collect()
@@ -81,27 +81,27 @@ mod tests {
 
     #[test]
     fn names_are_safe_and_distinct() -> std::io::Result<()> {
-        let place = tempfile::tempdir()?;
+        let parent = tempfile::tempdir()?;
         let sources = ["a/x.png", "b/x.jpg", "x-2.png"].map(PathBuf::from);
-        let folder = SemanticFolder::plan(place.path(), &sources).map_err(std::io::Error::other)?;
+        let folder = SemanticFolder::plan(parent.path(), &sources).map_err(std::io::Error::other)?;
         let map = |class_id: usize, label: &str| SemanticMap {
             class_id,
             label: label.into(),
-            mask: Mask::from_bitmap(&[0, 1, 1, 0, 0, 1], 3, 2).expect("six bytes"),
+            mask: Mask::from_bitmap(&[0, 1, 1, 0, 0, 1], 3, 2).expect("3 × 2 is six"),
         };
         let maps = [map(0, "Red Apple"), map(1, "../../etc"), map(2, "red/apple"), map(3, &"dog".repeat(99))];
         let mut names = Vec::new();
         for number in 0..3 {
             let written = folder.write(number, &maps).map_err(std::io::Error::other)?;
             names.extend(written.iter().map(|path| {
-                assert_eq!(path.parent(), Some(place.path()));
+                assert_eq!(path.parent(), Some(parent.path()));
                 path.file_name().unwrap_or_default().to_string_lossy().into_owned()
             }));
         }
         assert_eq!(&names[..3], ["x-red_apple-0.png", "x-______etc.png", "x-red_apple-2.png"]);
         assert_eq!(names.iter().collect::<std::collections::HashSet<_>>().len(), 12, "{names:?}");
-        let picture = image::open(place.path().join(&names[0])).map_err(std::io::Error::other)?;
-        assert_eq!(picture.into_luma8().into_raw(), [0, 255, 255, 0, 0, 255]);
+        let image = image::open(parent.path().join(&names[0])).map_err(std::io::Error::other)?;
+        assert_eq!(image.into_luma8().into_raw(), [0, 255, 255, 0, 0, 255]);
         Ok(())
     }
 }

@@ -1,38 +1,38 @@
-//! A contact sheet: all annotated pictures on one page.
+//! `--sheet`: all annotated images on one page.
 
 use std::path::Path;
 
 use image::imageops::{self, FilterType};
 use image::{Rgb, RgbImage};
 
-/// Pixels of a cell.
+/// Width and height of a cell in pixels.
 const CELL: (u32, u32) = (480, 360);
-/// Pixels between cells and around them.
+/// Pixels between and around cells.
 const GAP: u32 = 8;
-/// The page's colour.
+/// Background colour.
 const PAPER: Rgb<u8> = Rgb([245, 245, 245]);
-/// More pictures than this make a page that no viewer opens.
-const MAX_PICTURES: usize = 400;
+/// A larger page would be too large for image viewers.
+const MAX_IMAGES: usize = 400;
 
-/// Annotated pictures, scaled down to cells of one page as they come.
+/// Annotated images, scaled to cells of one page.
 #[derive(Debug, Default)]
 pub struct ContactSheet {
     cells: Vec<RgbImage>,
 }
 
 impl ContactSheet {
-    /// Adds a picture; those beyond the first 400 are left out.
-    pub fn add(&mut self, picture: &RgbImage) {
-        if self.cells.len() == MAX_PICTURES || picture.width() == 0 || picture.height() == 0 {
+    /// Adds an image; those after the first 400 are left out.
+    pub fn add(&mut self, image: &RgbImage) {
+        if self.cells.len() == MAX_IMAGES || image.width() == 0 || image.height() == 0 {
             return;
         }
-        let (width, height) = (f64::from(picture.width()), f64::from(picture.height()));
+        let (width, height) = (f64::from(image.width()), f64::from(image.height()));
         let scale = (f64::from(CELL.0) / width).min(f64::from(CELL.1) / height);
         let side = |pixels: f64| ((pixels * scale).round() as u32).max(1);
-        self.cells.push(imageops::resize(picture, side(width), side(height), FilterType::CatmullRom));
+        self.cells.push(imageops::resize(image, side(width), side(height), FilterType::CatmullRom));
     }
 
-    /// The page, as near to a square grid as the number of pictures allows; `None` where there is none.
+    /// The page, as close to a square grid as possible; `None` without images.
     pub fn page(&self) -> Option<RgbImage> {
         if self.cells.is_empty() {
             return None;
@@ -51,13 +51,13 @@ impl ContactSheet {
         Some(page)
     }
 
-    /// Writes the page; nothing where there is no picture.
+    /// Writes the page, if there are images.
     ///
     /// # Errors
-    /// As [`write_picture`](super::outputs::write_picture).
+    /// As [`write_image`](super::outputs::write_image).
     pub fn write(&self, path: &Path) -> ocelli::Result<()> {
         match self.page() {
-            Some(page) => super::outputs::write_picture(path, &page),
+            Some(page) => super::outputs::write_image(path, &page),
             None => Ok(()),
         }
     }
@@ -68,17 +68,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_hold_every_picture() {
+    fn a_page_contains_every_image() {
         for (count, columns, rows) in [(1, 1, 1), (2, 2, 1), (6, 3, 2), (7, 3, 3)] {
             let mut sheet = ContactSheet::default();
             for i in 0..count {
                 sheet.add(&RgbImage::from_pixel(100 + i, 50, Rgb([255, 0, 0])));
             }
-            let page = sheet.page().expect("there are pictures");
+            let page = sheet.page().expect("there are images");
             let expected = (columns * (CELL.0 + GAP) + GAP, rows * (CELL.1 + GAP) + GAP);
-            assert_eq!(page.dimensions(), expected, "{count} pictures");
+            assert_eq!(page.dimensions(), expected, "{count} images");
             let red = page.pixels().filter(|p| p.0 == [255, 0, 0]).count();
-            assert!(red > count as usize * 480 * 200, "{count} pictures: {red} red pixels");
+            assert!(red > count as usize * 480 * 200, "{count} images: {red} red pixels");
         }
         assert!(ContactSheet::default().page().is_none());
     }

@@ -1,4 +1,4 @@
-//! What there is of NVIDIA's: driver, GPUs, TensorRT.
+//! NVIDIA driver, GPUs and TensorRT.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,15 +7,15 @@ use ocelli::engines::tensorrt::{Product, TensorRtSearch};
 
 use super::write_places;
 
-/// Writes what engines of `--trt` and `ocelli build-engine` need, and what of it is here.
+/// Writes what `--trt` and `ocelli build-engine` need and which parts are installed.
 pub fn write(out: &mut dyn Write, library: Option<&Path>) -> io::Result<()> {
     writeln!(out, "\nNVIDIA")?;
     write_gpus(out)?;
     match Product::COMPILED {
         None => writeln!(
             out,
-            "  TensorRT        not in this build: --trt and build-engine need `cargo build --release --features \
-             tensorrt-rtx` (desktops) or `tensorrt` (servers)"
+            "  TensorRT        not in this build: for --trt and build-engine rebuild with `--features tensorrt-rtx` \
+             (desktops) or `--features tensorrt` (servers)"
         ),
         Some(product) => {
             writeln!(out, "\n{product}")?;
@@ -58,7 +58,7 @@ fn write_gpus(out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  GPU {ordinal:<11} {name}, compute capability {major}.{minor}, {memory}")?;
     }
     if count == 0 {
-        writeln!(out, "  GPU             none; CUDA_VISIBLE_DEVICES says which ones a program sees")?;
+        writeln!(out, "  GPU             none visible; see CUDA_VISIBLE_DEVICES")?;
     }
     match Nvrtc::open().map(|nvrtc| nvrtc.version()) {
         Ok((major, minor)) => writeln!(out, "  kernel compiler NVRTC {major}.{minor}"),
@@ -70,5 +70,5 @@ fn write_gpus(out: &mut dyn Write) -> io::Result<()> {
 
 #[cfg(not(feature = "cuda"))]
 fn write_gpus(out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "  driver, GPUs    not looked for: this build has no CUDA of its own")
+    writeln!(out, "  driver, GPUs    unknown: this build has no CUDA support")
 }

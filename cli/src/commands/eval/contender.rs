@@ -1,8 +1,7 @@
-//! What is judged: a model, or answers from a file.
+//! What is evaluated: a model, or detections from a file.
 
 use std::path::{Path, PathBuf};
 
-use crate::{ModelArgs, class_names, usage};
 use ocelli::{Detector, Error, Image, Prompts, StageTimes};
 use ocelli_datasets::eval::{
     ExemplarMasks, Instance, ModelReport, Overlap, Predictions, TimingSummary, Truth, average_precision,
@@ -10,18 +9,19 @@ use ocelli_datasets::eval::{
 };
 
 use super::EvalArgs;
+use crate::{LogArgs, ModelArgs, class_names, usage};
 
-/// What every picture is asked for.
-pub struct Question {
+/// What is detected in every image.
+pub struct Task {
     prompts: Prompts,
-    /// The category that each prompt asks for.
+    /// The category of each prompt.
     category_ids: Vec<u64>,
-    /// Whether that is all categories of the truth.
+    /// Whether these are all categories of the ground truth.
     all: bool,
 }
 
-impl Question {
-    /// The categories that were named, else all.
+impl Task {
+    /// The categories of `--classes`, else all.
     pub fn new(args: &EvalArgs, truth: &Truth) -> anyhow::Result<Self> {
         let categories = truth.categories();
         if args.classes.is_empty() {
@@ -30,14 +30,14 @@ impl Question {
             return Ok(Self { prompts, category_ids, all: true });
         }
         let (mut phrases, mut category_ids) = (Vec::new(), Vec::new());
-        for class in class_names(&args.classes, &crate::LogArgs::default())? {
+        for class in class_names(&args.classes, &LogArgs::default())? {
             let (phrase, name) = class.split_once('=').unwrap_or((&class, &class));
             let (phrase, name) = (phrase.trim(), name.trim());
             let Some(category) = categories.iter().find(|category| category.name == name) else {
                 let some: Vec<&str> = categories.iter().take(8).map(|category| &*category.name).collect();
                 let more = if categories.len() > some.len() { ", …" } else { "" };
                 return Err(usage(format!(
-                    "--classes, {name}: no such category; there are {}{more}",
+                    "--classes, {name}: no such category; the annotations have {}{more}",
                     some.join(", ")
                 )));
             };
@@ -47,13 +47,13 @@ impl Question {
         Ok(Self { prompts: Prompts::new(phrases)?, category_ids, all: false })
     }
 
-    /// The truth about what is asked for.
+    /// The ground truth of these categories.
     pub fn truth_of(&self, truth: &Truth) -> anyhow::Result<Truth> {
         Ok(if self.all { truth.clone() } else { truth.of_categories(&self.category_ids)? })
     }
 }
 
-/// A model that is asked, or answers that are there already.
+/// A model, or detections from a file.
 pub struct Contender {
     name: String,
     detector: Option<Detector>,
@@ -63,46 +63,45 @@ pub struct Contender {
     times: Vec<StageTimes>,
 }
 
-/// One for each model or file of answers that the arguments name.
+/// Opens each model or results file that the arguments name.
 pub fn open(
     args: &EvalArgs,
     truth: &Truth,
-    question: &Question,
+    task: &Task,
     report: &dyn Fn(&str),
 ) -> anyhow::Result<Vec<Contender>> {
     if let Some(path) = &args.predictions {
         if args.exemplars_from_truth {
-            return Err(usage("--exemplars-from-truth asks a model: leave --predictions out"));
+            return Err(usage("--exemplars-from-truth needs a model: remove --predictions"));
         }
-        return Ok(vec![Contender::answers(path, truth, question)?]);
+        return Ok(vec![Contender::predicted(path, truth, task)?]);
     }
     if args.compare.is_empty() {
         let name =
             args.model.model.as_ref().map_or_else(|| BUILT_IN.into(), |path| path.display().to_string());
-        return Ok(vec![Contender::model(name, args, &args.model, question, report)?]);
+        return Ok(vec![Contender::model(name, args, &args.model, task, report)?]);
     }
     let open = |path: &PathBuf| {
         if path.is_file() {
             if args.exemplars_from_truth {
-                return Err(usage("--exemplars-from-truth asks models: --compare names a file of answers"));
+                return Err(usage("--exemplars-from-truth needs models: --compare names a results file"));
             }
-            return Contender::answers(path, truth, question);
+            return Contender::predicted(path, truth, task);
         }
         let built_in = path.as_os_str() == BUILT_IN && !path.exists();
         let model = ModelArgs { model: (!built_in).then(|| path.clone()), ..args.model.clone() };
-        Contender::model(path.display().to_string(), args, &model, question, report)
+        Contender::model(path.display().to_string(), args, &model, task, report)
     };
     args.compare.iter().map(open).collect()
 }
 
-/// How the model inside the program is called.
+/// Name of the built-in model in reports and in `--compare`.
 const BUILT_IN: &str = "built-in";
 
 impl Contender {
-    fn answers(path: &Path, truth: &Truth, question: &Question) -> anyhow::Result<Self> {
+    fn predicted(path: &Path, truth: &Truth, task: &Task) -> anyhow::Result<Self> {
         let predictions = Predictions::open(path, truth)?;
-        let predictions =
-            if question.all { predictions } else { predictions.of_categories(&question.category_ids) };
+        let predictions = if task.all { predictions } else { predictions.of_categories(&task.category_ids) };
         Ok(Self::new(path.display().to_string(), None, predictions))
     }
 
@@ -110,7 +109,7 @@ impl Contender {
         name: String,
         args: &EvalArgs,
         model: &ModelArgs,
-        question: &Question,
+        task: &Task,
         report: &dyn Fn(&str),
     ) -> anyhow::Result<Self> {
         let mut builder = model
@@ -125,7 +124,7 @@ impl Contender {
         }
         let mut detector = builder.build_reporting(report)?;
         if !args.exemplars_from_truth {
-            detector.prepare(&question.prompts)?;
+            detector.prepare(&task.prompts)?;
         }
         Ok(Self::new(name, Some(detector), Predictions::default()))
     }
@@ -139,7 +138,7 @@ impl Contender {
         &self.name
     }
 
-    /// What runs it, where it runs.
+    /// The engine of a model.
     pub fn engine(&self) -> Option<&str> {
         self.detector.as_ref().map(Detector::engine)
     }
@@ -152,21 +151,21 @@ impl Contender {
         &self.predictions
     }
 
-    /// Asks a model about a picture and keeps what it answers.
-    pub fn ask(
+    /// Detects in an image, if this is a model, and keeps the detections.
+    pub fn detect(
         &mut self,
-        picture_id: u64,
+        image_id: u64,
         image: &Image,
-        things: &[Instance],
-        question: &Question,
+        instances: &[Instance],
+        task: &Task,
         exemplars_from_truth: bool,
     ) -> anyhow::Result<()> {
         let Some(detector) = &mut self.detector else { return Ok(()) };
-        let things = ExemplarMasks::eligible(things.to_vec(), image.width(), image.height());
+        let instances = ExemplarMasks::eligible(instances.to_vec(), image.width(), image.height());
         let prompts = match exemplars_from_truth {
-            true if things.is_empty() => return Ok(()),
-            true => &ExemplarMasks::prompts(&things)?,
-            false => &question.prompts,
+            true if instances.is_empty() => return Ok(()),
+            true => &ExemplarMasks::prompts(&instances)?,
+            false => &task.prompts,
         };
         if !self.warm {
             detector.detect(image, prompts)?;
@@ -174,18 +173,18 @@ impl Contender {
         }
         let found = detector
             .detect(image, prompts)
-            .map_err(|e| Error::new(e.kind(), format!("{}, picture {picture_id}: {e}", self.name)))?;
+            .map_err(|e| Error::new(e.kind(), format!("{}, image {image_id}: {e}", self.name)))?;
         self.times.push(found.times);
         if exemplars_from_truth {
-            self.masks.add(&things, &found.items)?;
+            self.masks.add(&instances, &found.items)?;
         } else {
-            self.predictions.push_detections(picture_id, &found.items, &question.category_ids);
+            self.predictions.push_detections(image_id, &found.items, &task.category_ids);
         }
         Ok(())
     }
 
-    /// All figures.
-    pub fn judge(self, args: &EvalArgs, truth: &Truth, picture_ids: &[u64]) -> anyhow::Result<ModelReport> {
+    /// Computes all figures.
+    pub fn evaluate(self, args: &EvalArgs, truth: &Truth, image_ids: &[u64]) -> anyhow::Result<ModelReport> {
         let mut report = ModelReport {
             engine: self.engine().map(str::to_owned),
             name: self.name,
@@ -196,13 +195,13 @@ impl Contender {
             report.from_truth_boxes = Some(self.masks);
             return Ok(report);
         }
-        let predictions = self.predictions.of_images(picture_ids);
+        let predictions = self.predictions.of_images(image_ids);
         report.detections = predictions.len();
-        report.bbox = Some(average_precision(truth, &predictions, picture_ids, Overlap::Boxes)?);
+        report.bbox = Some(average_precision(truth, &predictions, image_ids, Overlap::Boxes)?);
         if args.masks {
-            report.segm = Some(average_precision(truth, &predictions, picture_ids, Overlap::Masks)?);
+            report.segm = Some(average_precision(truth, &predictions, image_ids, Overlap::Masks)?);
         }
-        report.at_confidence = Some(precision_recall(truth, &predictions, picture_ids, args.confidence)?);
+        report.at_confidence = Some(precision_recall(truth, &predictions, image_ids, args.confidence)?);
         Ok(report)
     }
 }

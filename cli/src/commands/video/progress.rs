@@ -1,44 +1,45 @@
-//! What is said while frames go by.
+//! Progress while frames are processed.
 
 use std::time::{Duration, Instant};
 
-use crate::{LogArgs, Progress};
 use ocelli::{SourceInfo, StatsRecorder};
 
-/// From one change of the words to the next.
+use crate::{LogArgs, Progress};
+
+/// Time between two updates of the message.
 const REFRESH: Duration = Duration::from_millis(200);
 
-/// A bar with frames per second where the end is known, else a status line.
+/// A bar with frames per second for a source of known length, else a status line.
 pub struct LiveProgress {
     progress: Progress,
     stats: StatsRecorder,
     live: bool,
-    said: Option<Instant>,
+    updated: Option<Instant>,
 }
 
 impl LiveProgress {
-    /// Shows how a stream goes on; hidden with `--quiet`, and where stderr is no terminal.
+    /// Hidden with `--quiet` and if stderr is not a terminal.
     pub fn new(log: &LogArgs, info: &SourceInfo, stats: &StatsRecorder) -> Self {
         let progress = match info.frame_count {
             Some(frames) if !info.live => Progress::new(log, frames),
             _ => Progress::waiting(log),
         };
-        Self { progress, stats: stats.clone(), live: info.live, said: None }
+        Self { progress, stats: stats.clone(), live: info.live, updated: None }
     }
 
-    /// One frame is done.
+    /// Advances by one frame.
     pub fn frame(&mut self) {
         self.progress.step();
-        if self.said.is_some_and(|said| said.elapsed() < REFRESH) {
+        if self.updated.is_some_and(|updated| updated.elapsed() < REFRESH) {
             return;
         }
-        self.said = Some(Instant::now());
+        self.updated = Some(Instant::now());
         let stats = self.stats.snapshot();
         let mut line = format!("{:.1} FPS", stats.fps_now);
         if self.live {
             let latency = stats.latency_ms.p50;
             line = format!(
-                "frame {}, {line}, {} dropped, {latency:.0} ms late",
+                "frame {}, {line}, {} dropped, latency {latency:.0} ms",
                 stats.frames_out, stats.frames_dropped
             );
         } else if stats.frames_dropped > 0 {

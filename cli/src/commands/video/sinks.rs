@@ -1,54 +1,55 @@
-//! Where results go: `-o`, `--jsonl` and the others.
+//! `-o`, `--jsonl` and the other outputs.
 
 use std::path::{Path, PathBuf};
 
+use crate::output::with_flag;
 use clap::Args;
 use ocelli::image::has_image_extension;
-
-use crate::{check_output_file, usage, with_flag};
 use ocelli::sink::{
     Crops, JsonLines, MotFile, PictureSequence, RawOrder, RawWriter, create_video, open_window,
 };
 use ocelli::{Cancellation, Error, Sink, SourceInfo};
 
-/// Of streams that do not say, where no --fps does.
+use crate::args::OUTPUT;
+use crate::{check_output_file, usage};
+
+/// Frames per second of a source of unknown rate, without `--fps`.
 const FRAME_RATE: f64 = 30.0;
 
-/// Where results go.
+/// Outputs.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Results")]
+#[command(next_help_heading = OUTPUT)]
 pub struct SinkArgs {
-    /// The annotated video, .mp4, .mov, .mkv, .avi or .webm; or pictures, as out/%06d.png or a folder; - is stdout, with
-    /// --raw-out
-    #[arg(long, short, value_name = "FILE|DIR|-")]
+    /// Annotated video (.mp4, .mov, .mkv, .avi, .webm), or images (a folder or out/%06d.png); - is stdout, with --raw-out
+    #[arg(long, short, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// The form of raw frames on stdout: bgr or rgb
+    /// Pixel order of raw frames on stdout: bgr or rgb
     #[arg(long, value_name = "ORDER")]
     pub raw_out: Option<RawOrder>,
-    /// A line of JSON for each frame; - is stdout
+    /// One line of JSON per frame; - is stdout
     #[arg(long, value_name = "FILE")]
     pub jsonl: Option<PathBuf>,
-    /// Tracks, or without --track detections, as MOTChallenge has them; - is stdout
+    /// Tracks (without --track, detections) as MOTChallenge text; - is stdout
     #[arg(long, value_name = "FILE")]
     pub mot: Option<PathBuf>,
-    /// A picture of each thing in each frame, in folders by class and track
+    /// Crops of each instance in each frame, in folders by class and track
     #[arg(long, value_name = "DIR")]
     pub crops: Option<PathBuf>,
-    /// Show a window; q and Esc end
+    /// Show a window; q or Esc ends the run
     #[arg(long)]
     pub display: bool,
-    /// Behind each track the way it took in so many frames [default: 0]
-    #[arg(long, value_name = "FRAMES")]
+    /// Draw the path of each track over the last N frames [default: 0]
+    #[arg(long, value_name = "N")]
     pub trails: Option<u64>,
 }
 
-/// Open sinks, and which of them is what.
+/// Open outputs.
 pub struct Sinks<'s> {
-    /// To be given to a loop.
+    /// Sinks for the pipeline.
     pub all: Vec<Box<dyn Sink + 's>>,
     /// Whether a video file is among them.
     pub video: bool,
-    /// Whether stdout is taken.
+    /// Whether one writes to stdout.
     pub stdout: bool,
 }
 
@@ -59,20 +60,20 @@ impl SinkArgs {
         files.iter().all(|file| file.is_none()) && !self.display
     }
 
-    /// What can be known to be wrong before anything is opened.
+    /// Checks the arguments before anything is opened.
     ///
     /// # Errors
-    /// Of usage; as [`check_output_file`].
+    /// For conflicting arguments; as [`check_output_file`].
     pub fn check(&self) -> anyhow::Result<()> {
         let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
         if [&self.output, &self.jsonl, &self.mot].iter().filter(|path| is_stdout(path)).count() > 1 {
             return Err(usage("only one of -o, --jsonl and --mot can go to stdout"));
         }
         if is_stdout(&self.output) && self.raw_out.is_none() {
-            return Err(usage("-o - writes raw frames: name their form with --raw-out bgr or --raw-out rgb"));
+            return Err(usage("-o - writes raw frames: add --raw-out bgr or --raw-out rgb"));
         }
         if self.raw_out.is_some() && !is_stdout(&self.output) {
-            return Err(usage("--raw-out is the form of frames on stdout: add -o -"));
+            return Err(usage("--raw-out is the pixel order of frames on stdout: add -o -"));
         }
         for (flag, path) in [("--jsonl", &self.jsonl), ("--mot", &self.mot)] {
             if let Some(path) = path.as_deref().filter(|path| *path != Path::new("-")) {
@@ -82,10 +83,10 @@ impl SinkArgs {
         Ok(())
     }
 
-    /// Whether something would be written over what is read. `stats` is one more file to be written.
+    /// Checks that no output overwrites an input. `stats` is one more output.
     ///
     /// # Errors
-    /// Of usage.
+    /// If one does.
     pub fn check_against(&self, read: &[PathBuf], stats: Option<&Path>) -> anyhow::Result<()> {
         let read: Vec<PathBuf> = read.iter().filter_map(|path| path.canonicalize().ok()).collect();
         let output = self.output.as_deref();
@@ -96,31 +97,30 @@ impl SinkArgs {
             else {
                 continue;
             };
-            return Err(usage(format!("{flag}, {}: it is what is read; name another place", path.display())));
+            return Err(usage(format!("{flag}, {}: it is the input; name another path", path.display())));
         }
         let Some(target) = output.filter(|path| *path != Path::new("-") && is_sequence(path)) else {
             return Ok(());
         };
-        let named = target.to_string_lossy().contains('%');
-        let folder = if named { target.parent().unwrap_or(Path::new("")) } else { target };
+        let is_pattern = target.to_string_lossy().contains('%');
+        let folder = if is_pattern { target.parent().unwrap_or(Path::new("")) } else { target };
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let is_source = |folder: PathBuf| {
             read.iter().any(|path| path.parent() == Some(&folder) && has_image_extension(path))
         };
         match folder.canonicalize().is_ok_and(is_source) {
             true => {
-                let why =
-                    "the pictures that are read are there, and some could be replaced; name another folder";
+                let why = "the folder contains input images, which could be overwritten; name another folder";
                 Err(usage(format!("--output, {}: {why}", target.display())))
             }
             false => Ok(()),
         }
     }
 
-    /// Opens everything that results go to. `tracked`: whether there are tracks.
+    /// Opens all outputs. `tracked`: whether there are tracks.
     ///
     /// # Errors
-    /// Where something cannot be written, or be written by this build.
+    /// If one cannot be written, or not by this build.
     pub fn open(
         &self,
         info: &SourceInfo,
@@ -148,13 +148,13 @@ impl SinkArgs {
         if self.display {
             let window = open_window(&format!("ocelli: {}", info.name), cancellation.clone());
             let hint =
-                |e: Error| Error::new(e.kind(), format!("{e}; leave --display out, or write a file with -o"));
+                |e: Error| Error::new(e.kind(), format!("{e}; omit --display, or write a file with -o"));
             sinks.all.push(window.map_err(hint)?);
         }
         if let Some(folder) = &self.crops {
             sinks.all.push(Box::new(Crops::create(folder, tracked).map_err(with_flag("--crops"))?));
         }
-        // Lines last: what they say is done is done.
+        // Lines last: a frame that they list is complete in the other outputs.
         if let Some(path) = &self.mot {
             sinks.all.push(Box::new(MotFile::create(path, tracked)?));
             sinks.stdout |= path == stdout;
@@ -167,14 +167,14 @@ impl SinkArgs {
     }
 }
 
-/// Whether a name means pictures: a folder, or a pattern for numbers.
+/// Whether a path means a sequence of images: a folder or a numbered pattern.
 fn is_sequence(path: &Path) -> bool {
     let name = path.to_string_lossy();
     let is_folder = path.is_dir() || name.ends_with(std::path::MAIN_SEPARATOR);
     is_folder || name.contains('%') || path.extension().is_none()
 }
 
-/// stdout without the buffer that looks for line ends, which raw frames have none of.
+/// stdout without line buffering, which raw frames do not need.
 #[cfg(unix)]
 fn unbuffered_stdout() -> anyhow::Result<std::fs::File> {
     use std::os::fd::AsFd;

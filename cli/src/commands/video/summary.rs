@@ -1,4 +1,4 @@
-//! What is said at the end.
+//! The tables at the end of a run, and the file of `--stats`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use ocelli::{FrameOutcome, PipelineStats};
 use serde::Serialize;
 
-/// What was found of each class.
+/// Detections and tracks of each class.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     classes: BTreeMap<usize, ClassCounts>,
@@ -22,7 +22,7 @@ struct ClassCounts {
 }
 
 impl Counts {
-    /// Counts what is in a frame.
+    /// Adds a frame.
     pub fn add(&mut self, outcome: &FrameOutcome) {
         let mut seen = BTreeSet::new();
         for detection in &outcome.detections {
@@ -44,12 +44,12 @@ impl Counts {
         }
     }
 
-    /// Whether nothing was found.
+    /// Whether nothing was detected.
     pub fn is_empty(&self) -> bool {
         self.classes.is_empty()
     }
 
-    /// A line for each class that was found.
+    /// A table with a line per detected class.
     pub fn table(&self, tracked: bool) -> String {
         let mut classes: Vec<&ClassCounts> = self.classes.values().collect();
         classes.sort_by(|a, b| b.detections.cmp(&a.detections).then_with(|| a.label.cmp(&b.label)));
@@ -66,13 +66,13 @@ impl Counts {
     }
 }
 
-/// Where the time went, stage by stage.
+/// The times of each stage.
 pub fn stage_table(stats: &PipelineStats) -> String {
     let mut text = String::new();
-    put(&mut text, format_args!("stage        p50 ms   p90 ms   p99 ms  at work  waiting before it"));
+    put(&mut text, format_args!("stage        p50 ms   p90 ms   p99 ms     busy  queue before it"));
     for stage in &stats.stages {
         let queue = stage.queue.map_or_else(String::new, |queue| {
-            format!("  {:.1} of {} frames, at most {}", queue.mean, queue.capacity, queue.max)
+            format!("  {:.1} of {} frames, max {}", queue.mean, queue.capacity, queue.max)
         });
         let (name, ms) = (stage.stage.name(), stage.ms);
         put(
@@ -86,8 +86,11 @@ pub fn stage_table(stats: &PipelineStats) -> String {
             ),
         );
     }
-    let late = stats.latency_ms;
-    put(&mut text, format_args!("{:10} {:8.1} {:8.1} {:8.1}", "end to end", late.p50, late.p90, late.p99));
+    let latency = stats.latency_ms;
+    put(
+        &mut text,
+        format_args!("{:10} {:8.1} {:8.1} {:8.1}", "end to end", latency.p50, latency.p90, latency.p99),
+    );
     let frames = |n: u64| if n == 1 { "1 frame".to_owned() } else { format!("{n} frames") };
     put(
         &mut text,
@@ -104,25 +107,25 @@ pub fn stage_table(stats: &PipelineStats) -> String {
 }
 
 fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
-    writeln!(text, "{line}").expect("a string takes all that is written to it");
+    writeln!(text, "{line}").expect("writing to a string does not fail");
 }
 
 /// What `--stats` writes.
 #[derive(Debug, Serialize)]
 pub struct RunReport<'a> {
-    /// The stream.
+    /// Name of the source.
     pub video: &'a str,
     /// Width and height in pixels.
     pub size: Option<(u32, u32)>,
-    /// Frames per second that it has.
+    /// Frames per second of the source.
     pub frame_rate: Option<f64>,
-    /// What computed.
+    /// Name of the engine.
     pub engine: &'a str,
-    /// How many classes were looked for.
+    /// Number of classes.
     pub classes: usize,
-    /// Whether someone ended it before it was over.
+    /// Whether the run was cancelled.
     pub cancelled: bool,
-    /// What went wrong.
+    /// The error that ended the run, if any.
     pub error: Option<String>,
     /// Counts and times.
     #[serde(flatten)]

@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 use ocelli::{BoundingBox, Detector, EmbeddedPrompts, Error, ErrorKind, Image, Prompt, Prompts};
 
-/// An example box from the command line.
+/// A value of `--exemplar`: a box around an example, or a counterexample, of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExemplarArg {
     bbox: BoundingBox,
-    wanted: bool,
+    positive: bool,
     class: Option<String>,
 }
 
@@ -18,13 +18,13 @@ impl FromStr for ExemplarArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
-            || "expected x1,y1,x2,y2 in pixels, then :no for what is not wanted, then @class".to_owned();
+            || "expected x1,y1,x2,y2 in pixels, then :no for a counterexample, then @class".to_owned();
         let (rest, class) = match text.split_once('@') {
             Some((_, "")) => return Err(wrong()),
             Some((rest, class)) => (rest, Some(class.to_owned())),
             None => (text, None),
         };
-        let (numbers, wanted) = match rest.split_once(':') {
+        let (numbers, positive) = match rest.split_once(':') {
             Some((numbers, "no")) => (numbers, false),
             Some((numbers, "yes")) => (numbers, true),
             Some(_) => return Err(wrong()),
@@ -37,17 +37,17 @@ impl FromStr for ExemplarArg {
             .ok_or_else(wrong)?;
         let [x1, y1, x2, y2] = edges.try_into().map_err(|_| wrong())?;
         if x1 >= x2 || y1 >= y2 {
-            return Err("the box has no area; x1 has to be less than x2 and y1 less than y2".into());
+            return Err("the box has no area: expected x1 < x2 and y1 < y2".into());
         }
-        Ok(Self { bbox: BoundingBox::new(x1, y1, x2, y2), wanted, class })
+        Ok(Self { bbox: BoundingBox::new(x1, y1, x2, y2), positive, class })
     }
 }
 
-/// The prompts, once the examples in another picture, that of `--exemplar-image`, are encoded.
+/// Encodes exemplars that are boxes in another image, that of `--exemplar-image`.
 ///
 /// # Errors
-/// Where the picture cannot be read or a box lies outside it.
-pub fn examples_in(
+/// If the image cannot be read or a box is outside it.
+pub fn embed_exemplars(
     path: &Path,
     detector: &mut Detector,
     prompts: &Prompts,
@@ -58,11 +58,11 @@ pub fn examples_in(
         .map_err(|e| Error::new(e.kind(), format!("--exemplar-image, {}: {e}", path.display())))
 }
 
-/// Classes and example boxes → prompts. A box belongs to the class it names, else to the only class, else, where no
-/// class is named at all, to one that is known by its examples alone.
+/// Combines classes and exemplars into prompts. An exemplar belongs to the class it names, else to the only class, else,
+/// without any class, to a prompt that consists of exemplars alone.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] where a box names no class of several, or one that was not asked for.
+/// [`ErrorKind::InvalidArgument`] if an exemplar names an unknown class, or none although there are several.
 pub fn prompts(classes: &[String], exemplars: &[ExemplarArg]) -> ocelli::Result<Prompts> {
     let mut prompts: Vec<Prompt> = classes.iter().map(Prompt::new).collect();
     for exemplar in exemplars {
@@ -75,8 +75,7 @@ pub fn prompts(classes: &[String], exemplars: &[ExemplarArg]) -> ocelli::Result<
                 })
             }
             Some(name) => classes.iter().position(|class| class == name).ok_or_else(|| {
-                let message =
-                    format!("--exemplar names class \"{name}\": it is not among --classes; add it there");
+                let message = format!("--exemplar names class \"{name}\": expected one of --classes");
                 Error::new(ErrorKind::InvalidArgument, message)
             })?,
             None if prompts.is_empty() => {
@@ -85,11 +84,11 @@ pub fn prompts(classes: &[String], exemplars: &[ExemplarArg]) -> ocelli::Result<
             }
             None if prompts.len() == 1 => 0,
             None => {
-                let message = "--exemplar names no class: there are several; end it with @class";
+                let message = "--exemplar names no class: with several --classes end it with @class";
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
         };
-        prompts[class] = prompts[class].clone().with_exemplar(exemplar.bbox, exemplar.wanted);
+        prompts[class] = prompts[class].clone().with_exemplar(exemplar.bbox, exemplar.positive);
     }
     Prompts::new(prompts)
 }
@@ -106,10 +105,10 @@ mod tests {
             ("1,2,3,4:yes@red apple", true, Some("red apple")),
             ("-1,2,3,4@a:b", true, Some("a:b")),
         ];
-        for (text, wanted, class) in good {
+        for (text, positive, class) in good {
             let parsed = text.parse::<ExemplarArg>();
-            let found = parsed.as_ref().map(|e| (e.wanted, e.class.as_deref()));
-            assert_eq!(found, Ok((wanted, class)), "{text}");
+            let found = parsed.as_ref().map(|e| (e.positive, e.class.as_deref()));
+            assert_eq!(found, Ok((positive, class)), "{text}");
         }
         for text in [
             "",
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn which_class_a_box_belongs_to() {
+    fn exemplars_belong_to_the_class_they_name_or_the_only_one() {
         let classes = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
         let boxes =
             |texts: &[&str]| texts.iter().filter_map(|t| t.parse().ok()).collect::<Vec<ExemplarArg>>();

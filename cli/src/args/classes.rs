@@ -1,29 +1,30 @@
-//! Which classes an argument means.
+//! `--classes`.
 
-use super::{LogArgs, say};
 use ocelli::{Error, ErrorKind, Prompt, Result};
 
-/// The classes that `--classes` names: `person "red apple"` and `person,red apple` mean the same, as a comma separates
-/// classes like a space between arguments does. A class that was named before counts once, and that is said.
+use crate::{LogArgs, status};
+
+/// The classes in the values of `--classes`, which commas separate as well: `person "red apple"` and `person,red apple`
+/// mean the same. Duplicates are dropped with a line on stderr.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] where a class is blank.
+/// [`ErrorKind::InvalidArgument`] if a class is blank.
 pub fn class_names(arguments: &[String], log: &LogArgs) -> Result<Vec<String>> {
     let (names, repeated) = distinct(arguments)?;
     if !repeated.is_empty() {
-        say(log, &format!("named more than once, searched for once: {}", repeated.join(", ")));
+        status(log, &format!("duplicate classes ignored: {}", repeated.join(", ")));
     }
     Ok(names)
 }
 
-/// Classes in order, and those of them that came again. Words that differ in case alone are one class to the model.
+/// The classes in order, and the duplicates. The model does not distinguish case.
 fn distinct(arguments: &[String]) -> Result<(Vec<String>, Vec<String>)> {
     let (mut names, mut repeated) = (Vec::<String>::new(), Vec::new());
     for (number, piece) in arguments.iter().flat_map(|argument| argument.split(',')).enumerate() {
         let name = Prompt::new(piece).phrase().to_owned();
         if name.is_empty() {
             let message =
-                format!("--classes, class {}: it is blank; give it a word or a short phrase", number + 1);
+                format!("--classes, class {}: blank; expected a word or a short phrase", number + 1);
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         if !names.iter().any(|known| known.to_lowercase() == name.to_lowercase()) {
@@ -40,7 +41,7 @@ mod tests {
     use super::distinct;
 
     #[test]
-    fn commas_separate_and_repetitions_count_once() {
+    fn commas_separate_classes_and_duplicates_are_dropped() {
         let cases: [(&[&str], Result<(&[&str], &[&str]), &str>); 8] = [
             (&["dog"], Ok((&["dog"], &[]))),
             (&["dog", "red apple"], Ok((&["dog", "red apple"], &[]))),

@@ -1,25 +1,25 @@
-//! The pictures, and what is in them.
+//! The images of an evaluation and their ground truth.
 
 use std::path::PathBuf;
 
-use crate::{LogArgs, Progress, interrupted};
 use ocelli::{Error, ErrorKind, Image};
 use ocelli_datasets::eval::{Truth, TruthBuilder, TruthImage};
 use ocelli_datasets::scenes::{SceneGenerator, SceneOptions, vocabulary};
 
 use super::EvalArgs;
+use crate::{LogArgs, Progress, interrupted};
 
-/// The scenes are the same for everybody who draws as many.
+/// Every run draws the same scenes.
 const SEED: u64 = 1;
 
-/// Where pictures come from, and what is in them.
-pub struct Pictures {
+/// The images and their ground truth.
+pub struct Images {
     pub truth: Truth,
-    /// What they are, for people.
+    /// Where they are from, for the report.
     pub description: String,
-    /// Of the pictures that count.
+    /// The images to evaluate.
     pub ids: Vec<u64>,
-    /// Names of those that could not be read.
+    /// Names of images that could not be read.
     pub failed: Vec<String>,
     origin: Origin,
 }
@@ -27,15 +27,15 @@ pub struct Pictures {
 enum Origin {
     Folder(PathBuf),
     Scenes(SceneGenerator),
-    /// Answers are there already.
-    Nowhere,
+    /// A results file is evaluated, without images.
+    None,
 }
 
-impl Pictures {
+impl Images {
     /// Reads the annotations, or draws the scenes.
     pub fn open(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<Self> {
-        let asks_models = args.compare.is_empty() || args.compare.iter().any(|path| !path.is_file());
-        let needed = asks_models && args.predictions.is_none();
+        let has_model = args.compare.is_empty() || args.compare.iter().any(|path| !path.is_file());
+        let needed = has_model && args.predictions.is_none();
         let (truth, description, origin) = match (args.scenes, &args.annotations, &args.images) {
             (Some(count), _, _) => {
                 let generator = SceneGenerator::new(SEED, SceneOptions::default())?;
@@ -47,56 +47,55 @@ impl Pictures {
                 let origin = match folder {
                     Some(folder) if folder.is_dir() => Origin::Folder(folder.clone()),
                     Some(folder) => {
-                        let message = format!("no pictures, {}: no such folder", folder.display());
+                        let message = format!("no images, {}: no such folder", folder.display());
                         return Err(Error::new(ErrorKind::InvalidArgument, message).into());
                     }
                     None if needed => {
-                        let message =
-                            "no pictures: name their folder with --images, or answers with --predictions";
+                        let message = "no images: name their folder with --images, or a results file with --predictions";
                         return Err(Error::new(ErrorKind::InvalidArgument, message).into());
                     }
-                    None => Origin::Nowhere,
+                    None => Origin::None,
                 };
                 (Truth::open(path)?, path.display().to_string(), origin)
             }
-            (None, None, _) => unreachable!("one of them is named: that was checked"),
+            (None, None, _) => unreachable!("`check` requires one of them"),
         };
         let mut ids = truth.image_ids();
         ids.truncate(args.max_images.unwrap_or(usize::MAX));
         Ok(Self { truth, description, ids, failed: Vec::new(), origin })
     }
 
-    /// The name of a picture.
+    /// The name of an image.
     pub fn name(&self, id: u64) -> &str {
-        self.picture(id).map_or("", |picture| picture.file_name.as_str())
+        self.image(id).map_or("", |image| image.file_name.as_str())
     }
 
-    fn picture(&self, id: u64) -> Option<&TruthImage> {
-        // Ids count up in most files, and those of scenes always.
-        let pictures = self.truth.images();
-        let guess = pictures.get((id as usize).wrapping_sub(1)).filter(|picture| picture.id == id);
-        guess.or_else(|| pictures.iter().find(|picture| picture.id == id))
+    fn image(&self, id: u64) -> Option<&TruthImage> {
+        // Ids are consecutive in most files, and always in scenes.
+        let images = self.truth.images();
+        let guess = images.get((id as usize).wrapping_sub(1)).filter(|image| image.id == id);
+        guess.or_else(|| images.iter().find(|image| image.id == id))
     }
 
-    /// Reads a picture and checks that it is the one that was annotated.
+    /// Reads an image and checks its size against the annotations.
     pub fn read(&self, id: u64) -> ocelli::Result<Image> {
-        let picture = self.picture(id).expect("ids are those of pictures");
+        let annotated = self.image(id).expect("ids are those of images");
         let folder = match &self.origin {
             Origin::Scenes(generator) => return Ok(generator.scene(id - 1).image),
             Origin::Folder(folder) => folder,
-            Origin::Nowhere => unreachable!("models are not asked without pictures: that was checked"),
+            Origin::None => unreachable!("`open` requires images for models"),
         };
-        let path = folder.join(&picture.file_name);
+        let path = folder.join(&annotated.file_name);
         let image = Image::open(&path)?;
         let size = (image.width(), image.height());
-        if picture.size != (0, 0) && picture.size != size {
+        if annotated.size != (0, 0) && annotated.size != size {
             let message = format!(
-                "{}: it is {}×{}, but the annotations say {}×{}",
+                "{}: its size is {}×{}, in the annotations it is {}×{}",
                 path.display(),
                 size.0,
                 size.1,
-                picture.size.0,
-                picture.size.1
+                annotated.size.0,
+                annotated.size.1
             );
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
@@ -104,8 +103,8 @@ impl Pictures {
     }
 }
 
-/// The truth of all scenes. Their pixels are drawn again when they are needed: a picture takes a few milliseconds to
-/// draw, and hundreds of them too much memory to keep.
+/// The ground truth of all scenes. Pixels are drawn again when needed: drawing takes a few milliseconds, and keeping
+/// hundreds of images too much memory.
 fn draw_all(generator: &SceneGenerator, count: u32, log: &LogArgs) -> anyhow::Result<Truth> {
     let progress = Progress::new(log, u64::from(count));
     progress.message("drawing");
@@ -114,11 +113,11 @@ fn draw_all(generator: &SceneGenerator, count: u32, log: &LogArgs) -> anyhow::Re
         interrupted()?;
         let scene = generator.scene(u64::from(number));
         let name = format!("scene {number:04}");
-        let picture = truth.add_image(name, scene.image.width(), scene.image.height());
+        let image = truth.add_image(name, scene.image.width(), scene.image.height());
         for object in scene.objects {
             let class = vocabulary().iter().position(|name| *name == object.label);
-            let class = class.expect("scenes show what is in the vocabulary");
-            truth.add_instance(picture, class, object.bbox, Some(object.mask));
+            let class = class.expect("scenes contain the vocabulary only");
+            truth.add_instance(image, class, object.bbox, Some(object.mask));
         }
         progress.step();
     }

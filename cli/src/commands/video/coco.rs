@@ -1,4 +1,4 @@
-//! The classes of the COCO data set.
+//! `--coco`: the classes of the COCO data set.
 
 /// COCO's eighty classes in the order of its annotations.
 #[rustfmt::skip]

@@ -1,18 +1,16 @@
-//! Which pictures an argument means: a file, a folder, a pattern.
+//! Files that arguments name: images to read, results to write.
 
 use std::path::{Path, PathBuf};
 
 use ocelli::image::has_image_extension;
 use ocelli::{Error, ErrorKind, Result};
 
-/// Pictures in the order in which they were named, those of a folder or a pattern by name.
-pub type ImageFiles = Vec<PathBuf>;
-
-/// Turns files, folders and patterns (`*.jpg`, `**/*.png`) into files. A folder means the pictures directly in it.
+/// Expands files, folders and patterns (`*.jpg`, `**/*.png`) into image files, in the order of the arguments and by name
+/// within a folder or pattern. A folder stands for the images directly in it.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] where an argument names nothing.
-pub fn expand_images(arguments: &[PathBuf]) -> Result<ImageFiles> {
+/// [`ErrorKind::InvalidArgument`] if an argument matches no image.
+pub fn expand_images(arguments: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for argument in arguments {
         if argument.is_dir() {
@@ -32,7 +30,7 @@ pub fn expand_images(arguments: &[PathBuf]) -> Result<ImageFiles> {
 }
 
 fn nothing(argument: &Path, why: &str) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("no picture, {}: {why}", argument.display()))
+    Error::new(ErrorKind::InvalidArgument, format!("no image, {}: {why}", argument.display()))
 }
 
 fn is_pattern(argument: &Path) -> bool {
@@ -51,7 +49,7 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     if files.is_empty() {
         return Err(nothing(
             folder,
-            &format!("the folder holds none; for folders in it say '{}/**/*.jpg'", folder.display()),
+            &format!("the folder contains none; '{}/**/*.jpg' includes its subfolders", folder.display()),
         ));
     }
     files.sort();
@@ -60,7 +58,7 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
     let text = pattern.to_string_lossy();
-    let paths = glob::glob(&text).map_err(|e| nothing(pattern, &format!("the pattern is wrong: {e}")))?;
+    let paths = glob::glob(&text).map_err(|e| nothing(pattern, &format!("invalid pattern: {e}")))?;
     let mut files = Vec::new();
     for path in paths {
         let path = path
@@ -70,9 +68,29 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     if files.is_empty() {
-        return Err(nothing(pattern, "the pattern matches none"));
+        return Err(nothing(pattern, "the pattern matches no image"));
     }
     Ok(files)
+}
+
+/// Checks before the work begins that a result can be written to `path`. `flag` is the argument that names the file.
+///
+/// # Errors
+/// [`ErrorKind::Io`] if `path` is a folder or its folder does not exist.
+pub fn check_output_file(flag: &str, path: &Path) -> Result<()> {
+    let refuse = |why: String| Err(Error::new(ErrorKind::Io, format!("{flag}, {}: {why}", path.display())));
+    if path.is_dir() {
+        return refuse("it is a folder; name a file".into());
+    }
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.exists() => {
+            refuse(format!("the folder {} does not exist; create it first", folder.display()))
+        }
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            refuse(format!("{} is not a folder", folder.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -100,9 +118,9 @@ mod tests {
             (vec![at("b.JPG"), at("a.png"), at("*.png")], Ok(vec!["b.JPG", "a.png", "odd [1].png"])),
             (vec![at("odd [1].png")], Ok(vec!["odd [1].png"])),
             (vec![at("none.png")], Err("no such file")),
-            (vec![at("*.gif")], Err("matches none")),
-            (vec![at("empty")], Err("holds none")),
-            (vec![at("[")], Err("pattern is wrong")),
+            (vec![at("*.gif")], Err("matches no image")),
+            (vec![at("empty")], Err("contains none")),
+            (vec![at("[")], Err("invalid pattern")),
         ];
         for (arguments, expected) in cases {
             match (names(&arguments), expected) {

@@ -1,7 +1,6 @@
-//! Arguments of the numeric gate.
+//! Arguments of the comparison of two models.
 
 use clap::Args;
-
 use ocelli::{Error, ErrorKind, Result};
 use ocelli_datasets::verify::{Limits, VerificationOptions};
 
@@ -9,28 +8,28 @@ use ocelli_datasets::verify::{Limits, VerificationOptions};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Comparison")]
 pub struct VerificationArgs {
-    /// Drawn scenes to compare in
+    /// Drawn scenes to detect in
     #[arg(long, default_value_t = 8, allow_negative_numbers = true, value_name = "N")]
     pub scenes: usize,
-    /// Inputs of random pixels to compare with
+    /// Images of random pixels to run
     #[arg(long, default_value_t = 2, allow_negative_numbers = true, value_name = "N")]
     pub random_inputs: usize,
-    /// Of the random numbers and the scenes
+    /// Random seed
     #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_name = "N")]
     pub seed: u64,
-    /// The least cosine of features and logits, for each input
+    /// Minimum cosine similarity of features and logits
     #[arg(long, default_value_t = 0.999, allow_negative_numbers = true, value_name = "COSINE")]
     pub min_cosine: f64,
-    /// The largest difference of a box's edge, as a share of the image's side
+    /// Maximum difference of a box's edge, as a share of the image's side
     #[arg(long, default_value_t = 0.01, allow_negative_numbers = true, value_name = "SHARE")]
     pub max_box_difference: f32,
-    /// The largest difference of a score
+    /// Maximum difference of a score
     #[arg(long, default_value_t = 0.02, allow_negative_numbers = true, value_name = "SCORE")]
     pub max_score_difference: f32,
-    /// The least overlap of two boxes that count as the same detection
+    /// Minimum IoU of two boxes that count as the same detection
     #[arg(long, default_value_t = 0.7, allow_negative_numbers = true, value_name = "IOU")]
     pub min_iou: f32,
-    /// Detections above this score are kept [default: the model's own threshold]
+    /// Keep detections with a higher score [default: the model's threshold]
     #[arg(long, alias = "conf", allow_negative_numbers = true, value_name = "SCORE")]
     pub confidence: Option<f32>,
 }

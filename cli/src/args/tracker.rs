@@ -1,58 +1,55 @@
-//! The tracker's arguments.
+//! Arguments of the tracker.
 
 use clap::{Args, ValueEnum};
+use ocelli::{Error, ErrorKind, Result};
 use ocelli_tracking::{ByteTrackerOptions, MatchClasses};
 
-use ocelli::{Error, ErrorKind, Result};
-
-/// How objects are followed from frame to frame.
+/// How objects are tracked from frame to frame.
 ///
-/// Every overlap is a least IoU. Others' `match_thresh` is the greatest cost, 1 − IoU, which is why it is no alias here.
+/// Every overlap is a minimum IoU. `match_thresh` of other trackers is a maximum cost, 1 − IoU, so it is not an alias here.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Tracking")]
 pub struct TrackerArgs {
-    /// Detections with at least this score are matched first and start tracks [default: 0.5]
+    /// Minimum score of detections that are matched first [default: 0.5]
     #[arg(long, alias = "track-high-thresh", value_name = "SCORE", allow_negative_numbers = true)]
     pub track_thresh: Option<f32>,
-    /// Detections below that with at least this score carry tracks on [default: 0.1]
+    /// Minimum score of detections that continue a track [default: 0.1]
     #[arg(long, alias = "track-low-thresh", value_name = "SCORE", allow_negative_numbers = true)]
     pub low_thresh: Option<f32>,
-    /// The least score that starts a track [default: 0.05 above --track-thresh]
+    /// Minimum score to start a track [default: 0.05 above --track-thresh]
     #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
     pub new_track_thresh: Option<f32>,
-    /// Least overlap (IoU) of a track with a detection of high score [default: 0.5]
+    /// Minimum IoU of a track and a high-score detection [default: 0.5]
     #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
     pub match_thresh: Option<f32>,
-    /// Least overlap of a track with a detection of low score [default: 0.4]
+    /// Minimum IoU of a track and a low-score detection [default: 0.4]
     #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
     pub low_match_thresh: Option<f32>,
-    /// Least overlap of a lost track with a detection of high score that is left, if below --match-thresh [default: 0.5]
+    /// Minimum IoU of a lost track and an unmatched high-score detection, if below --match-thresh [default: 0.5]
     #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
     pub lost_match_thresh: Option<f32>,
-    /// Frames on end in which something must be seen before it is shown [default: 2, or 1 with a score from
-    /// --sure-thresh]
+    /// Consecutive detections that confirm a track [default: 2; 1 with a score of --sure-thresh]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub min_hits: Option<u32>,
-    /// A track that starts with at least this score is shown at once [default: 0.8; with --min-hits none]
+    /// Minimum score that confirms a track at once [default: 0.8; off with --min-hits]
     #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
     pub sure_thresh: Option<f32>,
-    /// The most frames between two sights of one object [default: 30]
+    /// Frames after which a lost track is deleted [default: 30]
     #[arg(long, alias = "track-buffer", value_name = "FRAMES", allow_negative_numbers = true)]
     pub max_time_lost: Option<u32>,
-    /// Whether a track may take a detection of another class; the classes seen then vote
+    /// Detections that a track may match: those of the same class, or of any class
     #[arg(long, value_name = "WHICH", default_value = "same")]
-    pub match_classes: ClassMatching,
-    /// Frames for which an object out of sight is still shown, where it should be [default: 0]
+    match_classes: ClassMatching,
+    /// Frames for which a lost track is shown at its predicted place [default: 0]
     #[arg(long, value_name = "FRAMES", allow_negative_numbers = true)]
     pub coast: Option<u32>,
 }
 
-/// Which detections a track may take.
+/// Which detections a track may match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ClassMatching {
-    /// Those of any class
+enum ClassMatching {
+    // Documented variants would double the length of `--help`.
     Any,
-    /// Those of its own class
     #[default]
     Same,
 }
@@ -97,7 +94,7 @@ impl TrackerArgs {
         options.match_iou = self.match_thresh.unwrap_or(options.match_iou);
         options.low_match_iou = self.low_match_thresh.unwrap_or(options.low_match_iou);
         options.lost_match_iou = self.lost_match_thresh.unwrap_or(options.lost_match_iou);
-        // Who says how many hits it takes means it: a sure score then decides where it is named as well.
+        // An explicit number of hits holds for every score unless --sure-thresh is given as well.
         let sure_by_default = options.sure_threshold.filter(|_| self.min_hits.is_none());
         options.sure_threshold = self.sure_thresh.or(sure_by_default);
         options.min_hits = self.min_hits.unwrap_or(options.min_hits);
@@ -135,12 +132,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_flag_the_defaults_hold() {
+    fn without_flags_the_defaults_apply() {
         assert_eq!(options(""), Ok(ByteTrackerOptions::default()));
     }
 
     #[test]
-    fn flags_set_options_and_what_follows_from_them() {
+    fn flags_set_options_and_dependent_defaults() {
         type Check = fn(&ByteTrackerOptions) -> bool;
         let cases: &[(&str, Check)] = &[
             ("--track-thresh 0.3", |o| {

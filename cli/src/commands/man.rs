@@ -1,0 +1,26 @@
+//! `ocelli man`, for packagers.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+
+use super::completions::Program;
+
+/// Arguments of `ocelli man`.
+#[derive(Args, Debug)]
+pub struct ManArgs {
+    /// The folder to write the pages to; created if missing
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+/// Writes a page for each program and each command of `ocelli`: `ocelli-detect.1`.
+pub fn run(args: &ManArgs) -> anyhow::Result<()> {
+    let failed = || format!("cannot write man pages, {}", args.folder.display());
+    std::fs::create_dir_all(&args.folder).with_context(failed)?;
+    for program in Program::value_variants() {
+        clap_mangen::generate_to(program.command(), &args.folder).with_context(failed)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! How a program ends: 0 on success, 1 on a failure, 2 on wrong usage, 130 after Ctrl-C.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use ocelli::{Error, ErrorKind};
+use ocelli_export::{Error as ExportError, ErrorKind as ExportErrorKind};
+
+use crate::interrupt::{Interrupted, interrupted, on_interrupt};
+use crate::output::{diagnostic, one_line};
+use crate::{LogArgs, flags};
+
+/// Runs a program whose arguments are `Arguments`: sets up logging and Ctrl-C, and turns an error into one line on
+/// stderr and an exit status. Parameters that the error names get the spelling of their flag.
+pub fn run<Arguments: CommandFactory>(
+    log: &LogArgs,
+    program: impl FnOnce() -> anyhow::Result<()>,
+) -> ExitCode {
+    log.start();
+    let end = on_interrupt().map_err(anyhow::Error::from).and_then(|()| program());
+    let Err(error) = end else { return ExitCode::SUCCESS };
+    let cancelled = |e: &Error| e.kind() == ErrorKind::Cancelled && interrupted().is_err();
+    if error.is::<Interrupted>() || error.downcast_ref().is_some_and(cancelled) {
+        return ExitCode::from(130);
+    }
+    let cause = Cause::of(&error);
+    let message = flags::with_flags(&text(&error), cause, &flags::running(Arguments::command()));
+    diagnostic(&format!("error: {message}"));
+    ExitCode::from(if cause == Cause::Usage { 2 } else { 1 })
+}
+
+/// The error in one line. Errors of the libraries contain the text of their cause; of others it follows.
+fn text(error: &anyhow::Error) -> String {
+    let is_ours = error.is::<Error>()
+        || error.is::<ExportError>()
+        || error.is::<ocelli_engines::Error>()
+        || error.is::<ocelli_tracking::Error>();
+    one_line(&if is_ours { error.to_string() } else { format!("{error:#}") })
+}
+
+/// An error of usage: exit status 2.
+pub fn usage(message: impl Into<String>) -> anyhow::Error {
+    Error::new(ErrorKind::InvalidArgument, message).into()
+}
+
+/// What an error is about, as far as a program reacts to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// An argument is invalid.
+    Usage,
+    /// An argument does not fit the model or the machine.
+    Fit,
+    /// Anything else.
+    Other,
+}
+
+impl Cause {
+    fn of(error: &anyhow::Error) -> Self {
+        if let Some(error) = error.downcast_ref::<Error>() {
+            return match error.kind() {
+                ErrorKind::InvalidArgument => Self::Usage,
+                ErrorKind::Mismatch | ErrorKind::Unavailable => Self::Fit,
+                _ => Self::Other,
+            };
+        }
+        match error.downcast_ref::<ExportError>().map(ExportError::kind) {
+            Some(ExportErrorKind::InvalidArgument) => Self::Usage,
+            _ => Self::Other,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Results on stdout, diagnostics on stderr.
+
+use std::io::Write;
+
+use ocelli::Error;
+
+use crate::LogArgs;
+
+/// Writes results to stdout.
+///
+/// # Errors
+/// If stdout cannot be written, a closed pipe included.
+pub fn print(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyhow::Result<()> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    write(&mut out)
+        .and_then(|()| out.flush())
+        .map_err(|e| anyhow::anyhow!("cannot write the result, stdout: {e}"))
+}
+
+/// Writes a line of status to stderr, unless `--quiet`.
+pub fn status(log: &LogArgs, line: &str) {
+    if !log.quiet {
+        diagnostic(line);
+    }
+}
+
+/// Writes a line to stderr. A closed stderr is ignored: the exit status still reports how the program ended.
+pub(crate) fn diagnostic(line: &str) {
+    drop(writeln!(std::io::stderr(), "{line}"));
+}
+
+/// The text with line breaks replaced by spaces, so that an error is one line.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split(['\n', '\r']).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Puts the flag that names a file in front of the error about the file.
+pub(crate) fn with_flag(flag: &str) -> impl Fn(Error) -> Error + '_ {
+    move |error| Error::new(error.kind(), format!("{flag}, {error}"))
+}
