@@ -97,7 +97,7 @@ impl Sample {
             "verified": {
                 "reference": "CPU", "candidate": "GPU", "cosine": { "logits": 0.99999 }, "box_difference": 0.0,
                 "score_difference": 0.0, "kept": 1, "borderline": 0, "scenes": 2, "random_inputs": 1, "seed": 0,
-                "limits": crate::verify::Limits::default()
+                "limits": crate::tensorrt::Limits::default()
             }
         });
         std::fs::write(Sidecar::path_of(&path), sidecar.to_string()).expect("it can be written");
