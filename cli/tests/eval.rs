@@ -188,7 +188,7 @@ fn two_models_on_the_same_images() {
     let found = "golden/predictions.json";
     let same = ["eval", "--annotations", "golden/annotations.json", "--compare", found, found];
     let table = place.succeed(OCELLI, &same);
-    assert!(table.contains("the second against the first   box AP +0.0"), "{table}");
+    assert!(table.contains("the second compared with the first   box AP +0.0"), "{table}");
 }
 
 #[test]
