@@ -105,9 +105,9 @@ fn a_limit_on_file_sizes_is_an_error() {
     let scene = "--classes dog --track --scene-size 320x240 --max-frames 40";
     succeed(&place, &format!("{scene} --max-frames 1").replacen("--max-frames 40 ", "", 1));
     for (results, words) in [
-        ("-o out.mp4", ["out.mp4", "could not be completed"]),
-        ("-o out.avi", ["out.avi", "could not be completed"]),
-        ("-o out.mkv", ["out.mkv", "could not be completed"]),
+        ("-o out.mp4", ["out.mp4", "the file is incomplete"]),
+        ("-o out.avi", ["out.avi", "the file is incomplete"]),
+        ("-o out.mkv", ["out.mkv", "the file is incomplete"]),
         ("--jsonl out.jsonl", ["out.jsonl", "too large"]),
     ] {
         let mut limited = command(&place, "sh", "");

@@ -21,25 +21,25 @@ struct TestClock(Arc<Mutex<(Duration, Vec<Duration>)>>);
 
 impl TestClock {
     fn pass(&self, time: Duration) {
-        self.0.lock().expect("nobody panicked").0 += time;
+        self.0.lock().expect("no thread panicked").0 += time;
     }
 
     /// The waits between attempts.
     fn waits(&self) -> Vec<Duration> {
-        self.0.lock().expect("nobody panicked").1.clone()
+        self.0.lock().expect("no thread panicked").1.clone()
     }
 
     fn note_attempt(&self) {
-        self.0.lock().expect("nobody panicked").1.push(Duration::ZERO);
+        self.0.lock().expect("no thread panicked").1.push(Duration::ZERO);
     }
 
     fn now(&self) -> Duration {
-        self.0.lock().expect("nobody panicked").0
+        self.0.lock().expect("no thread panicked").0
     }
 
     fn sleep(&self, time: Duration) {
         self.pass(time);
-        if let Some(last) = self.0.lock().expect("nobody panicked").1.last_mut() {
+        if let Some(last) = self.0.lock().expect("no thread panicked").1.last_mut() {
             *last += time;
         }
     }
