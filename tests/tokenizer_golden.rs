@@ -43,7 +43,7 @@ fn compare(tokenizer: &Tokenizer, key: &str) {
 #[test]
 fn the_built_in_tokenizer_equals_transformers() {
     let context = expected()["builtin_context"].as_u64().expect("a number") as usize;
-    let path = root().join("src/builtin/tokenizer.json");
+    let path = root().join("../src/builtin/tokenizer.json");
     let tokenizer =
         Tokenizer::from_file(path, TokenizerConfig::new(context)).expect("the built-in file is fine");
     compare(&tokenizer, "builtin");
@@ -53,7 +53,7 @@ fn the_built_in_tokenizer_equals_transformers() {
 #[ignore = "needs the CLIP merges: run tests/golden/tokenizer/make.py --merges-only target/golden/clip"]
 fn clips_tokenizer_equals_transformers() {
     let path = std::env::var_os("OCELLI_CLIP_TOKENIZER")
-        .map_or_else(|| root().join("target/golden/clip/tokenizer.json"), PathBuf::from);
+        .map_or_else(|| root().join("../target/golden/clip/tokenizer.json"), PathBuf::from);
     let context = expected()["clip_context"].as_u64().expect("a number") as usize;
     let tokenizer =
         Tokenizer::from_file(path, TokenizerConfig::new(context)).expect("make.py has written the file");
