@@ -16,8 +16,9 @@ mod engine_files;
 #[doc(hidden)]
 pub mod fit;
 mod native;
-#[cfg(test)]
-mod sample;
+#[cfg(any(test, feature = "test-support"))]
+#[doc(hidden)]
+pub mod sample;
 mod sidecar;
 mod verified;
 

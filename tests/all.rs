@@ -1,15 +1,19 @@
-//! What crosses crates: parity with the reference, from an image to detections, the pipeline.
+//! What crosses crates: parity with the reference, from an image to detections, the pipeline, engines on devices.
 
+mod device_kernels;
+mod device_path;
 mod end_to_end;
 mod exemplars;
 mod half_precision;
 mod masks;
-mod model_json;
 mod operators;
 mod parity;
 mod pipeline;
 mod precision;
 mod preprocess_golden;
 mod scenes;
+mod tensorrt;
+#[cfg(feature = "tensorrt-rtx")]
+mod tensorrt_build;
 mod tokenizer_golden;
 mod verify;

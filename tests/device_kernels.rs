@@ -3,13 +3,12 @@
 //! The comparison without a GPU is a unit test of the kernel.
 #![cfg(feature = "cuda")]
 
-#[path = "device_kernels/cases.rs"]
 mod cases;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use cases::{Case, Random, full_size, image, random_cases, table};
+use self::cases::{Case, Random, full_size, image, random_cases, table};
 use ocelli::engines::cuda::{CudaDevice, Nvrtc};
 use ocelli::engines::{ElementType, Tensor};
 use ocelli::preprocess::{DevicePreprocessor, PreprocessConfig, Preprocessor, Rounding};

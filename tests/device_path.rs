@@ -4,7 +4,6 @@
 //! Needs ONNX Runtime where programs find it; `make setup` puts it there. The tests on a GPU need ONNX Runtime for CUDA.
 
 #[cfg(feature = "cuda")]
-#[path = "device_path/gpu.rs"]
 mod gpu;
 
 use std::path::Path;
@@ -13,10 +12,10 @@ use ocelli::engines::onnxruntime::{OnnxRuntime, OnnxRuntimeEngine};
 use ocelli::engines::{Dim, Engine};
 use ocelli::export::contract::{dim, file};
 use ocelli::export::{Checkpoint, ExportOptions, export};
-use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneOptions};
 use ocelli::{
     Detection, Detections, Detector, EngineFactory, Model, Prompt, Prompts, SemanticMap, TextCacheFile,
 };
+use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneOptions};
 
 /// The built-in model with everything that masks need.
 fn model() -> (tempfile::TempDir, Model) {
@@ -70,7 +69,7 @@ fn without_times(found: Detections) -> (Vec<Detection>, Vec<SemanticMap>) {
 /// Engines on the CPU for which the dynamic dimensions of some graphs are fixed, given by graph, dimension and size. The
 /// number of examples stays dynamic, since examples cannot be padded.
 fn engines_of_fixed_sizes(fixed: &'static [(&'static str, &'static str, usize)]) -> EngineFactory {
-    let runtime = OnnxRuntime::load(&LibrarySearch::new()).expect("`make setup` was run");
+    let runtime = OnnxRuntime::load(None).expect("`make setup` was run");
     EngineFactory::custom("of fixed sizes", move |graph: &Path| {
         let mut builder = OnnxRuntimeEngine::builder(&runtime);
         for (_, name, size) in fixed.iter().filter(|(file, ..)| graph.ends_with(file)) {

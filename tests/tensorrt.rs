@@ -3,22 +3,20 @@
 //! Needs ONNX Runtime where programs find it (`make setup`). The ignored tests need TensorRT, which `OCELLI_TENSORRT` names,
 //! and most of them a GPU.
 
-#[path = "tensorrt/dart.rs"]
 mod dart;
-#[path = "tensorrt/workshop.rs"]
 #[cfg_attr(
     not(any(feature = "tensorrt", feature = "tensorrt-rtx")),
     allow(dead_code, reason = "nothing is built")
 )]
 mod workshop;
 
+use self::workshop::{Workshop, same};
 use ocelli::engines::Engine;
 use ocelli::export::ExportOptions;
 use ocelli::export::contract::{Prompting, file};
 use ocelli::tensorrt::dart::{DartBackbone, DartEncoderDecoder};
 use ocelli::{Detector, EngineFactory, ErrorKind, TextCacheFile};
 use serde_json::{Value, json};
-use workshop::{Workshop, same};
 
 /// Runs backbone and encoder-decoder as engines with the tensors of DART's, behind their adapters.
 fn as_dart(shop: &Workshop, backbone: Value, decoder: Value) -> EngineFactory {
@@ -91,14 +89,13 @@ fn the_engine_tensorrt_needs_prepared_engines() {
 mod with_tensorrt {
     use ocelli::engines::tensorrt::ComputeCapability;
     use ocelli::export::contract::{Target, tensor};
-    use ocelli::tensorrt::{
-        BuildEvent, BuildOptions, EngineBuild, NativeTensorRt, PlanRequest, cached_engines, verify_engine,
-    };
-    use ocelli::verify::VerificationOptions;
+    use ocelli::tensorrt::{NativeTensorRt, PlanRequest};
     use ocelli::{Cancellation, ModelGraph};
+    use ocelli_cli::tensorrt::{BuildEvent, BuildOptions, EngineBuild, cached_engines, verify_engine};
+    use ocelli_datasets::verify::VerificationOptions;
 
+    use super::workshop::{for_tensorrt, quick};
     use super::*;
-    use crate::workshop::{for_tensorrt, quick};
 
     fn tensorrt() -> NativeTensorRt {
         NativeTensorRt::new("the test", None).expect("it was built with TensorRT")

@@ -3,10 +3,6 @@
 //! Needs one, and the library of the package `onnxruntime-gpu` in one of the places that are searched.
 
 // Another test program uses the rest.
-#[allow(dead_code)]
-#[path = "onnxruntime/models.rs"]
-mod models;
-
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::onnxruntime::{
     CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine, TensorRtOptions,
@@ -19,7 +15,8 @@ fn builder(provider: ExecutionProvider) -> OnnxRuntimeBuilder {
 }
 
 fn passes(builder: impl Fn() -> OnnxRuntimeBuilder) {
-    let outcome = conformance::check(|| builder().build_from_memory(&models::conformance()), Tolerance::F32);
+    let outcome =
+        conformance::check(|| builder().build_from_memory(&crate::models::conformance()), Tolerance::F32);
     outcome.unwrap_or_else(|failures| panic!("{failures}"));
 }
 
@@ -51,7 +48,7 @@ fn tensors_stay_on_the_gpu_between_engines() {
     let device = ocelli_engines::cuda::CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
     let make = || {
         let builder = builder(ExecutionProvider::Cuda(CudaOptions::default())).with_device(device.clone());
-        builder.build_from_memory(&models::conformance()).expect("it loads")
+        builder.build_from_memory(&crate::models::conformance()).expect("it loads")
     };
     let (mut first, mut second) = (make(), make());
     let a = Tensor::f32(&[2, 3], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("fits");
@@ -84,7 +81,7 @@ fn only_tensors_in_host_memory_are_copied() {
     use ocelli_engines::{Device, Engine, Tensor, Transferred};
     let device = ocelli_engines::cuda::CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
     let cuda = || builder(ExecutionProvider::Cuda(CudaOptions::default()));
-    let make = || cuda().with_device(device.clone()).build_from_memory(&models::conformance());
+    let make = || cuda().with_device(device.clone()).build_from_memory(&crate::models::conformance());
     let mut engine = make().expect("it loads");
     assert_eq!(engine.device(), Some(Device::from(device.clone())));
     let rows = |first: f32| Tensor::f32(&[2, 3], (0..6).map(|i| first + i as f32).collect()).expect("fits");
@@ -114,7 +111,7 @@ fn only_tensors_in_host_memory_are_copied() {
     assert_eq!(crossed, Transferred { to_device: 3 * 24, to_host: 3 * 32 });
     assert_eq!(allocations[1..], [allocations[0]; 2], "a steady state allocates nothing");
 
-    let mut plain = cuda().build_from_memory(&models::conformance()).expect("it loads");
+    let mut plain = cuda().build_from_memory(&crate::models::conformance()).expect("it loads");
     let mut expected = [Tensor::empty(), Tensor::empty(), Tensor::empty(), Tensor::empty()];
     let [expected_sum, expected_product, expected_doubled, expected_positions] = &mut expected;
     let inputs = [("a", &a), ("b", &b), ("ids", &ids)];
@@ -147,7 +144,7 @@ fn a_device_of_another_provider_is_refused() {
     let device = ocelli_engines::cuda::CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
     let runtime = OnnxRuntime::load(None).unwrap_or_else(|error| panic!("{error}"));
     let cpu = OnnxRuntimeEngine::builder(&runtime).with_device(device.clone());
-    let error = cpu.build_from_memory(&models::conformance()).expect_err("the CPU has no device");
+    let error = cpu.build_from_memory(&crate::models::conformance()).expect_err("the CPU has no device");
     assert_eq!(error.kind(), ocelli_engines::ErrorKind::InvalidArgument);
     let expected = format!("cannot use the memory of {}: pass its own device", device.name());
     assert!(error.to_string().ends_with(&expected), "{error}");

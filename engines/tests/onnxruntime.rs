@@ -2,11 +2,8 @@
 //!
 //! Needs ONNX Runtime where programs find it; `make setup` puts it there.
 
-#[path = "onnxruntime/models.rs"]
-mod models;
-
+use crate::models::{BOOL, F16, F32, I32, I64, Model, STRING, U8};
 use half::f16;
-use models::{BOOL, F16, F32, I32, I64, Model, STRING, U8};
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::library::Finding;
 use ocelli_engines::onnxruntime::{OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine, OptimizationLevel};
@@ -25,7 +22,8 @@ fn builder() -> OnnxRuntimeBuilder {
 
 #[test]
 fn passes_the_conformance_suite() {
-    let outcome = conformance::check(|| builder().build_from_memory(&models::conformance()), Tolerance::F32);
+    let outcome =
+        conformance::check(|| builder().build_from_memory(&crate::models::conformance()), Tolerance::F32);
     outcome.unwrap_or_else(|failures| panic!("{failures}"));
 }
 
@@ -43,7 +41,7 @@ fn passes_the_conformance_suite_with_every_option() {
         ("no memory pattern", |builder| builder.with_memory_pattern(false)),
         ("no prepacking", |builder| builder.with_prepacking(false)),
     ];
-    let model = models::conformance();
+    let model = crate::models::conformance();
     let mut wrong = Vec::new();
     for (name, change) in changes {
         let make = || change(builder()).build_from_memory(&model);
@@ -57,7 +55,8 @@ fn passes_the_conformance_suite_with_every_option() {
 #[test]
 fn the_description_names_version_and_threads() {
     let runtime = runtime();
-    let engine = builder().with_threads(2).build_from_memory(&models::conformance()).expect("it loads");
+    let engine =
+        builder().with_threads(2).build_from_memory(&crate::models::conformance()).expect("it loads");
     assert_eq!(engine.description(), format!("ONNX Runtime {}, CPU, 2 threads", runtime.version()));
     let chosen = OnnxRuntime::candidates(None).into_iter().find(|found| found.finding != Finding::Missing);
     let chosen = chosen.expect("one was loaded");
@@ -167,7 +166,7 @@ fn models_that_cannot_be_loaded_are_named_with_the_reason() {
         fs::write(&path, content).expect("a file");
         path
     };
-    let good = models::conformance();
+    let good = crate::models::conformance();
     let with = |op: &str, element_type: i32| {
         let (nodes, x, y) = ([(op, &["x"][..], "y")], ("x", element_type, "n"), ("y", element_type, "n"));
         Model { nodes: &nodes, inputs: &[x], outputs: &[y] }.encode()
@@ -341,7 +340,7 @@ fn an_output_that_is_not_what_the_model_declares_is_an_error() {
 
 #[test]
 fn two_engines_run_in_two_threads() {
-    let model = models::conformance();
+    let model = crate::models::conformance();
     let outcomes: Vec<_> = std::thread::scope(|scope| {
         let run = || conformance::check(|| builder().build_from_memory(&model), Tolerance::F32);
         let threads: Vec<_> = (0..2).map(|_| scope.spawn(run)).collect();
@@ -353,7 +352,7 @@ fn two_engines_run_in_two_threads() {
 #[test]
 fn an_engine_can_move_to_another_thread() {
     let mut engine: Box<dyn Engine> =
-        Box::new(builder().build_from_memory(&models::conformance()).expect("it loads"));
+        Box::new(builder().build_from_memory(&crate::models::conformance()).expect("it loads"));
     let run = move || {
         let (a, ids) = (Tensor::zeros_f32(&[1, 3]), Tensor::zeros::<i64>(&[1, 2]));
         let mut sum = Tensor::empty();

@@ -3,11 +3,7 @@
 //! Needs ONNX Runtime for the CPU in one of the places that are searched; `make setup` installs it.
 
 // Another test program uses the rest.
-#[allow(dead_code)]
-#[path = "onnxruntime/models.rs"]
-mod models;
-
-use models::{F32, I64, Model};
+use crate::models::{F32, I64, Model};
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::onnxruntime::{
     CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine,
@@ -65,7 +61,8 @@ fn a_provider_that_cannot_start_is_an_error_with_reason_and_remedy() {
     let runtime = runtime();
     let mut wrong = Vec::new();
     for (provider, start, end) in cases {
-        let loaded = builder().with_provider(provider.clone()).build_from_memory(&models::conformance());
+        let loaded =
+            builder().with_provider(provider.clone()).build_from_memory(&crate::models::conformance());
         for error in [loaded.map(drop).err(), runtime.try_provider(&provider).err()] {
             let text = error.as_ref().map(ToString::to_string).unwrap_or_default();
             let kind = error.map(|error| error.kind());
@@ -92,13 +89,13 @@ fn nodes_that_would_run_on_the_cpu_are_an_error_with_the_list() {
         let builder = builder().with_provider(supporting_nothing()).with_cpu_fallback(allowed);
         builder.build_from_memory(model)
     };
-    let error = load(false, &models::conformance()).expect_err("it supports nothing");
+    let error = load(false, &crate::models::conformance()).expect_err("it supports nothing");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let expected = "cannot run all of (in memory) on AzureExecutionProvider: 4 of 4 nodes would run on the CPU, and only \
                     shape arithmetic may: Add (2), MatMul, NonZero; with `cpu_fallback` they run there";
     assert_eq!(error.to_string(), expected);
 
-    let outcome = conformance::check(|| load(true, &models::conformance()), Tolerance::F32);
+    let outcome = conformance::check(|| load(true, &crate::models::conformance()), Tolerance::F32);
     outcome.unwrap_or_else(|failures| panic!("{failures}"));
 
     let shapes = Model {
@@ -111,7 +108,7 @@ fn nodes_that_would_run_on_the_cpu_are_an_error_with_the_list() {
 
 #[test]
 fn a_fixed_dimension_is_part_of_the_specification() {
-    let model = models::conformance();
+    let model = crate::models::conformance();
     let fixed = builder().with_fixed_dimension("rows", 2).with_fixed_dimension("absent", 7);
     let mut engine = fixed.build_from_memory(&model).expect("it loads");
     let shape = |name: &str| {
@@ -138,7 +135,7 @@ fn every_named_dimension_needs_a_range() {
     let options = TensorRtOptions { dimensions, ..TensorRtOptions::default() };
     let loaded = builder()
         .with_provider(ExecutionProvider::TensorRt(options))
-        .build_from_memory(&models::conformance());
+        .build_from_memory(&crate::models::conformance());
     let error = loaded.expect_err("`tokens` has none");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert_eq!(

@@ -1,10 +1,6 @@
 //! Builds with the real TensorRT for RTX, which `OCELLI_TENSORRT` names: plans from valid files, errors for all others.
 
-#[path = "onnxruntime/models.rs"]
-#[allow(dead_code, reason = "these networks are fewer")]
-mod models;
-
-use models::{F32, I64, Model};
+use crate::models::{F32, I64, Model};
 use ocelli_engines::tensorrt::{
     ComputeCapability, DimensionRange, Product, TensorRt, TensorRtBuilder, TensorRtSearch,
 };

@@ -8,13 +8,9 @@ use ocelli_engines::tensorrt::{
     ComputeCapability, DimensionRange, Plan, Product, TensorRt, TensorRtBuilder, TensorRtEngine,
     TensorRtSearch,
 };
-use ocelli_engines::{Device, Engine, ErrorKind, Result, Tensor};
+use ocelli_engines::{Engine, ErrorKind, Result, Tensor};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
-
-#[allow(dead_code, reason = "shared with the tests of ONNX Runtime")]
-#[path = "onnxruntime/models.rs"]
-mod models;
 
 fn tensorrt() -> TensorRt {
     TensorRt::load(&TensorRtSearch::new()).expect("OCELLI_TENSORRT names a library")
@@ -26,7 +22,7 @@ fn device() -> Arc<CudaDevice> {
 
 /// The suite's network without `positions`.
 fn network() -> Vec<u8> {
-    use models::{F32, I64, Model};
+    use crate::models::{F32, I64, Model};
     let model = Model {
         nodes: &[
             ("Add", &["a", "b"], "sum"),

@@ -13,7 +13,7 @@ use crate::model::Model;
 use crate::model_graph::ModelGraph;
 
 /// A manifest of a model of 28 px, width 4 and 3 queries, with text prompts of 2 tokens.
-pub(super) fn manifest() -> Manifest {
+pub fn manifest() -> Manifest {
     serde_json::from_value(manifest_json()).expect("a manifest")
 }
 
@@ -28,7 +28,7 @@ fn manifest_json() -> Value {
     })
 }
 
-pub(super) fn library() -> TensorRtLibrary {
+pub fn library() -> TensorRtLibrary {
     TensorRtLibrary {
         name: "TensorRT for RTX".into(),
         version: Version::new(1, 7, 1),
@@ -36,18 +36,18 @@ pub(super) fn library() -> TensorRtLibrary {
     }
 }
 
-pub(super) fn gpu() -> Gpu {
+pub fn gpu() -> Gpu {
     Gpu { name: "RTX 4090".into(), compute_capability: ComputeCapability::new(8, 9) }
 }
 
-pub(super) struct Sample {
+pub struct Sample {
     folder: TempDir,
-    pub(super) model: Model,
+    pub model: Model,
 }
 
 impl Sample {
     /// The model, with these changes to its manifest.
-    pub(super) fn new(changes: &Value) -> Self {
+    pub fn new(changes: &Value) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let model = folder.path().join("model");
         std::fs::create_dir(&model).expect("the folder is new");
@@ -68,12 +68,12 @@ impl Sample {
         Self { folder, model }
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Writes `name.engine` and its sidecar: a verified engine of the model for [`library`] and [`gpu`].
-    pub(super) fn engine(&self, graph: ModelGraph, name: &str) -> PathBuf {
+    pub fn engine(&self, graph: ModelGraph, name: &str) -> PathBuf {
         let path = self.path(&format!("{name}.engine"));
         std::fs::write(&path, "a plan of TensorRT").expect("it can be written");
         let manifest = self.model.manifest();
@@ -106,7 +106,7 @@ impl Sample {
 }
 
 /// Changes one value of an engine's sidecar.
-pub(super) fn set(engine: &Path, pointer: &str, value: Value) {
+pub fn set(engine: &Path, pointer: &str, value: Value) {
     let path = Sidecar::path_of(engine);
     let mut sidecar: Value =
         serde_json::from_slice(&std::fs::read(&path).expect("it was written")).expect("it is JSON");

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{detector, model, prompts, scenes, without_times};
 use ocelli::engines::Engine;
 use ocelli::engines::cuda::CudaDevice;
-use ocelli::engines::onnxruntime::{
-    CudaOptions, ExecutionProvider, LibrarySearch, OnnxRuntime, OnnxRuntimeEngine,
-};
+use ocelli::engines::onnxruntime::{CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeEngine};
 use ocelli::export::contract::file;
 use ocelli::{
     Detection, Detector, EmbeddedPrompts, EngineFactory, ImageFeatures, Pipeline, Prompts, StageTimes,
@@ -26,7 +24,7 @@ fn gpu() -> (Arc<CudaDevice>, MutexGuard<'static, ()>) {
 
 /// ONNX Runtime with CUDA. Tensors of the graphs in `on_device` stay on the GPU, those of others are copied to the host.
 fn engines(device: &Arc<CudaDevice>, on_device: &'static [&'static str]) -> EngineFactory {
-    let runtime = OnnxRuntime::load(&LibrarySearch::new()).expect("`make setup` was run");
+    let runtime = OnnxRuntime::load(None).expect("`make setup` was run");
     let device = device.clone();
     EngineFactory::custom("CUDA", move |graph: &Path| {
         let provider = ExecutionProvider::Cuda(CudaOptions::default());

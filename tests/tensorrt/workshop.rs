@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use ocelli::export::contract::Target;
 use ocelli::export::{Checkpoint, ExportOptions, export};
-use ocelli::tensorrt::BuildOptions;
-use ocelli_datasets::verify::VerificationOptions;
 use ocelli::{
     Detection, Detector, DetectorBuilder, EngineFactory, EngineOptions, Image, Model, Prompts, TextCacheFile,
 };
+use ocelli_cli::tensorrt::BuildOptions;
+use ocelli_datasets::verify::VerificationOptions;
 use tempfile::TempDir;
 
 /// The classes of the prompt: more than any engine here takes at once.

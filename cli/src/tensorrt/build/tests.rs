@@ -1,7 +1,7 @@
 use serde_json::json;
 
-use super::super::sample::Sample;
 use super::*;
+use ocelli::tensorrt::sample::Sample;
 
 #[test]
 fn options_that_cannot_work_are_refused() {
@@ -82,7 +82,7 @@ fn dimensions_are_those_that_the_detector_can_ask_for() {
 #[test]
 fn a_sidecar_describes_the_model_and_the_library() {
     let sample = Sample::new(&json!({}));
-    let library = super::super::sample::library();
+    let library = ocelli::tensorrt::sample::library();
     let range = DimensionRange { min: 1, optimal: 3, max: 3 };
     let entry = FileEntry { sha256: "ff".into(), bytes: 7 };
     let dimensions = [("classes".to_owned(), range)].into();

@@ -1,0 +1,15 @@
+//! Every engine: what it computes, what it refuses, and how it is found.
+
+#[cfg(feature = "cuda")]
+mod cuda_device;
+#[cfg(feature = "cuda")]
+mod device_tensors;
+mod gpu_providers;
+mod models;
+mod onnxruntime;
+mod providers;
+#[cfg(feature = "tensorrt-rtx")]
+mod tensorrt;
+mod tensorrt_libraries;
+#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+mod tensorrt_run;
