@@ -15,9 +15,9 @@ fn main() -> ocelli_tracking::Result<()> {
     let mut tracker = ByteTracker::builder().min_hits(1).coast_frames(5).build()?;
 
     for frame in 0..12 {
-        let x = 20.0 * frame as f32;
-        let walker = BoundingBox::from_ltwh([x, 100.0, 50.0, 120.0]);
-        let runner = BoundingBox::from_ltwh([400.0 - 2.0 * x, 140.0, 60.0, 110.0]);
+        let time = frame as f32;
+        let walker = BoundingBox::from_ltwh([6.0 * time, 100.0, 50.0, 120.0]);
+        let runner = BoundingBox::from_ltwh([400.0 - 15.0 * time, 140.0, 60.0, 110.0]);
         // The detector misses the walker in three frames.
         let walker = (!(5..8).contains(&frame)).then_some(walker);
         let detections: Vec<TrackerDetection> = walker

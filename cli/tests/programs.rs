@@ -288,7 +288,7 @@ fn doctor_reports_engines_libraries_and_cache() {
     let mut command = place.command(OCELLI, &["doctor"]);
     let no_cache = outcome(command.env("OCELLI_CACHE", place.path("file")));
     no_cache.is_refusal(1, &["file/models", "set OCELLI_CACHE"]).unwrap_or_else(|e| panic!("{e}"));
-    assert!(no_cache.stdout.contains("cpu             works"), "{no_cache:?}");
+    assert!(no_cache.stdout.contains("onnxruntime     works"), "{no_cache:?}");
 }
 
 /// The commands that `ocelli --help` lists.
