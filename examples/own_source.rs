@@ -27,13 +27,11 @@ const FRAME_RATE: f64 = 30.0;
 
 impl Pan {
     fn new(scene: Image) -> Self {
-        let info = SourceInfo {
-            name: "pan over a scene".into(),
-            size: Some(SIZE),
-            frame_rate: Some(FRAME_RATE),
-            frame_count: Some(FRAMES),
-            ..SourceInfo::default()
-        };
+        let mut info = SourceInfo::default();
+        info.name = "pan over a scene".into();
+        info.size = Some(SIZE);
+        info.frame_rate = Some(FRAME_RATE);
+        info.frame_count = Some(FRAMES);
         Self { info, scene, next: 0 }
     }
 }

@@ -27,9 +27,8 @@ fn main() -> ocelli::Result<()> {
     };
 
     let prompts = Prompts::new(["person", "dog", "car", "tree"])?;
-    let pipeline = Pipeline::builder(Detector::builder().build()?, prompts)
-        .with_tracker(ByteTrackerOptions::default())
-        .with_max_frames(100);
+    let pipeline =
+        Pipeline::builder(Detector::builder().build()?, prompts).with_tracker(ByteTrackerOptions::default());
     // A pipeline takes any number of sinks: videos, MOTChallenge files, crops, or your own implementation of `Sink`.
     let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(JsonLines::create("-".as_ref())?)];
     let summary = pipeline.run(source, &mut sinks)?;

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Writes a temporary file beside `path` and renames it to `path`, so that no reader sees half a file.
 ///
@@ -94,7 +94,7 @@ mod tests {
     use std::io::{self, Write};
 
     use super::write_atomically;
-    use crate::error::{Error, ErrorKind};
+    use ocelli_error::{Error, ErrorKind};
 
     #[test]
     fn a_file_is_replaced_by_a_complete_one() {

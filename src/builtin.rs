@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use sha2::{Digest, Sha256};
 
-use crate::error::{Error, Result};
+use ocelli_error::{Error, Result};
 
 /// The files of the checkpoint, each in the parts in which the program carries it.
 static FILES: [(&str, &[&[u8]]); 3] = [

@@ -12,12 +12,12 @@ use std::time::Instant;
 
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
-use crate::error::Result;
 use crate::image::ImageView;
 use crate::mask::SemanticMap;
 use crate::model::Model;
 use crate::prompt::Prompts;
 use crate::timing::StageTimes;
+use ocelli_error::Result;
 
 pub use builder::{DetectorBuilder, PrepareEngines, TextCacheFile};
 pub use decode::PromptDecoder;
@@ -61,7 +61,7 @@ impl Detector {
     /// Boxes are in pixels of the image and inside it; detections come in a fixed order, the highest score first.
     ///
     /// # Errors
-    /// [`Engine`](crate::ErrorKind::Engine) when a graph fails or returns numbers that are none,
+    /// [`Engine`](crate::ErrorKind::Execution) when a graph fails or returns numbers that are none,
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a phrase without words; on first use also what
     /// [`prepare`](Self::prepare) finds.
     pub fn detect<'i>(&mut self, image: impl Into<ImageView<'i>>, prompts: &Prompts) -> Result<Detections> {

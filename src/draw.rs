@@ -14,10 +14,10 @@ pub use overlay::{Overlay, OverlayOptions};
 pub use palette::{class_color, track_color};
 
 use crate::detection::Detection;
-use crate::error::{Error, ErrorKind, Result};
 use crate::mask::Mask;
 use canvas::{Canvas, Rect};
 use label_layout::LabelLayout;
+use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_tracking::BoundingBox;
 use palette::{DARK, text_color_on};
 use text::{Line, Typeface};

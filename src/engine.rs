@@ -14,7 +14,7 @@ use ocelli_engines::tensorrt::Product;
 use ocelli_engines::{Device, Engine};
 use ocelli_export::contract::Target;
 
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 pub(crate) use graphs::GraphSizes;
 pub use kind::EngineKind;
@@ -248,7 +248,7 @@ fn best<T>(
 }
 
 fn load_onnxruntime(options: &EngineOptions) -> Result<OnnxRuntime> {
-    Ok(OnnxRuntime::load(options.onnxruntime.as_deref())?)
+    OnnxRuntime::load(options.onnxruntime.as_deref())
 }
 
 /// The provider of an engine with default options, to test whether it starts.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::image::{Image, ImageView};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// The pixel format of a [`FrameView`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use ::image::{DynamicImage, RgbImage};
 
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Extensions of the formats that [`Image::open`] reads.
 const EXTENSIONS: [&str; 14] =

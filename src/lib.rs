@@ -52,7 +52,6 @@ mod detection;
 mod detector;
 pub mod draw;
 mod engine;
-mod error;
 mod frame;
 mod frame_view;
 pub mod image;
@@ -87,13 +86,13 @@ pub use detector::{
     ImagePreprocessor, PrepareEngines, PromptDecoder, TextCacheFile, TextEmbedder,
 };
 pub use engine::{EngineFactory, EngineKind, EngineOptions};
-pub use error::{Error, ErrorKind, Result};
 pub use frame::Frame;
 pub use frame_view::{FrameView, PixelFormat};
 pub use image::{Image, ImageView};
 pub use mask::{Mask, MaskSpan, Outline, SemanticMap};
 pub use model::{Model, ModelRequest, ModelSource, sha256_of_file};
 pub use model_graph::ModelGraph;
+pub use ocelli_error::{Error, ErrorKind, Result};
 pub use outcome::FrameOutcome;
 pub use pipeline::{FramePolicy, Pipeline, PipelineBuilder, PipelineStats, RunSummary, StatsRecorder};
 pub use prompt::{Exemplar, Prompt, Prompts, VISUAL};

@@ -21,7 +21,7 @@ pub use outline::Outline;
 pub(crate) use outline::distance_to_segment;
 pub use resample::MaskResampler;
 
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 use runs::RunBuilder;
 
 /// A set of pixels of an image in COCO's run-length encoding: column by column, background first.

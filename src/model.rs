@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use ocelli_engines::Engine;
 use ocelli_export::contract::{Manifest, Precision, Target, Thresholds, file};
-use ocelli_export::{Checkpoint, ErrorKind as ExportErrorKind, ExportOptions, export};
+use ocelli_export::{Checkpoint, ExportOptions, export};
 use sha2::{Digest, Sha256};
 
 use crate::Cancellation;
 use crate::builtin;
 use crate::cache::{Lock, cache_folder, create_folder, hex, remembered_hash, remove_folder, short_hex};
 use crate::engine::{EngineFactory, GraphSizes};
-use crate::error::{Error, ErrorKind, Result};
 use crate::tokenizer::{Tokenizer, TokenizerConfig};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Where a model comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -280,7 +280,7 @@ fn cached_export(
             report(&format!("exporting {} ({} of {})", step.file, step.done + 1, step.total));
             if cancellation.is_cancelled() {
                 let message = format!("exporting {name}: cancelled");
-                return Err(ocelli_export::Error::new(ExportErrorKind::Cancelled, message));
+                return Err(Error::new(ErrorKind::Cancelled, message));
             }
             Ok(())
         })?;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ocelli_tracking::BoundingBox;
 
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// What is kept and what is suppressed.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,7 +163,7 @@ impl PostProcessor {
     /// Takes some classes of the image: score, threshold, scale, clip, suppress within each class.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] where the lengths do not belong together, [`ErrorKind::Engine`] where a score or
+    /// [`ErrorKind::Mismatch`] where the lengths do not belong together, [`ErrorKind::Execution`] where a score or
     /// the box of a kept query is no number; nothing of such a chunk is kept.
     pub fn push_chunk(&mut self, raw: &RawOutputs<'_>) -> Result<()> {
         let queries = raw.queries()?;
@@ -228,7 +228,7 @@ impl PostProcessor {
                 "encoder-decoder output, class {class_id} \"{label}\": the engine returned a {what} that is no finite \
                  number; if the model runs in half precision, export it with --precision fp32"
             );
-            Error::new(ErrorKind::Engine, message)
+            Error::new(ErrorKind::Execution, message)
         };
         let presence = presence.map_or(1.0, sigmoid);
         if presence.is_nan() {

@@ -15,10 +15,10 @@ mod resize;
 #[cfg(any(test, feature = "cuda"))]
 mod weights;
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::{FrameView, PixelFormat};
 use crate::image::ImageView;
 use fast_image_resize::pixels::U8x3;
+use ocelli_error::{Error, ErrorKind, Result};
 use resize::Resize;
 
 #[cfg(feature = "cuda")]

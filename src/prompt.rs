@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use ocelli_tracking::BoundingBox;
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::tokenizer::collapse_white_space;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// The text of a prompt that has exemplars only.
 pub const VISUAL: &str = "visual";

@@ -15,8 +15,8 @@ mod window;
 
 use std::ops::BitOr;
 
-use crate::error::Result;
 use crate::outcome::FrameOutcome;
+use ocelli_error::Result;
 
 pub use crops::Crops;
 pub use json_lines::JsonLines;

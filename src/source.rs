@@ -22,8 +22,8 @@ pub use selection::{Position, Selected, Selection};
 
 use std::time::Duration;
 
-use crate::error::Result;
 use crate::frame::Frame;
+use ocelli_error::Result;
 
 /// What is known about a stream before its first frame.
 #[derive(Clone, Debug, Default, PartialEq)]

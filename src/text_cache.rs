@@ -12,7 +12,7 @@ use std::path::Path;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use crate::atomic_file::write_atomically;
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// The model that a cache belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]

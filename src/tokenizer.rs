@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// The part of a model's configuration that describes rows of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ mod end_to_end;
 mod exemplars;
 mod half_precision;
 mod masks;
+mod model_json;
 mod operators;
 mod parity;
 mod pipeline;

@@ -231,7 +231,7 @@ fn bfloat16_on_the_processor_is_an_honest_error() -> Outcome<()> {
         .with_engine(EngineKind::Cpu)
         .build()?;
     let error = detector.prepare(&Prompts::new(["dog"])?).expect_err("there are no such kernels");
-    assert_eq!(error.kind(), ocelli::ErrorKind::Unavailable, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     for word in ["bfloat16", "in fp32 or fp16"] {
         assert!(error.to_string().contains(word), "{word} is not in: {error}");
     }

@@ -44,7 +44,7 @@ pub fn detect(factory: &EngineFactory, folder: &Path, scenes: &Scenes) -> anyhow
         let answer = match detector.detect(image, &scenes.prompts) {
             Ok(answer) => answer,
             // Values out of range count as no detections.
-            Err(e) if e.kind() == ErrorKind::Engine => {
+            Err(e) if e.kind() == ErrorKind::Execution => {
                 failed += 1;
                 continue;
             }

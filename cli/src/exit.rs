@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use ocelli::{Error, ErrorKind};
-use ocelli_export::{Error as ExportError, ErrorKind as ExportErrorKind};
 
 use crate::interrupt::{Interrupted, interrupted, on_interrupt};
 use crate::output::{diagnostic, one_line};
@@ -31,15 +30,12 @@ pub fn run<Arguments: CommandFactory>(
 
 /// The error in one line. Errors of the libraries contain the text of their cause; of others it follows.
 fn text(error: &anyhow::Error) -> String {
-    let is_ours = error.is::<Error>()
-        || error.is::<ExportError>()
-        || error.is::<ocelli_engines::Error>()
-        || error.is::<ocelli_tracking::Error>();
+    let is_ours = error.is::<Error>();
     one_line(&if is_ours { error.to_string() } else { format!("{error:#}") })
 }
 
 /// An error of usage: exit status 2.
-pub fn usage(message: impl Into<String>) -> anyhow::Error {
+pub fn usage(message: impl AsRef<str>) -> anyhow::Error {
     Error::new(ErrorKind::InvalidArgument, message).into()
 }
 
@@ -56,15 +52,9 @@ pub(crate) enum Cause {
 
 impl Cause {
     fn of(error: &anyhow::Error) -> Self {
-        if let Some(error) = error.downcast_ref::<Error>() {
-            return match error.kind() {
-                ErrorKind::InvalidArgument => Self::Usage,
-                ErrorKind::Mismatch | ErrorKind::Unavailable => Self::Fit,
-                _ => Self::Other,
-            };
-        }
-        match error.downcast_ref::<ExportError>().map(ExportError::kind) {
-            Some(ExportErrorKind::InvalidArgument) => Self::Usage,
+        match error.downcast_ref().map(Error::kind) {
+            Some(ErrorKind::InvalidArgument) => Self::Usage,
+            Some(ErrorKind::Mismatch | ErrorKind::Unavailable) => Self::Fit,
             _ => Self::Other,
         }
     }

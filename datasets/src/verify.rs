@@ -142,7 +142,7 @@ impl Verification {
     /// head, which run together.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::Engine`] if the reference fails or returns
+    /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::Execution`] if the reference fails or returns
     /// values that are not finite, and the error that `progress` returns.
     pub fn of_reference(
         model: &Model,
@@ -183,7 +183,7 @@ impl Verification {
                     model.folder().display(),
                     input.name
                 );
-                return Err(Error::new(ErrorKind::Engine, message));
+                return Err(Error::new(ErrorKind::Execution, message));
             }
         }
         Ok(verification)
@@ -194,7 +194,7 @@ impl Verification {
     /// A candidate that differs is not an error: see [`VerificationReport::accepted`].
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if the candidate's model has other sizes, [`ErrorKind::Engine`] if it fails to run, and the
+    /// [`ErrorKind::Mismatch`] if the candidate's model has other sizes, [`ErrorKind::Execution`] if it fails to run, and the
     /// error that `progress` returns.
     pub fn check(
         &self,

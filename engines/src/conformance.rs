@@ -15,9 +15,9 @@
 mod cases;
 
 use crate::engine::Engine;
-use crate::error::Result;
 use crate::spec::{Dim, EngineSpec, TensorSpec};
 use crate::tensor::ElementType;
+use ocelli_error::Result;
 use std::fmt;
 
 /// The right-hand side of the network's matrix product, `[3, 4]`.

@@ -8,7 +8,7 @@
 
 #[cfg(feature = "cuda")]
 use crate::cuda::{CudaBuffer, CudaDevice};
-use crate::error::Result;
+use ocelli_error::Result;
 use std::fmt;
 #[cfg(feature = "cuda")]
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The trait of everything that runs a neural network.
 
 use crate::device::Device;
-use crate::error::Result;
 use crate::spec::EngineSpec;
 use crate::tensor::Tensor;
+use ocelli_error::Result;
 
 /// Something that runs one network: named tensors in, named tensors out.
 ///

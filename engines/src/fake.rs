@@ -1,9 +1,9 @@
 //! An engine made of a closure, for tests of code that runs engines.
 
 use crate::engine::Engine;
-use crate::error::Result;
 use crate::spec::{EngineSpec, check_outputs, check_residence, check_run};
 use crate::tensor::Tensor;
+use ocelli_error::Result;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -63,7 +63,6 @@ pub mod cuda;
 mod device;
 mod elf;
 mod engine;
-mod error;
 #[cfg(any(test, feature = "test-support"))]
 pub mod fake;
 pub mod library;
@@ -74,6 +73,6 @@ pub mod tensorrt;
 
 pub use device::{Device, Transferred};
 pub use engine::Engine;
-pub use error::{Error, ErrorKind, Result};
+pub use ocelli_error::{Error, ErrorKind, Result};
 pub use spec::{Dim, DimensionRange, EngineSpec, TensorSpec};
 pub use tensor::{DeviceSlice, Element, ElementType, Tensor};

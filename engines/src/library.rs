@@ -18,7 +18,7 @@
 #[allow(unsafe_code)]
 mod open;
 
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 use std::env;
 use std::ffi::OsString;
 use std::fmt;

@@ -32,8 +32,8 @@ pub use builder::{OnnxRuntimeBuilder, OptimizationLevel, default_threads};
 pub use provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
 pub use session::OnnxRuntimeEngine;
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::library::{Candidate, Library, LibrarySearch};
+use ocelli_error::{Error, ErrorKind, Result};
 use ort::environment::Environment;
 use ort::logging::LogLevel;
 use std::collections::BTreeSet;

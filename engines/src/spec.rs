@@ -1,8 +1,8 @@
 //! The inputs and outputs of an engine, and the checks that follow from them.
 
 use crate::device::Device;
-use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{ElementType, Tensor};
+use ocelli_error::{Error, ErrorKind, Result};
 use std::fmt;
 
 /// The size of one dimension.

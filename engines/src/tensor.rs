@@ -2,8 +2,8 @@
 
 mod on_device;
 
-use crate::error::{Error, ErrorKind, Result};
 use half::f16;
+use ocelli_error::{Error, ErrorKind, Result};
 use std::fmt;
 
 pub use on_device::{DeviceSlice, OnDevice};

@@ -188,7 +188,7 @@ fn models_that_cannot_be_loaded_are_named_with_the_reason() {
     for (name, path, expected) in cases {
         match builder().build_from_file(&path) {
             Err(error)
-                if error.kind() == ErrorKind::InvalidModel
+                if error.kind() == ErrorKind::InvalidData
                     && error.to_string().contains(expected)
                     && error.to_string().contains(&path.display().to_string())
                     && error.to_string().lines().count() == 1 => {}

@@ -76,7 +76,7 @@ fn a_network_is_built_into_a_plan() -> Result<()> {
 #[test]
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
 fn a_build_that_fails_names_the_file_and_the_reason() {
-    use ErrorKind::{Execution, InvalidArgument, InvalidModel};
+    use ErrorKind::{Execution, InvalidArgument, InvalidData};
     type Change = fn(TensorRtBuilder<'_>) -> TensorRtBuilder<'_>;
     let as_is: Change = |builder| builder;
     let unknown = Model {
@@ -95,10 +95,10 @@ fn a_build_that_fails_names_the_file_and_the_reason() {
         outputs: &[("b", F32, "columns 3")],
     };
     let cases: [(&str, Vec<u8>, Change, ErrorKind, &[&str]); 8] = [
-        ("an unknown operator", unknown.encode(), as_is, InvalidModel, &["node 1 (Frobnicate)"]),
-        ("no protobuf", vec![0xff; 64], as_is, InvalidModel, &["cannot be parsed"]),
-        ("nothing", Vec::new(), as_is, InvalidModel, &["no inputs or no outputs"]),
-        ("a nameless dimension", nameless.encode(), as_is, InvalidModel, &["`a`, dimension 0", "no name"]),
+        ("an unknown operator", unknown.encode(), as_is, InvalidData, &["node 1 (Frobnicate)"]),
+        ("no protobuf", vec![0xff; 64], as_is, InvalidData, &["cannot be parsed"]),
+        ("nothing", Vec::new(), as_is, InvalidData, &["no inputs or no outputs"]),
+        ("a nameless dimension", nameless.encode(), as_is, InvalidData, &["`a`, dimension 0", "no name"]),
         (
             "a missing range",
             dynamic.encode(),
@@ -151,7 +151,7 @@ fn truncated_files_are_refused() {
     for length in (0..whole.len()).step_by(7) {
         let (_folder, path) = file(&whole[..length]);
         match builder(&tensorrt).build(&path) {
-            Err(error) if error.kind() == ErrorKind::InvalidModel => {}
+            Err(error) if error.kind() == ErrorKind::InvalidData => {}
             Err(error) => wrong.push(format!("{length} bytes: {error:?}")),
             Ok(_) => wrong.push(format!("{length} bytes of {}: built", whole.len())),
         }
@@ -214,7 +214,7 @@ fn weights_beside_the_file_are_read() -> Result<()> {
     let tensorrt = tensorrt();
     let (folder, path) = file(&with_weights_beside("weights.bin"));
     let missing = builder(&tensorrt).build(&path).map(|_| ()).expect_err("an error");
-    assert_eq!(missing.kind(), ErrorKind::InvalidModel, "{missing}");
+    assert_eq!(missing.kind(), ErrorKind::InvalidData, "{missing}");
     assert!(missing.to_string().contains("weights.bin"), "{missing}");
 
     let weights: Vec<u8> = (0..12).flat_map(|n| (n as f32).to_le_bytes()).collect();

@@ -207,7 +207,7 @@ fn corrupt_plans_and_unsupported_sizes_are_refused_in_one_line() {
     for (case, bytes) in cases {
         match TensorRtEngine::load(&tensorrt, &device, bytes) {
             Err(error)
-                if error.kind() == ErrorKind::InvalidModel && error.to_string().lines().count() == 1 =>
+                if error.kind() == ErrorKind::InvalidData && error.to_string().lines().count() == 1 =>
             {
                 eprintln!("{case}: {error}");
             }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::ModelConfig;
 use crate::contract::file;
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 pub(crate) use weights::{Weights, hex};
 
@@ -26,7 +26,7 @@ impl Checkpoint {
     /// Opens a checkpoint folder and checks every tensor's name, shape and type. Values are read during the export.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if a file cannot be read, [`ErrorKind::InvalidConfig`] or [`ErrorKind::InvalidCheckpoint`] if
+    /// [`ErrorKind::Io`] if a file cannot be read, [`ErrorKind::InvalidData`] or [`ErrorKind::InvalidData`] if
     /// its content is wrong; the message names the key or the tensor.
     pub fn open(folder: &Path) -> Result<Self> {
         if folder.is_file() {
@@ -46,7 +46,7 @@ impl Checkpoint {
         let tokenizer = checkpoint.tokenizer_path();
         if !tokenizer.is_file() {
             return Err(Error::new(
-                ErrorKind::InvalidCheckpoint,
+                ErrorKind::InvalidData,
                 format!(
                     "tokenizer.json is missing, {}: expected it beside the checkpoint's weights",
                     folder.display()

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// An activation function, by its name in `transformers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl ModelConfig {
     /// `detector_config`) or of a detector saved on its own. Missing keys have the defaults of `transformers`.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::InvalidConfig`] if a key has the wrong type or two keys
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::InvalidData`] if a key has the wrong type or two keys
     /// contradict each other; the message names the key.
     pub fn read(path: &Path) -> Result<Self> {
         let text =
@@ -306,7 +306,7 @@ impl ModelConfig {
 }
 
 fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidConfig, message)
+    Error::new(ErrorKind::InvalidData, message)
 }
 
 /// A JSON object, which may be missing, and its path.

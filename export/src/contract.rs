@@ -11,8 +11,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::mixed_precision::MixedPrecision;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// The format of [`Manifest`] that this version writes and reads.
 pub const FORMAT_VERSION: u32 = 1;

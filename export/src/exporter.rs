@@ -7,11 +7,11 @@ use crate::checkpoint::Checkpoint;
 use crate::contract::{
     FORMAT_VERSION, Manifest, Precision, Preprocessing, Prompting, SpecialTokens, Target, Thresholds, file,
 };
-use crate::error::{Error, ErrorKind, Result};
 use crate::graph::{Graph, HashedFile, WrittenFile};
 use crate::mixed_precision::{Block, Family, HalfFormat, HalfRules, MixedPrecision};
 use crate::model::{Plan, Section};
 use crate::prune::{MaskedBranch, Pruning};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// The largest input side: the cost of attention over the whole grid grows with its fourth power.
 const MAX_IMGSZ: usize = 8192;
@@ -242,7 +242,7 @@ pub struct ExportProgress {
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`] for options that are invalid for this checkpoint, or if `output` exists;
-/// [`ErrorKind::InvalidCheckpoint`] if a value is not finite; [`ErrorKind::Io`] if writing fails.
+/// [`ErrorKind::InvalidData`] if a value is not finite; [`ErrorKind::Io`] if writing fails.
 pub fn export(
     checkpoint: &Checkpoint,
     options: &ExportOptions,

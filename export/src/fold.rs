@@ -5,7 +5,7 @@
 use ndarray::{Array1, Array2, Axis, concatenate, s};
 
 use crate::checkpoint::Weights;
-use crate::error::Result;
+use ocelli_error::Result;
 
 /// Rows of f64.
 pub(crate) type Matrix = Array2<f64>;

@@ -18,8 +18,8 @@ use std::rc::Rc;
 
 use crate::checkpoint::Weights;
 use crate::contract::Precision;
-use crate::error::{Error, ErrorKind, Result};
 use crate::mixed_precision::Block;
+use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::{AttributeProto, NodeProto, attribute_type, data_type};
 
 pub(crate) use quantized::QuantizedRows;
@@ -379,7 +379,7 @@ impl<'w> Graph<'w> {
     fn fail(&mut self, message: String) {
         let module = if self.scope.is_empty() { &self.name } else { &self.scope };
         let message = format!("cannot build graph {}, {module}: {message}", self.name);
-        self.fault.get_or_insert_with(|| Error::new(ErrorKind::Graph, message));
+        self.fault.get_or_insert_with(|| Error::new(ErrorKind::Internal, message));
     }
 }
 

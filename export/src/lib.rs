@@ -35,7 +35,6 @@
 mod checkpoint;
 pub mod config;
 pub mod contract;
-mod error;
 mod exporter;
 mod fold;
 mod graph;
@@ -45,7 +44,7 @@ mod prune;
 mod quantize;
 
 pub use checkpoint::Checkpoint;
-pub use error::{Error, ErrorKind, Result};
 pub use exporter::{ExportOptions, ExportProgress, export};
 pub use mixed_precision::{Block, MixedPrecision};
+pub use ocelli_error::{Error, ErrorKind, Result};
 pub use prune::{Branch, MaskedBranch, Pruning};

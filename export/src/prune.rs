@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::config::ModelConfig;
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// One of the two branches of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,10 +12,10 @@ use super::encode::{ImageEncoder, ImageFeatures};
 use super::text::TextEmbedder;
 use crate::Cancellation;
 use crate::engine::{EngineFactory, EngineKind, EngineOptions};
-use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, ModelRequest, ModelSource};
 use crate::postprocess::{PostProcessOptions, PostProcessor};
 use crate::tensorrt::{EngineFiles, NativeTensorRt};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Classes decoded at once unless told otherwise; see the measurements in `benchmarks/README.md`.
 const CLASS_CHUNK: usize = 4;

@@ -13,11 +13,11 @@ use super::prompt_chunk::{ChunkShape, ChunksOnDevice, fixed};
 use super::text::{EmbeddedPrompt, EmbeddedPrompts};
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
-use crate::error::{Error, ErrorKind, Result};
 use crate::mask::{MaskResampler, SemanticMap};
 use crate::model::Model;
 use crate::postprocess::{Candidate, PostProcessor, RawOutputs};
 use crate::timing::StageTimes;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Encoder-decoder, exemplar encoder, mask head, and what becomes of their outputs.
 pub struct PromptDecoder {
@@ -135,7 +135,7 @@ impl PromptDecoder {
     /// Features and prompts → detections, the highest score first; the times of the stages are added to `times`.
     ///
     /// # Errors
-    /// [`ErrorKind::Engine`] when a graph fails or returns numbers that are none, [`ErrorKind::InvalidArgument`] for an
+    /// [`ErrorKind::Execution`] when a graph fails or returns numbers that are none, [`ErrorKind::InvalidArgument`] for an
     /// example outside the image.
     pub fn decode(
         &mut self,
@@ -292,10 +292,10 @@ impl PromptDecoder {
             let copies = &mut self.buffers.copies;
             copies.copy_for(device, IMAGE_PROMPT, &features.image_prompt)?;
             let source = copies.readable_on(device, IMAGE_PROMPT, &features.image_prompt);
-            return Ok(target.copy_elements(position, source, 0, count)?);
+            return target.copy_elements(position, source, 0, count);
         }
         self.encode_exemplars(features, class, device)?;
-        Ok(target.copy_elements(position, &self.buffers.exemplar_features, 0, count)?)
+        target.copy_elements(position, &self.buffers.exemplar_features, 0, count)
     }
 
     /// The same prompts with their examples encoded where they are: boxes in the image of `features`. From then on they

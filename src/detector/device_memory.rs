@@ -2,7 +2,7 @@
 
 use ocelli_engines::{Device, Tensor};
 
-use crate::error::Result;
+use ocelli_error::Result;
 
 /// Moves a tensor to a device, or to host memory without one. Its elements are discarded if it was elsewhere.
 pub(super) fn move_to(tensor: &mut Tensor, device: Option<&Device>) {

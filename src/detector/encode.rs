@@ -8,7 +8,6 @@ use ocelli_export::contract::{Prompting, tensor};
 use super::device_memory::move_to;
 use super::milliseconds;
 use crate::engine::EngineFactory;
-use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::FrameView;
 use crate::image::ImageView;
 use crate::model::Model;
@@ -16,6 +15,7 @@ use crate::model::Model;
 use crate::preprocess::DevicePreprocessor;
 use crate::preprocess::{PreprocessConfig, Preprocessor};
 use crate::timing::StageTimes;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// The backbone's output for an image, on the backbone's device if it has one. The buffers are reused.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl ImagePreprocessor {
     /// Image → `pixels` [1, 3, S, S]; adds the time to `times`. On a device, the work is only enqueued when this returns.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the image has too few bytes, [`ErrorKind::Engine`] if a device fails.
+    /// [`ErrorKind::InvalidArgument`] if the image has too few bytes, [`ErrorKind::Execution`] if a device fails.
     pub fn run_into<'a>(
         &mut self,
         image: impl Into<FrameView<'a>>,
@@ -155,7 +155,7 @@ impl Backbone {
     /// `pixels` [1, 3, S, S] of a picture of `size` (width, height) → features; the time is added to `times`.
     ///
     /// # Errors
-    /// [`ErrorKind::Engine`] when a graph fails.
+    /// [`ErrorKind::Execution`] when a graph fails.
     pub fn run_into(
         &mut self,
         pixels: &Tensor,
@@ -187,7 +187,7 @@ impl Backbone {
             }
             other => {
                 let message = format!("backbone, {} graphs: expected one or two", other.len());
-                return Err(Error::new(ErrorKind::Engine, message));
+                return Err(Error::new(ErrorKind::Execution, message));
             }
         }
         times.backbone += milliseconds(start);
@@ -222,7 +222,7 @@ impl ImageEncoder {
     /// Image → features; the times of the two stages are added to `times`.
     ///
     /// # Errors
-    /// [`ErrorKind::Engine`] when a graph fails.
+    /// [`ErrorKind::Execution`] when a graph fails.
     pub fn encode_into(
         &mut self,
         image: ImageView<'_>,

@@ -6,7 +6,7 @@ use ocelli_engines::{Device, Dim, ElementType, Engine, Tensor};
 use ocelli_export::contract::{Manifest, Prompting, tensor};
 
 use super::text::{EmbeddedPrompt, TextFeatures};
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Chunks that are kept on a device at least, with what they hold there; one of four classes takes 135 KB.
 const KEPT_CHUNKS: usize = 64;

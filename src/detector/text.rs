@@ -11,11 +11,11 @@ use super::builder::TextCacheFile;
 use super::prompt_chunk::fixed;
 use crate::cache::{cache_folder, create_folder};
 use crate::engine::EngineFactory;
-use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
 use crate::prompt::{Prompt, Prompts};
 use crate::text_cache::{TextCache, TextCacheIdentity};
 use crate::tokenizer::{TokenIds, Tokenizer};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Phrases encoded at once; the text encoder is quick and a vocabulary may have thousands.
 const PHRASES_AT_ONCE: usize = 16;
@@ -162,7 +162,7 @@ impl TextEmbedder {
     /// Encodes the words of prompts. The text encoder is loaded only where a phrase is new, and let go afterwards.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a phrase without words, [`ErrorKind::Engine`] when the graph fails,
+    /// [`ErrorKind::InvalidArgument`] for a phrase without words, [`ErrorKind::Execution`] when the graph fails,
     /// [`ErrorKind::Io`] where a cache that was named cannot be written.
     pub fn embed(&mut self, prompts: &Prompts) -> Result<EmbeddedPrompts> {
         let mut new: Vec<(String, TokenIds)> = Vec::new();

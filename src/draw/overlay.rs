@@ -8,8 +8,8 @@ use ocelli_tracking::TrackState;
 use super::canvas::Canvas;
 use super::palette::DARK;
 use super::{Annotator, Mark, Sizes, track_color};
-use crate::error::Result;
 use crate::outcome::FrameOutcome;
+use ocelli_error::Result;
 
 /// Options of an [`Overlay`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

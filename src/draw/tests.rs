@@ -7,8 +7,8 @@ use super::palette::contrast;
 use super::text::Typeface;
 use super::{AnnotationStyle, Annotator, class_color, text_color_on};
 use crate::detection::Detection;
-use crate::error::ErrorKind;
 use crate::mask::Mask;
+use ocelli_error::ErrorKind;
 
 const GREY: Rgb<u8> = Rgb([128; 3]);
 

@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 
 use super::EngineKind;
 use crate::cache::{cache_folder, hex, remembered_hash};
-use crate::error::{Error, Result};
 use crate::model::sha256_of_file;
+use ocelli_error::{Error, Result};
 
 /// Prompt tokens beyond the text where their number is fixed or bounded: the CLS token and seven exemplars.
 const APPENDED_TOKENS: usize = 8;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// What runs the graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

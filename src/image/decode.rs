@@ -8,7 +8,7 @@ use ::image::metadata::Orientation;
 use ::image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
 use super::{Image, jpeg};
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// The maximum number of pixels of an image file: PIL's limit for a "decompression bomb".
 pub const MAX_PIXELS: u64 = 178_956_970;

@@ -1,7 +1,7 @@
 //! Logits of the mask head to masks of the image's size.
 
 use super::{Mask, RunBuilder, check_size};
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Pixels with a probability above this are in the mask.
 const THRESHOLD: f32 = 0.5;
@@ -35,7 +35,7 @@ impl MaskResampler {
     /// height) that covers the image.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if the number of logits is not that of the grid, [`ErrorKind::Engine`] if one is NaN,
+    /// [`ErrorKind::Mismatch`] if the number of logits is not that of the grid, [`ErrorKind::Execution`] if one is NaN,
     /// [`ErrorKind::InvalidArgument`] if the image has no pixels or more than fit in `u32`.
     pub fn run(&mut self, logits: &[f32], grid_size: (usize, usize), image_size: (u32, u32)) -> Result<Mask> {
         let (grid_width, grid_height) = grid_size;
@@ -77,7 +77,7 @@ impl MaskResampler {
         if sum.is_nan() {
             let message = "mask head output, masks: the engine returned NaN; if the model runs in half precision, export \
                            it in fp32";
-            return Err(Error::new(ErrorKind::Engine, message));
+            return Err(Error::new(ErrorKind::Execution, message));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@ use ocelli_tracking::BoundingBox;
 use serde::Deserialize;
 
 use super::{Mask, MaskResampler, MaskSpan};
-use crate::error::ErrorKind;
+use ocelli_error::ErrorKind;
 
 const GOLDEN: &str = include_str!("../../tests/golden/mask/mask.json");
 
@@ -212,7 +212,7 @@ fn sizes_that_do_not_fit_are_errors() {
         (&[0.0; 12], (3, 3), (5, 5), ErrorKind::Mismatch),
         (&[], (0, 3), (5, 5), ErrorKind::Mismatch),
         (&[0.0; 12], (usize::MAX, 2), (5, 5), ErrorKind::Mismatch),
-        (&nan, (4, 3), (5, 5), ErrorKind::Engine),
+        (&nan, (4, 3), (5, 5), ErrorKind::Execution),
         (&[0.0; 12], (4, 3), (0, 5), ErrorKind::InvalidArgument),
         (&[0.0; 12], (4, 3), (70_000, 70_000), ErrorKind::InvalidArgument),
     ];

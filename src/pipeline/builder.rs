@@ -11,11 +11,11 @@ use super::stats::StatsRecorder;
 use crate::cancellation::Cancellation;
 use crate::detector::{Detector, EmbeddedPrompts};
 use crate::draw::Annotator;
-use crate::error::{Error, ErrorKind, Result};
 use crate::outcome::FrameOutcome;
 use crate::prompt::Prompts;
 use crate::sink::Sink;
 use crate::source::Source;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Builds a [`Pipeline`], or runs a stream; created by [`Pipeline::builder`].
 #[must_use]
@@ -143,7 +143,7 @@ impl PipelineBuilder {
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; otherwise the first failure. A
     /// source's error is returned after all earlier frames have been written; an error in a later stage or a sink ends
-    /// the run at once. A panic in a stage is reported as [`Engine`](crate::ErrorKind::Engine). Cancellation is not an
+    /// the run at once. A panic in a stage is reported as [`Engine`](crate::ErrorKind::Execution). Cancellation is not an
     /// error.
     pub fn run(self, source: impl Source, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
         self.config.check()?;

@@ -4,7 +4,7 @@ use ocelli_tracking::ByteTrackerOptions;
 
 use super::stats::StatsRecorder;
 use crate::cancellation::Cancellation;
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// One frame that is ready when the stage is, and one to even out stages whose times vary.
 const QUEUE_DEPTH: usize = 2;

@@ -11,11 +11,11 @@ use super::queue::Queue;
 use super::stage_loop::{StageLoop, StageWork, cannot_start, guard, join};
 use super::stages::{DetectorParts, DrawStage, Drawing};
 use super::stats::{PipelineStats, Stage};
-use crate::error::{ErrorKind, Result};
 use crate::frame::Frame;
 use crate::outcome::FrameOutcome;
 use crate::sink::{Pictures, Sink};
 use crate::source::Source;
+use ocelli_error::{ErrorKind, Result};
 
 /// Called for each frame that all sinks have written.
 pub(super) type Observer = Box<dyn FnMut(&FrameOutcome) + Send>;

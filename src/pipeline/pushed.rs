@@ -11,9 +11,9 @@ use super::queue::Queue;
 use super::stage_loop::{StageLoop, StageWork, guard, join};
 use super::stages::{DetectorParts, PreprocessStage};
 use super::stats::{PipelineStats, Stage};
-use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::FrameView;
 use crate::outcome::FrameOutcome;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// A pipeline that the caller pushes frames into and receives results from.
 ///

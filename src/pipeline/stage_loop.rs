@@ -10,7 +10,7 @@ use super::job::{Buffers, Job};
 use super::queue::Queue;
 use super::stats::{Stage, StatsRecorder};
 use crate::cancellation::Cancellation;
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// A stage, and its work on one frame.
 pub(super) type StageWork = (Stage, Box<dyn FnMut(&mut Job) -> Result<()> + Send>);
@@ -173,7 +173,7 @@ pub(super) fn guard<T>(stage: Stage, work: impl FnOnce() -> Result<T>) -> Result
     // What a panic leaves half done is never used again: the stage ends with it.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let message = format!("stage {stage} panicked: {}", panic_message(&*panic));
-        Err(Error::new(ErrorKind::Engine, message))
+        Err(Error::new(ErrorKind::Execution, message))
     })
 }
 

@@ -13,11 +13,11 @@ use super::job::Job;
 use super::stage_loop::StageLoop;
 use super::stats::Stage;
 use crate::detector::{Backbone, EmbeddedPrompts, ImagePreprocessor, PromptDecoder};
-use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::FrameView;
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
 use crate::sink::Pictures;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Draws results into a picture.
 pub(super) type Drawing = Box<dyn FnMut(&mut image::RgbImage, &FrameOutcome) -> Result<()> + Send>;

@@ -1,7 +1,7 @@
 use serde::Deserialize;
 
 use super::{BoundingBox, Candidate, PostProcessOptions, PostProcessor, RawOutputs, suppress};
-use crate::error::ErrorKind;
+use ocelli_error::ErrorKind;
 use std::sync::Arc;
 
 const GOLDEN: &str = include_str!("../../tests/golden/postprocess/postprocess.json");
@@ -200,7 +200,7 @@ fn what_is_no_number_is_an_error_that_names_the_class() {
             with_nan(2, &logits),
             good_boxes.clone(),
             vec![1.0, 1.0],
-            ErrorKind::Engine,
+            ErrorKind::Execution,
             "class 8 \"thing 1\"",
         ),
         (
@@ -208,7 +208,7 @@ fn what_is_no_number_is_an_error_that_names_the_class() {
             logits.into(),
             good_boxes.clone(),
             with_nan(1, &[1.0; 2]),
-            ErrorKind::Engine,
+            ErrorKind::Execution,
             "presence",
         ),
         (
@@ -216,7 +216,7 @@ fn what_is_no_number_is_an_error_that_names_the_class() {
             logits.into(),
             with_nan(0, &good_boxes),
             vec![1.0, 1.0],
-            ErrorKind::Engine,
+            ErrorKind::Execution,
             "class 7 \"thing 0\"",
         ),
         ("logits short", vec![1.0; 3], good_boxes.clone(), vec![1.0, 1.0], ErrorKind::Mismatch, "logits"),

@@ -7,8 +7,8 @@ use ocelli_engines::{Device, ElementType, Tensor};
 
 use super::PreprocessConfig;
 use super::kernel::{self, Tables};
-use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::FrameView;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// The kernels in the order of their source, one for each layout of pixels.
 const KERNELS: [&str; 3] = ["preprocess_interleaved", "preprocess_gray", "preprocess_nv12"];
@@ -71,7 +71,7 @@ impl DevicePreprocessor {
     /// GPU. The image's bytes can be reused when this returns.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the image has too few bytes; [`ErrorKind::Engine`] if the GPU has no memory left
+    /// [`ErrorKind::InvalidArgument`] if the image has too few bytes; [`ErrorKind::Execution`] if the GPU has no memory left
     /// or fails.
     pub fn run_into<'a>(&mut self, image: impl Into<FrameView<'a>>, pixels: &mut Tensor) -> Result<()> {
         let image = image.into();
@@ -97,7 +97,7 @@ impl DevicePreprocessor {
         arguments.extend(floats.map(F32));
         let name = KERNELS[kernel::kernel_of(image.format)];
         let [width, height] = TILE.map(|tile| (side as u32).div_ceil(tile));
-        Ok(self.kernels.launch(name, [width, height, 1], THREADS, &arguments)?)
+        self.kernels.launch(name, [width, height, 1], THREADS, &arguments)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::weights::PassWeights;
 use super::{PreprocessConfig, Rounding, resize};
-use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::{FrameView, PixelFormat};
+use ocelli_error::{Error, ErrorKind, Result};
 
 const SOURCE: &str = include_str!("kernel/preprocess.cu");
 

@@ -5,9 +5,9 @@ use fast_image_resize::pixels::{U8, U8x3, U16x3};
 use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 
 use super::Rounding;
-use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::FrameView;
 use crate::image::ImageView;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Above this size of the picture between the passes, tall pictures are resized vertically first.
 ///

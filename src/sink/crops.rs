@@ -6,9 +6,9 @@ use ocelli_tracking::BoundingBox;
 
 use super::picture::{check_folder, create_folder, write_picture};
 use super::{Pictures, Sink};
-use crate::error::Result;
 use crate::image::{Image, ImageView};
 use crate::outcome::FrameOutcome;
+use ocelli_error::Result;
 
 /// Longer names are truncated; file systems allow 255 bytes.
 const MAX_NAME_BYTES: usize = 80;

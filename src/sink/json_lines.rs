@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::Sink;
 use super::lines::Lines;
-use crate::error::Result;
 use crate::outcome::FrameOutcome;
 use crate::report::FrameReport;
+use ocelli_error::Result;
 
 /// Writes a [`FrameReport`] per line. Each line reaches the file before the next frame is written.
 pub struct JsonLines(Lines);

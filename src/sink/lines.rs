@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Writes whole lines without a buffer in between, so that no partial line is left when the program is killed.
 pub(super) struct Lines {

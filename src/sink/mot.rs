@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::Sink;
 use super::lines::Lines;
-use crate::error::Result;
 use crate::outcome::FrameOutcome;
+use ocelli_error::Result;
 
 /// Writes tracks as `frame,id,left,top,width,height,score,-1,-1,-1`, frames from 1. Detections are written with the id
 /// -1, the form that trackers read.

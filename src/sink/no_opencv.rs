@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Sink;
 use crate::cancellation::Cancellation;
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Creates a video file.
 ///

@@ -6,9 +6,9 @@ use image::{ExtendedColorType, ImageFormat};
 
 use super::{Pictures, Sink};
 use crate::atomic_file::write_atomically;
-use crate::error::{Error, ErrorKind, Result};
 use crate::image::ImageView;
 use crate::outcome::FrameOutcome;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// JPEG quality, 1 to 100.
 const JPEG_QUALITY: u8 = 92;

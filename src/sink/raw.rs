@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use super::lines::write_error;
 use super::{Pictures, Sink};
-use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::swap_red_and_blue;
 use crate::outcome::FrameOutcome;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// The order of the colours in a raw frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,12 +11,12 @@ use opencv::videoio::{VideoWriter, VideoWriterTrait, VideoWriterTraitConst};
 use tempfile::TempPath;
 
 use super::{Pictures, Sink};
-use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::swap_red_and_blue;
 use crate::image::Image;
 use crate::native_log;
 use crate::outcome::FrameOutcome;
 use guard::GrowthGuard;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// The codecs to try for each file extension, in order of preference, as OpenCV's four-character codes.
 const CODECS: [(&str, &[&[u8; 4]]); 6] = [

@@ -5,9 +5,9 @@ use opencv::highgui;
 
 use super::{Pictures, Sink};
 use crate::cancellation::Cancellation;
-use crate::error::{Error, ErrorKind, Result};
 use crate::frame_view::swap_red_and_blue;
 use crate::outcome::FrameOutcome;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// The largest window in pixels; larger frames are scaled down.
 const LARGEST: (i32, i32) = (1600, 900);

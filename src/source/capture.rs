@@ -14,10 +14,10 @@ use opencv::videoio::{
 
 use super::container::Container;
 use super::{Source, SourceInfo, StreamTimeouts};
-use crate::error::{Error, ErrorKind, Result};
 use crate::frame::Frame;
 use crate::frame_view::swap_red_and_blue;
 use crate::native_log;
+use ocelli_error::{Error, ErrorKind, Result};
 use timeline::Timeline;
 
 /// Higher rates are time bases that were mistaken for frame rates.

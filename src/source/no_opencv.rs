@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Source, StreamTimeouts};
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Opens a video file.
 ///

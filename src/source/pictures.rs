@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Source, SourceInfo};
-use crate::error::{Error, ErrorKind, Result};
 use crate::frame::Frame;
 use crate::image::Image;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Picture files, one frame each, at a given frame rate. Sizes may differ. A picture that cannot be read ends the stream
 /// with an error.

@@ -6,11 +6,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::{Source, SourceInfo};
-use crate::error::{Error, ErrorKind, Result};
 use crate::frame::Frame;
 use crate::frame_view::{FrameView, PixelFormat, swap_red_and_blue};
 use crate::image::{Image, MAX_SIDE};
 use crate::preprocess::nv12;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Names of pixel formats, FFmpeg's included; the first one of each is used for printing.
 const PIXELS: [(&str, PixelFormat); 8] = [

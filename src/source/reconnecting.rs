@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::{Source, SourceInfo};
 use crate::cancellation::Cancellation;
-use crate::error::{Error, ErrorKind, Result};
 use crate::frame::Frame;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// How often a wait checks for cancellation.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);

@@ -4,8 +4,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::{Source, SourceInfo};
-use crate::error::{Error, ErrorKind, Result};
 use crate::frame::Frame;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// A position in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use ocelli_engines::tensorrt::{ComputeCapability, Version};
 
 use super::native::{Gpu, TensorRtLibrary};
 use super::sidecar::Sidecar;
-use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Hardware-compatible engines run on GPUs from this compute capability on.
 const FIRST_COMPATIBLE: ComputeCapability = ComputeCapability::new(8, 0);

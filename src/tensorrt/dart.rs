@@ -43,7 +43,7 @@ const CERTAIN: f32 = 100.0;
 const TEMPERATURE: f64 = 10000.0;
 
 fn refused(message: String) -> EngineError {
-    EngineError::new(EngineErrorKind::InvalidModel, message)
+    EngineError::new(EngineErrorKind::InvalidData, message)
 }
 
 /// The image's position encoding as DART's engines take it, `[D, P, P]`: the first half of the channels is y's, the
@@ -134,7 +134,7 @@ impl DartEncoderDecoder {
     /// Adapts an engine to a model's sizes.
     ///
     /// # Errors
-    /// [`InvalidModel`](EngineErrorKind::InvalidModel) if a tensor is missing or has another shape than the model needs; the
+    /// [`InvalidData`](EngineErrorKind::InvalidData) if a tensor is missing or has another shape than the model needs; the
     /// message names it.
     pub fn new(inner: Box<dyn Engine>, manifest: &Manifest) -> Result<Self> {
         let (grid, width, length, queries) =
@@ -345,7 +345,7 @@ impl DartBackbone {
     /// Adapts an engine to a model's sizes.
     ///
     /// # Errors
-    /// [`InvalidModel`](EngineErrorKind::InvalidModel) if the coarse features are missing, or two outputs could be the same
+    /// [`InvalidData`](EngineErrorKind::InvalidData) if the coarse features are missing, or two outputs could be the same
     /// level.
     pub fn new(inner: Box<dyn Engine>, manifest: &Manifest) -> Result<Self> {
         let (grid, width) = (manifest.grid(), manifest.model_width);

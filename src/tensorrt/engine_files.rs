@@ -11,9 +11,9 @@ use super::fit::{Fitted, fit};
 use super::native::{Gpu, NativeTensorRt, TensorRtLibrary, describe};
 use super::sidecar::{EngineLayout, Sidecar};
 use crate::engine::EngineFactory;
-use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, ModelRequest, ModelSource};
 use crate::model_graph::ModelGraph;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// The parameters that name engines, for messages.
 const BACKBONE: &str = "trt_backbone";

@@ -6,8 +6,8 @@ use ocelli_engines::{Dim, Engine, TensorSpec};
 use ocelli_export::contract::{Manifest, Prompting, tensor};
 
 use super::dart::{DartBackbone, DartEncoderDecoder};
-use crate::error::{Error, ErrorKind, Result};
 use crate::model_graph::ModelGraph;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// An engine with the names and shapes of an exported model's graph.
 pub struct Fitted {

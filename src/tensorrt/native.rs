@@ -11,9 +11,9 @@ use ocelli_engines::tensorrt::{BuildProgress, ComputeCapability, DimensionRange,
 
 use super::fit::fit;
 use crate::engine::EngineFactory;
-use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
 use crate::model_graph::ModelGraph;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// A loaded TensorRT.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,8 +148,8 @@ mod present {
     use ocelli_export::contract::{dim, free_dimensions};
 
     use super::{Gpu, NativeTensorRt, PlanRequest, ReportStep, TensorRtLibrary};
-    use crate::error::Result;
     use crate::model_graph::ModelGraph;
+    use ocelli_error::Result;
 
     impl NativeTensorRt {
         fn tensorrt(&self) -> Result<TensorRt> {
@@ -157,7 +157,7 @@ mod present {
                 Some(path) => TensorRtSearch::new().with_path(path),
                 None => TensorRtSearch::new(),
             };
-            Ok(TensorRt::load(&search)?)
+            TensorRt::load(&search)
         }
 
         /// The library.

@@ -9,9 +9,9 @@ use ocelli_export::contract::FileEntry;
 use serde::{Deserialize, Serialize};
 
 use crate::atomic_file::write_atomically;
-use crate::error::{Error, ErrorKind, Result};
 use crate::model_graph::ModelGraph;
 use crate::tensorrt::VerificationSummary;
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// `x.engine.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

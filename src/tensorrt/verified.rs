@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// How far a candidate may be from the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -109,7 +109,7 @@ impl Constant {
         Self { spec, device, found, results, staged }
     }
 
-    fn values(&self, name: &str, shape: &[usize]) -> ocelli::engines::Result<Tensor> {
+    fn values(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
         let mut values = Tensor::zeros_f32(shape);
         match name {
             tensor::LOGITS if self.found => {
@@ -139,11 +139,7 @@ impl Engine for Constant {
         Some(self.device.clone())
     }
 
-    fn run(
-        &mut self,
-        inputs: &[(&str, &Tensor)],
-        outputs: &mut [(&str, &mut Tensor)],
-    ) -> ocelli::engines::Result<()> {
+    fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
         let bindings = check_run(&self.spec, inputs, outputs)?;
         check_residence(Some(&self.device), inputs, outputs)?;
         for (_, input) in inputs.iter().filter(|(_, input)| input.device().is_none()) {

@@ -36,15 +36,15 @@ fn errors_and_panics_end_the_run_and_finish_the_sinks() {
     use Trouble::*;
     let cases = [
         (Source, ErrorKind::InvalidData, "levels: cut short"),
-        (SourcePanic, ErrorKind::Engine, "stage source panicked: assertion"),
-        (Backbone, ErrorKind::Engine, "this run was to fail"),
-        (BackbonePanic, ErrorKind::Engine, "stage backbone panicked: assertion"),
-        (Decode, ErrorKind::Engine, "this run was to fail"),
-        (DecodePanic, ErrorKind::Engine, "stage decode panicked: assertion"),
+        (SourcePanic, ErrorKind::Execution, "stage source panicked: assertion"),
+        (Backbone, ErrorKind::Execution, "this run was to fail"),
+        (BackbonePanic, ErrorKind::Execution, "stage backbone panicked: assertion"),
+        (Decode, ErrorKind::Execution, "this run was to fail"),
+        (DecodePanic, ErrorKind::Execution, "stage decode panicked: assertion"),
         (Draw, ErrorKind::Mismatch, "a mask too large"),
-        (DrawPanic, ErrorKind::Engine, "stage draw panicked: no pencil"),
+        (DrawPanic, ErrorKind::Execution, "stage draw panicked: no pencil"),
         (Sink, ErrorKind::Io, "keep: no room"),
-        (SinkPanic, ErrorKind::Engine, "stage sinks panicked: assertion"),
+        (SinkPanic, ErrorKind::Execution, "stage sinks panicked: assertion"),
         (Finish, ErrorKind::Io, "keep: cannot finish"),
     ];
     let mut failures = Vec::new();

@@ -122,13 +122,10 @@ fn text_encoder() -> FakeEngine {
 }
 
 /// Fails or panics in the given runs.
-fn trouble(run: usize, fails: usize, panics: usize) -> ocelli::engines::Result<()> {
+fn trouble(run: usize, fails: usize, panics: usize) -> Result<()> {
     assert_ne!(run, panics, "this run was to panic");
     if run == fails {
-        return Err(ocelli::engines::Error::new(
-            ocelli::engines::ErrorKind::Execution,
-            "this run was to fail",
-        ));
+        return Err(Error::new(ErrorKind::Execution, "this run was to fail"));
     }
     Ok(())
 }

@@ -187,7 +187,7 @@ fn errors_and_panics_are_returned_after_earlier_results() {
         for sequential in [false, true] {
             let pipeline = built(builder(&fakes).with_queue_depth(10).with_sequential(sequential));
             let is_it =
-                |error: &Error| error.kind() == ErrorKind::Engine && error.to_string().contains(words);
+                |error: &Error| error.kind() == ErrorKind::Execution && error.to_string().contains(words);
             let mut refused = 0;
             // The failure may happen while frames are still being pushed.
             for index in 0..8 {

@@ -40,7 +40,6 @@
 mod assignment;
 mod bounding_box;
 mod byte_track;
-mod error;
 mod kalman;
 mod mot;
 mod overlaps;
@@ -50,6 +49,6 @@ mod track;
 
 pub use bounding_box::BoundingBox;
 pub use byte_track::{ByteTracker, ByteTrackerBuilder, ByteTrackerOptions, MatchClasses};
-pub use error::{Error, ErrorKind, Result};
 pub use mot::{MotBox, MotWriter, read_mot};
+pub use ocelli_error::{Error, ErrorKind, Result};
 pub use track::{Track, TrackState, TrackerDetection};

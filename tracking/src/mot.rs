@@ -6,8 +6,8 @@
 
 use std::io::{BufRead, Write};
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::{BoundingBox, Track, TrackerDetection};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// One line of a MOTChallenge file.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -170,8 +170,8 @@ impl<W: Write> MotWriter<W> {
 #[cfg(test)]
 mod tests {
     use super::{MotBox, MotWriter, read_mot};
-    use crate::error::ErrorKind;
     use crate::{BoundingBox, ByteTracker, TrackerDetection};
+    use ocelli_error::ErrorKind;
 
     fn found(frame: u32, id: Option<u64>, ltwh: [f32; 4], score: f32) -> MotBox {
         MotBox { frame, id, bbox: BoundingBox::from_ltwh(ltwh), score, class_id: None }

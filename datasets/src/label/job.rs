@@ -238,7 +238,7 @@ impl LabelJob {
                 on_event(LabelEvent::Done { name: &file.name, instances: record.instances.len() })
             }
             Err(error) => {
-                let is_engine = error.kind() == ErrorKind::Engine;
+                let is_engine = error.kind() == ErrorKind::Execution;
                 self.engine_failures = if is_engine { self.engine_failures + 1 } else { 0 };
                 if self.engine_failures == MAX_ENGINE_FAILURES {
                     return Err(error);

@@ -57,7 +57,9 @@ impl Pass {
     pub(super) fn values(&self, name: &str) -> Result<&[f32]> {
         match self.outputs.iter().find(|output| output.name == name) {
             Some(output) => Ok(output.tensor.as_f32()?),
-            None => Err(Error::new(ErrorKind::Engine, format!("encoder-decoder: it did not return {name}"))),
+            None => {
+                Err(Error::new(ErrorKind::Execution, format!("encoder-decoder: it did not return {name}")))
+            }
         }
     }
 }

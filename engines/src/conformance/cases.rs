@@ -2,9 +2,9 @@
 
 use super::{Tolerance, WEIGHTS};
 use crate::engine::Engine;
-use crate::error::{ErrorKind, Result};
 use crate::spec::EngineSpec;
 use crate::tensor::Tensor;
+use ocelli_error::{ErrorKind, Result};
 
 /// Runs every group and returns a line for each case that failed.
 pub(super) fn run_all<E: Engine>(

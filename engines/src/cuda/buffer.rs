@@ -2,9 +2,9 @@
 
 use super::context::{Context, Mark, Usage};
 use super::driver::failed;
-use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::DeviceSlice;
 use cudarc::driver::{DriverError, result};
+use ocelli_error::{Error, ErrorKind, Result};
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

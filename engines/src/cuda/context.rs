@@ -2,8 +2,8 @@
 
 use super::staging::StagingPool;
 use super::usage;
-use crate::error::Result;
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result, sys};
+use ocelli_error::Result;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -5,10 +5,10 @@ use super::context::Context;
 use super::driver::{self, failed, reason, unavailable};
 use super::stream::{CudaStream, StreamPriority};
 use crate::device::Transferred;
-#[cfg(doc)]
-use crate::error::ErrorKind;
-use crate::error::Result;
 use cudarc::driver::CudaContext;
+#[cfg(doc)]
+use ocelli_error::ErrorKind;
+use ocelli_error::Result;
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::atomic::Ordering;

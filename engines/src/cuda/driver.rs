@@ -3,8 +3,8 @@
 //! `cudarc` panics where the library or one of its functions is missing, so nothing may call it before [`start`] has
 //! succeeded.
 
-use crate::error::{Error, ErrorKind, Result};
 use cudarc::driver::{DriverError, result, sys};
+use ocelli_error::{Error, ErrorKind, Result};
 use std::ffi::CStr;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};

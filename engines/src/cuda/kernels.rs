@@ -5,10 +5,10 @@ use super::device::CudaDevice;
 use super::driver::{failed, reason};
 use super::nvrtc::Nvrtc;
 use super::stream::{CudaStream, StreamPriority};
-use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::Tensor;
 use cudarc::driver::{CudaModule, DeviceRepr, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
+use ocelli_error::{Error, ErrorKind, Result};
 use std::fmt;
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl CudaKernels {
     /// Compiles a source with [`Nvrtc`], which takes about a second, and loads it. Errors call the source `name`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if there is no NVRTC for this GPU, with the remedy; [`ErrorKind::InvalidModel`] if the
+    /// [`ErrorKind::Unavailable`] if there is no NVRTC for this GPU, with the remedy; [`ErrorKind::InvalidData`] if the
     /// source does not compile, or the driver refuses the result.
     pub fn compile(device: &Arc<CudaDevice>, name: &str, source: &str) -> Result<Self> {
         let nvrtc = Nvrtc::open()?;
@@ -64,7 +64,7 @@ impl CudaKernels {
                 device.name(),
                 reason(error)
             );
-            Error::new(ErrorKind::InvalidModel, message).with_source(error)
+            Error::new(ErrorKind::InvalidData, message).with_source(error)
         })?;
         Ok(Self { name: name.to_owned(), device: Arc::clone(device), stream, module })
     }

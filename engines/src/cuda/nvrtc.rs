@@ -3,9 +3,9 @@
 //! Kernels are compiled to machine code for one compute capability. PTX would not do: a driver refuses PTX of a CUDA
 //! version newer than its own, and NVRTC is often newer than the driver.
 
-use crate::error::{Error, ErrorKind, Result};
 use cudarc::nvrtc::{result, sys};
 use libloading::Library;
+use ocelli_error::{Error, ErrorKind, Result};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -95,7 +95,7 @@ impl Nvrtc {
     /// Compiles CUDA C++ for GPUs of one compute capability. Errors call the source `name`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if this version does not support the GPU; [`ErrorKind::InvalidModel`] with the
+    /// [`ErrorKind::Unavailable`] if this version does not support the GPU; [`ErrorKind::InvalidData`] with the
     /// compiler's messages if the source is invalid.
     pub fn compile(&self, name: &str, source: &str, (major, minor): (u32, u32)) -> Result<CompiledKernels> {
         if !self.architectures()?.contains(&(10 * major + minor)) {
@@ -109,7 +109,7 @@ impl Nvrtc {
         let text = |text: &str| {
             CString::new(text).map_err(|_| {
                 let message = format!("kernels {name}: the source contains a null character");
-                Error::new(ErrorKind::InvalidModel, message)
+                Error::new(ErrorKind::InvalidData, message)
             })
         };
         let (source, file) = (text(source)?, text(&format!("{name}.cu"))?);
@@ -127,7 +127,7 @@ impl Nvrtc {
         match outcome {
             Ok(()) => Ok(CompiledKernels { cubin: program.cubin()?, log }),
             Err(error) if error.0 == sys::nvrtcResult::NVRTC_ERROR_COMPILATION => {
-                Err(Error::new(ErrorKind::InvalidModel, format!("kernels {name}: {log}")))
+                Err(Error::new(ErrorKind::InvalidData, format!("kernels {name}: {log}")))
             }
             Err(error) => Err(unusable("nvrtcCompileProgram", error)),
         }

@@ -5,7 +5,7 @@
 //! an error, unless the caller allows it.
 
 use super::provider::ExecutionProvider;
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::GraphProto;
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -5,7 +5,7 @@ use super::provider::ExecutionProvider;
 use super::session::OnnxRuntimeEngine;
 use super::{OnnxRuntime, assignment, call, registration};
 use crate::device::Device;
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::GraphProto;
 use ort::session::Session;
 use ort::session::builder::{AutoDevicePolicy, GraphOptimizationLevel, SessionBuilder};
@@ -183,7 +183,7 @@ impl OnnxRuntimeBuilder {
     /// Loads a model from a file, with its external data beside it.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidModel`] if the file is missing or corrupt, or has an operator, type or version that ONNX
+    /// [`ErrorKind::InvalidData`] if the file is missing or corrupt, or has an operator, type or version that ONNX
     /// Runtime does not know; [`ErrorKind::Unavailable`] if the execution provider cannot start or does not support all
     /// nodes.
     pub fn build_from_file(self, model: impl AsRef<Path>) -> Result<OnnxRuntimeEngine> {
@@ -192,7 +192,7 @@ impl OnnxRuntimeBuilder {
         if !path.is_file() {
             let reason = if path.exists() { "not a file" } else { "no such file" };
             let message = format!("cannot load the model, {name}: {reason}");
-            return Err(Error::new(ErrorKind::InvalidModel, message));
+            return Err(Error::new(ErrorKind::InvalidData, message));
         }
         let graph = || ocelli_onnx::read_graph(path).map_err(|error| unreadable(&name, error));
         self.build(&name, &graph, |mut builder| builder.commit_from_file(path))
@@ -265,7 +265,7 @@ impl OnnxRuntimeBuilder {
         }
         let kind = match error.code() {
             ort::ErrorCode::ExecutionProviderFailure => ErrorKind::Unavailable,
-            _ => ErrorKind::InvalidModel,
+            _ => ErrorKind::InvalidData,
         };
         let reason = error.message();
         // ONNX Runtime names the file as well.
@@ -277,7 +277,7 @@ impl OnnxRuntimeBuilder {
 
 fn unreadable(model: &str, error: std::io::Error) -> Error {
     let message = format!("cannot read the model, {model}: {error}");
-    Error::new(ErrorKind::InvalidModel, message).with_source(error)
+    Error::new(ErrorKind::InvalidData, message).with_source(error)
 }
 
 #[cfg(test)]

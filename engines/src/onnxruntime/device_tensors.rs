@@ -6,9 +6,9 @@
 use super::call;
 use super::provider::ExecutionProvider;
 use crate::device::Device;
-use crate::error::{Error, ErrorKind, Result};
 use crate::spec::{Bindings, EngineSpec, TensorSpec};
 use crate::tensor::Tensor;
+use ocelli_error::{Error, ErrorKind, Result};
 use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
 use ort::value::DynValueRefMut;
 

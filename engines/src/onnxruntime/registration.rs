@@ -3,7 +3,7 @@
 use super::OnnxRuntime;
 use super::call;
 use super::provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::{DimensionValue, GraphProto};
 use ort::ep::{
     ArbitrarilyConfigurableExecutionProvider, ArenaExtendStrategy, ExecutionProviderDispatch, coreml,

@@ -6,9 +6,9 @@ use super::call::{self, with_element};
 use super::device_tensors::DeviceTensors;
 use crate::device::Device;
 use crate::engine::Engine;
-use crate::error::{Error, ErrorKind, Result};
 use crate::spec::{Dim, EngineSpec, TensorSpec, check_inputs, check_outputs, check_residence, check_run};
 use crate::tensor::{ElementType, Tensor};
+use ocelli_error::{Error, ErrorKind, Result};
 use ort::session::{RunOptions, Session};
 use ort::value::{
     DynValue, DynValueRef, DynValueRefMut, Outlet, TensorElementType, TensorRef, TensorRefMut, ValueType,
@@ -59,7 +59,7 @@ impl OnnxRuntimeEngine {
         let specs = |side: &str, outlets: &[Outlet]| -> Result<Vec<TensorSpec>> {
             let specs = outlets.iter().map(|outlet| tensor_spec(side, outlet).map(fixed));
             specs.collect::<Result<_, String>>().map_err(|reason| {
-                Error::new(ErrorKind::InvalidModel, format!("cannot use the model, {model}: {reason}"))
+                Error::new(ErrorKind::InvalidData, format!("cannot use the model, {model}: {reason}"))
             })
         };
         let inputs = specs("input", session.inputs())?;

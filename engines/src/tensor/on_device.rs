@@ -1,8 +1,8 @@
 //! Tensors whose elements are on a device.
 
 use crate::device::{Device, DeviceBuffer};
-use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{Element, ElementType, Tensor, TensorData, element_count};
+use ocelli_error::{Error, ErrorKind, Result};
 use std::fmt;
 
 /// Elements on a device: a range of a buffer that other tensors may share.

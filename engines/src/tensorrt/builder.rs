@@ -5,8 +5,8 @@ use super::progress::{BuildProgress, Progress, Reporter};
 use super::version::{ComputeCapability, Product};
 use super::{TensorRt, onnx_outputs, timing_cache};
 use crate::cuda::CudaDevice;
-use crate::error::{Error, ErrorKind, Result};
 use crate::spec::{Dim, DimensionRange, EngineSpec, TensorSpec};
+use ocelli_error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -124,7 +124,7 @@ impl<'b> TensorRtBuilder<'b> {
     /// [`ErrorKind::Unavailable`] if the library cannot build (a lean runtime, no ONNX parser beside it) or needs a GPU
     /// that is not there; [`ErrorKind::InvalidArgument`] for a dynamic dimension without a range (named), an invalid range,
     /// a target or an option that the library does not support, or a timing cache that cannot be read or written;
-    /// [`ErrorKind::InvalidModel`] if the file is missing, corrupt or has an operator that TensorRT does not know, with the
+    /// [`ErrorKind::InvalidData`] if the file is missing, corrupt or has an operator that TensorRT does not know, with the
     /// node's name; [`ErrorKind::Execution`] if the build fails; [`ErrorKind::Cancelled`] if the caller cancelled it.
     pub fn build(self, onnx: &Path) -> Result<Plan> {
         self.build_inner(onnx).map_err(|error| {
@@ -138,7 +138,7 @@ impl<'b> TensorRtBuilder<'b> {
         let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
         check(tensorrt.product(), &options)?;
         if !onnx.is_file() {
-            return Err(Error::new(ErrorKind::InvalidModel, "no such file"));
+            return Err(Error::new(ErrorKind::InvalidData, "no such file"));
         }
         // TensorRT proper measures kernels on the GPU, and without a target TensorRT for RTX asks for its generation.
         if options.targets.is_empty() && CudaDevice::count()? == 0 {
@@ -249,7 +249,7 @@ fn ranges(
             let place = format!("input `{}`, dimension {axis}", input.name);
             if name.is_empty() {
                 let message = format!("{place} is dynamic and has no name");
-                return Err(Error::new(ErrorKind::InvalidModel, message));
+                return Err(Error::new(ErrorKind::InvalidData, message));
             }
             let range = known.get(name).ok_or_else(|| {
                 let message = format!("{place} is dynamic (`{name}`) and has no range");
@@ -265,7 +265,7 @@ fn ranges(
 /// `output.axis`.
 fn name_dimensions(outputs: &mut [TensorSpec], onnx: &Path) -> Result<()> {
     let names = onnx_outputs::read(onnx).map_err(|error| {
-        Error::new(ErrorKind::InvalidModel, format!("cannot read the outputs: {error}")).with_source(error)
+        Error::new(ErrorKind::InvalidData, format!("cannot read the outputs: {error}")).with_source(error)
     })?;
     for output in outputs {
         let names = names.get(&output.name).filter(|names| names.len() == output.shape.len());

@@ -1,9 +1,9 @@
 //! The inputs and outputs of a plan as an engine states them: the names of its dimensions and the sizes they may have.
 
 use super::calls::run::PlanTensor;
-use crate::error::{Error, ErrorKind, Result};
 use crate::spec::{Dim, EngineSpec, TensorSpec};
 use crate::tensor::Tensor;
+use ocelli_error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 
 /// What to do about a size that a plan was not built for, given the name of the dimension and the size.

@@ -8,9 +8,9 @@ use super::loader::TensorRtLoader;
 use crate::cuda::{CudaBuffer, CudaDevice, CudaStream, Download, StreamPriority};
 use crate::device::Device;
 use crate::engine::Engine;
-use crate::error::{Error, ErrorKind, Result};
 use crate::spec::{EngineSpec, check_residence, check_run};
 use crate::tensor::{DeviceSlice, Tensor};
+use ocelli_error::{Error, ErrorKind, Result};
 use std::fmt;
 use std::sync::Arc;
 
@@ -135,7 +135,7 @@ impl TensorRtEngine {
             context.shape_into(at, &mut sizes).map_err(|reason| {
                 let message =
                     format!("output `{}`: its shape is unknown before the run: {reason}", spec.name);
-                Error::new(ErrorKind::InvalidModel, message)
+                Error::new(ErrorKind::InvalidData, message)
             })?;
             slots[at].shape = Some(sizes);
         }

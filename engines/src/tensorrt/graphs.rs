@@ -1,7 +1,7 @@
 //! Runs that were captured as CUDA graphs, to be launched as a whole when they come again.
 
 use crate::cuda::CudaGraph;
-use crate::error::Error;
+use ocelli_error::Error;
 
 /// How many runs are remembered. Callers reuse a few sets of tensors.
 const MOST_REMEMBERED: usize = 8;

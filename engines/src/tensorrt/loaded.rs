@@ -3,7 +3,7 @@
 use super::calls::{build, run};
 use super::search::{self, Found, TensorRtSearch};
 use super::version::{Product, Version};
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

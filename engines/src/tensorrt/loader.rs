@@ -5,8 +5,8 @@ use super::calls::run::LoadedPlan;
 use super::description::{Description, DimensionNames, Remedy, meaning};
 use super::engine::{Shared, TensorRtEngine};
 use crate::cuda::CudaDevice;
-use crate::error::{Error, ErrorKind, Result};
 use crate::spec::EngineSpec;
+use ocelli_error::{Error, ErrorKind, Result};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -62,11 +62,11 @@ impl TensorRtLoader {
     /// Reads a plan from a file and puts it on the device.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidModel`] if the file cannot be read, and as [`load`](Self::load).
+    /// [`ErrorKind::InvalidData`] if the file cannot be read, and as [`load`](Self::load).
     pub fn load_file(self, path: &Path) -> Result<TensorRtEngine> {
         let what = format!("cannot load the plan {}", path.display());
         let plan = std::fs::read(path).map_err(|error| {
-            Error::new(ErrorKind::InvalidModel, format!("{what}: {error}")).with_source(error)
+            Error::new(ErrorKind::InvalidData, format!("{what}: {error}")).with_source(error)
         })?;
         self.load_named(&plan, &what)
     }
@@ -74,7 +74,7 @@ impl TensorRtLoader {
     /// Puts a plan on the device.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidModel`] if it is corrupt, was built by another TensorRT or for another GPU, or has tensors that
+    /// [`ErrorKind::InvalidData`] if it is corrupt, was built by another TensorRT or for another GPU, or has tensors that
     /// are not supported or not those that were expected; [`ErrorKind::Unavailable`] if TensorRT does not start;
     /// [`ErrorKind::Execution`] if the device has too little memory for it.
     pub fn load(self, plan: &[u8]) -> Result<TensorRtEngine> {
@@ -82,7 +82,7 @@ impl TensorRtLoader {
     }
 
     fn load_named(self, plan: &[u8], what: &str) -> Result<TensorRtEngine> {
-        let invalid = |why: String| Error::new(ErrorKind::InvalidModel, format!("{what}: {why}"));
+        let invalid = |why: String| Error::new(ErrorKind::InvalidData, format!("{what}: {why}"));
         if plan.is_empty() {
             return Err(invalid("it is empty".to_owned()));
         }
@@ -92,7 +92,7 @@ impl TensorRtLoader {
         let (device, (major, minor)) = (self.device.name(), self.device.compute_capability());
         let plan = LoadedPlan::deserialize(self.tensorrt.run_functions(), plan).map_err(|error| {
             match error.kind() {
-                ErrorKind::InvalidModel => {
+                ErrorKind::InvalidData => {
                     let meaning = meaning(&error.to_string());
                     invalid(format!(
                         "{meaning}; a plan runs with the {library} and on the kind of GPU that it was built for, this is \

@@ -2,8 +2,8 @@
 
 use super::probe::{Probed, probe};
 use super::version::{Product, Version};
-use crate::error::{Error, ErrorKind, Result};
 use crate::library::{Candidate, Finding, Place, system_folders};
+use ocelli_error::{Error, ErrorKind, Result};
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! The file of measured kernel times: replaced as a whole or not at all.
 
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 use std::fs;
 use std::io::ErrorKind as IoErrorKind;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Products, versions and compute capabilities.
 
-use crate::error::{Error, ErrorKind};
+use ocelli_error::{Error, ErrorKind};
 use std::fmt;
 use std::str::FromStr;
 

@@ -11,7 +11,7 @@ use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
 
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Prefix of the detector's tensors in the released checkpoint.
 const DETECTOR: &str = "detector_model.";
@@ -50,7 +50,7 @@ impl Weights {
             shard_paths(folder, &index)?
         } else {
             return Err(Error::new(
-                ErrorKind::InvalidCheckpoint,
+                ErrorKind::InvalidData,
                 format!(
                     "no weights, {}: expected model.safetensors, or its shards with model.safetensors.index.json",
                     folder.display()
@@ -79,7 +79,7 @@ impl Weights {
         let map = unsafe { Mmap::map(&file) }.map_err(|e| Error::io("cannot map the weights", &path, e))?;
         let tensors = SafeTensors::deserialize(&map).map_err(|e| {
             let message = format!("corrupt or truncated weights, {}: {e}", path.display());
-            Error::new(ErrorKind::InvalidCheckpoint, message)
+            Error::new(ErrorKind::InvalidData, message)
         })?;
         let base = map.as_ptr() as usize;
         let index = self.files.len();
@@ -95,7 +95,7 @@ impl Weights {
         for (name, entry) in found {
             if self.entries.insert(name.clone(), entry).is_some() {
                 return Err(Error::new(
-                    ErrorKind::InvalidCheckpoint,
+                    ErrorKind::InvalidData,
                     format!("tensor {name} is in two shards, the second is {}", path.display()),
                 ));
             }
@@ -106,7 +106,7 @@ impl Weights {
 
     /// Compares names, shapes and types with the expected ones.
     pub(crate) fn check(&self, expected: &BTreeMap<String, Vec<usize>>) -> Result<()> {
-        let invalid = |message| Err(Error::new(ErrorKind::InvalidCheckpoint, message));
+        let invalid = |message| Err(Error::new(ErrorKind::InvalidData, message));
         for (name, shape) in expected {
             let Some(entry) = self.entries.get(name) else {
                 return invalid(format!("tensor {name} is missing: expected it with shape {shape:?}"));
@@ -136,10 +136,10 @@ impl Weights {
     /// A tensor's values as f32.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidCheckpoint`] if it is missing or a value is not finite.
+    /// [`ErrorKind::InvalidData`] if it is missing or a value is not finite.
     pub(crate) fn read(&self, name: &str) -> Result<Vec<f32>> {
         let Some(entry) = self.entries.get(name) else {
-            return Err(Error::new(ErrorKind::InvalidCheckpoint, format!("tensor {name} is missing")));
+            return Err(Error::new(ErrorKind::InvalidData, format!("tensor {name} is missing")));
         };
         let file = &self.files[entry.file];
         let bytes = &file.map[entry.range.0..entry.range.1];
@@ -152,7 +152,7 @@ impl Weights {
         };
         match values.iter().position(|v| !v.is_finite()) {
             Some(at) => Err(Error::new(
-                ErrorKind::InvalidCheckpoint,
+                ErrorKind::InvalidData,
                 format!("tensor {name} is not finite, {}: value {at} is {}", file.path.display(), values[at]),
             )),
             None => Ok(values),
@@ -186,10 +186,7 @@ fn shard_paths(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
     let text =
         std::fs::read_to_string(index).map_err(|e| Error::io("cannot read the index of shards", index, e))?;
     let damaged = |why: String| {
-        Error::new(
-            ErrorKind::InvalidCheckpoint,
-            format!("corrupt index of shards, {}: {why}", index.display()),
-        )
+        Error::new(ErrorKind::InvalidData, format!("corrupt index of shards, {}: {why}", index.display()))
     };
     let json: serde_json::Value = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
     let map = json

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use super::{Dim, Element, Graph, Initializer, OPSET, Source, Value};
 use crate::checkpoint::hex;
 use crate::contract::FileEntry;
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// The IR version that came with opset 20; older runtimes read it as well.
 const IR_VERSION: i64 = 9;

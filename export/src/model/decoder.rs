@@ -7,10 +7,10 @@ use super::geometry::encode_sine;
 use super::layers::Prompt;
 use super::position::{sine_encoding, sine_frequencies};
 use crate::checkpoint::Weights;
-use crate::error::Result;
 use crate::fold::{self, Matrix};
 use crate::graph::{Dim, Graph, Role, Value};
 use crate::mixed_precision::{Block, Family};
+use ocelli_error::Result;
 
 const ROOT: &str = "detr_decoder";
 /// Presence logits are clamped to ± this.

@@ -2,9 +2,9 @@
 
 use super::layers::{LinearLayer, transpose};
 use crate::checkpoint::Weights;
-use crate::error::Result;
 use crate::graph::{Graph, Value};
 use crate::quantize::QuantizedMatrix;
+use ocelli_error::Result;
 
 impl<'w> Graph<'w> {
     /// x · Wᵀ + b with the rows of W and x as 8-bit codes and sums in 32-bit integers.

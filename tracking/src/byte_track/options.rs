@@ -1,7 +1,7 @@
 //! Options of a tracker.
 
 use crate::byte_track::ByteTracker;
-use crate::error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result};
 
 /// Whether a track may take a detection of another class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -190,7 +190,7 @@ impl ByteTrackerBuilder {
 mod tests {
     use super::ByteTrackerBuilder;
     use crate::ByteTracker;
-    use crate::error::ErrorKind;
+    use ocelli_error::ErrorKind;
 
     #[test]
     fn errors_name_options_out_of_range() {

@@ -82,7 +82,7 @@ fn dynamic_dimensions_need_a_name_and_a_range() {
         (input(&[Dim::Fixed(3)]), Ok(vec![])),
         (
             input(&[Dim::Fixed(3), Dim::named("")]),
-            Err((ErrorKind::InvalidModel, "input `x`, dimension 1 is dynamic and has no name")),
+            Err((ErrorKind::InvalidData, "input `x`, dimension 1 is dynamic and has no name")),
         ),
         (
             input(&[Dim::named("boxes")]),

@@ -1,13 +1,13 @@
 //! The calls of a build: from a parser to the bytes of a plan.
 
 use super::{Create, Owned, create, element_type, function, logger, sizes, text};
-use crate::error::{Error, ErrorKind, Result};
 use crate::spec::{Dim, DimensionRange, TensorSpec};
 use crate::tensorrt::builder::Options;
 use crate::tensorrt::log::{LOG, tidy};
 use crate::tensorrt::progress::Reporter;
 use crate::tensorrt::version::Product;
 use cxx::memory::UniquePtr;
+use ocelli_error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -103,7 +103,7 @@ impl Session {
             }
             Some(_) => explain(&errors),
         };
-        Err(Error::new(ErrorKind::InvalidModel, format!("the ONNX file cannot be parsed: {reason}")))
+        Err(Error::new(ErrorKind::InvalidData, format!("the ONNX file cannot be parsed: {reason}")))
     }
 
     fn parse_errors(&mut self) -> Vec<ParseError> {
@@ -128,7 +128,7 @@ impl Session {
         let tensors =
             [inputs.map(specify).collect::<Result<Vec<_>>>()?, outputs.map(specify).collect::<Result<_>>()?];
         if tensors.iter().any(Vec::is_empty) {
-            return Err(Error::new(ErrorKind::InvalidModel, "the network has no inputs or no outputs"));
+            return Err(Error::new(ErrorKind::InvalidData, "the network has no inputs or no outputs"));
         }
         Ok(tensors)
     }
@@ -306,7 +306,7 @@ fn set_range(
 /// # Safety
 /// `tensor` is null or a tensor of a network that lives during the call.
 unsafe fn specify(tensor: *mut nvinfer1::ITensor) -> Result<TensorSpec> {
-    let invalid = |why: String| Error::new(ErrorKind::InvalidModel, why);
+    let invalid = |why: String| Error::new(ErrorKind::InvalidData, why);
     // SAFETY: the caller says so; names belong to the network.
     unsafe {
         let tensor = tensor.as_ref().ok_or_else(|| invalid("the network has no such tensor".into()))?;

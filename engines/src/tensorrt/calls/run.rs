@@ -1,9 +1,9 @@
 //! The calls of a run: from the bytes of a plan to work on a stream.
 
 use super::{Create, Owned, create, element_type, function, sizes};
-use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::ElementType;
 use crate::tensorrt::log::{LOG, Mark};
+use ocelli_error::{Error, ErrorKind, Result};
 use std::ffi::{CStr, CString, c_void};
 use std::path::Path;
 use std::pin::Pin;
@@ -52,7 +52,7 @@ impl LoadedPlan {
     /// Puts a plan on the device whose context is bound to this thread.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if TensorRT does not start, [`ErrorKind::InvalidModel`] if it refuses the plan; the
+    /// [`ErrorKind::Unavailable`] if TensorRT does not start, [`ErrorKind::InvalidData`] if it refuses the plan; the
     /// message is TensorRT's reason.
     pub(in crate::tensorrt) fn deserialize(functions: Functions, plan: &[u8]) -> Result<Self> {
         let mark = LOG.mark();
@@ -65,7 +65,7 @@ impl LoadedPlan {
         let engine = engine.ok_or_else(|| {
             let reason = [diagnosis(&runtime, plan), Some(LOG.since(mark))];
             let reason: Vec<_> = reason.into_iter().flatten().collect();
-            Error::new(ErrorKind::InvalidModel, reason.join("; "))
+            Error::new(ErrorKind::InvalidData, reason.join("; "))
         })?;
         let names = (0..engine.get().getNbIOTensors()).map(|index| {
             let name = engine.get().getIOTensorName(index);
@@ -73,7 +73,7 @@ impl LoadedPlan {
             (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_owned())
         });
         let names: Option<Vec<_>> = names.collect();
-        let names = names.ok_or_else(|| Error::new(ErrorKind::InvalidModel, "a tensor has no name"))?;
+        let names = names.ok_or_else(|| Error::new(ErrorKind::InvalidData, "a tensor has no name"))?;
         Ok(Self { engine: Mutex::new(engine), names, _runtime: runtime })
     }
 

@@ -52,7 +52,7 @@ fn without_a_driver_plans_are_refused_with_the_reason() {
         };
         let text = error.to_string();
         let fits = match is_rtx {
-            true => error.kind() == ErrorKind::InvalidModel && meaning(&text) == expected,
+            true => error.kind() == ErrorKind::InvalidData && meaning(&text) == expected,
             false => {
                 error.kind() == ErrorKind::Unavailable
                     && text.contains("CUDA initialization failure with error: 35")

@@ -1,0 +1,130 @@
+//! The error type of the ocelli crates: a kind, one line of text, and the underlying error.
+//!
+//! Each crate re-exports it, so a program that uses several of them handles one type:
+//!
+//! ```
+//! use ocelli_error::{Error, ErrorKind};
+//!
+//! fn check(threads: usize) -> ocelli_error::Result<()> {
+//!     if threads == 0 {
+//!         return Err(Error::new(ErrorKind::InvalidArgument, "threads is 0: expected at least 1"));
+//!     }
+//!     Ok(())
+//! }
+//!
+//! let error = check(0).unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+//! assert_eq!(error.to_string(), "threads is 0: expected at least 1");
+//! ```
+
+#![forbid(unsafe_code)]
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::path::Path;
+
+/// The result type of the ocelli crates.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The kind of an [`Error`], for programs that react to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The caller passed an invalid argument: an empty text prompt, a threshold of 7, a tensor of the wrong shape.
+    InvalidArgument,
+    /// A file is corrupt, unsupported, or not what its name says: a truncated image, a checkpoint without a tensor.
+    InvalidData,
+    /// Two inputs do not belong together: a text cache of another model, an engine of another GPU.
+    Mismatch,
+    /// A library, driver or feature is missing or too old; the message has the remedy.
+    Unavailable,
+    /// The operating system reported an error of a read or a write.
+    Io,
+    /// An engine failed while it ran.
+    Execution,
+    /// The caller cancelled the operation.
+    Cancelled,
+    /// A bug in the crate that reports it.
+    Internal,
+}
+
+/// An error: a kind, one line of text, and the underlying error if there is one.
+///
+/// The text reads `what, where: why` and names the file, tensor, parameter or prompt. It includes the text of the
+/// underlying error, which [`source`](StdError::source) returns for code that inspects it.
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// An error without an underlying error. Line breaks in the message become `; `.
+    pub fn new(kind: ErrorKind, message: impl AsRef<str>) -> Self {
+        let lines = message.as_ref().lines().map(str::trim).filter(|line| !line.is_empty());
+        Self { kind, message: lines.collect::<Vec<_>>().join("; "), source: None }
+    }
+
+    /// Adds the underlying error, which [`source`](StdError::source) returns. It does not change the text.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// A failed read or write of `path`; the text ends with the reason of the operating system.
+    pub fn io(what: &str, path: &Path, source: std::io::Error) -> Self {
+        let message = format!("{what}, {}: {source}", path.display());
+        Self::new(ErrorKind::Io, message).with_source(source)
+    }
+
+    /// Puts the file that the error is about in front of the text.
+    #[must_use]
+    pub fn at(mut self, path: &Path) -> Self {
+        self.message = format!("{}: {}", path.display(), self.message);
+        self
+    }
+
+    /// The kind of failure.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, self.message)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line() {
+        let error = Error::new(ErrorKind::Execution, "Load failed:\r\n  bad byte\n\n at 7\n");
+        assert_eq!(error.to_string(), "Load failed:; bad byte; at 7");
+    }
+
+    #[test]
+    fn the_underlying_error_is_returned() {
+        let cause = std::io::Error::new(std::io::ErrorKind::PermissionDenied, "no");
+        let error = Error::io("cannot read", Path::new("x"), cause);
+        let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+        assert_eq!(source.map(std::io::Error::kind), Some(std::io::ErrorKind::PermissionDenied));
+        assert_eq!(error.at(Path::new("y")).to_string(), "y: cannot read, x: no");
+    }
+}
