@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Checks that need other projects' libraries or take long; the gate runs a part of them. Run after `make test`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+step() { printf '\n== %(%T)T %s\n' -1 "$*"; }
+
+step "exported files in other readers"
+python3 -m venv target/checkers
+target/checkers/bin/pip install -q "onnx==1.23.2"
+cargo build -p ocelli-cli
+bash tests/golden/parity/check_exports.sh target/debug/ocelli target/checkers/bin/python --readers
+step "TensorRT's lean runtime"
+bash engines/fetch-nvidia.sh target/nvidia
+. target/nvidia/environment
+# Only the runtime of TensorRT 11 is on PyPI; its builder is not.
+OCELLI_TENSORRT="$OCELLI_TENSORRT_LEAN" \
+  cargo test -p ocelli-engines --features tensorrt --lib -- --ignored without_a_driver_plans_are_refused
+step "the library in another workspace"
+cargo run --manifest-path tests/embed/Cargo.toml --target-dir target
+step "every crate can be packaged"
+cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks
+step done
