@@ -13,6 +13,8 @@ mod text;
 
 use std::time::Instant;
 
+use ocelli_engines::Tensor;
+
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
 use crate::image::ImageView;
@@ -24,7 +26,7 @@ use ocelli_error::Result;
 
 pub use builder::{DetectorBuilder, PrepareEngines};
 pub use decode::PromptDecoder;
-pub use encode::{Backbone, ImageEncoder, ImagePreprocessor};
+pub use encode::{Backbone, ImagePreprocessor};
 pub use features::ImageFeatures;
 pub use text::{EmbeddedPrompts, TextCacheFile, TextEmbedder};
 
@@ -47,8 +49,10 @@ pub struct Detections {
 pub struct Detector {
     model: Model,
     text: TextEmbedder,
-    encoder: ImageEncoder,
+    preprocessor: ImagePreprocessor,
+    backbone: Backbone,
     decoder: PromptDecoder,
+    pixels: Tensor,
     features: ImageFeatures,
     engine: String,
     factory: EngineFactory,
@@ -84,11 +88,18 @@ impl Detector {
     ) -> Result<Detections> {
         let start = Instant::now();
         let mut times = StageTimes::default();
-        self.encoder.encode_into(image.into(), &mut self.features, &mut times)?;
+        self.encode(image.into(), &mut times)?;
         let items = self.decoder.decode(&self.features, prompts, &mut times)?;
         let semantic = self.decoder.take_semantic_maps();
         times.total = milliseconds_since(start);
         Ok(Detections { items, semantic, times })
+    }
+
+    fn encode(&mut self, image: ImageView<'_>, times: &mut StageTimes) -> Result<()> {
+        self.backbone.load()?;
+        self.preprocessor.run_on(self.backbone.device());
+        self.preprocessor.run_into(image, &mut self.pixels, times)?;
+        self.backbone.run_into(&self.pixels, (image.width(), image.height()), &mut self.features, times)
     }
 
     /// Encodes prompts whose exemplars are boxes in `image`, to detect their instances in other images with
@@ -106,7 +117,7 @@ impl Detector {
         prompts: &Prompts,
     ) -> Result<EmbeddedPrompts> {
         let embedded = self.text.embed(prompts)?;
-        self.encoder.encode_into(image.into(), &mut self.features, &mut StageTimes::default())?;
+        self.encode(image.into(), &mut StageTimes::default())?;
         self.decoder.keep_exemplars(&self.features, &embedded)
     }
 
@@ -119,7 +130,7 @@ impl Detector {
     /// [`InvalidData`](crate::ErrorKind::InvalidData) if a file or a library is missing or corrupt.
     pub fn prepare(&mut self, prompts: &Prompts) -> Result<EmbeddedPrompts> {
         let embedded = self.text.embed(prompts)?;
-        self.encoder.load()?;
+        self.backbone.load()?;
         self.decoder.load()?;
         Ok(embedded)
     }
@@ -141,7 +152,7 @@ impl Detector {
     }
 
     /// The stages, to run them on different threads.
-    pub fn into_stages(self) -> (TextEmbedder, ImageEncoder, PromptDecoder) {
-        (self.text, self.encoder, self.decoder)
+    pub fn into_stages(self) -> (TextEmbedder, ImagePreprocessor, Backbone, PromptDecoder) {
+        (self.text, self.preprocessor, self.backbone, self.decoder)
     }
 }

@@ -4,11 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ocelli_engines::Tensor;
 use ocelli_export::contract::{Precision, Target, file};
 
 use super::Detector;
 use super::decode::PromptDecoder;
-use super::encode::ImageEncoder;
+use super::encode::{Backbone, ImagePreprocessor};
 use super::features::ImageFeatures;
 use super::masks::MaskOutputs;
 use super::text::{TextCacheFile, TextEmbedder};
@@ -307,11 +308,12 @@ impl DetectorBuilder {
         }
         let post = PostProcessor::new(self.post)?;
         let text = TextEmbedder::new(&model, factory.clone(), &self.text_cache)?;
-        let encoder = ImageEncoder::new(&model, factory.clone(), masks)?;
+        let preprocessor = ImagePreprocessor::new(&model)?;
+        let backbone = Backbone::new(&model, factory.clone(), masks);
         let decoder = PromptDecoder::new(&model, factory.clone(), post, class_chunk, mask_outputs);
         let engine = factory.description();
-        let features = ImageFeatures::default();
-        Ok(Detector { model, text, encoder, decoder, features, engine, factory })
+        let (pixels, features) = (Tensor::empty(), ImageFeatures::default());
+        Ok(Detector { model, text, preprocessor, backbone, decoder, pixels, features, engine, factory })
     }
 
     /// Opens the TensorRT engine files that the caller has named, and the library that runs them.

@@ -9,7 +9,6 @@ use super::engine_io::move_to;
 use super::features::ImageFeatures;
 use crate::engine::EngineFactory;
 use crate::frame_view::FrameView;
-use crate::image::ImageView;
 use crate::model::Model;
 #[cfg(feature = "cuda")]
 use crate::preprocess::DevicePreprocessor;
@@ -27,7 +26,7 @@ pub struct ImagePreprocessor {
 }
 
 impl ImagePreprocessor {
-    fn new(model: &Model) -> Result<Self> {
+    pub(super) fn new(model: &Model) -> Result<Self> {
         let manifest = model.manifest();
         let mut config = PreprocessConfig::new(manifest.imgsz);
         config.mean = manifest.preprocessing.mean;
@@ -73,11 +72,11 @@ impl ImagePreprocessor {
         let image = image.into();
         let side = self.cpu.config().imgsz;
         #[cfg(feature = "cuda")]
-        match &mut self.gpu {
-            Some(gpu) => gpu.run_into(image, pixels)?,
-            None => self.cpu.run_into(image, pixels.reset_f32(&[1, 3, side, side]))?,
+        if let Some(gpu) = &mut self.gpu {
+            gpu.run_into(image, pixels)?;
+            times.preprocess += milliseconds_since(start);
+            return Ok(());
         }
-        #[cfg(not(feature = "cuda"))]
         self.cpu.run_into(image, pixels.reset_f32(&[1, 3, side, side]))?;
         times.preprocess += milliseconds_since(start);
         Ok(())
@@ -95,6 +94,10 @@ pub struct Backbone {
 }
 
 impl Backbone {
+    pub(super) fn new(model: &Model, factory: EngineFactory, masks: bool) -> Self {
+        Self { model: model.clone(), factory, masks, engines: Vec::new(), tokens: Tensor::empty() }
+    }
+
     /// Loads the backbone unless it is loaded.
     ///
     /// # Errors
@@ -158,50 +161,5 @@ impl Backbone {
         }
         times.backbone += milliseconds_since(start);
         Ok(())
-    }
-}
-
-/// Preprocessing and the backbone.
-pub struct ImageEncoder {
-    preprocessor: ImagePreprocessor,
-    backbone: Backbone,
-    pixels: Tensor,
-}
-
-impl ImageEncoder {
-    pub(super) fn new(model: &Model, factory: EngineFactory, masks: bool) -> Result<Self> {
-        let backbone =
-            Backbone { model: model.clone(), factory, masks, engines: Vec::new(), tokens: Tensor::empty() };
-        Ok(Self { preprocessor: ImagePreprocessor::new(model)?, backbone, pixels: Tensor::empty() })
-    }
-
-    /// Loads the backbone unless it is loaded.
-    ///
-    /// # Errors
-    /// As [`EngineFactory::load`].
-    pub fn load(&mut self) -> Result<()> {
-        self.backbone.load()?;
-        self.preprocessor.run_on(self.backbone.device());
-        Ok(())
-    }
-
-    /// Computes the features of an image and adds the times of the two stages to `times`.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Execution`] if a graph fails.
-    pub fn encode_into(
-        &mut self,
-        image: ImageView<'_>,
-        features: &mut ImageFeatures,
-        times: &mut StageTimes,
-    ) -> Result<()> {
-        self.load()?;
-        self.preprocessor.run_into(image, &mut self.pixels, times)?;
-        self.backbone.run_into(&self.pixels, (image.width(), image.height()), features, times)
-    }
-
-    /// The two stages, to run them on different threads.
-    pub fn into_stages(self) -> (ImagePreprocessor, Backbone) {
-        (self.preprocessor, self.backbone)
     }
 }
