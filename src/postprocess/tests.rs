@@ -20,7 +20,7 @@ struct NmsCase {
     keep: Vec<usize>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct PipelineCase {
     width: u32,
     height: u32,
@@ -33,7 +33,7 @@ struct PipelineCase {
     expected: Vec<Expected>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct Expected {
     class_id: usize,
     query: usize,
@@ -74,11 +74,15 @@ fn suppression_equals_torchvision() {
 #[test]
 fn results_equal_the_reference_for_every_chunk_size() {
     let mut failures = Vec::new();
-    for (index, case) in golden().pipeline.into_iter().enumerate() {
+    let limits = [None, Some(2), Some(20)];
+    let cases = golden().pipeline.into_iter().enumerate();
+    for ((index, case), limit) in cases.flat_map(|case| limits.map(|limit| (case.clone(), limit))) {
+        let expected = &case.expected[..limit.unwrap_or(usize::MAX).min(case.expected.len())];
         let options = PostProcessOptions {
             score_threshold: case.threshold,
             nms_iou: Some(case.iou),
             class_agnostic_nms_iou: case.class_agnostic_iou,
+            max_detections: limit,
             ..PostProcessOptions::default()
         };
         let mut processor = PostProcessor::new(options).expect("the golden's thresholds are valid");
@@ -98,8 +102,9 @@ fn results_equal_the_reference_for_every_chunk_size() {
                 processor.push_chunk(&raw).expect("the golden's outputs are complete");
             }
             processor.finish_into(&mut found);
-            if !same(&found, &case.expected) {
-                failures.push(format!("case {index}, {chunk} classes at once: got {found:#?}"));
+            if !same(&found, expected) {
+                failures
+                    .push(format!("case {index}, limit {limit:?}, {chunk} classes at once: got {found:#?}"));
             }
         }
     }
