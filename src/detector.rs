@@ -1,14 +1,19 @@
 //! From an image and prompts to detections.
 
+// Dependencies: features ← engine_io ← text, encode ← chunk_prompts, exemplars, masks ← decode ← builder.
 mod builder;
+mod chunk_prompts;
 mod decode;
-mod device_memory;
 mod encode;
-mod prompt_chunk;
-mod spill;
+mod engine_io;
+mod exemplars;
+mod features;
+mod masks;
 mod text;
 
 use std::time::Instant;
+
+use ocelli_engines::Tensor;
 
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
@@ -16,61 +21,59 @@ use crate::image::ImageView;
 use crate::mask::SemanticMap;
 use crate::model::Model;
 use crate::prompt::Prompts;
-use crate::timing::StageTimes;
+use crate::timing::{StageTimes, milliseconds_since};
 use ocelli_error::Result;
 
-pub use builder::{DetectorBuilder, PrepareEngines, TextCacheFile};
+pub use builder::{DetectorBuilder, PrepareEngines};
 pub use decode::PromptDecoder;
-pub use encode::{Backbone, ImageEncoder, ImageFeatures, ImagePreprocessor};
-pub use text::{EmbeddedPrompts, TextEmbedder};
+pub use encode::{Backbone, ImagePreprocessor};
+pub use features::ImageFeatures;
+pub use text::{EmbeddedPrompts, TextCacheFile, TextEmbedder};
 
 /// What was found in one image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Detections {
     /// The highest score first.
     pub items: Vec<Detection>,
-    /// Where each class that was found is, taken together; empty unless
-    /// [asked for](DetectorBuilder::with_semantic_maps).
+    /// The pixels of each class that was found, by class id; empty unless the detector was built
+    /// [with semantic maps](DetectorBuilder::with_semantic_maps).
     pub semantic: Vec<SemanticMap>,
     /// How long it took.
     pub times: StageTimes,
 }
 
-/// An open-vocabulary detector: a model, its engines, and the buffers that go round between them.
+/// An open-vocabulary detector: a model, its engines and their buffers.
 ///
-/// Engines are loaded when they are first needed: the text encoder, the larger half of a full-size model, only where a
-/// phrase is not in the cache, and it is let go before the backbone comes in.
+/// Engines are loaded on first use. The text encoder, the larger half of a full-size model, is loaded only if a phrase is
+/// not in the cache, and it is dropped before the backbone is loaded.
 pub struct Detector {
     model: Model,
     text: TextEmbedder,
-    encoder: ImageEncoder,
+    preprocessor: ImagePreprocessor,
+    backbone: Backbone,
     decoder: PromptDecoder,
+    pixels: Tensor,
     features: ImageFeatures,
     engine: String,
     factory: EngineFactory,
 }
 
 impl Detector {
-    /// A detector with the built-in model and the defaults of the command line, to be changed step by step.
-    pub fn builder() -> DetectorBuilder {
-        DetectorBuilder::default()
-    }
-
-    /// Finds everything that `prompts` name in an image.
+    /// Detects the instances of `prompts` in an image.
     ///
-    /// Boxes are in pixels of the image and inside it; detections come in a fixed order, the highest score first.
+    /// Boxes are in pixels of the image and clipped to it. The order is deterministic: the highest score first.
     ///
     /// # Errors
-    /// [`Engine`](crate::ErrorKind::Execution) when a graph fails or returns numbers that are none,
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a phrase without words; on first use also what
-    /// [`prepare`](Self::prepare) finds.
+    /// [`Execution`](crate::ErrorKind::Execution) if a graph fails or returns values that are not finite,
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a phrase without text or an exemplar outside the image;
+    /// on first use also the errors of [`prepare`](Self::prepare).
     pub fn detect<'i>(&mut self, image: impl Into<ImageView<'i>>, prompts: &Prompts) -> Result<Detections> {
         let start = Instant::now();
         let embedded = self.text.embed(prompts)?;
-        let text = milliseconds(start);
+        let text = milliseconds_since(start);
         let mut found = self.detect_embedded(image, &embedded)?;
         found.times.text = text;
-        found.times.total = milliseconds(start);
+        found.times.total = milliseconds_since(start);
         Ok(found)
     }
 
@@ -85,20 +88,26 @@ impl Detector {
     ) -> Result<Detections> {
         let start = Instant::now();
         let mut times = StageTimes::default();
-        self.encoder.encode_into(image.into(), &mut self.features, &mut times)?;
+        self.encode(image.into(), &mut times)?;
         let items = self.decoder.decode(&self.features, prompts, &mut times)?;
         let semantic = self.decoder.take_semantic_maps();
-        times.total = milliseconds(start);
+        times.total = milliseconds_since(start);
         Ok(Detections { items, semantic, times })
     }
 
-    /// Encodes prompts whose examples are boxes in `image`, to be looked for in other images with
+    fn encode(&mut self, image: ImageView<'_>, times: &mut StageTimes) -> Result<()> {
+        self.backbone.load()?;
+        self.preprocessor.run_on(self.backbone.device());
+        self.preprocessor.run_into(image, &mut self.pixels, times)?;
+        self.backbone.run_into(&self.pixels, (image.width(), image.height()), &mut self.features, times)
+    }
+
+    /// Encodes prompts whose exemplars are boxes in `image`, to detect their instances in other images with
     /// [`detect_embedded`](Self::detect_embedded) or in a video.
     ///
-    /// The model is trained with examples in the very image that it searches; an example from another image is a
-    /// use it was not trained for. The nearer the two images are, frames of one video for instance, the better it
-    /// works; the class's words beside the example help. In the image itself the result is the same as
-    /// [`detect`](Self::detect)'s.
+    /// The models are trained with exemplars in the image that is searched, not in another image. It works best if the two
+    /// images are similar, for instance frames of one video, and if the prompt has text too. In `image` itself the result
+    /// is that of [`detect`](Self::detect).
     ///
     /// # Errors
     /// As [`detect`](Self::detect).
@@ -108,20 +117,20 @@ impl Detector {
         prompts: &Prompts,
     ) -> Result<EmbeddedPrompts> {
         let embedded = self.text.embed(prompts)?;
-        self.encoder.encode_into(image.into(), &mut self.features, &mut StageTimes::default())?;
+        self.encode(image.into(), &mut StageTimes::default())?;
         self.decoder.keep_exemplars(&self.features, &embedded)
     }
 
-    /// Loads what detecting `prompts` needs, so that the first image does not wait for it and errors come early. Returns
-    /// the prompts in the form that [`detect_embedded`](Self::detect_embedded) and
-    /// [`Pipeline::builder_embedded`](crate::Pipeline::builder_embedded) take.
+    /// Loads everything that detecting `prompts` needs, so that the first image takes no longer than the others and errors
+    /// are returned early. Returns the prompts for [`detect_embedded`](Self::detect_embedded) and
+    /// [`Pipeline::builder_embedded`](crate::Pipeline::builder_embedded).
     ///
     /// # Errors
     /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Io`](crate::ErrorKind::Io) or
-    /// [`InvalidData`](crate::ErrorKind::InvalidData) where a file or a library is missing or damaged.
+    /// [`InvalidData`](crate::ErrorKind::InvalidData) if a file or a library is missing or corrupt.
     pub fn prepare(&mut self, prompts: &Prompts) -> Result<EmbeddedPrompts> {
         let embedded = self.text.embed(prompts)?;
-        self.encoder.load()?;
+        self.backbone.load()?;
         self.decoder.load()?;
         Ok(embedded)
     }
@@ -131,23 +140,19 @@ impl Detector {
         &self.model
     }
 
-    /// What runs the graphs, for people: `ONNX Runtime 1.31.1, CPU, 2 threads`.
+    /// A description of the engine for users: `ONNX Runtime 1.31.1, CPU, 2 threads`.
     pub fn engine(&self) -> &str {
         &self.engine
     }
 
-    /// What makes the engines, for a program that runs the model's graphs itself
+    /// The factory of the engines, for programs that run the model's graphs themselves
     /// ([`Model::load_graph`](crate::Model::load_graph)).
     pub fn engine_factory(&self) -> &EngineFactory {
         &self.factory
     }
 
-    /// The parts, for a loop that runs them on threads of their own.
-    pub fn into_stages(self) -> (TextEmbedder, ImageEncoder, PromptDecoder) {
-        (self.text, self.encoder, self.decoder)
+    /// The stages, to run them on different threads.
+    pub fn into_stages(self) -> (TextEmbedder, ImagePreprocessor, Backbone, PromptDecoder) {
+        (self.text, self.preprocessor, self.backbone, self.decoder)
     }
-}
-
-fn milliseconds(since: Instant) -> f64 {
-    since.elapsed().as_secs_f64() * 1e3
 }

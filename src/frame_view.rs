@@ -84,11 +84,6 @@ impl<'a> FrameView<'a> {
             _ => invalid(format!("{} bytes are too few for a stride of {}", self.data.len(), self.stride)),
         }
     }
-
-    /// The pixels of an RGB or BGR frame, in the order in which they are stored.
-    pub(crate) fn as_interleaved(&self) -> Result<ImageView<'a>> {
-        ImageView::with_stride(self.width, self.height, self.stride, self.data)
-    }
 }
 
 impl<'a> From<ImageView<'a>> for FrameView<'a> {

@@ -82,8 +82,8 @@ pub use cache::cache_folder;
 pub use cancellation::Cancellation;
 pub use detection::Detection;
 pub use detector::{
-    Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures,
-    ImagePreprocessor, PrepareEngines, PromptDecoder, TextCacheFile, TextEmbedder,
+    Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageFeatures, ImagePreprocessor,
+    PrepareEngines, PromptDecoder, TextCacheFile, TextEmbedder,
 };
 pub use engine::{EngineFactory, EngineKind, EngineOptions};
 pub use frame::Frame;

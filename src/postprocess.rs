@@ -1,9 +1,8 @@
-//! From the encoder-decoder's raw outputs to the boxes worth keeping.
+//! From the encoder-decoder's raw outputs to boxes with scores.
 //!
-//! Every class walks alone through threshold, scaling, clipping and suppression
-//! ([`PostProcessor::push_chunk`]); only what compares classes with each other, class-agnostic suppression, the
-//! limit and the order, waits until all are there ([`PostProcessor::finish_into`]). How many classes a chunk
-//! holds can therefore not show in the result.
+//! Each class on its own goes through threshold, scaling, clipping and suppression ([`PostProcessor::push_chunk`]). What
+//! compares classes, that is class-agnostic suppression, limit and order, follows after all classes
+//! ([`PostProcessor::finish_into`]). So the result does not depend on the number of classes in a chunk.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,19 +12,19 @@ use ocelli_tracking::BoundingBox;
 
 use ocelli_error::{Error, ErrorKind, Result};
 
-/// What is kept and what is suppressed.
+/// Thresholds and limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PostProcessOptions {
-    /// A query is kept where its score is above this, 0 to 1; equal is not enough. Default 0.3.
+    /// A query is kept if its score is above this, 0 to 1. Default 0.3.
     pub score_threshold: f32,
-    /// Thresholds of single classes by class id, in place of `score_threshold`. Default none.
+    /// Thresholds by class id that replace `score_threshold`. Default: none.
     pub class_score_thresholds: BTreeMap<usize, f32>,
-    /// Of two boxes of one class that overlap by more than this IoU, 0 to 1, the lower score goes; `None` keeps
-    /// both. Default 0.7.
+    /// Of two boxes of one class with an IoU above this, 0 to 1, the one with the lower score is dropped; `None` keeps both.
+    /// Default 0.7.
     pub nms_iou: Option<f32>,
-    /// The same between boxes of any classes, after `nms_iou`. Default `None`: one place may be two things.
+    /// The same for boxes of any classes, after `nms_iou`. Default `None`: an instance can belong to two classes.
     pub class_agnostic_nms_iou: Option<f32>,
-    /// At most this many, the highest scores. Default `None`.
+    /// The most detections of an image; those with the highest scores are kept. Default `None`: no limit.
     pub max_detections: Option<usize>,
 }
 
@@ -47,16 +46,15 @@ impl PostProcessOptions {
             if (0.0..=1.0).contains(&value) {
                 return Ok(());
             }
-            let message = format!("{what}, {value}: it has to be a number from 0 to 1");
+            let message = format!("{what} is {value}: expected 0 to 1");
             Err(Error::new(ErrorKind::InvalidArgument, message))
         };
-        check("score threshold".into(), self.score_threshold)?;
+        check("score_threshold".into(), self.score_threshold)?;
         for (class_id, &threshold) in &self.class_score_thresholds {
-            check(format!("score threshold of class {class_id}"), threshold)?;
+            check(format!("score_threshold of class {class_id}"), threshold)?;
         }
-        self.nms_iou.map_or(Ok(()), |iou| check("IoU of non-maximum suppression".into(), iou))?;
-        self.class_agnostic_nms_iou
-            .map_or(Ok(()), |iou| check("IoU of class-agnostic non-maximum suppression".into(), iou))
+        self.nms_iou.map_or(Ok(()), |iou| check("nms_iou".into(), iou))?;
+        self.class_agnostic_nms_iou.map_or(Ok(()), |iou| check("class_agnostic_nms_iou".into(), iou))
     }
 
     fn score_threshold_of(&self, class_id: usize) -> f32 {
@@ -64,31 +62,31 @@ impl PostProcessOptions {
     }
 }
 
-/// What the encoder-decoder returned for some classes of one image, row-major.
+/// The encoder-decoder's outputs for some classes of one image, row-major.
 #[derive(Clone, Copy, Debug)]
 pub struct RawOutputs<'a> {
     /// The class id of the first row.
     pub first_class_id: usize,
-    /// The label of each row's class; there are as many rows as labels.
+    /// The label of each row's class.
     pub labels: &'a [Arc<str>],
-    /// `[class, query]`, how much a query is what its class names.
+    /// `[class, query]`, how well a query matches its class.
     pub logits: &'a [f32],
-    /// `[class, query, xyxy]`, 1 = the image's side, not clipped.
+    /// `[class, query, xyxy]`, as fractions of the image's sides, not clipped.
     pub boxes: &'a [f32],
-    /// `[class]`, how much the class is in the image at all; `None` for models without that output, whose scores
-    /// are then on another scale.
+    /// `[class]`, whether the image has any instance of the class. `None` for models without this output; their scores have
+    /// another scale.
     pub presence: Option<&'a [f32]>,
 }
 
 impl RawOutputs<'_> {
-    /// The number of queries, once the lengths are known to belong together.
+    /// Checks the lengths and returns the number of queries.
     fn queries(&self) -> Result<usize> {
         let classes = self.labels.len();
         let queries = self.logits.len().checked_div(classes).unwrap_or(0);
-        let mismatch = |name: &str, expected: usize, came: usize| {
+        let mismatch = |name: &str, expected: usize, found: usize| {
             let message = format!(
                 "encoder-decoder output, {name}: expected {expected} values for {classes} classes of {queries} \
-                 queries, came {came}; the graph is not of this model, export it again"
+                 queries, got {found}; the graph belongs to another model, export this one again"
             );
             Err(Error::new(ErrorKind::Mismatch, message))
         };
@@ -105,16 +103,16 @@ impl RawOutputs<'_> {
     }
 }
 
-/// A query that is worth a detection; its mask can be asked for by `class_id` and `query`.
+/// A query that is kept; `class_id` and `query` identify its mask.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
-    /// Which class, from 0.
+    /// The class, from 0.
     pub class_id: usize,
-    /// Which of the class's queries.
+    /// The query, from 0.
     pub query: usize,
     /// sigmoid(logit) · sigmoid(presence), 0 to 1.
     pub score: f32,
-    /// In pixels of the original image, clipped to it.
+    /// Pixels of the original image, clipped to it.
     pub bbox: BoundingBox,
 }
 
@@ -126,45 +124,40 @@ impl Candidate {
     }
 }
 
-/// Turns raw outputs into candidates; its buffers go round from image to image.
+/// Turns raw outputs into candidates. The buffers are reused.
 #[derive(Debug)]
 pub struct PostProcessor {
     options: PostProcessOptions,
     image_width: f32,
     image_height: f32,
-    /// What is left of the classes pushed so far.
+    /// Candidates of the classes pushed so far.
     kept: Vec<Candidate>,
-    /// The class at hand.
+    /// Candidates of the current class.
     class: Vec<Candidate>,
 }
 
 impl PostProcessor {
-    /// A processor with these options.
+    /// Creates a post-processor.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where a threshold is not a number from 0 to 1.
+    /// [`ErrorKind::InvalidArgument`] for a threshold outside 0 to 1.
     pub fn new(options: PostProcessOptions) -> Result<Self> {
         options.validate()?;
         Ok(Self { options, image_width: 0.0, image_height: 0.0, kept: Vec::new(), class: Vec::new() })
     }
 
-    /// What it was made with.
-    pub fn options(&self) -> &PostProcessOptions {
-        &self.options
-    }
-
-    /// Starts an image of `width` × `height` pixels; what was pushed before is forgotten.
+    /// Starts an image of `width` × `height` pixels, without candidates.
     pub fn begin(&mut self, width: u32, height: u32) {
         self.image_width = width as f32;
         self.image_height = height as f32;
         self.kept.clear();
     }
 
-    /// Takes some classes of the image: score, threshold, scale, clip, suppress within each class.
+    /// Adds the candidates of some classes: score, threshold, scaling, clipping and suppression within each class.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] where the lengths do not belong together, [`ErrorKind::Execution`] where a score or
-    /// the box of a kept query is no number; nothing of such a chunk is kept.
+    /// [`ErrorKind::Mismatch`] if the lengths differ from each other, [`ErrorKind::Execution`] if a score or the box of a
+    /// kept query is not finite. Nothing of such a chunk is kept.
     pub fn push_chunk(&mut self, raw: &RawOutputs<'_>) -> Result<()> {
         let queries = raw.queries()?;
         let kept_before = self.kept.len();
@@ -179,15 +172,27 @@ impl PostProcessor {
                 return Err(error);
             }
         }
+        // A candidate beyond the limit now is beyond it at the end, unless class-agnostic suppression comes between.
+        if let (Some(most), None) = (self.options.max_detections, self.options.class_agnostic_nms_iou)
+            && self.kept.len() > most
+        {
+            self.kept.sort_unstable_by(Candidate::order);
+            self.kept.truncate(most);
+        }
         Ok(())
     }
 
-    /// How many candidates of this image there are so far.
-    pub fn pending(&self) -> usize {
-        self.kept.len()
+    /// The candidates of the image so far.
+    pub fn pending(&self) -> &[Candidate] {
+        &self.kept
     }
 
-    /// Finishes the image: class-agnostic suppression, order, limit. `candidates` is emptied first.
+    /// Whether pending candidates stay whatever other classes have: there is neither a limit nor class-agnostic suppression.
+    pub fn is_final(&self) -> bool {
+        self.options.max_detections.is_none() && self.options.class_agnostic_nms_iou.is_none()
+    }
+
+    /// Finishes the image: class-agnostic suppression, order, limit. `candidates` is cleared first.
     pub fn finish_into(&mut self, candidates: &mut Vec<Candidate>) {
         candidates.clear();
         candidates.append(&mut self.kept);
@@ -198,7 +203,7 @@ impl PostProcessor {
         candidates.truncate(self.options.max_detections.unwrap_or(usize::MAX));
     }
 
-    /// An image of `width` × `height` pixels whose classes are all in `raw`, in one call.
+    /// Processes an image of `width` × `height` pixels whose classes are all in `raw`.
     ///
     /// # Errors
     /// As [`push_chunk`](Self::push_chunk).
@@ -215,7 +220,7 @@ impl PostProcessor {
         Ok(())
     }
 
-    /// One class: its presence, and its queries with their logits and edges.
+    /// Adds the candidates of one class: `queries` are index, logit and box.
     fn push_class(
         &mut self,
         class_id: usize,
@@ -225,8 +230,8 @@ impl PostProcessor {
     ) -> Result<()> {
         let not_a_number = |what: &str| {
             let message = format!(
-                "encoder-decoder output, class {class_id} \"{label}\": the engine returned a {what} that is no finite \
-                 number; if the model runs in half precision, export it with --precision fp32"
+                "encoder-decoder output, class {class_id} \"{label}\": the engine returned a {what} that is not finite; if \
+                 the model runs in half precision, export it in fp32"
             );
             Error::new(ErrorKind::Execution, message)
         };
@@ -269,8 +274,8 @@ fn sigmoid(logit: f32) -> f32 {
     1.0 / (1.0 + (-logit).exp())
 }
 
-/// Greedy non-maximum suppression of candidates in falling order: each stays unless one that stays before it
-/// overlaps it by more than `max_iou`. The same rule as `torchvision.ops.nms`.
+/// Greedy non-maximum suppression of candidates in descending order: one is dropped if its IoU with a kept one before it is
+/// above `max_iou`, as in `torchvision.ops.nms`.
 fn suppress(candidates: &mut Vec<Candidate>, max_iou: f32) {
     let mut kept = 0;
     for next in 0..candidates.len() {

@@ -1,10 +1,10 @@
-//! From an image of any size to the tensor that the backbone reads.
+//! From an image of any size to the input of the backbone.
 //!
-//! The model sees every image squashed to a square, without a letterbox: bilinear with antialias on 8 bits, then
-//! (v / 255 - mean) / std. The reference is torchvision's `resize(antialias=True)` on 8-bit tensors, which on x86
-//! CPUs rounds after each of its two passes, horizontal first. [`Preprocessor`] does the same through
-//! `fast_image_resize`, in the same order, and equals it to the bit (above 150 to 1, where the libraries' integer
-//! weights differ in places by one, all but a value in a thousand, which is one level off).
+//! Every image is resized to a square without keeping its aspect ratio, bilinear with antialiasing on 8 bits, then
+//! normalised: (v / 255 - mean) / std. The reference is torchvision's `resize(antialias=True)` on 8-bit tensors, which on
+//! x86 CPUs rounds after each of its two passes, horizontal first. [`Preprocessor`] does the same with
+//! `fast_image_resize` and is bit-identical. (If the image is more than 150 times as large as the square, some integer
+//! weights of the two libraries differ by one, and one value in a thousand differs by one level.)
 
 #[cfg(feature = "cuda")]
 mod gpu;
@@ -16,7 +16,6 @@ mod resize;
 mod weights;
 
 use crate::frame_view::{FrameView, PixelFormat};
-use crate::image::ImageView;
 use fast_image_resize::pixels::U8x3;
 use ocelli_error::{Error, ErrorKind, Result};
 use resize::Resize;
@@ -24,14 +23,14 @@ use resize::Resize;
 #[cfg(feature = "cuda")]
 pub use gpu::DevicePreprocessor;
 
-/// How a model expects its input images to be prepared.
+/// The preprocessing of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PreprocessConfig {
     /// Side S of the square in pixels.
     pub imgsz: usize,
-    /// Subtracted from red, green and blue, on the scale 0..1.
+    /// Subtracted from red, green and blue, on a scale from 0 to 1.
     pub mean: [f32; 3],
-    /// The divisors of red, green and blue afterwards.
+    /// What red, green and blue are divided by afterwards.
     pub std: [f32; 3],
     /// Where the resize rounds to 8 bits.
     pub rounding: Rounding,
@@ -39,67 +38,63 @@ pub struct PreprocessConfig {
 
 /// Where the resize rounds to 8 bits; the two differ by at most one level.
 ///
-/// torchvision does both: after each pass on x86 CPUs (AVX2), once elsewhere. Measured on 250 random sizes, up and
-/// down: [`EachPass`](Self::EachPass) equals the first to the bit and stays within 1.005 levels of the resize in
-/// float (1.02 is the theoretical bound); [`Once`](Self::Once) stays within 0.52 of the resize in float.
+/// torchvision rounds after each pass on x86 CPUs (AVX2) and once elsewhere. Measured on 250 random sizes, up and down:
+/// [`EachPass`](Self::EachPass) is bit-identical to the former and within 1.005 levels of a resize in floating point (the
+/// theoretical bound is 1.02); [`Once`](Self::Once) is within 0.52 levels of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rounding {
-    /// After the horizontal and after the vertical pass: the reference, and the fastest.
+    /// After the horizontal and after the vertical pass: the reference, and the faster one.
     #[default]
     EachPass,
-    /// After the vertical pass alone: nearest to the exact result, four to five times the time.
+    /// After the vertical pass only: closer to the exact result, and four to five times as slow.
     Once,
 }
 
 impl PreprocessConfig {
-    /// The square with the model family's normalisation, mean = std = 0.5: values from -1 to 1.
+    /// A square with the normalisation of SAM3, mean = std = 0.5: values from -1 to 1.
     pub fn new(imgsz: usize) -> Self {
         Self { imgsz, mean: [0.5; 3], std: [0.5; 3], rounding: Rounding::default() }
     }
 
     fn validate(&self) -> Result<()> {
         let Self { imgsz, mean, std, .. } = *self;
-        let refuse =
-            |why: String| Err(Error::new(ErrorKind::InvalidArgument, format!("preprocessing: {why}")));
-        if !(1..=MAX_IMGSZ).contains(&imgsz) {
-            return refuse(format!("imgsz is {imgsz}, expected 1 to {MAX_IMGSZ}"));
-        }
-        if mean.iter().any(|v| !v.is_finite()) || std.iter().any(|v| !(v.is_finite() && *v > 0.0)) {
-            return refuse(format!("mean {mean:?} and std {std:?} must be finite, std above zero"));
-        }
-        Ok(())
+        let message = if !(1..=MAX_IMGSZ).contains(&imgsz) {
+            format!("preprocessing: imgsz is {imgsz}: expected 1 to {MAX_IMGSZ}")
+        } else if mean.iter().any(|v| !v.is_finite()) || std.iter().any(|v| !(v.is_finite() && *v > 0.0)) {
+            format!("preprocessing: mean is {mean:?}, std is {std:?}: expected finite values, std above 0")
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::InvalidArgument, message))
     }
 }
 
-/// Turns images into `pixel_values` on the CPU. Create it once: it reuses its buffers.
-///
-/// The buffers grow to the largest image seen, 3·S·height bytes. (The resize library computes its filter tables again
-/// for each image, some 100 kB.)
+/// Turns images into `pixel_values` on the CPU. The buffers are reused and grow to the largest image seen.
 pub struct Preprocessor {
     config: PreprocessConfig,
     resize: Resize,
     /// The normalised value of each of the 256 levels: [rgb, level].
     levels: [[f32; 256]; 3],
-    /// An image converted to RGB before the resize: [height, width, rgb].
-    converted: Vec<u8>,
+    /// The image without padding, three bytes per pixel or one: [height, width, channel].
+    packed: Vec<u8>,
 }
 
 impl Preprocessor {
     /// Creates the tables and buffers.
     ///
     /// # Errors
-    /// `InvalidArgument` when `imgsz` is zero or above 16384, a mean is not finite, or a standard deviation is not
+    /// [`ErrorKind::InvalidArgument`] if `imgsz` is not 1 to 16384, a mean is not finite, or a standard deviation is not
     /// positive.
     pub fn new(config: PreprocessConfig) -> Result<Self> {
         config.validate()?;
         let PreprocessConfig { imgsz, mean, std, rounding } = config;
         let levels = std::array::from_fn(|c| {
-            // The reference folds /255 into mean and std; its results are met to the bit this way only.
+            // The reference folds /255 into mean and std; other ways round differently.
             let (mean, std) = (mean[c] * 255.0, std[c] * 255.0);
             std::array::from_fn(|level| (level as f32 - mean) / std)
         });
-        Ok(Self { config, resize: Resize::new(imgsz as u32, rounding), levels, converted: Vec::new() })
+        Ok(Self { config, resize: Resize::new(imgsz as u32, rounding), levels, packed: Vec::new() })
     }
 
     /// The configuration.
@@ -114,41 +109,47 @@ impl Preprocessor {
 
     /// Resizes and normalises one image into `out`, [3, S, S].
     ///
-    /// Takes an [`ImageView`], an [`Image`](crate::Image), or a [`FrameView`] of any format.
-    ///
     /// # Errors
-    /// `InvalidArgument` when `out` has another length than [`output_len`](Self::output_len), or the image has
-    /// too few bytes.
-    pub fn run_into<'a>(&mut self, picture: impl Into<FrameView<'a>>, out: &mut [f32]) -> Result<()> {
-        let picture = picture.into();
-        picture.check()?;
+    /// [`ErrorKind::InvalidArgument`] if the length of `out` is not [`output_len`](Self::output_len), or the image has too
+    /// few bytes.
+    pub fn run_into<'a>(&mut self, image: impl Into<FrameView<'a>>, out: &mut [f32]) -> Result<()> {
+        let image = image.into();
+        image.check()?;
         if out.len() != self.output_len() {
-            let (side, came) = (self.config.imgsz, out.len());
-            let message = format!("preprocessing: the output [3, {side}, {side}] does not fit {came} values");
+            let (side, found) = (self.config.imgsz, out.len());
+            let message =
+                format!("preprocessing: expected an output of [3, {side}, {side}], got {found} values");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let square = match picture.format {
-            PixelFormat::Rgb8 | PixelFormat::Bgr8 => self.resize.run(picture.as_interleaved()?)?,
-            PixelFormat::Gray8 if self.config.rounding == Rounding::EachPass => {
-                let square = self.resize.run_gray(&picture)?;
-                for (plane, levels) in out.chunks_exact_mut(square.len()).zip(&self.levels) {
-                    plane.iter_mut().zip(square).for_each(|(v, pixel)| *v = levels[usize::from(pixel.0)]);
-                }
-                return Ok(());
-            }
-            PixelFormat::Gray8 => {
-                self.converted.clear();
-                let rows = picture.data.chunks(picture.stride).take(picture.height as usize);
-                let grey = rows.flat_map(|row| &row[..picture.width as usize]);
-                self.converted.extend(grey.flat_map(|&level| [level; 3]));
-                self.resize.run(ImageView::new(picture.width, picture.height, &self.converted)?)?
-            }
-            PixelFormat::Nv12 => {
-                nv12::to_rgb_into(&picture, &mut self.converted);
-                self.resize.run(ImageView::new(picture.width, picture.height, &self.converted)?)?
-            }
+        let Self { config, resize, levels, packed } = self;
+        let FrameView { data, width, height, stride, format, .. } = image;
+        let is_gray = format == PixelFormat::Gray8;
+        let row = width as usize * if is_gray { 1 } else { 3 };
+        let rows = data.chunks(stride).take(height as usize).map(|line| &line[..row]);
+        let is_resized_gray = is_gray && config.rounding == Rounding::EachPass;
+        let bytes = if format == PixelFormat::Nv12 {
+            nv12::to_rgb_into(&image, packed);
+            &packed[..]
+        } else if is_gray && !is_resized_gray {
+            packed.clear();
+            packed.extend(rows.flatten().flat_map(|&level| [level; 3]));
+            &packed[..]
+        } else if stride == row {
+            &data[..row * height as usize]
+        } else {
+            packed.clear();
+            rows.for_each(|row| packed.extend_from_slice(row));
+            &packed[..]
         };
-        write_planes(square, picture.format == PixelFormat::Bgr8, &self.levels, out);
+        if is_resized_gray {
+            let square = resize.run_gray(bytes, width, height)?;
+            for (plane, levels) in out.chunks_exact_mut(square.len()).zip(levels) {
+                plane.iter_mut().zip(square).for_each(|(v, pixel)| *v = levels[usize::from(pixel.0)]);
+            }
+        } else {
+            let square = resize.run(bytes, width, height)?;
+            write_planes(square, format == PixelFormat::Bgr8, levels, out);
+        }
         Ok(())
     }
 }
@@ -174,15 +175,16 @@ impl std::fmt::Debug for Preprocessor {
     }
 }
 
-/// Far above what any model takes; keeps 3·S·S and the buffers within reason.
+/// Far above the size of any model; bounds the buffers.
 const MAX_IMGSZ: usize = 16_384;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::ImageView;
 
     #[test]
-    fn configurations_that_make_no_sense_are_refused() {
+    fn invalid_configurations_are_rejected() {
         let fine = PreprocessConfig::new(14);
         let cases = [
             PreprocessConfig { imgsz: 0, ..fine },
@@ -192,20 +194,20 @@ mod tests {
             PreprocessConfig { std: [0.5, 0.5, f32::INFINITY], ..fine },
         ];
         for config in cases {
-            let error = Preprocessor::new(config).expect_err("each case is wrong in one value");
+            let error = Preprocessor::new(config).expect_err("each case has one invalid value");
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{config:?}: {error}");
         }
         assert!(Preprocessor::new(fine).is_ok());
     }
 
     #[test]
-    fn the_size_itself_is_exact_and_planar() {
+    fn an_image_of_the_models_size_is_exact_and_planar() {
         let mut preprocessor = Preprocessor::new(PreprocessConfig {
             mean: [0.0, 0.5, 1.0],
             std: [1.0, 0.5, 1.0],
             ..PreprocessConfig::new(2)
         })
-        .expect("the configuration is fine");
+        .expect("the configuration is valid");
         let pixels = [0u8, 0, 0, 51, 255, 0, 102, 0, 255, 255, 255, 255];
         let mut out = [9.0; 12];
         let view = ImageView::new(2, 2, &pixels).expect("12 bytes are 4 pixels");
@@ -215,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn padded_rows_give_the_same() {
+    fn padded_rows_give_the_same_result() {
         let (width, height, stride) = (37, 23, 37 * 3 + 5);
         let padded: Vec<u8> = (0..stride * height).map(|i| (i * 31 % 251) as u8).collect();
         let view = ImageView::with_stride(width, height as u32, stride, &padded).expect("the sizes fit");
         let mut preprocessor =
-            Preprocessor::new(PreprocessConfig::new(28)).expect("the configuration is fine");
+            Preprocessor::new(PreprocessConfig::new(28)).expect("the configuration is valid");
         let mut from_padded = vec![0.0; preprocessor.output_len()];
         let mut from_copy = from_padded.clone();
         preprocessor.run_into(view, &mut from_padded).expect("the length is right");
@@ -228,10 +230,9 @@ mod tests {
         assert!(from_padded == from_copy, "padding changed the result");
     }
 
-    /// Every format against the same picture as RGB, converted first: to the bit, at sizes up, down and odd, with
-    /// padded rows.
+    /// Every format against the same image converted to RGB first, with padded rows and odd sizes.
     #[test]
-    fn formats_give_what_their_rgb_gives() {
+    fn all_formats_give_the_same_result_as_rgb() {
         let sizes = [(37u32, 23u32), (1, 1), (28, 28), (64, 7), (5, 300), (29, 2)];
         let mut failures = Vec::new();
         for rounding in [Rounding::EachPass, Rounding::Once] {
@@ -241,9 +242,9 @@ mod tests {
                 rounding,
                 ..PreprocessConfig::new(28)
             };
-            let mut preprocessor = Preprocessor::new(config).expect("the configuration is fine");
+            let mut preprocessor = Preprocessor::new(config).expect("the configuration is valid");
             let mut expected = vec![0.0; preprocessor.output_len()];
-            let mut came = expected.clone();
+            let mut found = expected.clone();
             for (width, height) in sizes {
                 for format in [PixelFormat::Rgb8, PixelFormat::Bgr8, PixelFormat::Gray8, PixelFormat::Nv12] {
                     let (w, h) = (width as usize, height as usize);
@@ -262,10 +263,10 @@ mod tests {
                             _ => row[..w * 3].to_vec(),
                         })),
                     }
-                    let rgb = ImageView::new(width, height, &rgb).expect("three bytes a pixel");
+                    let rgb = ImageView::new(width, height, &rgb).expect("three bytes per pixel");
                     preprocessor.run_into(rgb, &mut expected).expect("the length is right");
-                    preprocessor.run_into(view, &mut came).expect("the length is right");
-                    if came != expected {
+                    preprocessor.run_into(view, &mut found).expect("the length is right");
+                    if found != expected {
                         failures.push(format!("{rounding:?}, {width}x{height}, {format:?}"));
                     }
                 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
@@ -26,8 +27,8 @@ pub(crate) struct TextCacheIdentity {
 }
 
 /// The output of the text encoder for one phrase.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CachedText {
+#[derive(Debug, PartialEq)]
+pub(crate) struct TextFeatures {
     /// `[L, D]`
     pub(crate) features: Vec<f32>,
     /// 1 = token, 0 = padding: `[L]`.
@@ -38,7 +39,7 @@ pub(crate) struct CachedText {
 #[derive(Clone, Debug)]
 pub(crate) struct TextCache {
     identity: TextCacheIdentity,
-    entries: BTreeMap<String, CachedText>,
+    entries: BTreeMap<String, Arc<TextFeatures>>,
 }
 
 const FORMAT: &str = "ocelli-text-cache";
@@ -66,7 +67,7 @@ impl TextCache {
     }
 
     /// The entry of a phrase.
-    pub(crate) fn get(&self, phrase: &str) -> Option<&CachedText> {
+    pub(crate) fn get(&self, phrase: &str) -> Option<&Arc<TextFeatures>> {
         self.entries.get(phrase)
     }
 
@@ -85,8 +86,8 @@ impl TextCache {
             );
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
-        let entry = CachedText { features: features.to_vec(), mask: mask.to_vec() };
-        self.entries.insert(phrase.to_owned(), entry);
+        let entry = TextFeatures { features: features.to_vec(), mask: mask.to_vec() };
+        self.entries.insert(phrase.to_owned(), Arc::new(entry));
         Ok(())
     }
 
@@ -126,9 +127,9 @@ impl TextCache {
             ("width".into(), width.to_string()),
         ]);
         let mut tensors = Vec::with_capacity(self.entries.len() * 2);
-        for (phrase, CachedText { features, mask }) in &self.entries {
-            let features: Vec<u8> = features.iter().flat_map(|value| value.to_le_bytes()).collect();
-            let mask: Vec<u8> = mask.iter().flat_map(|value| value.to_le_bytes()).collect();
+        for (phrase, text) in &self.entries {
+            let features: Vec<u8> = text.features.iter().flat_map(|value| value.to_le_bytes()).collect();
+            let mask: Vec<u8> = text.mask.iter().flat_map(|value| value.to_le_bytes()).collect();
             tensors.push((
                 format!("{FEATURES}{phrase}"),
                 Dtype::F32,
@@ -166,7 +167,11 @@ fn lock(folder: &Path) -> io::Result<Option<File>> {
 }
 
 /// Parses a cache file and checks that it belongs to the model.
-fn parse(bytes: &[u8], path: &Path, identity: &TextCacheIdentity) -> Result<BTreeMap<String, CachedText>> {
+fn parse(
+    bytes: &[u8],
+    path: &Path,
+    identity: &TextCacheIdentity,
+) -> Result<BTreeMap<String, Arc<TextFeatures>>> {
     let name = path.display();
     let invalid =
         |why: String| Error::new(ErrorKind::InvalidData, format!("cannot use the text cache, {name}: {why}"));
@@ -223,11 +228,11 @@ fn parse(bytes: &[u8], path: &Path, identity: &TextCacheIdentity) -> Result<BTre
         };
         let features = data(name, Dtype::F32, &[*context_length, *width])?;
         let mask = data(&format!("{MASK}{phrase}"), Dtype::I64, &[*context_length])?;
-        let entry = CachedText {
+        let entry = TextFeatures {
             features: features.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
             mask: mask.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect(),
         };
-        entries.insert(phrase.to_owned(), entry);
+        entries.insert(phrase.to_owned(), Arc::new(entry));
     }
     Ok(entries)
 }

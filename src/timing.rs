@@ -1,5 +1,7 @@
 //! How long the stages of one image take.
 
+use std::time::Instant;
+
 /// Time spent on one image, stage by stage, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 #[non_exhaustive]
@@ -16,4 +18,8 @@ pub struct StageTimes {
     pub masks: f64,
     /// From start to finish, including time spent waiting between stages.
     pub total: f64,
+}
+
+pub(crate) fn milliseconds_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e3
 }

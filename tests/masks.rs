@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use ocelli::engines::{Engine, EngineSpec, Tensor};
 use ocelli::export::contract::{file, tensor};
 use ocelli::export::{Checkpoint, ExportOptions, export};
+use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
     Detection, Detector, EngineFactory, EngineOptions, Image, Model, Prompts, SemanticMap, TextCacheFile,
 };
@@ -152,4 +153,30 @@ fn only_what_is_asked_for_leaves_the_engines() {
         assert!(classes.len() >= 2 && came.items.len() > classes.len(), "too little found: {:?}", came.items);
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// Without a limit and class-agnostic suppression, masks are computed chunk by chunk, otherwise after all chunks.
+#[test]
+fn masks_are_the_same_after_each_chunk_and_after_all_chunks() {
+    let (_folder, model) = model();
+    let prompts = Prompts::new(["dog", "banana", "tree", "airplane"]).expect("words");
+    let image = Image::open("../demos/scenes/park.png").expect("the scene is in the project");
+    let found = |post: PostProcessOptions| {
+        let builder = Detector::builder().with_open_model(model.clone()).with_text_cache(TextCacheFile::None);
+        let builder = builder.with_post_processing(post).with_class_chunk(1);
+        let mut detector = builder.with_masks(true).with_semantic_maps(true).build().expect("the model runs");
+        let found = detector.detect(&image, &prompts).expect("it detects");
+        (found.items, found.semantic)
+    };
+    let options = PostProcessOptions { score_threshold: 0.01, ..Default::default() };
+    let (items, semantic) = found(options.clone());
+    assert!(semantic.len() >= 2 && items.len() >= 4, "too few detections: {items:?}");
+    for limit in [items.len(), 3, 1] {
+        let (limited, maps) = found(PostProcessOptions { max_detections: Some(limit), ..options.clone() });
+        assert_eq!(limited, items[..limit]);
+        let is_found = |map: &&SemanticMap| limited.iter().any(|one| one.class_id == map.class_id);
+        assert_eq!(maps, semantic.iter().filter(is_found).cloned().collect::<Vec<_>>());
+    }
+    let across = PostProcessOptions { class_agnostic_nms_iou: Some(1.0), ..options };
+    assert_eq!(found(across), (items, semantic));
 }

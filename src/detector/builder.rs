@@ -1,15 +1,18 @@
-//! Options of a detector.
+//! The options of a detector.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ocelli_engines::Tensor;
 use ocelli_export::contract::{Precision, Target, file};
 
 use super::Detector;
 use super::decode::PromptDecoder;
-use super::encode::{ImageEncoder, ImageFeatures};
-use super::text::TextEmbedder;
+use super::encode::{Backbone, ImagePreprocessor};
+use super::features::ImageFeatures;
+use super::masks::MaskOutputs;
+use super::text::{TextCacheFile, TextEmbedder};
 use crate::Cancellation;
 use crate::engine::{EngineFactory, EngineKind, EngineOptions};
 use crate::model::{Model, ModelRequest, ModelSource};
@@ -17,26 +20,20 @@ use crate::postprocess::{PostProcessOptions, PostProcessor};
 use crate::tensorrt::{EngineFiles, NativeTensorRt};
 use ocelli_error::{Error, ErrorKind, Result};
 
-/// Classes decoded at once unless told otherwise; see the measurements in `benchmarks/README.md`.
+/// Classes that are decoded at once by default; `benchmarks/README.md` has the measurements.
 const CLASS_CHUNK: usize = 4;
 
-/// More threads than any machine has use for; the engine would try to start as many as it is told.
+/// The most threads: more than any machine can use. Engines would start any number.
 const MAX_THREADS: usize = 256;
 
-/// Where text features are kept between runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum TextCacheFile {
-    /// A file of the model's in the user's cache folder. Where it cannot be read or written, that is a warning in the
-    /// log: the result is the same.
-    #[default]
-    Automatic,
-    /// This file; it is made where it does not exist. Where it cannot be read or written, that is an error.
-    File(PathBuf),
-    /// Nowhere.
-    None,
+impl Detector {
+    /// Options of a detector; the defaults are those of `ocelli detect`.
+    pub fn builder() -> DetectorBuilder {
+        DetectorBuilder::default()
+    }
 }
 
-/// Makes a [`Detector`]; from [`Detector::builder`].
+/// Builds a [`Detector`]; created by [`Detector::builder`].
 #[derive(Clone, Debug, Default)]
 pub struct DetectorBuilder {
     request: ModelRequest,
@@ -44,9 +41,9 @@ pub struct DetectorBuilder {
     engine: EngineOptions,
     factory: Option<EngineFactory>,
     post: PostProcessOptions,
-    /// Whether the caller set these, in place of what `model.json` says.
-    sets_confidence: bool,
-    sets_nms: bool,
+    /// Whether the caller has set it; otherwise `model.json` does.
+    is_confidence_set: bool,
+    is_nms_set: bool,
     class_chunk: Option<usize>,
     text_cache: TextCacheFile,
     semantic_maps: bool,
@@ -58,117 +55,118 @@ pub struct DetectorBuilder {
 }
 
 impl DetectorBuilder {
-    /// The model: built-in by default.
+    /// The model; the built-in one by default.
     #[must_use]
     pub fn with_model(mut self, source: ModelSource) -> Self {
         self.request.source = source;
         self
     }
 
-    /// A model that is open already.
+    /// An open model, instead of [`with_model`](Self::with_model).
     #[must_use]
     pub fn with_open_model(mut self, model: Model) -> Self {
         self.model = Some(model);
         self
     }
 
-    /// Pixels of the model's square input; the model's own by default.
+    /// Side of the model's square input in pixels; the model's own by default.
     #[must_use]
     pub fn with_imgsz(mut self, imgsz: usize) -> Self {
         self.request.imgsz = Some(imgsz);
         self
     }
 
-    /// In which numbers a checkpoint or the built-in model computes; 32-bit floating point by default.
+    /// The number format in which a checkpoint or the built-in model is exported; 32-bit floating point by default.
     #[must_use]
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.request.precision = Some(precision);
         self
     }
 
-    /// Whether detections carry masks; off by default, and then nothing is computed for them.
+    /// Whether detections have masks; off by default, which saves the computation.
     #[must_use]
     pub fn with_masks(mut self, masks: bool) -> Self {
         self.request.masks = masks;
         self
     }
 
-    /// Whether there is a [`SemanticMap`](crate::SemanticMap) for each class that is found, pixel by pixel; off by
-    /// default. It costs a pass of the mask head, which masks share.
+    /// Whether there is a [`SemanticMap`](crate::SemanticMap) of each class that is found; off by default. Without masks it
+    /// costs one pass of the mask head for each class, with masks nearly nothing.
     #[must_use]
     pub fn with_semantic_maps(mut self, maps: bool) -> Self {
         self.semantic_maps = maps;
         self
     }
 
-    /// What runs the graphs.
+    /// The engine that runs the graphs.
     #[must_use]
     pub fn with_engine(mut self, kind: EngineKind) -> Self {
         self.engine.kind = kind;
         self
     }
 
-    /// Makes the engines, in place of [`with_engine`](Self::with_engine) and what goes with it.
+    /// Loads the graphs with this factory, instead of [`with_engine`](Self::with_engine) and its options.
     #[must_use]
     pub fn with_engine_factory(mut self, factory: EngineFactory) -> Self {
         self.factory = Some(factory);
         self
     }
 
-    /// Threads that work on one operator together; the number of physical cores by default.
+    /// Threads that share one operator, 1 to 256; the number of physical cores by default.
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.engine.threads = Some(threads);
         self
     }
 
-    /// ONNX Runtime's library, where it is not to be searched for.
+    /// The path of ONNX Runtime's library; the usual places are searched by default.
     #[must_use]
     pub fn with_onnxruntime(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.onnxruntime = Some(path.into());
         self
     }
 
-    /// Whether the engine may leave a part of a graph to the processor; off by default, and then it is an error with the
-    /// list of what it leaves.
+    /// Whether parts of a graph that the engine does not support may run on the CPU; off by default: then loading such a
+    /// graph fails and the error lists the nodes.
     #[must_use]
     pub fn with_partial_placement(mut self, allowed: bool) -> Self {
         self.engine.allow_partial = allowed;
         self
     }
 
-    /// Whether CUDA may compute products of f32 in TF32: several times as fast, and less exact; off by default.
+    /// Whether CUDA may multiply f32 matrices in TF32, which is several times as fast and less precise; off by default.
     #[must_use]
     pub fn with_tf32(mut self, tf32: bool) -> Self {
         self.engine.tf32 = tf32;
         self
     }
 
-    /// Runs the backbone as this TensorRT engine. Its sidecar names its model, unless [`with_model`](Self::with_model) does.
+    /// Runs the backbone as this TensorRT engine file. The model is that of its sidecar unless
+    /// [`with_model`](Self::with_model) names one.
     #[must_use]
     pub fn with_trt_backbone(mut self, engine: impl Into<PathBuf>) -> Self {
         self.trt_backbone = Some(engine.into());
         self
     }
 
-    /// Runs the encoder-decoder as this TensorRT engine, as [`with_trt_backbone`](Self::with_trt_backbone) does. It limits how
-    /// many classes are decoded at once.
+    /// Runs the encoder-decoder as this TensorRT engine file, as [`with_trt_backbone`](Self::with_trt_backbone) does. The file
+    /// limits the number of classes that are decoded at once.
     #[must_use]
     pub fn with_trt_encoder_decoder(mut self, engine: impl Into<PathBuf>) -> Self {
         self.trt_encoder_decoder = Some(engine.into());
         self
     }
 
-    /// TensorRT's library or the folder with it, for engine files; searched for by default.
+    /// The path of TensorRT's library or its folder, for engine files; the usual places are searched by default.
     #[must_use]
     pub fn with_tensorrt_library(mut self, path: impl Into<PathBuf>) -> Self {
         self.tensorrt_library = Some(path.into());
         self
     }
 
-    /// Runs engines that `prepare` makes from the model once it is resolved, exported for `target` if it has to be exported:
-    /// what compiles a model ahead of time, such as
-    /// [`cached_engines`](crate::tensorrt::cached_engines). Graphs that it does not compile run on ONNX Runtime's CPU provider.
+    /// Runs engines that `prepare` compiles from the model ahead of time, such as
+    /// [`cached_engines`](crate::tensorrt::cached_engines). A model that has to be exported is exported for `target`. Graphs
+    /// that are not compiled run on ONNX Runtime's CPU provider.
     #[must_use]
     pub fn with_prepared_engines(
         mut self,
@@ -179,84 +177,84 @@ impl DetectorBuilder {
         self
     }
 
-    /// All thresholds at once, in place of the model's own and of what was set before.
+    /// All options of post-processing at once. They replace the thresholds of the model and those set before.
     #[must_use]
     pub fn with_post_processing(mut self, options: PostProcessOptions) -> Self {
         self.post = options;
-        (self.sets_confidence, self.sets_nms) = (true, true);
+        (self.is_confidence_set, self.is_nms_set) = (true, true);
         self
     }
 
-    /// Detections above this score are kept, 0 to 1; by default the confidence in `model.json`, which is 0.3 unless edited.
+    /// Detections with a score above this are kept, 0 to 1. The default is that of `model.json`: 0.3 unless edited.
     #[must_use]
     pub fn with_confidence(mut self, score_threshold: f32) -> Self {
         self.post.score_threshold = score_threshold;
-        self.sets_confidence = true;
+        self.is_confidence_set = true;
         self
     }
 
-    /// Of two boxes of one class that overlap by more than this IoU, 0 to 1, the one with the lower score is dropped;
-    /// `None` keeps both. By default the IoU in `model.json`, which is 0.7 unless edited.
+    /// Of two boxes of one class with an IoU above this, 0 to 1, the one with the lower score is dropped; `None` keeps both.
+    /// The default is that of `model.json`: 0.7 unless edited.
     #[must_use]
     pub fn with_nms(mut self, iou: impl Into<Option<f32>>) -> Self {
         self.post.nms_iou = iou.into();
-        self.sets_nms = true;
+        self.is_nms_set = true;
         self
     }
 
-    /// As [`with_nms`](Self::with_nms), between boxes of all classes; off by default.
+    /// As [`with_nms`](Self::with_nms), for boxes of any classes; off by default.
     #[must_use]
     pub fn with_class_agnostic_nms(mut self, iou: impl Into<Option<f32>>) -> Self {
         self.post.class_agnostic_nms_iou = iou.into();
         self
     }
 
-    /// Classes decoded at once, at least 1: more need more memory. The result does not depend on it.
+    /// Classes that are decoded at once, at least 1. More need more memory; the result is the same.
     #[must_use]
     pub fn with_class_chunk(mut self, classes: usize) -> Self {
         self.class_chunk = Some(classes);
         self
     }
 
-    /// Where text features are kept between runs.
+    /// The file that keeps text features between runs.
     #[must_use]
     pub fn with_text_cache(mut self, cache: TextCacheFile) -> Self {
         self.text_cache = cache;
         self
     }
 
-    /// Whose wish ends the export of a checkpoint into the cache.
+    /// Cancels the export of a checkpoint into the cache.
     #[must_use]
     pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
         self.cancellation = cancellation;
         self
     }
 
-    /// Finds the model, exporting it into the cache where that has not been done, and the engine's library.
+    /// Opens the model, after exporting it into the cache if necessary, and loads the engine's library.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options that make no sense, [`ErrorKind::Unavailable`] where the engine's
-    /// library is missing, [`ErrorKind::Mismatch`] for a model that cannot do what is asked or a text cache of another
-    /// model, [`ErrorKind::Io`] and [`ErrorKind::InvalidData`] for files.
+    /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::Unavailable`] if the engine's library is
+    /// missing, [`ErrorKind::Mismatch`] for a model that does not support an option or a text cache of another model,
+    /// [`ErrorKind::Io`] and [`ErrorKind::InvalidData`] for files.
     pub fn build(self) -> Result<Detector> {
         self.build_reporting(&|_| ())
     }
 
-    /// As [`build`](Self::build); `report` is told, in words, when something begins that takes long.
+    /// As [`build`](Self::build); `report` is called with a line of progress before each step that takes long.
     ///
     /// # Errors
     /// As [`build`](Self::build).
     pub fn build_reporting(mut self, report: &dyn Fn(&str)) -> Result<Detector> {
         let class_chunk = self.class_chunk.unwrap_or(CLASS_CHUNK);
         if class_chunk == 0 {
-            let message = "--class-chunk is 0: at least one class is decoded at a time";
+            let message = "class_chunk is 0: expected at least 1";
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         if let Some(threads) = self.engine.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
-            let message = format!("--threads is {threads}: expected 1 to {MAX_THREADS}");
+            let message = format!("threads is {threads}: expected 1 to {MAX_THREADS}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        // Thresholds of the caller are refused before a model is exported.
+        // The caller's thresholds are checked before a model is exported.
         PostProcessor::new(self.post.clone())?;
         let engines = self.open_engines()?;
         let factory = match self.factory {
@@ -267,23 +265,24 @@ impl DetectorBuilder {
             None => EngineFactory::start(&self.engine)?,
         };
         let factory = factory.with_class_chunk(class_chunk);
-        // Engine files take precedence over engines that would be made from the model.
+        // Engine files take precedence over engines that would be compiled.
         let prepared = self.prepared.take().filter(|_| engines.is_none());
         self.request.target = prepared.as_ref().map_or_else(|| factory.target(), |prepared| prepared.target);
         if let (Some((engines, _)), None) = (&engines, &self.model) {
             engines.complete(&mut self.request)?;
         }
-        let with_masks = self.request.masks;
-        // Both come from the mask head, and need what it needs.
-        self.request.masks |= self.semantic_maps;
-        let masks = self.request.masks;
+        let mask_outputs = MaskOutputs { masks: self.request.masks, semantic_maps: self.semantic_maps };
+        let masks = mask_outputs.any();
+        self.request.masks = masks;
         let model = match self.model {
             Some(model) => model,
             None => Model::resolve(&self.request, report, &self.cancellation)?,
         };
         if masks && !model.file(file::MASK_HEAD).is_file() {
-            let message =
-                format!("masks, {}: this model was exported without them", model.folder().display());
+            let message = format!(
+                "masks, {}: this model was exported for detection only; export the checkpoint again with masks",
+                model.folder().display()
+            );
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
         let (model, factory, class_chunk) = match (engines, prepared) {
@@ -301,23 +300,23 @@ impl DetectorBuilder {
             }
         };
         let thresholds = model.manifest().thresholds;
-        if !self.sets_confidence {
+        if !self.is_confidence_set {
             self.post.score_threshold = thresholds.confidence;
         }
-        if !self.sets_nms {
+        if !self.is_nms_set {
             self.post.nms_iou = Some(thresholds.nms);
         }
         let post = PostProcessor::new(self.post)?;
         let text = TextEmbedder::new(&model, factory.clone(), &self.text_cache)?;
-        let encoder = ImageEncoder::new(&model, factory.clone(), masks)?;
-        let decoder =
-            PromptDecoder::new(&model, factory.clone(), post, class_chunk, with_masks, self.semantic_maps);
+        let preprocessor = ImagePreprocessor::new(&model)?;
+        let backbone = Backbone::new(&model, factory.clone(), masks);
+        let decoder = PromptDecoder::new(&model, factory.clone(), post, class_chunk, mask_outputs);
         let engine = factory.description();
-        let features = ImageFeatures::default();
-        Ok(Detector { model, text, encoder, decoder, features, engine, factory })
+        let (pixels, features) = (Tensor::empty(), ImageFeatures::default());
+        Ok(Detector { model, text, preprocessor, backbone, decoder, pixels, features, engine, factory })
     }
 
-    /// The TensorRT engines that the caller named, checked by their files, and what runs them.
+    /// Opens the TensorRT engine files that the caller has named, and the library that runs them.
     fn open_engines(&self) -> Result<Option<(EngineFiles, NativeTensorRt)>> {
         let (backbone, encoder_decoder) = (self.trt_backbone.as_deref(), self.trt_encoder_decoder.as_deref());
         let (first, parameter) = match (backbone, encoder_decoder) {
@@ -331,18 +330,18 @@ impl DetectorBuilder {
     }
 }
 
-/// A model whose engines are to be made.
+/// What a function that [compiles a model](DetectorBuilder::with_prepared_engines) needs.
 #[non_exhaustive]
 pub struct PrepareEngines<'r> {
     /// The model.
     pub model: &'r Model,
-    /// Runs the graphs for which no engines are made.
+    /// Runs the graphs that are not compiled.
     pub rest: EngineFactory,
-    /// The most classes that are decoded at once.
+    /// The number of classes that are decoded at once.
     pub class_chunk: usize,
     /// The caller's cancellation token.
     pub cancellation: &'r Cancellation,
-    /// To be called with a line about each stage that takes long.
+    /// To be called with a line of progress before each step that takes long.
     pub report: &'r dyn Fn(&str),
 }
 

@@ -1,49 +1,20 @@
-//! The half that sees only the image.
+//! From an image to its features.
 
 use std::time::Instant;
 
 use ocelli_engines::{Device, Engine, Tensor};
 use ocelli_export::contract::{Prompting, tensor};
 
-use super::device_memory::move_to;
-use super::milliseconds;
+use super::engine_io::move_to;
+use super::features::ImageFeatures;
 use crate::engine::EngineFactory;
 use crate::frame_view::FrameView;
-use crate::image::ImageView;
 use crate::model::Model;
 #[cfg(feature = "cuda")]
 use crate::preprocess::DevicePreprocessor;
 use crate::preprocess::{PreprocessConfig, Preprocessor};
-use crate::timing::StageTimes;
+use crate::timing::{StageTimes, milliseconds_since};
 use ocelli_error::{Error, ErrorKind, Result};
-
-/// The backbone's output for an image, on the backbone's device if it has one. The buffers are reused.
-#[derive(Debug)]
-pub struct ImageFeatures {
-    /// `[1, D, 4P, 4P]` and `[1, D, 2P, 2P]` where masks are wanted, and `[1, D, P, P]`.
-    pub(super) fpn: [Tensor; 3],
-    /// `[1, 1, D]` where the model's prompts have a CLS token.
-    pub(super) image_prompt: Tensor,
-    /// Pixels of the image.
-    pub(super) size: (u32, u32),
-}
-
-impl Default for ImageFeatures {
-    fn default() -> Self {
-        let empty = Tensor::empty;
-        Self { fpn: [empty(), empty(), empty()], image_prompt: empty(), size: (0, 0) }
-    }
-}
-
-impl ImageFeatures {
-    /// The backbone's outputs by name, in any memory: those that the model has and that were requested.
-    #[doc(hidden)]
-    pub fn tensors(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
-        let outputs =
-            tensor::FPN.into_iter().zip(&self.fpn).chain([(tensor::IMAGE_PROMPT, &self.image_prompt)]);
-        outputs.filter(|(_, tensor)| !tensor.is_empty())
-    }
-}
 
 /// Turns pixels of any size and format into the backbone's input, on the CPU or on the backbone's device.
 pub struct ImagePreprocessor {
@@ -55,22 +26,17 @@ pub struct ImagePreprocessor {
 }
 
 impl ImagePreprocessor {
-    fn new(config: PreprocessConfig) -> Result<Self> {
+    pub(super) fn new(model: &Model) -> Result<Self> {
+        let manifest = model.manifest();
+        let mut config = PreprocessConfig::new(manifest.imgsz);
+        config.mean = manifest.preprocessing.mean;
+        config.std = manifest.preprocessing.std;
         Ok(Self {
             cpu: Preprocessor::new(config)?,
             #[cfg(feature = "cuda")]
             gpu: None,
             device: None,
         })
-    }
-
-    /// The preprocessing that a model expects.
-    fn of_model(model: &Model) -> Result<Self> {
-        let manifest = model.manifest();
-        let mut config = PreprocessConfig::new(manifest.imgsz);
-        config.mean = manifest.preprocessing.mean;
-        config.std = manifest.preprocessing.std;
-        Self::new(config)
     }
 
     /// Selects where to run: on the [backbone's device](Backbone::device), or on the CPU without one. If the kernel cannot
@@ -92,7 +58,7 @@ impl ImagePreprocessor {
         }
     }
 
-    /// Image → `pixels` [1, 3, S, S]; adds the time to `times`. On a device, the work is only enqueued when this returns.
+    /// Writes `pixels` [1, 3, S, S] and adds the time to `times`. On a device, the work is only enqueued when this returns.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if the image has too few bytes, [`ErrorKind::Execution`] if a device fails.
@@ -103,33 +69,36 @@ impl ImagePreprocessor {
         times: &mut StageTimes,
     ) -> Result<()> {
         let start = Instant::now();
-        self.preprocess(image.into(), pixels)?;
-        times.preprocess += milliseconds(start);
-        Ok(())
-    }
-
-    fn preprocess(&mut self, image: FrameView<'_>, pixels: &mut Tensor) -> Result<()> {
+        let image = image.into();
+        let side = self.cpu.config().imgsz;
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &mut self.gpu {
-            return gpu.run_into(image, pixels);
+            gpu.run_into(image, pixels)?;
+            times.preprocess += milliseconds_since(start);
+            return Ok(());
         }
-        let side = self.cpu.config().imgsz;
-        self.cpu.run_into(image, pixels.reset_f32(&[1, 3, side, side]))
+        self.cpu.run_into(image, pixels.reset_f32(&[1, 3, side, side]))?;
+        times.preprocess += milliseconds_since(start);
+        Ok(())
     }
 }
 
-/// The image backbone.
+/// Computes image features from pixels.
 pub struct Backbone {
     model: Model,
     factory: EngineFactory,
     masks: bool,
-    /// One graph, or two that chain.
+    /// One graph, or two that run one after the other.
     engines: Vec<Box<dyn Engine>>,
     tokens: Tensor,
 }
 
 impl Backbone {
-    /// Loads the backbone where that has not been done.
+    pub(super) fn new(model: &Model, factory: EngineFactory, masks: bool) -> Self {
+        Self { model: model.clone(), factory, masks, engines: Vec::new(), tokens: Tensor::empty() }
+    }
+
+    /// Loads the backbone unless it is loaded.
     ///
     /// # Errors
     /// As [`EngineFactory::load`].
@@ -147,15 +116,16 @@ impl Backbone {
         self.engines.first()?.device()
     }
 
-    /// Lets the backbone go; it is loaded again when it is needed.
+    /// Drops the engines; they are loaded again when they are needed.
     pub fn unload(&mut self) {
         self.engines.clear();
     }
 
-    /// `pixels` [1, 3, S, S] of a picture of `size` (width, height) → features; the time is added to `times`.
+    /// Computes the features of `pixels` [1, 3, S, S], made from an image of `size` (width, height), and adds the time to
+    /// `times`.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`] when a graph fails.
+    /// [`ErrorKind::Execution`] if a graph fails.
     pub fn run_into(
         &mut self,
         pixels: &Tensor,
@@ -168,15 +138,14 @@ impl Backbone {
         features.size = size;
         let official = self.model.manifest().prompting == Prompting::Official;
         let device = self.engines.last().and_then(Engine::device);
-        let tensors = features.fpn.iter_mut().chain([&mut features.image_prompt]);
-        tensors.for_each(|tensor| move_to(tensor, device.as_ref()));
-        let [fine, middle, coarse] = &mut features.fpn;
+        features.tensors.iter_mut().for_each(|tensor| move_to(tensor, device.as_ref()));
+        let [fine, middle, coarse, image_prompt] = &mut features.tensors;
         let mut outputs = vec![(tensor::FPN[2], coarse)];
         if self.masks {
             outputs.extend([(tensor::FPN[0], fine), (tensor::FPN[1], middle)]);
         }
         if official {
-            outputs.push((tensor::IMAGE_PROMPT, &mut features.image_prompt));
+            outputs.push((tensor::IMAGE_PROMPT, image_prompt));
         }
         match self.engines.as_mut_slice() {
             [whole] => whole.run(&[(tensor::PIXEL_VALUES, pixels)], &mut outputs)?,
@@ -190,52 +159,7 @@ impl Backbone {
                 return Err(Error::new(ErrorKind::Execution, message));
             }
         }
-        times.backbone += milliseconds(start);
+        times.backbone += milliseconds_since(start);
         Ok(())
-    }
-}
-
-/// Preprocessing and the backbone.
-pub struct ImageEncoder {
-    preprocessor: ImagePreprocessor,
-    backbone: Backbone,
-    pixels: Tensor,
-}
-
-impl ImageEncoder {
-    pub(super) fn new(model: &Model, factory: EngineFactory, masks: bool) -> Result<Self> {
-        let backbone =
-            Backbone { model: model.clone(), factory, masks, engines: Vec::new(), tokens: Tensor::empty() };
-        Ok(Self { preprocessor: ImagePreprocessor::of_model(model)?, backbone, pixels: Tensor::empty() })
-    }
-
-    /// Loads the backbone where that has not been done.
-    ///
-    /// # Errors
-    /// As [`EngineFactory::load`].
-    pub fn load(&mut self) -> Result<()> {
-        self.backbone.load()?;
-        self.preprocessor.run_on(self.backbone.device());
-        Ok(())
-    }
-
-    /// Image → features; the times of the two stages are added to `times`.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Execution`] when a graph fails.
-    pub fn encode_into(
-        &mut self,
-        image: ImageView<'_>,
-        features: &mut ImageFeatures,
-        times: &mut StageTimes,
-    ) -> Result<()> {
-        self.load()?;
-        self.preprocessor.run_into(image, &mut self.pixels, times)?;
-        self.backbone.run_into(&self.pixels, (image.width(), image.height()), features, times)
-    }
-
-    /// The two halves, for a loop that runs them on threads of their own.
-    pub fn into_stages(self) -> (ImagePreprocessor, Backbone) {
-        (self.preprocessor, self.backbone)
     }
 }

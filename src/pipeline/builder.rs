@@ -163,7 +163,7 @@ impl PipelineBuilder {
 
 /// Embeds the prompts, releases the text encoder, then loads the other engines.
 fn load(detector: Detector, prompts: PromptInput) -> Result<DetectorParts> {
-    let (mut text, mut encoder, mut decoder) = detector.into_stages();
+    let (mut text, mut preprocessor, mut backbone, mut decoder) = detector.into_stages();
     let prompts = match prompts {
         PromptInput::Prompts(prompts) => text.embed(&prompts)?,
         PromptInput::Embedded(prompts) => prompts,
@@ -173,8 +173,8 @@ fn load(detector: Detector, prompts: PromptInput) -> Result<DetectorParts> {
         let message = "no prompts: expected at least one class to search for";
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
-    encoder.load()?;
+    backbone.load()?;
+    preprocessor.run_on(backbone.device());
     decoder.load()?;
-    let (preprocessor, backbone) = encoder.into_stages();
     Ok(DetectorParts { preprocessor, backbone, decoder, prompts })
 }

@@ -20,7 +20,7 @@ struct NmsCase {
     keep: Vec<usize>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct PipelineCase {
     width: u32,
     height: u32,
@@ -33,7 +33,7 @@ struct PipelineCase {
     expected: Vec<Expected>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct Expected {
     class_id: usize,
     query: usize,
@@ -65,20 +65,24 @@ fn suppression_equals_torchvision() {
         suppress(&mut candidates, case.iou);
         let kept: Vec<usize> = candidates.iter().map(|candidate| candidate.query).collect();
         if kept != case.keep {
-            failures.push(format!("case {index}, IoU {}: expected {:?}, came {kept:?}", case.iou, case.keep));
+            failures.push(format!("case {index}, IoU {}: expected {:?}, got {kept:?}", case.iou, case.keep));
         }
     }
     report(&failures);
 }
 
 #[test]
-fn the_whole_way_equals_the_reference_for_every_chunk_size() {
+fn results_equal_the_reference_for_every_chunk_size() {
     let mut failures = Vec::new();
-    for (index, case) in golden().pipeline.into_iter().enumerate() {
+    let limits = [None, Some(2), Some(20)];
+    let cases = golden().pipeline.into_iter().enumerate();
+    for ((index, case), limit) in cases.flat_map(|case| limits.map(|limit| (case.clone(), limit))) {
+        let expected = &case.expected[..limit.unwrap_or(usize::MAX).min(case.expected.len())];
         let options = PostProcessOptions {
             score_threshold: case.threshold,
             nms_iou: Some(case.iou),
             class_agnostic_nms_iou: case.class_agnostic_iou,
+            max_detections: limit,
             ..PostProcessOptions::default()
         };
         let mut processor = PostProcessor::new(options).expect("the golden's thresholds are valid");
@@ -95,11 +99,12 @@ fn the_whole_way_equals_the_reference_for_every_chunk_size() {
                     boxes: &case.boxes[classes.clone()].concat().concat(),
                     presence: case.presence.as_ref().map(|presence| &presence[classes]),
                 };
-                processor.push_chunk(&raw).expect("the golden's outputs are whole");
+                processor.push_chunk(&raw).expect("the golden's outputs are complete");
             }
             processor.finish_into(&mut found);
-            if !same(&found, &case.expected) {
-                failures.push(format!("case {index}, {chunk} classes at once: came {found:#?}"));
+            if !same(&found, expected) {
+                failures
+                    .push(format!("case {index}, limit {limit:?}, {chunk} classes at once: got {found:#?}"));
             }
         }
     }
@@ -129,12 +134,12 @@ fn run(
     let raw =
         RawOutputs { first_class_id: 0, labels: &labels, logits: &logits, boxes: &boxes, presence: None };
     let mut found = vec![Candidate { class_id: 9, query: 9, score: 9.0, bbox: BoundingBox::default() }];
-    processor.run_into(&raw, 100, 50, &mut found).expect("outputs of this test are whole");
+    processor.run_into(&raw, 100, 50, &mut found).expect("outputs of this test are complete");
     found.iter().map(|candidate| (candidate.class_id, candidate.query)).collect()
 }
 
 #[test]
-fn options_decide_what_stays() {
+fn options_select_candidates() {
     const LOGITS: [f32; 6] = [2.0, 0.0, -2.0, 1.0, 3.0, 0.0];
     const APART: [[f32; 4]; 3] = [[0.0, 0.0, 0.2, 0.2], [0.4, 0.4, 0.6, 0.6], [0.7, 0.7, 1.0, 1.0]];
     const SAME: [[f32; 4]; 3] = [[0.0, 0.0, 0.5, 0.5]; 3];
@@ -142,9 +147,9 @@ fn options_decide_what_stays() {
     type Change = fn(&mut PostProcessOptions);
     type Case = (&'static str, Change, [f32; 6], [[f32; 4]; 3], &'static [(usize, usize)]);
     let cases: &[Case] = &[
-        ("falling scores, then class", |_| (), LOGITS, APART, &[(1, 1), (0, 0), (1, 0), (0, 1), (1, 2)]),
+        ("descending scores, then class", |_| (), LOGITS, APART, &[(1, 1), (0, 0), (1, 0), (0, 1), (1, 2)]),
         ("equal is not above", |o| o.score_threshold = 0.5, LOGITS, APART, &[(1, 1), (0, 0), (1, 0)]),
-        ("nothing is left", |o| o.score_threshold = 1.0, LOGITS, APART, &[]),
+        ("nothing is kept", |o| o.score_threshold = 1.0, LOGITS, APART, &[]),
         (
             "a class's own threshold",
             |o| o.class_score_thresholds = [(1, 0.9)].into(),
@@ -156,7 +161,7 @@ fn options_decide_what_stays() {
         ("ties go by query", |_| (), [1.0; 6], SAME, &[(0, 0), (1, 0)]),
         ("no suppression", |o| o.nms_iou = None, LOGITS, SAME, &[(1, 1), (0, 0), (1, 0), (0, 1), (1, 2)]),
         (
-            "equal overlap stays",
+            "equal overlap is kept",
             |o| o.nms_iou = Some(1.0),
             [1.0; 6],
             SAME,
@@ -164,7 +169,7 @@ fn options_decide_what_stays() {
         ),
         ("across classes", |o| o.class_agnostic_nms_iou = Some(0.5), LOGITS, SAME, &[(1, 1)]),
         ("at most two", |o| o.max_detections = Some(2), LOGITS, APART, &[(1, 1), (0, 0)]),
-        ("at most none", |o| o.max_detections = Some(0), LOGITS, APART, &[]),
+        ("a limit of zero", |o| o.max_detections = Some(0), LOGITS, APART, &[]),
         ("boxes outside or without area", |_| (), LOGITS, OUTSIDE, &[(1, 1), (0, 1)]),
         (
             "certain and impossible",
@@ -176,16 +181,16 @@ fn options_decide_what_stays() {
     ];
     let mut failures = Vec::new();
     for &(name, change, logits, boxes, expected) in cases {
-        let came = run(change, logits, boxes);
-        if came != expected {
-            failures.push(format!("{name}: expected {expected:?}, came {came:?}"));
+        let got = run(change, logits, boxes);
+        if got != expected {
+            failures.push(format!("{name}: expected {expected:?}, got {got:?}"));
         }
     }
     report(&failures);
 }
 
 #[test]
-fn what_is_no_number_is_an_error_that_names_the_class() {
+fn values_that_are_not_finite_are_an_error_that_names_the_class() {
     let good_boxes = [[0.1, 0.1, 0.4, 0.4]; 4].concat();
     let with_nan = |index: usize, values: &[f32]| {
         let mut values = values.to_vec();
@@ -231,12 +236,12 @@ fn what_is_no_number_is_an_error_that_names_the_class() {
         processor.begin(10, 10);
         match processor.push_chunk(&raw) {
             Err(error) if error.kind() == *kind && error.to_string().contains(part) => {}
-            other => failures.push(format!("{name}: expected {kind:?} with {part:?}, came {other:?}")),
+            other => failures.push(format!("{name}: expected {kind:?} with {part:?}, got {other:?}")),
         }
         let mut found = Vec::new();
         processor.finish_into(&mut found);
         if !found.is_empty() {
-            failures.push(format!("{name}: {} candidates of the failed chunk stayed", found.len()));
+            failures.push(format!("{name}: {} candidates of the failed chunk were kept", found.len()));
         }
     }
     // A box of a query that is not kept does not matter.
@@ -255,13 +260,13 @@ fn what_is_no_number_is_an_error_that_names_the_class() {
 }
 
 #[test]
-fn thresholds_outside_0_to_1_are_refused() {
+fn thresholds_outside_0_to_1_are_rejected() {
     type Change = fn(&mut PostProcessOptions, f32);
     let changes: &[(&str, Change)] = &[
-        ("score", |o, value| o.score_threshold = value),
+        ("score_threshold", |o, value| o.score_threshold = value),
         ("class 3", |o, value| o.class_score_thresholds = [(3, value)].into()),
-        ("suppression", |o, value| o.nms_iou = Some(value)),
-        ("class-agnostic", |o, value| o.class_agnostic_nms_iou = Some(value)),
+        ("nms_iou", |o, value| o.nms_iou = Some(value)),
+        ("class_agnostic_nms_iou", |o, value| o.class_agnostic_nms_iou = Some(value)),
     ];
     let mut failures = Vec::new();
     for &(name, change) in changes {
@@ -271,7 +276,7 @@ fn thresholds_outside_0_to_1_are_refused() {
             match PostProcessor::new(options) {
                 Err(error)
                     if error.kind() == ErrorKind::InvalidArgument && error.to_string().contains(name) => {}
-                other => failures.push(format!("{name} {value}: came {other:?}")),
+                other => failures.push(format!("{name} {value}: got {other:?}")),
             }
         }
     }
@@ -279,13 +284,13 @@ fn thresholds_outside_0_to_1_are_refused() {
 }
 
 #[test]
-fn no_classes_and_no_queries_find_nothing() {
+fn without_classes_or_queries_nothing_is_found() {
     let mut processor = PostProcessor::new(PostProcessOptions::default()).expect("defaults are valid");
     let mut found = Vec::new();
     for classes in [0, 2] {
         let labels = labels(classes);
         let raw = RawOutputs { first_class_id: 0, labels: &labels, logits: &[], boxes: &[], presence: None };
-        processor.run_into(&raw, 10, 10, &mut found).expect("nothing is fine");
+        processor.run_into(&raw, 10, 10, &mut found).expect("empty outputs are valid");
         assert_eq!(found, []);
     }
 }

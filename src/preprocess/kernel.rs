@@ -12,7 +12,7 @@ pub(super) fn source(rounding: Rounding) -> String {
     format!("#define ROUND_ONCE {}\n#line 1\n{SOURCE}", u8::from(rounding == Rounding::Once))
 }
 
-/// The kernel for a format, as a position in the source.
+/// The index of the kernel for a format, in the order of the source.
 pub(super) fn kernel_of(format: PixelFormat) -> usize {
     match format {
         PixelFormat::Rgb8 | PixelFormat::Bgr8 => 0,
@@ -63,7 +63,7 @@ impl Tables {
     }
 }
 
-/// The bytes of an image to upload, and the stride of its rows there. Rows that are far apart are copied to `packed`.
+/// The stride and the bytes of an image to upload. Rows with much padding are copied to `packed`.
 pub(super) fn rows<'a>(image: &FrameView<'a>, packed: &'a mut Vec<u8>) -> Result<(usize, &'a [u8])> {
     let (width, height) = (image.width as usize, image.height as usize);
     let (row, rows) = match image.format {
@@ -71,7 +71,7 @@ pub(super) fn rows<'a>(image: &FrameView<'a>, packed: &'a mut Vec<u8>) -> Result
         PixelFormat::Gray8 => (width, height),
         PixelFormat::Nv12 => (width.next_multiple_of(2), height + height.div_ceil(2)),
     };
-    // A little padding is uploaded with the rows, which is cheaper than to copy them.
+    // Uploading a little padding is cheaper than copying the rows.
     let (stride, bytes) = if image.stride <= row + row / 8 {
         (image.stride, &image.data[..image.stride * (rows - 1) + row])
     } else {

@@ -1,8 +1,8 @@
-//! NV12, as cameras and video decoders give it, to RGB.
+//! NV12, the format of cameras and video decoders, to RGB.
 //!
-//! BT.601 in limited range: luma 16 to 235, chroma 16 to 240 around 128. The fixed-point arithmetic, 20 bits behind the
-//! point, is that of OpenCV's `cvtColor(…, COLOR_YUV2RGB_NV12)`, so that both give the same bytes; chroma is not
-//! interpolated, each sample stands for its 2 × 2 pixels.
+//! BT.601 in limited range: luma 16 to 235, chroma 16 to 240 around 128. The fixed-point arithmetic with 20 fractional bits
+//! is that of OpenCV's `cvtColor(…, COLOR_YUV2RGB_NV12)`, and so are the results. Chroma is not interpolated: each sample
+//! applies to 2 × 2 pixels.
 
 use crate::frame_view::FrameView;
 
@@ -14,14 +14,14 @@ const GREEN_FROM_V: i32 = -852_492;
 const GREEN_FROM_U: i32 = -409_993;
 const BLUE_FROM_U: i32 = 2_116_026;
 
-/// The picture as [height, width, rgb] in `rgb`, whose memory is kept. `picture` was checked.
-pub(crate) fn to_rgb_into(picture: &FrameView<'_>, rgb: &mut Vec<u8>) {
-    let (width, height) = (picture.width as usize, picture.height as usize);
+/// Converts a checked frame to [height, width, rgb]; the memory of `rgb` is reused.
+pub(crate) fn to_rgb_into(frame: &FrameView<'_>, rgb: &mut Vec<u8>) {
+    let (width, height) = (frame.width as usize, frame.height as usize);
     rgb.resize(width * height * 3, 0);
-    let (luma, chroma) = picture.data.split_at(picture.stride * height);
-    let rows = rgb.chunks_exact_mut(width * 3).zip(luma.chunks(picture.stride));
+    let (luma, chroma) = frame.data.split_at(frame.stride * height);
+    let rows = rgb.chunks_exact_mut(width * 3).zip(luma.chunks(frame.stride));
     for (y, (row, luma)) in rows.enumerate() {
-        let chroma = &chroma[y / 2 * picture.stride..];
+        let chroma = &chroma[y / 2 * frame.stride..];
         let pairs = row.chunks_mut(6).zip(luma[..width].chunks(2)).zip(chroma.chunks_exact(2));
         for ((pixels, luma), chroma) in pairs {
             let (u, v) = (i32::from(chroma[0]) - 128, i32::from(chroma[1]) - 128);
@@ -49,7 +49,7 @@ mod tests {
     fn convert(data: &[u8], width: u32, height: u32, stride: usize) -> Vec<u8> {
         let format = PixelFormat::Nv12;
         let view = FrameView { data, width, height, stride, format, timestamp: Duration::ZERO };
-        view.check().expect("the test has bytes enough");
+        view.check().expect("the test has enough bytes");
         let mut rgb = Vec::new();
         to_rgb_into(&view, &mut rgb);
         rgb
@@ -57,7 +57,7 @@ mod tests {
 
     /// Against BT.601 in floating point, for every luma with many chromas.
     #[test]
-    fn it_is_bt601_in_limited_range() {
+    fn the_conversion_is_bt601_in_limited_range() {
         let mut worst = 0.0f64;
         for y in 0..=255u8 {
             for u in (0..=255u8).step_by(15) {
@@ -68,8 +68,8 @@ mod tests {
                         ((f64::from(u) - 128.0) * 255.0 / 224.0, (f64::from(v) - 128.0) * 255.0 / 224.0);
                     let exact =
                         [luma + 1.402 * cr, luma - 0.344_136 * cb - 0.714_136 * cr, luma + 1.772 * cb];
-                    for (came, exact) in rgb.iter().zip(exact) {
-                        worst = worst.max((f64::from(*came) - exact.clamp(0.0, 255.0)).abs());
+                    for (found, exact) in rgb.iter().zip(exact) {
+                        worst = worst.max((f64::from(*found) - exact.clamp(0.0, 255.0)).abs());
                     }
                 }
             }
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn known_colours() {
-        // Luma, both chromas, and the colour that they stand for: black, white, grey, the primaries.
+        // Luma, blue and red chroma, and the colour: black, white, grey, the primaries.
         let cases = [
             ([16, 128, 128], [0, 0, 0]),
             ([235, 128, 128], [255, 255, 255]),
@@ -88,21 +88,21 @@ mod tests {
             ([145, 54, 34], [0, 255, 1]),
             ([41, 240, 110], [0, 0, 255]),
             ([0, 128, 128], [0, 0, 0]),
-            // Between the corners, as OpenCV 5.0 converts them.
+            // Other colours, as OpenCV 5.0 converts them.
             ([200, 30, 220], [255, 178, 16]),
             ([90, 77, 99], [40, 130, 0]),
         ];
         let mut failures = Vec::new();
         for ([y, u, v], expected) in cases {
-            let came = convert(&[y, y, u, v], 1, 1, 2);
-            if came != expected {
-                failures.push(format!("{y}, {u}, {v}: expected {expected:?}, came {came:?}"));
+            let found = convert(&[y, y, u, v], 1, 1, 2);
+            if found != expected {
+                failures.push(format!("{y}, {u}, {v}: expected {expected:?}, got {found:?}"));
             }
         }
         assert!(failures.is_empty(), "{}", failures.join("\n"));
     }
 
-    /// Three by three pixels: four chroma samples, of which three stand for less than four pixels.
+    /// Three by three pixels: of the four chroma samples, three apply to fewer than four pixels.
     #[test]
     fn odd_sizes_and_padding() {
         let data = [

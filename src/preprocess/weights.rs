@@ -1,22 +1,21 @@
-//! The weights of one pass of the resize as integers: those that `fast_image_resize` computes within itself, for kernels
-//! that have to be handed them.
+//! The integer weights of one pass of the resize, as `fast_image_resize` computes them internally, for kernels.
 
 use super::Rounding;
 
-/// The weights with which pixels along one side of a picture make the values along the square's side.
+/// The weights of the pixels along one side of an image for each value along a side of the square.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PassWeights {
-    /// Binary digits behind the point.
+    /// Fractional binary digits.
     pub(super) digits: u32,
-    /// For each value the first pixel that counts, then how many do, then their weights: `[2 + taps, side]`.
+    /// For each value the first pixel with a weight, the number of pixels and their weights: `[2 + taps, side]`.
     pub(super) table: Vec<i32>,
 }
 
 impl PassWeights {
-    /// From `length` pixels to `side` values: a triangle, as wide as two pixels of the smaller of the two grids, at the
-    /// middle of each value, scaled so that its weights add up to one.
+    /// From `length` pixels to `side` values: a triangle filter centred at each value, two pixels of the coarser grid wide,
+    /// with weights that add up to one.
     ///
-    /// The order of operations is the library's, which has it from Pillow: it decides the last digit of a weight.
+    /// The order of operations is that of the library, and of Pillow: it decides the last digit of a weight.
     pub(super) fn new(length: u32, side: usize, rounding: Rounding) -> Self {
         let scale = f64::from(length) / side as f64;
         let radius = scale.max(1.0);
@@ -28,7 +27,7 @@ impl PassWeights {
                 let to = (middle + radius).ceil().min(f64::from(length)) as u32;
                 let middle = middle - 0.5;
                 let weight = |pixel: u32| (1.0 - ((f64::from(pixel) - middle) * per_radius).abs()).max(0.0);
-                // Those of zero at both ends do not count.
+                // Without the zeros at both ends.
                 let first = (from..to).find(|&pixel| weight(pixel) > 0.0).unwrap_or(to);
                 let mut weights: Vec<f64> = (first..to).map(weight).collect();
                 weights.truncate(weights.iter().rposition(|&w| w > 0.0).map_or(0, |last| last + 1));
@@ -39,7 +38,7 @@ impl PassWeights {
             .collect();
 
         let largest = taps.iter().flat_map(|(_, weights)| weights).fold(0.0_f64, |a, &b| a.max(b));
-        let digits = digits_behind_point(largest, rounding);
+        let digits = fractional_digits(largest, rounding);
         let most = taps.iter().map(|(_, weights)| weights.len()).max().unwrap_or(0);
         let mut table = vec![0; (2 + most) * side];
         for (value, (first, weights)) in taps.iter().enumerate() {
@@ -53,9 +52,9 @@ impl PassWeights {
     }
 }
 
-/// As many as leave the largest weight within 15 bits (31 for [`Rounding::Once`]), and a sum of weighted levels within
-/// 32 (64) with two to spare.
-fn digits_behind_point(largest: f64, rounding: Rounding) -> u32 {
+/// As many fractional digits as possible such that the largest weight has at most 15 bits (31 for [`Rounding::Once`]) and
+/// a sum of weighted levels 30 (62).
+fn fractional_digits(largest: f64, rounding: Rounding) -> u32 {
     let (most, weight_bits) = match rounding {
         Rounding::EachPass => (32 - 8 - 2 - 1, 15),
         Rounding::Once => (64 - 16 - 2 - 1, 31),
@@ -70,28 +69,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_by_hand() {
+    fn weights_computed_by_hand() {
         // length, side, digits, first pixels, counts, weights by tap
         let cases: [(u32, usize, u32, &[i32]); 4] = [
             (2, 2, 14, &[0, 1, 1, 1, 16384, 16384]),
             (1, 3, 14, &[0, 0, 0, 1, 1, 1, 16384, 16384, 16384]),
             (2, 4, 14, &[0, 0, 0, 1, 1, 2, 2, 1, 16384, 12288, 4096, 16384, 0, 4096, 12288, 0]),
-            // 1/8, 3/8, 3/8, 1/8, of which the picture's edge cuts one off: 3/7, 3/7, 1/7.
+            // 1/8, 3/8, 3/8, 1/8, of which one is outside the image: 3/7, 3/7, 1/7.
             (4, 2, 16, &[0, 1, 3, 3, 28087, 9362, 28087, 28087, 9362, 28087]),
         ];
         let mut failures = Vec::new();
         for (length, side, digits, table) in cases {
-            let came = PassWeights::new(length, side, Rounding::EachPass);
-            if came != (PassWeights { digits, table: table.to_vec() }) {
-                failures.push(format!("{length} to {side}: {came:?}"));
+            let found = PassWeights::new(length, side, Rounding::EachPass);
+            if found != (PassWeights { digits, table: table.to_vec() }) {
+                failures.push(format!("{length} to {side}: {found:?}"));
             }
         }
         assert!(failures.is_empty(), "{}", failures.join("\n"));
     }
 
-    /// A kernel walks from the first pixel of a tile's first value to the last pixel of its last value.
+    /// A kernel reads from the first pixel of a tile's first value to the last pixel of its last value.
     #[test]
-    fn windows_advance_lie_inside_and_weigh_one() {
+    fn windows_ascend_within_the_image_and_sum_to_one() {
         let mut failures = Vec::new();
         let lengths = [1, 2, 3, 7, 27, 28, 29, 55, 56, 57, 640, 1007, 1008, 1009, 2160, 3840, 65_535];
         for (length, side) in lengths.into_iter().flat_map(|l| [1, 2, 3, 28, 1008].map(|side| (l, side))) {

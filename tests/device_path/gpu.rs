@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{detector, model, prompts, scenes, without_times};
-use ocelli::engines::Engine;
 use ocelli::engines::cuda::CudaDevice;
 use ocelli::engines::onnxruntime::{CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeEngine};
+use ocelli::engines::{Engine, Tensor};
 use ocelli::export::contract::file;
 use ocelli::{
-    Detection, Detector, EmbeddedPrompts, EngineFactory, ImageFeatures, Pipeline, Prompts, StageTimes,
+    Backbone, Detection, Detector, EmbeddedPrompts, EngineFactory, Image, ImageFeatures, ImagePreprocessor,
+    Pipeline, Prompts, StageTimes,
 };
 
 #[path = "fullsize.rs"]
@@ -88,6 +89,18 @@ fn detections_do_not_depend_on_where_tensors_are() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+fn encode(mut preprocessor: ImagePreprocessor, mut backbone: Backbone, image: &Image) -> ImageFeatures {
+    let (mut pixels, mut features) = (Tensor::empty(), ImageFeatures::default());
+    let mut times = StageTimes::default();
+    backbone.load().expect("it loads");
+    preprocessor.run_on(backbone.device());
+    preprocessor.run_into(image, &mut pixels, &mut times).expect("it preprocesses");
+    backbone
+        .run_into(&pixels, (image.width(), image.height()), &mut features, &mut times)
+        .expect("it encodes");
+    features
+}
+
 #[test]
 #[ignore = "needs an NVIDIA GPU and ONNX Runtime for CUDA"]
 fn prompts_are_uploaded_once() {
@@ -97,10 +110,9 @@ fn prompts_are_uploaded_once() {
         .expect("they are not empty");
     let (device, _guard) = gpu();
     let decode = |factory: EngineFactory| {
-        let (mut text, mut encoder, mut decoder) = detector(&model, factory, 2).into_stages();
+        let (mut text, preprocessor, backbone, mut decoder) = detector(&model, factory, 2).into_stages();
         let embedded: EmbeddedPrompts = text.embed(&prompts).expect("it embeds");
-        let (mut features, mut times) = (ImageFeatures::default(), StageTimes::default());
-        encoder.encode_into(scene.image.view(), &mut features, &mut times).expect("it encodes");
+        let (features, mut times) = (encode(preprocessor, backbone, &scene.image), StageTimes::default());
         let mut outcomes = Vec::new();
         for classes in [&[0, 1, 5][..], &[1, 2], &[0, 1, 5], &[2, 3, 4, 5], &[1, 2], &[0, 1, 5]] {
             let before = device.transferred().to_device;
@@ -131,11 +143,8 @@ fn features_on_a_device_can_be_serialised() {
     let scene = &scenes(1)[0];
     let (device, _guard) = gpu();
     let bytes = |factory: EngineFactory| {
-        let (_, mut encoder, _) = detector(&model, factory, 2).into_stages();
-        let mut features = ImageFeatures::default();
-        encoder
-            .encode_into(scene.image.view(), &mut features, &mut StageTimes::default())
-            .expect("it encodes");
+        let (_, preprocessor, backbone, _) = detector(&model, factory, 2).into_stages();
+        let mut features = encode(preprocessor, backbone, &scene.image);
         let mut bytes = Vec::new();
         features.write_to(&mut bytes).expect("memory takes all");
         // The buffers can be read into again, wherever they are.

@@ -184,8 +184,7 @@ impl LabelJob {
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
         let preparer = Preparer::new(detector.model().manifest());
-        let (mut text, encoder, mut decoder) = detector.into_stages();
-        let (_, mut backbone) = encoder.into_stages();
+        let (mut text, _, mut backbone, mut decoder) = detector.into_stages();
         let stages = (&mut text, &mut backbone, &mut decoder);
         let mut prompts = LabelPrompts::new(&self.classes, &self.todo, &preparer, stages, false)?;
         backbone.load()?;

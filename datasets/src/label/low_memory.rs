@@ -44,8 +44,7 @@ impl LabelJob {
         let each = ImageFeatures::bytes_on_disk(detector.model().manifest(), self.masks);
         let batch = usize::try_from(spill_bytes / each).unwrap_or(usize::MAX).max(1);
         let preparer = Preparer::new(detector.model().manifest());
-        let (mut text, encoder, mut decoder) = detector.into_stages();
-        let (_, mut backbone) = encoder.into_stages();
+        let (mut text, _, mut backbone, mut decoder) = detector.into_stages();
         let stages = (&mut text, &mut backbone, &mut decoder);
         let mut prompts = LabelPrompts::new(&self.classes, &self.todo, &preparer, stages, true)?;
         let path = self.folder().spill_path();

@@ -90,8 +90,7 @@ impl Stages {
             .with_text_cache(TextCacheFile::None)
             .build()?;
         let width = detector.model().manifest().model_width;
-        let (text, encoder, decoder) = detector.into_stages();
-        let (preprocessor, backbone) = encoder.into_stages();
+        let (text, preprocessor, backbone, decoder) = detector.into_stages();
         Ok(Self { text, preprocessor, backbone, decoder, recording, width })
     }
 

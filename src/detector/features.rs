@@ -1,33 +1,56 @@
-//! Features of images on disk, where backbone and decoder are not to be in memory together.
+//! The features of an image, in memory and in a file.
 
 use std::io::{self, Read, Write};
 
 use ocelli_engines::Tensor;
-use ocelli_export::contract::Manifest;
+use ocelli_export::contract::{Manifest, tensor};
 
-use super::encode::ImageFeatures;
+/// The index of `image_prompt` among the [features](ImageFeatures).
+pub(super) const IMAGE_PROMPT: usize = 3;
 
-/// What a file of features may ask for at most: the largest model at the largest size has a hundredth of it.
+/// The most values that a tensor in a file can have: a hundred times those of the largest model at its largest size.
 const MAX_VALUES: u64 = 1 << 34;
 
+/// The backbone's output for an image, on the backbone's device if it has one. The buffers are reused.
+#[derive(Debug)]
+pub struct ImageFeatures {
+    /// `fpn_0` `[1, D, 4P, 4P]` and `fpn_1` `[1, D, 2P, 2P]` if masks are computed, `fpn_2` `[1, D, P, P]`, and
+    /// `image_prompt` `[1, 1, D]` if the model's prompts have a CLS token. The others are empty.
+    pub(super) tensors: [Tensor; 4],
+    /// Pixels of the image: width, height.
+    pub(super) size: (u32, u32),
+}
+
+impl Default for ImageFeatures {
+    fn default() -> Self {
+        Self { tensors: std::array::from_fn(|_| Tensor::empty()), size: (0, 0) }
+    }
+}
+
 impl ImageFeatures {
-    /// About how many bytes the features of one image take on disk, whatever its size; `masks` says whether what masks
-    /// need is among them.
+    /// The backbone's outputs by name, in any memory: those that the model has and that were requested.
+    #[doc(hidden)]
+    pub fn tensors(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
+        let names = tensor::FPN.into_iter().chain([tensor::IMAGE_PROMPT]);
+        names.zip(&self.tensors).filter(|(_, tensor)| !tensor.is_empty())
+    }
+
+    /// About how many bytes the features of an image of any size take in a file, with or without those for masks.
     pub fn bytes_on_disk(manifest: &Manifest, masks: bool) -> u64 {
         let cell = 4 * manifest.model_width as u64;
         let coarse = (manifest.grid() as u64).pow(2) * cell;
         coarse * if masks { 1 + 4 + 16 } else { 1 } + cell
     }
 
-    /// Writes the features as they lie in memory, the host's or a device's, for this machine to read again.
+    /// Writes the features for [`read_from`](Self::read_from).
     ///
     /// # Errors
-    /// Where `out` fails.
+    /// If `out` fails.
     pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
         for side in [self.size.0, self.size.1] {
             out.write_all(&side.to_le_bytes())?;
         }
-        for tensor in self.fpn.iter().chain([&self.image_prompt]) {
+        for tensor in &self.tensors {
             let mut host = Tensor::empty();
             let tensor = match tensor.device() {
                 Some(_) => {
@@ -36,35 +59,35 @@ impl ImageFeatures {
                 }
                 None => tensor,
             };
-            let values =
-                if tensor.is_empty() { &[][..] } else { tensor.as_f32().map_err(io::Error::other)? };
-            let shape = if tensor.is_empty() { &[][..] } else { tensor.shape() };
+            let (shape, values) = match tensor.is_empty() {
+                true => (&[][..], &[][..]),
+                false => (tensor.shape(), tensor.as_f32().map_err(io::Error::other)?),
+            };
             out.write_all(&(shape.len() as u64).to_le_bytes())?;
             shape.iter().try_for_each(|side| out.write_all(&(*side as u64).to_le_bytes()))?;
-            let mut bytes = Vec::with_capacity(values.len() * 4);
-            values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
+            let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
             out.write_all(&bytes)?;
         }
         Ok(())
     }
 
-    /// Reads what [`write_to`](Self::write_to) wrote, into the host's memory.
+    /// Reads what [`write_to`](Self::write_to) wrote, into host memory.
     ///
     /// # Errors
-    /// Where `from` fails or ends, or holds something else.
+    /// If `from` fails, is truncated or has other content.
     pub fn read_from(&mut self, from: &mut impl Read) -> io::Result<()> {
         let number = |from: &mut dyn Read| -> io::Result<u64> {
             let mut bytes = [0; 8];
             from.read_exact(&mut bytes)?;
             Ok(u64::from_le_bytes(bytes))
         };
-        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "these are no features");
+        let corrupt = || io::Error::new(io::ErrorKind::InvalidData, "corrupt image features");
         let sides = number(from)?;
         self.size = (sides as u32, (sides >> 32) as u32);
-        for tensor in self.fpn.iter_mut().chain([&mut self.image_prompt]) {
+        for tensor in &mut self.tensors {
             let rank = number(from)?;
             if rank > 8 {
-                return Err(wrong());
+                return Err(corrupt());
             }
             if rank == 0 {
                 *tensor = Tensor::empty();
@@ -73,14 +96,14 @@ impl ImageFeatures {
             let shape: Vec<u64> = (0..rank).map(|_| number(from)).collect::<io::Result<_>>()?;
             let values = shape.iter().try_fold(1u64, |product, side| product.checked_mul(*side));
             if values.is_none_or(|values| values > MAX_VALUES) {
-                return Err(wrong());
+                return Err(corrupt());
             }
             let shape: Vec<usize> = shape.iter().map(|side| *side as usize).collect();
             let values = tensor.reset_f32(&shape);
             let mut bytes = vec![0; values.len() * 4];
             from.read_exact(&mut bytes)?;
-            for (value, bytes) in values.iter_mut().zip(bytes.chunks_exact(4)) {
-                *value = f32::from_le_bytes(bytes.try_into().expect("chunks of four"));
+            for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
+                *value = f32::from_le_bytes(*bytes);
             }
         }
         Ok(())
@@ -92,27 +115,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn features_round_trip_through_a_file() {
         let values = |count: usize, step: f32| (0..count).map(|i| i as f32 * step - 3.0).collect::<Vec<_>>();
         let tensor = |shape: &[usize], step| {
             Tensor::f32(shape, values(shape.iter().product(), step)).expect("the shape fits")
         };
-        let whole = ImageFeatures {
-            fpn: [tensor(&[1, 2, 4, 4], 0.1), tensor(&[1, 2, 2, 2], 7.0), tensor(&[1, 2, 1, 1], 1e-9)],
-            image_prompt: tensor(&[1, 1, 2], 1e30),
-            size: (640, 480),
-        };
-        let coarse = ImageFeatures {
-            fpn: [Tensor::empty(), Tensor::empty(), tensor(&[1, 2, 1, 1], 0.5)],
-            ..Default::default()
-        };
+        let fine = (tensor(&[1, 2, 4, 4], 0.1), tensor(&[1, 2, 2, 2], 7.0));
+        let tensors = [fine.0, fine.1, tensor(&[1, 2, 1, 1], 1e-9), tensor(&[1, 1, 2], 1e30)];
+        let whole = ImageFeatures { tensors, size: (640, 480) };
+        let mut coarse = ImageFeatures::default();
+        coarse.tensors[2] = tensor(&[1, 2, 1, 1], 0.5);
         let mut bytes = Vec::new();
-        whole.write_to(&mut bytes).and_then(|()| coarse.write_to(&mut bytes)).expect("memory takes all");
+        whole.write_to(&mut bytes).and_then(|()| coarse.write_to(&mut bytes)).expect("a vector grows");
         let (mut from, mut read) = (&bytes[..], ImageFeatures::default());
         for expected in [&whole, &coarse] {
             read.read_from(&mut from).expect("it was written");
             assert_eq!(read.size, expected.size);
-            for (found, expected) in read.fpn.iter().zip(&expected.fpn) {
+            for (found, expected) in read.tensors.iter().zip(&expected.tensors) {
                 assert_eq!(found.is_empty(), expected.is_empty());
                 if !expected.is_empty() {
                     assert_eq!(
@@ -122,7 +141,7 @@ mod tests {
                 }
             }
         }
-        assert!(read.read_from(&mut from).is_err(), "there is no more");
-        assert!(read.read_from(&mut &[0xff; 64][..]).is_err(), "these are no features");
+        assert!(read.read_from(&mut from).is_err(), "the end of the file");
+        assert!(read.read_from(&mut &[0xff; 64][..]).is_err(), "other content");
     }
 }
