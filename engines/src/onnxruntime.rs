@@ -32,7 +32,7 @@ pub use builder::{OnnxRuntimeBuilder, OptimizationLevel, default_threads};
 pub use provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
 pub use session::OnnxRuntimeEngine;
 
-use crate::library::{Candidate, Library, LibrarySearch};
+use crate::library::{Candidate, Library, LibrarySearch, is_same_file};
 use ocelli_error::{Error, ErrorKind, Result};
 use ort::environment::Environment;
 use ort::logging::LogLevel;
@@ -64,7 +64,6 @@ const LIBRARY: Library = Library {
     variables: &["OCELLI_ONNXRUNTIME", "ORT_DYLIB_PATH"],
     setup_folder: "onnxruntime",
     python_packages: &["onnxruntime/capi"],
-    installed: &[],
     remedy: "run `make setup` in the source tree, or `pip install onnxruntime==1.31.1`, or set OCELLI_ONNXRUNTIME to the \
              path of the library",
     version: call::version,
@@ -196,12 +195,5 @@ fn forward_log(level: LogLevel, _category: &str, _id: &str, code: &str, message:
     match level {
         LogLevel::Fatal => tracing::error!(target: "onnxruntime", code, "{message}"),
         _ => tracing::debug!(target: "onnxruntime", code, "{message}"),
-    }
-}
-
-fn is_same_file(a: &Path, b: &Path) -> bool {
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => a == b,
     }
 }

@@ -1,9 +1,7 @@
 //! Builds with the real TensorRT for RTX, which `OCELLI_TENSORRT` names: plans from valid files, errors for all others.
 
 use crate::models::{F32, I64, Model};
-use ocelli_engines::tensorrt::{
-    ComputeCapability, DimensionRange, Product, TensorRt, TensorRtBuilder, TensorRtSearch,
-};
+use ocelli_engines::tensorrt::{ComputeCapability, DimensionRange, Product, TensorRt, TensorRtBuilder};
 use ocelli_engines::{ErrorKind, Result};
 use std::fs;
 use std::ops::ControlFlow;
@@ -14,7 +12,7 @@ use tempfile::TempDir;
 const ADA: ComputeCapability = ComputeCapability::new(8, 9);
 
 fn tensorrt() -> TensorRt {
-    TensorRt::load(&TensorRtSearch::new()).unwrap_or_else(|error| panic!("{error}"))
+    TensorRt::load(None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A network of a product and a sum, over a dynamic number of rows.
@@ -69,7 +67,7 @@ fn a_network_is_built_into_a_plan() -> Result<()> {
     assert!(phases > 2 && phases == ends && deepest > 0, "{phases} phases, {ends} ends, {deepest} deep");
 
     // Loading again is the same library.
-    assert_eq!(format!("{:?}", TensorRt::load(&TensorRtSearch::new())?), format!("{tensorrt:?}"));
+    assert_eq!(format!("{:?}", TensorRt::load(None)?), format!("{tensorrt:?}"));
     Ok(())
 }
 
@@ -266,7 +264,7 @@ fn a_process_loads_one_library_only() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let copy = folder.path().join("libtensorrt_rtx.so.1.7.1");
     fs::copy(tensorrt.path(), &copy).expect("a copy of the library");
-    let error = TensorRt::load(&TensorRtSearch::new().with_path(&copy)).map(|_| ()).expect_err("an error");
+    let error = TensorRt::load(Some(&copy)).map(|_| ()).expect_err("an error");
     let text = error.to_string();
     assert!(text.contains("can load only one") && text.contains(&copy.display().to_string()), "{text}");
     assert!(Path::new(tensorrt.path()).is_absolute());

@@ -6,14 +6,13 @@ use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::cuda::CudaDevice;
 use ocelli_engines::tensorrt::{
     ComputeCapability, DimensionRange, Plan, Product, TensorRt, TensorRtBuilder, TensorRtEngine,
-    TensorRtSearch,
 };
 use ocelli_engines::{Engine, ErrorKind, Result, Tensor};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 fn tensorrt() -> TensorRt {
-    TensorRt::load(&TensorRtSearch::new()).expect("OCELLI_TENSORRT names a library")
+    TensorRt::load(None).expect("OCELLI_TENSORRT names a library")
 }
 
 fn device() -> Arc<CudaDevice> {

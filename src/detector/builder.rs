@@ -129,11 +129,11 @@ impl DetectorBuilder {
         self
     }
 
-    /// Whether the engine may leave a part of a graph to the processor; off by default, and then it is an error with the
-    /// list of what it leaves.
+    /// Whether nodes that the engine does not support run on the CPU, with a warning; off by default. Without it, building
+    /// fails and the error lists the nodes.
     #[must_use]
-    pub fn with_partial_placement(mut self, allowed: bool) -> Self {
-        self.engine.allow_partial = allowed;
+    pub fn with_cpu_fallback(mut self, cpu_fallback: bool) -> Self {
+        self.engine.cpu_fallback = cpu_fallback;
         self
     }
 

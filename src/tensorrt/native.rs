@@ -142,9 +142,7 @@ mod present {
 
     use ocelli_engines::Engine;
     use ocelli_engines::cuda::CudaDevice;
-    use ocelli_engines::tensorrt::{
-        ComputeCapability, TensorRt, TensorRtBuilder, TensorRtEngine, TensorRtSearch,
-    };
+    use ocelli_engines::tensorrt::{ComputeCapability, TensorRt, TensorRtBuilder, TensorRtEngine};
     use ocelli_export::contract::{dim, free_dimensions};
 
     use super::{Gpu, NativeTensorRt, PlanRequest, ReportStep, TensorRtLibrary};
@@ -153,11 +151,7 @@ mod present {
 
     impl NativeTensorRt {
         fn tensorrt(&self) -> Result<TensorRt> {
-            let search = match &self.library {
-                Some(path) => TensorRtSearch::new().with_path(path),
-                None => TensorRtSearch::new(),
-            };
-            TensorRt::load(&search)
+            TensorRt::load(self.library.as_deref())
         }
 
         /// The library.

@@ -13,7 +13,6 @@ pub(super) mod run;
 use super::log::{LOG, Severity};
 use crate::tensor::ElementType;
 use cxx::memory::{UniquePtr, UniquePtrTarget};
-use libloading::Library;
 use std::ffi::{CStr, c_char, c_void};
 use std::path::Path;
 use std::pin::Pin;
@@ -60,14 +59,11 @@ impl<T: UniquePtrTarget> Owned<T> {
     }
 }
 
-/// The address of a function of a library, which is never unloaded: TensorRT has threads and statics of its own.
+/// The address of a function of a library.
 fn function(library: &Path, name: &str) -> Result<*const c_void, String> {
-    // SAFETY: loading runs the library's initialisers. It was loaded and identified before, or is the parser that NVIDIA
-    // ships with it.
-    let opened = unsafe { Library::new(library) }.map_err(|error| super::probe::one_line(&error))?;
+    let opened = crate::library::open(library)?;
     // SAFETY: only the address is taken; the caller gives it its type.
     let address = unsafe { opened.get::<*const c_void>(name.as_bytes()) }.map(|symbol| *symbol);
-    std::mem::forget(opened);
     address.map_err(|_| format!("{} does not export `{name}`", library.display()))
 }
 

@@ -3,9 +3,10 @@
 use super::{Create, Owned, create, element_type, function, logger, sizes, text};
 use crate::spec::{Dim, DimensionRange, TensorSpec};
 use crate::tensorrt::builder::Options;
+use crate::tensorrt::library::parser_beside;
 use crate::tensorrt::log::{LOG, tidy};
 use crate::tensorrt::progress::Reporter;
-use crate::tensorrt::version::Product;
+use crate::tensorrt::version::{Product, Version};
 use cxx::memory::UniquePtr;
 use ocelli_error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
@@ -27,12 +28,17 @@ pub(in crate::tensorrt) struct Functions {
 }
 
 impl Functions {
-    /// Looks the functions up, or says why this library does not build.
-    pub(in crate::tensorrt) fn open(product: Product, library: &Path, parser: &Path) -> Result<Self, String> {
+    /// Finds the functions, or says why this library does not build.
+    pub(in crate::tensorrt) fn open(
+        library: &Path,
+        product: Product,
+        version: Version,
+    ) -> Result<Self, String> {
         let create_builder = function(library, "createInferBuilder_INTERNAL").map_err(|_| {
             format!("{} is {product}'s lean runtime, which does not build", library.display())
         })?;
-        let create_parser = function(parser, "createNvOnnxParser_INTERNAL")?;
+        let create_parser =
+            function(&parser_beside(library, product, version)?, "createNvOnnxParser_INTERNAL")?;
         // SAFETY: the functions have these types in NvInfer.h and NvOnnxParser.h, unchanged since TensorRT 8.
         unsafe {
             Ok(Self {

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::tensorrt::description::meaning;
-use crate::tensorrt::{ComputeCapability, Product, TensorRt, TensorRtBuilder, TensorRtSearch};
+use crate::tensorrt::{ComputeCapability, Product, TensorRt, TensorRtBuilder};
 
 /// An ONNX file of one node, `y = Relu(x)`, written field by field after `onnx.proto3`.
 fn relu() -> Vec<u8> {
@@ -23,7 +23,7 @@ fn relu() -> Vec<u8> {
 #[test]
 #[ignore = "needs OCELLI_TENSORRT, and no NVIDIA driver"]
 fn without_a_driver_plans_are_refused_with_the_reason() {
-    let tensorrt = TensorRt::load(&TensorRtSearch::new()).expect("OCELLI_TENSORRT names a library");
+    let tensorrt = TensorRt::load(None).expect("OCELLI_TENSORRT names a library");
     // Without a driver TensorRT proper has no runtime; TensorRT for RTX has one, which reads a plan's header.
     let is_rtx = tensorrt.product() == Product::TensorRtForRtx;
     let whole = if is_rtx {
