@@ -29,7 +29,7 @@
 
 #[cfg(all(feature = "tensorrt", feature = "tensorrt-rtx"))]
 compile_error!(
-    "the features `tensorrt` (TensorRT proper) and `tensorrt-rtx` (TensorRT for RTX) exclude each other: \
+    "the features `tensorrt` (TensorRT proper) and `tensorrt-rtx` (TensorRT for RTX) are mutually exclusive: \
      enable one of them"
 );
 

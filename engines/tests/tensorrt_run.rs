@@ -57,7 +57,7 @@ fn build(tensorrt: &TensorRt, (major, minor): (u32, u32)) -> Plan {
 
 fn engine(with_graphs: bool) -> Result<TensorRtEngine> {
     let loader = TensorRtEngine::loader(&tensorrt(), &device());
-    loader.with_spec(conformance::spec_following_shapes()).with_graphs(with_graphs).load(&plan().bytes)
+    loader.with_spec(conformance::spec_known_shapes()).with_graphs(with_graphs).load(&plan().bytes)
 }
 
 struct Inputs([Tensor; 3]);
@@ -89,7 +89,7 @@ fn answer(engine: &mut TensorRtEngine, inputs: &Inputs) -> [Tensor; 3] {
 fn the_conformance_suite_passes() {
     // TensorRT multiplies matrices of `f32` in TF32 where it may.
     let tolerance = Tolerance { absolute: 2e-2, relative: 2e-3 };
-    let outcome = conformance::check_following_shapes(|| engine(true), tolerance);
+    let outcome = conformance::check_known_shapes(|| engine(true), tolerance);
     assert!(outcome.is_ok(), "{}", outcome.expect_err("it failed"));
 }
 
@@ -204,7 +204,7 @@ fn corrupt_plans_and_unsupported_sizes_are_refused_in_one_line() {
         [("cut off", &whole[..whole.len() / 2]), ("hardly begun", &whole[..20]), ("another thing", &changed)];
     let mut wrong = Vec::new();
     for (case, bytes) in cases {
-        match TensorRtEngine::load(&tensorrt, &device, bytes) {
+        match TensorRtEngine::loader(&tensorrt, &device).load(bytes) {
             Err(error)
                 if error.kind() == ErrorKind::InvalidData && error.to_string().lines().count() == 1 =>
             {

@@ -160,7 +160,7 @@ mod present {
         /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if it cannot be loaded.
         pub fn library(&self) -> Result<TensorRtLibrary> {
             let tensorrt = self.tensorrt()?;
-            let (name, path) = (tensorrt.name().into(), tensorrt.path().to_owned());
+            let (name, path) = (tensorrt.product().name().into(), tensorrt.path().to_owned());
             Ok(TensorRtLibrary { name, version: tensorrt.version(), path })
         }
 

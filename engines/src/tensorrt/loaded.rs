@@ -1,4 +1,4 @@
-//! The library, once it is loaded.
+//! The loaded library.
 
 use super::calls::{build, run};
 use super::library::version;
@@ -81,11 +81,6 @@ impl TensorRt {
         PRODUCT
     }
 
-    /// The product's name: `TensorRT` or `TensorRT for RTX`.
-    pub fn name(&self) -> &'static str {
-        PRODUCT.name()
-    }
-
     /// The file it was loaded from.
     pub fn path(&self) -> &Path {
         &self.loaded.path
@@ -102,6 +97,6 @@ impl TensorRt {
 
 impl fmt::Debug for TensorRt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({})", self.name(), self.version(), self.path().display())
+        write!(f, "{PRODUCT} {} ({})", self.version(), self.path().display())
     }
 }

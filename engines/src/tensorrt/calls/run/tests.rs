@@ -40,8 +40,8 @@ fn without_a_driver_plans_are_refused_with_the_reason() {
     let cases = [
         ("a few bytes", &b"not a plan"[..], "it is truncated, or not a plan"),
         ("zeros", &[0; 100_000], "it is not a plan of this TensorRT"),
-        ("another beginning", &changed, "it is not a plan of this TensorRT"),
-        ("half of one", &whole[..whole.len() / 2], "it is truncated, or longer than it should be"),
+        ("an overwritten header", &changed, "it is not a plan of this TensorRT"),
+        ("half of a plan", &whole[..whole.len() / 2], "it has the wrong length"),
         ("a plan", &whole, "NVIDIA's driver is missing, or too old for this TensorRT"),
     ];
     let mut wrong = Vec::new();
