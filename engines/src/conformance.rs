@@ -1,7 +1,6 @@
 //! The suite that every engine passes.
 //!
-//! The engine runs one small network, in whatever format it reads, and [`check`] tests everything that users of engines
-//! rely on. The network ([`spec`], [`WEIGHTS`]; all standard ONNX operators):
+//! The engine runs one small network, in any format, and [`check`] tests everything that users of engines rely on. The network ([`spec`], [`WEIGHTS`]; all standard ONNX operators):
 //!
 //! | output | is | shape |
 //! |---|---|---|
@@ -100,7 +99,7 @@ impl std::error::Error for Failures {}
 ///   unchanged and the engine usable.
 /// - Any subset of the outputs can be requested, in any order.
 /// - Output buffers can have any type and shape; those that are large enough are not reallocated.
-/// - Equal inputs give equal bits, whatever ran in between.
+/// - Equal inputs give equal bits, even after runs with other inputs.
 /// - NaN and infinity are preserved.
 ///
 /// # Errors

@@ -12,10 +12,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Names the library, or the folder that contains it.
 const VARIABLE: &str = "OCELLI_NVRTC";
 
-/// Products and sums are rounded one by one, as the CPU does it.
+/// Products and sums are rounded separately, as on the CPU.
 const OPTIONS: [&str; 3] = ["--std=c++17", "--fmad=false", "--generate-line-info"];
 
 /// NVRTC, once it has been loaded.
@@ -62,7 +61,7 @@ impl Nvrtc {
         Ok(nvrtc)
     }
 
-    /// The CUDA version that it belongs to, major and minor number.
+    /// The CUDA version: the major and the minor number.
     pub fn version(&self) -> (u32, u32) {
         self.version
     }
@@ -178,7 +177,7 @@ fn load_named(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Leaves the search to `cudarc`, which asks the operating system's loader for the library by its names.
+/// Finds the library by its names in the folders of the operating system's loader.
 fn find_installed() -> Result<()> {
     // SAFETY: loading a library runs its initialisers; this one is installed on the machine.
     if unsafe { sys::is_culib_present() } {

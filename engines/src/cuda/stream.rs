@@ -128,7 +128,7 @@ impl CudaStream {
         Err(Error::new(ErrorKind::InvalidArgument, message))
     }
 
-    /// An event at the end of the stream. If there can be none, everything on the stream has been waited for.
+    /// Records an event at the end of the stream. If that fails, waits for everything on the stream.
     fn record(&self) -> Result<Arc<CudaEvent>> {
         self.stream.record_event(None).map(Arc::new).map_err(|error| {
             if let Err(error) = self.wait() {
@@ -291,7 +291,7 @@ impl CudaGraph {
     /// The memory that the captured work uses still exists, and its uses are in order; see [`CudaStream::enqueue`].
     pub unsafe fn launch(&self, stream: &CudaStream) -> Result<()> {
         stream.bind()?;
-        // SAFETY: the graph and the stream exist, and the caller vouches for the memory.
+        // SAFETY: the graph and the stream exist, and the caller guarantees the memory.
         let launched = unsafe { result::graph::launch(self.0.cu_graph_exec(), stream.stream.cu_stream()) };
         launched.map_err(|error| stream.failed(error))
     }

@@ -122,7 +122,7 @@ impl<'b> TensorRtBuilder<'b> {
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if the library cannot build (a lean runtime, no ONNX parser beside it) or needs a GPU
-    /// and there is none; [`ErrorKind::InvalidArgument`] for a dynamic dimension without a range (named), an invalid range,
+    /// and there is none; [`ErrorKind::InvalidArgument`] for a dynamic dimension without a range, an invalid range,
     /// a target or an option that the library does not support, or a timing cache that cannot be read or written;
     /// [`ErrorKind::InvalidData`] if the file is missing, corrupt or has an operator that TensorRT does not know, with the
     /// node's name; [`ErrorKind::Execution`] if the build fails; [`ErrorKind::Cancelled`] if the caller cancelled it.

@@ -44,7 +44,7 @@ impl<T: UniquePtrTarget> Owned<T> {
     /// `None` for null.
     ///
     /// # Safety
-    /// `object` is null, lies below [`FIRST_ADDRESS`], or is an object of this class that nothing else deletes.
+    /// `object` is null, is below [`FIRST_ADDRESS`], or is an object of this class that nothing else deletes.
     unsafe fn new(object: *mut T) -> Option<Self> {
         // SAFETY: guaranteed by the caller.
         (object.addr() >= FIRST_ADDRESS).then(|| Self(unsafe { UniquePtr::from_raw(object) }))
