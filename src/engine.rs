@@ -33,9 +33,9 @@ pub struct EngineOptions {
     pub threads: Option<usize>,
     /// The path of ONNX Runtime's library; the usual places are searched by default.
     pub onnxruntime: Option<PathBuf>,
-    /// Whether parts of a graph may run on the CPU, with a warning. By default loading such a graph fails and the error
-    /// lists the nodes.
-    pub allow_partial: bool,
+    /// Whether nodes that the engine does not support run on the CPU, with a warning. By default loading such a graph
+    /// fails, and the error lists the nodes.
+    pub cpu_fallback: bool,
     /// Whether CUDA may multiply f32 matrices in TF32: several times as fast, with 10 mantissa bits in place of 23.
     pub tf32: bool,
 }
@@ -56,7 +56,7 @@ struct OnnxRuntimeMaker {
     runtime: OnnxRuntime,
     kind: EngineKind,
     threads: usize,
-    allow_partial: bool,
+    cpu_fallback: bool,
     tf32: bool,
     /// The device on which tensors stay between graphs.
     device: Option<Device>,
@@ -126,7 +126,7 @@ impl EngineFactory {
             runtime,
             kind,
             threads: options.threads.unwrap_or_else(ocelli_engines::onnxruntime::default_threads),
-            allow_partial: options.allow_partial,
+            cpu_fallback: options.cpu_fallback,
             tf32: options.tf32,
             device,
             class_chunk: 1,
@@ -209,7 +209,7 @@ impl OnnxRuntimeMaker {
         let graph = graphs::Graph { path, kind, tf32, class_chunk, sizes };
         let builder = OnnxRuntimeEngine::builder(&self.runtime)
             .with_threads(self.threads)
-            .with_cpu_fallback(self.allow_partial)
+            .with_cpu_fallback(self.cpu_fallback)
             .with_provider(graph.provider()?);
         let builder = match &self.device {
             Some(device) => builder.with_device(device.clone()),

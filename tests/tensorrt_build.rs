@@ -12,9 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ocelli::engines::Dim;
-use ocelli::engines::tensorrt::{
-    ComputeCapability, DimensionRange, Plan, TensorRt, TensorRtBuilder, TensorRtSearch,
-};
+use ocelli::engines::tensorrt::{ComputeCapability, DimensionRange, Plan, TensorRt, TensorRtBuilder};
 use ocelli::export::contract::{Manifest, Precision, Prompting, Target, dim, free_dimensions};
 use ocelli::export::{Branch, Checkpoint, ExportOptions, MaskedBranch, MixedPrecision, export};
 use tempfile::TempDir;
@@ -61,7 +59,7 @@ fn exports() -> Vec<(&'static str, &'static str, ExportOptions)> {
 }
 
 fn tensorrt() -> TensorRt {
-    TensorRt::load(&TensorRtSearch::new()).expect("OCELLI_TENSORRT names TensorRT for RTX")
+    TensorRt::load(None).expect("OCELLI_TENSORRT names TensorRT for RTX")
 }
 
 /// A checkpoint, exported into a folder that goes when this does.

@@ -100,7 +100,7 @@ impl ModelArgs {
         cancel_on_interrupt(&cancellation);
         let mut builder =
             prepare_tensorrt(Detector::builder().with_engine(kind), kind, self.tensorrt.as_deref())?
-                .with_partial_placement(self.allow_partial)
+                .with_cpu_fallback(self.allow_partial)
                 .with_tf32(self.tf32)
                 .with_cancellation(cancellation);
         if let Some(folder) = &self.model {

@@ -8,7 +8,7 @@ use crate::exit::Cause;
 use crate::program::Ocelli;
 
 /// Parameters and environment variables whose flag has another name.
-const OTHER_NAMES: [(&str, &str); 20] = [
+const OTHER_NAMES: [(&str, &str); 19] = [
     ("class_agnostic_nms_iou", "class-agnostic-nms"),
     ("coast_frames", "coast"),
     ("cpu_fallback", "allow-partial"),
@@ -22,7 +22,6 @@ const OTHER_NAMES: [(&str, &str); 20] = [
     ("nms_iou", "nms"),
     ("OCELLI_ONNXRUNTIME", "onnxruntime"),
     ("OCELLI_TENSORRT", "tensorrt"),
-    ("partial_placement", "allow-partial"),
     ("score_threshold", "confidence"),
     ("spill_bytes", "spill"),
     ("stride", "vid-stride"),

@@ -1,7 +1,6 @@
 //! The suite that every engine passes.
 //!
-//! The engine runs one small network, in whatever format it reads, and [`check`] tests everything that users of engines
-//! rely on. The network ([`spec`], [`WEIGHTS`]; all standard ONNX operators):
+//! The engine runs one small network, in any format, and [`check`] tests everything that users of engines rely on. The network ([`spec`], [`WEIGHTS`]; all standard ONNX operators):
 //!
 //! | output | is | shape |
 //! |---|---|---|
@@ -23,7 +22,7 @@ use std::fmt;
 /// The right-hand side of the network's matrix product, `[3, 4]`.
 pub const WEIGHTS: [[f32; 4]; 3] = [[0.5, -1.25, 2.0, 0.1], [1.5, 0.75, -0.3, 4.0], [-2.5, 0.2, 1.0, -0.6]];
 
-/// The specification an engine for the network must state.
+/// The specification that an engine for the network must have.
 pub fn spec() -> EngineSpec {
     let rows = || Dim::named("rows");
     EngineSpec {
@@ -41,25 +40,25 @@ pub fn spec() -> EngineSpec {
     }
 }
 
-/// The specification of the network without `positions`: for engines that run networks alone whose shapes follow from
-/// those of the inputs; see [`check_following_shapes`].
-pub fn spec_following_shapes() -> EngineSpec {
+/// The specification of the network without `positions`, for engines that only support outputs whose shapes follow from
+/// the inputs; see [`check_known_shapes`].
+pub fn spec_known_shapes() -> EngineSpec {
     let mut spec = spec();
     spec.outputs.retain(|output| output.name != "positions");
     spec
 }
 
-/// How far an engine's `f32` results may be from exact ones: `absolute + relative · |exact|`.
+/// The allowed difference between an engine's `f32` results and the exact ones: `absolute + relative · |exact|`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
-    /// Allowed whatever the value.
+    /// The error that is allowed for every value.
     pub absolute: f32,
-    /// Allowed for each unit of the value.
+    /// The error that is allowed in proportion to the exact value.
     pub relative: f32,
 }
 
 impl Tolerance {
-    /// For engines that compute in `f32`: the rounding of a few operations.
+    /// For engines that compute in `f32`: the rounding errors of a few operations.
     pub const F32: Self = Self { absolute: 1e-6, relative: 1e-6 };
 
     /// For engines that compute in 16 bits.
@@ -73,7 +72,7 @@ impl Tolerance {
     }
 }
 
-/// Everything in which an engine fell short of the suite.
+/// The cases that an engine failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failures(Vec<String>);
 
@@ -92,12 +91,16 @@ impl fmt::Display for Failures {
 
 impl std::error::Error for Failures {}
 
-/// Tries an engine, made anew for each group of cases, and reports every case that fails.
+/// Tests an engine and reports every case that fails. Each group of cases gets a new engine.
 ///
-/// The cases: the specification; right values for changing sizes, zero included; every misuse an error of
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) that names the tensor, leaves the outputs untouched and the
-/// engine usable; any subset of outputs in any order; buffers of any earlier type and shape, filled in place without
-/// being allocated again; the same bits from the same inputs, whatever ran in between; NaN and infinity kept.
+/// - The specification is that of the network.
+/// - Values are correct for changing sizes, including zero.
+/// - Misuse is an [`InvalidArgument`](crate::ErrorKind::InvalidArgument) error that names the tensor. It leaves the outputs
+///   unchanged and the engine usable.
+/// - Any subset of the outputs can be requested, in any order.
+/// - Output buffers can have any type and shape; those that are large enough are not reallocated.
+/// - Equal inputs give equal bits, even after runs with other inputs.
+/// - NaN and infinity are preserved.
 ///
 /// # Errors
 /// The failing cases.
@@ -106,15 +109,15 @@ pub fn check<E: Engine>(make: impl FnMut() -> Result<E>, tolerance: Tolerance) -
     if failures.is_empty() { Ok(()) } else { Err(Failures(failures)) }
 }
 
-/// As [`check`], with the network of [`spec_following_shapes`].
+/// As [`check`], with the network of [`spec_known_shapes`].
 ///
 /// # Errors
 /// The failing cases.
-pub fn check_following_shapes<E: Engine>(
+pub fn check_known_shapes<E: Engine>(
     make: impl FnMut() -> Result<E>,
     tolerance: Tolerance,
 ) -> Result<(), Failures> {
-    let failures = cases::run_all(make, tolerance, spec_following_shapes());
+    let failures = cases::run_all(make, tolerance, spec_known_shapes());
     if failures.is_empty() { Ok(()) } else { Err(Failures(failures)) }
 }
 

@@ -43,4 +43,6 @@ pub use buffer::CudaBuffer;
 pub use device::{CudaDevice, CudaMemory};
 pub use kernels::{CudaKernels, KernelArgument};
 pub use nvrtc::{CompiledKernels, Nvrtc};
-pub use stream::{CudaGraph, CudaStream, Download, StreamPriority};
+#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+pub(crate) use stream::Download;
+pub use stream::{CudaGraph, CudaStream, StreamPriority};

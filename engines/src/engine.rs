@@ -18,7 +18,7 @@ pub trait Engine: Send {
     /// What runs the network and where, for display: `ONNX Runtime 1.31.1, CPU, 2 threads`.
     fn description(&self) -> &str;
 
-    /// The device whose memory inputs and outputs may be in, besides host memory; by default there is none.
+    /// The device on which inputs and outputs may be, besides host memory; `None` by default.
     ///
     /// To leave an output there, pass a tensor that was created [on the device](Tensor::on).
     fn device(&self) -> Option<Device> {

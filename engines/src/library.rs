@@ -2,11 +2,13 @@
 //!
 //! Every library is searched for in the same places, in this order:
 //! 1. the path that the caller gives: the library, or a folder that holds it;
-//! 2. environment variables, which also name the library or its folder: `OCELLI_ONNXRUNTIME`, then `ORT_DYLIB_PATH`;
+//! 2. environment variables, which also name the library or its folder: `OCELLI_ONNXRUNTIME`, then `ORT_DYLIB_PATH`, for
+//!    ONNX Runtime; `OCELLI_TENSORRT` for TensorRT;
 //! 3. the folder of the running program, and `lib` in it;
-//! 4. the setup folder: `onnxruntime` in `$OCELLI_HOME`, else in `$XDG_DATA_HOME/ocelli`, else in
+//! 4. the setup folder: `onnxruntime` or `tensorrt` in `$OCELLI_HOME`, else in `$XDG_DATA_HOME/ocelli`, else in
 //!    `~/.local/share/ocelli`;
-//! 5. Python packages that bring the library, in `$VIRTUAL_ENV`, `$CONDA_PREFIX`, `~/.local`, `/usr/local` and `/usr`;
+//! 5. Python packages that include the library, in `$VIRTUAL_ENV`, `$CONDA_PREFIX`, `~/.local`, `/usr/local` and `/usr`:
+//!    `onnxruntime`, and for TensorRT every package with `tensorrt` in its name;
 //! 6. the folders of the system's loader: on Linux `LD_LIBRARY_PATH`, the folders that `/etc/ld.so.conf` and
 //!    `/etc/ld.so.conf.d` list, `/usr/local/lib`, `/usr/lib64` and `/usr/lib`; on macOS `DYLD_LIBRARY_PATH`,
 //!    `/opt/homebrew/lib`, `/usr/local/lib` and `/usr/lib`; on Windows `PATH`.
@@ -14,6 +16,8 @@
 //! **The first place that holds the library decides.** If that library is broken or too old, the search fails: it never
 //! falls back to a later place. A path from the caller or from a variable must exist; an empty variable counts as unset.
 //! Of several versions in one folder, the highest is used.
+//!
+//! TensorRT's lean and dispatch runtimes, which run plans and cannot build them, are used only from the first two places.
 
 #[allow(unsafe_code)]
 mod open;
@@ -24,9 +28,9 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub(crate) use open::{one_line, open};
+pub(crate) use open::open;
 
-/// What a library is called, and where else than in the [common places](self) it is found.
+/// The names of a library, and the places where it is found besides the [common ones](self).
 #[derive(Debug)]
 pub(crate) struct Library {
     /// For messages: `ONNX Runtime`.
@@ -42,9 +46,7 @@ pub(crate) struct Library {
     pub(crate) setup_folder: &'static str,
     /// Folders in a Python `site-packages` that hold the library; `*` stands for any characters: `nvidia/*/lib`.
     pub(crate) python_packages: &'static [&'static str],
-    /// Where its own installer puts it, searched before the folders of the system's loader.
-    pub(crate) installed: &'static [&'static str],
-    /// How to install it; ends the messages of errors.
+    /// How to install it; error messages end with this.
     pub(crate) remedy: &'static str,
     /// Loads a file and returns the version it states, or one line that says why it cannot be used.
     pub(crate) version: fn(&Path) -> Result<String, String>,
@@ -72,7 +74,7 @@ pub enum Place {
     SetupFolder,
     /// A package of a Python environment.
     Python,
-    /// A folder of the system's loader, or of the library's own installer.
+    /// A folder of the system's loader.
     System,
 }
 
@@ -129,13 +131,13 @@ impl LibrarySearch {
     /// The search in the places of this process's environment, after the path that the caller gives.
     pub(crate) fn new(library: &'static Library, given: Option<&Path>) -> Self {
         let program = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_path_buf));
-        let mut search = Self::in_environment(library, |name| env::var_os(name), program);
-        search.places.splice(0..0, given.map(|path| (Place::Given, path.to_path_buf())));
-        search
+        Self::in_environment(library, given, |name| env::var_os(name), program)
     }
 
-    fn in_environment(
+    /// The search with these environment variables, for a program in this folder.
+    pub(crate) fn in_environment(
         library: &'static Library,
+        given: Option<&Path>,
         variable: impl Fn(&str) -> Option<OsString>,
         program: Option<PathBuf>,
     ) -> Self {
@@ -155,12 +157,13 @@ impl LibrarySearch {
         let packages = sites.iter().flat_map(|site| {
             library.python_packages.iter().flat_map(|package| matching_folders(site, package))
         });
-        let system = library.installed.iter().map(PathBuf::from).chain(system_folders(set));
-        let places = named
+        let given = given.map(|path| (Place::Given, path.to_path_buf())).into_iter();
+        let places = given
+            .chain(named)
             .chain(beside.map(|folder| (Place::BesideProgram, folder)))
             .chain(setup.map(|folder| (Place::SetupFolder, folder)))
             .chain(packages.map(|folder| (Place::Python, folder)))
-            .chain(system.map(|folder| (Place::System, folder)))
+            .chain(system_folders(set).into_iter().map(|folder| (Place::System, folder)))
             .collect();
         Self { library, places }
     }
@@ -237,16 +240,27 @@ impl LibrarySearch {
     }
 }
 
-/// The library of the highest version in a folder.
-fn newest(folder: &Path, stem: &str) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(folder).ok()?;
-    let files =
-        entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).filter(|path| path.is_file());
-    let versions = files.filter_map(|path| Some((version_in_name(stem, path.file_name()?.to_str()?)?, path)));
-    versions.max().map(|(_, path)| path)
+/// Whether two paths lead to the same file.
+pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    }
 }
 
-/// The version in the file name of a library, empty if it has none; `None` for other files.
+/// The library of the highest version in a folder.
+pub(crate) fn newest(folder: &Path, stem: &str) -> Option<PathBuf> {
+    versions(folder, stem).max().map(|(_, path)| path)
+}
+
+/// The libraries of one name in a folder, with the versions in their file names.
+pub(crate) fn versions(folder: &Path, stem: &str) -> impl Iterator<Item = (Vec<u32>, PathBuf)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.map(|entry| entry.path()).filter(|path| path.is_file());
+    files.filter_map(move |path| Some((version_in_name(stem, path.file_name()?.to_str()?)?, path)))
+}
+
+/// The version in a library's file name, empty if the name has none; `None` for other files.
 fn version_in_name(stem: &str, name: &str) -> Option<Vec<u32>> {
     if let Some(rest) = name.strip_prefix("lib").and_then(|rest| rest.strip_prefix(stem)) {
         return numbers(rest.strip_suffix(".dylib").or_else(|| rest.strip_prefix(".so"))?, '.');
@@ -272,7 +286,7 @@ fn site_packages(environment: &Path) -> Vec<PathBuf> {
     pythons.sort_by_key(|python| std::cmp::Reverse(minor(python)));
     let sites =
         pythons.iter().flat_map(|python| ["site-packages", "dist-packages"].map(|site| python.join(site)));
-    // As Windows has it.
+    // The layout on Windows.
     sites.chain([environment.join("Lib/site-packages")]).filter(|site| site.is_dir()).collect()
 }
 
@@ -310,7 +324,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// The folders of the system's loader.
-pub(crate) fn system_folders(set: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
+fn system_folders(set: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
     let (variable, fixed): (_, &[&str]) = if cfg!(target_os = "macos") {
         ("DYLD_LIBRARY_PATH", &["/opt/homebrew/lib", "/usr/local/lib", "/usr/lib"])
     } else if cfg!(windows) {

@@ -32,7 +32,7 @@ pub use builder::{OnnxRuntimeBuilder, OptimizationLevel, default_threads};
 pub use provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
 pub use session::OnnxRuntimeEngine;
 
-use crate::library::{Candidate, Library, LibrarySearch};
+use crate::library::{Candidate, Library, LibrarySearch, is_same_file};
 use ocelli_error::{Error, ErrorKind, Result};
 use ort::environment::Environment;
 use ort::logging::LogLevel;
@@ -64,7 +64,6 @@ const LIBRARY: Library = Library {
     variables: &["OCELLI_ONNXRUNTIME", "ORT_DYLIB_PATH"],
     setup_folder: "onnxruntime",
     python_packages: &["onnxruntime/capi"],
-    installed: &[],
     remedy: "run `make setup` in the source tree, or `pip install onnxruntime==1.31.1`, or set OCELLI_ONNXRUNTIME to the \
              path of the library",
     version: call::version,
@@ -78,7 +77,7 @@ const SMALLEST_MODEL: &[u8] = b"\x08\x08\x3a\x33\
     \x62\x0f\x0a\x01y\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x04\
     \x42\x02\x10\x11";
 
-/// What `load` loaded: `ort` binds itself to one library and one environment for the life of the process.
+/// The loaded library: `ort` binds itself to one library and one environment for the life of the process.
 static LOADED: Mutex<Option<OnnxRuntime>> = Mutex::new(None);
 
 impl OnnxRuntime {
@@ -132,8 +131,8 @@ impl OnnxRuntime {
         &self.loaded.path
     }
 
-    /// The providers that the library was built with, by ONNX Runtime's names. Whether one can start on this machine is
-    /// what [`try_provider`](Self::try_provider) tells.
+    /// The providers that the library was built with, by ONNX Runtime's names. Use [`try_provider`](Self::try_provider) to
+    /// find out whether one starts on this machine.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if the library does not list them.
@@ -151,7 +150,7 @@ impl OnnxRuntime {
     pub fn try_provider(&self, provider: &ExecutionProvider) -> Result<()> {
         let mut provider = provider.clone();
         if let ExecutionProvider::TensorRt(options) = &mut provider {
-            // Its libraries are loaded all the same; compiling a kernel for one operator takes seconds.
+            // The libraries are loaded even so, and no kernel is compiled, which would take seconds.
             options.least_nodes = Some(2);
         }
         let builder = OnnxRuntimeEngine::builder(self).with_provider(provider).with_threads(1);
@@ -196,12 +195,5 @@ fn forward_log(level: LogLevel, _category: &str, _id: &str, code: &str, message:
     match level {
         LogLevel::Fatal => tracing::error!(target: "onnxruntime", code, "{message}"),
         _ => tracing::debug!(target: "onnxruntime", code, "{message}"),
-    }
-}
-
-fn is_same_file(a: &Path, b: &Path) -> bool {
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => a == b,
     }
 }

@@ -166,17 +166,20 @@ pub fn check_run<'s>(
 ) -> Result<Bindings<'s>> {
     let bindings = check_inputs(spec, inputs)?;
     if outputs.is_empty() {
-        return Err(misuse(format!("no output is asked for: name one or more of {}", names(&spec.outputs))));
+        return Err(misuse(format!(
+            "no output is requested: expected one or more of {}",
+            names(&spec.outputs)
+        )));
     }
     for (position, (name, _)) in outputs.iter().enumerate() {
         if spec.output(name).is_none() {
             return Err(misuse(format!(
-                "output `{name}` does not exist: there are {}",
+                "output `{name}` does not exist: expected one of {}",
                 names(&spec.outputs)
             )));
         }
         if outputs[..position].iter().any(|(earlier, _)| earlier == name) {
-            return Err(misuse(format!("output `{name}` is named twice: each can be filled once")));
+            return Err(misuse(format!("output `{name}` is requested twice")));
         }
     }
     Ok(bindings)
@@ -186,13 +189,16 @@ pub fn check_run<'s>(
 ///
 /// # Errors
 /// As [`check_run`].
-pub fn check_inputs<'s>(spec: &'s EngineSpec, inputs: &[(&str, &Tensor)]) -> Result<Bindings<'s>> {
+pub(crate) fn check_inputs<'s>(spec: &'s EngineSpec, inputs: &[(&str, &Tensor)]) -> Result<Bindings<'s>> {
     for (position, (name, _)) in inputs.iter().enumerate() {
         if spec.input(name).is_none() {
-            return Err(misuse(format!("input `{name}` does not exist: there are {}", names(&spec.inputs))));
+            return Err(misuse(format!(
+                "input `{name}` does not exist: expected one of {}",
+                names(&spec.inputs)
+            )));
         }
         if inputs[..position].iter().any(|(earlier, _)| earlier == name) {
-            return Err(misuse(format!("input `{name}` is named twice: each can be given once")));
+            return Err(misuse(format!("input `{name}` is passed twice")));
         }
     }
     let mut bindings = Bindings::default();
@@ -211,7 +217,7 @@ pub fn check_inputs<'s>(spec: &'s EngineSpec, inputs: &[(&str, &Tensor)]) -> Res
 /// # Errors
 /// [`ErrorKind::Execution`] if an output has another element type, rank or size than the specification and the
 /// inputs say.
-pub fn check_outputs(
+pub(crate) fn check_outputs(
     spec: &EngineSpec,
     bindings: &Bindings<'_>,
     outputs: &[(&str, &mut Tensor)],

@@ -1,19 +1,19 @@
 //! TensorRT, loaded at run time.
 //!
-//! [`TensorRtSearch`] finds the library and asks for its version, [`TensorRt::load`] loads it, [`TensorRtBuilder`] turns an
-//! ONNX file into a [`Plan`] for one or more generations of GPUs, and [`TensorRtEngine`] runs plans.
+//! [`TensorRt::load`] [searches for](crate::library) the shared library and loads it, [`TensorRtBuilder`] builds a [`Plan`]
+//! from an ONNX file for one or more generations of GPUs, and [`TensorRtEngine`] runs plans.
 //!
-//! The search, [`Product`], [`Version`], [`ComputeCapability`] and [`BuildProgress`] exist in every build; everything else
-//! needs one of the features `tensorrt` (TensorRT proper) and `tensorrt-rtx` (TensorRT for RTX).
+//! [`Product`], [`Version`], [`ComputeCapability`] and [`BuildProgress`] exist in every build; everything else needs one of
+//! the features `tensorrt` (TensorRT proper) and `tensorrt-rtx` (TensorRT for RTX).
 //!
 #![cfg_attr(any(feature = "tensorrt", feature = "tensorrt-rtx"), doc = "```no_run")]
 #![cfg_attr(not(any(feature = "tensorrt", feature = "tensorrt-rtx")), doc = "```ignore")]
-//! use ocelli_engines::tensorrt::{ComputeCapability, DimensionRange, TensorRt, TensorRtBuilder, TensorRtSearch};
+//! use ocelli_engines::tensorrt::{ComputeCapability, DimensionRange, TensorRt, TensorRtBuilder};
 //! use std::ops::ControlFlow;
 //! use std::path::Path;
 //!
 //! # fn main() -> ocelli_engines::Result<()> {
-//! let tensorrt = TensorRt::load(&TensorRtSearch::new())?;
+//! let tensorrt = TensorRt::load(None)?;
 //! let plan = TensorRtBuilder::new(&tensorrt)
 //!     .with_target(ComputeCapability::new(8, 9))
 //!     .with_dimension("classes", DimensionRange { min: 1, optimal: 4, max: 80 })
@@ -29,27 +29,25 @@
 
 #[cfg(all(feature = "tensorrt", feature = "tensorrt-rtx"))]
 compile_error!(
-    "the features `tensorrt` (TensorRT proper) and `tensorrt-rtx` (TensorRT for RTX) exclude each other: \
+    "the features `tensorrt` (TensorRT proper) and `tensorrt-rtx` (TensorRT for RTX) are mutually exclusive: \
      enable one of them"
 );
 
+#[cfg_attr(
+    not(any(feature = "tensorrt", feature = "tensorrt-rtx")),
+    allow(dead_code, reason = "nothing is loaded")
+)]
 #[allow(unsafe_code)]
-mod probe;
+mod library;
 #[cfg_attr(
     not(any(feature = "tensorrt", feature = "tensorrt-rtx")),
     allow(dead_code, reason = "nothing builds")
 )]
 mod progress;
-#[cfg_attr(
-    not(any(feature = "tensorrt", feature = "tensorrt-rtx")),
-    allow(dead_code, reason = "nothing is loaded")
-)]
-mod search;
 mod version;
 
 pub use crate::spec::DimensionRange;
 pub use progress::BuildProgress;
-pub use search::TensorRtSearch;
 pub use version::{ComputeCapability, Product, Version};
 
 #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]

@@ -1,4 +1,4 @@
-//! Every engine: what it computes, what it refuses, and how it is found.
+//! The engines: results, errors, and how their libraries are found.
 
 #[cfg(feature = "cuda")]
 mod cuda_device;

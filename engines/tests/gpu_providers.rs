@@ -1,8 +1,7 @@
 //! ONNX Runtime's providers on a real NVIDIA GPU.
 //!
-//! Needs one, and the library of the package `onnxruntime-gpu` in one of the places that are searched.
+//! Needs an NVIDIA GPU, and the library of the package `onnxruntime-gpu` in one of the places that are searched.
 
-// Another test program uses the rest.
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::onnxruntime::{
     CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine, TensorRtOptions,
@@ -146,6 +145,7 @@ fn a_device_of_another_provider_is_refused() {
     let cpu = OnnxRuntimeEngine::builder(&runtime).with_device(device.clone());
     let error = cpu.build_from_memory(&crate::models::conformance()).expect_err("the CPU has no device");
     assert_eq!(error.kind(), ocelli_engines::ErrorKind::InvalidArgument);
-    let expected = format!("cannot use the memory of {}: pass its own device", device.name());
+    let expected =
+        format!("cannot access the memory of {}: expected the device that it runs on", device.name());
     assert!(error.to_string().ends_with(&expected), "{error}");
 }

@@ -1,6 +1,6 @@
 //! ONNX Runtime: the conformance suite, options, models and libraries that cannot be loaded.
 //!
-//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+//! Needs ONNX Runtime in one of the places that are searched; `make setup` installs it.
 
 use crate::models::{BOOL, F16, F32, I32, I64, Model, STRING, U8};
 use half::f16;
@@ -117,30 +117,34 @@ fn libraries_that_cannot_be_used_are_named_with_the_reason() {
 
     let cases = [
         (
-            "too old",
+            "an old version",
             compile("old", &base("\"1.10.0\"", "0")),
             "version 1.10.0 is too old: 1.31 or newer is needed",
         ),
         (
-            "old, and yet with an API",
+            "an old version with a new API",
             compile("odd", &base("\"1.30.9\"", "\"api\"")),
             "version 1.30.9 is too old: 1.31 or newer is needed",
         ),
-        ("no API", compile("none", &base("\"1.99.0\"", "0")), "version 1.99.0 has no API 1.31"),
         (
-            "no number",
+            "a version without its API",
+            compile("none", &base("\"1.99.0\"", "0")),
+            "version 1.99.0 has no API 1.31",
+        ),
+        (
+            "a version without numbers",
             compile("word", &base("\"next\"", "\"api\"")),
             "version next is too old: 1.31 or newer is needed",
         ),
         ("no version", compile("mute", &base("0", "0")), "the library states no version"),
-        ("nothing", compile("null", "const void *OrtGetApiBase(void) { return 0; }"), "returned null"),
+        ("a null pointer", compile("null", "const void *OrtGetApiBase(void) { return 0; }"), "returned null"),
         (
             "another library",
             compile("other", "int answer(void) { return 42; }"),
             "the library is not ONNX Runtime: it has no `OrtGetApiBase`",
         ),
-        ("a text", text, "cannot use ONNX Runtime"),
-        ("a part of one", cut, "the file is truncated: it has 100000 bytes of at least "),
+        ("a text file", text, "cannot use ONNX Runtime"),
+        ("a truncated library", cut, "the file is truncated: it has 100000 bytes of at least "),
     ];
     let mut wrong = Vec::new();
     for (name, path, expected) in cases {
@@ -175,8 +179,12 @@ fn models_that_cannot_be_loaded_are_named_with_the_reason() {
         ("missing", folder.path().join("missing.onnx"), "no such file"),
         ("a folder", folder.path().to_path_buf(), "not a file"),
         ("empty", file("empty.onnx", b""), "No graph was found"),
-        ("a text", file("text.onnx", b"not a model, but a text of some length"), "Protobuf parsing failed"),
-        ("cut off", file("cut.onnx", &good[..good.len() / 2]), "Protobuf parsing failed"),
+        (
+            "a text file",
+            file("text.onnx", b"not a model, but a text of some length"),
+            "Protobuf parsing failed",
+        ),
+        ("a truncated file", file("cut.onnx", &good[..good.len() / 2]), "Protobuf parsing failed"),
         ("an unknown operator", file("operator.onnx", &with("Frobnicate", F32)), "Frobnicate"),
         (
             "strings",
@@ -199,7 +207,7 @@ fn models_that_cannot_be_loaded_are_named_with_the_reason() {
 }
 
 #[test]
-fn every_element_type_goes_in_and_comes_out() {
+fn every_element_type_can_be_an_input_and_an_output() {
     let nodes: &[(&str, &[&str], &str)] = &[
         ("Identity", &["floats"], "same_floats"),
         ("Identity", &["halves"], "same_halves"),
@@ -250,7 +258,7 @@ fn every_element_type_goes_in_and_comes_out() {
 }
 
 #[test]
-fn scalars_and_nameless_dimensions_work() {
+fn scalars_and_unnamed_dimensions_are_supported() {
     let model = Model {
         nodes: &[("Mul", &["x", "factor"], "y"), ("Shape", &["x"], "size")],
         inputs: &[("x", F32, "? ?"), ("factor", F32, "")],
@@ -322,8 +330,8 @@ fn a_run_that_fails_names_the_model_and_leaves_the_engine_usable() {
 }
 
 #[test]
-fn an_output_that_is_not_what_the_model_declares_is_an_error() {
-    // The model says that the output has as many elements as the input, and it has twice as many.
+fn an_output_that_contradicts_the_model_is_an_error() {
+    // The model declares an output as long as the input, and computes one that is twice as long.
     let model = Model {
         nodes: &[("NonZero", &["x"], "found")],
         inputs: &[("x", I64, "n")],

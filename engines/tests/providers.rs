@@ -2,7 +2,6 @@
 //!
 //! Needs ONNX Runtime for the CPU in one of the places that are searched; `make setup` installs it.
 
-// Another test program uses the rest.
 use crate::models::{F32, I64, Model};
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::onnxruntime::{
@@ -21,8 +20,8 @@ fn builder() -> OnnxRuntimeBuilder {
     OnnxRuntimeEngine::builder(&runtime()).with_threads(1)
 }
 
-/// A provider in every build of ONNX Runtime that supports no node of these models: it calls web services.
-fn supporting_nothing() -> ExecutionProvider {
+/// A provider that every build of ONNX Runtime has and that supports no node of these models: it calls web services.
+fn without_kernels() -> ExecutionProvider {
     let name = "AzureExecutionProvider".to_owned();
     ExecutionProvider::Other(OtherProvider { name, library: None, options: Vec::new() })
 }
@@ -85,11 +84,11 @@ fn the_library_lists_its_providers() {
 
 #[test]
 fn nodes_that_would_run_on_the_cpu_are_an_error_with_the_list() {
-    let load = |allowed, model: &[u8]| {
-        let builder = builder().with_provider(supporting_nothing()).with_cpu_fallback(allowed);
+    let load = |cpu_fallback, model: &[u8]| {
+        let builder = builder().with_provider(without_kernels()).with_cpu_fallback(cpu_fallback);
         builder.build_from_memory(model)
     };
-    let error = load(false, &crate::models::conformance()).expect_err("it supports nothing");
+    let error = load(false, &crate::models::conformance()).expect_err("the provider supports no node");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let expected = "cannot run all of (in memory) on AzureExecutionProvider: 4 of 4 nodes would run on the CPU, and only \
                     shape arithmetic may: Add (2), MatMul, NonZero; with `cpu_fallback` they run there";
@@ -136,7 +135,7 @@ fn every_named_dimension_needs_a_range() {
     let loaded = builder()
         .with_provider(ExecutionProvider::TensorRt(options))
         .build_from_memory(&crate::models::conformance());
-    let error = loaded.expect_err("`tokens` has none");
+    let error = loaded.expect_err("`tokens` has no range");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert_eq!(
         error.to_string(),

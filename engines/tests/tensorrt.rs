@@ -1,9 +1,7 @@
-//! Builds with the real TensorRT for RTX, which `OCELLI_TENSORRT` names: plans from valid files, errors for all others.
+//! Builds plans with the TensorRT for RTX that `OCELLI_TENSORRT` names.
 
 use crate::models::{F32, I64, Model};
-use ocelli_engines::tensorrt::{
-    ComputeCapability, DimensionRange, Product, TensorRt, TensorRtBuilder, TensorRtSearch,
-};
+use ocelli_engines::tensorrt::{ComputeCapability, DimensionRange, Product, TensorRt, TensorRtBuilder};
 use ocelli_engines::{ErrorKind, Result};
 use std::fs;
 use std::ops::ControlFlow;
@@ -14,10 +12,10 @@ use tempfile::TempDir;
 const ADA: ComputeCapability = ComputeCapability::new(8, 9);
 
 fn tensorrt() -> TensorRt {
-    TensorRt::load(&TensorRtSearch::new()).unwrap_or_else(|error| panic!("{error}"))
+    TensorRt::load(None).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A network of a product and a sum, over a dynamic number of rows.
+/// A network with a matrix product and a sum, for any number of rows.
 fn network() -> Vec<u8> {
     let model = Model {
         nodes: &[("MatMul", &["a", "weights"], "product"), ("Relu", &["product"], "positive")],
@@ -45,7 +43,7 @@ fn builder<'b>(tensorrt: &TensorRt) -> TensorRtBuilder<'b> {
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
 fn a_network_is_built_into_a_plan() -> Result<()> {
     let tensorrt = tensorrt();
-    assert_eq!((tensorrt.product(), tensorrt.name()), (Product::TensorRtForRtx, "TensorRT for RTX"));
+    assert_eq!(tensorrt.product(), Product::TensorRtForRtx);
     assert!(tensorrt.can_build() && tensorrt.version().major == 1, "{tensorrt:?}");
 
     let (_folder, path) = file(&network());
@@ -68,8 +66,8 @@ fn a_network_is_built_into_a_plan() -> Result<()> {
     assert!(plan.bytes.len() > 1000, "{} bytes", plan.bytes.len());
     assert!(phases > 2 && phases == ends && deepest > 0, "{phases} phases, {ends} ends, {deepest} deep");
 
-    // Loading again is the same library.
-    assert_eq!(format!("{:?}", TensorRt::load(&TensorRtSearch::new())?), format!("{tensorrt:?}"));
+    // Loading again returns the same library.
+    assert_eq!(format!("{:?}", TensorRt::load(None)?), format!("{tensorrt:?}"));
     Ok(())
 }
 
@@ -96,9 +94,15 @@ fn a_build_that_fails_names_the_file_and_the_reason() {
     };
     let cases: [(&str, Vec<u8>, Change, ErrorKind, &[&str]); 8] = [
         ("an unknown operator", unknown.encode(), as_is, InvalidData, &["node 1 (Frobnicate)"]),
-        ("no protobuf", vec![0xff; 64], as_is, InvalidData, &["cannot be parsed"]),
-        ("nothing", Vec::new(), as_is, InvalidData, &["no inputs or no outputs"]),
-        ("a nameless dimension", nameless.encode(), as_is, InvalidData, &["`a`, dimension 0", "no name"]),
+        ("a file that is not protobuf", vec![0xff; 64], as_is, InvalidData, &["cannot parse the ONNX file"]),
+        ("an empty file", Vec::new(), as_is, InvalidData, &["no inputs or no outputs"]),
+        (
+            "a dimension without a name",
+            nameless.encode(),
+            as_is,
+            InvalidData,
+            &["`a`, dimension 0", "no name"],
+        ),
         (
             "a missing range",
             dynamic.encode(),
@@ -120,7 +124,13 @@ fn a_build_that_fails_names_the_file_and_the_reason() {
             InvalidArgument,
             &["has no timing cache"],
         ),
-        ("no workspace", network(), |builder| builder.with_workspace_bytes(1), Execution, &["workspace"]),
+        (
+            "too little workspace",
+            network(),
+            |builder| builder.with_workspace_bytes(1),
+            Execution,
+            &["workspace"],
+        ),
     ];
     let tensorrt = tensorrt();
     let mut wrong = Vec::new();
@@ -181,16 +191,16 @@ fn a_build_is_cancelled_by_the_caller() {
             wrong.push(format!("cancelled at report {cancel_at}: {reports} reports"));
         }
     }
-    // A panic of the caller's callback unwinds to the caller.
+    // A panic in the callback unwinds to the caller.
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let build = builder(&tensorrt).with_progress(|progress| {
-            assert!(progress.depth == 0, "as deep as that");
+            assert!(progress.depth == 0, "the callback panicked");
             ControlFlow::Continue(())
         });
         build.build(&path).map(|_| ())
     }));
     let text = panicked.err().and_then(|payload| payload.downcast::<&str>().ok());
-    assert_eq!(text.as_deref(), Some(&"as deep as that"));
+    assert_eq!(text.as_deref(), Some(&"the callback panicked"));
     // The library can still build.
     if let Err(error) = builder(&tensorrt).build(&path) {
         wrong.push(format!("afterwards: {error:?}"));
@@ -210,7 +220,7 @@ fn without_a_target_a_build_needs_the_driver() {
 
 #[test]
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
-fn weights_beside_the_file_are_read() -> Result<()> {
+fn external_weights_are_read() -> Result<()> {
     let tensorrt = tensorrt();
     let (folder, path) = file(&with_weights_beside("weights.bin"));
     let missing = builder(&tensorrt).build(&path).map(|_| ()).expect_err("an error");
@@ -254,7 +264,7 @@ fn with_weights_beside(location: &str) -> Vec<u8> {
         field(12, &value("b", 4)),
     ]
     .concat();
-    // The graph is longer than what a byte of length can say.
+    // The graph's length takes two bytes.
     let length = [graph.len() as u8 | 0x80, (graph.len() >> 7) as u8];
     [b"\x08\x08\x42\x02\x10\x11\x3a".as_slice(), &length, &graph].concat()
 }
@@ -266,7 +276,7 @@ fn a_process_loads_one_library_only() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let copy = folder.path().join("libtensorrt_rtx.so.1.7.1");
     fs::copy(tensorrt.path(), &copy).expect("a copy of the library");
-    let error = TensorRt::load(&TensorRtSearch::new().with_path(&copy)).map(|_| ()).expect_err("an error");
+    let error = TensorRt::load(Some(&copy)).map(|_| ()).expect_err("an error");
     let text = error.to_string();
     assert!(text.contains("can load only one") && text.contains(&copy.display().to_string()), "{text}");
     assert!(Path::new(tensorrt.path()).is_absolute());

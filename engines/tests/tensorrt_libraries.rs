@@ -1,9 +1,9 @@
-//! The search with real libraries of TensorRT, which needs no feature.
+//! The search with real libraries of TensorRT. No feature is required.
 //!
 //! Needs TensorRT for RTX at `OCELLI_TENSORRT` and TensorRT's lean runtime at `OCELLI_TENSORRT_LEAN`, files or folders.
 
 use ocelli_engines::library::{Finding, Place};
-use ocelli_engines::tensorrt::{Product, TensorRtSearch};
+use ocelli_engines::tensorrt::Product;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,9 +14,9 @@ fn named(variable: &str) -> PathBuf {
 
 /// What the search for a product finds at a path.
 fn found(product: Product, path: &Path) -> Finding {
-    let candidates = TensorRtSearch::of(product).with_path(path).candidates();
-    let flag = candidates.into_iter().find(|candidate| candidate.place == Place::Given);
-    flag.expect("the path that was given is a place").finding
+    let candidates = product.candidates(Some(path));
+    let given = candidates.into_iter().find(|candidate| candidate.place == Place::Given);
+    given.expect("the given path is a place").finding
 }
 
 /// The library, if the path is its folder.

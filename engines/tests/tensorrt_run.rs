@@ -1,19 +1,18 @@
-//! Plans on a GPU, run by the real TensorRT, which `OCELLI_TENSORRT` names.
+//! Plans on a GPU, with the TensorRT that `OCELLI_TENSORRT` names.
 #![cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
-#![allow(clippy::print_stderr, reason = "they report what they measure on a GPU")]
+#![allow(clippy::print_stderr, reason = "the tests report measurements")]
 
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::cuda::CudaDevice;
 use ocelli_engines::tensorrt::{
     ComputeCapability, DimensionRange, Plan, Product, TensorRt, TensorRtBuilder, TensorRtEngine,
-    TensorRtSearch,
 };
 use ocelli_engines::{Engine, ErrorKind, Result, Tensor};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 fn tensorrt() -> TensorRt {
-    TensorRt::load(&TensorRtSearch::new()).expect("OCELLI_TENSORRT names a library")
+    TensorRt::load(None).expect("OCELLI_TENSORRT names a library")
 }
 
 fn device() -> Arc<CudaDevice> {
@@ -35,13 +34,13 @@ fn network() -> Vec<u8> {
     model.encode()
 }
 
-/// The suite's network, built for the GPU that is here.
+/// The plan of the suite's network for this machine's GPU.
 fn plan() -> &'static Plan {
     static PLAN: OnceLock<Plan> = OnceLock::new();
     PLAN.get_or_init(|| build(&tensorrt(), device().compute_capability()))
 }
 
-/// The suite's network; TensorRT proper builds for the GPU that is here in any case.
+/// Builds the suite's network; TensorRT proper always builds for this machine's GPU.
 fn build(tensorrt: &TensorRt, (major, minor): (u32, u32)) -> Plan {
     let folder = tempfile::tempdir().expect("there is a place");
     let onnx = folder.path().join("network.onnx");
@@ -58,7 +57,7 @@ fn build(tensorrt: &TensorRt, (major, minor): (u32, u32)) -> Plan {
 
 fn engine(with_graphs: bool) -> Result<TensorRtEngine> {
     let loader = TensorRtEngine::loader(&tensorrt(), &device());
-    loader.with_spec(conformance::spec_following_shapes()).with_graphs(with_graphs).load(&plan().bytes)
+    loader.with_spec(conformance::spec_known_shapes()).with_graphs(with_graphs).load(&plan().bytes)
 }
 
 struct Inputs([Tensor; 3]);
@@ -77,7 +76,7 @@ impl Inputs {
     }
 }
 
-/// The three outputs of a run, in the host's memory.
+/// The three outputs of a run, in host memory.
 fn answer(engine: &mut TensorRtEngine, inputs: &Inputs) -> [Tensor; 3] {
     let [mut sum, mut product, mut doubled] = [(); 3].map(|()| Tensor::empty());
     let mut outputs = [("sum", &mut sum), ("product", &mut product), ("doubled", &mut doubled)];
@@ -88,13 +87,13 @@ fn answer(engine: &mut TensorRtEngine, inputs: &Inputs) -> [Tensor; 3] {
 #[test]
 #[ignore = "needs an NVIDIA GPU and TensorRT"]
 fn the_conformance_suite_passes() {
-    // TensorRT multiplies matrices of `f32` in TF32 where it may.
+    // TensorRT multiplies matrices of `f32` in TF32.
     let tolerance = Tolerance { absolute: 2e-2, relative: 2e-3 };
-    let outcome = conformance::check_following_shapes(|| engine(true), tolerance);
+    let outcome = conformance::check_known_shapes(|| engine(true), tolerance);
     assert!(outcome.is_ok(), "{}", outcome.expect_err("it failed"));
 }
 
-/// Whether two tensors are equal but for the rounding of products.
+/// Whether two tensors are equal up to the rounding of products.
 fn are_near(one: &Tensor, other: &Tensor) -> bool {
     match (one.as_f32(), other.as_f32()) {
         (Ok(one), Ok(other)) => {
@@ -107,11 +106,11 @@ fn are_near(one: &Tensor, other: &Tensor) -> bool {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU and TensorRT"]
-fn a_graph_gives_what_the_run_gives() {
+fn graphs_give_the_same_bits_as_enqueued_runs() {
     let (mut plain, mut captured) = (engine(false).expect("it loads"), engine(true).expect("it loads"));
     let device = device();
     let mut failures = Vec::new();
-    // The first two runs of a shape are enqueued, those after them launched: the same bits.
+    // The first two runs of a shape are enqueued, later ones are launched as graphs.
     for rows in [1, 8, 64, 8] {
         let inputs = Inputs::of(rows, 3.0);
         let first = answer(&mut captured, &inputs);
@@ -122,7 +121,7 @@ fn a_graph_gives_what_the_run_gives() {
     }
     let mut outputs = [(); 3].map(|()| Tensor::on(device.clone()));
     for round in 0..60 {
-        // A change of shapes now and then; addresses that take turns; other data in every round.
+        // Shapes change sometimes, addresses alternate, and data differs in every round.
         let inputs = Inputs::of(1 + round / 20, round as f32);
         let expected = answer(&mut plain, &inputs);
         let there = &mut outputs[round % 3];
@@ -132,7 +131,7 @@ fn a_graph_gives_what_the_run_gives() {
         let answer = answer(&mut captured, &inputs);
         let near = answer.iter().zip(&expected).all(|(one, other)| are_near(one, other));
         if !near || !are_near(&product, &expected[1]) {
-            failures.push(format!("round {round}: {answer:?} and {product:?} instead of {expected:?}"));
+            failures.push(format!("round {round}: expected {expected:?}, got {answer:?} and {product:?}"));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -152,10 +151,10 @@ fn a_graph_gives_what_the_run_gives() {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU and TensorRT"]
-fn engines_of_one_plan_on_two_threads_give_what_one_gives() {
+fn engines_of_one_plan_run_on_two_threads() {
     let mut single = engine(true).expect("it loads");
     let siblings = [(); 2].map(|()| single.another_context().expect("there is room"));
-    // The shape stays for a while, so that most runs are launched as graphs.
+    // The shape changes rarely, so that most runs are launched as graphs.
     let rounds = || (0..500).map(|round| Inputs::of(1 + round / 72, round as f32));
     let expected: Vec<_> = rounds().map(|inputs| answer(&mut single, &inputs)).collect();
     let threads = siblings.map(|mut sibling| {
@@ -178,7 +177,7 @@ fn tensors_stay_on_the_device_between_engines() {
         first.run(&inputs.list(), &mut [("sum", &mut between)]).expect("it runs");
         let before = device.transferred();
         let mut sum = Tensor::empty();
-        // The rows begin where no tensor may: 12 bytes apart.
+        // Rows are 12 bytes apart, so that most are not aligned.
         let row = between.row(round % 9).expect("there are nine");
         let zeros = Tensor::zeros_f32(&[1, 3]);
         let ids = Tensor::zeros::<i64>(&[1, 1]);
@@ -201,11 +200,14 @@ fn corrupt_plans_and_unsupported_sizes_are_refused_in_one_line() {
     let whole = &plan().bytes;
     let mut changed = whole.to_vec();
     changed[..16].fill(0x5A);
-    let cases =
-        [("cut off", &whole[..whole.len() / 2]), ("hardly begun", &whole[..20]), ("another thing", &changed)];
+    let cases = [
+        ("half of a plan", &whole[..whole.len() / 2]),
+        ("the first bytes of a plan", &whole[..20]),
+        ("a changed plan", &changed),
+    ];
     let mut wrong = Vec::new();
     for (case, bytes) in cases {
-        match TensorRtEngine::load(&tensorrt, &device, bytes) {
+        match TensorRtEngine::loader(&tensorrt, &device).load(bytes) {
             Err(error)
                 if error.kind() == ErrorKind::InvalidData && error.to_string().lines().count() == 1 =>
             {

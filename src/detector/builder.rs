@@ -126,11 +126,11 @@ impl DetectorBuilder {
         self
     }
 
-    /// Whether parts of a graph that the engine does not support may run on the CPU; off by default: then loading such a
-    /// graph fails and the error lists the nodes.
+    /// Whether nodes that the engine does not support run on the CPU, with a warning; off by default. Without it, building
+    /// fails and the error lists the nodes.
     #[must_use]
-    pub fn with_partial_placement(mut self, allowed: bool) -> Self {
-        self.engine.allow_partial = allowed;
+    pub fn with_cpu_fallback(mut self, cpu_fallback: bool) -> Self {
+        self.engine.cpu_fallback = cpu_fallback;
         self
     }
 

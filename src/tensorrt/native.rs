@@ -142,9 +142,7 @@ mod present {
 
     use ocelli_engines::Engine;
     use ocelli_engines::cuda::CudaDevice;
-    use ocelli_engines::tensorrt::{
-        ComputeCapability, TensorRt, TensorRtBuilder, TensorRtEngine, TensorRtSearch,
-    };
+    use ocelli_engines::tensorrt::{ComputeCapability, TensorRt, TensorRtBuilder, TensorRtEngine};
     use ocelli_export::contract::{dim, free_dimensions};
 
     use super::{Gpu, NativeTensorRt, PlanRequest, ReportStep, TensorRtLibrary};
@@ -153,11 +151,7 @@ mod present {
 
     impl NativeTensorRt {
         fn tensorrt(&self) -> Result<TensorRt> {
-            let search = match &self.library {
-                Some(path) => TensorRtSearch::new().with_path(path),
-                None => TensorRtSearch::new(),
-            };
-            TensorRt::load(&search)
+            TensorRt::load(self.library.as_deref())
         }
 
         /// The library.
@@ -166,7 +160,7 @@ mod present {
         /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if it cannot be loaded.
         pub fn library(&self) -> Result<TensorRtLibrary> {
             let tensorrt = self.tensorrt()?;
-            let (name, path) = (tensorrt.name().into(), tensorrt.path().to_owned());
+            let (name, path) = (tensorrt.product().name().into(), tensorrt.path().to_owned());
             Ok(TensorRtLibrary { name, version: tensorrt.version(), path })
         }
 

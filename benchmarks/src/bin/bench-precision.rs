@@ -238,7 +238,7 @@ impl<'a> Bench<'a> {
             kind,
             threads: args.model.threads,
             onnxruntime: args.model.onnxruntime.clone(),
-            allow_partial: args.model.allow_partial,
+            cpu_fallback: args.model.allow_partial,
             tf32: args.model.tf32,
         })?;
         let target = match (args.target, kind) {

@@ -21,7 +21,7 @@ use serde::Serialize;
 /// Measures preprocessing image by image and writes a JSON line for each size, format and place.
 ///
 /// On a GPU the time includes the upload of the image, and ends when the tensor is complete. Without a GPU the line gives
-/// the reason. The environment variable OCELLI_NVRTC names NVRTC's library where it is not installed.
+/// the reason.
 #[derive(Parser)]
 #[command(name = "bench-preprocess", version)]
 struct Arguments {

@@ -27,7 +27,7 @@ pub(super) fn run_all<E: Engine>(
         let before = suite.failures.len();
         match make() {
             Ok(mut engine) => group(&mut suite, &mut engine),
-            Err(error) => suite.failures.push(format!("the engine cannot be made: {error}")),
+            Err(error) => suite.failures.push(format!("cannot create the engine: {error}")),
         }
         for failure in &mut suite.failures[before..] {
             *failure = format!("{name}: {failure}");
@@ -66,7 +66,7 @@ impl Inputs {
         [("a", &self.a), ("b", &self.b), ("ids", &self.ids)]
     }
 
-    /// What the network makes of them.
+    /// The exact value of an output.
     fn expected(&self, output: &str) -> Tensor {
         let a = self.a.as_f32().expect("a is f32");
         let b = self.b.as_f32().expect("b is f32");
@@ -101,7 +101,7 @@ impl Suite {
         self.failures.push(message.into());
     }
 
-    /// Runs and compares all outputs that are named.
+    /// Runs the engine and compares the named outputs with their exact values.
     fn compare(
         &mut self,
         case: &str,
@@ -127,7 +127,7 @@ impl Suite {
                     ));
                 }
             } else if *actual != expected {
-                self.fail(format!("{case}: `{name}` has other numbers"));
+                self.fail(format!("{case}: `{name}` has wrong values"));
             }
         }
     }
@@ -168,13 +168,13 @@ impl Suite {
             ("an input of another type", vec![a, ("b", ids.1), ids], &["sum"], "`b`"),
             ("a named dimension with two sizes", vec![a, ("b", &longer), ids], &["sum"], "`rows`"),
             ("a fixed dimension of another size", vec![a, ("b", &wider), ids], &["sum"], "`b`"),
-            ("a dimension too few", vec![a, ("b", &flat), ids], &["sum"], "`b`"),
-            ("a dimension too many", vec![a, ("b", &deeper), ids], &["sum"], "`b`"),
+            ("one dimension too few", vec![a, ("b", &flat), ids], &["sum"], "`b`"),
+            ("one dimension too many", vec![a, ("b", &deeper), ids], &["sum"], "`b`"),
             ("an unknown output", vec![a, b, ids], &["sum", "difference"], "`difference`"),
             ("an output twice", vec![a, b, ids], &["sum", "doubled", "sum"], "`sum`"),
             ("no output", vec![a, b, ids], &[], "output"),
         ];
-        for (case, inputs, names, told) in cases {
+        for (case, inputs, names, expected) in cases {
             let before = Tensor::f32(&[2], vec![4.0, 2.0]).expect("two values");
             let mut tensors = vec![before.clone(); names.len()];
             let mut outputs: Vec<_> = names.iter().copied().zip(&mut tensors).collect();
@@ -183,10 +183,10 @@ impl Suite {
                 Err(error) => {
                     let text = error.to_string();
                     if error.kind() != ErrorKind::InvalidArgument
-                        || !text.contains(told)
+                        || !text.contains(expected)
                         || text.lines().count() != 1
                     {
-                        self.fail(format!("{case}: expected one line that names {told}, got {error:?}"));
+                        self.fail(format!("{case}: expected one line that names {expected}, got {error:?}"));
                     }
                 }
             }
@@ -230,12 +230,12 @@ impl Suite {
         let all = self.all();
         tensors.truncate(all.len());
         self.compare("buffers of other types", engine, &Inputs::of_size(8, 6), all, &mut tensors);
-        let homes: Vec<_> = tensors.iter().map(home).collect();
+        let before_run: Vec<_> = tensors.iter().map(memory).collect();
         for (rows, tokens) in [(8, 6), (2, 3), (0, 0), (8, 6)] {
-            let case = format!("buffers that go round, {rows} rows, {tokens} tokens");
+            let case = format!("reused buffers, {rows} rows, {tokens} tokens");
             self.compare(&case, engine, &Inputs::of_size(rows, tokens), all, &mut tensors);
-            for ((name, tensor), expected) in all.iter().zip(&tensors).zip(&homes) {
-                if home(tensor) != *expected {
+            for ((name, tensor), expected) in all.iter().zip(&tensors).zip(&before_run) {
+                if memory(tensor) != *expected {
                     self.fail(format!("{case}: `{name}` was allocated again"));
                 }
             }
@@ -256,7 +256,7 @@ impl Suite {
             self.compare(&format!("run {run}"), engine, &inputs, all, &mut again);
             for ((name, first), again) in all.iter().zip(&first).zip(&again) {
                 if bits(first) != bits(again) {
-                    self.fail(format!("run {run}: `{name}` has other bits than the first"));
+                    self.fail(format!("run {run}: `{name}` differs in some bits from the first run"));
                 }
             }
         }
@@ -266,7 +266,7 @@ impl Suite {
         let mut inputs = Inputs::of_size(2, 2);
         let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 1e30, -1e30];
         inputs.a.as_f32_mut().expect("a is f32").copy_from_slice(&special);
-        // Engines that compute in 16 bits turn 1e30 into infinity, so only what is special in every width is looked at.
+        // Engines that compute in 16 bits turn 1e30 into infinity, so only values that every precision keeps are compared.
         let mut sum = Tensor::empty();
         if let Err(error) = engine.run(&inputs.list(), &mut [("sum", &mut sum)]) {
             return self.fail(error.to_string());
@@ -282,15 +282,15 @@ impl Suite {
     }
 }
 
-/// In the order of the specification, which may lack the last.
+/// The names of the outputs; a specification may lack the last.
 const ALL: [&str; 4] = ["sum", "product", "doubled", "positions"];
 
 fn empties(count: usize) -> Vec<Tensor> {
     (0..count).map(|_| Tensor::empty()).collect()
 }
 
-/// Where a tensor's elements lie and how many fit.
-fn home(tensor: &Tensor) -> (usize, usize) {
+/// The address and the capacity of a tensor's memory.
+fn memory(tensor: &Tensor) -> (usize, usize) {
     let address = match (tensor.as_f32(), tensor.as_i64()) {
         (Ok(data), _) => data.as_ptr() as usize,
         (_, Ok(data)) => data.as_ptr() as usize,
@@ -299,7 +299,7 @@ fn home(tensor: &Tensor) -> (usize, usize) {
     (address, tensor.capacity())
 }
 
-/// The elements as bits, in which NaN equals itself and −0 is not 0.
+/// The elements as bits, so that NaN equals itself and −0 differs from 0.
 fn bits(tensor: &Tensor) -> Vec<u64> {
     match (tensor.as_f32(), tensor.as_i64()) {
         (Ok(data), _) => data.iter().map(|value| u64::from(value.to_bits())).collect(),

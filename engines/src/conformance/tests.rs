@@ -1,4 +1,4 @@
-//! The suite passes an engine that does it well, and finds each way of not doing it.
+//! The suite passes a correct engine and detects faults.
 
 use super::*;
 use crate::fake::FakeEngine;
@@ -47,12 +47,12 @@ pub(crate) fn compute(inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Ten
 }
 
 #[test]
-fn an_engine_that_does_it_well_passes() {
+fn a_correct_engine_passes() {
     let outcome = check(|| Ok(FakeEngine::new(spec(), compute)), Tolerance::F32);
     assert!(outcome.is_ok(), "{outcome:?}");
 }
 
-/// An engine that keeps misuse to itself.
+/// An engine that ignores misuse.
 struct Careless(EngineSpec);
 
 impl Engine for Careless {
@@ -70,11 +70,11 @@ impl Engine for Careless {
 }
 
 #[test]
-fn every_way_of_falling_short_is_found() {
+fn every_fault_is_detected() {
     type Compute = fn(&[(&str, &Tensor)], &mut [(&str, &mut Tensor)]) -> Result<()>;
     let faults: [(&str, Compute, &str); 4] = [
         (
-            "a value that is a little off",
+            "values that are slightly wrong",
             |inputs, outputs| {
                 compute(inputs, outputs)?;
                 for value in outputs.iter_mut().filter_map(|(_, tensor)| tensor.as_f32_mut().ok()).flatten() {
@@ -93,10 +93,10 @@ fn every_way_of_falling_short_is_found() {
                 }
                 compute(inputs, outputs)
             },
-            "buffers: buffers that go round, 8 rows, 6 tokens: `sum` was allocated again",
+            "buffers: reused buffers, 8 rows, 6 tokens: `sum` was allocated again",
         ),
         (
-            "nothing for no rows",
+            "no shape for zero rows",
             |inputs, outputs| {
                 compute(inputs, outputs)?;
                 if inputs[0].1.is_empty() {
@@ -107,7 +107,7 @@ fn every_way_of_falling_short_is_found() {
             "values: 0 rows, 3 tokens: output `sum`: expected shape [rows, 3], got [0]",
         ),
         (
-            "NaN swallowed",
+            "NaN replaced",
             |inputs, outputs| {
                 compute(inputs, outputs)?;
                 for value in outputs.iter_mut().filter_map(|(_, tensor)| tensor.as_f32_mut().ok()).flatten() {

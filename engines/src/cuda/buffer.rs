@@ -56,7 +56,7 @@ impl CudaBuffer {
     }
 
     /// The buffer that holds a tensor, if the tensor is on a GPU.
-    pub fn of<'t>(slice: &DeviceSlice<'t>) -> Option<&'t Self> {
+    pub(crate) fn of<'t>(slice: &DeviceSlice<'t>) -> Option<&'t Self> {
         slice.buffer.as_cuda()
     }
 
@@ -74,7 +74,7 @@ impl CudaBuffer {
     ///
     /// # Errors
     /// [`ErrorKind::Execution`] if it failed.
-    pub fn wait(&self) -> Result<()> {
+    pub(crate) fn wait(&self) -> Result<()> {
         // Cloned, because the lock must not be held while waiting.
         let event = self.usage().last_write().cloned();
         event.map_or(Ok(()), |event| event.synchronize()).map_err(|error| failed(&self.context.name, error))
@@ -84,7 +84,7 @@ impl CudaBuffer {
     ///
     /// # Errors
     /// [`ErrorKind::Execution`] if one of them failed.
-    pub fn wait_idle(&self) -> Result<()> {
+    pub(crate) fn wait_idle(&self) -> Result<()> {
         let marks: Vec<Mark> = self.usage().marks().cloned().collect();
         marks
             .iter()

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The share of the device's memory that freed buffers may keep for later ones: one in so many.
+/// The reciprocal of the share of the device's memory that is kept for reuse when buffers are freed.
 const CACHED_SHARE: usize = 4;
 
 pub(super) type Mark = usage::Mark<Arc<CudaEvent>>;

@@ -9,7 +9,6 @@ use cudarc::driver::CudaContext;
 #[cfg(doc)]
 use ocelli_error::ErrorKind;
 use ocelli_error::Result;
-use std::ffi::c_void;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -30,12 +29,12 @@ pub struct CudaDevice {
 pub struct CudaMemory {
     /// Memory that no process has allocated. Freed buffers that the driver keeps for reuse do not count.
     pub free: u64,
-    /// All of it.
+    /// The GPU's whole memory.
     pub total: u64,
 }
 
 impl CudaDevice {
-    /// Opens the GPU with this ordinal as CUDA counts, after `CUDA_VISIBLE_DEVICES`. A GPU that is already open is
+    /// Opens the GPU with this ordinal among those that `CUDA_VISIBLE_DEVICES` selects. A GPU that is already open is
     /// returned again.
     ///
     /// # Errors
@@ -93,7 +92,7 @@ impl CudaDevice {
         &self.context.name
     }
 
-    /// As CUDA counts, after `CUDA_VISIBLE_DEVICES`.
+    /// The position among the GPUs that `CUDA_VISIBLE_DEVICES` selects.
     pub fn ordinal(&self) -> usize {
         self.context.cuda.ordinal()
     }
@@ -108,7 +107,7 @@ impl CudaDevice {
         &self.driver_version
     }
 
-    /// How much memory is free, and how much there is.
+    /// The free and the total memory.
     ///
     /// # Errors
     /// [`ErrorKind::Execution`] if the driver fails.
@@ -117,16 +116,12 @@ impl CudaDevice {
         Ok(CudaMemory { free: info.0 as u64, total: info.1 as u64 })
     }
 
-    /// The primary context, a `CUcontext`, for libraries that ask for it. It must not be destroyed.
-    pub fn raw_context(&self) -> *mut c_void {
-        self.context.cuda.cu_ctx().cast()
-    }
-
+    #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
     /// Binds the primary context to the calling thread, for libraries that expect it there.
     ///
     /// # Errors
     /// [`ErrorKind::Execution`] if the driver fails.
-    pub fn bind_to_thread(&self) -> Result<()> {
+    pub(crate) fn bind_to_thread(&self) -> Result<()> {
         self.context.cuda.bind_to_thread().map_err(|error| failed(self.name(), error))
     }
 

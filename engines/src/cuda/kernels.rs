@@ -69,11 +69,6 @@ impl CudaKernels {
         Ok(Self { name: name.to_owned(), device: Arc::clone(device), stream, module })
     }
 
-    /// The GPU that runs the kernels.
-    pub fn device(&self) -> &Arc<CudaDevice> {
-        &self.device
-    }
-
     /// Enqueues a kernel with this grid of blocks of threads; `arguments` are the fields of its structure, in order.
     ///
     /// # Errors

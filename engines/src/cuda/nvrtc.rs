@@ -3,6 +3,7 @@
 //! Kernels are compiled to machine code for one compute capability. PTX would not do: a driver refuses PTX of a CUDA
 //! version newer than its own, and NVRTC is often newer than the driver.
 
+use crate::library::{newest, open};
 use cudarc::nvrtc::{result, sys};
 use libloading::Library;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -11,20 +12,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Names the library, or the folder that contains it.
 const VARIABLE: &str = "OCELLI_NVRTC";
 
-/// The names under which the operating system's loader finds the library, the newest first.
-const NAMES: &[&str] = if cfg!(windows) {
-    &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"]
-} else {
-    &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
-};
-
-/// The folders of CUDA's own installer, which does not always tell the loader.
-const FOLDERS: &[&str] = &["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"];
-
-/// Products and sums are rounded one by one, as the CPU does it.
+/// Products and sums are rounded separately, as on the CPU.
 const OPTIONS: [&str; 3] = ["--std=c++17", "--fmad=false", "--generate-line-info"];
 
 /// NVRTC, once it has been loaded.
@@ -43,11 +33,11 @@ pub struct CompiledKernels {
 }
 
 impl Nvrtc {
-    /// Loads the library that `OCELLI_NVRTC` names, or the one that the operating system's loader finds, or the one in
-    /// `/usr/local/cuda`. The process keeps it.
+    /// Loads the library, which then stays loaded: the file or folder that the environment variable `OCELLI_NVRTC` names,
+    /// or without it the library that the operating system's loader finds.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if there is none, or it cannot be used; the message says what to do.
+    /// [`ErrorKind::Unavailable`] if it is missing or cannot be used; the message says what to do.
     pub fn open() -> Result<Self> {
         static OPENED: Mutex<Option<Nvrtc>> = Mutex::new(None);
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,14 +46,14 @@ impl Nvrtc {
         }
         match std::env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from) {
             Some(path) => load_named(&path)?,
-            None => load_installed()?,
+            None => find_installed()?,
         }
         let (mut major, mut minor) = (0, 0);
         // SAFETY: the function writes two `int`s.
         let outcome = unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) };
         outcome.result().map_err(|error| unusable("nvrtcVersion", error))?;
         let nvrtc = Self { version: (major.unsigned_abs(), minor.unsigned_abs()) };
-        // Older ones lack functions, and cudarc would panic.
+        // Older versions lack functions, for which cudarc would panic.
         if nvrtc.version < (12, 0) {
             return Err(unusable(format_args!("version {major}.{minor}"), "expected 12.0 or newer"));
         }
@@ -71,7 +61,7 @@ impl Nvrtc {
         Ok(nvrtc)
     }
 
-    /// The CUDA version that it belongs to, major and minor number.
+    /// The CUDA version: the major and the minor number.
     pub fn version(&self) -> (u32, u32) {
         self.version
     }
@@ -161,60 +151,43 @@ impl Drop for Program {
 
 /// Loads the library at a path. `cudarc` then gets this library when it asks the loader for its name.
 fn load_named(path: &Path) -> Result<()> {
-    let refuse = |why: &dyn fmt::Display| Err(unusable(path.display(), why));
+    let refused = |why: &str| unusable(path.display(), why);
     let file = if path.is_dir() {
-        match NAMES.iter().map(|name| path.join(name)).find(|file| file.exists()) {
-            Some(file) => file,
-            None => return refuse(&format_args!("the folder contains none of {}", NAMES.join(", "))),
-        }
+        let file = ["nvrtc", "nvrtc64"].iter().find_map(|stem| newest(path, stem));
+        file.ok_or_else(|| refused("the folder holds no libnvrtc"))?
     } else if path.exists() {
         path.to_path_buf()
     } else {
-        return refuse(&"no such file");
+        return Err(refused("no such file"));
     };
     // The loader would search for a bare file name.
     let file = std::path::absolute(&file).map_err(|error| unusable(path.display(), error))?;
-    // SAFETY: loading a library runs its initialisers; the user vouches for the one that the variable names.
-    let library = unsafe { Library::new(&file) };
-    let library = library.map_err(|error| {
-        // The loader's own message, with the file's name, is the source.
-        let reason = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
-        unusable(path.display(), reason)
-    })?;
+    let library = open(&file).map_err(|reason| refused(&reason))?;
     // SAFETY: the symbol's address is only compared.
     let address = |library: &Library| unsafe { library.get::<*const ()>(b"nvrtcVersion\0").ok().map(|f| *f) };
-    let Some(own) = address(&library) else { return refuse(&"it has no function nvrtcVersion") };
-    // The process keeps it, because cudarc never closes libraries either.
-    std::mem::forget(library);
-    // SAFETY: as above, for the libraries that the operating system's loader finds.
+    let own = address(library).ok_or_else(|| refused("it does not export `nvrtcVersion`"))?;
+    // SAFETY: loading a library runs its initialisers; these libraries are installed on the machine.
     if !unsafe { sys::is_culib_present() } {
-        return refuse(&format_args!("its name within the library is none of {}", NAMES.join(", ")));
+        return Err(refused("its SONAME is not that of a supported version"));
     }
     // SAFETY: the library is present, so this does not panic.
     if address(unsafe { sys::culib() }) != Some(own) {
-        return refuse(&"the operating system's loader finds another NVRTC first");
+        return Err(refused("the operating system's loader finds another NVRTC first"));
     }
     Ok(())
 }
 
-/// Finds the library by its name, else in CUDA's installation folders.
-fn load_installed() -> Result<()> {
+/// Finds the library by its names in the folders of the operating system's loader.
+fn find_installed() -> Result<()> {
     // SAFETY: loading a library runs its initialisers; this one is installed on the machine.
     if unsafe { sys::is_culib_present() } {
         return Ok(());
     }
-    let installed = FOLDERS.iter().flat_map(|folder| NAMES.iter().map(|name| Path::new(folder).join(name)));
-    match installed.into_iter().find(|path| path.exists()) {
-        Some(path) => load_named(&path),
-        None => {
-            let message = format!(
-                "NVRTC, the compiler for kernels on NVIDIA GPUs, was not found ({}); install CUDA 12 or 13, or unpack \
-                 the Python package nvidia-cuda-nvrtc and set {VARIABLE} to the folder of its library",
-                NAMES.join(", ")
-            );
-            Err(Error::new(ErrorKind::Unavailable, message))
-        }
-    }
+    let message = format!(
+        "NVRTC, the compiler for kernels on NVIDIA GPUs, not found in the system's library folders: install CUDA 12 or 13, \
+         or unpack the Python package nvidia-cuda-nvrtc, and set {VARIABLE} to the folder of its library"
+    );
+    Err(Error::new(ErrorKind::Unavailable, message))
 }
 
 fn unusable(what: impl fmt::Display, why: impl fmt::Display) -> Error {
@@ -231,11 +204,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let missing = folder.path().join("nothing.so");
         let text = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(text.path().join(NAMES[0]), "no library").expect("it can be written");
+        std::fs::write(text.path().join("libnvrtc.so.13"), "no library").expect("it can be written");
         let cases: [(&Path, &str); 3] = [
             (&missing, "no such file"),
-            (folder.path(), "the folder contains none of"),
-            (text.path(), NAMES[0]),
+            (folder.path(), "the folder holds no libnvrtc"),
+            (text.path(), "libnvrtc.so.13"),
         ];
         let mut failures = Vec::new();
         for (path, expected) in cases {

@@ -1,7 +1,7 @@
 //! Page-locked host memory through which copies between the host and a device pass.
 //!
-//! The device copies from and to such memory by itself, while the caller's buffer is free again. Locking pages takes
-//! long, so pieces are pooled.
+//! The device copies from and to such memory asynchronously, so the caller can reuse its buffer at once. Locking pages is
+//! slow, so pieces are pooled.
 
 use cudarc::driver::{CudaContext, CudaEvent, DriverError, PinnedHostSlice};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,6 +36,7 @@ impl Staging {
         self.busy = Some(event);
     }
 
+    #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
     /// Marks the memory as no longer used, after the caller has waited for something enqueued later.
     pub(super) fn set_idle(&mut self) {
         self.busy = None;
@@ -84,7 +85,7 @@ impl StagingPool {
         found.map_or_else(|| Staging::new(context, bytes), Ok)
     }
 
-    /// Takes a piece back, which the device may still use.
+    /// Returns a piece to the pool; the device may still use it.
     pub(super) fn put_back(&self, piece: Staging) {
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         idle.push(piece);

@@ -44,9 +44,8 @@ impl CudaStream {
         Ok(Self { stream, number: next_stream_number(), context: Arc::clone(context) })
     }
 
-    /// The driver's handle, a `CUstream`, for libraries that enqueue work on it. It belongs to the device's primary
-    /// context and must not be destroyed.
-    pub fn raw(&self) -> *mut c_void {
+    /// The driver's handle, a `CUstream`, for libraries that enqueue work on it.
+    pub(crate) fn raw(&self) -> *mut c_void {
         self.stream.cu_stream().cast()
     }
 
@@ -129,7 +128,7 @@ impl CudaStream {
         Err(Error::new(ErrorKind::InvalidArgument, message))
     }
 
-    /// An event at the end of the stream. If there can be none, everything on the stream has been waited for.
+    /// Records an event at the end of the stream. If that fails, waits for everything on the stream.
     fn record(&self) -> Result<Arc<CudaEvent>> {
         self.stream.record_event(None).map(Arc::new).map_err(|error| {
             if let Err(error) = self.wait() {
@@ -187,7 +186,7 @@ impl CudaStream {
     ///
     /// # Errors
     /// As [`copy_to_device`](Self::copy_to_device).
-    pub fn download(
+    pub(crate) fn download(
         &self,
         buffer: &CudaBuffer,
         offset: usize,
@@ -292,7 +291,7 @@ impl CudaGraph {
     /// The memory that the captured work uses still exists, and its uses are in order; see [`CudaStream::enqueue`].
     pub unsafe fn launch(&self, stream: &CudaStream) -> Result<()> {
         stream.bind()?;
-        // SAFETY: the graph and the stream exist, and the caller vouches for the memory.
+        // SAFETY: the graph and the stream exist, and the caller guarantees the memory.
         let launched = unsafe { result::graph::launch(self.0.cu_graph_exec(), stream.stream.cu_stream()) };
         launched.map_err(|error| stream.failed(error))
     }
@@ -306,7 +305,7 @@ impl fmt::Debug for CudaGraph {
 
 /// A copy to host memory that has been enqueued. It can be used for one copy after another.
 #[derive(Default)]
-pub struct Download {
+pub(crate) struct Download {
     pieces: Vec<(Staging, Arc<Context>)>,
 }
 
@@ -318,7 +317,7 @@ impl Download {
     ///
     /// # Panics
     /// If `bytes` has another length than the copy.
-    pub fn finish_into(&mut self, mut bytes: &mut [u8]) -> Result<()> {
+    pub(crate) fn finish_into(&mut self, mut bytes: &mut [u8]) -> Result<()> {
         for (mut piece, context) in self.pieces.drain(..) {
             let part;
             (part, bytes) = bytes.split_at_mut(LARGEST_PIECE.min(bytes.len()));
@@ -329,8 +328,9 @@ impl Download {
         Ok(())
     }
 
+    #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
     /// Marks the copy as finished, after the caller has waited for something later on the same stream.
-    pub fn set_finished(&mut self) {
+    pub(crate) fn set_finished(&mut self) {
         self.pieces.iter_mut().for_each(|(piece, _)| piece.set_idle());
     }
 }

@@ -120,7 +120,7 @@ mod tests {
         assert!(failures.is_empty(), "{}", failures.join("\n"));
     }
 
-    /// Every sequence of six uses on three streams: whatever the streams' timing, two uses of which one writes never
+    /// Every sequence of six uses on three streams: for any timing of the streams, two uses of which one writes never
     /// overlap, and happen in the order in which they were enqueued.
     #[test]
     fn no_sequence_of_uses_has_a_race() {

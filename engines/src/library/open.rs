@@ -19,7 +19,7 @@ pub(crate) fn open(path: &Path) -> Result<&'static Library, String> {
 }
 
 /// The loader's own message, which libloading keeps in the source.
-pub(crate) fn one_line(error: &libloading::Error) -> String {
+fn one_line(error: &libloading::Error) -> String {
     let text = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }

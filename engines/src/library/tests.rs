@@ -11,7 +11,6 @@ fn library() -> Library {
         variables: &["OCELLI_ONNXRUNTIME", "ORT_DYLIB_PATH"],
         setup_folder: "onnxruntime",
         python_packages: &["onnxruntime/capi", "*tensorrt*", "nvidia/*/lib"],
-        installed: &["/nowhere/test/lib64"],
         remedy: "run `make setup`",
         version: |_| Ok("1".to_owned()),
     }
@@ -23,7 +22,7 @@ fn search(library: Library, variables: &[(&str, &Path)], program: &Path) -> Libr
         variables.iter().map(|(name, value)| (*name, value.as_os_str().to_owned())).collect();
     let library = Box::leak(Box::new(library));
     let variable = |name: &str| variables.get(name).cloned();
-    let mut search = LibrarySearch::in_environment(library, variable, Some(program.to_path_buf()));
+    let mut search = LibrarySearch::in_environment(library, None, variable, Some(program.to_path_buf()));
     search.places.retain(|(place, path)| *place != Place::System && !path.starts_with("/usr"));
     search
 }

@@ -2,7 +2,7 @@
 //!
 //! A provider takes the nodes that it has kernels for; ONNX Runtime runs the others on the CPU and reports nothing. A
 //! model of which half runs there is slower than on either alone, because tensors are copied between the two. So this is
-//! an error, unless the caller allows it.
+//! an error unless the caller allows it.
 
 use super::provider::ExecutionProvider;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// How many operators an error lists; the others are counted.
 const LISTED_OPERATORS: usize = 8;
 
-/// Operators of ONNX Runtime's own, which few other providers have.
+/// ONNX Runtime's own operators, which few other providers support.
 const FUSED_OPERATORS: [&str; 6] = [
     "Attention",
     "MultiHeadAttention",

@@ -15,7 +15,7 @@ use std::path::Path;
 /// How far ONNX Runtime optimises the model before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum OptimizationLevel {
-    /// Not at all: to find faults.
+    /// None, for debugging.
     Disabled,
     /// Constant folding and removal of redundant nodes.
     Basic,
@@ -122,10 +122,10 @@ impl OnnxRuntimeBuilder {
     /// Whether nodes that the provider does not support may run on the CPU, with a warning when the model is loaded. Off
     /// by default: then loading fails and lists the nodes.
     ///
-    /// Shape arithmetic always may run on the CPU, which knows the shapes: `Shape` and `Size`, and nodes that compute
+    /// Shape arithmetic may always run on the CPU, which knows the shapes: `Shape` and `Size`, and nodes that compute
     /// with their results and with no element of an input.
-    pub fn with_cpu_fallback(mut self, allowed: bool) -> Self {
-        self.cpu_fallback = allowed;
+    pub fn with_cpu_fallback(mut self, cpu_fallback: bool) -> Self {
+        self.cpu_fallback = cpu_fallback;
         self
     }
 
@@ -136,7 +136,7 @@ impl OnnxRuntimeBuilder {
         self
     }
 
-    /// The threads that compute one operator; 0, the default, stands for [`default_threads`].
+    /// The number of threads that compute one operator; 0, the default, means [`default_threads`].
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
@@ -174,7 +174,7 @@ impl OnnxRuntimeBuilder {
 
     /// Whether loading copies weights into the layout that the kernels prefer; on by default.
     ///
-    /// Without it weights are in memory once, and external weights stay mapped from their file.
+    /// Without it, weights are in memory only once, and external weights stay mapped from their file.
     pub fn with_prepacking(mut self, prepacking: bool) -> Self {
         self.prepacking = prepacking;
         self

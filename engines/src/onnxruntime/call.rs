@@ -1,4 +1,4 @@
-//! The calls into ONNX Runtime's C API that `ort` has no safe form of: its version before it is bound, runs that write
+//! Calls into ONNX Runtime's C API for which `ort` has no safe function: its version before it is bound, runs that write
 //! into the caller's memory, tensors at a device address, nodes by provider, and providers by name.
 //!
 //! `ort` fills outputs that it owns; copying them out would cost a pass over every feature map. The C function accepts
@@ -40,12 +40,12 @@ pub(super) use with_element;
 
 /// Loads a library and returns the version of ONNX Runtime that it states, or one line that says why it cannot be used.
 ///
-/// `ort` panics on a library that states a version and does not provide its API, and keeps what it loaded for the life of
-/// the process; so libraries are tested before it sees them.
+/// `ort` panics if a library lacks the API of its version, and never unloads a library. So libraries are tested before `ort`
+/// loads them.
 pub(super) fn version(path: &Path) -> Result<String, String> {
     let library = library::open(path)?;
-    // SAFETY: the type is the declaration of this symbol in onnxruntime_c_api.h, unchanged since version 1.0; a
-    // library that exports the name with another meaning is not guarded against.
+    // SAFETY: the type is the declaration of this symbol in onnxruntime_c_api.h, unchanged since version 1.0. That
+    // another library exports this name is not expected.
     let base = unsafe { library.get::<unsafe extern "C" fn() -> *const OrtApiBase>(b"OrtGetApiBase\0") }
         .map_err(|_| "the library is not ONNX Runtime: it has no `OrtGetApiBase`".to_owned())?;
     // SAFETY: as above; the function takes nothing and returns a pointer to a static or null.
@@ -59,7 +59,7 @@ pub(super) fn version(path: &Path) -> Result<String, String> {
     // SAFETY: not null, and documented to end with a null byte and never to be freed.
     let version = unsafe { CStr::from_ptr(version) }.to_string_lossy().into_owned();
 
-    // SAFETY: any number may be asked for; null is the documented answer to one that is not supported.
+    // SAFETY: any number may be requested; the result is null for one that is not supported.
     let api = unsafe { (base.GetApi)(ORT_API_VERSION) };
     let minor: Option<u32> = version.split('.').nth(1).and_then(|minor| minor.parse().ok());
     if minor.is_none_or(|minor| minor < ORT_API_VERSION) {
@@ -119,7 +119,7 @@ pub(super) fn run(
 ///
 /// # Safety
 /// At `address` there is memory of that kind, large enough for type and shape and aligned for the type. It lives until
-/// the value is dropped. While a run uses the value, nobody else writes there; if the run writes there, nobody else reads.
+/// the value is dropped. While a run uses the value, nothing else writes there; if the run writes there, nothing else reads.
 pub(super) unsafe fn value_at(
     memory: &MemoryInfo<'static>,
     address: u64,
@@ -128,7 +128,7 @@ pub(super) unsafe fn value_at(
 ) -> ort::Result<DynValueRefMut<'static>> {
     let (memory, shape): (_, Shape) = (memory.to_owned(), shape.iter().map(|&size| size as i64).collect());
     with_element!(element_type, T => {
-        // SAFETY: the caller's promise, which names the type.
+        // SAFETY: guaranteed by the caller for this type.
         let value = unsafe { TensorRefMut::<T>::from_raw(memory, address as *mut _, shape) }?;
         Ok(value.into_dyn())
     })
@@ -214,7 +214,7 @@ pub(super) fn assigned_nodes(session: &Session) -> ort::Result<Vec<AssignedNode>
 }
 
 fn check(status: sys::OrtStatusPtr) -> ort::Result<()> {
-    // SAFETY: every caller passes the status of the call that it has just made, once.
+    // SAFETY: callers pass the status of each call once.
     unsafe { ort::Error::result_from_status(status) }
 }
 
@@ -224,6 +224,6 @@ unsafe fn copy(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

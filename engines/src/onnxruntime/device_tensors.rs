@@ -16,7 +16,7 @@ use ort::value::DynValueRefMut;
 pub(super) struct DeviceTensors {
     device: Device,
     memory: MemoryInfo<'static>,
-    /// By their position in the specification; empty if the caller's are on the device.
+    /// By position in the specification; empty if the caller's tensor is on the device.
     inputs: Vec<Tensor>,
     outputs: Vec<Tensor>,
 }
@@ -52,7 +52,7 @@ impl DeviceTensors {
         &self.device
     }
 
-    /// Puts everything that a run reads and writes on the device, and waits until nobody else uses it.
+    /// Prepares the inputs and outputs of a run on the device, and waits until no other work uses them.
     pub(super) fn stage<'t>(
         &'t mut self,
         spec: &EngineSpec,
@@ -87,7 +87,7 @@ impl DeviceTensors {
         Ok(values)
     }
 
-    /// Copies an output back that the caller has in host memory.
+    /// Copies an output to the caller's tensor if that is in host memory.
     pub(super) fn fetch(&self, spec: &EngineSpec, name: &str, output: &mut Tensor) -> Result<()> {
         match output.device() {
             Some(_) => Ok(()),

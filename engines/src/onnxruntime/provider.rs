@@ -39,7 +39,7 @@ impl ExecutionProvider {
     }
 
     /// The NVIDIA GPU that it runs on.
-    pub fn cuda_ordinal(&self) -> Option<usize> {
+    pub(crate) fn cuda_ordinal(&self) -> Option<usize> {
         match self {
             Self::Cuda(options) => Some(options.ordinal),
             Self::TensorRt(options) => Some(options.cuda.ordinal),
@@ -65,8 +65,8 @@ impl fmt::Display for ExecutionProvider {
 pub struct CudaOptions {
     /// The GPU's number in CUDA.
     pub ordinal: usize,
-    /// Whether products of f32 may be computed in TF32, with 10 bits of fraction instead of 23: several times as fast on
-    /// GPUs that have it, and less exact. Off by default, unlike in ONNX Runtime.
+    /// Whether f32 matrices may be multiplied in TF32, with 10 mantissa bits instead of 23: several times as fast on GPUs
+    /// that support it, and less exact. Off by default, unlike in ONNX Runtime.
     pub tf32: bool,
     /// The limit of the memory for intermediate results, in bytes; none by default.
     pub memory_limit_bytes: Option<usize>,
@@ -85,7 +85,7 @@ pub struct TensorRtOptions {
     /// The sizes that named dimensions of the inputs may have; without them an engine is built again for every new size.
     /// Give every named dimension of the inputs a range, or none.
     pub dimensions: BTreeMap<String, DimensionRange>,
-    /// The least number of nodes in a part of the model that TensorRT runs; smaller parts run on CUDA. 1 by default.
+    /// The smallest number of nodes in a part of the model that TensorRT runs; smaller parts run on CUDA. 1 by default.
     pub least_nodes: Option<usize>,
     /// The optimisation level of TensorRT's builder, 0 to 5; TensorRT's default is 3.
     pub builder_level: Option<u8>,

@@ -13,7 +13,7 @@ use ort::session::builder::SessionBuilder;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// Adds the provider to the session. `graph` reads the model, for providers that need its shapes.
+/// Adds the provider to the session. `graph` reads the model for providers that need its shapes.
 pub(super) fn register(
     runtime: &OnnxRuntime,
     mut session: SessionBuilder,
@@ -88,7 +88,7 @@ fn tensorrt(options: &TensorRtOptions, graph: &dyn Fn() -> Result<GraphProto>) -
     Ok(tensorrt)
 }
 
-/// `name:1x3x8,…` for each input that has a named dimension, with the least, the usual and the greatest sizes.
+/// `name:1x3x8,…` for each input that has a named dimension, with the smallest, the optimal and the largest sizes.
 fn profile(options: &TensorRtOptions, graph: &GraphProto) -> Result<[String; 3]> {
     let weights: HashSet<&str> = graph.initializer.iter().map(|weight| weight.name.as_str()).collect();
     let mut texts = [const { Vec::new() }; 3];
@@ -161,7 +161,7 @@ fn register_other(
     Ok(session.with_devices([device], Some(&options))?)
 }
 
-/// The folder as providers take it; created if it is missing.
+/// The folder as text, for providers; created if it is missing.
 fn cache_folder(folder: &Path) -> Result<String> {
     let unusable = |reason: &dyn std::fmt::Display| {
         let message = format!("cannot cache compiled models in {}: {reason}", folder.display());
@@ -179,13 +179,13 @@ pub(super) fn cannot_start(provider: &ExecutionProvider, runtime: &OnnxRuntime, 
     Error::new(ErrorKind::Unavailable, message)
 }
 
-/// Whether the provider failed, and not the model.
+/// Whether an error comes from the provider and not from the model.
 pub(super) fn is_provider_failure(provider: &ExecutionProvider, error: &ort::Error) -> bool {
     let failures = ["CUDA failure", "CUDA error", "CUBLAS failure", "CUBLAS error"];
     provider.cuda_ordinal().is_some() && failures.iter().any(|failure| error.message().contains(failure))
 }
 
-/// The reason, without the place in ONNX Runtime's source that it comes from and without the functions on the stack.
+/// The reason, without the location in ONNX Runtime's source and the stack trace.
 fn short_reason(reason: &str) -> String {
     let mut reason = reason.trim();
     // "/onnxruntime_src/…/provider_bridge_ort.cc:2143 onnxruntime::Provider& onnxruntime::…::Get() [ONNXRuntimeError] …"
@@ -227,7 +227,7 @@ fn remedy(provider: &ExecutionProvider, reason: &str) -> &'static str {
     }
 }
 
-/// Whether the loader lacks a library that the provider needs, and not the provider's own.
+/// Whether the missing library is one that the provider needs, and not the provider's own.
 fn lacks_another_library(reason: &str) -> bool {
     reason.split_whitespace().any(|word| {
         word.starts_with("lib") && word.contains(".so") && !word.contains("onnxruntime_providers")
@@ -301,15 +301,16 @@ mod tests {
             ),
         ];
         let mut wrong = Vec::new();
-        for (provider, said, expected, cure) in cases {
-            let (short, remedy) = (short_reason(&said), remedy(provider, &short_reason(&said)));
-            let is_cut = short.len() <= said.len() && !short.contains(" ; ") && !short.ends_with(['.', ' ']);
+        for (provider, message, expected, expected_remedy) in cases {
+            let (short, remedy) = (short_reason(&message), remedy(provider, &short_reason(&message)));
+            let is_cut =
+                short.len() <= message.len() && !short.contains(" ; ") && !short.ends_with(['.', ' ']);
             if !short.contains(expected)
                 || !is_cut
-                || !remedy.contains(cure)
-                || cure.is_empty() != remedy.is_empty()
+                || !remedy.contains(expected_remedy)
+                || expected_remedy.is_empty() != remedy.is_empty()
             {
-                wrong.push(format!("{said}\n  {short}\n  {remedy}"));
+                wrong.push(format!("{message}\n  {short}\n  {remedy}"));
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));

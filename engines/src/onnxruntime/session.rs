@@ -20,7 +20,7 @@ use std::fmt;
 ///
 /// Inputs are read in place. An output whose shape follows from the inputs (each of its named dimensions is one of an
 /// input) is written into the caller's tensor; an output whose shape depends on the data is copied once. Outputs that a
-/// run does not ask for are not fetched, and nodes that only they need may be skipped. With a
+/// run does not request are not fetched, and nodes that only they need may be skipped. With a
 /// [device](OnnxRuntimeBuilder::with_device), tensors on it are read and written there.
 pub struct OnnxRuntimeEngine {
     session: Session,
@@ -90,7 +90,7 @@ impl OnnxRuntimeEngine {
         outputs: &mut [(&str, &mut Tensor)],
     ) -> Result<()> {
         let Self { session, options, spec, input_names, output_names, device, model, .. } = self;
-        let device = device.as_mut().expect("the caller has checked");
+        let device = device.as_mut().expect("`run` calls this only for an engine with a device");
         let bindings = check_inputs(spec, inputs)?;
         let output_names: Vec<_> =
             outputs.iter().map(|(name, _)| c_name(&spec.outputs, output_names, name)).collect();

@@ -25,7 +25,7 @@ fn misuse_is_named() {
         (
             &[("features", &features), ("mask", &mask), ("boxes", &mask)],
             &["logits"],
-            "input `boxes` does not exist: there are `features`, `mask`",
+            "input `boxes` does not exist: expected one of `features`, `mask`",
         ),
         (
             &[("features", &features)],
@@ -35,7 +35,7 @@ fn misuse_is_named() {
         (
             &[("mask", &mask), ("features", &features), ("mask", &mask)],
             &["logits"],
-            "input `mask` is named twice: each can be given once",
+            "input `mask` is passed twice",
         ),
         (&[("features", &features), ("mask", &features)], &["logits"], "input `mask`: expected i64, got f32"),
         (
@@ -56,17 +56,17 @@ fn misuse_is_named() {
         (
             &[("features", &features), ("mask", &mask)],
             &["boxes"],
-            "output `boxes` does not exist: there are `logits`, `found`",
+            "output `boxes` does not exist: expected one of `logits`, `found`",
         ),
         (
             &[("features", &features), ("mask", &mask)],
             &["found", "logits", "found"],
-            "output `found` is named twice: each can be filled once",
+            "output `found` is requested twice",
         ),
         (
             &[("features", &features), ("mask", &mask)],
             &[],
-            "no output is asked for: name one or more of `logits`, `found`",
+            "no output is requested: expected one or more of `logits`, `found`",
         ),
     ];
     let mut wrong = Vec::new();

@@ -268,7 +268,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`ErrorKind::Execution`] if some of it failed.
-    pub fn wait_idle(&self) -> Result<()> {
+    pub(crate) fn wait_idle(&self) -> Result<()> {
         self.device_slice().map_or(Ok(()), |slice| slice.buffer.wait_idle())
     }
 

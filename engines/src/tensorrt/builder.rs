@@ -13,10 +13,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// One build at a time: builds measure kernels against each other, and their errors come through one log.
+/// One build at a time: concurrent builds would distort each other's measurements, and errors come through one log.
 static BUILDING: Mutex<()> = Mutex::new(());
 
-/// The greatest optimisation level.
+/// The highest optimisation level.
 const MAX_LEVEL: u8 = 5;
 
 /// Builds a [`Plan`] from an ONNX file.
@@ -55,10 +55,10 @@ impl<'b> TensorRtBuilder<'b> {
         Self { tensorrt: tensorrt.clone(), options: Options::default(), progress: None }
     }
 
-    /// Builds for this compute capability, whose GPU need not be present. Each call adds one.
+    /// Adds a compute capability to build for; no such GPU needs to be present.
     ///
-    /// Only TensorRT for RTX can do that, for those in [`Product::targets`]; TensorRT proper builds for the GPU of this
-    /// machine.
+    /// Only TensorRT for RTX supports this, for the capabilities in [`Product::targets`]; TensorRT proper builds for the
+    /// GPU of this machine.
     pub fn with_target(mut self, target: ComputeCapability) -> Self {
         self.options.targets.push(target);
         self
@@ -73,31 +73,31 @@ impl<'b> TensorRtBuilder<'b> {
         self
     }
 
-    /// The most GPU memory that one layer may use for itself, in bytes; TensorRT's default is all of it.
+    /// The limit of a layer's workspace in GPU memory, in bytes; by default all memory of the GPU.
     pub fn with_workspace_bytes(mut self, bytes: u64) -> Self {
         self.options.workspace_bytes = Some(bytes);
         self
     }
 
-    /// A file of measured kernel times, which make a later build fast. It is read if it exists and comes from the same
-    /// version and GPU, otherwise ignored with a warning, and replaced after the build.
+    /// The file of measured kernel times, which make later builds faster. It is replaced after the build. A file from
+    /// another version or GPU is ignored with a warning.
     ///
-    /// TensorRT for RTX has none: it compiles kernels when an engine first runs, and caches them itself.
+    /// TensorRT for RTX has no timing cache: it compiles kernels when an engine first runs, and caches them itself.
     pub fn with_timing_cache(mut self, path: impl Into<PathBuf>) -> Self {
         self.options.timing_cache = Some(path.into());
         self
     }
 
     /// Whether later versions of TensorRT can load the plan. TensorRT for RTX does not build such plans.
-    pub fn with_version_compatible(mut self, yes: bool) -> Self {
-        self.options.version_compatible = yes;
+    pub fn with_version_compatible(mut self, compatible: bool) -> Self {
+        self.options.version_compatible = compatible;
         self
     }
 
     /// Whether later GPUs (Ampere and newer) can run the plan. TensorRT for RTX does not build such plans, but takes several
     /// [targets](Self::with_target).
-    pub fn with_hardware_compatible(mut self, yes: bool) -> Self {
-        self.options.hardware_compatible = yes;
+    pub fn with_hardware_compatible(mut self, compatible: bool) -> Self {
+        self.options.hardware_compatible = compatible;
         self
     }
 
@@ -116,13 +116,13 @@ impl<'b> TensorRtBuilder<'b> {
         self
     }
 
-    /// Reads the ONNX file, with the weights beside it, and builds the plan.
+    /// Reads the ONNX file and its external weights, and builds the plan.
     ///
     /// One build runs at a time; a second one waits.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if the library cannot build (a lean runtime, no ONNX parser beside it) or needs a GPU
-    /// that is not there; [`ErrorKind::InvalidArgument`] for a dynamic dimension without a range (named), an invalid range,
+    /// and there is none; [`ErrorKind::InvalidArgument`] for a dynamic dimension without a range, an invalid range,
     /// a target or an option that the library does not support, or a timing cache that cannot be read or written;
     /// [`ErrorKind::InvalidData`] if the file is missing, corrupt or has an operator that TensorRT does not know, with the
     /// node's name; [`ErrorKind::Execution`] if the build fails; [`ErrorKind::Cancelled`] if the caller cancelled it.
@@ -140,12 +140,12 @@ impl<'b> TensorRtBuilder<'b> {
         if !onnx.is_file() {
             return Err(Error::new(ErrorKind::InvalidData, "no such file"));
         }
-        // TensorRT proper measures kernels on the GPU, and without a target TensorRT for RTX asks for its generation.
+        // TensorRT proper measures kernels on the GPU, and without a target TensorRT for RTX builds for it.
         if options.targets.is_empty() && CudaDevice::count()? == 0 {
             return Err(Error::new(ErrorKind::Unavailable, "the driver reports no NVIDIA GPU"));
         }
         let reporter = Reporter::new(progress);
-        let go_on = || match reporter.is_cancelled() {
+        let check_cancellation = || match reporter.is_cancelled() {
             true => Err(Error::new(ErrorKind::Cancelled, "cancelled")),
             false => Ok(()),
         };
@@ -156,7 +156,7 @@ impl<'b> TensorRtBuilder<'b> {
         session.parse(onnx)?;
         reporter.phase_finish(PARSING);
         reporter.resume_panic();
-        go_on()?;
+        check_cancellation()?;
 
         let [inputs, mut outputs] = session.tensors()?;
         name_dimensions(&mut outputs, onnx)?;
@@ -173,7 +173,7 @@ impl<'b> TensorRtBuilder<'b> {
         }
 
         let built = session.build(&reporter);
-        go_on()?;
+        check_cancellation()?;
         let bytes = built?;
         if let Some((path, times)) = options.timing_cache.as_ref().zip(session.timing_cache_bytes()) {
             timing_cache::write(path, &times)?;
@@ -191,7 +191,7 @@ impl fmt::Debug for TensorRtBuilder<'_> {
     }
 }
 
-/// What can be checked before anything is made.
+/// Checks the options before TensorRT sees them.
 fn check(product: Product, options: &Options) -> Result<()> {
     let refuse = |why: String| Err(Error::new(ErrorKind::InvalidArgument, why));
     let is_rtx = product == Product::TensorRtForRtx;
@@ -237,7 +237,7 @@ fn check(product: Product, options: &Options) -> Result<()> {
     }
 }
 
-/// The ranges of the dynamic dimensions that the inputs have.
+/// The ranges of the inputs' dynamic dimensions.
 fn ranges(
     inputs: &[TensorSpec],
     known: &BTreeMap<String, DimensionRange>,
@@ -261,8 +261,7 @@ fn ranges(
     Ok(ranges)
 }
 
-/// Gives the dynamic dimensions of the outputs the names that the file has for them, which TensorRT drops, or else
-/// `output.axis`.
+/// Names the dynamic dimensions of the outputs as in the file, because TensorRT drops those names, or `output.axis`.
 fn name_dimensions(outputs: &mut [TensorSpec], onnx: &Path) -> Result<()> {
     let names = onnx_outputs::read(onnx).map_err(|error| {
         Error::new(ErrorKind::InvalidData, format!("cannot read the outputs: {error}")).with_source(error)

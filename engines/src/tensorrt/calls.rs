@@ -1,11 +1,11 @@
-//! TensorRT's C++ interface, each call with a result: [`build`] makes plans, [`run`] runs them.
+//! TensorRT's C++ interface with results: [`build`] builds plans, [`run`] runs them.
 //!
-//! TensorRT answers null or `false` and gives the reason to its logger only, so every call here checks the answer and
-//! takes the reason from the [log](super::log). Null must not go any further: the next call would crash.
+//! When a call fails, TensorRT returns null or `false` and passes the reason to its logger. So every call here checks the
+//! result and takes the reason from the [log](super::log). A null pointer must not be used: the next call would crash.
 //!
-//! The calls are those of `trtx::trtx_sys`. The safe half of `trtx` does not serve: it drops the node of a parser's error,
-//! destroys optimisation profiles that belong to the builder, reports a phase as its own parent, and has neither timing
-//! caches nor the ranges of a plan's inputs.
+//! The calls are those of `trtx::trtx_sys`. The safe interface of `trtx` omits the node of a parser error, destroys
+//! optimisation profiles that belong to the builder, reports a phase as its own parent, and has neither timing caches nor
+//! the ranges of a plan's inputs.
 
 pub(super) mod build;
 pub(super) mod run;
@@ -13,7 +13,6 @@ pub(super) mod run;
 use super::log::{LOG, Severity};
 use crate::tensor::ElementType;
 use cxx::memory::{UniquePtr, UniquePtrTarget};
-use libloading::Library;
 use std::ffi::{CStr, c_char, c_void};
 use std::path::Path;
 use std::pin::Pin;
@@ -22,7 +21,7 @@ use trtx::trtx_sys::{self, nvinfer1};
 
 #[cfg(windows)]
 compile_error!(
-    "TensorRT's C++ interface is called as the Itanium C++ ABI lays it out, which Windows does not use"
+    "TensorRT's C++ interface is called with the layout of the Itanium C++ ABI, which Windows does not use"
 );
 
 /// `createInferBuilder_INTERNAL` and `createInferRuntime_INTERNAL`: (logger, version).
@@ -45,9 +44,9 @@ impl<T: UniquePtrTarget> Owned<T> {
     /// `None` for null.
     ///
     /// # Safety
-    /// `object` is null, lies below [`FIRST_ADDRESS`], or is an object of this class that nothing else deletes.
+    /// `object` is null, is below [`FIRST_ADDRESS`], or is an object of this class that nothing else deletes.
     unsafe fn new(object: *mut T) -> Option<Self> {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         (object.addr() >= FIRST_ADDRESS).then(|| Self(unsafe { UniquePtr::from_raw(object) }))
     }
 
@@ -60,32 +59,29 @@ impl<T: UniquePtrTarget> Owned<T> {
     }
 }
 
-/// The address of a function of a library, which is never unloaded: TensorRT has threads and statics of its own.
+/// The address of a function of a library.
 fn function(library: &Path, name: &str) -> Result<*const c_void, String> {
-    // SAFETY: loading runs the library's initialisers. It was loaded and identified before, or is the parser that NVIDIA
-    // ships with it.
-    let opened = unsafe { Library::new(library) }.map_err(|error| super::probe::one_line(&error))?;
+    let opened = crate::library::open(library)?;
     // SAFETY: only the address is taken; the caller gives it its type.
     let address = unsafe { opened.get::<*const c_void>(name.as_bytes()) }.map(|symbol| *symbol);
-    std::mem::forget(opened);
     address.map_err(|_| format!("{} does not export `{name}`", library.display()))
 }
 
-/// Calls a function that makes the first object of all; `None` for null.
+/// Creates a builder or a runtime, which create all other objects; `None` if TensorRT fails.
 ///
 /// # Safety
-/// `function` is `create…_INTERNAL` of a loaded library, and makes a `T`.
+/// `function` is `create…_INTERNAL` of a loaded library, and creates a `T`.
 unsafe fn create<T: UniquePtrTarget>(function: Create) -> Option<Owned<T>> {
     let logger = logger();
     if logger.is_null() {
         return None;
     }
     // SAFETY: the logger lives as long as the process, and the version is that of the headers that the bindings were made
-    // from: the library returns null if it is not compatible.
+    // from: an incompatible library returns null.
     unsafe { Owned::new(function(logger, trtx_sys::get_tensorrt_version() as i32).cast()) }
 }
 
-/// The one logger of the process, since TensorRT keeps the first that it is given; null if it cannot be made.
+/// The logger of the process: TensorRT keeps the first that it receives. Null if it cannot be created.
 fn logger() -> *mut c_void {
     unsafe extern "C" fn take(_: *mut c_void, severity: i32, message: *const c_char) {
         let severity = match severity {
@@ -114,7 +110,7 @@ fn logger() -> *mut c_void {
 /// # Safety
 /// `pointer` is null or points to a string that ends with a null byte.
 unsafe fn text(pointer: *const c_char) -> Option<String> {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
 }
 
@@ -123,7 +119,7 @@ fn sizes(dims: &nvinfer1::Dims64) -> Option<&[i64]> {
     dims.d.get(..usize::try_from(dims.nbDims).ok()?)
 }
 
-/// The element type that tensors here have for one of TensorRT's; otherwise what is wrong with it.
+/// Converts an element type of TensorRT, or returns why it is not supported.
 fn element_type(data_type: nvinfer1::DataType) -> Result<ElementType, String> {
     use trtx_sys::DataType;
     Ok(match DataType::from(data_type) {

@@ -1,4 +1,4 @@
-//! The inputs and outputs of a plan as an engine states them: the names of its dimensions and the sizes they may have.
+//! The inputs and outputs of a plan: the names of their dimensions and the sizes that these may have.
 
 use super::calls::run::PlanTensor;
 use crate::spec::{Dim, EngineSpec, TensorSpec};
@@ -18,13 +18,13 @@ pub(super) struct Description {
     /// The positions in the plan of the specification's inputs, and of its outputs.
     pub(super) inputs: Vec<usize>,
     pub(super) outputs: Vec<usize>,
-    /// The least and the greatest sizes of each input.
+    /// The smallest and the largest sizes of each input.
     ranges: Vec<[Vec<usize>; 2]>,
 }
 
 impl Description {
-    /// Describes a plan, whose dynamic dimensions have no names: they get those of `expected`, which also fixes the order,
-    /// or those of `names`, or `tensor.axis`.
+    /// Describes a plan. Its dynamic dimensions get the names in `expected`, which also fixes the order of the tensors, or
+    /// those in `names`, or `tensor.axis`.
     pub(super) fn of(
         tensors: &[PlanTensor],
         expected: Option<&EngineSpec>,
@@ -53,13 +53,13 @@ impl Description {
         Ok(Self { spec: EngineSpec { inputs: input_specs, outputs: output_specs }, inputs, outputs, ranges })
     }
 
-    /// Checks that the inputs have sizes that the plan was built for.
+    /// Checks that the plan was built for the sizes of the inputs.
     pub(super) fn check_sizes(&self, inputs: &[(&str, &Tensor)], remedy: Option<&Remedy>) -> Result<()> {
-        for (spec, [least, most]) in self.spec.inputs.iter().zip(&self.ranges) {
+        for (spec, [min, max]) in self.spec.inputs.iter().zip(&self.ranges) {
             let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == spec.name) else { continue };
             for (axis, &size) in tensor.shape().iter().enumerate() {
-                let (least, most) = (least[axis], most[axis]);
-                if (least..=most).contains(&size) {
+                let (min, max) = (min[axis], max[axis]);
+                if (min..=max).contains(&size) {
                     continue;
                 }
                 let name = match &spec.shape[axis] {
@@ -68,10 +68,10 @@ impl Description {
                 };
                 let remedy = match remedy {
                     Some(remedy) => remedy(name, size),
-                    None => format!("build it for sizes up to {}", size.max(most)),
+                    None => format!("build it for sizes up to {}", size.max(max)),
                 };
                 let message = format!(
-                    "input `{}`, dimension {axis}: `{name}` is {size}, the plan was built for {least} to {most}; {remedy}",
+                    "input `{}`, dimension {axis}: `{name}` is {size}, the plan was built for {min} to {max}; {remedy}",
                     spec.name
                 );
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
@@ -81,11 +81,11 @@ impl Description {
     }
 }
 
-/// The least and the greatest sizes of an input.
+/// The smallest and the largest sizes of an input.
 fn range(tensor: &PlanTensor) -> [Vec<usize>; 2] {
     let sizes = |sizes: &[i64]| sizes.iter().map(|&size| usize::try_from(size).unwrap_or_default()).collect();
     match &tensor.range {
-        Some([least, most]) => [sizes(least), sizes(most)],
+        Some([min, max]) => [sizes(min), sizes(max)],
         None => [sizes(&tensor.sizes), sizes(&tensor.sizes)],
     }
 }
@@ -102,7 +102,7 @@ fn specify(tensor: &PlanTensor, names: &DimensionNames) -> TensorSpec {
     TensorSpec::new(name.clone(), tensor.element_type, dims)
 }
 
-/// The plan's sizes with the expected names; `None` if they contradict.
+/// The plan's sizes with the expected names; `None` if the two contradict.
 fn merge(expected: &TensorSpec, own: &TensorSpec) -> Option<TensorSpec> {
     if expected.element_type != own.element_type || expected.shape.len() != own.shape.len() {
         return None;
@@ -119,7 +119,7 @@ fn merge(expected: &TensorSpec, own: &TensorSpec) -> Option<TensorSpec> {
 pub(super) fn meaning(reason: &str) -> &'static str {
     let known = [
         ("magicTag", "it is not a plan of this TensorRT"),
-        ("blobSize", "it is truncated, or longer than it should be"),
+        ("blobSize", "it has the wrong length"),
         ("bufferSize >= minBufferSize", "it is truncated, or not a plan"),
         ("kSERIALIZATION_VERSION", "another version of TensorRT built it"),
         ("ersion tag does not match", "another version of TensorRT built it"),

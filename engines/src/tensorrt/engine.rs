@@ -21,28 +21,29 @@ const ALIGNMENT: u64 = 256;
 ///
 /// Inputs and outputs on the engine's [device](Engine::device) are read and written in place; those in host memory are
 /// copied through page-locked memory, with one wait for all outputs. Each engine enqueues on a stream of its own, so two
-/// engines run concurrently where their tensors allow it. Runs that come again with the same shapes and addresses are
+/// engines run concurrently where their tensors allow it. Repeated runs with the same shapes and addresses are
 /// captured as CUDA graphs.
 ///
-/// Once it has seen the sizes, a run allocates no memory on the device. Outputs that are not requested are computed as well.
+/// A run allocates device memory only for sizes that it has not seen before. Outputs that are not requested are computed as
+/// well.
 pub struct TensorRtEngine {
     shared: Arc<Shared>,
-    // Dropped in this order, after a wait for the stream: the graphs, the context that they ran in, and the memory that both
-    // work on. The context keeps the plan alive.
+    // Dropped in this order, after a wait for the stream: the graphs, the context that they were captured in, and the memory
+    // that both use. The context keeps the plan alive.
     graphs: Graphs,
     context: Context,
     /// One for each tensor of the plan.
     slots: Vec<Slot>,
     /// The addresses of this run, by position in the plan.
     addresses: Vec<u64>,
-    /// The addresses that the context has; 0 for none.
+    /// The addresses that are set in the context; 0 for none.
     bound: Vec<u64>,
     /// One for each output.
     downloads: Vec<Download>,
     stream: CudaStream,
 }
 
-/// What engines of one plan share.
+/// The state that the engines of one plan share.
 pub(super) struct Shared {
     pub(super) text: String,
     pub(super) plan: Arc<LoadedPlan>,
@@ -53,31 +54,23 @@ pub(super) struct Shared {
     pub(super) remedy: Option<Remedy>,
 }
 
-/// What the engine knows about one of the plan's tensors.
+/// The state of one of the plan's tensors.
 #[derive(Default)]
 struct Slot {
-    /// The shape that the context has; `None` before the first run and after a failure.
+    /// The shape that is set in the context; `None` before the first run and after a failure.
     shape: Option<Vec<usize>>,
     /// The engine's own memory for the tensor, used if the caller's is not on the device or not aligned.
     own: Option<CudaBuffer>,
 }
 
 impl TensorRtEngine {
-    /// Puts a plan on a device; [`loader`](Self::loader) has options.
-    ///
-    /// # Errors
-    /// As [`TensorRtLoader::load`].
-    pub fn load(tensorrt: &TensorRt, device: &Arc<CudaDevice>, plan: &[u8]) -> Result<Self> {
-        Self::loader(tensorrt, device).load(plan)
-    }
-
-    /// Begins to load a plan.
+    /// Configures how a plan is loaded.
     pub fn loader(tensorrt: &TensorRt, device: &Arc<CudaDevice>) -> TensorRtLoader {
         TensorRtLoader::new(tensorrt, device)
     }
 
-    /// An engine of the same plan to run beside this one: it shares the weights, and has a stream and working memory of its
-    /// own.
+    /// Creates an engine for the same plan that can run concurrently with this one: it shares the weights, and has its own
+    /// stream and working memory.
     ///
     /// # Errors
     /// [`ErrorKind::Execution`] if the device has too little memory for it.
@@ -90,7 +83,7 @@ impl TensorRtEngine {
         let context = Context::new(&shared.plan, shared.with_graphs).map_err(|reason| {
             let bytes = shared.plan.context_bytes();
             let message =
-                format!("{}: cannot create a context, which needs {bytes} bytes: {reason}", shared.text);
+                format!("{}: cannot create an execution context of {bytes} bytes: {reason}", shared.text);
             Error::new(ErrorKind::Execution, message)
         })?;
         Ok(Self {
@@ -130,7 +123,7 @@ impl TensorRtEngine {
         }
         graphs.forget();
         for (spec, &at) in spec.outputs.iter().zip(of_outputs) {
-            // If this fails, the next run asks again: a shape that is `None` is not known.
+            // If this fails, the shape stays `None`, so that the next run reads it again.
             let mut sizes = slots[at].shape.take().unwrap_or_default();
             context.shape_into(at, &mut sizes).map_err(|reason| {
                 let message =
@@ -178,7 +171,7 @@ impl TensorRtEngine {
     fn enqueue(&mut self, inputs: &[(&str, &Tensor)], outputs: &[(&str, &mut Tensor)]) -> Result<()> {
         let Self { shared, graphs, context, slots, addresses, bound, stream, .. } = self;
         let (slots, addresses) = (&*slots, &*addresses);
-        // The engine's own memory that this run does not use need not be waited for.
+        // Only the engine's own memory that this run uses has to be waited for.
         let own = |&at: &usize| slots[at].own.as_ref().filter(|own| own.address() == addresses[at]);
         let reads = inputs.iter().filter_map(|(_, tensor)| CudaBuffer::of(&in_place(tensor)?));
         let writes = outputs.iter().filter_map(|(_, tensor)| CudaBuffer::of(&on_device(tensor)?));
@@ -188,7 +181,7 @@ impl TensorRtEngine {
             |_| launch(graphs, context, bound, addresses, stream),
         );
         if outcome.is_err() {
-            // It is unknown which addresses the context has now.
+            // It is unknown which addresses are set now.
             bound.fill(0);
         }
         outcome.map_err(|error| match error.kind() {
@@ -230,10 +223,10 @@ impl Shared {
 }
 
 impl Slot {
-    /// Memory of at least this many bytes; a tensor without elements needs an address as well.
+    /// Memory of at least this many bytes; even a tensor without elements needs an address.
     fn own(&mut self, device: &CudaDevice, bytes: usize) -> Result<&CudaBuffer> {
         if self.own.as_ref().is_none_or(|own| own.capacity() < bytes) {
-            // The old memory is freed first: there may not be room for both.
+            // The old memory is freed first: both may not fit.
             self.own = None;
         }
         Ok(match &mut self.own {
@@ -251,7 +244,7 @@ fn on_device(tensor: &Tensor) -> Option<DeviceSlice<'_>> {
     tensor.device_slice().filter(|_| !tensor.is_empty())
 }
 
-/// The memory of an input that TensorRT can read as it is. Rows may begin anywhere; outputs are always aligned.
+/// The memory of an input, if it is aligned. Rows may begin anywhere; outputs are always aligned.
 fn in_place(tensor: &Tensor) -> Option<DeviceSlice<'_>> {
     on_device(tensor).filter(|slice| slice.address().is_multiple_of(ALIGNMENT))
 }
@@ -262,7 +255,7 @@ fn copy_row(stream: &CudaStream, slice: &DeviceSlice<'_>, own: &CudaBuffer) -> R
     stream.copy_on_device((own, 0), (source, slice.offset), slice.bytes)
 }
 
-/// Enqueues one run, or launches its graph. `bound` are the addresses that the context has.
+/// Enqueues one run, or launches its graph. `bound` are the addresses that are set in the context.
 #[allow(unsafe_code)]
 fn launch(
     graphs: &mut Graphs,

@@ -1,19 +1,19 @@
-//! Runs that were captured as CUDA graphs, to be launched as a whole when they come again.
+//! Runs that are captured as CUDA graphs, which are launched when the runs repeat.
 
 use crate::cuda::CudaGraph;
 use ocelli_error::Error;
 
 /// How many runs are remembered. Callers reuse a few sets of tensors.
 const MOST_REMEMBERED: usize = 8;
-/// A run is captured after this many times: TensorRT finishes its work on new shapes in the first run with them, and a run
-/// that never comes again is not worth capturing.
+/// How often a run is enqueued before it is captured: TensorRT prepares for new shapes in the first run with them, and a run
+/// that does not repeat is not worth capturing.
 const RUNS_BEFORE: u32 = 2;
 
-/// The runs of one context, by the addresses of its tensors. They share shapes: a graph reads what the context keeps for
-/// the shapes it was captured with, so a change of shapes forgets all.
+/// The runs of one context, by the addresses of its tensors. All have the same shapes: a graph reads state that the context
+/// keeps for the shapes it was captured with, so runs are forgotten when shapes change.
 #[derive(Debug, Default)]
 pub(super) struct Graphs {
-    /// The one used last is at the end.
+    /// The most recently used run is the last.
     remembered: Vec<Remembered>,
     is_off: bool,
 }
@@ -68,16 +68,16 @@ impl Graphs {
         self.remembered.last_mut().expect("`next` remembered it").graph.insert(graph)
     }
 
-    /// To be called when the shapes change.
+    /// Forgets all runs; called when shapes change.
     pub(super) fn forget(&mut self) {
         self.remembered.clear();
     }
 
-    /// Stops capturing, because something in the runs cannot be captured, and logs why.
+    /// Stops capturing because the runs contain work that cannot be captured, and logs why.
     pub(super) fn turn_off(&mut self, why: Option<&Error>) {
         self.forget();
         if !std::mem::replace(&mut self.is_off, true) {
-            let why = why.map_or("TensorRT says so".to_owned(), ToString::to_string);
+            let why = why.map_or("reported by TensorRT".to_owned(), ToString::to_string);
             tracing::info!(%why, "runs cannot be captured as a CUDA graph and are enqueued one by one");
         }
     }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_captured_when_it_comes_for_the_third_time() {
+    fn the_third_equal_run_is_captured() {
         let mut graphs = Graphs::new(true);
         assert_eq!(actions(&mut graphs, 1, 3), ["Enqueue", "Enqueue", "Capture"]);
         assert_eq!(actions(&mut graphs, 2, 2), ["Enqueue"; 2], "other addresses");

@@ -1,16 +1,17 @@
-//! The library, once it is loaded.
+//! The loaded library.
 
 use super::calls::{build, run};
-use super::search::{self, Found, TensorRtSearch};
+use super::library::version;
 use super::version::{Product, Version};
+use crate::library::{LibrarySearch, is_same_file};
 use ocelli_error::{Error, ErrorKind, Result};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The one TensorRT of this process.
+/// The TensorRT of this process.
 ///
-/// Clones refer to the same library, which is never unloaded.
+/// Cloning is cheap and gives the same one. It is never unloaded.
 #[derive(Clone)]
 pub struct TensorRt {
     loaded: Arc<Loaded>,
@@ -18,48 +19,49 @@ pub struct TensorRt {
 
 struct Loaded {
     path: PathBuf,
-    product: Product,
     version: Version,
     run: run::Functions,
-    /// What builds, or why this library cannot.
+    /// The functions that build plans, or why this library cannot build.
     build: Result<build::Functions, String>,
 }
+
+/// The product that this program was built for.
+const PRODUCT: Product =
+    Product::COMPILED.expect("this file is compiled only with a feature that selects a product");
 
 /// TensorRT keeps its first logger and state of its own for the life of the process, so there can be only one.
 static LOADED: Mutex<Option<TensorRt>> = Mutex::new(None);
 
 impl TensorRt {
-    /// Loads the library that the search finds, or returns the one that this process has loaded if it is the same file.
+    /// Loads the library at `path` or in the folder `path`, or without a path the one that the
+    /// [search](crate::library) finds. Returns the loaded one if it is the same file.
+    ///
+    /// Building plans also needs the ONNX parser, which must be beside the library.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the library is missing, broken, another product or an unsupported version, if this
-    /// process has loaded another file, or if this program was built for the other product.
-    pub fn load(search: &TensorRtSearch) -> Result<Self> {
-        let product = search.product();
-        let unavailable = |why: String| Error::new(ErrorKind::Unavailable, why);
-        if let Some(compiled) = Product::COMPILED.filter(|compiled| *compiled != product) {
-            return Err(unavailable(format!("cannot load {product}: this program was built for {compiled}")));
-        }
+    /// [`ErrorKind::Unavailable`] if no library is found, if it is corrupt, the other product or an unsupported version, or
+    /// if the process has loaded another one.
+    pub fn load(path: Option<&Path>) -> Result<Self> {
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        let Found { library: path, version, parser } = search.locate()?;
+        let library = PRODUCT.library();
+        let (path, _) = LibrarySearch::new(library, path).locate()?;
+        let failed = |reason: String| {
+            let message = format!("cannot load {PRODUCT}, {}: {reason}", path.display());
+            Error::new(ErrorKind::Unavailable, message)
+        };
         if let Some(tensorrt) = &*loaded {
             if is_same_file(&path, tensorrt.path()) {
                 return Ok(tensorrt.clone());
             }
             let other = tensorrt.path().display();
-            return Err(unavailable(format!(
-                "cannot load {product} from {}: this process has loaded {other}, and can load only one",
-                path.display()
-            )));
+            return Err(failed(format!("this process has loaded {other}, and can load only one")));
         }
-        let run = run::Functions::open(&path).map_err(|reason| {
-            unavailable(format!("cannot load {product} from {}: {reason}", path.display()))
-        })?;
-        let build = parser
-            .and_then(|parser| build::Functions::open(product, &path, &parser))
-            .map_err(|reason| format!("{reason}; {}", search::remedy(product)));
-        tracing::debug!(path = %path.display(), %version, "{product} loaded");
-        let tensorrt = Self { loaded: Arc::new(Loaded { path, product, version, run, build }) };
+        let version = version(&path, PRODUCT).map_err(failed)?;
+        let run = run::Functions::open(&path).map_err(failed)?;
+        let build = build::Functions::open(&path, PRODUCT, version)
+            .map_err(|reason| format!("{reason}; {}", library.remedy));
+        tracing::debug!(path = %path.display(), %version, "{PRODUCT} loaded");
+        let tensorrt = Self { loaded: Arc::new(Loaded { path, version, run, build }) };
         *loaded = Some(tensorrt.clone());
         Ok(tensorrt)
     }
@@ -74,14 +76,9 @@ impl TensorRt {
         self.loaded.version
     }
 
-    /// Which of the two products it is.
+    /// Which of the two products it is: [`Product::COMPILED`].
     pub fn product(&self) -> Product {
-        self.loaded.product
-    }
-
-    /// The product's name: `TensorRT` or `TensorRT for RTX`.
-    pub fn name(&self) -> &'static str {
-        self.loaded.product.name()
+        PRODUCT
     }
 
     /// The file it was loaded from.
@@ -100,13 +97,6 @@ impl TensorRt {
 
 impl fmt::Debug for TensorRt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({})", self.name(), self.version(), self.path().display())
-    }
-}
-
-fn is_same_file(a: &Path, b: &Path) -> bool {
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => a == b,
+        write!(f, "{PRODUCT} {} ({})", self.version(), self.path().display())
     }
 }

@@ -1,4 +1,4 @@
-//! From the bytes of a plan to an engine.
+//! Loads plans as engines.
 
 use super::TensorRt;
 use super::calls::run::LoadedPlan;
@@ -33,33 +33,34 @@ impl TensorRtLoader {
         }
     }
 
-    /// The inputs and outputs that the plan is expected to have. The dynamic dimensions of a plan have no names, and names
-    /// say which sizes must be equal; without a specification each is named `tensor.axis`, unless
-    /// [`with_dimension_name`](Self::with_dimension_name) names it.
+    /// The inputs and outputs that the plan must have. A plan does not contain the names of dynamic dimensions, which say
+    /// which sizes are equal, so it gets those of the specification. Without a specification each dimension is named
+    /// `tensor.axis`, unless [`with_dimension_name`](Self::with_dimension_name) names it.
     pub fn with_spec(mut self, spec: EngineSpec) -> Self {
         self.spec = Some(spec);
         self
     }
 
-    /// Names a dimension of a tensor, where it is dynamic. Names for tensors that the plan does not have are ignored.
+    /// Names a dynamic dimension. Names of fixed dimensions and of tensors that the plan does not have are ignored.
     pub fn with_dimension_name(mut self, tensor: &str, axis: usize, name: &str) -> Self {
         self.names.insert((tensor.to_owned(), axis), name.to_owned());
         self
     }
 
-    /// Whether runs that come again with the same shapes and addresses are captured as CUDA graphs; on by default.
-    pub fn with_graphs(mut self, yes: bool) -> Self {
-        self.with_graphs = yes;
+    /// Whether repeated runs with the same shapes and addresses are captured as CUDA graphs; on by default.
+    pub fn with_graphs(mut self, graphs: bool) -> Self {
+        self.with_graphs = graphs;
         self
     }
 
-    /// What the error about a size that the plan was not built for says to do, given the dimension's name and the size.
+    /// What to do about a size that the plan was not built for, given the dimension's name and the size; ends the error
+    /// message.
     pub fn with_remedy(mut self, remedy: impl Fn(&str, usize) -> String + Send + Sync + 'static) -> Self {
         self.remedy = Some(Box::new(remedy));
         self
     }
 
-    /// Reads a plan from a file and puts it on the device.
+    /// Loads a plan from a file onto the device.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidData`] if the file cannot be read, and as [`load`](Self::load).
@@ -71,11 +72,11 @@ impl TensorRtLoader {
         self.load_named(&plan, &what)
     }
 
-    /// Puts a plan on the device.
+    /// Loads a plan onto the device.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidData`] if it is corrupt, was built by another TensorRT or for another GPU, or has tensors that
-    /// are not supported or not those that were expected; [`ErrorKind::Unavailable`] if TensorRT does not start;
+    /// are unsupported or not expected; [`ErrorKind::Unavailable`] if TensorRT does not start;
     /// [`ErrorKind::Execution`] if the device has too little memory for it.
     pub fn load(self, plan: &[u8]) -> Result<TensorRtEngine> {
         self.load_named(plan, "cannot load the plan")
@@ -88,14 +89,14 @@ impl TensorRtLoader {
         }
         // TensorRT uses the context that is bound to the thread.
         self.device.bind_to_thread()?;
-        let library = format!("{} {}", self.tensorrt.name(), self.tensorrt.version());
+        let library = format!("{} {}", self.tensorrt.product(), self.tensorrt.version());
         let (device, (major, minor)) = (self.device.name(), self.device.compute_capability());
         let plan = LoadedPlan::deserialize(self.tensorrt.run_functions(), plan).map_err(|error| {
             match error.kind() {
                 ErrorKind::InvalidData => {
                     let meaning = meaning(&error.to_string());
                     invalid(format!(
-                        "{meaning}; a plan runs with the {library} and on the kind of GPU that it was built for, this is \
+                        "{meaning}; a plan only runs with the {library} and the kind of GPU that it was built for; this is \
                          {device} with compute capability {major}.{minor}; TensorRT's reason: {error}"
                     ))
                 }

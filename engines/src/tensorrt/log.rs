@@ -1,4 +1,4 @@
-//! What TensorRT logs: forwarded to `tracing`, and its last errors kept for the messages of ours.
+//! TensorRT's log: forwarded to `tracing`; the last errors are kept for this crate's error messages.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ pub(super) enum Severity {
     Info,
 }
 
-/// The log of the library, of which a process has one.
+/// The log of the library: a process loads only one.
 pub(super) static LOG: Log = Log::new();
 
 #[derive(Debug)]
@@ -23,12 +23,12 @@ pub(super) struct Log {
 
 #[derive(Debug)]
 struct Recent {
-    /// How many errors there were, including those that are no longer kept.
+    /// How many errors were logged, including those that are no longer kept.
     count: usize,
     errors: VecDeque<String>,
 }
 
-/// A moment of a [`Log`].
+/// A position in a [`Log`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark(usize);
 
@@ -41,7 +41,7 @@ impl Log {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a message, from any thread.
+    /// Records a message, from any thread.
     ///
     /// Errors are forwarded as `DEBUG`: the call that failed returns them as well.
     pub(super) fn take(&self, severity: Severity, message: &str) {
@@ -60,18 +60,18 @@ impl Log {
         }
     }
 
-    /// Now.
+    /// The current position.
     pub(super) fn mark(&self) -> Mark {
         Mark(self.recent().count)
     }
 
-    /// The errors since then in one line.
+    /// The errors after a position in one line.
     pub(super) fn since(&self, mark: Mark) -> String {
         let errors = self.errors_since(mark);
         if errors.is_empty() { "TensorRT gave no reason".to_owned() } else { errors.join("; ") }
     }
 
-    /// The errors since then, repetitions left out.
+    /// The errors after a position, without repetitions.
     pub(super) fn errors_since(&self, Mark(mark): Mark) -> Vec<String> {
         let recent = self.recent();
         let new = (recent.count - mark).min(recent.errors.len());
@@ -81,7 +81,7 @@ impl Log {
     }
 }
 
-/// A message in one line, without the place in NVIDIA's source code that it ends with:
+/// A message in one line, without the location in NVIDIA's source code at its end:
 /// ` In createRuntime at /_src/runtime/dispatch/runtime.cpp:123`.
 pub(super) fn tidy(message: &str) -> String {
     let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

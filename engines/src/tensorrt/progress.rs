@@ -1,34 +1,34 @@
-//! From TensorRT's phases and steps to [`BuildProgress`], and back to whether the caller cancels.
+//! Reports TensorRT's phases and steps as [`BuildProgress`], and passes cancellation back.
 
 use std::any::Any;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How far a build is.
+/// The progress of a build.
 ///
 /// Phases are nested: while a phase runs, others that name it as their parent may start and end. The first report of a
 /// phase has step 0 and the last one step [`steps`](Self::steps).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BuildProgress<'p> {
-    /// TensorRT's name of the phase.
+    /// TensorRT's name for the phase.
     pub phase: &'p str,
-    /// The phase that this one is a part of.
+    /// The phase that contains this one.
     pub parent: Option<&'p str>,
-    /// How many phases this one is nested in.
+    /// The number of phases that contain this one.
     pub depth: usize,
-    /// How many steps of the phase are done.
+    /// The number of completed steps.
     pub step: usize,
-    /// How many steps the phase has.
+    /// The number of steps.
     pub steps: usize,
 }
 
 /// Called as a build proceeds.
 pub(super) type Progress<'b> = Box<dyn FnMut(&BuildProgress<'_>) -> ControlFlow<()> + Send + 'b>;
 
-/// Keeps the phases that run, calls the caller from any of TensorRT's threads, and remembers a cancellation or a panic,
-/// which must not unwind through C++.
+/// Tracks the running phases and calls the caller's function from any of TensorRT's threads. It stores a cancellation, and
+/// a panic, which must not unwind through C++.
 pub(super) struct Reporter<'b> {
     state: Mutex<State<'b>>,
 }
@@ -63,7 +63,7 @@ impl<'b> Reporter<'b> {
         self.state().is_cancelled
     }
 
-    /// Continues a panic of the caller's where the caller can see it.
+    /// Resumes a panic of the caller's function on the caller's thread.
     pub(super) fn resume_panic(&self) {
         let panic = self.state().panic.take();
         if let Some(payload) = panic {
@@ -88,7 +88,7 @@ impl<'b> Reporter<'b> {
         if let Some(position) = state.position(phase) {
             let phase = &mut state.running[position];
             let done = usize::try_from(step).unwrap_or(0) + 1;
-            // The last step is reported when the phase ends, which may be earlier.
+            // The last step is reported when the phase ends, which may happen before all steps are done.
             if done > phase.done && done < phase.steps {
                 phase.done = done;
                 state.report(position);
@@ -136,7 +136,7 @@ impl State<'_> {
 mod tests {
     use super::*;
 
-    /// What the caller is told, as `depth phase step/steps`.
+    /// The reports that the caller gets, as `depth phase step/steps`.
     fn reports(cancel_after: usize, drive: impl FnOnce(&Reporter<'_>)) -> (Vec<String>, bool) {
         let mut lines = Vec::new();
         let is_cancelled = {
@@ -162,7 +162,7 @@ mod tests {
             reporter.phase_finish("tactics");
             assert!(reporter.step_complete("build", 0));
             assert!(reporter.step_complete("build", 1));
-            assert!(reporter.step_complete("nobody", 1), "a phase that never started");
+            assert!(reporter.step_complete("unknown", 1), "a phase that never started");
             reporter.phase_finish("build");
             reporter.phase_finish("build");
         });

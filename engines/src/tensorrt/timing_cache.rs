@@ -1,4 +1,4 @@
-//! The file of measured kernel times: replaced as a whole or not at all.
+//! The file of measured kernel times, which is replaced atomically.
 
 use ocelli_error::{Error, ErrorKind, Result};
 use std::fs;
@@ -14,12 +14,12 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    // A rename within a folder is atomic; the name is this process's own.
+    // A rename within a folder is atomic; the temporary name is unique to this process.
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(name);
     fs::write(&part, bytes).and_then(|()| fs::rename(&part, path)).map_err(|error| {
-        // If it cannot be removed, it was most likely never created.
+        // If this fails, the file was most likely never created.
         let _ = fs::remove_file(&part);
         failed("write", path, error)
     })

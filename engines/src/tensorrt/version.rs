@@ -15,7 +15,7 @@ pub enum Product {
 }
 
 impl Product {
-    /// The product that this program was built for (features `tensorrt` and `tensorrt-rtx`), if any.
+    /// The product that this program was built for (feature `tensorrt` or `tensorrt-rtx`).
     pub const COMPILED: Option<Self> = if cfg!(feature = "tensorrt-rtx") {
         Some(Self::TensorRtForRtx)
     } else if cfg!(feature = "tensorrt") {
@@ -32,7 +32,7 @@ impl Product {
         }
     }
 
-    /// The compute capabilities that it can build plans for without such a GPU: none for TensorRT proper.
+    /// The compute capabilities that it can build plans for without the GPU; empty for TensorRT proper.
     pub const fn targets(self) -> &'static [ComputeCapability] {
         const RTX: [ComputeCapability; 6] = [
             ComputeCapability::new(7, 5),
@@ -113,7 +113,7 @@ impl fmt::Display for ComputeCapability {
 impl FromStr for ComputeCapability {
     type Err = Error;
 
-    /// Reads `8.9`.
+    /// Parses `8.9`.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if it is not two numbers with a dot between them.

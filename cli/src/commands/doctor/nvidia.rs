@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use ocelli::engines::tensorrt::{Product, TensorRtSearch};
+use ocelli::engines::tensorrt::Product;
 
 use super::write_places;
 
@@ -19,11 +19,7 @@ pub fn write(out: &mut dyn Write, library: Option<&Path>) -> io::Result<()> {
         ),
         Some(product) => {
             writeln!(out, "\n{product}")?;
-            let mut search = TensorRtSearch::new();
-            if let Some(path) = library {
-                search = search.with_path(path);
-            }
-            write_places(out, &search.candidates())
+            write_places(out, &product.candidates(library))
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Options and dimensions. Builds themselves need the library: see `tests/tensorrt.rs`.
+//! Options and dimensions. Tests of builds need the library: see `tests/tensorrt.rs`.
 
 use super::*;
 use crate::tensor::ElementType;
 
 #[test]
-fn options_that_cannot_work_are_refused() {
+fn invalid_options_are_refused() {
     use Product::{TensorRt, TensorRtForRtx};
     let range = |min, optimal, max| {
         let range = DimensionRange { min, optimal, max };

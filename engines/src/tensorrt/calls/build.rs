@@ -3,9 +3,10 @@
 use super::{Create, Owned, create, element_type, function, logger, sizes, text};
 use crate::spec::{Dim, DimensionRange, TensorSpec};
 use crate::tensorrt::builder::Options;
+use crate::tensorrt::library::parser_beside;
 use crate::tensorrt::log::{LOG, tidy};
 use crate::tensorrt::progress::Reporter;
-use crate::tensorrt::version::Product;
+use crate::tensorrt::version::{Product, Version};
 use cxx::memory::UniquePtr;
 use ocelli_error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
@@ -27,12 +28,17 @@ pub(in crate::tensorrt) struct Functions {
 }
 
 impl Functions {
-    /// Looks the functions up, or says why this library does not build.
-    pub(in crate::tensorrt) fn open(product: Product, library: &Path, parser: &Path) -> Result<Self, String> {
+    /// Finds the functions, or returns why this library cannot build.
+    pub(in crate::tensorrt) fn open(
+        library: &Path,
+        product: Product,
+        version: Version,
+    ) -> Result<Self, String> {
         let create_builder = function(library, "createInferBuilder_INTERNAL").map_err(|_| {
-            format!("{} is {product}'s lean runtime, which does not build", library.display())
+            format!("{} is {product}'s lean runtime, which cannot build plans", library.display())
         })?;
-        let create_parser = function(parser, "createNvOnnxParser_INTERNAL")?;
+        let create_parser =
+            function(&parser_beside(library, product, version)?, "createNvOnnxParser_INTERNAL")?;
         // SAFETY: the functions have these types in NvInfer.h and NvOnnxParser.h, unchanged since TensorRT 8.
         unsafe {
             Ok(Self {
@@ -45,8 +51,8 @@ impl Functions {
 
 /// The build of one ONNX file.
 ///
-/// Fields are dropped in this order: what was made from an object goes before it (the parser holds the weights that the
-/// network refers to, optimisation profiles belong to the builder), and the timing cache outlives the configuration.
+/// Fields are dropped in this order: every object before the one that created it (the parser holds the weights that the
+/// network refers to, optimisation profiles belong to the builder), and the configuration before the timing cache.
 pub(in crate::tensorrt) struct Session {
     parser: Owned<nvonnxparser::IParser>,
     network: Owned<nvinfer1::INetworkDefinition>,
@@ -56,14 +62,14 @@ pub(in crate::tensorrt) struct Session {
 }
 
 impl Session {
-    /// Makes what every build needs.
+    /// Creates the objects that every build needs.
     pub(in crate::tensorrt) fn open(functions: &Functions) -> Result<Self> {
         let mark = LOG.mark();
         let missing = |what: &str| {
             let message = format!("TensorRT could not create its {what}: {}", LOG.since(mark));
             Error::new(ErrorKind::Unavailable, message)
         };
-        // SAFETY: the function makes a builder. What the builder makes is null or the caller's to delete. The network
+        // SAFETY: the function creates a builder. What the builder creates is null or owned by the caller. The network
         // outlives the parser (the order of the fields), and no network flag is needed: all networks are strongly typed.
         unsafe {
             let mut builder =
@@ -83,7 +89,10 @@ impl Session {
     /// Reads a file into the network.
     pub(in crate::tensorrt) fn parse(&mut self, path: &Path) -> Result<()> {
         let Some(text) = path.to_str().and_then(|path| CString::new(path).ok()) else {
-            return Err(Error::new(ErrorKind::InvalidArgument, "TensorRT takes paths in UTF-8 only"));
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "the path is not valid UTF-8, which TensorRT requires",
+            ));
         };
         let mark = LOG.mark();
         // SAFETY: the path is valid during the call.
@@ -93,7 +102,7 @@ impl Session {
         let errors = self.parse_errors();
         let reason = match errors.first() {
             None => LOG.since(mark),
-            // Only the log has the whole reason of an error about no node, such as a missing file of weights.
+            // If the error concerns no node, such as a missing weights file, only the log has the full reason.
             Some(error) if error.operator.is_empty() => {
                 let mut logged = LOG.errors_since(mark);
                 logged.retain(|line| !line.contains(error.description.as_str()));
@@ -103,7 +112,7 @@ impl Session {
             }
             Some(_) => explain(&errors),
         };
-        Err(Error::new(ErrorKind::InvalidData, format!("the ONNX file cannot be parsed: {reason}")))
+        Err(Error::new(ErrorKind::InvalidData, format!("cannot parse the ONNX file: {reason}")))
     }
 
     fn parse_errors(&mut self) -> Vec<ParseError> {
@@ -133,7 +142,7 @@ impl Session {
         Ok(tensors)
     }
 
-    /// Sets everything but sizes and the timing cache.
+    /// Sets all options except the sizes and the timing cache.
     pub(in crate::tensorrt) fn configure(&mut self, options: &Options) -> Result<()> {
         let mark = LOG.mark();
         let accepted = |accepted: bool, what: &str| {
@@ -196,11 +205,11 @@ impl Session {
         })
     }
 
-    /// Uses a timing cache of these bytes, or an empty one for no bytes. Returns `false` if the bytes are corrupt, or
-    /// come from another version or GPU.
+    /// Uses a timing cache with these bytes, which may be empty. Returns `false` if the bytes are corrupt or come from
+    /// another version or GPU.
     pub(in crate::tensorrt) fn use_timing_cache(&mut self, bytes: &[u8]) -> Result<bool> {
         let mark = LOG.mark();
-        // SAFETY: the bytes are copied; null or a cache that is the caller's to delete.
+        // SAFETY: the bytes are copied; the result is null or owned by the caller.
         let cache =
             unsafe { Owned::new(self.config.get().createTimingCache(bytes.as_ptr().cast(), bytes.len())) };
         let Some(cache) = cache else {
@@ -218,7 +227,7 @@ impl Session {
 
     /// The bytes of the timing cache, to be written after a build.
     pub(in crate::tensorrt) fn timing_cache_bytes(&self) -> Option<Vec<u8>> {
-        // SAFETY: the cache lives, and the memory is ours.
+        // SAFETY: the cache lives, and the caller owns the memory.
         let bytes = unsafe { take_memory(serialize(self.timing_cache.as_ref()?.get())) };
         bytes.filter(|bytes| !bytes.is_empty())
     }
@@ -227,7 +236,7 @@ impl Session {
     pub(in crate::tensorrt) fn build(&mut self, reporter: &Reporter<'_>) -> Result<Vec<u8>> {
         let mark = LOG.mark();
         // SAFETY: the reporter outlives the monitor, which is removed from the configuration and destroyed here. The
-        // memory is ours.
+        // caller owns the memory.
         let plan = unsafe {
             let user_data = (&raw const *reporter).cast_mut().cast();
             let monitor =
@@ -269,7 +278,7 @@ fn set_targets(
         })
 }
 
-/// TensorRT proper builds for the GPU of this machine and has no such call.
+/// TensorRT proper builds for the GPU of this machine only.
 #[cfg(not(feature = "tensorrt-rtx"))]
 fn set_targets(_: Pin<&mut nvinfer1::IBuilderConfig>, _: &[crate::tensorrt::ComputeCapability]) -> bool {
     false
@@ -307,7 +316,7 @@ fn set_range(
 /// `tensor` is null or a tensor of a network that lives during the call.
 unsafe fn specify(tensor: *mut nvinfer1::ITensor) -> Result<TensorSpec> {
     let invalid = |why: String| Error::new(ErrorKind::InvalidData, why);
-    // SAFETY: the caller says so; names belong to the network.
+    // SAFETY: guaranteed by the caller; names belong to the network.
     unsafe {
         let tensor = tensor.as_ref().ok_or_else(|| invalid("the network has no such tensor".into()))?;
         let name = text(tensor.getName()).unwrap_or_default();
@@ -328,7 +337,7 @@ unsafe fn specify(tensor: *mut nvinfer1::ITensor) -> Result<TensorSpec> {
 /// # Safety
 /// `memory` is null or owned by the caller, who does not use it again.
 unsafe fn take_memory(memory: *mut nvinfer1::IHostMemory) -> Option<Vec<u8>> {
-    // SAFETY: the caller says so; the bytes are valid as long as the memory.
+    // SAFETY: guaranteed by the caller; the bytes are valid as long as the memory.
     unsafe {
         let memory: Option<UniquePtr<_>> = (!memory.is_null()).then(|| UniquePtr::from_raw(memory));
         let memory = memory?;
@@ -337,17 +346,17 @@ unsafe fn take_memory(memory: *mut nvinfer1::IHostMemory) -> Option<Vec<u8>> {
     }
 }
 
-/// What the ONNX parser reports.
+/// An error of the ONNX parser.
 struct ParseError {
     description: String,
-    /// The node's index; negative for an error about no node.
+    /// The node's index; negative if the error concerns no node.
     node: c_int,
     node_name: String,
     operator: String,
 }
 
 impl ParseError {
-    /// The bindings have the class `nvonnxparser::IParserError` without its methods.
+    /// Reads an `nvonnxparser::IParserError`, for whose methods there are no bindings.
     ///
     /// # Safety
     /// `error` is an `IParserError` of a parser that lives during the call.
@@ -364,7 +373,7 @@ impl ParseError {
             node_name: unsafe extern "C" fn(*const c_void) -> *const c_char,
             node_operator: unsafe extern "C" fn(*const c_void) -> *const c_char,
         }
-        // SAFETY: the caller says so; an object of a class with virtual functions begins with the address of their table
+        // SAFETY: guaranteed by the caller; an object of a class with virtual functions begins with the address of their table
         // (Itanium C++ ABI, 2.5.2), and the strings belong to the error.
         unsafe {
             let table = &**error.cast::<*const Table>();

@@ -10,10 +10,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use trtx::trtx_sys::{self, nvinfer1};
 
-/// The profile that contexts are made with.
+/// The optimisation profile of all contexts.
 const PROFILE: i32 = 0;
 
-/// What makes the runtime of a library.
+/// The function that creates a library's runtime.
 #[derive(Clone, Copy)]
 pub(in crate::tensorrt) struct Functions {
     create_runtime: Create,
@@ -27,9 +27,9 @@ impl Functions {
     }
 }
 
-/// A plan on the device, weights included, which contexts share.
+/// A plan on the device with its weights, which contexts share.
 ///
-/// Fields are dropped in this order: the engine before the runtime that made it.
+/// Fields are dropped in this order: the engine before the runtime that created it.
 pub(in crate::tensorrt) struct LoadedPlan {
     engine: Mutex<Owned<nvinfer1::ICudaEngine>>,
     names: Vec<CString>,
@@ -42,24 +42,24 @@ pub(in crate::tensorrt) struct PlanTensor {
     pub(in crate::tensorrt) name: String,
     pub(in crate::tensorrt) is_input: bool,
     pub(in crate::tensorrt) element_type: ElementType,
-    /// -1 where it is dynamic.
+    /// -1 for dynamic dimensions.
     pub(in crate::tensorrt) sizes: Vec<i64>,
-    /// The least and the greatest sizes, of inputs.
+    /// The smallest and the largest sizes; `None` for outputs.
     pub(in crate::tensorrt) range: Option<[Vec<i64>; 2]>,
 }
 
 impl LoadedPlan {
-    /// Puts a plan on the device whose context is bound to this thread.
+    /// Loads a plan onto the device whose context is bound to this thread.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if TensorRT does not start, [`ErrorKind::InvalidData`] if it refuses the plan; the
     /// message is TensorRT's reason.
     pub(in crate::tensorrt) fn deserialize(functions: Functions, plan: &[u8]) -> Result<Self> {
         let mark = LOG.mark();
-        // SAFETY: the function makes a runtime.
+        // SAFETY: the function creates a runtime.
         let runtime = unsafe { create::<nvinfer1::IRuntime>(functions.create_runtime) };
         let mut runtime = runtime.ok_or_else(|| Error::new(ErrorKind::Unavailable, LOG.since(mark)))?;
-        // SAFETY: the bytes are read during the call; null or an engine that is the caller's to delete.
+        // SAFETY: the bytes are read during the call; the result is null or owned by the caller.
         let engine =
             unsafe { Owned::new(runtime.get_mut().deserializeCudaEngine(plan.as_ptr().cast(), plan.len())) };
         let engine = engine.ok_or_else(|| {
@@ -90,7 +90,7 @@ impl LoadedPlan {
     }
 }
 
-/// What TensorRT for RTX finds wrong with a plan by its header.
+/// What is wrong with a plan according to its header.
 #[cfg(feature = "tensorrt-rtx")]
 fn diagnosis(runtime: &Owned<nvinfer1::IRuntime>, plan: &[u8]) -> Option<String> {
     use trtx_sys::EngineInvalidityDiagnostics as Diagnostics;
@@ -158,8 +158,8 @@ fn describe(engine: &nvinfer1::ICudaEngine, name: &CStr) -> Result<PlanTensor, S
     }
 }
 
-/// What one run at a time executes in. Fields are dropped in this order: the context before its configuration, which it
-/// may read as long as it lives, and before the plan.
+/// An execution context, for one run at a time. Fields are dropped in this order: the context before the configuration and
+/// the plan, which it may read as long as it lives.
 pub(in crate::tensorrt) struct Context {
     context: Owned<nvinfer1::IExecutionContext>,
     _config: Config,
@@ -169,8 +169,8 @@ pub(in crate::tensorrt) struct Context {
 type Config = Option<Owned<nvinfer1::IRuntimeConfig>>;
 
 impl Context {
-    /// A context with memory of its own. For runs that are captured as CUDA graphs, `is_captured` has TensorRT for RTX
-    /// compile its kernels now: a graph keeps the kernels it was captured with.
+    /// A context with memory of its own. `is_captured` says that runs are captured as CUDA graphs: TensorRT for RTX then
+    /// compiles its kernels before the first run, because a graph keeps the kernels it was captured with.
     pub(in crate::tensorrt) fn new(plan: &Arc<LoadedPlan>, is_captured: bool) -> Result<Self, String> {
         let mark = LOG.mark();
         let mut engine = plan.engine.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,7 +197,7 @@ impl Context {
         })
     }
 
-    /// The shape of an output for the shapes of the inputs that are set.
+    /// The shape of an output, which follows from the shapes of the inputs.
     pub(in crate::tensorrt) fn shape_into(
         &self,
         tensor: usize,
@@ -218,7 +218,7 @@ impl Context {
     /// Sets the address of a tensor: a multiple of 256, and not null even for a tensor without elements.
     ///
     /// # Safety
-    /// What is enqueued from now on reads or writes there: it must be memory of the tensor's size.
+    /// Later runs read or write there: it must be memory of the tensor's size.
     pub(in crate::tensorrt) unsafe fn set_address(
         &mut self,
         tensor: usize,
@@ -231,7 +231,7 @@ impl Context {
         accepted(mark, unsafe { self.context.get_mut().setTensorAddress(name, address.cast()) })
     }
 
-    /// Whether what would be enqueued can be captured. TensorRT proper does not know beforehand.
+    /// Whether a run can be captured. TensorRT proper does not know in advance.
     pub(in crate::tensorrt) fn can_be_captured(&self, stream: *mut c_void) -> bool {
         #[cfg(feature = "tensorrt-rtx")]
         // SAFETY: the stream lives; the driver's streams are those of the CUDA runtime.
@@ -259,13 +259,13 @@ fn make_context(
     is_captured: bool,
 ) -> Option<(Owned<nvinfer1::IExecutionContext>, Config)> {
     use trtx_sys::DynamicShapesKernelSpecializationStrategy::{kEAGER, kLAZY};
-    // SAFETY: null or a configuration that is the caller's to delete.
+    // SAFETY: the result is null or owned by the caller.
     let mut config = unsafe { Owned::new(engine.as_mut().createRuntimeConfig()) }?;
     let allocation = trtx_sys::ExecutionContextAllocationStrategy::kSTATIC;
     config.get_mut().setExecutionContextAllocationStrategy(allocation.into());
     let kernels = if is_captured { kEAGER } else { kLAZY };
     config.get_mut().setDynamicShapesKernelSpecializationStrategy(kernels.into());
-    // SAFETY: `Context` drops the configuration after the context; null or a context that is the caller's to delete.
+    // SAFETY: `Context` drops the configuration after the context; the result is null or owned by the caller.
     let context = unsafe {
         let config: *mut nvinfer1::IRuntimeConfig = config.get_mut().get_unchecked_mut();
         Owned::new(engine.createExecutionContext1(config))
@@ -279,7 +279,7 @@ fn make_context(
     _is_captured: bool,
 ) -> Option<(Owned<nvinfer1::IExecutionContext>, Config)> {
     let strategy = trtx_sys::ExecutionContextAllocationStrategy::kSTATIC;
-    // SAFETY: null or a context that is the caller's to delete.
+    // SAFETY: the result is null or owned by the caller.
     Some((unsafe { Owned::new(engine.createExecutionContext(strategy.into())) }?, None))
 }
 

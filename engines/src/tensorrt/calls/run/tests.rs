@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::tensorrt::description::meaning;
-use crate::tensorrt::{ComputeCapability, Product, TensorRt, TensorRtBuilder, TensorRtSearch};
+use crate::tensorrt::{ComputeCapability, Product, TensorRt, TensorRtBuilder};
 
 /// An ONNX file of one node, `y = Relu(x)`, written field by field after `onnx.proto3`.
 fn relu() -> Vec<u8> {
@@ -23,7 +23,7 @@ fn relu() -> Vec<u8> {
 #[test]
 #[ignore = "needs OCELLI_TENSORRT, and no NVIDIA driver"]
 fn without_a_driver_plans_are_refused_with_the_reason() {
-    let tensorrt = TensorRt::load(&TensorRtSearch::new()).expect("OCELLI_TENSORRT names a library");
+    let tensorrt = TensorRt::load(None).expect("OCELLI_TENSORRT names a library");
     // Without a driver TensorRT proper has no runtime; TensorRT for RTX has one, which reads a plan's header.
     let is_rtx = tensorrt.product() == Product::TensorRtForRtx;
     let whole = if is_rtx {
@@ -40,8 +40,8 @@ fn without_a_driver_plans_are_refused_with_the_reason() {
     let cases = [
         ("a few bytes", &b"not a plan"[..], "it is truncated, or not a plan"),
         ("zeros", &[0; 100_000], "it is not a plan of this TensorRT"),
-        ("another beginning", &changed, "it is not a plan of this TensorRT"),
-        ("half of one", &whole[..whole.len() / 2], "it is truncated, or longer than it should be"),
+        ("an overwritten header", &changed, "it is not a plan of this TensorRT"),
+        ("half of a plan", &whole[..whole.len() / 2], "it has the wrong length"),
         ("a plan", &whole, "NVIDIA's driver is missing, or too old for this TensorRT"),
     ];
     let mut wrong = Vec::new();

@@ -1,7 +1,7 @@
-//! Searches in temporary folders.
-
 use super::*;
+use crate::library::{Finding, Place};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 
 /// Creates a file that is not a library; its path in the report shows which place was found.
@@ -10,18 +10,8 @@ fn touch(path: &Path) {
     fs::write(path, b"no library").expect("a file");
 }
 
-/// The first place with a library, and its path below `root`.
-fn first(search: &TensorRtSearch, root: &Path) -> Option<(Place, String)> {
-    let candidates = search.candidates();
-    let found = candidates.into_iter().find(|candidate| candidate.finding != Finding::Missing)?;
-    // Libraries of this machine are not of interest.
-    let below = found.path.strip_prefix(root).ok()?;
-    Some((found.place, below.display().to_string()))
-}
-
 #[test]
 fn the_first_place_decides() {
-    let rtx = "libtensorrt_rtx.so.1.7.1";
     let cases: [(&str, Product, &[&str], &[(&str, &str)], Option<(Place, &str)>); 8] = [
         (
             "the environment's folder",
@@ -32,21 +22,21 @@ fn the_first_place_decides() {
                 "bin/libtensorrt_rtx.so.1",
             ],
             &[("OCELLI_TENSORRT", "named")],
-            Some((Place::Environment(VARIABLE), "named/libtensorrt_rtx.so.1.10.0")),
+            Some((Place::Environment("OCELLI_TENSORRT"), "named/libtensorrt_rtx.so.1.10.0")),
         ),
         (
-            "an empty variable is none",
+            "an empty variable counts as unset",
             Product::TensorRtForRtx,
             &["bin/libtensorrt_rtx.so.1"],
             &[("OCELLI_TENSORRT", "")],
             Some((Place::BesideProgram, "bin/libtensorrt_rtx.so.1")),
         ),
         (
-            "a folder that lacks it is wrong",
+            "a named folder without the library",
             Product::TensorRtForRtx,
             &["named/libnvinfer.so.11", "bin/libtensorrt_rtx.so.1"],
             &[("OCELLI_TENSORRT", "named")],
-            Some((Place::Environment(VARIABLE), "named")),
+            Some((Place::Environment("OCELLI_TENSORRT"), "named")),
         ),
         (
             "the setup folder",
@@ -70,14 +60,14 @@ fn the_first_place_decides() {
             )),
         ),
         (
-            "a runtime alone, where it is named",
+            "a lean runtime in a named folder",
             Product::TensorRt,
             &["named/libnvinfer_lean.so.11"],
             &[("OCELLI_TENSORRT", "named")],
-            Some((Place::Environment(VARIABLE), "named/libnvinfer_lean.so.11")),
+            Some((Place::Environment("OCELLI_TENSORRT"), "named/libnvinfer_lean.so.11")),
         ),
         (
-            "a runtime alone, where it is not",
+            "a lean runtime elsewhere is skipped",
             Product::TensorRt,
             &["bin/libnvinfer_lean.so.11", "data/ocelli/tensorrt/libnvinfer.so.11"],
             &[("XDG_DATA_HOME", "data")],
@@ -106,19 +96,21 @@ fn the_first_place_decides() {
                 (*name, path)
             })
             .collect();
-        let search = TensorRtSearch::from_surroundings(
-            product,
-            |name| variables.get(name).cloned(),
-            Some(root.0.join("bin")),
-        );
-        let found = first(&search, &root.0);
-        if found.as_ref().map(|(place, path)| (*place, path.as_str())) != expected {
+        let search = |given: Option<&Path>| {
+            let variable = |name: &str| variables.get(name).cloned();
+            LibrarySearch::in_environment(product.library(), given, variable, Some(root.0.join("bin")))
+        };
+        let mut candidates = search(None).candidates().into_iter();
+        let found = candidates.find(|candidate| candidate.finding != Finding::Missing);
+        // Ignores libraries that this machine has installed.
+        let found =
+            found.and_then(|found| Some((found.place, found.path.strip_prefix(&root.0).ok()?.to_owned())));
+        if found != expected.map(|(place, path)| (place, PathBuf::from(path))) {
             wrong.push(format!("{name}: {found:?}"));
         }
-        let flag = search.with_path(root.0.join(rtx));
-        match flag.locate() {
+        match search(Some(&root.0.join("nothing.so"))).locate() {
             Err(error) if error.to_string().contains("(given path): no such file") => {}
-            other => wrong.push(format!("{name}, a flag before it: {other:?}")),
+            other => wrong.push(format!("{name}, with a given path: {other:?}")),
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -151,30 +143,57 @@ fn the_parser_beside_the_library_is_the_one_of_its_version() {
 }
 
 #[test]
-fn a_file_that_is_not_a_library_is_refused_with_a_remedy() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("libnvinfer.so.11");
-    touch(&path);
-    let search = TensorRtSearch::of(Product::TensorRt).with_path(&path);
-    let error = search.locate().expect_err("an error");
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let text = error.to_string();
-    let start = format!("cannot use TensorRT, {} (given path): ", path.display());
-    assert!(text.starts_with(&start), "{text}");
-    assert!(text.ends_with("; name another file, or none to search for one"), "{text}");
+fn version_numbers_are_decoded() {
+    let cases = [
+        (8601, Version::new(8, 6, 1)),
+        (100_305, Version::new(10, 3, 5)),
+        (110_400, Version::new(11, 4, 0)),
+        (10_701, Version::new(1, 7, 1)),
+    ];
+    let wrong: Vec<_> = cases.iter().filter(|(number, version)| decode(*number) != *version).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 #[test]
-fn a_failed_search_lists_its_places_and_a_remedy() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let program = folder.path().join("bin");
-    let search = TensorRtSearch {
-        product: Product::TensorRtForRtx,
-        named: Vec::new(),
-        folders: vec![(Place::BesideProgram, program.clone())],
-    };
-    let text = search.locate().expect_err("an error").to_string();
-    let start =
-        format!("TensorRT for RTX not found, in {} and the system's library folders: ", program.display());
-    assert!(text.starts_with(&start) && text.ends_with("set OCELLI_TENSORRT to its folder"), "{text}");
+fn other_products_and_versions_are_refused_with_a_reason() {
+    use Product::{TensorRt, TensorRtForRtx};
+    let cases: [((u32, u32, u32), Product, Option<&str>); 8] = [
+        ((11, 4, 0), TensorRt, None),
+        ((11, 9, 2), TensorRt, None),
+        ((11, 3, 9), TensorRt, Some("it is TensorRT 11.3.9, 11.4 or a later 11 is needed")),
+        ((12, 0, 0), TensorRt, Some("it is TensorRT 12.0.0, 11.4 or a later 11 is needed")),
+        (
+            (10, 3, 0),
+            TensorRt,
+            Some(
+                "it is TensorRT 10.3.0, 11.4 or a later 11 is needed (for TensorRT 10 use ONNX Runtime's TensorRT \
+                 provider)",
+            ),
+        ),
+        (
+            (1, 7, 1),
+            TensorRt,
+            Some(
+                "it is TensorRT for RTX 1.7.1, and this program was built for TensorRT; the feature `tensorrt-rtx` \
+                 builds one for TensorRT for RTX",
+            ),
+        ),
+        ((1, 7, 1), TensorRtForRtx, None),
+        (
+            (11, 4, 0),
+            TensorRtForRtx,
+            Some(
+                "it is TensorRT 11.4.0, and this program was built for TensorRT for RTX; the feature `tensorrt` \
+                 builds one for TensorRT",
+            ),
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for ((major, minor, patch), wanted, expected) in cases {
+        let reason = check(Version::new(major, minor, patch), wanted).err();
+        if reason.as_deref() != expected {
+            wrong.push(format!("{major}.{minor}.{patch} as {wanted}: {reason:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

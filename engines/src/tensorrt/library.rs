@@ -1,0 +1,119 @@
+//! TensorRT's shared libraries: how they are found, and which product and version a file is.
+
+use super::version::{Product, Version};
+use crate::library::{self, Candidate, Library, LibrarySearch};
+use std::path::{Path, PathBuf};
+
+static TENSORRT: Library = Library {
+    name: Product::TensorRt.name(),
+    stems: &["nvinfer"],
+    stems_if_named: &["nvinfer_lean", "nvinfer_dispatch"],
+    variables: &["OCELLI_TENSORRT"],
+    setup_folder: "tensorrt",
+    python_packages: &["*tensorrt*"],
+    remedy: "install TensorRT 11 and set OCELLI_TENSORRT to its folder",
+    version: |path| version(path, Product::TensorRt).map(|version| version.to_string()),
+};
+
+static TENSORRT_FOR_RTX: Library = Library {
+    name: Product::TensorRtForRtx.name(),
+    stems: &["tensorrt_rtx"],
+    stems_if_named: &[],
+    remedy: "unpack the wheel that `pip download --no-deps onnxruntime-ep-nv-tensorrt-rtx-cu13` downloads and set \
+             OCELLI_TENSORRT to its folder",
+    version: |path| version(path, Product::TensorRtForRtx).map(|version| version.to_string()),
+    ..TENSORRT
+};
+
+impl Product {
+    /// Every place that is [searched](crate::library) for the product's library, and what it holds: the first that is not
+    /// [`Finding::Missing`](crate::library::Finding::Missing) decides. Loads each library it finds to read its version.
+    pub fn candidates(self, path: Option<&Path>) -> Vec<Candidate> {
+        LibrarySearch::new(self.library(), path).candidates()
+    }
+
+    pub(super) fn library(self) -> &'static Library {
+        match self {
+            Self::TensorRt => &TENSORRT,
+            Self::TensorRtForRtx => &TENSORRT_FOR_RTX,
+        }
+    }
+}
+
+/// Loads a library and returns its version, or one line that says why it is not the wanted product.
+pub(super) fn version(path: &Path, wanted: Product) -> Result<Version, String> {
+    let library = library::open(path)?;
+    let call = |name: &str| {
+        // SAFETY: these functions have this type in NvInferRuntime.h.
+        let function = unsafe { library.get::<unsafe extern "C" fn() -> i32>(name.as_bytes()) };
+        // SAFETY: as above; the function has no arguments and no effects.
+        function.ok().and_then(|function| u32::try_from(unsafe { function() }).ok())
+    };
+    let number =
+        call("getInferLibVersion").ok_or("it is not TensorRT: it does not export `getInferLibVersion`")?;
+    let version = match (
+        call("getInferLibMajorVersion"),
+        call("getInferLibMinorVersion"),
+        call("getInferLibPatchVersion"),
+    ) {
+        (Some(major), Some(minor), Some(patch)) => Version::new(major, minor, patch),
+        _ => decode(number),
+    };
+    check(version, wanted)?;
+    Ok(version)
+}
+
+/// The ONNX parser beside the library: of the same major version, and as close to the library's as possible.
+pub(super) fn parser_beside(library: &Path, product: Product, version: Version) -> Result<PathBuf, String> {
+    let stem = match product {
+        Product::TensorRt => "nvonnxparser",
+        Product::TensorRtForRtx => "tensorrt_onnxparser_rtx",
+    };
+    let version = [version.major, version.minor, version.patch];
+    let closeness = |numbers: &[u32]| numbers.iter().zip(version).take_while(|(a, b)| *a == b).count();
+    let folder = library.parent().unwrap_or(library);
+    library::versions(folder, stem)
+        // A file name has none to four numbers: libnvonnxparser.so, .so.11, .so.11.4.0.106.
+        .filter(|(numbers, _)| numbers.first().is_none_or(|major| *major == version[0]))
+        .max_by_key(|(numbers, _)| (closeness(numbers), numbers.clone()))
+        .map(|(_, path)| path)
+        .ok_or_else(|| {
+            format!("the ONNX parser is missing: there is no lib{stem} beside {}", library.display())
+        })
+}
+
+/// Decodes the number that the library reports: `110400`, or `8601` before TensorRT 10.
+fn decode(number: u32) -> Version {
+    let thousands = if number < 10_000 { 1000 } else { 10_000 };
+    Version::new(number / thousands, number % thousands / 100, number % 100)
+}
+
+/// Checks that a library of this version is compatible with the product's headers.
+fn check(version: Version, wanted: Product) -> Result<(), String> {
+    // TensorRT for RTX started at 1.0 when TensorRT was at 10.
+    let product = if version.major < 5 { Product::TensorRtForRtx } else { Product::TensorRt };
+    let headers = wanted.headers();
+    if product != wanted {
+        let feature = match product {
+            Product::TensorRt => "tensorrt",
+            Product::TensorRtForRtx => "tensorrt-rtx",
+        };
+        return Err(format!(
+            "it is {product} {version}, and this program was built for {wanted}; the feature `{feature}` builds one for {product}"
+        ));
+    }
+    if (version.major, version.minor) < (headers.major, headers.minor) || version.major > headers.major {
+        let mut reason = format!(
+            "it is {product} {version}, {}.{} or a later {} is needed",
+            headers.major, headers.minor, headers.major
+        );
+        if product == Product::TensorRt && version.major == 10 {
+            reason += " (for TensorRT 10 use ONNX Runtime's TensorRT provider)";
+        }
+        return Err(reason);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
