@@ -2,13 +2,13 @@
 
 # Further cargo features: make test FEATURES=tensorrt-rtx
 FEATURES ?=
-# Profile of the demo. `dev` reuses what the tests built and is slower to run.
+# Profile of the demo. `dev` reuses the build of the tests and runs slower.
 PROFILE ?= release
 BUILT = $(or $(CARGO_TARGET_DIR),target)/$(PROFILE:dev=debug)
 # Where `make install` installs; packagers set DESTDIR as well.
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
-# Without OpenCV everything but video files, cameras and windows is built.
+# Empty without OpenCV: everything but video files, cameras and windows is built.
 OPENCV = $$(bash demos/install-opencv.sh --check && echo opencv)
 
 .PHONY: help demo test setup opencv install bench bench-full check-all lint doc

@@ -1,11 +1,11 @@
-//! Detects objects in one image, prints them and saves a picture with boxes and labels.
+//! Detects objects in one image, prints them and saves an annotated image.
 //!
 //! ```sh
 //! cargo run --example detect                                   # a drawn scene and the built-in model
-//! cargo run --example detect -- IMAGE "red apple" dog          # an image and text prompts of your own
+//! cargo run --example detect -- IMAGE "red apple" dog          # your own image and text prompts
 //! ```
 //!
-//! The built-in model knows drawn pictograms only. For photographs pass an exported model or a checkpoint to the builder:
+//! The built-in model detects drawn pictograms only. For photographs pass an exported model or a checkpoint to the builder:
 //! `.with_model(ModelSource::Folder("sam3".into()))`.
 
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
@@ -36,10 +36,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{} detections in {:.0} ms with {}", found.items.len(), found.times.total, detector.engine());
 
-    let mut picture = image.into_rgb_image();
-    Annotator::new().annotate(&mut picture, &found.items)?;
+    let mut annotated = image.into_rgb_image();
+    Annotator::new().annotate(&mut annotated, &found.items)?;
     let path = std::env::temp_dir().join("ocelli-detect.png");
-    picture.save(&path)?;
+    annotated.save(&path)?;
     println!("saved {}", path.display());
     Ok(())
 }

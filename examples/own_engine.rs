@@ -1,11 +1,11 @@
-//! Runs the detector on an engine of your own: here one that measures every run of ONNX Runtime.
+//! Runs the detector on your own engine, which here measures every run of ONNX Runtime.
 //!
 //! ```sh
 //! cargo run --example own_engine
 //! ```
 //!
-//! An [`Engine`] owes three methods. The file name of a graph says which one it is; their inputs and outputs are listed in
-//! [`ocelli::export::contract`].
+//! An [`Engine`] implements three methods. The file name of a graph identifies it; [`ocelli::export::contract`] lists the
+//! inputs and outputs of all graphs.
 
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
 

@@ -1,10 +1,10 @@
-//! Runs the pipeline on frames of your own: here a camera that pans over a drawn scene.
+//! Runs the pipeline on your own frames, here of a camera that pans over a drawn scene.
 //!
 //! ```sh
 //! cargo run --example own_source
 //! ```
 //!
-//! A [`Source`] owes two methods. Programs with a loop of their own push frames into a [`Pipeline`] instead, see
+//! A [`Source`] implements two methods. Programs with their own loop push frames into a [`Pipeline`] instead, see
 //! `tests/embed`.
 
 #![allow(clippy::print_stdout, reason = "an example prints its results")]

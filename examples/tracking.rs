@@ -1,4 +1,4 @@
-//! Follows objects from frame to frame with the tracker alone, for the boxes of any detector.
+//! Tracks objects without the detector, from the boxes of any detector.
 //!
 //! ```sh
 //! cargo run --example tracking
@@ -11,7 +11,7 @@
 use ocelli_tracking::{BoundingBox, ByteTracker, TrackerDetection};
 
 fn main() -> ocelli_tracking::Result<()> {
-    // `min_hits(1)` reports a track from its first frame on; `coast_frames` reports lost tracks at their predicted place.
+    // `min_hits(1)` reports a track from its first frame on; `coast_frames` reports lost tracks at their predicted position.
     let mut tracker = ByteTracker::builder().min_hits(1).coast_frames(5).build()?;
 
     for frame in 0..12 {

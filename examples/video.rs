@@ -1,7 +1,7 @@
 //! Detects and tracks objects in a video and writes a line of JSON for each frame to stdout.
 //!
 //! ```sh
-//! cargo run --example video                                              # the drawn scenes, as if they were a video
+//! cargo run --example video                                              # the drawn scenes as a video
 //! cargo run --example video -- FRAME.png FRAME.png …                     # image files, one frame each
 //! cargo run --example video --features opencv -- VIDEO.mp4               # a video file, decoded by OpenCV
 //! ```

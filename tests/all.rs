@@ -1,4 +1,4 @@
-//! What crosses crates: parity with the reference, from an image to detections, the pipeline, engines on devices.
+//! Tests across crates: parity with the reference, from an image to detections, the pipeline, engines on devices.
 
 mod device_kernels;
 mod device_path;

@@ -1,7 +1,7 @@
-//! Engines on a GPU: what stays there, what is copied, and that the detections are the same. Engines of fixed sizes, like
-//! Core ML's, are tested on the CPU.
+//! Engines on a GPU: tensors that stay there, copies, and identical detections. Engines with fixed sizes, such as those of
+//! Core ML, are tested on the CPU.
 //!
-//! Needs ONNX Runtime where programs find it; `make setup` puts it there. The tests on a GPU need ONNX Runtime for CUDA.
+//! Needs ONNX Runtime; `make setup` installs it. The tests on a GPU need ONNX Runtime for CUDA.
 
 #[cfg(feature = "cuda")]
 mod gpu;
@@ -17,7 +17,7 @@ use ocelli::{
 };
 use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneOptions};
 
-/// The built-in model with everything that masks need.
+/// The built-in model with the graphs for masks.
 fn model() -> (tempfile::TempDir, Model) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (checkpoint, exported) = (folder.path().join("checkpoint"), folder.path().join("exported"));
@@ -43,7 +43,7 @@ fn detector(model: &Model, factory: EngineFactory, chunk: usize) -> Detector {
 
 fn scenes(count: u64) -> Vec<Scene> {
     let options = SceneOptions { kinds: 2..=3, objects: 4..=6, ..SceneOptions::default() };
-    let generator = SceneGenerator::new(5, options).expect("ranges that hold numbers");
+    let generator = SceneGenerator::new(5, options).expect("valid ranges");
     (0..count).map(|number| generator.scene(number)).collect()
 }
 
@@ -66,11 +66,11 @@ fn without_times(found: Detections) -> (Vec<Detection>, Vec<SemanticMap>) {
     (found.items, found.semantic)
 }
 
-/// Engines on the CPU for which the dynamic dimensions of some graphs are fixed, given by graph, dimension and size. The
-/// number of examples stays dynamic, since examples cannot be padded.
+/// CPU engines with fixed sizes for some dynamic dimensions, given by graph, dimension and size. The number of examples
+/// stays dynamic, because examples cannot be padded.
 fn engines_of_fixed_sizes(fixed: &'static [(&'static str, &'static str, usize)]) -> EngineFactory {
     let runtime = OnnxRuntime::load(None).expect("`make setup` was run");
-    EngineFactory::custom("of fixed sizes", move |graph: &Path| {
+    EngineFactory::custom("with fixed sizes", move |graph: &Path| {
         let mut builder = OnnxRuntimeEngine::builder(&runtime);
         for (_, name, size) in fixed.iter().filter(|(file, ..)| graph.ends_with(file)) {
             builder = builder.with_fixed_dimension(*name, *size);
@@ -86,7 +86,7 @@ fn engines_of_fixed_sizes(fixed: &'static [(&'static str, &'static str, usize)])
 }
 
 #[test]
-fn engines_of_fixed_sizes_find_the_same_as_those_of_any_size() {
+fn fixed_sizes_do_not_change_the_detections() {
     let (_folder, model) = model();
     let tokens = model.manifest().context_length + 8;
     // Leaked, because the factory outlives this function.
@@ -101,7 +101,7 @@ fn engines_of_fixed_sizes_find_the_same_as_those_of_any_size() {
     };
     let scenes = scenes(3);
     let run = |detector: &mut Detector| -> Vec<_> {
-        // Twice, so that padding is reused with the contents of the first time.
+        // Twice, so that padding is reused with its previous contents.
         let images = scenes.iter().chain(&scenes);
         images
             .map(|scene| without_times(detector.detect(&scene.image, &prompts(scene)).expect("it detects")))
@@ -110,10 +110,10 @@ fn engines_of_fixed_sizes_find_the_same_as_those_of_any_size() {
     let expected = run(&mut detector(&model, engines_of_fixed_sizes(&[]), 2));
     assert!(expected.iter().map(|(items, _)| items.len()).sum::<usize>() > 12);
     let cases = [
-        ("like Core ML's", sizes(1, 2, 8), 2),
+        ("as for Core ML", sizes(1, 2, 8), 2),
         ("more rows than classes, masks one by one", sizes(4, 7, 1), 7),
         ("fewer rows than classes in a chunk", sizes(3, 4, 40), 100),
-        ("all alike", sizes(4, 4, 3), 4),
+        ("all the same", sizes(4, 4, 3), 4),
     ];
     let mut wrong = Vec::new();
     for (name, fixed, chunk) in cases {

@@ -1,12 +1,12 @@
-//! The detector on drawn scenes against the Python reference pipeline: the built-in model, from picture files to
-//! scores, boxes and masks.
+//! The detector on drawn scenes against the Python reference pipeline: the built-in model, from image files to scores,
+//! boxes and masks.
 //!
-//! Scenes, what the reference found, and the script that made both are in `tests/golden/scenes`. `cargo test --test
-//! end_to_end -- --nocapture` shows the largest differences.
+//! The scenes, the reference's detections and the script that generates both are in `tests/golden/scenes`. `cargo test -p
+//! ocelli-tests end_to_end -- --nocapture` prints the largest differences.
 //!
-//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+//! Needs ONNX Runtime; `make setup` installs it.
 
-#![allow(clippy::print_stdout, reason = "the largest differences are worth seeing when all is well, too")]
+#![allow(clippy::print_stdout, reason = "the largest differences are interesting if the test passes, too")]
 
 use std::path::{Path, PathBuf};
 
@@ -18,21 +18,21 @@ use ocelli::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How far a score may be from the reference's.
+/// The largest difference of a score.
 const SCORE_TOLERANCE: f32 = 0.002;
-/// How far an edge of a box may be, in pixels of the picture.
+/// The largest difference of a box edge, in pixels of the image.
 const BOX_TOLERANCE: f32 = 0.5;
-/// How much of the two masks' union both must cover.
+/// The minimum IoU of two masks.
 const MASK_IOU: f64 = 0.99;
 const SCENES: usize = 50;
-/// Detections in all of the reference, so that a golden that lost its contents is noticed.
+/// The minimum number of detections of the reference, so that an incomplete golden is noticed.
 const LEAST_DETECTIONS: usize = 100;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/scenes")
 }
 
-/// A scene and what the reference found in it.
+/// A scene and the detections of the reference.
 struct Scene {
     file: String,
     prompts: Prompts,
@@ -83,11 +83,11 @@ fn scenes() -> (Vec<Scene>, f32) {
     let scenes: Vec<Scene> = list(&report["images"]).iter().map(scene).collect();
     assert_eq!(scenes.len(), SCENES);
     let found: usize = scenes.iter().map(|scene| scene.expected.len()).sum();
-    assert!(found >= LEAST_DETECTIONS, "the reference found {found} things");
+    assert!(found >= LEAST_DETECTIONS, "the reference has {found} detections");
     (scenes, report["score_threshold"].as_f64().expect("a number") as f32)
 }
 
-/// The built-in model, exported with some options into a folder of its own; nothing of the user's is touched.
+/// The built-in model, exported into a temporary folder instead of the user's cache.
 fn builtin(options: &ExportOptions) -> (TempDir, Model) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (checkpoint, exported) = (folder.path().join("checkpoint"), folder.path().join("exported"));
@@ -103,20 +103,20 @@ fn builder(model: &Model) -> DetectorBuilder {
     Detector::builder().with_open_model(model.clone()).with_text_cache(TextCacheFile::None)
 }
 
-/// The largest difference of an edge.
+/// The largest difference of the edges.
 fn box_distance(a: &BoundingBox, b: &BoundingBox) -> f32 {
     let edges = [a.x1 - b.x1, a.y1 - b.y1, a.x2 - b.x2, a.y2 - b.y2];
     edges.into_iter().fold(0.0, |most, edge| if edge.is_nan() { f32::INFINITY } else { most.max(edge.abs()) })
 }
 
 fn mask_iou(a: &Mask, b: &Mask) -> f64 {
-    assert_eq!((a.width(), a.height()), (b.width(), b.height()), "masks are as large as the picture");
+    assert_eq!((a.width(), a.height()), (b.width(), b.height()), "masks have the size of the image");
     let (a, b) = (a.to_bitmap(), b.to_bitmap());
     let count = |both: fn(u8, u8) -> bool| a.iter().zip(&b).filter(|(a, b)| both(**a, **b)).count();
     count(|a, b| a & b == 1) as f64 / count(|a, b| a | b == 1).max(1) as f64
 }
 
-/// Detections of one class in pairs: again and again the two whose boxes are nearest. What is left has no partner.
+/// Pairs detections of the same class greedily, nearest boxes first. The rest has no counterpart.
 fn pair<'a, 'b>(
     ours: &'a [Detection],
     theirs: &'b [Expected],
@@ -143,12 +143,12 @@ struct Worst {
     score: f32,
     edge: f32,
     lost_iou: f64,
-    /// Detections so near to the threshold that one side may miss them.
+    /// Detections so close to the threshold that either side may miss them.
     at_threshold: usize,
 }
 
 impl Worst {
-    /// Compares a scene's detections; problems in words.
+    /// Compares a scene's detections; returns the problems.
     fn compare(
         &mut self,
         file: &str,
@@ -196,7 +196,7 @@ impl Worst {
 }
 
 #[test]
-fn the_same_detections_as_the_reference() {
+fn detections_equal_those_of_the_reference() {
     let (scenes, threshold) = scenes();
     let (_folder, model) = builtin(&ExportOptions::default());
     let build = |masks| builder(&model).with_confidence(threshold).with_masks(masks).build();
@@ -223,7 +223,7 @@ fn the_same_detections_as_the_reference() {
     assert!(masks > 0, "no mask was compared");
 }
 
-/// The same things in the same order, scores and shares of the picture's sides within 1e-5.
+/// The same detections in the same order, with scores and edges, relative to the image side, within 1e-5.
 fn same(name: &str, a: &[Detection], b: &[Detection], size: f32) -> Vec<String> {
     if a.len() != b.len() {
         return vec![format!("{name}: {} detections and {}", a.len(), b.len())];
@@ -240,9 +240,9 @@ fn same(name: &str, a: &[Detection], b: &[Detection], size: f32) -> Vec<String> 
         .collect()
 }
 
-/// How many classes are decoded at once, and how the graphs are written, is nobody's business.
+/// The detections do not depend on the number of classes decoded at once, nor on the form of the graphs.
 #[test]
-fn the_same_detections_in_any_chunk_and_any_form() {
+fn detections_do_not_depend_on_chunks_and_graphs() {
     let (scenes, threshold) = scenes();
     let (_folder, model) = builtin(&ExportOptions::default());
     let explicit = builtin(&ExportOptions::default().with_target(Target::TensorRt).with_split_block(Some(3)));
@@ -277,43 +277,43 @@ fn the_same_detections_in_any_chunk_and_any_form() {
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
 }
 
-/// A box around a thing, and no words, finds that thing and others like it, rather than things of another kind.
+/// An example box without a text prompt detects that object and others of its class, rather than other classes.
 #[test]
-fn examples_find_what_they_show() {
+fn example_boxes_detect_their_class() {
     let (scenes, threshold) = scenes();
     let (_folder, model) = builtin(&ExportOptions::default());
     let mut detector = builder(&model).with_confidence(threshold).build().expect("it builds");
-    let (mut asked, mut hits, mut others, mut false_hits) = (0, 0, 0, 0);
+    let (mut shown, mut hits, mut others, mut false_hits) = (0, 0, 0, 0);
     for scene in &scenes {
         let image = scene.image();
         let frame = BoundingBox::new(0.0, 0.0, image.width() as f32, image.height() as f32);
-        // What the model finds by name can be expected to be found by example.
+        // Only objects that the model detects by a text prompt.
         let known = |bbox: &BoundingBox| scene.expected.iter().any(|one| one.bbox.iou(bbox) > 0.7);
         let Some((label, bbox)) = scene.drawn.iter().find(|(_, bbox)| known(bbox)) else { continue };
-        let shown = bbox.intersection(&frame).expect("what was drawn is in the picture");
-        let prompts = Prompts::new([Prompt::visual(label.as_str()).with_exemplar(shown, true)])
+        let example = bbox.intersection(&frame).expect("drawn objects are inside the image");
+        let prompts = Prompts::new([Prompt::visual(label.as_str()).with_exemplar(example, true)])
             .expect("a box with area");
         let found = detector.detect(&image, &prompts).expect("it detects").items;
         let hit = |bbox: &BoundingBox| found.iter().any(|one| one.bbox.iou(bbox) > 0.5);
         assert!(found.iter().all(|one| &*one.label == label.as_str()), "{}: {found:?}", scene.file);
         let different: Vec<_> =
             scene.drawn.iter().filter(|(other, bbox)| other != label && known(bbox)).collect();
-        asked += 1;
-        hits += usize::from(hit(&shown));
+        shown += 1;
+        hits += usize::from(hit(&example));
         others += different.len();
         false_hits += different.iter().filter(|(_, bbox)| hit(bbox)).count();
     }
     println!(
-        "by a box around them, {hits} of {asked} things found, and {false_hits} of {others} of another kind"
+        "by an example box, {hits} of {shown} objects detected, and {false_hits} of {others} of other classes"
     );
-    assert!(asked >= 20 && others >= 20, "only {asked} things to show, {others} of another kind");
-    assert!(hits * 10 >= asked * 9, "{hits} of {asked} things found by a box around them");
-    assert!(false_hits * 4 <= others, "{false_hits} of {others} things of another kind found");
+    assert!(shown >= 20 && others >= 20, "only {shown} objects, {others} of other classes");
+    assert!(hits * 10 >= shown * 9, "{hits} of {shown} objects detected by an example box");
+    assert!(false_hits * 4 <= others, "{false_hits} of {others} objects of other classes detected");
 }
 
-/// Words and examples side by side in one call: each class is what it is alone.
+/// Text prompts and example boxes in one call: each class has the same detections as alone.
 #[test]
-fn classes_do_not_disturb_each_other() {
+fn classes_do_not_affect_each_other() {
     let (scenes, threshold) = scenes();
     let (_folder, model) = builtin(&ExportOptions::default());
     let mut detector = builder(&model).with_confidence(threshold).build().expect("it builds");

@@ -53,7 +53,7 @@ fn detector() -> Detector {
 fn scenes(count: u64) -> Vec<Scene> {
     let generator =
         SceneGenerator::new(77, SceneOptions { kinds: 1..=3, objects: 3..=8, ..SceneOptions::default() })
-            .expect("ranges that hold numbers");
+            .expect("valid ranges");
     (0..count).map(|number| generator.scene(number)).collect()
 }
 

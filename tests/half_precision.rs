@@ -1,14 +1,14 @@
-//! Graphs in half precision against the same graphs in 32 bits: every output by its cosine, detections of the built-in
-//! model by how many are kept and how far they move, and what leaves the range of 16 bits. `cargo test --test
-//! half_precision -- --nocapture` shows the figures.
+//! Graphs in half precision against the same graphs in fp32: the cosine similarity of every output, lost and moved
+//! detections of the built-in model, and overflow in fp16. `cargo test -p ocelli-tests half_precision -- --nocapture`
+//! prints the figures.
 //!
-//! ONNX Runtime has few 16-bit kernels for processors and computes the rest in 32 bits without rounding in between, so
-//! its outputs say that a file is right and little about its numbers. Those come from files that emulate half
-//! precision: 32 bits, rounded after every step.
+//! ONNX Runtime has few 16-bit CPU kernels. It computes the rest in fp32 without intermediate rounding, so its outputs
+//! show that a file is valid, but not how exact it is. That is measured with graphs that emulate half precision: fp32,
+//! rounded after every operator.
 //!
-//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+//! Needs ONNX Runtime; `make setup` installs it.
 
-#![allow(clippy::print_stdout, reason = "the figures are worth seeing when all is well, too")]
+#![allow(clippy::print_stdout, reason = "the figures are interesting if the test passes, too")]
 
 use std::path::Path;
 
@@ -21,18 +21,18 @@ use ocelli::{Detection, Detector, EngineKind, Image, Model, Prompts, TextCacheFi
 use serde_json::Value;
 
 const TARGETS: [Target; 2] = [Target::OnnxRuntime, Target::TensorRt];
-/// The least cosine between outputs in 32 bits and in fp16; 0.999977 was measured at the worst.
+/// The minimum cosine similarity of outputs in fp32 and in fp16; the lowest measured is 0.999977.
 const LEAST_COSINE_FP16: f64 = 0.9999;
-/// The same in bfloat16, whose numbers have an eighth of the precision; 0.9970 was measured.
+/// The same for bfloat16, which has an eighth of the precision; the lowest measured is 0.9970.
 const LEAST_COSINE_BF16: f64 = 0.99;
-/// Detections overlap at least this much to be the same.
+/// Detections with at least this IoU are the same.
 const SAME_IOU: f32 = 0.7;
 
 fn half(precision: Precision, islands: MixedPrecision) -> ExportOptions {
     ExportOptions::default().with_precision(precision).with_mixed_precision(islands)
 }
 
-/// The cosine, or 0 where one of the two is not finite.
+/// The cosine similarity, or 0 if one of the two is not finite.
 fn cosine(a: &Tensor, b: &Tensor) -> f64 {
     assert_eq!(a.shape(), b.shape());
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
@@ -69,7 +69,7 @@ fn every_output(golden: &Golden, model: &mut Exported) -> Outcome<Outputs> {
     Ok(all)
 }
 
-/// The worst cosine of any output, and a problem for each below `least`.
+/// The lowest cosine similarity of any output, and a problem for each below `least`.
 fn compare(case: &str, expected: &Outputs, ours: &Outputs, least: f64, problems: &mut Vec<String>) -> f64 {
     assert_eq!(expected.len(), ours.len(), "{case}");
     let mut worst = 1.0_f64;
@@ -84,7 +84,7 @@ fn compare(case: &str, expected: &Outputs, ours: &Outputs, least: f64, problems:
 }
 
 #[test]
-fn outputs_are_near_those_in_32_bits() -> Outcome<()> {
+fn outputs_are_near_those_in_fp32() -> Outcome<()> {
     let mut problems = Vec::new();
     for golden in Golden::all() {
         let checkpoint = golden.open_checkpoint()?;
@@ -119,7 +119,7 @@ fn outputs_are_near_those_in_32_bits() -> Outcome<()> {
     Ok(())
 }
 
-/// Files in half precision are about half as large, and the more stays in 32 bits the larger they are.
+/// Files in half precision are about half as large; each setting that keeps more in fp32 makes them larger.
 #[test]
 fn weights_are_half_as_large() -> Outcome<()> {
     let folder = tempfile::tempdir()?;
@@ -138,13 +138,13 @@ fn weights_are_half_as_large() -> Outcome<()> {
     assert!(sizes.windows(2).all(|pair| pair[0].1 >= pair[1].1), "{sizes:?}");
     assert!(sizes[0].1 * 55 > sizes[1].1 * 100, "{sizes:?}");
     let kept = half(Precision::Fp16, MixedPrecision::None).with_keep_fp32(["vit".parse()?]);
-    assert!(bytes(&kept)? > sizes[4].1 * 11 / 10, "blocks that were kept are no larger");
+    assert!(bytes(&kept)? > sizes[4].1 * 11 / 10, "blocks kept in fp32 do not make the files larger");
     Ok(())
 }
 
-/// Graphs whose scores of attention exceed 65504 before they are scaled.
+/// Graphs whose attention scores exceed 65504, the largest fp16 number, before they are scaled.
 #[test]
-fn an_island_keeps_finite_what_leaves_the_range() -> Outcome<()> {
+fn mixed_precision_prevents_overflow() -> Outcome<()> {
     let golden = Golden::open("released");
     let folder = tempfile::tempdir()?;
     let layer = "detr_encoder.layers.0.self_attn";
@@ -178,7 +178,7 @@ fn an_island_keeps_finite_what_leaves_the_range() -> Outcome<()> {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() -> Outcome<()> {
+fn invalid_options_are_rejected() -> Outcome<()> {
     let golden = Golden::open("released");
     let checkpoint = golden.open_checkpoint()?;
     let folder = tempfile::tempdir()?;
@@ -204,7 +204,7 @@ fn what_makes_no_sense_is_refused() -> Outcome<()> {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 
-    // A weight that no half has.
+    // A weight beyond the range of fp16.
     let large = tempfile::tempdir()?;
     crate::parity::altered::strengthen(&golden, &["detr_encoder.layers.0.mlp.fc1"], 1e7, large.path())?;
     let checkpoint = Checkpoint::open(large.path())?;
@@ -212,16 +212,16 @@ fn what_makes_no_sense_is_refused() -> Outcome<()> {
     let error =
         ocelli::export::export(&checkpoint, &fp16(), &output, |_| Ok(())).expect_err("it is too large");
     for word in ["detr_encoder.layers.0.mlp.fc1", "precision bf16", "keep_fp32"] {
-        assert!(error.to_string().contains(word), "{word} is not in: {error}");
+        assert!(error.to_string().contains(word), "expected {word:?} in: {error}");
     }
     let kept = fp16().with_keep_fp32(["fusion.0".parse()?]);
     ocelli::export::export(&checkpoint, &kept, &output, |_| Ok(()))?;
     Ok(())
 }
 
-/// Nothing computes bfloat16 on the processor: that is said, and what to do.
+/// No CPU engine computes in bfloat16; the error names the remedy.
 #[test]
-fn bfloat16_on_the_processor_is_an_honest_error() -> Outcome<()> {
+fn bfloat16_on_the_cpu_is_an_error_with_the_remedy() -> Outcome<()> {
     let checkpoint = Golden::open("released").open_checkpoint()?;
     let exported = Exported::new(&checkpoint, &half(Precision::Bf16, MixedPrecision::None))?;
     let model = Model::open(exported.path(file::MANIFEST).parent().expect("it is in a folder"))?;
@@ -230,24 +230,24 @@ fn bfloat16_on_the_processor_is_an_honest_error() -> Outcome<()> {
         .with_text_cache(TextCacheFile::None)
         .with_engine(EngineKind::Cpu)
         .build()?;
-    let error = detector.prepare(&Prompts::new(["dog"])?).expect_err("there are no such kernels");
+    let error = detector.prepare(&Prompts::new(["dog"])?).expect_err("the CPU has no such kernels");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     for word in ["bfloat16", "in fp32 or fp16"] {
-        assert!(error.to_string().contains(word), "{word} is not in: {error}");
+        assert!(error.to_string().contains(word), "expected {word:?} in: {error}");
     }
     assert!(!error.to_string().contains('\n'), "{error}");
     Ok(())
 }
 
-/// Detections without a partner of their class in the other list.
+/// Detections without a counterpart of their class in the other list.
 fn alone(these: &[Detection], those: &[Detection]) -> usize {
     let same = |a: &Detection, b: &Detection| a.class_id == b.class_id && a.bbox.iou(&b.bbox) >= SAME_IOU;
     these.iter().filter(|a| !those.iter().any(|b| same(a, b))).count()
 }
 
-/// On the scenes of the end-to-end test, the built-in model finds what it finds in 32 bits.
+/// On the scenes of the end-to-end test, the built-in model gives the same detections as in fp32.
 #[test]
-fn the_built_in_model_finds_the_same_things() -> Outcome<()> {
+fn the_built_in_model_gives_the_same_detections() -> Outcome<()> {
     let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/scenes");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(scenes.join("detections.json"))?)?;
     let folder = tempfile::tempdir()?;
@@ -267,14 +267,14 @@ fn the_built_in_model_finds_the_same_things() -> Outcome<()> {
         let builder = Detector::builder().with_open_model(model).with_text_cache(TextCacheFile::None);
         Ok((exported, builder.with_masks(true).build()?))
     };
-    let mut pictures = Vec::new();
+    let mut images = Vec::new();
     for scene in report["images"].as_array().ok_or("no images")?.iter().step_by(3) {
         let image = Image::open(scenes.join(scene["file"].as_str().ok_or("no file")?))?;
         let classes = scene["classes"].as_array().ok_or("no classes")?;
-        pictures.push((image, Prompts::new(classes.iter().filter_map(Value::as_str))?));
+        images.push((image, Prompts::new(classes.iter().filter_map(Value::as_str))?));
     }
     let detect = |detector: &mut Detector| -> Outcome<Vec<Vec<Detection>>> {
-        pictures.iter().map(|(image, prompts)| Ok(detector.detect(image, prompts)?.items)).collect()
+        images.iter().map(|(image, prompts)| Ok(detector.detect(image, prompts)?.items)).collect()
     };
     let expected = detect(&mut exported(&ExportOptions::default())?.1)?;
     let count: usize = expected.iter().map(Vec::len).sum();

@@ -1,7 +1,7 @@
-//! What masks cost: nothing where they are not asked for, and where they are, one pass for each class that was found,
-//! over the queries that were kept.
+//! The cost of masks: nothing if they are not requested; otherwise one run of the mask head for each class with
+//! detections, over their queries.
 //!
-//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+//! Needs ONNX Runtime; `make setup` installs it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ struct Run {
 
 type Runs = Arc<Mutex<Vec<Run>>>;
 
-/// An engine that writes down what it is asked for.
+/// An engine that records which outputs are requested.
 struct Recording {
     graph: String,
     engine: Box<dyn Engine>,
@@ -49,7 +49,7 @@ impl Engine for Recording {
             inputs.iter().find(|(name, _)| *name == tensor::QUERIES).map_or(0, |(_, t)| t.shape()[1]);
         let names = outputs.iter().map(|(name, _)| (*name).to_owned()).collect();
         let run = Run { graph: self.graph.clone(), queries, outputs: names };
-        self.runs.lock().expect("nobody panicked").push(run);
+        self.runs.lock().expect("no thread panicked").push(run);
         self.engine.run(inputs, outputs)
     }
 }
@@ -79,11 +79,11 @@ fn found(model: &Model, masks: bool, semantic: bool) -> Found {
         .with_semantic_maps(semantic)
         .build()
         .expect("the built-in model runs");
-    let prompts = Prompts::new(["dog", "banana", "tree", "airplane"]).expect("words");
+    let prompts = Prompts::new(["dog", "banana", "tree", "airplane"]).expect("they are not blank");
     let image = Image::open("../demos/scenes/park.png").expect("the scene is in the project");
     let found = detector.detect(&image, &prompts).expect("it detects");
     drop(detector);
-    let runs = std::mem::take(&mut *runs.lock().expect("nobody panicked"));
+    let runs = std::mem::take(&mut *runs.lock().expect("no thread panicked"));
     Found { items: found.items, semantic: found.semantic, runs }
 }
 
@@ -100,7 +100,7 @@ fn model() -> (tempfile::TempDir, Model) {
 }
 
 #[test]
-fn only_what_is_asked_for_leaves_the_engines() {
+fn only_requested_outputs_are_computed() {
     let (_folder, model) = model();
     let boxes = [tensor::LOGITS, tensor::BOXES, tensor::PRESENCE];
     let states = [tensor::QUERIES, tensor::ENCODED];
@@ -128,9 +128,9 @@ fn only_what_is_asked_for_leaves_the_engines() {
             _ => BTreeSet::new(),
         };
         for run in came.runs.iter().filter(|run| run.outputs != expected_of(&run.graph)) {
-            problems.push(format!("{name}: {} was asked for {:?}", run.graph, run.outputs));
+            problems.push(format!("{name}: {} was run for {:?}", run.graph, run.outputs));
         }
-        // What is found does not depend on it.
+        // The detections do not depend on it.
         let place = |one: &Detection| (one.class_id, one.score.to_bits(), one.bbox);
         if came.items.iter().map(place).ne(without.items.iter().map(place)) {
             problems.push(format!("{name}: other detections: {:?}", came.items));
@@ -144,13 +144,17 @@ fn only_what_is_asked_for_leaves_the_engines() {
         let of_class = |class: &usize| came.items.iter().filter(|one| one.class_id == *class).count();
         let kept: Vec<usize> = if needed { classes.iter().map(of_class).collect() } else { Vec::new() };
         if passes != kept {
-            problems.push(format!("{name}: passes of {passes:?} queries for {kept:?} detections of a class"));
+            problems.push(format!("{name}: runs of {passes:?} queries for classes with {kept:?} detections"));
         }
         let maps: Vec<usize> = came.semantic.iter().map(|map| map.class_id).collect();
         if maps != (if semantic { Vec::from_iter(classes.clone()) } else { Vec::new() }) {
             problems.push(format!("{name}: semantic maps of {maps:?}"));
         }
-        assert!(classes.len() >= 2 && came.items.len() > classes.len(), "too little found: {:?}", came.items);
+        assert!(
+            classes.len() >= 2 && came.items.len() > classes.len(),
+            "too few detections: {:?}",
+            came.items
+        );
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }

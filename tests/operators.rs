@@ -1,4 +1,4 @@
-//! What the exported files are made of: standard operators alone for TensorRT, and nothing of a pruned branch.
+//! The operators of exported files: only standard ones for TensorRT, and none of a pruned branch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,9 +10,9 @@ use ocelli::export::{Checkpoint, ExportOptions, MixedPrecision};
 use ocelli_onnx::Message;
 use ocelli_onnx::schema::{DimensionValue, ModelProto, ValueInfoProto};
 
-/// The newest opset that the files may ask for.
+/// The newest opset that the files may use.
 const MAX_OPSET: i64 = 20;
-/// What the other target takes beside: two operators of ONNX Runtime's own, and one that TensorRT has in a plugin.
+/// Further operators for ONNX Runtime: two of its own, and one that TensorRT has in a plugin only.
 const FUSED: [&str; 3] = ["RoiAlign", "com.microsoft.MultiHeadAttention", "com.microsoft.RotaryEmbedding"];
 
 /// The committed list.
@@ -23,7 +23,7 @@ fn allowed() -> BTreeSet<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Every checkpoint there is: the goldens' and the built-in model's, which lives in `folder`.
+/// All checkpoints: the goldens, and the built-in model, which is written to `folder`.
 fn checkpoints(folder: &Path) -> Outcome<Vec<(String, Checkpoint)>> {
     let mut checkpoints = Vec::new();
     for golden in Golden::all() {
@@ -41,7 +41,7 @@ fn graphs(model: &Exported) -> Outcome<BTreeMap<String, ModelProto>> {
     files.map(read).collect()
 }
 
-/// Every way to export that writes other nodes.
+/// All options that change the nodes.
 fn variants(target: Target) -> [(&'static str, ExportOptions); 7] {
     let options = || ExportOptions::default().with_target(target);
     let half = |precision, islands| options().with_precision(precision).with_mixed_precision(islands);
@@ -49,14 +49,14 @@ fn variants(target: Target) -> [(&'static str, ExportOptions); 7] {
         ("whole", options()),
         ("split", options().with_split_block(Some(1))),
         ("detection only", options().with_detection_only(true)),
-        ("words alone", options().with_prompting(Prompting::Text)),
+        ("text prompts only", options().with_prompting(Prompting::Text)),
         ("fp16", half(Precision::Fp16, MixedPrecision::None)),
-        ("fp16 with islands", half(Precision::Fp16, MixedPrecision::All)),
+        ("fp16 with mixed precision", half(Precision::Fp16, MixedPrecision::All)),
         ("bf16", half(Precision::Bf16, MixedPrecision::NormSoftmax)),
     ]
 }
 
-/// Operators by name, standard ones without their domain, with the first place that has them.
+/// Operators by name, standard ones without their domain, with the first node that uses each.
 fn operators(target: Target, problems: &mut Vec<String>) -> Outcome<BTreeMap<String, String>> {
     let folder = tempfile::tempdir()?;
     let mut found = BTreeMap::new();
@@ -87,7 +87,7 @@ fn operators(target: Target, problems: &mut Vec<String>) -> Outcome<BTreeMap<Str
 }
 
 #[test]
-fn files_for_tensorrt_hold_allowed_operators_alone() -> Outcome<()> {
+fn files_for_tensorrt_use_allowed_operators_only() -> Outcome<()> {
     let mut problems = Vec::new();
     let found = operators(Target::TensorRt, &mut problems)?;
     let allowed = allowed();
@@ -95,7 +95,7 @@ fn files_for_tensorrt_hold_allowed_operators_alone() -> Outcome<()> {
     problems.extend(unknown.map(|(operator, place)| format!("{operator} is not allowed: {place}")));
     let unused = allowed.iter().filter(|operator| !found.contains_key(*operator));
     problems
-        .extend(unused.map(|operator| format!("{operator} is allowed and in no file: take it off the list")));
+        .extend(unused.map(|operator| format!("{operator} is allowed but unused: remove it from the list")));
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     Ok(())
 }
@@ -108,13 +108,13 @@ fn files_for_onnx_runtime_add_three_fused_operators() -> Outcome<()> {
     let added: Vec<&str> =
         found.keys().filter(|operator| !allowed.contains(*operator)).map(String::as_str).collect();
     if added != FUSED {
-        problems.push(format!("beside the allowed operators: {added:?}, expected {FUSED:?}"));
+        problems.push(format!("operators beyond the allowed ones: {added:?}, expected {FUSED:?}"));
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     Ok(())
 }
 
-/// The tensor, the axis and the name of every dimension that has a name.
+/// Tensor, axis and name of every named dimension.
 fn named_dimensions(tensor: &ValueInfoProto) -> Vec<(String, usize, String)> {
     let named = tensor.dims().enumerate().filter_map(|(axis, dim)| match dim {
         Some(DimensionValue::DimParam(name)) => Some((tensor.name.clone(), axis, name.clone())),
@@ -123,7 +123,7 @@ fn named_dimensions(tensor: &ValueInfoProto) -> Vec<(String, usize, String)> {
     named.collect()
 }
 
-/// `free_dimensions` lists the free dimensions of the files.
+/// `free_dimensions` lists the dynamic dimensions of the files.
 #[test]
 fn free_dimensions_are_those_of_the_files() -> Outcome<()> {
     let folder = tempfile::tempdir()?;
@@ -135,17 +135,17 @@ fn free_dimensions_are_those_of_the_files() -> Outcome<()> {
                 let graph = model.graph.unwrap_or_default();
                 let tensors: Vec<_> = graph.input.iter().chain(&graph.output).collect();
                 let mut found: Vec<_> = tensors.iter().flat_map(|tensor| named_dimensions(tensor)).collect();
-                let mut said: Vec<_> = free_dimensions(&file)
+                let mut listed: Vec<_> = free_dimensions(&file)
                     .into_iter()
                     .filter(|free| tensors.iter().any(|tensor| tensor.name == free.tensor))
                     .map(|free| (free.tensor.to_owned(), free.axis, free.name.to_owned()))
                     .collect();
                 found.sort();
-                said.sort();
-                if found != said {
-                    problems.push(format!("{name}, {variant}, {file}: {found:?}, said were {said:?}"));
+                listed.sort();
+                if found != listed {
+                    problems.push(format!("{name}, {variant}, {file}: {found:?}, expected {listed:?}"));
                 }
-                seen.extend(said.into_iter().map(|(tensor, ..)| (file.clone(), tensor)));
+                seen.extend(listed.into_iter().map(|(tensor, ..)| (file.clone(), tensor)));
             }
         }
     }
@@ -160,9 +160,9 @@ fn free_dimensions_are_those_of_the_files() -> Outcome<()> {
     Ok(())
 }
 
-/// Skipped blocks and masked branches leave no weight and no node in the file, and the others stay.
+/// Skipped blocks and masked branches leave no weights or nodes in the file; the others remain.
 #[test]
-fn pruned_branches_vanish() -> Outcome<()> {
+fn pruned_branches_are_removed() -> Outcome<()> {
     let mut problems = Vec::new();
     for golden in Golden::all() {
         for variant in &golden.pruned {
@@ -177,15 +177,15 @@ fn pruned_branches_vanish() -> Outcome<()> {
                 let skipped: Vec<&str> = variant.skip_blocks.split(',').collect();
                 let masked: Vec<&str> = variant.mask_blocks.split(',').collect();
                 for block in 0..golden.vision_blocks() {
-                    for (branch, norm, word) in
+                    for (branch, norm, flag) in
                         [("attention", "layer_norm1", "attn"), ("mlp", "layer_norm2", "mlp")]
                     {
-                        let gone = skipped.contains(&block.to_string().as_str())
-                            || masked.contains(&format!("{block}:{word}").as_str());
+                        let pruned = skipped.contains(&block.to_string().as_str())
+                            || masked.contains(&format!("{block}:{flag}").as_str());
                         for part in [branch, norm] {
                             let part = format!("backbone.layers.{block}.{part}");
-                            if names.iter().any(|name| name.contains(&part)) == gone {
-                                let is = if gone { "is still there" } else { "is gone" };
+                            if names.iter().any(|name| name.contains(&part)) == pruned {
+                                let is = if pruned { "remains" } else { "is missing" };
                                 let Variant { skip_blocks, mask_blocks } = variant;
                                 problems.push(format!(
                                     "{}, {target:?}, skip {skip_blocks:?}, mask {mask_blocks:?}: {part} {is}",

@@ -1,12 +1,12 @@
 //! The exported graphs against `transformers`: every output of every graph, in both targets, on small random models.
 //!
-//! Goldens and the script that makes them are in `tests/golden/parity`. An error is max|a − b| / max|b|. Each test
-//! goes through all models and reports everything that differs in one table; `cargo test --test parity --
-//! --nocapture` shows the worst error of each model as well.
+//! The goldens and the script that generates them are in `tests/golden/parity`. The error is max|a − b| / max|b|. Each
+//! test runs all models and reports every difference in one table; `cargo test -p ocelli-tests parity -- --nocapture`
+//! prints the largest error of each model as well.
 //!
-//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+//! Needs ONNX Runtime; `make setup` installs it.
 
-#![allow(clippy::print_stdout, reason = "the worst errors are worth seeing when all is well, too")]
+#![allow(clippy::print_stdout, reason = "the worst errors are interesting if the test passes, too")]
 
 pub mod altered;
 pub mod exported;
@@ -27,13 +27,13 @@ use sha2::{Digest, Sha256};
 const TARGETS: [Target; 2] = [Target::OnnxRuntime, Target::TensorRt];
 const KINDS: [&str; 3] = ["text", "official", "exemplar"];
 const CLASS_COUNTS: [usize; 3] = [1, 3, 17];
-/// How much a mask has to overlap the reference's.
+/// The minimum IoU of a mask and the reference.
 const MASK_IOU: f64 = 0.99;
-/// The class whose masks the goldens hold, and how many.
+/// The class whose masks the goldens have, and how many.
 const MASK_CLASS: usize = 1;
 const MASK_COUNT: usize = 3;
 
-/// The options of a target, and what to call a case of it.
+/// The options of a target, and the name of a case with it.
 fn each_case(golden: &Golden) -> impl Iterator<Item = (String, ExportOptions)> + use<'_> {
     TARGETS.into_iter().map(|target| {
         let case = format!("{}, {target:?}", golden.name).to_lowercase();
@@ -139,7 +139,7 @@ fn detection_only() {
 }
 
 #[test]
-fn prompts_of_words_alone() {
+fn text_prompts_only() {
     let mut report = Report::default();
     for golden in Golden::all() {
         for (case, options) in each_case(&golden) {
@@ -153,12 +153,12 @@ fn prompts_of_words_alone() {
             });
         }
     }
-    report.finish("prompts of words alone");
+    report.finish("text prompts only");
 }
 
-/// A checkpoint that says another image size, exported with `--imgsz` for the golden's, is the golden's model.
+/// A checkpoint with another image size, exported with the golden's `imgsz`, equals the golden.
 #[test]
-fn another_image_size_than_the_checkpoints() {
+fn imgsz_overrides_the_checkpoint() {
     let mut report = Report::default();
     for golden in Golden::all() {
         for (case, options) in each_case(&golden) {
@@ -175,10 +175,10 @@ fn another_image_size_than_the_checkpoints() {
             });
         }
     }
-    report.finish("another image size than the checkpoint's");
+    report.finish("imgsz overrides the checkpoint");
 }
 
-/// What a prompt's mask leaves out changes nothing, in any graph that reads a prompt.
+/// Padding of a prompt, which its mask excludes, changes nothing in any graph.
 #[test]
 fn padding_does_not_matter() {
     let mut report = Report::default();
@@ -206,8 +206,8 @@ fn padding_does_not_matter() {
     report.finish("padding does not matter");
 }
 
-/// Random models keep clear of the clamps, so a checkpoint whose last layers are stronger is held against its golden,
-/// multiplied and clamped.
+/// Random models do not reach the clamps. So a checkpoint whose last layers are scaled is compared with its golden,
+/// scaled and clamped.
 #[test]
 fn logits_and_presence_are_clamped() {
     let mut report = Report::default();
@@ -259,9 +259,12 @@ fn shapes_follow_the_image_size() {
                         e.kind() == ErrorKind::InvalidArgument
                             && e.to_string().contains(&format!("size {patch}"))
                     });
-                    report.expect(format!("{imgsz} px is refused with a word on the patch"), refused);
                     report.expect(
-                        format!("{imgsz} px leaves nothing"),
+                        format!("{imgsz} px is refused with an error that names the patch size"),
+                        refused,
+                    );
+                    report.expect(
+                        format!("{imgsz} px leaves no files"),
                         folder.path().read_dir()?.next().is_none(),
                     );
                 }
@@ -284,7 +287,10 @@ fn exports_are_reproducible() {
                     Exported::new(&golden.open_checkpoint()?, &options)?,
                 ];
                 report.expect("the manifests are equal", a.manifest == b.manifest);
-                report.expect("the weights' hash is stated", a.manifest.weights_sha256.len() == 64);
+                report.expect(
+                    "the manifest has the hash of the weights",
+                    a.manifest.weights_sha256.len() == 64,
+                );
                 let mut on_disk = BTreeSet::new();
                 for entry in a.path("").read_dir()? {
                     on_disk.insert(entry?.file_name().to_string_lossy().into_owned());
@@ -298,7 +304,7 @@ fn exports_are_reproducible() {
                         let hash: String =
                             Sha256::digest(&ours).iter().map(|byte| format!("{byte:02x}")).collect();
                         let right = entry.sha256 == hash && entry.bytes == ours.len() as u64;
-                        report.expect(format!("{name} has the hash and size stated"), right);
+                        report.expect(format!("{name} has the hash and size of the manifest"), right);
                     }
                 }
                 Ok(())
@@ -308,7 +314,7 @@ fn exports_are_reproducible() {
     report.finish("exports are reproducible");
 }
 
-/// Notes whether a graph has exactly these outputs; `expected` is sorted.
+/// Checks that a graph has exactly these outputs; `expected` is sorted.
 fn expect_outputs(report: &mut Report, model: &mut Exported, file: &str, expected: &[&str]) -> Outcome<()> {
     let mut names = model.output_names(file)?;
     names.sort();
@@ -316,13 +322,13 @@ fn expect_outputs(report: &mut Report, model: &mut Exported, file: &str, expecte
     Ok(())
 }
 
-/// Compares outputs with the goldens of `prefix`. One that has no golden is reported: nothing goes unchecked.
+/// Compares outputs with the goldens of `prefix`. An output without a golden is a problem.
 fn compare_all(report: &mut Report, golden: &Golden, prefix: &str, outputs: &Outputs, note: &str) {
     for (name, ours) in outputs {
         let key = format!("{prefix}.{name}");
         match (golden.find(&key), golden.find(&format!("{key}_last"))) {
             (Some(reference), _) => report.compare(key + note, ours, reference),
-            // Large outputs of many classes: the goldens hold the last class.
+            // Large outputs of many classes: the goldens have the last class only.
             (None, Some(reference)) => {
                 report.compare(key + note, &range(ours, ours.shape()[0] - 1, 1), reference);
             }
@@ -383,7 +389,7 @@ fn compare_encoder_decoder(report: &mut Report, golden: &Golden, model: &mut Exp
         for classes in CLASS_COUNTS {
             let mut outputs = model.decode(golden.tensor("backbone.fpn_2"), &golden.prompt(kind, classes))?;
             if classes == 1 {
-                // The goldens hold these of more classes alone.
+                // The goldens have these for three classes only.
                 for (name, classes) in [("queries", 3), ("encoded", 3)] {
                     if let Some(ours) = outputs.remove(name) {
                         let reference = golden.tensor(&format!("encdec.{kind}.{classes}.{name}"));
@@ -409,7 +415,7 @@ fn some_queries(queries: &Tensor, class: usize, count: usize) -> Outcome<Tensor>
     Ok(Tensor::f32(&[1, count, width], values)?)
 }
 
-/// The least that a mask and its reference overlap, both `[1, K, side, side]` logits; 1 where both are empty.
+/// The lowest IoU of a mask and its reference, both `[1, K, side, side]` logits; 1 if both are empty.
 fn least_mask_iou(ours: &Tensor, reference: &Tensor) -> Outcome<f64> {
     let side = reference.shape()[2];
     let masks = |tensor| {
@@ -447,14 +453,15 @@ fn compare_masks(report: &mut Report, golden: &Golden, model: &mut Exported) -> 
             report.compare(format!("mask.{kind}.{count}.semantic"), &outputs[tensor::SEMANTIC], semantic);
             for (name, reference) in [(tensor::MASKS, &part), (tensor::SEMANTIC, semantic)] {
                 let iou = least_mask_iou(&outputs[name], reference)?;
-                report.expect(format!("mask.{kind}.{count}.{name} overlap by {iou:.4}"), iou >= MASK_IOU);
+                report.expect(format!("mask.{kind}.{count}.{name}: IoU {iou:.4}"), iou >= MASK_IOU);
             }
         }
     }
     Ok(())
 }
 
-/// Pixels, ids and boxes to logits and masks, every graph fed by the one before: names, shapes and token order fit.
+/// From pixels, ids and boxes to logits and masks, each graph with the outputs of the one before: names, shapes and token
+/// order match.
 fn compare_chain(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
     let image = model.backbone(golden.tensor("pixel_values"))?;
     let [ids, mask] = ["text.input_ids", "text.attention_mask"].map(|name| first(golden.tensor(name), 3));
@@ -478,11 +485,11 @@ fn compare_chain(report: &mut Report, golden: &Golden, model: &mut Exported) -> 
     Ok(())
 }
 
-/// Runs everything at another grid: shapes are those of the contract, and every value is a number.
+/// Runs all graphs at another image size: the shapes are those of the contract, and all values are finite.
 fn expect_shapes(report: &mut Report, golden: &Golden, model: &mut Exported, grid: usize) -> Outcome<()> {
     let (side, width) = (grid * golden.number("patch"), golden.number("model_width"));
     let (queries, length) = (golden.number("queries"), golden.number("context"));
-    report.expect(format!("model.json says {side} px"), model.manifest.imgsz == side);
+    report.expect(format!("model.json has imgsz {side}"), model.manifest.imgsz == side);
     let pixels: Vec<f32> = (0..3 * side * side).map(|i| (i % 23) as f32 / 11.0 - 1.0).collect();
     let image = model.backbone(&Tensor::f32(&[1, 3, side, side], pixels)?)?;
     let fpn_2 = &image[tensor::FPN[2]];
@@ -510,8 +517,7 @@ fn expect_shapes(report: &mut Report, golden: &Golden, model: &mut Exported, gri
     for (outputs, name, shape) in expected {
         let tensor = &outputs[name];
         report.expect(format!("{name} at {side} px is {shape:?}"), tensor.shape() == shape);
-        report
-            .expect(format!("{name} at {side} px holds numbers"), f32s(tensor).iter().all(|v| v.is_finite()));
+        report.expect(format!("{name} at {side} px is finite"), f32s(tensor).iter().all(|v| v.is_finite()));
     }
     let text =
         model.engine(file::TEXT_ENCODER)?.spec().output(tensor::TEXT_FEATURES).map(ToString::to_string);

@@ -1,6 +1,6 @@
 //! A pipeline's memory does not grow over twenty thousand frames.
 //!
-//! A test program of its own, because it counts all allocations of the process.
+//! A separate test program, because it counts all allocations of the process.
 
 #![allow(unsafe_code, reason = "a global allocator needs it")]
 #![allow(clippy::print_stdout, reason = "the counts are also of interest when the test passes")]

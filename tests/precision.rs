@@ -1,10 +1,9 @@
-//! Graphs whose large matrix products are 8-bit integers, against the same model in 32-bit floating point: features by
-//! their cosine, detections by how many are kept and how far they move. `cargo test --test precision -- --nocapture`
-//! shows the figures.
+//! Graphs whose large matrix products use 8-bit integers, against the same model in fp32: the cosine similarity of the
+//! features, lost and moved detections. `cargo test -p ocelli-tests precision -- --nocapture` prints the figures.
 //!
-//! Needs ONNX Runtime where programs find it; `make setup` puts it there.
+//! Needs ONNX Runtime; `make setup` installs it.
 
-#![allow(clippy::print_stdout, reason = "the figures are worth seeing when all is well, too")]
+#![allow(clippy::print_stdout, reason = "the figures are interesting if the test passes, too")]
 
 use std::path::Path;
 
@@ -18,11 +17,11 @@ use ocelli_onnx::Message;
 use ocelli_onnx::schema::{ModelProto, NodeProto};
 use serde_json::Value;
 
-/// The least cosine between features of the two precisions. 0.9998 was measured at the worst; a zero point that is off
-/// by one, negative numbers that are cut off or a floor that is forgotten end below 0.9993. That every row of a weight
-/// has a scale of its own makes no difference to random weights: a unit test of the exporter's sees to it.
+/// The minimum cosine similarity of features in int8 and in fp32. The lowest measured is 0.9998; a zero point that is
+/// off by one, clipped negative numbers or a missing floor give less than 0.9993. With random weights, one scale for each
+/// row makes no difference; a unit test of the exporter covers that.
 const LEAST_COSINE: f64 = 0.9995;
-/// Detections overlap at least this much to be the same.
+/// Detections with at least this IoU are the same.
 const SAME_IOU: f32 = 0.7;
 
 fn int8() -> ExportOptions {
@@ -36,14 +35,14 @@ fn cosine(a: &Tensor, b: &Tensor) -> f64 {
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
-/// Compares each output that the golden has under `prefix`; the worst cosine.
+/// Compares each output that the golden has under `prefix`; returns the lowest cosine similarity.
 fn compare(golden: &Golden, prefix: &str, outputs: &Outputs, problems: &mut Vec<String>) -> f64 {
     let mut worst = 1.0_f64;
     for (name, ours) in outputs {
         let Some(reference) = golden.find(&format!("{prefix}.{name}")) else { continue };
         let cosine = cosine(ours, reference);
         worst = worst.min(cosine);
-        // A cosine that is no number is no match either.
+        // NaN is a mismatch, too.
         if cosine.is_nan() || cosine < LEAST_COSINE {
             problems.push(format!("{}: {prefix}.{name}: cosine {cosine:.6}", golden.name));
         }
@@ -65,7 +64,7 @@ fn features_of_random_models_are_near_the_reference() -> Outcome<()> {
             for kind in ["text", "official", "exemplar"] {
                 let prompt = golden.prompt(kind, 3);
                 let mut outputs = model.decode(golden.tensor("backbone.fpn_2"), &prompt)?;
-                // Logits and presence are a few numbers each, of which a cosine says little.
+                // Logits and presence have too few numbers for a cosine similarity to be meaningful.
                 outputs.retain(|name, _| name == tensor::ENCODED || name == tensor::QUERIES);
                 decoded = decoded.min(compare(&golden, &format!("encdec.{kind}.3"), &outputs, &mut problems));
             }
@@ -79,10 +78,10 @@ fn features_of_random_models_are_near_the_reference() -> Outcome<()> {
     Ok(())
 }
 
-/// Every product of the vision transformer is one of 8 bits, and the words' encoder stays as it is, so that a text cache
-/// serves both precisions.
+/// Every matrix product of the vision transformer uses 8 bits. The text encoder does not change, so that both precisions
+/// share text caches.
 #[test]
-fn the_large_products_are_those_of_8_bits() -> Outcome<()> {
+fn the_large_products_use_8_bits() -> Outcome<()> {
     let mut problems = Vec::new();
     for golden in Golden::all() {
         let checkpoint = golden.open_checkpoint()?;
@@ -102,10 +101,10 @@ fn the_large_products_are_those_of_8_bits() -> Outcome<()> {
         });
         // Query, key, value, output, and two of the feed-forward network.
         if (integer, float) != (6 * golden.vision_blocks(), 0) {
-            problems.push(format!("{}: {integer} products of 8 bits and {float} others", golden.name));
+            problems.push(format!("{}: {integer} products in 8 bits and {float} others", golden.name));
         }
         if full.manifest.files[file::TEXT_ENCODER] != small.manifest.files[file::TEXT_ENCODER] {
-            problems.push(format!("{}: another text encoder", golden.name));
+            problems.push(format!("{}: the text encoder differs", golden.name));
         }
         for name in [file::BACKBONE, file::ENCODER_DECODER] {
             let [large, small] = [&full, &small].map(|model| model.manifest.files[name].bytes);
@@ -119,29 +118,29 @@ fn the_large_products_are_those_of_8_bits() -> Outcome<()> {
 }
 
 #[test]
-fn tensorrt_is_refused() -> Outcome<()> {
+fn int8_for_tensorrt_is_refused() -> Outcome<()> {
     let checkpoint = Golden::open("plain").open_checkpoint()?;
     let folder = tempfile::tempdir()?;
     let options = int8().with_target(Target::TensorRt);
     let outcome = ocelli::export::export(&checkpoint, &options, &folder.path().join("out"), |_| Ok(()));
-    let error = outcome.expect_err("it is not written yet");
+    let error = outcome.expect_err("it is not supported");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     for word in ["precision int8", "target tensorrt", "fp32"] {
-        assert!(error.to_string().contains(word), "{word} is not in: {error}");
+        assert!(error.to_string().contains(word), "expected {word:?} in: {error}");
     }
     assert_eq!(folder.path().read_dir()?.count(), 0, "something was written");
     Ok(())
 }
 
-/// Detections without a partner of their class in the other list.
+/// Detections without a counterpart of their class in the other list.
 fn alone<'a>(these: &'a [Detection], those: &[Detection]) -> Vec<&'a Detection> {
     let same = |a: &Detection, b: &Detection| a.class_id == b.class_id && a.bbox.iou(&b.bbox) >= SAME_IOU;
     these.iter().filter(|a| !those.iter().any(|b| same(a, b))).collect()
 }
 
-/// On the scenes of the end-to-end test, the built-in model finds what it finds in 32 bits.
+/// On the scenes of the end-to-end test, the built-in model gives the same detections as in fp32.
 #[test]
-fn the_built_in_model_finds_the_same_things() -> Outcome<()> {
+fn the_built_in_model_gives_the_same_detections() -> Outcome<()> {
     let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/scenes");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(scenes.join("detections.json"))?)?;
     let folder = tempfile::tempdir()?;
@@ -197,7 +196,7 @@ fn the_built_in_model_finds_the_same_things() -> Outcome<()> {
         at(&edge, 1.0)
     );
     assert!(found >= 100, "only {found} detections to compare");
-    assert!(masks > 0, "masks of 8-bit features were asked for, none came");
+    assert!(masks > 0, "no mask was computed from 8-bit features");
     assert!(
         lost * 50 <= found && added * 50 <= found,
         "of {found} detections, {lost} lost and {added} added"

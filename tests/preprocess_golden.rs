@@ -1,5 +1,5 @@
-//! Pictures and their tensors against PIL, torchvision and `transformers`: the files are in
-//! `tests/golden/preprocess`, with the script that made them.
+//! Decoded and preprocessed images against PIL, torchvision and `transformers`. The files and the script that generates
+//! them are in `tests/golden/preprocess`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn expected_bytes() -> Vec<u8> {
     std::fs::read(folder().join("expected.safetensors")).expect("the expected values are in the repository")
 }
 
-/// Tensors whose name starts with `prefix`, which is taken off.
+/// Tensors whose names start with `prefix`, by the rest of the name.
 fn tensors<'a>(bytes: &'a [u8], prefix: &str) -> Vec<(String, safetensors::tensor::TensorView<'a>)> {
     let file = SafeTensors::deserialize(bytes).expect("the script writes safetensors");
     let all = file.tensors().into_iter();
@@ -69,14 +69,14 @@ fn levels(case: &str, rounding: Rounding) -> Vec<f32> {
         rounding,
         ..PreprocessConfig::new(number(side) as usize)
     };
-    let mut preprocessor = Preprocessor::new(config).expect("the configuration is fine");
+    let mut preprocessor = Preprocessor::new(config).expect("the configuration is valid");
     let mut out = vec![f32::NAN; preprocessor.output_len()];
     let view = ImageView::new(width, height, &pixels).expect("the pattern has the size");
     preprocessor.run_into(view, &mut out).expect("the output has the length");
     out
 }
 
-/// Infinite where a value is no number.
+/// Infinite if a value is NaN.
 fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());
     let differences = a.iter().zip(b).map(|(a, b)| (a - b).abs());
@@ -84,7 +84,7 @@ fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
 }
 
 #[test]
-fn pictures_decode_as_in_pil() {
+fn images_decode_as_in_pil() {
     let bytes = expected_bytes();
     let mut failures = Vec::new();
     for (name, tensor) in tensors(&bytes, "decoded/") {
@@ -97,15 +97,15 @@ fn pictures_decode_as_in_pil() {
         };
         let size = [image.height() as usize, image.width() as usize, 3];
         if tensor.shape() != size {
-            failures.push(format!("{name}: expected {:?}, came {size:?}", tensor.shape()));
+            failures.push(format!("{name}: expected {:?}, got {size:?}", tensor.shape()));
             continue;
         }
         let differences = image.as_rgb8().iter().zip(tensor.data()).map(|(a, b)| a.abs_diff(*b));
-        let largest = differences.max().expect("a picture has pixels");
-        // Two JPEG decoders may round differently; everything else is exact.
+        let largest = differences.max().expect("an image has pixels");
+        // JPEG decoders may round differently; everything else is exact.
         let allowed = if name.ends_with(".jpg") { JPEG_LEVELS } else { 0 };
         if largest > allowed {
-            failures.push(format!("{name}: differs by {largest} levels, allowed are {allowed}"));
+            failures.push(format!("{name}: differs by {largest} levels, expected at most {allowed}"));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -114,26 +114,26 @@ fn pictures_decode_as_in_pil() {
 const JPEG_LEVELS: u8 = 3;
 
 #[test]
-fn pictures_become_what_the_processor_makes_of_them() {
+fn preprocessing_equals_the_reference_processor() {
     let bytes = expected_bytes();
-    let mut preprocessor = Preprocessor::new(PreprocessConfig::new(28)).expect("the configuration is fine");
+    let mut preprocessor = Preprocessor::new(PreprocessConfig::new(28)).expect("the configuration is valid");
     let mut out = vec![f32::NAN; preprocessor.output_len()];
     let mut failures = Vec::new();
-    // One preprocessor for all, so that what a picture leaves in its buffers would show in the next.
+    // One preprocessor for all, so that stale contents of its buffers would be noticed.
     for (name, tensor) in tensors(&bytes, "processor/") {
-        let image = Image::open(folder().join("pictures").join(&name)).expect("the picture can be read");
+        let image = Image::open(folder().join("pictures").join(&name)).expect("the image can be read");
         preprocessor.run_into(&image, &mut out).expect("the output has the length");
         let largest = largest_difference(&out, &as_f32(&tensor));
         let allowed = if name.ends_with(".jpg") { f32::from(JPEG_LEVELS) * 2.001 / 255.0 } else { 0.0 };
         if largest > allowed {
-            failures.push(format!("{name}: differs by {largest}, allowed is {allowed}"));
+            failures.push(format!("{name}: differs by {largest}, expected at most {allowed}"));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
-fn every_size_is_resized_as_torchvision_does_on_8_bits() {
+fn every_size_equals_torchvision_in_8_bits() {
     let bytes = expected_bytes();
     let mut failures = Vec::new();
     for (case, tensor) in tensors(&bytes, "u8/") {
@@ -141,7 +141,7 @@ fn every_size_is_resized_as_torchvision_does_on_8_bits() {
         let ours: Vec<f32> = levels(&case, Rounding::EachPass).iter().map(|level| level.round()).collect();
         let differing = ours.iter().zip(&expected).filter(|(a, b)| a != b).count();
         let largest = largest_difference(&ours, &expected);
-        // At 178 to 1 the weights of the two libraries, 16-bit integers, differ in places by one.
+        // At 178:1 some 16-bit weights of the two libraries differ by one.
         let allowed = if case.contains("5000") { 5 } else { 0 };
         if differing > allowed || largest > 1.0 {
             failures.push(format!("{case}: {differing} of {} differ, by up to {largest}", ours.len()));
@@ -157,7 +157,7 @@ fn every_size_is_within_a_level_of_torchvision_in_float() {
     for (case, tensor) in tensors(&bytes, "float/") {
         let exact = as_f32(&tensor);
         let rounded: Vec<f32> = exact.iter().map(|level| level.round()).collect();
-        // Rounding twice adds up to half a level each, and the weights' own rounding.
+        // Each of two roundings adds up to half a level, and the weights are rounded as well.
         for (rounding, expected, allowed) in [
             (Rounding::EachPass, &rounded, 1.0001),
             (Rounding::EachPass, &exact, 1.02),
@@ -165,7 +165,7 @@ fn every_size_is_within_a_level_of_torchvision_in_float() {
         ] {
             let largest = largest_difference(&levels(&case, rounding), expected);
             if largest > allowed {
-                failures.push(format!("{case}, {rounding:?}: {largest} levels, allowed are {allowed}"));
+                failures.push(format!("{case}, {rounding:?}: {largest} levels, expected at most {allowed}"));
             }
         }
     }
@@ -184,7 +184,7 @@ fn large_outputs_have_the_expected_hash() {
             levels(case, Rounding::EachPass).iter().map(|level| level.round() as u8).collect();
         let hash: String = Sha256::digest(&ours).iter().map(|byte| format!("{byte:02x}")).collect();
         if hash != *expected {
-            failures.push(format!("{case}: expected {expected}, came {hash}"));
+            failures.push(format!("{case}: expected {expected}, got {hash}"));
         }
         cases += 1;
     }

@@ -1,4 +1,4 @@
-//! The built-in model detects the objects of drawn scenes as well as its model card says.
+//! The built-in model reaches the recall and precision of its model card on drawn scenes.
 //!
 //! `cargo test -p ocelli-tests scenes -- --nocapture` prints the figures. Needs ONNX Runtime; `make setup` installs it.
 

@@ -1,7 +1,7 @@
 //! From an exported model to engines to detections.
 //!
-//! Needs ONNX Runtime where programs find it (`make setup`). The ignored tests need TensorRT, which `OCELLI_TENSORRT` names,
-//! and most of them a GPU.
+//! Needs ONNX Runtime; `make setup` installs it. The ignored tests need TensorRT (`OCELLI_TENSORRT`), most of them a GPU as
+//! well.
 
 mod dart;
 #[cfg_attr(
@@ -18,7 +18,7 @@ use ocelli::tensorrt::dart::{DartBackbone, DartEncoderDecoder};
 use ocelli::{Detector, EngineFactory, ErrorKind, TextCacheFile};
 use serde_json::{Value, json};
 
-/// Runs backbone and encoder-decoder as engines with the tensors of DART's, behind their adapters.
+/// Runs backbone and encoder-decoder as engines with the tensors of DART, through their adapters.
 fn as_dart(shop: &Workshop, backbone: Value, decoder: Value) -> EngineFactory {
     let (onnxruntime, manifest) = (shop.onnxruntime.clone(), shop.model.manifest().clone());
     let words = manifest.context_length;
@@ -39,7 +39,7 @@ fn as_dart(shop: &Workshop, backbone: Value, decoder: Value) -> EngineFactory {
 }
 
 #[test]
-fn engines_of_dart_find_what_the_model_finds_with_text_prompts() {
+fn engines_of_dart_give_the_detections_of_the_model() {
     let shop = Workshop::new(&ExportOptions::default().with_prompting(Prompting::Text));
     let cases = [
         ("in single precision", json!({}), json!({ "classes": 3 }), 3, 1e-3),
@@ -68,7 +68,7 @@ fn a_program_without_tensorrt_names_the_feature() {
         ("engine tensorrt: ", builder().with_engine(engine).build()),
     ];
     for (start, outcome) in cases {
-        let error = outcome.err().expect("there is no TensorRT");
+        let error = outcome.err().expect("the feature is off");
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         let text = error.to_string();
         assert!(text.starts_with(start) && text.contains("feature `tensorrt-rtx`"), "{text}");
@@ -101,7 +101,7 @@ mod with_tensorrt {
         NativeTensorRt::new("the test", None).expect("it was built with TensorRT")
     }
 
-    /// For Ada, which need not be present.
+    /// Builds for Ada, without the GPU.
     fn for_ada() -> BuildOptions {
         let targets = vec![ComputeCapability::new(8, 9)];
         BuildOptions { plan: PlanRequest { targets, ..PlanRequest::default() }, ..quick() }
@@ -119,7 +119,7 @@ mod with_tensorrt {
                 BuildEvent::Built { graph, .. } => seen.push(format!("built {graph}")),
                 _ => {}
             })
-            .expect("they are built");
+            .expect("the build succeeds");
         seen.dedup();
         let expected =
             ["building backbone", "built backbone", "building encoder_decoder", "built encoder_decoder"];
@@ -150,7 +150,7 @@ mod with_tensorrt {
 
         #[test]
         #[ignore = "needs an NVIDIA GPU and TensorRT"]
-        fn built_engines_find_what_the_model_finds() {
+        fn built_engines_give_the_detections_of_the_model() {
             let (shop, tensorrt) = (Workshop::new(&for_tensorrt()), tensorrt());
             let options = BuildOptions { max_classes: 3, max_exemplars: 2, ..quick() };
             let built = EngineBuild::new(&shop.model, &tensorrt, &shop.onnxruntime, options)
@@ -193,7 +193,7 @@ mod with_tensorrt {
             let graphs: Vec<_> = built.iter().map(|engine| engine.graph).collect();
             assert_eq!(graphs, [ModelGraph::BackboneFirst, ModelGraph::BackboneSecond]);
             let mut detector =
-                shop.detector().with_trt_backbone(&built[0].path).build().expect("both are there");
+                shop.detector().with_trt_backbone(&built[0].path).build().expect("both engines exist");
             same(&shop.find(&mut detector), &shop.expected(), 1e-2);
         }
 

@@ -1,11 +1,11 @@
-//! Every graph of `--target tensorrt` through TensorRT for RTX' own parser and builder, which need no GPU: that it knows
-//! every operator, takes every type and shape, and that the plan has the graph's inputs and outputs. What a plan computes
-//! is not asked here. `cargo test --features tensorrt-rtx --test tensorrt_build -- --include-ignored --nocapture` shows
-//! how long each takes.
+//! Builds every graph exported for TensorRT with the parser and builder of TensorRT for RTX, which need no GPU. The operators,
+//! types and shapes must be supported, and the engine must have the inputs and outputs of the graph. What an engine
+//! computes is not tested here. `cargo test -p ocelli-tests --features tensorrt-rtx tensorrt_build -- --include-ignored
+//! --nocapture` prints the build times.
 //!
-//! Needs TensorRT for RTX, at `OCELLI_TENSORRT`.
+//! Needs TensorRT for RTX (`OCELLI_TENSORRT`).
 
-#![allow(clippy::print_stdout, reason = "the figures are worth seeing when all is well, too")]
+#![allow(clippy::print_stdout, reason = "the figures are interesting if the test passes, too")]
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ use tempfile::TempDir;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The most classes that plans are built for.
+/// The largest number of classes of the engines.
 const MAX_CLASSES: usize = 80;
-/// Ampere of servers and of desktops, Ada, Blackwell.
+/// Ampere for servers and for desktops, Ada, Blackwell.
 const GENERATIONS: [ComputeCapability; 4] = [
     ComputeCapability::new(8, 0),
     ComputeCapability::new(8, 6),
@@ -29,10 +29,10 @@ const GENERATIONS: [ComputeCapability; 4] = [
     ComputeCapability::new(12, 0),
 ];
 
-/// The built-in model among the names of checkpoints; the others are goldens.
+/// The name of the built-in model; the other checkpoints are goldens.
 const BUILT_IN: &str = "built-in";
 
-/// What is exported and built: each checkpoint, and every option that writes other nodes in each precision.
+/// The exports to build: each checkpoint, and in each precision every option that changes the nodes.
 fn exports() -> Vec<(&'static str, &'static str, ExportOptions)> {
     let plain = || ExportOptions::default().with_target(Target::TensorRt);
     let half = || plain().with_precision(Precision::Fp16);
@@ -43,16 +43,24 @@ fn exports() -> Vec<(&'static str, &'static str, ExportOptions)> {
         (BUILT_IN, "fp32", plain()),
         (BUILT_IN, "fp16", half()),
         (BUILT_IN, "bf16, detection only", brain().with_detection_only(true)),
-        ("plain", "fp32, words alone", plain().with_prompting(Prompting::Text)),
-        ("plain", "fp16, islands: norm-softmax", half().with_mixed_precision(MixedPrecision::NormSoftmax)),
+        ("plain", "fp32, text prompts only", plain().with_prompting(Prompting::Text)),
+        (
+            "plain",
+            "fp16, mixed precision norm-softmax",
+            half().with_mixed_precision(MixedPrecision::NormSoftmax),
+        ),
         ("padded", "fp16, split", half().with_split_block(Some(1))),
         ("tiled", "fp32, block 1 skipped", plain().with_skip_blocks([1])),
         ("tiled", "fp16, branches of two blocks masked", half().with_mask_blocks(masked)),
-        ("released", "fp16, islands: all", half().with_mixed_precision(MixedPrecision::All)),
-        ("patch16", "bf16, islands: attention", brain().with_mixed_precision(MixedPrecision::Attention)),
+        ("released", "fp16, mixed precision all", half().with_mixed_precision(MixedPrecision::All)),
+        (
+            "patch16",
+            "bf16, mixed precision attention",
+            brain().with_mixed_precision(MixedPrecision::Attention),
+        ),
         (
             "small_grid",
-            "fp32, detection only, split, words alone",
+            "fp32, detection only, split, text prompts only",
             plain().with_detection_only(true).with_split_block(Some(1)).with_prompting(Prompting::Text),
         ),
     ]
@@ -62,7 +70,7 @@ fn tensorrt() -> TensorRt {
     TensorRt::load(None).expect("OCELLI_TENSORRT names TensorRT for RTX")
 }
 
-/// A checkpoint, exported into a folder that goes when this does.
+/// A checkpoint, exported into a temporary folder.
 struct Exported {
     manifest: Manifest,
     folder: TempDir,
@@ -92,7 +100,7 @@ impl Exported {
         self.manifest.files.keys().map(String::as_str).filter(|name| name.ends_with(".onnx")).collect()
     }
 
-    /// The sizes that the dynamic dimensions may have, in any of the graphs.
+    /// The ranges of the dynamic dimensions, in any graph.
     fn ranges(&self) -> [(&'static str, DimensionRange); 4] {
         let words = self.manifest.context_length;
         let range = |min, optimal, max| DimensionRange { min, optimal, max };
@@ -116,7 +124,7 @@ impl Exported {
     }
 }
 
-/// Builds a graph, prints what it took, and checks what the plan says of itself.
+/// Builds a graph, prints the time, and checks the inputs and outputs of the engine.
 fn build_and_check(
     tensorrt: &TensorRt,
     exported: &Exported,
@@ -148,7 +156,7 @@ fn build_and_check(
             found.sort();
             expected.sort();
             if found != expected {
-                problems.push(format!("{place}: free are {found:?}, expected {expected:?}"));
+                problems.push(format!("{place}: dynamic dimensions {found:?}, expected {expected:?}"));
             }
         }
         Err(error) => problems.push(format!("{place}: {error}")),
@@ -157,14 +165,14 @@ fn build_and_check(
 
 #[test]
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
-fn every_graph_becomes_a_plan() -> Outcome<()> {
+fn every_graph_is_built() -> Outcome<()> {
     let tensorrt = tensorrt();
     let mut problems = Vec::new();
     for (checkpoint, what, options) in exports() {
         let exported = Exported::new(checkpoint, &options)?;
         let model = format!("{checkpoint}, {what}");
         for graph in exported.graphs() {
-            // One plan for all of them, which takes no longer than one for any.
+            // One build for all generations, which takes no longer than for one.
             build_and_check(&tensorrt, &exported, (&model, graph), &GENERATIONS, &mut problems);
         }
     }
@@ -174,7 +182,7 @@ fn every_graph_becomes_a_plan() -> Outcome<()> {
 
 #[test]
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
-fn every_generation_of_gpus_has_plans_of_its_own() -> Outcome<()> {
+fn every_gpu_generation_can_be_built_separately() -> Outcome<()> {
     let tensorrt = tensorrt();
     let mut problems = Vec::new();
     let options = ExportOptions::default().with_target(Target::TensorRt).with_precision(Precision::Fp16);

@@ -103,7 +103,7 @@ fn disturbed_weights_are_refused_and_a_little_noise_is_accepted() {
             }
         };
         if !fits {
-            wrong.push(format!("{tensors} by {amplitude}: expected {expected:?}, came\n{}", table(&report)));
+            wrong.push(format!("{tensors} by {amplitude}: expected {expected:?}, got\n{}", table(&report)));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -197,7 +197,7 @@ fn wrong_outputs_are_refused_with_the_output_and_the_input() {
             || !listed.iter().any(|line| expected.iter().all(|part| line.contains(part)))
             || !said.contains("refused")
         {
-            wrong.push(format!("{what}: expected {expected:?}, came {listed:?}"));
+            wrong.push(format!("{what}: expected {expected:?}, got {listed:?}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

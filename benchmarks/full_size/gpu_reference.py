@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Measures `transformers` as a detector on a GPU: the two halves alone, whole frames, memory, and whether it agrees.
+"""Measures `transformers` as a detector on a GPU: the two halves alone, whole frames, memory, and agreement.
 
     python gpu_reference.py --model DIR --dtype f16 --mode compile --classes 4 16 8 2 1 80
 
-The peer is at its best: fused ("sdpa") attention, inference mode, no mask head, the vision encoder once a frame, words
-encoded before the clock starts, resize, threshold and suppression on the GPU, cuDNN's algorithms tried out, and the
-grid's size handed to the decoder as plain numbers, which spares it a wait for the GPU and lets it be compiled in one
-piece. A frame goes from 8-bit pixels in the host's memory to boxes there; a half from features to features on the GPU.
-The clock stops after the GPU is done.
+The peer is optimised: fused ("sdpa") attention, inference mode, no mask head, the vision encoder once a frame, text
+encoded before the clock starts, resize, threshold and NMS on the GPU, cuDNN's autotuning, and the grid size passed to
+the decoder as plain numbers, which avoids a synchronisation and lets it be compiled as one graph. A frame goes from
+8-bit pixels in host memory to boxes in host memory; a half, from features to features on the GPU. The clock stops after
+the GPU has finished.
 
 `--mode compile` is `torch.compile` of both halves. A new number of classes may compile again, before its clock starts;
-the order of `--classes` matters: the first is compiled for itself alone, the second for any number, but for 1.
-`--device cpu` is to try the script with. Prints one line of JSON for each number of classes.
+the order of `--classes` matters: the first is compiled for that number only, the second for any number but 1.
+`--device cpu` is for trying the script. Prints one line of JSON for each number of classes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Peer:
         self.backbone, self.decode = compiled(self._backbone), compiled(self._decode)
 
     def text(self, phrases: list[str], folder: Path) -> tuple[Tensor, Tensor]:
-        """Features [C, L, D] and mask [C, L] of words."""
+        """Features [C, L, D] and mask [C, L] of text prompts."""
         context = self.model.config.text_config.max_position_embeddings
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         tokenizer.enable_truncation(context)
@@ -101,7 +101,7 @@ class Peer:
         return logits[0, ..., 0].float(), boxes, decoded.presence_logits[-1].reshape(count).float()
 
     def prompts(self, text: Tensor, mask: Tensor, image_prompt: Tensor, chunk: int) -> list[tuple[Tensor, Tensor]]:
-        """Words with the image's token behind, so many classes at once."""
+        """Text prompts with the token of the image appended, in chunks of classes."""
         whole = torch.cat([text.to(self.dtype), image_prompt.expand(len(text), -1, -1)], 1)
         masks = torch.cat([mask.bool(), torch.ones(len(text), 1, dtype=torch.bool, device=self.device)], 1)
         return list(zip(whole.split(chunk), masks.split(chunk)))
@@ -112,7 +112,7 @@ class Peer:
         return parts[0] if len(parts) == 1 else tuple(torch.cat(part) for part in zip(*parts))
 
     def frame(self, picture: Tensor, text: Tensor, mask: Tensor, chunk: int) -> tuple[Tensor, Tensor, Tensor]:
-        """8-bit pixels [3, H, W] in the host's memory -> boxes, scores and classes that are kept, there."""
+        """8-bit pixels [3, H, W] in host memory -> boxes, scores and classes in host memory."""
         on_device = picture.to(self.device, non_blocking=True)
         pixels = resize(on_device[None], [self.side, self.side], antialias=True).to(self.dtype) / 127.5 - 1
         features, position, image_prompt = self.backbone(pixels)
@@ -120,7 +120,7 @@ class Peer:
 
 
 def kept(logits: Tensor, boxes: Tensor, presence: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Threshold and suppression where the numbers are; what is left comes to the host."""
+    """Threshold and NMS on the device; the rest is copied to the host."""
     scores = logits.sigmoid() * presence.sigmoid()[:, None]
     classes, queries = (scores > THRESHOLD).nonzero(as_tuple=True)
     boxes, scores = boxes[classes, queries], scores[classes, queries]
@@ -135,7 +135,7 @@ def cosine(one: Tensor, other: Tensor) -> float:
 
 
 def agreement(reference: dict[str, Tensor], features: Tensor, outputs: tuple[Tensor, ...]) -> dict:
-    """How far features and outputs are from the reference's, for the classes that both have."""
+    """Differences of features and outputs from the reference, for the classes of both."""
     logits, boxes, presence = (tensor.float().cpu() for tensor in outputs)
     count = min(len(reference["presence"]), len(presence))
     ours = [tensor[:count] for tensor in (logits, boxes, presence)]
@@ -153,7 +153,7 @@ def agreement(reference: dict[str, Tensor], features: Tensor, outputs: tuple[Ten
 
 
 def measure(once: Callable[[], object], arguments: argparse.Namespace, wait: Callable[[], None]) -> dict:
-    """Warm-up, then some runs, or as many as there is time for; each with the GPU idle before and after."""
+    """Warm-up, then some runs, or as many as fit into the time; the GPU is idle before and after each."""
     for _ in range(arguments.warm_up):
         once()
     wait()

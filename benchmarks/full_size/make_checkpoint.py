@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes a checkpoint of facebook/sam3's size and layout with random weights: what speed and memory are measured on.
+"""Writes a checkpoint of facebook/sam3's size and layout with random weights, to measure speed and memory.
 
     python make_checkpoint.py --output DIR                  840 million parameters, float32, 3.4 GB
     python make_checkpoint.py --output DIR --config FILE    another size: keyword arguments of Sam3Config as JSON
 
 Speed does not depend on the values, but overflow and denormals do: weights are normal with a spread of 1/sqrt(inputs),
-so that activations stay near one. The file is written tensor by tensor; memory stays below the largest of them.
+so that activations stay near one. The file is written tensor by tensor, so memory is that of the largest tensor.
 The layout is the released one: `config.json` with the detector under `detector_config`, names prefixed
 `detector_model.`, tensors of a tracker beside them. The tokeniser is CLIP's (its merges are fetched once).
 """

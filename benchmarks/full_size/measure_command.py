@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs a command and prints one line of JSON: how long it took and the most memory it held.
+"""Runs a command and prints one line of JSON: its time and peak memory.
 
     python measure_command.py NAME COMMAND [ARGUMENT …]
 
-Peak memory is resident memory, mapped files included: an exporter that maps the checkpoint is charged for the pages it
-has read.
+Peak memory is resident memory, mapped files included: for an exporter that maps the checkpoint, the pages it has
+read count.
 """
 
 from __future__ import annotations

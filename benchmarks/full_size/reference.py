@@ -3,9 +3,9 @@
 
     python reference.py --model DIR --classes 1 4 16 --threads 2 --runs 3
 
-The peer is at its best: fused ("sdpa") attention, inference mode, no mask head, the vision encoder once an image, the
-words encoded before the clock starts, the rest batched in chunks of `--chunk` classes. Each number of classes is
-measured in a process of its own, so that its peak memory is its own. Prints one line of JSON for each.
+The peer is optimised: fused ("sdpa") attention, inference mode, no mask head, the vision encoder once an image, text
+encoded before the clock starts, the rest batched in chunks of `--chunk` classes. Each number of classes is measured in
+a separate process, for its peak memory. Prints one line of JSON for each.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ THRESHOLD, SUPPRESSION = 0.3, 0.7
 
 
 class Peer:
-    """The model, the words' features, and one picture."""
+    """The model, the text features, and one image."""
 
     def __init__(self, folder: Path, classes: int) -> None:
         started = time.perf_counter()
@@ -68,7 +68,7 @@ class Peer:
         return features, position, prompt
 
     def detect(self, image: tuple[Tensor, Tensor, Tensor], first: int, last: int) -> int:
-        """Detections of the classes first..last: the number that pass threshold and suppression."""
+        """Detections of the classes first..last: the number after threshold and NMS."""
         features, position, image_prompt = image
         model, count = self.model, last - first
         prompt = torch.cat([self.text[first:last], image_prompt.expand(count, -1, -1)], 1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Turns the JSON lines of a full-size run into the tables that its README shows.
+"""Turns the JSON lines of a full-size run into the tables of its README.
 
     python summary.py benchmarks/runs/DATE-full-size-cpu
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def lines(path: Path) -> list[dict]:
-    """The file's lines; none where there is no file."""
+    """The lines of a file; empty if it does not exist."""
     return [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
 
 
@@ -37,7 +37,7 @@ def detection(ours: dict[tuple[str, int], dict], peers: dict[int, dict]) -> None
 
 
 def options(measured: list[dict]) -> None:
-    """What the engine's options are worth for the backbone alone."""
+    """The effect of the engine options on the backbone."""
     print("\n| backbone | options | s | load s | peak MiB | n |\n|---|---|---|---|---|---|")
     for line in measured:
         precision = Path(line["graph"]).parent.name.removeprefix("graphs-")
@@ -47,7 +47,7 @@ def options(measured: list[dict]) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    # Runs from before there were other precisions do not name theirs.
+    # Older runs have no precision field.
     ours = {(line.get("precision", "fp32"), line["classes"]): line for line in lines(folder / "ocelli.jsonl")}
     peers = {line["classes"]: line for line in lines(folder / "transformers.jsonl")}
     first = next(iter(ours.values()))

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Measures `torch.onnx.export` on a checkpoint: time and peak memory for each part, and whether it works at all.
+"""Measures `torch.onnx.export` on a checkpoint: time and peak memory for each part, or its error.
 
     python torch_onnx.py --model DIR --output DIR
 
 Parts: the vision encoder, the text encoder, and fusion encoder + decoder + scoring, traced for one class. Each part
-runs in a process of its own; a part that the exporter cannot do is reported with its error. Prints one line of JSON
-a part.
+runs in a separate process; a part that fails is reported with its error. Prints one line of JSON for each.
 """
 
 from __future__ import annotations
@@ -103,14 +102,14 @@ def part(model: Sam3Model, name: str) -> tuple[nn.Module, tuple[Tensor, ...], li
 
 
 def measure(folder: Path, output: Path, name: str, exporter: str, threads: int) -> dict:
-    """Exports one part and says what it took; a failure is a result too."""
+    """Exports one part and returns time and memory; a failure is a result, too."""
     model = Sam3Model.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa").eval()
     module, inputs, input_names, output_names = part(model, name)
     loaded_gb, file = peak_memory_gb(), output / f"{name}.onnx"
     result = {"peer": "torch.onnx", "part": name, "exporter": exporter, "loaded_gb": loaded_gb}
     started = time.perf_counter()
     try:
-        # The exporter talks on stdout, where the figures belong.
+        # The exporter prints to stdout, which is for the figures.
         with torch.no_grad(), contextlib.redirect_stdout(sys.stderr):
             torch.onnx.export(module.eval(), inputs, str(file), input_names=input_names, output_names=output_names,
                               opset_version=20, dynamo=exporter == "dynamo", verbose=False,

@@ -54,7 +54,7 @@ run() {
 
 # Options of this call override those of earlier calls, which override the defaults.
 settings() {
-  model=full engines='cuda tensorrt trt' precisions=fp16 imgsz='' classes='4 16 8 2 1 80' peers=default rounds=2
+  model=full engines='cuda onnxruntime-tensorrt trt' precisions=fp16 imgsz='' classes='4 16 8 2 1 80' peers=default rounds=2
   video_classes='4 16 1 2 8 80' runs=50 seconds=8 frames=200 peer_device=cuda
   engine_options=
   # shellcheck source=/dev/null

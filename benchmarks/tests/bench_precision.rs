@@ -1,4 +1,4 @@
-//! Runs `bench-precision`: its lines, the block that a bisection names, errors.
+//! Runs `bench-precision`: lines, bisection, errors.
 //!
 //! Needs ONNX Runtime; `make setup` installs it.
 
@@ -66,7 +66,7 @@ fn disturbed(name: &str, factors: &[(&str, f32)], folder: &Path) -> Outcome<()> 
 
 /// The third block's feed-forward network computes the same, with intermediate values beyond the range of fp16.
 #[test]
-fn bisection_names_the_block_that_leaves_the_range() -> Outcome<()> {
+fn bisection_names_the_block_that_overflows() -> Outcome<()> {
     const BLOCK: &str = "vision_encoder.backbone.layers.2.mlp";
     const FACTOR: f32 = 32768.0;
     let folder = tempfile::tempdir()?;
@@ -83,7 +83,7 @@ fn bisection_names_the_block_that_leaves_the_range() -> Outcome<()> {
     let (line, errors) = run(&[])?;
     assert_eq!(line["keep_fp32"], serde_json::json!(["vit.2"]), "{errors}");
     assert!(errors.contains("ocelli export --precision fp16 --keep-fp32 vit.2"), "{errors}");
-    // No set of islands helps: a single product is too large.
+    // No setting helps: a single product is too large.
     let (line, errors) = run(&["--mixed-precision", "all", "--target", "tensorrt"])?;
     assert_eq!(line["keep_fp32"], serde_json::json!(["vit.2"]), "{errors}");
     // bfloat16 has the range of fp32, but less precision.

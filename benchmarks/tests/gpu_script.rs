@@ -43,7 +43,7 @@ fn a_complete_run_on_the_cpu() {
         assert!(output.status.success(), "{more:?}: {}", text(&output.stderr));
         text(&output.stderr)
     };
-    // Some phases in calls of their own, then the rest.
+    // Some phases in separate calls, then the rest.
     let settings = ["--model", "small", "--engines", "cpu cuda", "--precisions", "fp32", "--classes", "2 1"];
     let more = ["--video-classes", "2", "--rounds", "1", "--runs", "3", "--seconds", "1", "--frames", "4"];
     let said = run(&[&settings[..], &more[..], &["--phase", "check"]].concat());
@@ -92,7 +92,7 @@ fn steps_without_time_are_left_for_the_next_call() {
     let (work, slow) = (folder.path().join("work"), folder.path().join("slow"));
     std::fs::create_dir(&slow).expect("the folder can be written to");
     let (work, slow_text) = (work.display().to_string(), slow.display().to_string());
-    // Stand-ins: one program never ends, the others end at once.
+    // Stubs: one program never ends, the others end at once.
     stand_in(&slow, "bench-halves", "echo '{\"imgsz\":224}'; exec tail -f /dev/null");
     for name in ["ocelli", "bench-checkpoint", "bench-detect", "bench-video", "bench-report"] {
         stand_in(&slow, name, "exit 0");

@@ -1,7 +1,7 @@
-"""PyPI's `trackers` on frames from stdin: `bench-track --peer PYTHON` runs it beside ours, in the same run.
+"""PyPI's `trackers` on frames from stdin: `bench-track --peer PYTHON` runs it in the same run.
 
 Each line of stdin is a frame: a JSON list of boxes [x1, y1, x2, y2, score]. The first `warm_up` frames (the first
-argument) do not count. Writes one JSON object: microseconds of each update, and tracks given out in all of them.
+argument) do not count. Writes one JSON object: microseconds of each update, and the number of tracks in all of them.
 """
 
 import json
@@ -17,7 +17,7 @@ warm_up = int(sys.argv[1])
 tracker, times, tracks = ByteTrackTracker(), [], 0
 for number, line in enumerate(sys.stdin):
     boxes = np.array(json.loads(line), dtype=np.float32).reshape(-1, 5)
-    # Made outside the clock, as a detector would hand it over.
+    # Created outside the clock, as a detector would provide it.
     detections = sv.Detections(xyxy=boxes[:, :4], confidence=boxes[:, 4], class_id=np.zeros(len(boxes), dtype=int))
     start = time.perf_counter_ns()
     result = tracker.update(detections)

@@ -45,7 +45,7 @@ pub(crate) fn running(program: Command) -> Command {
 ///
 /// A parameter is a snake_case name with an underscore anywhere in the message, or, if the error is about an argument,
 /// the name that the message starts with: `threads is 0`, `precision int8, target tensorrt: …`. Other names without an
-/// underscore are left alone: they may as well be a tensor's.
+/// underscore are not changed, because they may be names of tensors.
 pub(crate) fn with_flags(message: &str, cause: Cause, command: &Command) -> String {
     let (subject, _) = message.split_once(": ").unwrap_or((message, ""));
     let first_words = subject.split(", ").map(|part| part.split_whitespace().next().unwrap_or_default());
@@ -61,7 +61,7 @@ pub(crate) fn with_flags(message: &str, cause: Cause, command: &Command) -> Stri
     if flags.is_empty() { message.to_owned() } else { format!("{message} ({})", flags.join(", ")) }
 }
 
-/// A word without quotes, brackets and the punctuation of a sentence. A path keeps its slash: it is no name.
+/// A word without quotes, brackets and the punctuation of a sentence. A path keeps its slash, so it is not a name.
 fn bare(word: &str) -> &str {
     word.trim_matches(['`', '"', '\'', '(', ')', ',', ';', ':', '.'])
 }

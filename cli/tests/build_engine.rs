@@ -1,6 +1,6 @@
-//! The programs `ocelli build-engine` and `ocelli verify`.
+//! Runs `ocelli build-engine` and `ocelli verify`.
 //!
-//! The ignored tests need the feature `tensorrt-rtx` and TensorRT for RTX, which `OCELLI_TENSORRT` names, and no GPU.
+//! The ignored tests need the feature `tensorrt-rtx` and TensorRT for RTX (`OCELLI_TENSORRT`), but no GPU.
 
 use crate::run::{Place, refusal};
 
@@ -71,11 +71,11 @@ fn invalid_arguments_are_refused() {
 fn a_program_without_tensorrt_names_the_feature() {
     let place = Place::new();
     let words = ["built without TensorRT", "feature `tensorrt-rtx`"];
-    place.run(OCELLI, &["build-engine", "-o", "out"]).is_refusal(1, &words).expect("there is no TensorRT");
+    place.run(OCELLI, &["build-engine", "-o", "out"]).is_refusal(1, &words).expect("the feature is off");
     place
         .run(OCELLI, &["build-engine", "--verify", "x.engine"])
         .is_refusal(1, &words)
-        .expect("there is none");
+        .expect("the feature is off");
     assert!(!place.path("out").exists());
 }
 
@@ -127,12 +127,12 @@ mod with_tensorrt {
             assert_eq!(sidecar["tensorrt"]["name"], "TensorRT for RTX", "{sidecar}");
             let bytes = place.read(&format!("engines/{graph}.engine")).len();
             assert_eq!(sidecar["engine"]["bytes"], bytes, "{sidecar}");
-            assert!(bytes > 100_000, "{bytes} bytes hold no weights");
+            assert!(bytes > 100_000, "{bytes} bytes are too few for the weights");
         }
         let decoder = place.json("engines/encoder_decoder.engine.json");
         assert_eq!(decoder["shapes"]["dimensions"]["classes"]["max"], 3, "{decoder}");
 
-        // They are there already, and they do not run unverified.
+        // Existing engines are not replaced, and unverified ones do not run.
         place
             .run(OCELLI, &build)
             .is_refusal(1, &["backbone.engine", "it exists already", "force"])
@@ -157,16 +157,16 @@ mod with_tensorrt {
         while !line.starts_with("building backbone") {
             line.clear();
             let read = stderr.read_line(&mut line).expect("the program writes text");
-            assert!(read > 0, "it ended without building");
+            assert!(read > 0, "the program ended without building");
         }
         let kill =
             std::process::Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status();
         assert!(kill.is_ok_and(|status| status.success()), "the signal can be sent");
-        // What it says meanwhile has to be read, or it waits.
+        // Reads stderr to the end, or the program would block on a full pipe.
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut stderr, &mut rest).expect("the program writes text");
         assert_eq!(child.wait().expect("it ends").code(), Some(130), "{rest}");
-        assert!(!place.path("engines").exists(), "something was left behind");
+        assert!(!place.path("engines").exists(), "the folder was left behind");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Checkpoint folders, whole and damaged, made from the small goldens.
+//! Valid and corrupt checkpoint folders, made from the small goldens.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

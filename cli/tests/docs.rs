@@ -1,8 +1,8 @@
 //! The guides in `docs/`, run as a reader would run them.
 //!
-//! A block fenced as `sh` is run, in order, in one folder for each page. A block fenced as `sh no-run` needs something
-//! that a test machine lacks (a GPU, a camera, another program); of those, and of flags in the text, the names are
-//! checked. Every file that a command writes has to exist afterwards.
+//! Blocks fenced as `sh` are run in order, in one folder for each page, and every file that a command writes must exist
+//! afterwards. Blocks fenced as `sh no-run` need a GPU, a camera or another program; their commands and flags, and the
+//! flags in the text, must exist.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use crate::run::{Place, outcome};
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 const PAGES: [&str; 8] =
     ["accuracy", "checkpoints", "embedding", "engines", "images", "labelling", "performance", "video"];
-/// Arguments that name what a command writes.
+/// Flags for output files and folders.
 const OUTPUTS: [&str; 10] = [
     "-o",
     "--output",
@@ -95,7 +95,7 @@ fn commands_and_flags_exist() {
 }
 
 #[test]
-fn links_between_files_lead_somewhere() {
+fn links_have_targets() {
     let mut broken = Vec::new();
     for page in PAGES {
         let text = read_page(page);
@@ -117,7 +117,7 @@ fn links_between_files_lead_somewhere() {
 #[test]
 fn every_page_is_checked() {
     let mut pages: Vec<String> = std::fs::read_dir(folder())
-        .expect("the guides are there")
+        .expect("the guides exist")
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".md").map(String::from))
         .collect();
@@ -138,7 +138,7 @@ fn read_page(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Runs a page's commands in one folder that holds what all pages refer to.
+/// Runs the commands of a page in a folder with the files that all pages use.
 fn run_page(name: &str) {
     let place = Place::new();
     prepare(&place);
@@ -154,7 +154,7 @@ fn run_page(name: &str) {
             ("sh", "") => {}
             ("sh", "no-run") => continue,
             ("sh", other) => panic!("{name}.md:{}: {other}: expected no-run or nothing", block.line),
-            // A block such as `yaml classes.yaml` is that file.
+            // A block such as `yaml classes.yaml` is the content of this file.
             ("yaml", file) if !file.is_empty() => {
                 place.write(file, &block.text);
                 continue;
@@ -163,21 +163,22 @@ fn run_page(name: &str) {
         }
         let ended = outcome(&mut shell(&place, &block.text));
         if ended.status != Some(0) {
-            writeln!(failures, "{name}.md:{}: {ended:?}", block.line).expect("strings take everything");
+            writeln!(failures, "{name}.md:{}: {ended:?}", block.line)
+                .expect("writing to a string does not fail");
             continue;
         }
         for file in commands(&block.text).iter().flat_map(|command| written(command)) {
             if !place.path(&file).exists() {
                 writeln!(failures, "{name}.md:{}: {file} was not written", block.line)
-                    .expect("strings take everything");
+                    .expect("writing to a string does not fail");
             }
         }
     }
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// What the pages take as given: a program, photographs and a checkpoint. Drawn scenes stand in for
-/// photographs, the built-in model for the released one.
+/// Creates the files that the pages use: photographs and a checkpoint. Drawn scenes stand in for photographs, the
+/// built-in model for the released one.
 fn prepare(place: &Place) {
     place.folder("bin");
     place.folder("photos");
@@ -185,15 +186,15 @@ fn prepare(place: &Place) {
     symlink(project().join("src/builtin"), place.path("sam3")).expect("links can be made");
     let scenes = project().join("demos/scenes");
     for scene in ["street", "kitchen", "park"] {
-        let picture = image::open(scenes.join(format!("{scene}.png"))).expect("the scene is there").to_rgb8();
-        picture.save(place.path(&format!("photos/{scene}.jpg"))).expect("pictures can be written");
+        let photo = image::open(scenes.join(format!("{scene}.png"))).expect("the scene exists").to_rgb8();
+        photo.save(place.path(&format!("photos/{scene}.jpg"))).expect("images can be written");
     }
     for (photo, name) in [("street", "street.jpg"), ("kitchen", "shelf.jpg"), ("street", "logo.jpg")] {
         std::fs::copy(place.path(&format!("photos/{photo}.jpg")), place.path(name)).expect("it was written");
     }
 }
 
-/// A shell that finds our program, and none other of the build's.
+/// A shell whose PATH has the `ocelli` of this build, but no other program of it.
 fn shell(place: &Place, script: &str) -> std::process::Command {
     let mut command = place.command("bash", &["-euo", "pipefail", "-c", script]);
     let path = std::env::var("PATH").unwrap_or_default();
@@ -231,7 +232,7 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// Whether a page has a heading with this anchor, as GitHub makes anchors of headings.
+/// Whether a page has a heading with this anchor, by GitHub's rules.
 fn has_heading(page: &str, anchor: &str) -> bool {
     let headings =
         page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
@@ -242,7 +243,7 @@ fn has_heading(page: &str, anchor: &str) -> bool {
     anchors.into_iter().any(|known| known == anchor)
 }
 
-/// What is between backticks outside of blocks.
+/// Inline code, outside of blocks.
 fn inline_code(page: &str) -> Vec<String> {
     let mut is_block = false;
     let prose: Vec<&str> = page
@@ -256,7 +257,7 @@ fn inline_code(page: &str) -> Vec<String> {
     prose.join("\n").split('`').skip(1).step_by(2).map(|span| span.replace('\n', " ")).collect()
 }
 
-/// The words of every `ocelli` command in a script.
+/// The arguments of every `ocelli` command in a script.
 fn commands(script: &str) -> Vec<Vec<String>> {
     let script = script.replace("\\\n", " ");
     let lines = script.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
@@ -268,7 +269,7 @@ fn commands(script: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The files and folders that a command writes, as far as their names are plain.
+/// The files and folders that a command writes, except names with variables.
 fn written(command: &[String]) -> Vec<String> {
     let pairs = command.windows(2).filter(|pair| OUTPUTS.contains(&pair[0].as_str()));
     let files = pairs.map(|pair| pair[1].clone());

@@ -43,7 +43,7 @@ fn data_set(place: &Place, count: u64) {
         let scene = generator.scene(number);
         let file = format!("some/{number}.png");
         let (id, width, height) = (3 * number + 10, scene.image.width(), scene.image.height());
-        scene.image.to_rgb_image().save(place.path("pictures").join(&file)).expect("a folder that is there");
+        scene.image.to_rgb_image().save(place.path("pictures").join(&file)).expect("the folder exists");
         images.push(json!({"id": id, "file_name": file, "width": width, "height": height}));
         for object in &scene.objects {
             let class = names.iter().position(|name| *name == object.label).expect("one of three");
@@ -128,9 +128,9 @@ fn saved_predictions_give_the_same_figures() {
     assert_eq!(
         (figure(&dart, "/images"), figure(&dart, "/models/0/detections")),
         (2.0, 200.0),
-        "100 a picture"
+        "100 per image"
     );
-    // A category that is asked for by another phrase.
+    // A category with another text prompt.
     let words =
         evaluate(&place, &[&DATA_SET[..], &["--classes", "puppy=dog", "cat", "--max-images", "3"]].concat());
     assert_eq!(figure(&words, "/classes"), 2.0);
@@ -147,7 +147,7 @@ fn images_that_cannot_be_read_are_listed_and_the_others_count() {
     std::fs::remove_file(place.path("pictures/some/1.png")).expect("it was written");
     place.write("pictures/some/2.png", "hello");
     let turned = ocelli::Image::from_rgb8(20, 30, vec![0; 1800]).expect("the length fits").into_rgb_image();
-    turned.save(place.path("pictures/some/3.png")).expect("the folder is there");
+    turned.save(place.path("pictures/some/3.png")).expect("the folder exists");
     let outcome = place.run(OCELLI, &[&["eval", "--json", "x.json"], &DATA_SET[..]].concat());
     assert_eq!(outcome.status, Some(1), "{outcome:?}");
     let errors: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
@@ -243,7 +243,7 @@ fn invalid_arguments_are_refused() {
         (format!("{pictures}--json|empty"), 1, &["--json", "empty", "folder"]),
         (format!("{pictures}--save-predictions|none/x.json"), 1, &["--save-predictions", "none"]),
     ];
-    // The cache of the built-in model, so that no row leaves something in it.
+    // Fills the cache of the built-in model, so that no row adds to it.
     evaluate(&place, &[&DATA_SET[..], &["--classes", "dog"]].concat());
     let rows: Vec<_> =
         rows.iter().map(|(arguments, status, words)| refusal(arguments, *status, words)).collect();

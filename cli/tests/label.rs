@@ -1,4 +1,4 @@
-//! `ocelli label` as a process: what it writes, what it refuses, and how it continues after it was stopped.
+//! Runs `ocelli label`: data sets, errors, and resuming after interruptions.
 //!
 //! Needs ONNX Runtime; `make setup` installs it.
 
@@ -68,8 +68,7 @@ fn all_formats_have_the_same_instances() {
             ));
             continue;
         }
-        let link =
-            std::fs::read_link(place.path(&format!("set/images/{name}"))).expect("pictures are linked");
+        let link = std::fs::read_link(place.path(&format!("set/images/{name}"))).expect("images are linked");
         assert!(link.is_absolute() && link.is_file(), "{}", link.display());
         let (width, height) =
             (image["width"].as_f64().unwrap_or(0.0), image["height"].as_f64().unwrap_or(0.0));
@@ -117,7 +116,7 @@ fn options_of_formats_and_images() {
     let copy = place.path(&format!("polygons/images/{name}"));
     assert!(copy.symlink_metadata().is_ok_and(|meta| meta.is_file()));
     assert_eq!(place.read(&format!("polygons/images/{name}")), place.read("pictures/000.png"));
-    // With one YOLO format, there is no folder for the other.
+    // With one YOLO format, the folder of the other does not exist.
     assert!(place.path("polygons/labels/train").is_dir() && !place.path("polygons/segments").exists());
 
     // All formats are written from the journal: another format does not need the images again.
@@ -137,7 +136,7 @@ fn inputs_of_every_kind() {
     pictures(&place, "y", 3);
     let scene = place.read("y/000.png");
     // Names that differ in their extension only, and a format that trainers do not read.
-    let decoded = image::load_from_memory(&scene).expect("it is a picture");
+    let decoded = image::load_from_memory(&scene).expect("it is an image");
     decoded.save(place.path("y/000.bmp")).expect("it can be written");
     decoded.to_rgb8().save(place.path("y/other.ppm")).expect("it can be written");
     place.write("list.txt", "x/images/000.png\nx/images/a/001.png\n");
@@ -229,7 +228,7 @@ fn class_maps_define_the_classes() {
     let (vehicles, own) = (scores(&mapped, 1), scores(&mapped, 2));
     assert_eq!(scores(&mapped, 3), [0.0; 0], "no instance is that large");
     assert!(own.iter().all(|score| *score > limit - 1e-5), "{own:?}");
-    // Each instance is there once, although phrases of both classes detect it.
+    // Each instance is listed once, although phrases of both classes detect it.
     assert!(vehicles.len() + own.len() <= boats.len() + scores(&plain, 2).len(), "{vehicles:?} {own:?}");
     assert!(!vehicles.is_empty());
 
@@ -238,7 +237,7 @@ fn class_maps_define_the_classes() {
     let image = plain["images"]
         .as_array()
         .and_then(|images| images.iter().find(|i| i["id"] == first["image_id"]).cloned());
-    let name = image.expect("its picture is there")["file_name"].as_str().expect("it has a name").to_owned();
+    let name = image.expect("its image is listed")["file_name"].as_str().expect("it has a name").to_owned();
     let [x, y, w, h] = serde_json::from_value::<[f64; 4]>(first["bbox"].clone()).expect("a box");
     for (output, picture) in
         [("here", format!("image: {name}")), ("everywhere", format!("file: pictures/{name}"))]
@@ -283,7 +282,7 @@ fn review_pages() {
     assert!(!scores.is_empty() && scores.is_sorted() && scores.iter().all(|score| *score < 0.7), "{list}");
     for (page, size) in [("sample-001.jpg", (2048, 1548)), ("sample-002.jpg", (2048, 316))] {
         let read =
-            image::load_from_memory(&place.read(&format!("set/review/{page}"))).expect("it is a picture");
+            image::load_from_memory(&place.read(&format!("set/review/{page}"))).expect("it is an image");
         assert_eq!((read.width(), read.height()), size, "{page}");
     }
     assert!(!place.path("set/review/sample-003.jpg").exists());
@@ -311,8 +310,8 @@ fn bad_images_are_listed_and_labelled_again() {
     assert_eq!(place.json("set/annotations.json")["images"].as_array().map(Vec::len), Some(5));
 
     place.write("pictures/a/000.png", &whole);
-    std::fs::remove_file(place.path("pictures/empty.png")).expect("it is there");
-    std::fs::remove_file(place.path("pictures/text, \"quoted\".jpg")).expect("it is there");
+    std::fs::remove_file(place.path("pictures/empty.png")).expect("it exists");
+    std::fs::remove_file(place.path("pictures/text, \"quoted\".jpg")).expect("it exists");
     let said = place.run(OCELLI, &arguments("set", &ALL_FORMATS));
     assert!(said.status == Some(0) && said.stderr.contains("1 image to label, 5 done before"), "{said:?}");
     place.succeed(OCELLI, &arguments("fresh", &ALL_FORMATS));
@@ -329,7 +328,7 @@ fn data_sets_grow_and_keep_corrections() {
     let corrected = format!("set/{}", labels[0].display());
     place.write(&corrected, "0 0.5 0.5 0.1 0.1\n");
     pictures(&place, "pictures", 15);
-    std::fs::remove_file(place.path("pictures/b c/002.png")).expect("it is there");
+    std::fs::remove_file(place.path("pictures/b c/002.png")).expect("it exists");
     place.succeed(OCELLI, &arguments("set", &[]));
     assert_eq!(place.read(&corrected), b"0 0.5 0.5 0.1 0.1\n");
     place.succeed(OCELLI, &arguments("fresh", &[]));
@@ -482,7 +481,7 @@ fn invalid_arguments_are_refused() {
     assert_eq!(place.read("mine/notes"), b"mine");
 
     let lock =
-        std::fs::File::options().write(true).open(place.path("set/.ocelli-label/lock")).expect("it is there");
+        std::fs::File::options().write(true).open(place.path("set/.ocelli-label/lock")).expect("it exists");
     lock.lock().expect("it is not locked");
     let locked = place.run(OCELLI, &arguments("set", &[]));
     locked.is_refusal(1, &["set", "another process"]).unwrap_or_else(|e| panic!("{e}"));

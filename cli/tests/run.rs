@@ -20,13 +20,13 @@ pub struct Outcome {
     pub stderr: String,
 }
 
-/// Arguments that have to be an error.
+/// Arguments that must be an error.
 pub struct Refusal<'a> {
     /// The arguments, separated by `|`, because some contain spaces.
     pub arguments: &'a str,
     /// 1 for a failure, 2 for wrong usage.
     pub status: i32,
-    /// What the message has to contain: the place, the reason, the remedy.
+    /// Parts of the message: the place, the reason, the remedy.
     pub words: &'a [&'a str],
 }
 
@@ -106,7 +106,7 @@ impl Place {
         outcome(&mut self.command(program, arguments))
     }
 
-    /// Runs a program that has to succeed; returns stdout.
+    /// Runs a program that must succeed; returns stdout.
     pub fn succeed(&self, program: &str, arguments: &[&str]) -> String {
         let outcome = self.run(program, arguments);
         assert_eq!(outcome.status, Some(0), "{arguments:?}: {outcome:?}");
@@ -150,7 +150,7 @@ pub fn outcome(command: &mut Command) -> Outcome {
 }
 
 impl Outcome {
-    /// Checks the status, and that stderr ends with one line `error: …` that contains the words.
+    /// Checks the status, and that stderr ends with one line `error: …` that contains the parts.
     pub fn is_refusal(&self, status: i32, words: &[&str]) -> Result<(), String> {
         let errors: Vec<&str> = self.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
         let missing: Vec<_> = words.iter().filter(|word| !self.stderr.contains(*word)).collect();
@@ -165,7 +165,7 @@ impl Outcome {
         } else if let Some(line) = foreign {
             format!("unexpected line {line:?}")
         } else if !missing.is_empty() {
-            format!("expected the words {missing:?}")
+            format!("expected {missing:?} in the message")
         } else {
             return Ok(());
         };

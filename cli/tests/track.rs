@@ -1,4 +1,4 @@
-//! `ocelli track`, run as a person runs it.
+//! Runs `ocelli track`.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use crate::run::{Place, outcome, refusal};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 
-/// Two objects that walk for `frames` frames, with what else is wrong with `line`.
+/// Two objects that walk for `frames` frames, with `line` added.
 fn detections(frames: u32) -> String {
     let mut text = String::new();
     for frame in 1..=frames {
@@ -39,11 +39,11 @@ fn detections_become_tracks() {
     let text = String::from_utf8(place.read("tracks.txt")).expect("numbers");
     let first = text.lines().next().expect("a line");
     assert_eq!(first, "1,1,13,50,40,80,0.9,-1,-1,-1");
-    // The less sure one is shown from its second frame on.
+    // The one with the lower score is shown from its second frame on.
     let expected = (1..=30).flat_map(|frame| [(frame, 1), (frame, 2)]).filter(|one| *one != (1, 2));
     assert_eq!(tracks(&text), expected.collect::<Vec<_>>());
 
-    // The order of lines is free, stdin and stdout are as good as files.
+    // Lines may be in any order; stdin and stdout replace files.
     let mut lines: Vec<_> = detections(30).lines().map(str::to_owned).collect();
     lines.reverse();
     let mut command = place.command(OCELLI, &["track", "--detections", "-", "--quiet"]);
@@ -53,7 +53,7 @@ fn detections_become_tracks() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    let mut stdin = child.stdin.take().expect("it was asked for");
+    let mut stdin = child.stdin.take().expect("it is piped");
     stdin.write_all(lines.join("\n").as_bytes()).expect("it reads all");
     drop(stdin);
     let output = child.wait_with_output().expect("it ends");
@@ -64,7 +64,7 @@ fn detections_become_tracks() {
 
 /// Each row: lines of frame and left edge of one box, arguments, and frames of the tracks by id.
 #[test]
-fn flags_and_gaps_do_what_they_say() {
+fn flags_and_gaps() {
     let place = Place::new();
     type Row = (&'static str, &'static [u32], f32, &'static str, &'static [(u32, u32)]);
     let rows: &[Row] = &[
@@ -77,7 +77,7 @@ fn flags_and_gaps_do_what_they_say() {
         ("a gap", &[1, 2, 6], 0.9, "", &[(1, 1), (2, 1), (6, 1)]),
         ("a gap to coast", &[1, 2, 6], 0.9, "--coast 2", &[(1, 1), (2, 1), (3, 1), (4, 1), (6, 1)]),
         ("too long a gap", &[1, 2, 6], 0.9, "--max-time-lost 3", &[(1, 1), (2, 1), (6, 2)]),
-        ("nobody looked", &[1, 3, 5], 0.6, "--gaps skipped", &[(3, 1), (5, 1)]),
+        ("frames without a detector run", &[1, 3, 5], 0.6, "--gaps skipped", &[(3, 1), (5, 1)]),
         ("tentative ones go", &[1, 3, 5], 0.6, "", &[]),
         ("slow frames", &[1, 2, 6], 0.9, "--frame-step 8", &[(1, 1), (2, 1), (6, 2)]),
         ("a late start", &[4_000_000_000, 4_000_000_001], 0.9, "", &[(4_000_000_000, 1), (4_000_000_001, 1)]),
@@ -104,7 +104,7 @@ fn flags_and_gaps_do_what_they_say() {
 
 /// The number after the score is the class; whether a track may change it is a flag.
 #[test]
-fn classes_are_kept_apart_unless_told_otherwise() {
+fn tracks_keep_their_class_unless_any_is_allowed() {
     let place = Place::new();
     let line = |frame: u32| format!("{frame},-1,10,10,50,50,0.9,{},-1\n", if frame < 4 { 1 } else { 2 });
     place.write("det.txt", (1..=6).map(line).collect::<String>());
@@ -121,11 +121,11 @@ fn classes_are_kept_apart_unless_told_otherwise() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_input_is_refused() {
     let place = Place::new();
     place.write("det.txt", detections(3));
     place.write("bad.txt", detections(3) + "4,-1,ten,50,40,80,0.9\n");
-    place.write("picture.png", [0x89, b'P', b'N', b'G', 0xff, 0xfe]);
+    place.write("image.png", [0x89, b'P', b'N', b'G', 0xff, 0xfe]);
     place.folder("folder");
     place.refuses(
         OCELLI,
@@ -135,9 +135,9 @@ fn what_makes_no_sense_is_refused() {
             refusal("track|--detections|folder", 2, &["folder", "name a file"]),
             refusal("track|--detections|bad.txt|--output|out.txt", 1, &["bad.txt, line 7", "left", "ten"]),
             refusal(
-                "track|--detections|picture.png|--output|out.txt",
+                "track|--detections|image.png|--output|out.txt",
                 1,
-                &["picture.png, line 1", "MOTChallenge"],
+                &["image.png, line 1", "MOTChallenge"],
             ),
             refusal("track|--detections|det.txt|--output|folder", 1, &["--output", "name a file"]),
             refusal("track|--detections|det.txt|--output|no/out.txt", 1, &["the folder no does not exist"]),
@@ -148,20 +148,20 @@ fn what_makes_no_sense_is_refused() {
             refusal("track|--detections|det.txt|--gaps|some", 2, &["empty, skipped"]),
         ],
     );
-    // The file that is read and the one that is written may be the same: it is read first.
+    // Input and output may be the same file: it is read first.
     place.succeed(OCELLI, &["track", "--detections", "det.txt", "--output", "det.txt", "--min-hits", "1"]);
     assert_eq!(tracks(&String::from_utf8(place.read("det.txt")).expect("numbers")).len(), 6);
 }
 
-/// Whenever it is killed, the file ends with a whole line.
+/// Whenever the program is killed, the file ends with a complete line.
 #[cfg(unix)]
 #[test]
-fn a_killed_run_leaves_whole_lines() {
+fn a_killed_run_leaves_complete_lines() {
     let place = Place::new();
     place.write("det.txt", detections(200_000));
     let mut child = place.start(OCELLI, &["track", "--detections", "det.txt", "--output", "out.txt"]);
     while std::fs::metadata(place.path("out.txt")).map_or(0, |file| file.len()) < 20_000 {
-        assert_eq!(child.try_wait().expect("it can be asked"), None, "it ended early");
+        assert_eq!(child.try_wait().expect("the status can be read"), None, "it ended early");
         std::thread::yield_now();
     }
     child.kill().expect("it runs");
@@ -171,7 +171,7 @@ fn a_killed_run_leaves_whole_lines() {
     assert!(tracks(&text).len() < 399_000, "it was done before it was killed");
 }
 
-/// A reader that goes away is an error, not a panic.
+/// A closed pipe is an error, not a panic.
 #[cfg(unix)]
 #[test]
 fn a_closed_pipe_is_an_error() {

@@ -1,8 +1,8 @@
-//! `ocelli track` on sequences with crossings, occlusions, misses and false alarms, beside PyPI's `trackers`.
+//! `ocelli track` on sequences with crossings, occlusions, misses and false positives, against PyPI's `trackers`.
 //!
-//! Sequences, the peer's figures and the script that made both are in `tests/golden/tracking`; the figures here come
-//! from [`scores`], which the golden's own counts (by `motmetrics`) check. `cargo test --test tracking_golden --
-//! --nocapture` shows them.
+//! The sequences, the figures of the peer and the script that generates both are in `tests/golden/tracking`. The figures
+//! here are computed by [`scores`], which is checked against `motmetrics`. `cargo test -p ocelli-cli tracking_golden --
+//! --nocapture` prints them.
 
 #![allow(clippy::print_stdout, reason = "the figures are worth seeing when all is well, too")]
 
@@ -32,13 +32,13 @@ fn golden() -> Value {
     serde_json::from_str(&text).expect("the script writes JSON")
 }
 
-/// The flags of a setting, as they are typed.
+/// The flags of a setting.
 fn flags(golden: &Value, setting: &str) -> Vec<String> {
     let options = golden["settings"][setting]["ocelli"].as_object().expect("flags and their numbers");
     options.iter().flat_map(|(flag, value)| [flag.clone(), value.to_string()]).collect()
 }
 
-/// What `motmetrics` counted.
+/// The counts of `motmetrics`.
 fn counted(entry: &Value) -> Counts {
     let count = |name: &str| entry[name].as_u64().expect("a count");
     Counts {
@@ -51,7 +51,7 @@ fn counted(entry: &Value) -> Counts {
     }
 }
 
-/// Counts of the real program on each committed sequence: its name, ours, the golden's entry.
+/// For each committed sequence: its name, the counts of `ocelli track`, the golden's entry.
 fn measure(golden: &Value, setting: &str) -> Vec<(String, Counts, Value)> {
     let place = Place::new();
     let sequences = golden["sequences"].as_object().expect("sequences by name");
@@ -68,8 +68,8 @@ fn measure(golden: &Value, setting: &str) -> Vec<(String, Counts, Value)> {
     measured.collect()
 }
 
-/// Our own count of our tracks is `motmetrics`' count of them, so long as the tracker is what it was: all of MOTA and
-/// IDF1 within a thousandth allows for rounding in another compiler's hands.
+/// The counts of `ocelli track` equal those that `motmetrics` recorded for it. MOTA and IDF1 may differ by a thousandth,
+/// because rounding depends on the compiler.
 #[test]
 fn the_scores_are_those_of_motmetrics() {
     let golden = golden();
@@ -87,7 +87,7 @@ fn the_scores_are_those_of_motmetrics() {
 }
 
 #[test]
-fn it_is_no_worse_than_its_peer() {
+fn accuracy_is_at_least_that_of_the_peer() {
     let golden = golden();
     let mut failures = Vec::new();
     for setting in ["defaults", "tuned"] {

@@ -60,7 +60,7 @@ fn names(folder: PathBuf) -> Vec<String> {
     names
 }
 
-/// Reads a child's output line by line until one contains the word.
+/// Reads lines of a child's output until one contains the text.
 fn wait_for_line(output: &mut BufReader<impl Read>, word: &str) {
     let mut line = String::new();
     while !line.contains(word) {
@@ -151,7 +151,7 @@ fn exemplars_are_boxes_in_the_image() {
 fn exemplars_can_be_in_another_image() {
     let place = place();
     let dog = ["--exemplar", "267,396,390,508", "--exemplar-image", "park.png"];
-    // In the image itself nothing changes.
+    // In the image of the exemplars nothing changes.
     let same = place.succeed(DEMO, &["park.png", "--json", "-", "--exemplar", "267,396,390,508"]);
     let kept = place.succeed(DEMO, &[&["park.png", "--json", "-"], &dog[..]].concat());
     let parse = |text: &str| serde_json::from_str(text).expect("nothing but JSON on stdout");
@@ -194,14 +194,14 @@ fn masks_as_polygons_and_semantic_maps() {
     assert_eq!(names(place.path("maps")), classes.into_iter().collect::<Vec<_>>());
     let map = ocelli::Image::open(place.path("maps/park-dog.png")).expect("an image was written");
     assert_eq!((map.width(), map.height()), (720, 540));
-    // White where the dogs' masks are, for the most part.
+    // The white pixels mostly equal the masks of the dogs.
     let first = found(&rle)[0].1[0].clone();
     let mask: ocelli::Mask = serde_json::from_value(first["mask"].clone()).expect("COCO's run lengths");
     let white = |x: u32, y: u32| map.as_rgb8()[(y * 720 + x) as usize * 3] == 255;
     let covered = mask.spans().flat_map(|span| (span.top..span.bottom).map(move |y| (span.x, y)));
     let covered = covered.filter(|&(x, y)| white(x, y)).count() as f64;
     assert!(first["label"] == "dog" && covered >= 0.7 * mask.area() as f64, "{covered} of {}", mask.area());
-    // Maps alone cost no masks.
+    // Semantic maps do not require masks.
     place.succeed(DEMO, &["park.png", "--classes", "dog", "--json", "x.json", "--semantic", "alone"]);
     assert!(found(&place.json("x.json"))[0].1[0].get("mask").is_none());
     assert_eq!(names(place.path("alone")), ["park-dog.png"]);
@@ -467,15 +467,15 @@ fn a_cache_that_cannot_be_written_is_a_warning() {
         let mut command = place.command(DEMO, &[&["park.png", "--classes", "dog"], arguments].concat());
         outcome(command.env("OCELLI_CACHE", place.path(cache)))
     };
-    // The built-in model has nowhere to go.
+    // The built-in model cannot be exported without a cache.
     let refused = with_cache("file", &[]);
     refused.is_refusal(1, &["file/models", "set OCELLI_CACHE"]).unwrap_or_else(|e| panic!("{e}"));
-    // An exported model needs no cache: that words are not kept is worth a warning.
+    // An exported model needs no cache; text features that cannot be cached are a warning.
     let warned = with_cache("file", &["--model", "model"]);
     assert_eq!(warned.status, Some(0), "{warned:?}");
     assert!(warned.stderr.contains("warning: ") && warned.stderr.contains("file/text"), "{warned:?}");
     assert!(!with_cache("file", &["--model", "model", "--quiet"]).stderr.contains("warning"));
-    // Without a folder in the environment there is no cache either.
+    // Without a folder in the environment, nothing can be cached either.
     let mut command = place.command(DEMO, &["park.png", "--classes", "dog"]);
     let runtime = ocelli::engines::onnxruntime::OnnxRuntime::load(None).expect("`make setup` was run");
     for variable in ["OCELLI_CACHE", "XDG_CACHE_HOME", "HOME", "LOCALAPPDATA"] {

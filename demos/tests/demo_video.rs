@@ -33,7 +33,7 @@ fn run_demo(place: &Place, arguments: &str) -> Outcome {
     outcome(&mut command(place, DEMO, arguments))
 }
 
-/// Runs a program that has to succeed; returns stdout.
+/// Runs a program that must succeed; returns stdout.
 fn succeed(place: &Place, arguments: &str) -> String {
     let outcome = run_demo(place, arguments);
     assert_eq!(outcome.status, Some(0), "{arguments}: {outcome:?}");
@@ -69,7 +69,7 @@ fn names(folder: PathBuf) -> Vec<String> {
     names
 }
 
-/// Draws the scene that the program draws, as a video.
+/// Writes the drawn scene of the program as a video.
 fn draw_video(place: &Place, name: &str, frames: u64) {
     succeed(place, &format!("--classes moon --scene-size 320x240 --max-frames {frames} -o {name} -q"));
 }
@@ -102,7 +102,7 @@ fn a_drawn_video_is_detected_tracked_and_written() {
     let (frames, rate) = frames_of(&place.path("out.mp4"));
     assert_eq!((frames.len(), rate), (75, 25.0));
     assert_eq!((frames[0].image.width(), frames[0].image.height()), (480, 270));
-    // What is drawn differs from what was there, in some places and not in most.
+    // Annotations change some pixels, but not most.
     let clean = scene.image(60);
     let drawn = frames[60].image.as_rgb8().chunks(3).zip(clean.as_rgb8().chunks(3));
     let differ = drawn.filter(|(a, b)| a.iter().zip(*b).any(|(a, b)| a.abs_diff(*b) > 60)).count();
@@ -124,7 +124,7 @@ fn a_video_gives_the_same_detections_as_its_frames() {
     let arguments = "--classes moon --jsonl -";
     let of_video = lines_of(succeed(&place, &format!("--video in.mkv {arguments}")).as_bytes());
     place.folder("frames");
-    // A name that sorts otherwise as a number than as a word.
+    // A name whose numeric and alphabetical orders differ.
     for (number, frame) in frames_of(&place.path("in.mkv")).0.iter().enumerate() {
         write_picture(&place.path(&format!("frames/{number}.png")), &frame.image).expect("it can be written");
     }

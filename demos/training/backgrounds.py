@@ -1,7 +1,7 @@
-"""What lies behind the pictograms in everything that is measured.
+"""The backgrounds of the scenes that figures are measured on.
 
-A background is drawn from a `random.Random` alone, so that a seed is a picture. Training has gradients and stripes of
-its own (`textures.py`); checkerboards, landscapes, mosaics and rooms, and the clutter drawn here, it never sees.
+A background depends on a `random.Random` only, so that a seed always gives the same image. Training has other gradients
+and stripes (`textures.py`); it never sees checkerboards, landscapes, mosaics, rooms, or the clutter drawn here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def blend(a: Colour, b: Colour, share: np.ndarray) -> np.ndarray:
 
 
 def to_image(pixels: np.ndarray) -> Image.Image:
-    """Floats [H, W, 3] in 0..255 as a picture."""
+    """Floats [H, W, 3] in 0..255 as an image."""
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
@@ -39,7 +39,7 @@ def grid(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gradient(rng: random.Random, width: int, height: int) -> Image.Image:
-    """A straight or a radial run from one colour to another."""
+    """A linear or radial gradient between two colours."""
     x, y = grid(width, height)
     if rng.random() < 0.5:
         angle = rng.uniform(0, 2 * math.pi)
@@ -61,7 +61,7 @@ def stripes(rng: random.Random, width: int, height: int) -> Image.Image:
 
 
 def checkerboard(rng: random.Random, width: int, height: int) -> Image.Image:
-    """Two colours in squares."""
+    """A checkerboard of two colours."""
     x, y = grid(width, height)
     side = rng.uniform(0.06, 0.3) * min(width, height)
     return to_image(blend(random_colour(rng), random_colour(rng), ((x // side + y // side) % 2)))
@@ -123,7 +123,7 @@ HELD_OUT_FAMILIES: dict[str, Callable[[random.Random, int, int], Image.Image]] =
 
 
 def draw_clutter(rng: random.Random, image: Image.Image) -> None:
-    """Shapes that are nothing in particular: triangles, rings, arcs, crosses, dots and wavy lines."""
+    """Clutter without a class: triangles, rings, arcs, crosses, dots and wavy lines."""
     width, height = image.size
     draw = ImageDraw.Draw(image)
     for _ in range(rng.randint(1, 7)):
@@ -153,7 +153,7 @@ def draw_clutter(rng: random.Random, image: Image.Image) -> None:
 
 
 def held_out_background(rng: random.Random, width: int, height: int, family: str | None = None) -> Image.Image:
-    """A background of one of `HELD_OUT_FAMILIES`, with clutter on two in three."""
+    """A background of one of `HELD_OUT_FAMILIES`, two in three with clutter."""
     chosen = family if family is not None else rng.choice(sorted(HELD_OUT_FAMILIES))
     image = HELD_OUT_FAMILIES[chosen](rng, width, height)
     if rng.random() < 2 / 3:

@@ -1,7 +1,7 @@
-"""Endless training batches: which scenes, what is asked about them, and what the right answer is.
+"""Endless training batches: scenes, prompts and targets.
 
-A `Plan` is decided on the CPU, by worker processes where there are any, and holds small arrays alone; `realise` draws
-it on the device and computes the answers there, without ever waiting for the device.
+A `Plan` is made on the CPU, optionally by worker processes, and has small arrays only; `realise` draws it on the device
+and computes the targets there, without synchronisation.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from sprites import Sprites
 from tokenizer import CONTEXT
 from vocabulary import KNOWN
 
-# The share of scenes whose prompts carry boxes, and how often the word beside a wanted box is "visual".
+# The share of scenes with example boxes, and how often the text of a positive box is "visual".
 EXEMPLAR_SHARE, VISUAL_SHARE = 0.25, 0.5
-# Half of the absent names asked are those that the model confuses with something in the scene.
+# Half of the absent names are ones that the model confuses with something in the scene.
 HARD_SHARE = 0.5
-# A token belongs to a thing that covers more than the first share of it, to nothing below the second.
+# An object that covers more than the first share of a token is its class; below the second, the token is background.
 COVERED, BARE = 0.4, 0.1
 
 
 @dataclass
 class Plan:
-    """B scenes and R prompts about them.
+    """B scenes with R prompts.
 
-    `ids`, `mask` [R, context]; `image_of` [R]; `asked` [R] the name's index; `things` [R, N] slots of the things to
-    find (-1: none); `shown_rows` [E] the prompts that carry boxes, with `wanted` and `unwanted` [E] their slots (-1:
-    none); `mask_rows` [M] the prompts whose masks are learnt from; `backgrounds` a kind for each scene.
+    `ids`, `mask` [R, context]; `image_of` [R]; `asked` [R] the index of the name; `things` [R, N] slots of the objects
+    to find (-1: none); `shown_rows` [E] the prompts with example boxes, with `wanted` and `unwanted` [E] their slots
+    (-1: none); `mask_rows` [M] the prompts with a mask loss; `backgrounds` a kind for each scene.
     """
 
     layout: Layout
@@ -58,7 +58,7 @@ class Plan:
 
 @dataclass
 class Exemplars:
-    """Boxes shown beside a phrase, for the prompts `rows` [E].
+    """Example boxes beside a phrase, for the prompts `rows` [E].
 
     `boxes` [E, 2, 4] cxcywh in 0..1, `valid` [E, 2] bool, `labels` [E, 2] (1 wanted, 0 unwanted).
     """
@@ -71,10 +71,10 @@ class Exemplars:
 
 @dataclass
 class Targets:
-    """The truth of R prompts on B pictures, with N places for things and P the side of the token grid.
+    """The ground truth of R prompts on B images, with N slots for objects and P the side of the token grid.
 
     `boxes` [R, N, 4] cxcywh in 0..1, `valid` [R, N]; `coverage` [R, P, P], the share of each token that the prompt's
-    things cover; `token_classes` [B, P, P] i64, 0 nothing, 1.. the name's index + 1, -100 undecided; `cell_classes`
+    objects cover; `token_classes` [B, P, P] i64, 0 nothing, 1.. the name's index + 1, -100 undecided; `cell_classes`
     [B, 4P, 4P] the same of the middles of the masks' cells, always decided; `mask_rows` [M] and `masks`
     [M, N, 4P, 4P], the share of each cell that is covered.
     """
@@ -90,7 +90,7 @@ class Targets:
 
 @dataclass
 class Batch:
-    """Pictures [B, 3, S, S] in -1..1, prompts [R, context] with `image_of` [R], exemplars, and the answers."""
+    """Images [B, 3, S, S] in -1..1, prompts [R, context] with `image_of` [R], exemplars, and the targets."""
 
     pixels: Tensor
     ids: Tensor
@@ -103,9 +103,9 @@ class Batch:
 class Planner(IterableDataset):
     """Plans batches of `pictures` scenes with `prompts` names each; a seed and a worker give the same plans again.
 
-    `confusion` [names, names], in shared memory, says how readily the model sees the second name where the first is
-    shown, `missed` [names] how much of each it misses: such names are drawn more often. Whoever trains keeps both up
-    to date.
+    `confusion` [names, names], in shared memory, is how often the model detects the second name where the first is
+    shown; `missed` [names] is the share of each that it misses. Such names are drawn more often. The trainer updates
+    both.
     """
 
     def __init__(self, tokenizer: Tokenizer, sprites: Sprites, pictures: int, prompts: int, side: int, mask_rows: int,
@@ -125,17 +125,17 @@ class Planner(IterableDataset):
             yield self.plan(rng, words)
 
     def encode(self, phrase: str, name: str) -> tuple[list[int], list[int]]:
-        """Ids and mask of a phrase; of the bare name where the phrase is too long for the context."""
+        """Ids and mask of a phrase, or of the name if the phrase exceeds the context."""
         if phrase not in self.encoded:
             encoding = self.tokenizer.encode(phrase)
-            # A full context may have been cut.
+            # A full context may be truncated.
             if sum(encoding.attention_mask) == CONTEXT and phrase != name:
                 encoding = self.tokenizer.encode(name)
             self.encoded[phrase] = encoding.ids, encoding.attention_mask
         return self.encoded[phrase]
 
     def choose_names(self, words: random.Random, present: list[int]) -> list[int]:
-        """Names to ask: up to two thirds present ones, the rest absent, half of those hard."""
+        """Names for the prompts: up to two thirds present, the rest absent, half of those hard."""
         chosen = words.sample(present, min(len(present), max(1, self.prompts * 2 // 3)))
         while len(chosen) < self.prompts:
             if present and words.random() < HARD_SHARE:
@@ -186,14 +186,14 @@ def centre_form(boxes: Tensor) -> Tensor:
 
 
 def on_device(array: np.ndarray, device: torch.device) -> Tensor:
-    """An array as a tensor; on a GPU without waiting for it."""
+    """An array as a tensor; on a GPU, copied asynchronously."""
     tensor = torch.from_numpy(np.ascontiguousarray(array))
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
 def token_answers(owner: Tensor, layout: Layout, patch: int) -> tuple[Tensor, Tensor]:
     """Share of each token that each slot covers [B, K, P, P], and the class of each token as `Targets` has it."""
-    # Slot by slot: all at once would be twenty pictures of floats for each scene.
+    # Slot by slot: all at once would need twenty float images for each scene.
     cover = torch.stack([F.avg_pool2d((owner == slot + 1).float()[:, None], patch)[:, 0] for slot in range(SLOTS)], 1)
     labels = on_device(layout.label, owner.device)
     named = cover * (labels >= 0)[:, :, None, None]
@@ -224,7 +224,7 @@ def realise(plan: Plan, sprites: Sprites, side: int, patch: int) -> Batch:
     slots = on_device(plan.things[plan.mask_rows], device)
     owner = drawn.owner[image_of[mask_rows]]
     cells = 4 * side // patch
-    # By place, for the same reason as above; an empty place is owner 255, which nobody is.
+    # Slot by slot, for the same reason; an empty slot has the owner 255, which does not occur.
     wanted = torch.where(slots < 0, 255, slots + 1)
     masks = [F.adaptive_avg_pool2d((owner == wanted[:, place].view(-1, 1, 1)).float()[:, None], cells)[:, 0]
              for place in range(OF_ONE_NAME)]
@@ -233,7 +233,7 @@ def realise(plan: Plan, sprites: Sprites, side: int, patch: int) -> Batch:
         chosen = on_device(np.stack([plan.wanted, plan.unwanted], 1), device)
         rows = on_device(plan.shown_rows, device)
         picked = boxes[image_of[rows][:, None], chosen.clamp(min=0)]
-        # Nobody draws a box to the pixel.
+        # Boxes drawn by people are not exact to the pixel.
         jitter = 1 + 0.04 * torch.randn(picked.shape, device=device)
         centre, size = picked[..., :2], picked[..., 2:]
         picked = torch.cat([centre + size * (jitter[..., :2] - 1), size * jitter[..., 2:]], -1)

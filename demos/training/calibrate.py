@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Makes the scores of a checkpoint folder mean what they say: three numbers, folded into two layers' weights.
+"""Calibrates the scores of a checkpoint folder with three numbers, folded into the weights of two layers.
 
     python calibrate.py --model runs/first/model --output runs/first/calibrated
 
-In training two thirds of the names asked may be in the picture; when everything is asked at once almost none are, and
-scores are too high. Here the query's logit q becomes c q and the presence's p becomes a p + b, with the a, b and c for
-which the product of the two probabilities is nearest to the IoU that each detection has (cross-entropy, every scene
-asked for all names). Within one name of one picture the order of detections stays as it was.
+In training, up to two thirds of the prompted names are in the image. With all names at once almost none are, and scores
+are too high. Here the query logit q becomes c q and the presence logit p becomes a p + b. The a, b and c minimise the
+cross-entropy between the product of the two probabilities and the IoU of each detection, with all names prompted in
+every scene. The order of detections of one name in one image does not change.
 
-The scenes are held-out ones with the backgrounds that training knows, so that nothing is learnt about the others.
+The scenes are held-out ones, but with the backgrounds of training, so that nothing is learnt about the others.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ from scenes import Scene, held_out_random, held_out_scene
 from vocabulary import NAMES
 
 PURPOSE = "calibration"
-# The families of backgrounds that training draws as well.
+# The families of backgrounds that training has, too.
 FAMILIES = ("gradient", "stripes")
 PRESENCE, QUERY = "detr_decoder.presence_head.layer3", "dot_product_scoring.query_proj"
-# Detections that were less sure before do not count: there are hundreds for each that is right, and they would decide
-# alone.
+# Detections with lower scores are ignored: there are hundreds for each true positive, and they would dominate.
 LEAST_SCORE = 0.2
 ROUNDS = 100
 
@@ -53,14 +52,14 @@ def calibration_scenes(count: int) -> Iterator[Scene]:
 
 
 def collect(detector: ReferenceDetector, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Query logits, presence logits and IoU with the thing that was found, 0 for none, of all detections [N]."""
+    """Query logits, presence logits and IoU with the matched object, 0 if unmatched, of all detections [N]."""
     rows = []
     for scene in calibration_scenes(count):
         image = Image.fromarray(scene.image)
         candidates = detector.candidates(detector.pixels(image), NAMES)
         found = detector.select(candidates, image.width, image.height, LEAST_SCORE)
         for one, _, overlap in Counts().add(scene, found):
-            # The query is the one with this score: no two of one name have the same in practice.
+            # The query with this score: in practice no two of one name are equal.
             query = (candidates.scores[one.class_index] - one.score).abs().argmin()
             rows.append((float(candidates.logits[one.class_index, query]),
                          float(candidates.presence[one.class_index]), overlap))
@@ -81,7 +80,7 @@ def cross_entropy(query: Tensor, presence: Tensor, overlap: Tensor, numbers: Ten
 
 
 def fit(query: Tensor, presence: Tensor, overlap: Tensor) -> Tensor:
-    """The numbers for which the cross-entropy is least."""
+    """The numbers that minimise the cross-entropy."""
     numbers = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS([numbers], max_iter=ROUNDS, line_search_fn="strong_wolfe")
 
@@ -96,7 +95,7 @@ def fit(query: Tensor, presence: Tensor, overlap: Tensor) -> Tensor:
 
 
 def fold(weights: dict[str, Tensor], numbers: Tensor) -> dict[str, Tensor]:
-    """The weights of a model whose logits are what the numbers make of them."""
+    """The weights with the numbers folded in."""
     c, a = numbers[:2].exp().tolist()
     folded = dict(weights)
     for layer, factor in ((QUERY, c), (PRESENCE, a)):
@@ -110,8 +109,8 @@ def fold(weights: dict[str, Tensor], numbers: Tensor) -> dict[str, Tensor]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, default=BUILTIN, help="checkpoint folder (default: the built-in model)")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write; made if missing")
-    parser.add_argument("--count", type=int, default=200, help="how many scenes (default 200)")
+    parser.add_argument("--output", type=Path, required=True, help="folder to write; created if missing")
+    parser.add_argument("--count", type=int, default=200, help="number of scenes (default 200)")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the measured figures into the model's card, `src/builtin/README.md`, between its two marks.
+"""Writes the measured figures into the model card, `src/builtin/README.md`, between its two marks.
 
     python card.py --figures OUT/figures.json [--former FIGURES.json]
 
@@ -18,8 +18,7 @@ from reference import BUILTIN
 
 BEGIN, END = "<!-- figures: written by demos/training/card.py -->", "<!-- end of figures -->"
 CARD = BUILTIN / "README.md"
-# What the card tells, and where it lies in the figures; percentages with one digit, shares with two, the masks' IoU
-# with three.
+# The figures of the card and their keys: percentages with one digit, shares with two, mask IoU with three.
 ROWS = (
     ("box AP (COCO, 0.50:0.95)", ("ap",), ".1f"), ("box AP50", ("ap50",), ".1f"), ("box AP75", ("ap75",), ".1f"),
     ("precision at score > {threshold}, IoU ≥ 0.5", ("precision",), ".2f"),
@@ -61,7 +60,7 @@ def table(figures: dict, former: dict | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--figures", type=Path, required=True, help="figures.json of the built-in model")
-    parser.add_argument("--former", type=Path, help="figures.json of the weights before")
+    parser.add_argument("--former", type=Path, help="figures.json of the previous weights")
     arguments = parser.parse_args()
     figures = json.loads(arguments.figures.read_text())
     former = json.loads(arguments.former.read_text()) if arguments.former else None

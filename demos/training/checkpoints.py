@@ -1,8 +1,8 @@
-"""Where a training run stands, on disk: whole or not at all.
+"""The state of a training run on disk, written atomically.
 
-`checkpoint.pt` holds everything, to the bit. A portable checkpoint is a quarter of that and made of files below 16 MB,
-for machines that give little back: weights in f16, the optimiser's second moments in eight bits of a logarithm, no
-first moments (they are forgotten within twenty steps anyway) and no average (it starts again from the weights).
+`checkpoint.pt` is exact. A portable checkpoint has a quarter of the size, in files below 16 MB, for machines that
+return little data: weights in f16, the second moments of the optimiser as 8-bit logarithms, no first moments (they
+decay within twenty steps anyway) and no average (it restarts from the weights).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOWEST_POWER, STEPS_OF_POWER = -48.0, 5.0
 
 
 def write_folder(target: Path, write) -> None:
-    """Lets `write` fill a folder beside `target` and puts it into its place; a former one is there until then."""
+    """Lets `write` fill a temporary folder, then replaces `target` with it."""
     unfinished, former = target.with_name(target.name + ".tmp"), target.with_name(target.name + ".old")
     for leftover in (unfinished, former):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -36,7 +36,7 @@ def write_folder(target: Path, write) -> None:
 
 def save_whole(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, average: dict[str, Tensor],
                state: dict) -> None:
-    """Writes beside the place, then renames: an interruption leaves the former one whole."""
+    """Writes to a temporary file, then renames it: an interruption leaves the previous file intact."""
     unfinished = path.with_suffix(".tmp")
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "average": average, "state": state},
                unfinished)
@@ -45,7 +45,7 @@ def save_whole(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, a
 
 def load_whole(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer,
                device: torch.device) -> tuple[dict, dict]:
-    """Fills model and optimiser; returns the average and the state."""
+    """Loads model and optimiser; returns the average and the state."""
     saved = torch.load(path, weights_only=True, map_location=device)
     model.load_state_dict(saved["model"])
     optimizer.load_state_dict(saved["optimizer"])
@@ -59,12 +59,12 @@ def pack(moment: Tensor) -> Tensor:
 
 
 def unpack(packed: Tensor) -> Tensor:
-    """The numbers again, within 7 %."""
+    """Decodes the numbers, within 7 %."""
     return torch.where(packed > 0, torch.exp2(packed.float() / STEPS_OF_POWER + LOWEST_POWER), 0)
 
 
 def save_portable(target: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict, curves: Path) -> None:
-    """Writes a portable checkpoint, with the curves up to now where there are any."""
+    """Writes a portable checkpoint, with the curves so far, if any."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     moments, steps = {}, 0.0
     for parameter, entry in optimizer.state.items():
@@ -83,7 +83,7 @@ def save_portable(target: Path, model: nn.Module, optimizer: torch.optim.Optimiz
 
 
 def load_portable(source: Path, model: nn.Module, optimizer: torch.optim.Optimizer, curves: Path) -> dict:
-    """Fills model and optimiser, puts the curves into their place; returns the state."""
+    """Loads model, optimiser and curves; returns the state."""
     if (source / CURVES).exists():
         shutil.copy(source / CURVES, curves)
     device = next(model.parameters()).device

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks of the training scripts that need seconds: run them after a change.
+"""Quick checks of the training scripts; run them after a change.
 
     python checks.py
 
-Each check compares with something that is known otherwise: scipy's assignment, pycocotools' precision, Pillow's
-pasting, a checkpoint written and read. Prints a line for each, ends with an error where one fails.
+Each check compares with a reference: scipy's assignment, pycocotools' precision, Pillow's pasting, a checkpoint written
+and read. Prints a line for each and exits with an error if one fails.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def boxes(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def check_assignment() -> str:
-    """The auction against scipy: every thing gets a query, and the sum is the least within the bids' rise."""
+    """The auction against scipy: every object gets a query, and the sum is minimal within the bid increment."""
     from scipy.optimize import linear_sum_assignment
 
     rng, worst, left = np.random.default_rng(0), 0.0, 0
@@ -113,7 +113,7 @@ def check_precision() -> str:
 
 
 def check_drawing() -> str:
-    """An unturned sprite at its own size is the glyph; owners and boxes agree; a seed is a picture."""
+    """A sprite without rotation or scaling equals the glyph; owners and boxes agree; scenes are reproducible."""
     sprites = load_sprites(80, CPU)
     side, sprite = 224, 2
     width, height = sprites.sizes[sprite].astype(int)
@@ -122,7 +122,7 @@ def check_drawing() -> str:
         warp=np.tile(np.eye(2), (1, SLOTS, 1, 1)), extent=np.zeros((1, SLOTS, 2)), level=np.zeros((1, SLOTS), int),
         tint=np.zeros((1, SLOTS, 4), np.float32))
     one.sprite[0, 3], one.label[0, 3] = sprite, 2
-    # The sprite lies in the middle of its square, rounded up and left.
+    # The sprite is centred in its square, rounded up and left.
     one.centre[0, 3] = 40 + SIDE / 2 - (SIDE - width) // 2, 50 + SIDE / 2 - (SIDE - height) // 2
     picture, owner, found = compose(sprites, one, torch.zeros(1, 3, side, side))
     from glyphs import load_glyphs
@@ -157,7 +157,7 @@ def check_drawing() -> str:
 
 
 def check_jpeg() -> str:
-    """The cosine transform is orthogonal, and the best quality changes little, the worst a lot."""
+    """The cosine transform is orthogonal; the best quality changes little, the worst a lot."""
     matrix = cosines(CPU)
     assert torch.allclose(matrix @ matrix.T, torch.eye(8), atol=1e-5)
     smooth = torch.linspace(0, 1, 64).view(1, 1, 1, 64).expand(1, 3, 64, 64)
@@ -170,21 +170,21 @@ def check_jpeg() -> str:
 
 
 def check_words() -> str:
-    """Names are unique, read differently and fit into the context."""
+    """Names are unique, tokenised differently and fit into the context."""
     assert len(set(KNOWN_NAMES)) == len(KNOWN) == 180 and len(VOCABULARY) == 80
     tokenizer = load_tokenizer()
     for name in KNOWN_NAMES:
         assert sum(tokenizer.encode(name).attention_mask) < CONTEXT, f"{name} is too long"
     words = [word for thing in KNOWN for word in thing.phrases]
     assert len(set(words)) == len(words), "a word names two things"
-    # The shipped vocabulary lacks some letters at a word's end; what is left must still tell the words apart.
+    # The shipped vocabulary lacks some letters at the end of a word; the tokens must still distinguish all names.
     read = {tuple(tokenizer.encode(word).ids) for word in words}
     assert len(read) == len(words), "two words read alike"
     return f"{len(words)} words, the longest phrase {longest_in_tokens(load_tokenizer())} tokens"
 
 
 def check_calibration() -> str:
-    """Numbers that were hidden in scores are found again, and the folded weights give the logits they promise."""
+    """Calibration recovers known numbers, and the folded weights give the expected logits."""
     torch.manual_seed(3)
     query, presence = 3 * torch.randn(2, 4000, dtype=torch.float64)
     hidden = torch.tensor([0.3, -0.4, -1.5], dtype=torch.float64)
@@ -203,7 +203,7 @@ def check_calibration() -> str:
 
 
 def check_step_and_checkpoint() -> str:
-    """Planning twice gives the same; the shipped weights start well; a portable checkpoint comes back."""
+    """Planning is reproducible; the shipped weights start with a low loss; a portable checkpoint can be read back."""
     torch.manual_seed(0)
     tokenizer, sprites = load_tokenizer(), load_sprites(80, CPU)
     confusion = torch.full((80, 80), 0.02)
@@ -253,7 +253,7 @@ def check_step_and_checkpoint() -> str:
 
 
 def check_blend() -> str:
-    """A share of another checkpoint's weights, and a refusal where it is another model's."""
+    """Blending with another checkpoint, and an error for a checkpoint of another model."""
     shipped = load_file(SHIPPED.parent / "model.safetensors")
     zeros = {PREFIX + name: torch.zeros_like(value) for name, value in shipped.items()}
     blended = blend(zeros | {"token_classes.bias": torch.ones(3)}, SHIPPED.parent, 0.25)
@@ -272,7 +272,7 @@ def check_blend() -> str:
 
 
 def check_missed() -> str:
-    """A name that is missed five times as often as the others is drawn more often, not five times as often."""
+    """A name that is missed five times as often as others is drawn more often, but not five times as often."""
     sprites, counts = load_sprites(80, CPU), []
     for missed in (np.ones(80), np.where(np.arange(80) == 7, 1.0, 0.2)):
         layout = draw_layout(np.random.default_rng(2), sprites, 400, 224, missed)
@@ -282,7 +282,7 @@ def check_missed() -> str:
 
 
 def meet_often(arguments: argparse.Namespace, together: Together) -> None:
-    """Averages gradients that are the rank, and a second parameter's that the first process alone has."""
+    """Averages gradients equal to the rank, and those of a second parameter that only the first process has."""
     model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(5)), torch.nn.Parameter(torch.zeros(2))])
     if together.rank == 0:
         together.prepare(model)
@@ -298,7 +298,7 @@ def meet_often(arguments: argparse.Namespace, together: Together) -> None:
 
 
 def check_together() -> str:
-    """Three processes agree on means; where one of them ends, nobody waits for it."""
+    """Three processes agree on means; if one of them ends, the others do not wait for it."""
     meet_often(argparse.Namespace(fail=False), Together(3, torch.zeros(2, 2)))
     try:
         meet_often(argparse.Namespace(fail=True), Together(3, torch.zeros(2, 2)))

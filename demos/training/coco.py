@@ -10,14 +10,14 @@ from glyphs import load_glyphs
 from scenes import Scene, held_out_random, held_out_scene
 from vocabulary import KNOWN_NAMES, NAMES
 
-# Shape of the evaluation scenes: not square, and larger than what the model was trained on.
+# Size of the evaluation scenes: not square, and larger than in training.
 WIDTH, HEIGHT = 448, 336
 
 
 def evaluation_scenes(count: int, names: int = len(NAMES), purpose: str = "evaluation") -> Iterator[Scene]:
-    """The first `count` scenes for a purpose, of the first `names` things; the n-th is the same whatever the count.
+    """The first `count` scenes for a purpose, of the first `names` objects; the n-th does not depend on the count.
 
-    "evaluation" is what figures are told of, "validation" what choices are made on.
+    "evaluation" is for published figures, "validation" for choices.
     """
     glyphs = load_glyphs(names)
     for index in range(count):
@@ -25,13 +25,13 @@ def evaluation_scenes(count: int, names: int = len(NAMES), purpose: str = "evalu
 
 
 def family_of(index: int, purpose: str = "evaluation") -> str:
-    """The family of a scene's background: the first thing that is drawn by lot."""
+    """The family of a scene's background, which is the first random choice."""
     return held_out_random(purpose, index).choice(sorted(HELD_OUT_FAMILIES))
 
 
 def encode_mask(mask: np.ndarray) -> dict:
-    """COCO's compressed run-length encoding of a mask [H, W] bool, with text in place of bytes."""
-    # Here, so that boxes can be measured where pycocotools is not installed.
+    """COCO's compressed run-length encoding of a mask [H, W] bool, as text instead of bytes."""
+    # Imported here, so that boxes can be measured without pycocotools.
     from pycocotools import mask as coco_mask
 
     encoded = coco_mask.encode(np.asfortranarray(mask.astype(np.uint8)))

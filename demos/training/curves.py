@@ -1,4 +1,4 @@
-"""The curves of a training run as a picture.
+"""Plots the curves of a training run.
 
     python curves.py runs/first/curves.csv runs/first/curves.png
 """
@@ -14,11 +14,11 @@ SHARES = ("token_accuracy", "presence_accuracy", "iou")
 
 
 def plot_curves(source: Path, target: Path) -> None:
-    """Draws `curves.csv`; says so where matplotlib is missing."""
+    """Plots `curves.csv`; prints a note if matplotlib is missing."""
     try:
         import matplotlib
     except ImportError:
-        print(f"matplotlib is not installed: the curves are in {source} alone")
+        print(f"matplotlib is not installed: the curves are in {source} only")
         return
     if not source.exists():
         return
@@ -27,7 +27,7 @@ def plot_curves(source: Path, target: Path) -> None:
 
     with source.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    # Not minutes: on a machine that does other things too they say little.
+    # Not minutes, which mean little on a machine with other load.
     steps = [int(row["step"]) for row in rows]
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for axis, names in zip(axes, (LOSSES, SHARES)):

@@ -1,4 +1,4 @@
-"""What happens to a picture on its way: blur, light, noise, a smaller size, JPEG. In batches, on the device."""
+"""Degrades images, in batches on the device: blur, light, noise, a smaller size, JPEG."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUANTISERS = (
 
 
 def blur(pictures: Tensor, sigma: Tensor) -> Tensor:
-    """Gaussian blur, a `sigma` [n] in pixels for each picture, at most 2."""
+    """Gaussian blur with a `sigma` [n] in pixels for each image, at most 2."""
     reach = torch.arange(-4, 5, device=pictures.device, dtype=torch.float32)
     kernel = torch.exp(-0.5 * (reach / sigma[:, None].clamp(min=0.05)) ** 2)
     kernel = (kernel / kernel.sum(1, keepdim=True)).repeat_interleave(3, 0)
@@ -38,7 +38,7 @@ def cosines(device: torch.device) -> Tensor:
 
 
 def jpeg(pictures: Tensor, quality: Tensor) -> Tensor:
-    """Rounds 8x8 blocks as JPEG of `quality` [n], 10..95, rounds brightness; sides are multiples of 8."""
+    """Quantises 8x8 blocks as JPEG of `quality` [n], 10..95, as for brightness; sides are multiples of 8."""
     count, _, height, width = pictures.shape
     factor = torch.where(quality < 50, 50 / quality, 2 - quality / 50).view(-1, 1, 1, 1, 1, 1)
     table = (torch.tensor(QUANTISERS, device=pictures.device).view(8, 8) * factor).clamp(min=1)
@@ -49,9 +49,9 @@ def jpeg(pictures: Tensor, quality: Tensor) -> Tensor:
 
 
 def degrade(numbers: Numbers, pictures: Tensor) -> Tensor:
-    """About half of the pictures suffer something; all are rounded to 8 bits, as files are. [n, 3, S, S] in 0..1."""
+    """Degrades about half of the images and rounds all to 8 bits, as in files. [n, 3, S, S] in 0..1."""
     count, _, side, _ = pictures.shape
-    # Who suffers is drawn on the CPU, so that nothing waits for the device; each kind runs on its victims alone.
+    # The images are chosen on the CPU, to avoid synchronisation; each degradation runs on its images only.
     victims = numbers.choice(5, count)
 
     def suffering(kind: int, share: float) -> Tensor | None:

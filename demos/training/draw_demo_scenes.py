@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Draws the six scenes of `demos/scenes`, which `make demo` shows.
 
-    python draw_demo_scenes.py             writes the pictures and scenes.json
-    python draw_demo_scenes.py --search 40 tries 40 seeds a scene and prints what the built-in model finds in each
+    python draw_demo_scenes.py             writes the images and scenes.json
+    python draw_demo_scenes.py --search 40 tries 40 seeds a scene and prints the detections of the built-in model
 
-These are showcase scenes, composed to be looked at, with seeds chosen among those the model does well on; no figure
-is measured on them. They are larger than the training scenes, on other backgrounds, and were never trained on.
+These are showcase scenes, with seeds for which the model does well; no figure is measured on them. They are larger than
+the training scenes, have other backgrounds, and were never trained on.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def table(rng: random.Random, width: int, height: int) -> Image.Image:
 
 @dataclass(frozen=True)
 class Composition:
-    """One scene: its size, its background, and what is to be placed where.
+    """One scene: size, background, and items with their positions.
 
     `items` are (name, how many, size as a share of the height, band): the band is the range of the height, top to
     bottom, in which the lower edge lies.
@@ -104,13 +104,13 @@ COMPOSITIONS: tuple[Composition, ...] = (
 
 
 def names_asked() -> list[str]:
-    """Every name that appears in one of the scenes, in the vocabulary's order: what the demo asks all of them."""
+    """Every name that appears in one of the scenes, in the vocabulary's order: the prompts of the demo."""
     used = {name for composition in COMPOSITIONS for name, *_ in composition.items}
     return [name for name in NAMES if name in used]
 
 
 def compose(composition: Composition, seed: int) -> Scene:
-    """Draws one scene; raises `ValueError` where a seed leaves no room for something."""
+    """Draws one scene; raises `ValueError` if an item does not fit with this seed."""
     rng = held_out_random("demo", f"{composition.file}/{seed}")
     glyphs = load_glyphs()
     width, height = composition.width, composition.height
@@ -133,7 +133,7 @@ def compose(composition: Composition, seed: int) -> Scene:
 
 
 def write(output: Path) -> None:
-    """Writes the pictures and what is in them."""
+    """Writes the images and their annotations."""
     output.mkdir(parents=True, exist_ok=True)
     scenes = []
     for composition in COMPOSITIONS:
@@ -151,7 +151,7 @@ def write(output: Path) -> None:
 
 
 def search(count: int) -> None:
-    """Prints hits, false alarms and misses of the built-in model for each scene and seed."""
+    """Prints true positives, false positives and misses of the built-in model for each scene and seed."""
     from evaluate import Counts
     from reference import ReferenceDetector
 

@@ -22,7 +22,7 @@ COLUMNS, CELL = 10, 128
 
 
 def draw_sheet() -> Image.Image:
-    """All pictograms as one RGBA picture."""
+    """All pictograms as one RGBA image."""
     glyphs = load_glyphs()
     sheet = Image.new("RGBA", (COLUMNS * CELL, -(-len(glyphs) // COLUMNS) * CELL), (0, 0, 0, 0))
     for index, glyph in enumerate(glyphs):
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=BUILTIN, help="folder to write to (default src/builtin)")
     arguments = parser.parse_args()
     path = arguments.output / "pictograms.webp"
-    # `exact` is left off: the colour of what nobody sees need not be stored.
+    # Without `exact`, the colours of transparent pixels are not stored.
     draw_sheet().save(path, "WEBP", lossless=True, quality=100, method=6)
     (arguments.output / "vocabulary.txt").write_text("".join(f"{name}\n" for name in NAMES))
     print(f"{len(NAMES)} pictograms, {path.stat().st_size / 1000:.0f} kB in {path}")

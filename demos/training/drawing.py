@@ -1,7 +1,6 @@
-"""Scenes drawn in batches on the device: backgrounds, sprites pasted one over the other, what is visible of each,
-boxes.
+"""Draws scenes in batches on the device: backgrounds, pasted sprites, their visible parts, boxes.
 
-    python drawing.py --output SHEET.png     a sheet of training scenes with their boxes, to be looked at
+    python drawing.py --output SHEET.png     a sheet of training scenes with their boxes
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from layout import SLOTS, Layout, draw_layout, patch_side
 from sprites import LEVELS, SIDE, Sprites, load_sprites
 from textures import KINDS, Numbers, draw_backgrounds
 
-# Opacity from which on a pixel belongs to a thing, and from which on it counts for its box.
+# The minimum opacity for a pixel of an object, and for its box.
 OPAQUE, OUTLINE = 0.5, 0.39
 
 
 @dataclass
 class Drawn:
     """B scenes of side S: `pixels` [B, 3, S, S] in -1..1, `owner` [B, S, S] u8, the slot that is visible + 1 (0: none),
-    `boxes` [B, K, 4] xyxy in 0..1, clipped to the picture, of what a slot would show if nothing hid it."""
+    `boxes` [B, K, 4] xyxy in 0..1, clipped to the image, of the slots without occlusion."""
 
     pixels: Tensor
     owner: Tensor
@@ -62,11 +61,11 @@ def edges(covered: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def compose(sprites: Sprites, layout: Layout, backgrounds: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Pastes the slots in order; returns pictures [B, 3, S, S] in 0..1, owners and boxes as `Drawn` has them."""
+    """Pastes the slots in order; returns images [B, 3, S, S] in 0..1, owners and boxes as `Drawn` has them."""
     scenes, _, side, _ = backgrounds.shape
     device, margin = backgrounds.device, patch_side(side, 0)
     whole = side + 2 * margin
-    # Pixels by rows, with a margin on which patches may hang over.
+    # Pixels by rows, with a margin for patches that extend beyond the border.
     canvas = F.pad(backgrounds, [margin] * 4).permute(0, 2, 3, 1).reshape(-1, 3).contiguous()
     owner = torch.zeros(scenes * whole * whole, dtype=torch.uint8, device=device)
     boxes = torch.zeros(scenes, SLOTS, 4, device=device)
@@ -99,7 +98,7 @@ def compose(sprites: Sprites, layout: Layout, backgrounds: Tensor) -> tuple[Tens
 
 @torch.no_grad()
 def draw(sprites: Sprites, layout: Layout, kinds: list[str], seed: int, side: int) -> Drawn:
-    """Draws a batch; `kinds` names each scene's background."""
+    """Draws a batch; `kinds` are the backgrounds of the scenes."""
     numbers = Numbers(seed, sprites.levels[0].device)
     pictures, owner, boxes = compose(sprites, layout, draw_backgrounds(numbers, kinds, side))
     return Drawn(pixels=degrade(numbers, pictures) * 2 - 1, owner=owner, boxes=boxes)
@@ -118,9 +117,9 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, required=True, help="the sheet to write")
-    parser.add_argument("--count", type=int, default=24, help="how many scenes (default 24)")
-    parser.add_argument("--side", type=int, default=224, help="their side in pixels (default 224)")
-    parser.add_argument("--names", type=int, default=80, help="how many names are known (default 80)")
+    parser.add_argument("--count", type=int, default=24, help="number of scenes (default 24)")
+    parser.add_argument("--side", type=int, default=224, help="side in pixels (default 224)")
+    parser.add_argument("--names", type=int, default=80, help="number of names (default 80)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--bare", action="store_true", help="no boxes")
     arguments = parser.parse_args()

@@ -2,13 +2,13 @@
 """Measures a checkpoint folder on held-out scenes, through the reference pipeline.
 
     python evaluate.py --count 500                              the built-in model: one line of JSON
-    python evaluate.py --model DIR --device cuda --output OUT   another one, on a GPU; tables and pictures in OUT
+    python evaluate.py --model DIR --device cuda --output OUT   another one, on a GPU; tables and images in OUT
 
-Every scene is asked for all names at once; then for each name in it by one example box and the word "visual". Average
-precision is COCO's (boxes, at most 100 a class and scene, suppression 0.7 within a class); precision and recall count a
-detection as right where it overlaps a thing of its name by 0.5. OUT gets `figures.json`, `classes.md`,
-`predictions.json` (COCO's results format), and, where matplotlib is installed, `reliability.png`; `failures.png` shows
-the worst scenes.
+Every scene is prompted with all names at once, then with each name in it by one example box and the text "visual".
+Average precision is COCO's (boxes, at most 100 per class and scene, NMS at 0.7 within a class). For precision and
+recall, a detection is correct if its IoU with an object of its name is at least 0.5. OUT gets `figures.json`,
+`classes.md`, `predictions.json` (COCO's results format), and, where matplotlib is installed, `reliability.png`;
+`failures.png` shows the worst scenes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from reliability import reliability, plot_reliability
 from scenes import Scene
 from vocabulary import KNOWN, KNOWN_NAMES, NAMES
 
-# Detections below this score do not enter average precision: they cost time and change nothing in the third digit.
+# Detections with lower scores are left out of average precision: they take time and do not change the third digit.
 LEAST_SCORE = 0.01
 REPORT_EVERY = 50
 LEVELS = tuple(round(0.1 * step, 1) for step in range(1, 10))
@@ -42,7 +42,7 @@ LEVELS = tuple(round(0.1 * step, 1) for step in range(1, 10))
 
 @dataclass
 class Counts:
-    """Hits and misses at one threshold, summed over scenes."""
+    """True positives and misses at one threshold, summed over scenes."""
 
     hits: int = 0
     alarms: int = 0
@@ -50,10 +50,10 @@ class Counts:
     mask_overlaps: list[float] = field(default_factory=list)
 
     def add(self, scene: Scene, found: list[Found]) -> list[tuple[Found, int | None, float]]:
-        """Matches detections, best score first, to the free thing of the same name they overlap most (IoU >= 0.5).
+        """Matches detections, best score first, to the unmatched object of the same name with the highest IoU (>= 0.5).
 
-        Returns for each its thing (none for a false alarm) and the IoU with the free thing of its name it overlaps
-        most.
+        Returns for each its object (`None` for a false positive) and the highest IoU with an unmatched object of its
+        name.
         """
         free, matches = set(range(len(scene.labels))), []
         for one in found:
@@ -90,7 +90,7 @@ def arrays(found: list[Found], name: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Measurement:
-    """Everything that is counted over the scenes."""
+    """The sums over all scenes."""
 
     def __init__(self, detector: ReferenceDetector, names: int, threshold: float, purpose: str) -> None:
         self.detector, self.names, self.threshold, self.purpose = detector, names, threshold, purpose
@@ -105,7 +105,7 @@ class Measurement:
         self.scenes = self.things = 0
 
     def add(self, scene: Scene) -> None:
-        """One scene, asked for everything."""
+        """One scene, prompted with all names."""
         image, index = Image.fromarray(scene.image), self.scenes
         self.scenes, self.things = self.scenes + 1, self.things + len(scene.labels)
         pixels = self.detector.pixels(image)
@@ -131,7 +131,7 @@ class Measurement:
         self.examples(scene, pixels)
 
     def note(self, scene: Scene, matches: list[tuple[Found, int | None, float]]) -> None:
-        """Counts by name, what is mistaken for what, and how bad a scene is."""
+        """Counts by name, confusions, and the number of errors in a scene."""
         missed = set(range(len(scene.labels))) - {thing for _, thing, _ in matches}
         alarms = []
         for one, thing, _ in matches:
@@ -150,7 +150,7 @@ class Measurement:
             self.failures.append(Failure(scene.image, lost, alarms))
 
     def examples(self, scene: Scene, pixels: torch.Tensor) -> None:
-        """Each name in the scene is looked for by the box of its first thing and the word "visual"."""
+        """Prompts each name in the scene with the box of its first object and the text "visual"."""
         present = sorted(set(scene.labels.tolist()))
         if not present:
             return
@@ -165,7 +165,7 @@ class Measurement:
             self.shown.add(name, scores, box_overlaps(boxes, scene.boxes[scene.labels == name].astype(np.float64)))
 
     def figures(self) -> dict:
-        """All of it in numbers."""
+        """All figures."""
         masks = self.counts.mask_overlaps
         return {
             "scenes": self.scenes, "things": self.things, "names": self.names, "threshold": self.threshold,
@@ -202,7 +202,7 @@ def rounded(figures: dict[str, float]) -> dict[str, float]:
 
 
 def measure(detector: ReferenceDetector, count: int, names: int, threshold: float, purpose: str) -> Measurement:
-    """Goes through the first `count` scenes of a purpose; says on stderr how far it is."""
+    """Measures the first `count` scenes of a purpose, with progress on stderr."""
     measurement, started = Measurement(detector, names, threshold, purpose), time.monotonic()
     for scene in evaluation_scenes(count, names, purpose):
         measurement.add(scene)
@@ -212,7 +212,7 @@ def measure(detector: ReferenceDetector, count: int, names: int, threshold: floa
 
 
 def write(measurement: Measurement, figures: dict, output: Path) -> None:
-    """Tables and pictures."""
+    """Tables and images."""
     output.mkdir(parents=True, exist_ok=True)
     (output / "figures.json").write_text(json.dumps(figures, indent=1) + "\n")
     (output / "classes.md").write_text(measurement.table())
@@ -224,15 +224,15 @@ def write(measurement: Measurement, figures: dict, output: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, default=BUILTIN, help="checkpoint folder (default: the built-in model)")
-    parser.add_argument("--count", type=int, default=500, help="how many scenes (default 500)")
+    parser.add_argument("--count", type=int, default=500, help="number of scenes (default 500)")
     parser.add_argument("--names", type=int, default=len(NAMES),
-                        help=f"how many names are drawn and asked (default {len(NAMES)})")
+                        help=f"number of names (default {len(NAMES)})")
     parser.add_argument("--purpose", default="evaluation",
-                        help="evaluation (default), or validation: other scenes, to choose by")
+                        help="evaluation (default), or validation: other scenes, for choices")
     parser.add_argument("--threshold", type=float, default=0.3, help="for precision, recall and masks (default 0.3)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
     parser.add_argument("--device", default="cpu", help="cpu (default) or cuda")
-    parser.add_argument("--output", type=Path, help="folder for tables and pictures")
+    parser.add_argument("--output", type=Path, help="folder for tables and images")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

@@ -1,4 +1,4 @@
-"""The scenes a model does worst on, in one picture: what it missed in blue, what it made up in red."""
+"""The worst scenes of a model, on one page: misses in blue, false positives in red."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS, ROWS, WIDTH, HEIGHT = 4, 5, 448, 336
 
 @dataclass
 class Failure:
-    """A scene, the boxes and labels of what was missed, and the false alarms."""
+    """A scene, the boxes and labels of missed objects, and the false positives."""
 
     image: np.ndarray
     missed: list[tuple[np.ndarray, int]]
@@ -24,14 +24,14 @@ class Failure:
 
 
 def label(pen: ImageDraw.ImageDraw, box: tuple[float, float, float, float], text: str, colour: str) -> None:
-    """A box with its name at the upper left corner, inside the picture."""
+    """A box with its name at the upper left corner, inside the image."""
     pen.rectangle(box, outline=colour, width=3)
     corner = max(2, box[0] + 4), max(2, box[1] + 2)
     pen.text(corner, text, fill=colour, stroke_width=3, stroke_fill="white", font_size=16)
 
 
 def draw_failures(failures: list[Failure], target: Path) -> None:
-    """A sheet of the twenty worst."""
+    """A sheet of the twenty worst scenes."""
     worst = sorted(failures, key=lambda one: -(len(one.alarms) + len(one.missed)))[:COLUMNS * ROWS]
     rows = max(1, -(-len(worst) // COLUMNS))
     sheet = Image.new("RGB", (COLUMNS * (WIDTH + 6), rows * (HEIGHT + 6)), "white")

@@ -2,13 +2,12 @@
 """Turns a training checkpoint into a checkpoint folder: `config.json`, `model.safetensors` (f16), `tokenizer.json`.
 
     python finish.py --run runs/first --output runs/first/model     from train.py's checkpoint
-    python finish.py --folder DIR --output NEW                      from a checkpoint folder, as this version writes it
-    python finish.py --run runs/next --blend DIR --output NEW       half way between them
+    python finish.py --folder DIR --output NEW                      from a checkpoint folder, rewritten by this version
+    python finish.py --run runs/next --blend DIR --output NEW       the mean of both
 
-Half way between the weights that a run began with and those it ended with is often better than either ("model soups",
-arXiv 2203.05482); calibrate afterwards. The averaged weights are taken; `--last` takes those of the last step instead.
-Every stored number is checked.
-`train.py` writes the folder of the average itself at its end; this is for a run that was cut short, or to compare.
+The mean of the first and the last weights of a run is often better than either ("model soups", arXiv 2203.05482);
+calibrate afterwards. The averaged weights are used, with `--last` those of the last step. Every stored number is
+checked. `train.py` writes this folder at its end; this script is for interrupted runs and comparisons.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from tokenizer import load_tokenizer
 from vocabulary import VOCABULARY
 
 PREFIX = "detector."
-# What a checkpoint folder consists of here.
+# The files of a checkpoint folder.
 FOLDER_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
 def write_model(model: TrainingModel, weights: dict[str, Tensor], words: Path, output: Path) -> None:
-    """Writes the folder; raises `SystemExit` where a weight does not fit into f16."""
+    """Writes the folder; raises `SystemExit` if a weight exceeds the range of f16."""
     detector = {name[len(PREFIX):]: value for name, value in weights.items() if name.startswith(PREFIX)}
 
     def write(folder: Path) -> None:
@@ -50,7 +49,7 @@ def write_model(model: TrainingModel, weights: dict[str, Tensor], words: Path, o
 
 
 def blend(weights: dict[str, Tensor], folder: Path, share: float) -> dict[str, Tensor]:
-    """The weights, with a share of each from the folder's; raises `SystemExit` where those are another model's."""
+    """The weights, blended with those of a folder; raises `SystemExit` if they are of another model."""
     file = folder / "model.safetensors"
     if not file.exists():
         raise SystemExit(f"error: {file} does not exist: name a checkpoint folder")
@@ -64,13 +63,13 @@ def blend(weights: dict[str, Tensor], folder: Path, share: float) -> dict[str, T
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--run", type=Path, help="folder that train.py wrote")
+    source.add_argument("--run", type=Path, help="folder of a run of train.py")
     source.add_argument("--folder", type=Path, help="checkpoint folder")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write; made if missing")
+    parser.add_argument("--output", type=Path, required=True, help="folder to write; created if missing")
     parser.add_argument("--blend", type=Path, metavar="FOLDER",
-                        help="checkpoint folder to take a share of every weight from")
-    parser.add_argument("--share", type=float, default=0.5, help="of --blend, from 0 to 1 (default 0.5)")
-    parser.add_argument("--last", action="store_true", help="the last step's weights in place of the average")
+                        help="checkpoint folder to blend with")
+    parser.add_argument("--share", type=float, default=0.5, help="share of --blend, from 0 to 1 (default 0.5)")
+    parser.add_argument("--last", action="store_true", help="the weights of the last step instead of the average")
     arguments = parser.parse_args()
     if not 0 <= arguments.share <= 1:
         parser.error("--share goes from 0 to 1")
@@ -89,7 +88,7 @@ def main() -> None:
         weights = model.state_dict()
     if arguments.blend:
         if load_tokenizer(words).get_vocab() != load_tokenizer(arguments.blend / "tokenizer.json").get_vocab():
-            raise SystemExit(f"error: {arguments.blend}: it was trained with other words")
+            raise SystemExit(f"error: {arguments.blend}: it was trained with another tokeniser")
         weights = blend(weights, arguments.blend, arguments.share)
     write_model(model, weights, words, arguments.output)
     size = (arguments.output / "model.safetensors").stat().st_size

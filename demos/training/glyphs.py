@@ -1,8 +1,8 @@
-"""Pictograms as pictures, from the Noto Color Emoji font or, where there is no font, from a sheet drawn with it.
+"""Pictograms as images, from the Noto Color Emoji font or, without the font, from a sheet drawn with it.
 
-    python glyphs.py --output SHEET.png     draws the sheet: everything training and evaluation need (about 5 MB)
+    python glyphs.py --output SHEET.png     draws the sheet: all glyphs for training and evaluation (about 5 MB)
 
-The sheet is what a machine without the font is given. Both give the same pixels.
+The sheet is for machines without the font. Both give the same pixels.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from PIL.PngImagePlugin import PngInfo
 
 from vocabulary import KNOWN, VOCABULARY
 
-# Where Debian's package `fonts-noto-color-emoji` puts the font.
+# The font's path in Debian's package `fonts-noto-color-emoji`.
 FONT = Path("/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf")
-# Where the sheet lies unless said otherwise.
+# The default path of the sheet.
 SHEET = Path(__file__).resolve().parents[2] / "target" / "training" / "glyphs.png"
 
-# The font holds bitmaps of one size, 136x128 pixels; 109 is the only size that selects them.
+# The font has bitmaps of one size, 136x128 pixels; 109 is the only font size that selects them.
 BITMAP_SIZE = 109
 CELL_WIDTH, CELL_HEIGHT, COLUMNS = 140, 140, 25
 
 SKIN_TONES = ("\U0001f3fb", "\U0001f3fc", "\U0001f3fd", "\U0001f3fe", "\U0001f3ff")
 MAN, WOMAN = "\u200d\u2642\ufe0f", "\u200d\u2640\ufe0f"
-# Other drawings of the same thing, with the name's index: drawn in training beside the usual one.
+# Variants of a pictogram, with the index of the name: used in training beside the usual one.
 VARIANTS: dict[str, tuple[str, ...]] = {
     "person": tuple("🧍" + tone + kind for kind in ("", MAN, WOMAN) for tone in ("", *SKIN_TONES))[1:],
     "snowboard": tuple("🏂" + tone for tone in SKIN_TONES),
 }
 
-# People and parts of faces: too near to "person" to be shown as something that is none.
+# People and parts of faces: too similar to "person" to be clutter.
 PEOPLE = (range(0x1F385, 0x1F386), range(0x1F3C2, 0x1F3CD), range(0x1F464, 0x1F488), range(0x1F48F, 0x1F492),
           range(0x1F574, 0x1F57B), range(0x1F600, 0x1F650), range(0x1F6A3, 0x1F6A4), range(0x1F6B4, 0x1F6B7),
           range(0x1F6C0, 0x1F6C1), range(0x1F90C, 0x1F940), range(0x1F977, 0x1F978), range(0x1F9B5, 0x1F9BA),
           range(0x1F9CD, 0x1F9E0), range(0x1FAC0, 0x1FAC6), range(0x1FAF0, 0x1FAF9), range(0x26F7, 0x26FA))
-# Words in a Unicode name that put a glyph too near to one of the names.
+# Words in a Unicode name that make a glyph too similar to one of the names.
 NEAR_WORDS = frozenset(
     "cat dog bear cow ox bull buffalo ram sheep horse unicorn bird chick duck eagle owl parrot penguin rooster "
     "chicken turkey dove peacock flamingo swan dodo bus trolleybus car automobile taxi van truck lorry train "
@@ -57,13 +57,13 @@ NEAR_WORDS = frozenset(
     "sled snowboarder carrot banana broccoli hot zebra giraffe elephant mammoth rat pony goat llama deer "
     "badminton vehicle minibus ambulance rickshaw snowman camera camel medal globe earth hourglass stopwatch lock "
     "rainbow sun clinking modifier component envelope drop teapot tiger leopard fox flag".split())
-# Shown as clutter at the most; the rest of the font adds little but size.
+# The maximum number of glyphs for clutter; more would mainly add size.
 OTHERS = 380
 
 
 @dataclass(frozen=True)
 class Glyph:
-    """A pictogram: its picture (RGBA, cropped), and the index of its name, -1 for one that has none."""
+    """A pictogram: its image (RGBA, cropped) and the index of its name, -1 without one."""
 
     character: str
     label: int
@@ -71,7 +71,7 @@ class Glyph:
 
 
 def draw_glyph(character: str, font: ImageFont.FreeTypeFont) -> Image.Image:
-    """One character as an RGBA picture, cropped to what is drawn."""
+    """One character as an RGBA image, cropped to its visible part."""
     canvas = Image.new("RGBA", (160, 160), (0, 0, 0, 0))
     ImageDraw.Draw(canvas).text((12, 16), character, font=font, embedded_color=True)
     box = canvas.getbbox()
@@ -81,14 +81,14 @@ def draw_glyph(character: str, font: ImageFont.FreeTypeFont) -> Image.Image:
 
 
 def font_of(path: Path = FONT) -> ImageFont.FreeTypeFont:
-    """The font; raises `FileNotFoundError` when it is missing (`apt-get install fonts-noto-color-emoji`)."""
+    """The font; raises `FileNotFoundError` if it is missing (`apt-get install fonts-noto-color-emoji`)."""
     if not path.exists():
         raise FileNotFoundError(f"no colour-emoji font at {path}: install the package fonts-noto-color-emoji")
     return ImageFont.truetype(str(path), BITMAP_SIZE)
 
 
 def others() -> list[str]:
-    """Characters that are no known thing and not near to one, evenly chosen from the font's range."""
+    """Characters unlike any named object, chosen evenly from the range of the font."""
     known = {pictogram.character for pictogram in KNOWN}
     ranges = (range(0x231A, 0x2400), range(0x2600, 0x27C0), range(0x1F300, 0x1F700), range(0x1F900, 0x1FAFF))
     found = []
@@ -102,7 +102,7 @@ def others() -> list[str]:
 
 @lru_cache(maxsize=1)
 def draw_all() -> tuple[Glyph, ...]:
-    """The known things in order, then their variants, then the others, drawn with the font."""
+    """The named glyphs in order, then their variants, then the others, drawn with the font."""
     font = font_of()
     names = {pictogram.name: index for index, pictogram in enumerate(KNOWN)}
     glyphs = [Glyph(pictogram.character, index, draw_glyph(pictogram.character, font))
@@ -115,7 +115,7 @@ def draw_all() -> tuple[Glyph, ...]:
             picture = draw_glyph(character, font)
         except ValueError:
             continue
-        # Characters that the font lacks come out in one colour, as text does.
+        # Characters that the font lacks are drawn in one colour, as text.
         if len(picture.convert("RGB").getcolors(1 << 16) or range(99)) > 8:
             extra.append(Glyph(character, -1, picture))
     step = max(1.0, len(extra) / OTHERS)
@@ -123,7 +123,7 @@ def draw_all() -> tuple[Glyph, ...]:
 
 
 def write_sheet(path: Path) -> None:
-    """Draws everything into one picture, with the characters, names and sizes in its text."""
+    """Writes all glyphs as one image, with characters, names and sizes in its metadata."""
     glyphs = draw_all()
     rows = -(-len(glyphs) // COLUMNS)
     sheet = Image.new("RGBA", (COLUMNS * CELL_WIDTH, rows * CELL_HEIGHT), (0, 0, 0, 0))
@@ -142,7 +142,7 @@ def write_sheet(path: Path) -> None:
 
 @lru_cache(maxsize=2)
 def read_sheet(path: Path = SHEET) -> tuple[Glyph, ...]:
-    """What `write_sheet` wrote; raises `FileNotFoundError` where there is neither font nor sheet."""
+    """Reads a sheet of `write_sheet`; raises `FileNotFoundError` if it is missing, too."""
     if not path.exists():
         raise FileNotFoundError(f"neither a font at {FONT} nor a sheet at {path}: install fonts-noto-color-emoji, or "
                                 "bring a sheet drawn by glyphs.py")
@@ -156,13 +156,13 @@ def read_sheet(path: Path = SHEET) -> tuple[Glyph, ...]:
 
 
 def all_glyphs() -> tuple[Glyph, ...]:
-    """Every glyph, from the font where it is installed, else from the sheet."""
+    """All glyphs, from the font if it is installed, else from the sheet."""
     return draw_all() if FONT.exists() else read_sheet()
 
 
 @lru_cache(maxsize=2)
 def load_glyphs(count: int = len(VOCABULARY)) -> tuple[Image.Image, ...]:
-    """The pictures of the first `count` known things, in the order of the vocabulary."""
+    """The images of the first `count` names, in the order of the vocabulary."""
     return tuple(glyph.picture for glyph in all_glyphs()[:count])
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Trains on a machine that is lent for some minutes at a time and gives back small files alone.
+# Trains on a machine that is available for some minutes at a time and returns small files only.
 #
-#   demos/training/in_parts.sh 1 TARGET            the first part; what the next one needs goes into TARGET
-#   demos/training/in_parts.sh 2 TARGET BACK       goes on from BACK, which is what the part before left
+#   demos/training/in_parts.sh 1 TARGET            the first part; writes to TARGET what the next one needs
+#   demos/training/in_parts.sh 2 TARGET BACK       continues from BACK, the target of the previous part
 #   demos/training/in_parts.sh 3 TARGET BACK       the last part: the model, its curves and first figures
 #
-# There may be more middle parts. PYTHON names the interpreter. MINUTES are those of this part and WHOLE those of all;
-# they count training alone, so leave two minutes of a part for the rest. SIZES are the pictures a step to be tried,
-# smallest first. START is a checkpoint folder to start from. GPUs and CPUs differ in DEVICE alone.
+# There may be more middle parts. PYTHON is the interpreter. MINUTES is the training time of this part and WHOLE that of
+# all; leave two minutes of a part for the rest. SIZES are the batch sizes to try, smallest first. START is a checkpoint
+# folder to start from. DEVICE selects GPU or CPU.
 set -euo pipefail
 
 part=${1:?part: 1, 2 or 3}
@@ -31,10 +31,10 @@ exec > >(tee "$target/log$part.txt") 2>&1
 options=(--device "$device" --prompts "$prompts" --workers "$workers" --threads 4)
 masks() { echo $(($1 * 3 / 2)); }
 
-# Pictures in ten seconds with so many a step, 0 where it fails; the log's end is shown.
+# Images in ten seconds with this batch size, 0 if it fails; prints the end of the log.
 try() {
   rm -rf "$run.trial"
-  # In the foreground: otherwise the planning processes are ended too, and with them what was measured.
+  # In the foreground: otherwise the planning processes are ended too, and the measurement is lost.
   timeout --foreground "${TRIAL_SECONDS:-90}" "$python" train.py "${options[@]}" --start "$start" --pictures "$1" --mask-rows "$(masks "$1")" \
     --steps "${TRIAL_STEPS:-75}" --minutes "${TRIAL_MINUTES:-0.4}" --output "$run.trial" > "$run.trial.log" 2>&1 || true
   { echo "trial of $1 pictures a step:"; tail -n 3 "$run.trial.log" | cut -c1-400; } >&2
@@ -47,7 +47,7 @@ if [ "$part" = 1 ]; then
   for size in ${SIZES:-128 256}; do
     speed=$(try "$size")
     echo "$size pictures a step: $speed pictures in ten seconds"
-    # More pictures a step only where the device is idle with fewer: steps are worth more than pictures.
+    # Larger batches only if the device is idle with smaller ones: steps are worth more than images.
     if [ -z "$pictures" ] || [ "$speed" -gt $((best * 3 / 2)) ]; then pictures=$size best=$speed; fi
   done
   if [ "$best" = 0 ]; then echo "error: no trial got anywhere: see above" >&2; exit 1; fi

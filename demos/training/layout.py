@@ -1,8 +1,8 @@
-"""What is in a batch of scenes and where: decided on the CPU, in arrays, before anything is drawn.
+"""The contents and positions of a batch of scenes, chosen on the CPU before drawing.
 
-A scene has `SLOTS` places, drawn one over the other from the first to the last. A place holds a thing (a sprite with a
-name), clutter (a sprite without one, or a tinted shape), or nothing. Positions are those in the square that the model
-sees: the picture is thought of as width by height and squashed, as the programs squash every picture.
+A scene has `SLOTS` slots, drawn in order. A slot has an object (a sprite with a name), clutter (a sprite without one,
+or a tinted shape), or nothing. Positions are in the square input of the model: the scene has an aspect ratio and is
+squashed into the square, as in preprocessing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sprites import LEVELS, SIDE, Sprites
 
 THINGS, CLUTTER = 10, 10
 SLOTS = THINGS + CLUTTER
-# At most this many things of one name in a scene, so that targets have a shape.
+# At most this many objects of one name in a scene, so that targets have a fixed shape.
 OF_ONE_NAME = 8
 ATTEMPTS = 10
 
@@ -45,9 +45,9 @@ class Layout:
 
 def choose_sprites(rng: np.random.Generator, sprites: Sprites, scenes: int,
                    often: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Sprite and kind for each slot; kind 0 nothing, 1 a thing, 2 a glyph without a name, 3 a shape.
+    """Sprite and kind for each slot; kind 0 nothing, 1 an object, 2 a glyph without a name, 3 a shape.
 
-    `often` [names] says in what proportion names are chosen (none: all alike).
+    `often` [names] are the weights of the names (`None`: equal).
     """
     sprite, kind = np.full((scenes, SLOTS), -1), np.zeros((scenes, SLOTS), int)
     share = None if often is None else often / often.sum()
@@ -67,7 +67,7 @@ def choose_sprites(rng: np.random.Generator, sprites: Sprites, scenes: int,
         entries = [entries[index] for index in rng.permutation(len(entries))]
         if rng.random() < 0.6:
             shapes = [(3, one) for one in rng.choice(sprites.shapes, rng.integers(1, 6))]
-            # Most shapes lie behind, every eighth lies somewhere between or before the things.
+            # Most shapes are behind the objects, every eighth between or in front of them.
             for shape in shapes:
                 entries.insert(0 if rng.random() < 0.87 else rng.integers(0, len(entries) + 1), shape)
         if rng.random() < 0.06:
@@ -81,10 +81,10 @@ def choose_sprites(rng: np.random.Generator, sprites: Sprites, scenes: int,
 
 
 def warps(rng: np.random.Generator, sizes: np.ndarray, kind: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
-    """Warp [B, K, 2, 2] and scale [B, K]: mirrored, turned, sized, then squashed with the picture."""
+    """Warp [B, K, 2, 2] and scale [B, K]: mirrored, rotated, scaled, then squashed with the image."""
     scenes, slots = kind.shape
     aspect = np.exp(np.where(rng.random(scenes) < 0.25, 0, rng.uniform(-0.65, 0.65, scenes)))
-    # A picture of aspect a and smaller side S: its width becomes S, its height S.
+    # An image of aspect a and smaller side S: its width becomes S, its height S.
     squash = np.stack([1 / np.maximum(aspect, 1), np.minimum(aspect, 1)], -1)[:, None]
     small = np.where(rng.random(scenes) < 0.15, 0.05, 0.1)
     longest = np.exp(rng.uniform(np.log(small)[:, None], math.log(0.55), (scenes, slots))) * side
@@ -105,14 +105,14 @@ def warps(rng: np.random.Generator, sizes: np.ndarray, kind: np.ndarray, side: i
 
 
 def place(rng: np.random.Generator, kind: np.ndarray, extent: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
-    """Centres [B, K, 2], and which slots found room: what is drawn later may hide a part of a thing, not all of it."""
+    """Centres [B, K, 2], and which slots have been placed: later slots occlude an object only in part."""
     scenes, slots = kind.shape
     centre, found = np.zeros((scenes, slots, 2)), np.zeros((scenes, slots), bool)
-    # The share of the smaller of two boxes that may be common; every fifth scene is crowded.
+    # The maximum overlap of two boxes, as a share of the smaller; every fifth scene is crowded.
     limit = np.where(rng.random(scenes) < 0.2, 0.4, 0.12)[:, None]
     outside = 1 / rng.uniform(4, 12, scenes)
     everywhere = np.arange(scenes)
-    # Not in drawing order, but biggest first: the small ones fit between.
+    # Largest first, not in drawing order: small ones fit between.
     order = np.argsort(-extent.prod(-1), axis=1)
     for slot in order.T:
         what, half = kind[everywhere, slot], extent[everywhere, slot]
@@ -120,12 +120,12 @@ def place(rng: np.random.Generator, kind: np.ndarray, extent: np.ndarray, side: 
         middle = side / 2
         low, high = np.minimum(low, middle), np.maximum(high, middle)
         tries = rng.uniform(low[:, None], high[:, None], (scenes, ATTEMPTS, 2))
-        # Common area with every placed thing: [B, attempts, K].
+        # The intersection with every placed object: [B, attempts, K].
         a_low, a_high = tries[:, :, None] - half[:, None, None], tries[:, :, None] + half[:, None, None]
         b_low, b_high = (centre - extent)[:, None], (centre + extent)[:, None]
         common = np.clip(np.minimum(a_high, b_high) - np.maximum(a_low, b_low), 0, None).prod(-1)
         smaller = np.minimum(half.prod(-1)[:, None], extent.prod(-1))[:, None] * 4
-        # Only what lies before can hide: shapes and glyphs behind a thing do no harm.
+        # Only slots in front can occlude: shapes and glyphs behind an object are ignored.
         behind = np.arange(slots) < slot[:, None]
         hides = found & np.where(what[:, None] == 1, (kind == 1) | ~behind, (kind == 1) & behind)
         bad = ((common > limit[:, :, None] * smaller) & hides[:, None]).any(-1)
@@ -142,15 +142,15 @@ def draw_layout(rng: np.random.Generator, sprites: Sprites, scenes: int, side: i
     sizes = sprites.sizes[np.maximum(sprite, 0)]
     warp, scale = warps(rng, sizes, kind, side)
     extent = (np.abs(warp) * (sizes / 2)[..., None, :]).sum(-1)
-    # What would not fit into the picture is made to.
+    # Slots are moved into the image.
     shrink = np.minimum(1, 0.45 * side / np.maximum(extent.max(-1), 1e-6))
     warp, scale, extent = warp * shrink[..., None, None], scale * shrink, extent * shrink[..., None]
-    # A thing that is hardly to be seen is not asked for, and so not drawn.
+    # A hardly visible object would not be prompted, so it is not drawn.
     kind = np.where((kind == 1) & (extent.min(-1) < 2.5), 0, kind)
     centre, found = place(rng, kind, extent, side)
     sprite = np.where(found, sprite, -1)
     level = np.clip(np.round(-np.log2(np.maximum(scale, 1e-3)) - rng.uniform(0, 0.5, scale.shape)), 0, LEVELS - 1)
-    # What is stretched beyond the square of its level is drawn in a larger one.
+    # Sprites that exceed the square of their level are drawn in a larger one.
     for coarse in range(LEVELS - 1, 0, -1):
         level = np.where((level == coarse) & (2 * extent.max(-1) + 2 > patch_side(side, coarse)), coarse - 1, level)
     tint = np.concatenate([rng.random((*kind.shape, 3)), np.ones((*kind.shape, 1))], -1)

@@ -1,4 +1,4 @@
-"""What the training minimises. Everything is dense over queries and places, so that nothing waits for the device."""
+"""The losses. They are dense over queries and slots, to avoid synchronisation with the device."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from batches import BARE, COVERED, Targets
 from matching import assign_one, assign_several, corners, costs, generalised_iou
 from model import Outputs
 
-# How many queries each thing is matched to in all decoder layers but the last.
+# The number of queries that each object is matched to in all decoder layers but the last.
 MATCHES_OF_EARLY_LAYERS = 4
 
 
 @dataclass
 class Matched:
-    """Of each query in each layer: `thing` [L, R, Q] (-1: none), its box `truth` and the `iou` with it."""
+    """The match of each query in each layer: `thing` [L, R, Q] (-1: unmatched), its box `truth` and the `iou`."""
 
     thing: Tensor
     truth: Tensor
@@ -35,7 +35,7 @@ def focal(logits: Tensor, target: Tensor, alpha: float = 0.5, gamma: float = 2.0
 
 
 def match(outputs: Outputs, targets: Targets) -> Matched:
-    """Early layers several to one, the last one to one."""
+    """Matches several queries to one object in early layers, one to one in the last."""
     layers = outputs.boxes.shape[0]
     cost = costs(outputs.logits.detach(), outputs.boxes.detach(), targets.boxes[None])
     valid = targets.valid[None].expand(layers, -1, -1)
@@ -48,7 +48,7 @@ def match(outputs: Outputs, targets: Targets) -> Matched:
 
 
 def token_loss(outputs: Outputs, targets: Targets) -> tuple[Tensor, Tensor]:
-    """Dense losses: which name a token belongs to, before fusion; and that plus the yes or no after it."""
+    """Dense losses: the class of a token before fusion; with the binary one after fusion added."""
     weight = torch.ones(outputs.token_classes.shape[1], device=outputs.token_classes.device)
     weight[:1] = 0.25
     classes = F.cross_entropy(outputs.token_classes, targets.token_classes, weight=weight, ignore_index=-100)
@@ -58,17 +58,17 @@ def token_loss(outputs: Outputs, targets: Targets) -> tuple[Tensor, Tensor]:
 
 
 def cell_loss(outputs: Outputs, targets: Targets) -> Tensor:
-    """Which name every cell of the masks belongs to, by the features that the mask head sees: thin parts count."""
+    """The class of every mask cell, from the features of the mask head, so that thin parts count."""
     weight = torch.ones(outputs.cell_classes.shape[1], device=outputs.cell_classes.device)
     weight[:1] = 0.25
     return F.cross_entropy(outputs.cell_classes, targets.cell_classes, weight=weight)
 
 
 def final_score_loss(outputs: Outputs, quality: Tensor) -> Tensor:
-    """Cross-entropy of the score that the programs show, the product of query and presence, with the IoU it should be.
+    """Cross-entropy of the reported score, the product of query and presence, with the IoU as its target.
 
-    Summed over queries, absent names included at full weight: this is what makes scores mean something when everything
-    is asked at once.
+    Summed over queries, with absent names at full weight, so that scores are calibrated when all names are prompted at
+    once.
     """
     shown = (F.logsigmoid(outputs.logits[-1]) + F.logsigmoid(outputs.presence[-1])).exp().clamp(1e-6, 1 - 1e-6)
     distance = (quality - shown).abs()
@@ -83,8 +83,8 @@ def mask_loss(outputs: Outputs, targets: Targets, masks: Tensor, semantic: Tenso
     flat = truth.flatten(2)
     dice = 1 - (2 * (share * flat).sum(2) + 1) / (share.sum(2) + flat.sum(2) + 1)
     entropy = F.binary_cross_entropy_with_logits(masks, truth, reduction="none").flatten(2)
-    # Half the weight lies on the cells of the thing and around it, which for a small thing are few, and on the others of
-    # its name, which are what a mask most easily takes for its own.
+    # Half the weight is on the cells in and around the object, which are few for a small object, and on other objects
+    # of the same name, which masks are most easily extended to.
     near = torch.maximum(F.max_pool2d(truth, 5, 1, 2), truth.amax(1, keepdim=True)).ceil().flatten(2)
     close = (entropy * near).sum(2) / near.sum(2).clamp(min=1)
     instance = (weight * (3 * entropy.mean(2) + 0.7 * close + 1.5 * dice)).sum() / count
@@ -93,16 +93,16 @@ def mask_loss(outputs: Outputs, targets: Targets, masks: Tensor, semantic: Tenso
 
 
 def query_of_thing(thing: Tensor, places: int) -> tuple[Tensor, Tensor]:
-    """From the thing of each query [M, Q] the query of each thing [M, N], and whether it has one."""
+    """The query of each object [M, N] and whether it has one, from the object of each query [M, Q]."""
     held = thing[:, :, None] == torch.arange(places, device=thing.device)
     return held.int().argmax(1), held.any(1)
 
 
 def total_loss(outputs: Outputs, targets: Targets, matched: Matched, mask: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """The sum that is minimised, and its parts, on the device, for the progress line.
+    """The total loss and its parts, on the device, for the progress line.
 
     Presence and classification count in every decoder layer; the last layer's target score is the IoU, so that the
-    score says how good the box is.
+    score predicts the quality of the box.
     """
     layers = outputs.boxes.shape[0]
     classes, dense = token_loss(outputs, targets)
@@ -113,7 +113,7 @@ def total_loss(outputs: Outputs, targets: Targets, matched: Matched, mask: Tenso
     count = has.sum((1, 2)).clamp(min=1)
     quality = has[-1] * matched.iou[-1].detach().clamp(0.2, 1)
     wanted = torch.cat([has[:-1], quality[None]])
-    # A prompt for something absent counts a tenth: presence already says no.
+    # A prompt for an absent name counts a tenth, because presence rejects it already.
     emphasis = 0.1 + 0.9 * present[None, :, None]
     score = ((focal(outputs.logits, wanted) * emphasis).sum((1, 2)) / count).mean()
     shown = final_score_loss(outputs, quality) / count[-1]

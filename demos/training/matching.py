@@ -1,11 +1,11 @@
-"""Which query answers for which thing: one to one, or several to one, for all prompts at once, on the device."""
+"""Matches queries to objects, one to one or several to one, for all prompts at once, on the device."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-# Bids rise by at least this: the sum of costs is at most so much a thing above the best.
+# The minimum bid increment: the total cost exceeds the optimum by at most this for each object.
 LEAST_RISE = 0.01
 ROUNDS = 24
 
@@ -27,7 +27,7 @@ def generalised_iou(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def costs(logits: Tensor, boxes: Tensor, truth: Tensor) -> Tensor:
-    """What a query costs for a thing [..., Q, N]; of logits [..., Q], boxes [..., Q, 4] and truth [..., N, 4]."""
+    """The cost of a query for an object [..., Q, N], from logits [..., Q], boxes [..., Q, 4] and truth [..., N, 4]."""
     ours, theirs = boxes[..., :, None, :], truth[..., None, :, :]
     giou, _ = generalised_iou(corners(ours), corners(theirs))
     return -2 * logits.sigmoid()[..., None] + 5 * (ours - theirs).abs().sum(-1) - 2 * giou
@@ -35,9 +35,9 @@ def costs(logits: Tensor, boxes: Tensor, truth: Tensor) -> Tensor:
 
 @torch.no_grad()
 def assign_several(cost: Tensor, valid: Tensor, copies: int) -> Tensor:
-    """Gives each thing its `copies` cheapest queries; a query wanted by two goes to the one it is cheaper for.
+    """Matches each object to its `copies` cheapest queries; a query of two objects goes to the cheaper one.
 
-    Cost [..., Q, N] and valid [..., N] -> the thing of each query [..., Q], -1 for none.
+    Cost [..., Q, N] and valid [..., N] -> the object of each query [..., Q], -1 for none.
     """
     cost = cost.masked_fill(~valid[..., None, :], torch.inf)
     cheapest = cost.topk(copies, dim=-2, largest=False).indices
@@ -48,10 +48,10 @@ def assign_several(cost: Tensor, valid: Tensor, copies: int) -> Tensor:
 
 @torch.no_grad()
 def assign_one(cost: Tensor, valid: Tensor) -> Tensor:
-    """Gives each thing a query of its own so that the costs' sum is least, by an auction (Bertsekas 1988).
+    """Matches each object to one query with minimal total cost, by an auction (Bertsekas 1988).
 
-    Cost [R, Q, N] and valid [R, N] -> the thing of each query [R, Q], -1 for none. After `ROUNDS` rounds a thing may
-    still be without a query where many quarrel about the same; it is left out then, which is rare.
+    Cost [R, Q, N] and valid [R, N] -> the object of each query [R, Q], -1 for none. After `ROUNDS` rounds an object may
+    still be unmatched, if many compete for the same query; this is rare, and it is then left out.
     """
     rows, queries, things = cost.shape
     value = -cost.transpose(1, 2)
@@ -60,7 +60,7 @@ def assign_one(cost: Tensor, valid: Tensor) -> Tensor:
     names = torch.arange(things, device=cost.device)
     for _ in range(ROUNDS):
         waiting = valid & ~(holder[:, :, None] == names).any(1)
-        # On a CPU asking is free; a GPU would have to be waited for.
+        # On a CPU the check is free; on a GPU it would synchronise.
         if cost.device.type == "cpu" and not waiting.any():
             break
         best, index = (value - price[:, None]).topk(2, dim=-1)

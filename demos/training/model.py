@@ -1,8 +1,8 @@
-"""The built-in model's sizes, the wrapper that trains it, and how it starts from weights that exist.
+"""The sizes of the built-in model, the training wrapper, and the start from existing weights.
 
 The model itself is `transformers`' `Sam3Model`, unchanged. The wrapper adds two auxiliary classifiers that exist in
-training only and adds nothing to the checkpoint: they ask every image token which of the known things it belongs to,
-before and after the fusion with the words, which is what makes so small a model learn within an hour or two.
+training only and adds nothing to the checkpoint: they classify every image token by name, before and after the fusion
+with the text, so that such a small model learns within an hour or two.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from vocabulary import KNOWN_NAMES
 PATCH_SIZE = 14
 WIDTH, QUERIES = 128, 40
 POSITIONS = "vision_encoder.backbone.embeddings.position_embeddings"
-# The fusion sees the coarsest level alone; the finer ones are for masks.
+# Only the coarsest level is fused; the finer ones are for masks.
 OF_MASKS = ("detector.mask_decoder.", "detector.vision_encoder.neck.fpn_layers.0.",
             "detector.vision_encoder.neck.fpn_layers.1.")
-# The sides that are offered: grids of 16, 20 and 24 tokens.
+# The supported image sizes: grids of 16, 20 and 24 tokens.
 IMAGE_SIZES = (224, 280, 336)
 
 
 def window_of(grid: int) -> int:
-    """Windows of 8 where they fit; of half the grid otherwise, since padded windows learn badly."""
+    """Windows of 8 if they divide the grid, else of half the grid, because padded windows train badly."""
     return 8 if grid % 8 == 0 else grid // 2
 
 
 def configuration(vocabulary_size: int, side: int) -> Sam3Config:
-    """The architecture of the built-in model: 7.7 million parameters, for pictures of `side` pixels."""
+    """The architecture of the built-in model: 7.7 million parameters, for images of `side` pixels."""
     grid = side // PATCH_SIZE
     shared = dict(hidden_size=WIDTH, num_attention_heads=4)
     return Sam3Config(
@@ -64,12 +64,12 @@ def configuration(vocabulary_size: int, side: int) -> Sam3Config:
 
 @dataclass
 class Outputs:
-    """What a training step looks at; B pictures, R prompts, L decoder layers, Q queries, P the grid.
+    """The outputs used in a training step; B images, R prompts, L decoder layers, Q queries, P the grid.
 
     `token_classes` [B, 1 + names, P, P] (0: nothing), `cell_classes` [B, 1 + names, 4P, 4P], the same of the finest
     level, `token_match` [R, P, P], `boxes` [L, R, Q, 4] cxcywh in 0..1,
     `logits` [L, R, Q], `presence` [L, R, 1]; the rest feeds the mask head: `queries` [R, Q, D], `levels` of the
-    pictures, `encoded` [R, P*P, D], `prompt` and `prompt_mask`.
+    images, `encoded` [R, P*P, D], `prompt` and `prompt_mask`.
     """
 
     token_classes: Tensor
@@ -113,9 +113,9 @@ class TrainingModel(nn.Module):
 
     @torch.no_grad()
     def start_from(self, folder: Path) -> list[str]:
-        """Takes the weights of a checkpoint folder; returns what had to be fitted or left as it was.
+        """Loads the weights of a checkpoint folder; returns notes on tensors that were adapted or not loaded.
 
-        The position table is interpolated where the grid differs. Raises `SystemExit` where another tensor's shape
+        The position table is interpolated if the grid differs. Raises `SystemExit` if the shape of another tensor
         differs.
         """
         weights, own, notes = load_file(folder / "model.safetensors"), self.detector.state_dict(), []
@@ -137,7 +137,7 @@ class TrainingModel(nn.Module):
         return notes
 
     def parts(self) -> list[list[nn.Parameter]]:
-        """The parameters that detect, those that masks alone are made of, and the auxiliary classifiers."""
+        """The parameters for detection, those for masks only, and those of the auxiliary classifiers."""
         parts: list[list[nn.Parameter]] = [[], [], []]
         for name, value in self.named_parameters():
             of_masks = name.startswith(OF_MASKS)
@@ -149,7 +149,7 @@ class TrainingModel(nn.Module):
         return self.detector.get_text_features(input_ids=ids, attention_mask=mask).pooler_output
 
     def classify_places(self, levels: list[Tensor]) -> list[Tensor]:
-        """Which name every place of each level [B, width, h, w] belongs to, by cosine with the names' text features."""
+        """Class scores of every position of each level [B, width, h, w], by cosine with the names' text features."""
         mask = self.name_mask[..., None]
         pooled = (self.text(self.name_ids, self.name_mask) * mask).sum(1) / mask.sum(1)
         names = F.normalize(self.name_projection(pooled).float(), dim=1) * self.log_scale.exp() * 1.5
@@ -162,7 +162,7 @@ class TrainingModel(nn.Module):
 
     def image_prompts(self, features: Tensor, position: Tensor, image_of: Tensor,
                       exemplars: Exemplars | None) -> tuple[Tensor, Tensor]:
-        """Geometry features and mask for each prompt: the CLS token alone, and for some exemplars before it."""
+        """Geometry features and mask for each prompt: the CLS token, for some prompts after exemplars."""
         features, device = features.float(), features.device
         position = position.float().expand(features.shape[0], -1, -1, -1)
         count = features.shape[0]
@@ -180,7 +180,7 @@ class TrainingModel(nn.Module):
             box_embeddings=exemplars.boxes, box_mask=exemplars.valid, box_labels=exemplars.labels,
             img_feats=[features[images]], img_pos_embeds=[position[images]],
         )
-        # The encoder puts the CLS token into the first free place; so it lies in the first for those without boxes.
+        # The encoder puts the CLS token into the first free position, which is the first one without boxes.
         wide, wide_mask = F.pad(alone, (0, 0, 0, 2)), F.pad(mask, (0, 2))
         wide = wide.index_copy(0, exemplars.rows, shown.last_hidden_state.to(wide.dtype))
         return wide, wide_mask.index_copy(0, exemplars.rows, shown.attention_mask.bool())
@@ -201,7 +201,7 @@ class TrainingModel(nn.Module):
         )
         decoded = detector.detr_decoder(
             vision_features=encoded.last_hidden_state, text_features=prompt, text_mask=prompt_mask,
-            # On the CPU: the decoder reads the grid's sides, and would wait for the device to know them.
+            # On the CPU: the decoder reads the grid size, which would synchronise with the device.
             vision_pos_encoding=encoded.pos_embeds_flattened, spatial_shapes=torch.tensor([features.shape[-2:]]),
         )
         hidden = decoded.intermediate_hidden_states

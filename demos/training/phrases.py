@@ -1,4 +1,4 @@
-"""What a person may call a thing: its name, a synonym, or a short phrase around it that must not confuse the model."""
+"""Text prompts for an object: its name, a synonym, or a short phrase that must not confuse the model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 from vocabulary import KNOWN, Pictogram
 
-# Words that only stand in more than one, or that have a plural of their own.
+# Names that only exist in the plural, or have an irregular one.
 PLURALS = {
     "person": "people", "human": "humans", "sheep": "sheep", "fish": "fish", "mouse": "mice", "skis": "skis",
     "scissors": "scissors", "cattle": "cattle", "luggage": "luggage", "cutlery": "cutlery", "knife": "knives",
@@ -17,8 +17,8 @@ PLURALS = {
     "computer mouse": "computer mice", "medicine": "medicine", "lightning": "lightning", "bread": "bread",
 }
 
-# Colours that are true of a pictogram. A wrong colour is never asked: whether "green apple" is there is a matter of
-# taste.
+# The colours of the pictograms. A wrong colour is never prompted, because it is debatable whether a red apple matches
+# "green apple".
 COLOURS = {
     "car": "red", "motorcycle": "red", "bus": "yellow", "fire hydrant": "red", "stop sign": "red", "bird": "blue",
     "elephant": "grey", "bear": "brown", "giraffe": "yellow", "backpack": "red", "umbrella": "purple",
@@ -62,7 +62,7 @@ def phrase_for(rng: random.Random, thing: Pictogram) -> str:
 
 
 def longest_in_tokens(tokenizer) -> int:
-    """The longest phrase's length in tokens, the two at the ends included: what the context must hold."""
+    """The length of the longest phrase in tokens, start and end included: the minimum context."""
     tokenizer.no_padding()
     tokenizer.no_truncation()
     phrases = (form.format(word) for thing in KNOWN for name in thing.phrases

@@ -1,8 +1,8 @@
-"""COCO's average precision, in numpy alone, so that it can be had where pycocotools is not installed.
+"""COCO's average precision in numpy, for machines without pycocotools.
 
-The same steps as `COCOeval` for boxes or masks without crowds: per category, detections by falling score, at most 100 a
-picture; each takes the free truth it overlaps most, at ten thresholds; precision made monotone and read at 101 recalls.
-`checks.py` compares the two.
+The same steps as `COCOeval` for boxes or masks without crowds: per category, detections by descending score, at most
+100 per image; each is matched to the unmatched ground truth with the highest IoU, at ten thresholds; precision is made
+monotone and sampled at 101 recalls. `checks.py` compares the two.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def box_overlaps(detections: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 
 def match_detections(overlaps: np.ndarray) -> np.ndarray:
-    """Which detections (rows, best score first) hit, at each threshold: [10, D] bool."""
+    """The true positives among detections (rows, best score first) at each threshold: [10, D] bool."""
     hits = np.zeros((len(THRESHOLDS), overlaps.shape[0]), bool)
     for level, threshold in enumerate(THRESHOLDS):
         free = np.ones(overlaps.shape[1], bool)
         for row, line in enumerate(overlaps):
             candidates = np.where(free, line, -1.0)
-            # The last of equals, as COCOeval takes it.
+            # The last of equals, as in COCOeval.
             best = len(candidates) - 1 - int(np.argmax(candidates[::-1])) if len(candidates) else -1
             if best >= 0 and candidates[best] >= min(threshold, 1 - 1e-10):
                 hits[level, row], free[best] = True, False
@@ -41,7 +41,7 @@ def match_detections(overlaps: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Category:
-    """Everything seen of one category."""
+    """The detections of one category."""
 
     scores: list[np.ndarray] = field(default_factory=list)
     hits: list[np.ndarray] = field(default_factory=list)
@@ -65,13 +65,13 @@ class Category:
 
 
 class Evaluation:
-    """Collects pictures one by one."""
+    """Accumulates images."""
 
     def __init__(self) -> None:
         self.categories: dict[int, Category] = {}
 
     def add(self, category: int, scores: np.ndarray, overlaps: np.ndarray) -> None:
-        """A picture's detections of one category and their IoU with its things of that category [D, T]."""
+        """An image's detections of one category and their IoU with its objects of that category [D, T]."""
         if not overlaps.size and not len(scores) and not overlaps.shape[1]:
             return
         entry = self.categories.setdefault(category, Category())
@@ -81,7 +81,7 @@ class Evaluation:
         entry.things += overlaps.shape[1]
 
     def per_category(self) -> dict[int, np.ndarray]:
-        """Average precision at each threshold for each category that has things."""
+        """Average precision at each threshold, for each category with objects."""
         return {number: entry.precision() for number, entry in sorted(self.categories.items()) if entry.things}
 
     def summary(self) -> dict[str, float]:

@@ -1,7 +1,7 @@
-"""The reference pipeline: `transformers` in float32, from a picture and words or example boxes to boxes and masks.
+"""The reference pipeline: `transformers` in float32, from an image and text or example boxes to boxes and masks.
 
-This is what the Rust programs are compared with. Prompts are Meta's official form: the words' tokens and the CLS token
-of the geometry encoder, which depends on the image alone and is computed once for all classes.
+The Rust programs are compared with it. Prompts have Meta's official form: the text tokens and the CLS token of the
+geometry encoder, which depends on the image only and is computed once for all classes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BUILTIN = weights.join().parent
 
 @dataclass
 class Found:
-    """One detection: index into the asked names, score, box xyxy in pixels, mask [H, W] where asked for."""
+    """One detection: index of the prompt, score, box xyxy in pixels, mask [H, W] if requested."""
 
     class_index: int
     score: float
@@ -38,10 +38,10 @@ class Found:
 
 @dataclass
 class Candidates:
-    """Everything the decoder says about one picture, before threshold and suppression.
+    """The outputs of the decoder for one image, before threshold and NMS.
 
-    `logits` [C, Q] of queries and `presence` [C, 1] of names, `boxes` [C, Q, 4] xyxy as shares of the sides, unclipped;
-    the rest feeds the mask head.
+    `logits` [C, Q] of queries and `presence` [C, 1] of names, `boxes` [C, Q, 4] xyxy relative to the sides, unclipped;
+    the rest is for the mask head.
     """
 
     logits: Tensor
@@ -55,7 +55,7 @@ class Candidates:
 
     @property
     def scores(self) -> Tensor:
-        """What is shown [C, Q]: how sure the query is, times how sure it is that there is such a thing."""
+        """The scores [C, Q]: the probability of the query times that of the presence of the class."""
         return self.logits.sigmoid() * self.presence.sigmoid()
 
 
@@ -80,13 +80,13 @@ class ReferenceDetector:
         return self.processor(image.convert("RGB"), return_tensors="pt").pixel_values.to(self.device)
 
     def pixels_without_rounding(self, image: Image.Image) -> Tensor:
-        """The same, resized in floating point: what a rounding of the resized picture to 8 bits costs."""
+        """The same, resized in floating point, to measure the effect of rounding the resized image to 8 bits."""
         planes = torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)[None].float()
         resized = transforms.resize(planes, [self.size["height"], self.size["width"]], antialias=True)
         return ((resized / 255 - 0.5) / 0.5).to(self.device)
 
     def text(self, phrases: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Text features [C, L, D] and masks [C, L], remembered per phrase."""
+        """Text features [C, L, D] and masks [C, L], cached by phrase."""
         missing = [phrase for phrase in dict.fromkeys(phrases) if phrase not in self._text]
         if missing:
             encodings = [self.tokenizer.encode(phrase) for phrase in missing]
@@ -115,10 +115,10 @@ class ReferenceDetector:
     @torch.no_grad()
     def candidates(self, pixel_values: Tensor, phrases: Sequence[str], examples: Tensor | None = None,
                    wanted: Tensor | None = None) -> Candidates:
-        """Runs the model once on one picture for all phrases.
+        """Runs the model once on one image for all phrases.
 
-        `examples` [C, K, 4], cxcywh as shares of the sides, are boxes shown with each phrase; `wanted` [C, K] says of
-        each whether such things are wanted (1) or not (0).
+        `examples` [C, K, 4], cxcywh relative to the sides, are example boxes for each phrase; `wanted` [C, K] marks
+        positive (1) and negative (0) ones.
         """
         model, count = self.model, len(phrases)
         vision = model.vision_encoder(pixel_values)
@@ -148,7 +148,7 @@ class ReferenceDetector:
 
     @torch.no_grad()
     def masks(self, candidates: Candidates, class_index: int, queries: Tensor, height: int, width: int) -> np.ndarray:
-        """Masks [K, H, W] bool of some queries of one class: sigmoid, bilinear to the picture's size, > 0.5."""
+        """Masks [K, H, W] bool of some queries of one class: sigmoid, bilinear to the image's size, > 0.5."""
         one = slice(class_index, class_index + 1)
         out = self.model.mask_decoder(
             decoder_queries=candidates.queries[one, queries.to(self.device)], backbone_features=candidates.levels,
@@ -160,7 +160,7 @@ class ReferenceDetector:
 
     def select(self, candidates: Candidates, width: int, height: int, threshold: float = 0.3, nms: float = 0.7,
                with_masks: bool = False) -> list[Found]:
-        """Score above the threshold, suppression within a class, boxes in pixels and clipped; best scores first."""
+        """Detections above the threshold after NMS within a class, with clipped boxes in pixels; best scores first."""
         side = torch.tensor([width, height, width, height], dtype=torch.float32)
         found: list[Found] = []
         for class_index, (scores, boxes) in enumerate(zip(candidates.scores.cpu(), candidates.boxes.cpu())):
@@ -177,6 +177,6 @@ class ReferenceDetector:
 
     def detect(self, image: Image.Image, phrases: Sequence[str], threshold: float = 0.3, nms: float = 0.7,
                with_masks: bool = False) -> list[Found]:
-        """The whole way: a picture and words in, detections out."""
+        """Detects in an image with text prompts."""
         candidates = self.candidates(self.pixels(image), phrases)
         return self.select(candidates, image.width, image.height, threshold, nms, with_masks)

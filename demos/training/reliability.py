@@ -1,4 +1,4 @@
-"""Whether scores mean what they say: of detections with a score near s, how well they lie, how many are right."""
+"""The calibration of scores: the mean IoU and the precision of detections with similar scores."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ BINS = 10
 
 
 def reliability(scored: list[tuple[float, float]]) -> dict:
-    """From (score, IoU with the thing it found, 0 for none) of every detection: figures for each tenth of the scores.
+    """Figures for each tenth of the scores, from (score, IoU with the matched object or 0) of every detection.
 
-    The training lets a score be the IoU to be expected; `error` is the mean distance from it, weighted by detections,
-    over scores from 0.1 on.
+    In training, the target of a score is the IoU; `error` is the mean difference, weighted by detections, over scores
+    from 0.1 on.
     """
     scores, overlaps = (np.array(column) for column in zip(*scored)) if scored else (np.zeros(0), np.zeros(0))
     place = np.minimum((scores * BINS).astype(int), BINS - 1)
@@ -32,11 +32,11 @@ def reliability(scored: list[tuple[float, float]]) -> dict:
 
 
 def plot_reliability(figures: dict, target: Path) -> None:
-    """Draws the figures; says so where matplotlib is missing."""
+    """Plots the figures; prints a note if matplotlib is missing."""
     try:
         import matplotlib
     except ImportError:
-        print("matplotlib is not installed: no picture of the reliability")
+        print("matplotlib is not installed: no plot of the reliability")
         return
     matplotlib.use("Agg")
     from matplotlib import pyplot

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes everything that depends on the built-in model's weights again.
+# Regenerates everything that depends on the weights of the built-in model.
 #
-#   demos/training/remake.sh MODEL     takes the checkpoint folder MODEL (train.py's model/) as the built-in model first
-#   demos/training/remake.sh           with the built-in model as it is
+#   demos/training/remake.sh MODEL     installs the checkpoint folder MODEL (train.py's model/) as the built-in model first
+#   demos/training/remake.sh           with the current built-in model
 #
-# PYTHON names the interpreter that has requirements.txt. Most of the time goes into measuring. STEPS picks some of:
-# model goldens figures demo tests (all of them otherwise).
+# PYTHON is an interpreter with the packages of requirements.txt. Most of the time is for measuring. STEPS selects some of:
+# model goldens figures demo tests (default: all).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -22,7 +22,7 @@ if want model && [ $# -gt 0 ]; then
       exit 1
     fi
   done
-  # Written anew from the weights, so that the file is the same whatever version of transformers trained it.
+  # Rewritten from the weights, so that the file does not depend on the version of transformers that trained it.
   "$python" $here/finish.py --folder "$1" --output target/training/model
   install -m 644 target/training/model/{config.json,model.safetensors,tokenizer.json} src/builtin/
   "$python" $here/weights.py split
@@ -31,7 +31,7 @@ fi
 if want goldens; then
   "$python" tests/golden/scenes/make.py
   "$python" tests/golden/scenes/make.py --check
-  # Its ids depend on the words alone; it says nothing new where the tokeniser is the same.
+  # Its ids depend on the tokeniser only.
   "$python" tests/golden/tokenizer/make.py
 fi
 

@@ -1,7 +1,7 @@
-"""Drawn scenes with their ground truth, which figures, goldens and demos are made of: pictograms pasted on backgrounds.
+"""Drawn scenes with ground truth, for figures, goldens and demos: pictograms pasted on backgrounds.
 
-Training draws its own scenes, in batches and on the device (`drawing.py`), with other code, other backgrounds and other
-random numbers; nothing it sees is drawn here.
+Training draws other scenes, in batches and on the device (`drawing.py`), with other code, other backgrounds and other
+random numbers.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from PIL import Image
 
 from backgrounds import held_out_background
 
-# A pixel of a pictogram counts from this opacity on.
+# The minimum opacity for a pixel of a pictogram.
 OPAQUE = 127
 
 
 @dataclass
 class Scene:
-    """A picture and what is in it.
+    """An image and its annotations.
 
-    `image` [H, W, 3] u8; `boxes` [n, 4] f32 xyxy in pixels, clipped to the picture; `labels` [n] i64, indices of
-    the vocabulary; `masks` [n, H, W] bool, what is visible of each.
+    `image` [H, W, 3] u8; `boxes` [n, 4] f32 xyxy in pixels, clipped to the image; `labels` [n] i64, indices of
+    the vocabulary; `masks` [n, H, W] bool, the visible parts.
     """
 
     image: np.ndarray
@@ -40,7 +40,7 @@ def held_out_random(purpose: str, index: int | str) -> random.Random:
 
 def prepare_glyph(rng: random.Random, glyph: Image.Image, size: int, turn: float,
                   turn_share: float) -> Image.Image | None:
-    """A pictogram scaled to `size`, perhaps mirrored and turned, cropped to what is clearly visible."""
+    """A pictogram scaled to `size`, perhaps mirrored and rotated, cropped to its visible part."""
     ratio = size / max(glyph.size)
     scaled = glyph.resize((max(6, int(glyph.size[0] * ratio)), max(6, int(glyph.size[1] * ratio))),
                           Image.Resampling.BILINEAR)
@@ -64,7 +64,7 @@ def overlaps(box: tuple[int, int, int, int], others: Sequence[tuple[int, int, in
 
 
 class Canvas:
-    """A picture that remembers what was pasted on it."""
+    """An image that records what was pasted on it."""
 
     def __init__(self, image: Image.Image) -> None:
         self.image = image
@@ -74,10 +74,10 @@ class Canvas:
 
     def place(self, rng: random.Random, glyph: Image.Image, label: int, outside: int, limit: float,
               attempts: int = 12) -> bool:
-        """Pastes where it covers little of the others; up to 1/`outside` of it may leave the picture (0: nothing)."""
+        """Pastes where it covers little of the others; up to 1/`outside` of it may leave the image (0: nothing)."""
         width, height = self.image.size
         w, h = glyph.size
-        # Rounded down on the left and on the right: a seed is a picture, so this stays as it is.
+        # Rounded down on the left and on the right: changing this would change the images of all seeds.
         left, right = (-w // outside, w // outside) if outside else (0, 0)
         above, below = (-h // outside, h // outside) if outside else (0, 0)
         if left > width - w + right or above > height - h + below:
@@ -91,7 +91,7 @@ class Canvas:
         return False
 
     def paste(self, glyph: Image.Image, label: int, x: int, y: int, box: tuple[int, int, int, int]) -> None:
-        """Pastes at a place and takes what it hides from the others' masks."""
+        """Pastes at a position and removes what it occludes from the other masks."""
         self.image.paste(glyph, (x, y), glyph)
         layer = Image.new("L", self.image.size, 0)
         layer.paste(glyph.getchannel("A"), (x, y))
@@ -103,7 +103,7 @@ class Canvas:
         self.masks.append(mask.copy())
 
     def finish(self, pixels: np.ndarray) -> Scene:
-        """The scene, with the picture's final pixels."""
+        """The scene, with the final pixels."""
         width, height = self.image.size
         return Scene(
             image=pixels, boxes=np.array(self.boxes, np.float32).reshape(-1, 4), labels=np.array(self.labels, np.int64),
@@ -113,7 +113,7 @@ class Canvas:
 
 def held_out_scene(rng: random.Random, glyphs: Sequence[Image.Image], width: int = 448, height: int = 336,
                    family: str | None = None, count: int | None = None, noisy: float = 0.3) -> Scene:
-    """One to eight pictograms of one to five kinds on a background that training has not seen.
+    """One to eight pictograms of one to five kinds on a held-out background.
 
     A share `noisy` of the scenes is dimmed or brightened and gets noise.
     """

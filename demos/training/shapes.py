@@ -1,7 +1,7 @@
-"""Shapes, scribbles and words: things without a name, to be drawn in any colour behind, between and before the others.
+"""Shapes, scribbles and text: clutter without a name, in any colour, behind, between and in front of objects.
 
-Each is an alpha picture of one side; the drawing tints, stretches and turns it. Held-out scenes draw rings, arcs,
-crosses, dots and waves of their own (`backgrounds.draw_clutter`); those kinds are not drawn here.
+Each is a square alpha image, which is tinted, stretched and rotated when it is drawn. Rings, arcs, crosses, dots and
+waves are for held-out scenes only (`backgrounds.draw_clutter`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WORDS = ("open", "sale", "exit", "2026", "hello", "north", "no", "menu", "50%", 
 
 
 def polygon(rng: random.Random, draw: ImageDraw.ImageDraw) -> None:
-    """Three to nine corners around the middle, at different distances: from a triangle to a splash."""
+    """A polygon of three to nine corners at different distances from the centre."""
     count, middle = rng.randint(3, 9), SIDE / 2
     start, uneven = rng.uniform(0, 6.3), rng.choice([0.0, 0.2, 0.6])
     corners = []
@@ -45,7 +45,7 @@ def rectangle(rng: random.Random, draw: ImageDraw.ImageDraw) -> None:
 
 
 def ellipse(rng: random.Random, draw: ImageDraw.ImageDraw) -> None:
-    """A full disc, at times with a bite or a hole off its middle."""
+    """A disc, sometimes with a bite or an off-centre hole."""
     height = rng.uniform(0.3, 1) * (SIDE - 8)
     draw.ellipse([4, SIDE / 2 - height / 2, SIDE - 4, SIDE / 2 + height / 2], fill=255)
     if rng.random() < 0.4:
@@ -54,7 +54,7 @@ def ellipse(rng: random.Random, draw: ImageDraw.ImageDraw) -> None:
 
 
 def scribble(rng: random.Random, draw: ImageDraw.ImageDraw) -> None:
-    """A line that wanders about."""
+    """A random curve."""
     x, y, angle = rng.uniform(20, SIDE - 20), rng.uniform(20, SIDE - 20), rng.uniform(0, 6.3)
     points, bend, width = [(x, y)], rng.uniform(0.3, 2), rng.randint(2, 7)
     for _ in range(rng.randint(4, 40)):

@@ -1,4 +1,4 @@
-"""Everything that can be pasted, as tensors on the device, each at four sizes so that small ones are drawn smoothly."""
+"""All sprites as tensors on the device, each at four sizes, so that small ones are drawn smoothly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from glyphs import Glyph, all_glyphs
 from shapes import draw_shapes
 
-# Side of the largest size; glyphs are 128 at the most, so that some empty pixels are left around each, at every size.
+# Side of the largest size; glyphs have at most 128 pixels, which leaves a margin around each at every size.
 SIDE = 144
 LEVELS = 4
 
@@ -23,7 +23,7 @@ class Sprites:
     sprites.
 
     `sizes` [G, 2] width and height in pixels of level 0; `labels` [G], the index of the name or -1; `of_label` the
-    sprites of each name, the usual one first; `clutter` glyphs without a name; `shapes` pictures to be tinted.
+    sprites of each name, the usual one first; `clutter` glyphs without a name; `shapes` images to be tinted.
     """
 
     levels: tuple[Tensor, ...]
@@ -35,7 +35,7 @@ class Sprites:
 
 
 def centred(picture: np.ndarray) -> np.ndarray:
-    """A picture [h, w, 4] u8 in the middle of a square, colours multiplied by opacity, [4, SIDE, SIDE]."""
+    """An image [h, w, 4] u8 centred in a square, colours multiplied by opacity, [4, SIDE, SIDE]."""
     out = np.zeros((SIDE, SIDE, 4), np.float32)
     height, width = picture.shape[:2]
     top, left = (SIDE - height) // 2, (SIDE - width) // 2
@@ -45,7 +45,7 @@ def centred(picture: np.ndarray) -> np.ndarray:
 
 
 def load_sprites(names: int, device: torch.device) -> Sprites:
-    """All sprites for a model that knows the first `names` names; glyphs of the further names are clutter then."""
+    """All sprites for a model with the first `names` names; glyphs of other names are clutter."""
     glyphs: list[Glyph] = list(all_glyphs())
     pictures = [np.asarray(glyph.picture) for glyph in glyphs]
     labels = [glyph.label if glyph.label < names else -1 for glyph in glyphs]
@@ -54,7 +54,7 @@ def load_sprites(names: int, device: torch.device) -> Sprites:
     full = torch.from_numpy(np.stack([centred(picture) for picture in pictures]))
     levels = [full.to(device)]
     for _ in range(LEVELS - 1):
-        # In pieces: the whole as floats would be half a gigabyte.
+        # In parts: all at once would take half a gigabyte as floats.
         halves = [F.avg_pool2d(part.float(), 2).round().to(torch.uint8) for part in levels[-1].split(64)]
         levels.append(torch.cat(halves))
     of_label = tuple(tuple(index for index, label in enumerate(labels) if label == name) for name in range(names))

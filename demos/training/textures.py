@@ -1,8 +1,7 @@
-"""What lies behind the things in training, drawn in batches on the device.
+"""Backgrounds of training scenes, drawn in batches on the device.
 
 Every kind is a function of (numbers, count, side) that returns [count, 3, side, side] in 0..1. Checkerboards,
-landscapes, mosaics and rooms are deliberately not here: they are what held-out scenes are measured on
-(`backgrounds.py`).
+landscapes, mosaics and rooms are deliberately missing: they are backgrounds of held-out scenes (`backgrounds.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class Numbers:
         self.chooser = torch.Generator().manual_seed(seed)
 
     def uniform(self, *shape: int, low: float = 0.0, high: float = 1.0) -> Tensor:
-        """Evenly between `low` and `high`."""
+        """Uniform between `low` and `high`."""
         return torch.rand(shape, generator=self.generator, device=self.device) * (high - low) + low
 
     def normal(self, *shape: int) -> Tensor:
@@ -32,7 +31,7 @@ class Numbers:
         return torch.randn(shape, generator=self.generator, device=self.device)
 
     def choice(self, *shape: int) -> Tensor:
-        """Evenly in 0..1, on the CPU: what decides how much work there is must not be waited for."""
+        """Uniform in 0..1, on the CPU, for choices that determine shapes, to avoid synchronisation."""
         return torch.rand(shape, generator=self.chooser)
 
     def below(self, share: float, *shape: int) -> Tensor:
@@ -47,7 +46,7 @@ def coordinates(side: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def mix(numbers: Numbers, share: Tensor, near: float = 1.0) -> Tensor:
-    """Two colours by `share` [n, S, S]; with `near` below 1 the second is that near to the first."""
+    """Two colours mixed by `share` [n, S, S]; `near` below 1 makes the second more similar to the first."""
     first = numbers.uniform(share.shape[0], 3, 1, 1)
     second = first + (numbers.uniform(share.shape[0], 3, 1, 1) - first) * near
     return first + (second - first) * share[:, None]
@@ -80,7 +79,7 @@ def patchwork(numbers: Numbers, count: int, side: int) -> Tensor:
 
 
 def plain(numbers: Numbers, count: int, side: int) -> Tensor:
-    """One colour, every third white, black or grey."""
+    """One colour; every third is white, black or grey."""
     colour = numbers.uniform(count, 3, 1, 1)
     grey = (numbers.uniform(count, 1, 1, 1) * 1.6 - 0.3).clamp(0, 1)
     return torch.where(numbers.below(0.35, count, 1, 1, 1), grey, colour).expand(count, 3, side, side)
@@ -120,7 +119,7 @@ def polygons(numbers: Numbers, count: int, side: int) -> Tensor:
 
 
 def noise(numbers: Numbers, count: int, side: int) -> Tensor:
-    """Grains of one size, from a pixel to a tenth of the picture, grey or coloured."""
+    """Grains of one size, from a pixel to a tenth of the image, grey or coloured."""
     cells = int(side * (1, 0.7, 0.4, 0.1)[int(numbers.choice(1) * 4)])
     grains = numbers.normal(count, 3, cells, cells) * numbers.uniform(count, 1, 1, 1, low=0.03, high=0.3)
     grains = torch.where(numbers.below(0.5, count, 1, 1, 1), grains[:, :1], grains)
@@ -134,7 +133,7 @@ def clouds(numbers: Numbers, count: int, side: int) -> Tensor:
 
 
 def photo_like(numbers: Numbers, count: int, side: int) -> Tensor:
-    """Noise with the spectrum of photographs, the channels much alike: grass, stone, foliage out of focus."""
+    """Noise with the spectrum of photographs, with correlated channels: grass, stone, foliage out of focus."""
     shared = octaves(numbers, count, side, 1, 0.7, first=3)
     apart = octaves(numbers, count, side, 3, 0.6, first=2)
     contrast = numbers.uniform(count, 1, 1, 1, low=0.1, high=0.45)
@@ -170,7 +169,7 @@ def wood(numbers: Numbers, count: int, side: int) -> Tensor:
 
 
 def tiles(numbers: Numbers, count: int, side: int) -> Tensor:
-    """Rows of bricks or planks with joints, every one a shade of its own."""
+    """Rows of bricks or planks with joints, each in another shade."""
     x, y = coordinates(side, numbers.device)
     high = numbers.uniform(count, 1, 1, low=3, high=9)
     wide = high / numbers.uniform(count, 1, 1, low=1.8, high=4)

@@ -1,7 +1,7 @@
-"""One run on several processes of one machine, which meet once a step to average their gradients.
+"""One run in several processes of one machine, which synchronise once a step to average their gradients.
 
-On a CPU that is used for other things as well this does more in the same time than threads, which meet hundreds of
-times a step and wait for whichever of them was put aside.
+On a CPU with other load this is faster than threads, which synchronise hundreds of times a step and wait for any thread
+that is not scheduled.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Callable
 import torch
 from torch import Tensor, nn
 
-# Who has waited so long is alone: the first process was killed and could not tell.
+# After this wait the first process is assumed to have been killed.
 PATIENCE_SECONDS = 1800
 
 
 class Together:
-    """What the processes share; the first one, `rank` 0, says how far the run is, writes and reports.
+    """The shared state of the processes; the first one, `rank` 0, controls the run, writes and reports.
 
     `confusion` [names, names] and `missed` [names] as `Planner` has them.
     """
@@ -33,12 +33,12 @@ class Together:
         self.word, self.gradients = torch.zeros(1, dtype=torch.float64).share_memory_(), torch.empty(0)
 
     def prepare(self, model: nn.Module) -> None:
-        """Makes room for the gradients, before the other processes are started."""
+        """Allocates the gradients, before the other processes start."""
         numbers = sum(parameter.numel() for parameter in model.parameters())
         self.gradients = torch.zeros(self.count, numbers).share_memory_()
 
     def agree(self, said: float) -> float:
-        """What the first process says, for all. Raises `SystemExit` where a process was lost."""
+        """A value that the first process sets for all. Raises `SystemExit` if a process was lost."""
         if self.count == 1:
             return said
         if self.rank == 0:
@@ -58,7 +58,7 @@ class Together:
             place += parameter.numel()
         self.meet()
         mean, place = self.gradients.mean(0), 0
-        # Nobody writes the next gradients before all have read these.
+        # No process writes the next gradients before all have read these.
         self.meet()
         for parameter in parameters:
             theirs = mean[place:place + parameter.numel()].view_as(parameter)
@@ -77,7 +77,7 @@ class Together:
 
 
 def start_others(together: Together, work: Callable[[Namespace, Together], None], arguments: Namespace) -> None:
-    """Starts the processes beside this one, which `work`; they end with it, and it ends where one of them fails."""
+    """Starts the other processes, which run `work`; they end with this one, and it ends if one of them fails."""
     context = multiprocessing.get_context("spawn")
     others = [context.Process(target=run_other, args=(together, rank, work, arguments), daemon=True)
               for rank in range(1, together.count)]
@@ -88,13 +88,13 @@ def start_others(together: Together, work: Callable[[Namespace, Together], None]
 
 
 def watch(together: Together, sentinels: list[int]) -> None:
-    """Frees who waits for a process that has ended; at the end of a run nobody waits."""
+    """Releases processes that wait for one that has ended; at the end of a run none wait."""
     multiprocessing.connection.wait(sentinels)
     together.barrier.abort()
 
 
 def run_other(together: Together, rank: int, work: Callable[[Namespace, Together], None], arguments: Namespace) -> None:
-    """A process beside the first one; Ctrl-C is the first one's business."""
+    """One of the other processes; the first one handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     together.rank = rank
     work(arguments, together)

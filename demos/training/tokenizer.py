@@ -1,7 +1,7 @@
-"""The words the built-in model can read: a small byte-pair vocabulary learnt from the names and synonyms.
+"""The tokeniser of the built-in model: a small byte-pair vocabulary learnt from names and synonyms.
 
-The steps are CLIP's (NFC, lower case, `</w>` at the end of a word, start and end tokens), the vocabulary is not:
-497 entries in place of 49408.
+The steps are those of CLIP (NFC, lower case, `</w>` at the end of a word, start and end tokens); the vocabulary has 497
+entries instead of 49408.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ SHIPPED = Path(__file__).resolve().parents[2] / "src" / "builtin" / "tokenizer.j
 
 
 def load_tokenizer(path: Path = SHIPPED) -> Tokenizer:
-    """The tokeniser of a file; by default the built-in model's, so that new weights read the same tokens."""
+    """Loads a tokeniser; by default that of the built-in model, so that new weights use the same tokens."""
     return Tokenizer.from_file(str(path))
 
 
 def learn_tokenizer() -> Tokenizer:
-    """Learns the merges anew, for a changed vocabulary.
+    """Learns new merges, for a changed vocabulary.
 
-    The trainer breaks ties by hash order: two runs may rank equally frequent pairs differently. The result is
-    therefore saved beside the weights that were trained with it, and never learnt again for them.
+    The trainer breaks ties by hash order: two runs may rank equally frequent pairs differently. So the result
+    is saved with the weights trained with it, and never learnt again for them.
     """
     tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, end_of_word_suffix="</w>"))
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Trains the built-in model on drawn scenes, on a CPU or on a GPU with the same command.
 
-    python train.py --minutes 60 --output runs/first                     from the built-in weights, on what is there
-    python train.py --minutes 60 --output runs/first --resume            goes on with the run in the folder
-    python train.py --minutes 60 --output runs/first --resume --anew     goes on, and the rate begins anew
+    python train.py --minutes 60 --output runs/first                     from the built-in weights
+    python train.py --minutes 60 --output runs/first --resume            continues the run in the folder
+    python train.py --minutes 60 --output runs/first --resume --anew     continues with a new schedule
     python train.py --minutes 9 --schedule-minutes 26 --device cuda ...  the first third of a run of 26 minutes
-    python train.py --minutes 107 --start none --output runs/new         from nothing
+    python train.py --minutes 107 --start none --output runs/new         from random weights
 
-Writes into the output folder: `checkpoint.pt` (everything needed to go on), `curves.csv` and, where matplotlib is
+Writes into the output folder: `checkpoint.pt` (the complete state), `curves.csv` and, where matplotlib is
 installed, `curves.png`, `settings.json`, and at the end `model/`, the averaged weights as a checkpoint folder.
-`--portable` also writes `portable/`, a small checkpoint that `--resume-portable DIR` goes on from on another machine.
+`--portable` also writes `portable/`, a small checkpoint for `--resume-portable DIR` on another machine.
 Ctrl-C saves and ends.
 """
 
@@ -44,26 +44,25 @@ from tokenizer import learn_tokenizer, load_tokenizer
 WARM_UP_STEPS = 200
 # The rate is constant for this share of the time, then falls along a cosine.
 CONSTANT_SHARE = 0.3
-# Auxiliary classifiers are new on every warm start: they learn alone at first, lest they pull at weights that are good.
+# Auxiliary classifiers are new on every warm start: at first only they learn, to protect good weights.
 HEADS_ALONE_STEPS = 60
-# A running average over about two hundred steps, over fewer while there are few: an hour on a CPU is a thousand.
+# A running average over about two hundred steps, fewer at the start; an hour on a CPU has a thousand.
 AVERAGE_DECAY = 0.995
-# What the model confuses with what is kept with this weight a time, and looked up every so many steps: a CPU need not
-# be waited for, a GPU must.
+# The rate at which confusions are averaged, and the steps between updates: a GPU must be synchronised for it.
 CONFUSION_RATE, LEAST_CONFUSION = 0.1, 0.02
 CONFUSION_EVERY = {"cpu": 1, "cuda": 5}
-# The same for what is missed of each name; the best known one is still drawn a fifth as often as one never found.
+# The same for misses of each name; the best name is still drawn a fifth as often as one that is never detected.
 MISSED_RATE, LEAST_MISSED = 0.05, 0.2
-# Masks are learnt from few prompts a step, by layers of their own, which bear a higher rate than the rest.
+# Masks are learnt from few prompts a step, by separate layers, which tolerate a higher rate.
 MASK_RATE = 2.0
 REPORT_EVERY, SAVE_SECONDS = 25, 90
-# So many reports in a row without a loss end the run.
+# The run ends after this many consecutive reports without a finite loss.
 MOST_LOST = 4
 
 
 @dataclass
 class State:
-    """Where a run stands."""
+    """The progress of a run."""
 
     step: int = 0
     seconds: float = 0.0
@@ -71,14 +70,14 @@ class State:
     smoothed: dict[str, float] = field(default_factory=dict)
 
     def smooth(self, parts: dict[str, float]) -> None:
-        """Moves the shown figures a fifth towards the latest."""
+        """Moves the reported figures a fifth towards the latest."""
         for name, value in parts.items():
             before = self.smoothed.get(name) or value
             self.smoothed[name] = 0.8 * before + 0.2 * value
 
 
 class Average:
-    """A running average of the weights, which is what is shipped."""
+    """A running average of the weights, which is shipped."""
 
     def __init__(self, model: nn.Module) -> None:
         self.weights = {name: value.clone() for name, value in model.state_dict().items()}
@@ -86,7 +85,7 @@ class Average:
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Moves the average towards the model, by more at the beginning."""
+        """Moves the average towards the model, faster at the start."""
         self.updates += 1
         decay = min(AVERAGE_DECAY, self.updates / (self.updates + 9))
         own = model.state_dict()
@@ -95,7 +94,7 @@ class Average:
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether the device has instructions for bfloat16; a processor without takes forty times as long as in float32."""
+    """Whether the device has instructions for bfloat16; a CPU without them takes forty times as long as in float32."""
     if device.type != "cpu":
         return True
     return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
@@ -121,9 +120,9 @@ class Run:
         self.tokenizer = load_tokenizer(self.words)
         self.model = TrainingModel(self.tokenizer, arguments.side, arguments.names).to(self.device)
         if self.device.type == "cpu" and self.is_mixed:
-            # For sequences this short the fused kernels in bfloat16 take two to seven times as long there.
+            # For such short sequences the fused bfloat16 kernels take two to seven times as long.
             self.model.detector.set_attn_implementation("eager")
-        # AdamW treats all alike; only their rates differ.
+        # The groups differ in their rates only.
         self.optimizer = torch.optim.AdamW(
             [{"params": part} for part in self.model.parts()], arguments.rate, weight_decay=0.02, betas=(0.9, 0.98),
             fused=True)
@@ -139,7 +138,7 @@ class Run:
             self.compile()
 
     def start(self) -> None:
-        """Takes up a saved run, or starts from the weights of a folder, or from nothing."""
+        """Resumes a saved run, or starts from the weights of a folder, or from random weights."""
         if self.arguments.resume:
             average, state = load_whole(self.checkpoint, self.model, self.optimizer, self.device)
             self.state = State(**state)
@@ -158,18 +157,18 @@ class Run:
             self.average = Average(self.model)
         if self.arguments.masks_only:
             self.keep_what_detects()
-        # The scenes go on with other random numbers than the former part saw.
+        # Later parts use other random numbers for the scenes.
         torch.manual_seed(self.arguments.seed + self.state.step)
 
     def keep_what_detects(self) -> None:
-        """Leaves the averaged weights of all but the masks as they are, to the bit."""
+        """Keeps the averaged weights of everything but the masks bit-identical."""
         self.model.load_state_dict(self.average.weights)
         detects, _, heads = self.model.parts()
         for value in detects + heads:
             value.requires_grad_(False)
 
     def compile(self) -> None:
-        """Compiles the parts whose shapes never change; the names of the weights stay as they are."""
+        """Compiles the parts with fixed shapes; the names of the weights do not change."""
         for part in (self.model.detector.vision_encoder, self.model.detector.detr_encoder):
             part.compile(dynamic=False)
 
@@ -181,7 +180,7 @@ class Run:
         save_whole(self.checkpoint, self.model, self.optimizer, self.average.weights, state)
 
     def plans(self) -> Iterator[Plan]:
-        """Plans of batches, made by processes beside this one where they are asked for."""
+        """Plans of batches, made by worker processes if requested."""
         arguments, count = self.arguments, self.together.count
         seed = (arguments.seed * 1_000_003 + self.state.step) * count + self.together.rank
         planner = Planner(self.tokenizer, self.sprites, arguments.pictures // count, arguments.prompts, arguments.side,
@@ -191,7 +190,7 @@ class Run:
         return iter(DataLoader(planner, batch_size=None, num_workers=arguments.workers, prefetch_factor=4))
 
     def learning_rate(self, share: float) -> float:
-        """The rate after a share of the time."""
+        """The learning rate after a share of the time."""
         warm = min(1.0, (self.state.step + 1) / WARM_UP_STEPS)
         if share < CONSTANT_SHARE:
             return self.arguments.rate * warm
@@ -199,10 +198,10 @@ class Run:
         return self.arguments.rate * warm * (0.5 * (1 + math.cos(math.pi * fall)) + 0.005)
 
     def step(self, batch: Batch, rate: float) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor]:
-        """One step of AdamW, in bfloat16 mixed precision where the device has it.
+        """One step of AdamW, in bfloat16 mixed precision if the device supports it.
 
-        Returns the losses, how present each name seemed that was asked [R], how well its things were found [R], score
-        times IoU, and how present each name there is seemed, by the token that looks most like it [B, names].
+        Returns the losses, the presence of each prompted name [R], how well its objects were detected [R], score times
+        IoU, and the presence of every name, from the most similar token [B, names].
         """
         warm = self.arguments.start != "none" and self.state.step < HEADS_ALONE_STEPS
         for group, share in zip(self.optimizer.param_groups, (0.0 if warm else 1.0, 0.0 if warm else MASK_RATE, 1.0)):
@@ -222,7 +221,7 @@ class Run:
         loss.backward()
         self.together.average_gradients(self.model)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        # Where a gradient is no number the fused optimiser leaves the weights alone, without anybody waiting to know
+        # If a gradient is not finite, the fused optimiser skips the step, without synchronisation for
         # it.
         self.optimizer.found_inf = (~torch.isfinite(norm)).float()
         self.optimizer.step()
@@ -233,14 +232,14 @@ class Run:
         return parts, shown.amax(1), found, outputs.token_classes.detach().softmax(1)[:, 1:].amax((2, 3))
 
     def learn_missed(self, plan: Plan, found: Tensor) -> None:
-        """Notes how much was missed of the names that were there."""
+        """Records the misses of present names."""
         lost = 1 - found.cpu()
         for row in (plan.things[:, 0] >= 0).nonzero()[0].tolist():
             name = int(plan.asked[row])
             self.missed[name] = self.missed[name].lerp(lost[row], MISSED_RATE).clamp(min=LEAST_MISSED)
 
     def learn_confusion(self, plan: Plan, seemed: Tensor, tokens: Tensor) -> None:
-        """Notes how present absent names seemed where others were: all names roughly, then those that were asked."""
+        """Records the presence of absent names where others were: roughly for all names, then for the prompted ones."""
         scores, rough = seemed.cpu(), tokens.cpu()
         for scene in range(len(rough)):
             present = plan.layout.present(scene)
@@ -257,7 +256,7 @@ class Run:
         """One line on the terminal and one in `curves.csv`."""
         state = self.state
         latest = dict(zip(parts, torch.stack([value.float() for value in parts.values()]).tolist()))
-        # A single step without a loss was left out by the optimiser; several in a row mean that nothing is learnt.
+        # The optimiser skips a single step without a finite loss; several in a row mean that nothing is learnt.
         if not math.isfinite(latest["loss"]):
             self.lost += 1
             if self.lost == MOST_LOST:
@@ -278,8 +277,8 @@ class Run:
             writer.writerow(row)
 
     def train(self) -> None:
-        """Trains until this part's time is up, saving on the way and at the end, Ctrl-C and SIGTERM included."""
-        # The other processes have nothing to save, and are ended by the first.
+        """Trains until the time is up; saves regularly and at the end, also after Ctrl-C and SIGTERM."""
+        # The other processes have nothing to save; the first one ends them.
         if self.together.rank == 0:
             signal.signal(signal.SIGTERM, signal.default_int_handler)
         whole, part = self.arguments.schedule_minutes * 60, self.arguments.minutes * 60
@@ -324,7 +323,7 @@ class Run:
 
 
 def prepare(arguments: argparse.Namespace, together: Together) -> Run:
-    """A run of this process."""
+    """The run in this process."""
     torch.set_num_threads(max(1, arguments.threads // together.count))
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -334,7 +333,7 @@ def prepare(arguments: argparse.Namespace, together: Together) -> Run:
 
 
 def work(arguments: argparse.Namespace, together: Together) -> None:
-    """What the processes beside the first one do."""
+    """The run in the other processes."""
     prepare(arguments, together).train()
 
 

@@ -1,7 +1,7 @@
-"""The 80 things the built-in model knows: a name, the pictogram that is drawn, and other words for it.
+"""The 80 classes of the built-in model: name, pictogram and synonyms.
 
 The first name of an entry is COCO's where a pictogram fits a COCO category. The order is part of the checkpoint's
-evaluation files (category ids count from 1 in this order), so entries are only ever appended.
+evaluation files (category ids count from 1 in this order), so new entries are only appended.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Pictogram:
-    """One thing: its name, the character that draws it, and its synonyms."""
+    """One class: its name, the character of its pictogram, and its synonyms."""
 
     name: str
     character: str
@@ -108,9 +108,8 @@ VOCABULARY: tuple[Pictogram, ...] = (
 
 NAMES: tuple[str, ...] = tuple(pictogram.name for pictogram in VOCABULARY)
 
-# A hundred more, for a model with time to learn them (`--names 180`); with fewer names they are drawn as clutter. None
-# is a kind of one of the eighty (no second bird, no second car), so that every name stays right or wrong without
-# argument.
+# A hundred more, for longer training (`--names 180`); with fewer names they are drawn as clutter. None is a kind of one
+# of the eighty (no second bird, no second car), so that every detection is clearly right or wrong.
 ADDITIONAL: tuple[Pictogram, ...] = (
     Pictogram("pumpkin", "🎃", ("jack-o-lantern",)),
     Pictogram("crown", "👑", ()),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Joins and splits the built-in model's weights, which two crates carry because a package holds at most 10 MiB.
+"""Joins and splits the built-in model's weights, which are in two crates because a package has at most 10 MiB.
 
     python weights.py join      src/builtin/model.safetensors from src/builtin/weights-*/weights.bin
     python weights.py split     the other way, after training

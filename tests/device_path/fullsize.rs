@@ -1,4 +1,4 @@
-//! A model with the shapes of the full size and no arithmetic, on a GPU: for counting what is copied.
+//! A model with full-size shapes and no arithmetic, on a GPU, to count copies.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,24 +32,24 @@ pub fn prompts() -> Prompts {
     Prompts::new(["person", "car", "dog", "bicycle"]).expect("they are not empty")
 }
 
-pub fn picture() -> Image {
+pub fn image() -> Image {
     Image::from_rgb8(64, 48, vec![99; 64 * 48 * 3]).expect("the bytes fit")
 }
 
-/// A detector whose engines are all on the device. With masks, it finds the first query of each class, otherwise nothing.
+/// A detector whose engines are all on the device. With masks, it detects the first query of each class, otherwise nothing.
 pub fn detector(device: &Arc<CudaDevice>, side: usize, masks: bool) -> Detector {
     let folder = tempfile::tempdir().expect("a temporary folder");
     ocelli::builtin::write_checkpoint(folder.path()).expect("it writes");
     let text = serde_json::to_string(&manifest(side, masks)).expect("a manifest is JSON");
     std::fs::write(folder.path().join(file::MANIFEST), text).expect("it writes");
-    // Masks are computed if there is a graph for them. Nothing reads it.
+    // Masks are computed if their graph exists. The file is never read.
     std::fs::write(folder.path().join(file::MASK_HEAD), "").expect("it writes");
     let model = Model::open(folder.path()).expect("the folder is a model");
     let device = device.clone();
     let factory = EngineFactory::custom("without arithmetic", move |graph: &Path| {
         let name = graph.file_name().and_then(|name| name.to_str()).expect("a graph has a name");
         let Some(spec) = spec(name, side / PATCH) else {
-            return Err(Error::new(ErrorKind::Unavailable, format!("{name}: there is no such engine")));
+            return Err(Error::new(ErrorKind::Unavailable, format!("{name}: no such engine")));
         };
         Ok(Box::new(Constant::new(spec, &device, masks)) as Box<dyn Engine>)
     });
@@ -58,7 +58,7 @@ pub fn detector(device: &Arc<CudaDevice>, side: usize, masks: bool) -> Detector 
         .with_engine_factory(factory)
         .with_text_cache(TextCacheFile::None)
         .with_masks(masks)
-        // With masks in two chunks, whose states are in use together.
+        // With masks, two chunks, whose states are in use at the same time.
         .with_class_chunk(if masks { 2 } else { 4 })
         .build()
         .expect("the engines load")
@@ -90,7 +90,7 @@ fn manifest(side: usize, masks: bool) -> Manifest {
     }
 }
 
-/// An engine on the device that returns zeros, except for what makes the first query of each class be found.
+/// An engine on the device that returns zeros, except for the scores of the first query of each class.
 struct Constant {
     spec: EngineSpec,
     device: Device,

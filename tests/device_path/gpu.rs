@@ -16,7 +16,7 @@ use ocelli::{
 #[path = "fullsize.rs"]
 mod fullsize;
 
-/// The GPU, for one test at a time: they count what it copies and allocates.
+/// The GPU, for one test at a time, because the tests count its copies and allocations.
 fn gpu() -> (Arc<CudaDevice>, MutexGuard<'static, ()>) {
     static LOCK: Mutex<()> = Mutex::new(());
     let guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +46,7 @@ fn detections_do_not_depend_on_where_tensors_are() {
     let scenes = scenes(3);
     let run = |detector: &mut Detector| {
         let mut found = Vec::new();
-        // Twice, so that everything that is kept between images is used again.
+        // Twice, so that buffers kept between images are reused.
         for scene in scenes.iter().chain(&scenes) {
             found.push(without_times(detector.detect(&scene.image, &prompts(scene)).expect("it detects")));
         }
@@ -57,13 +57,13 @@ fn detections_do_not_depend_on_where_tensors_are() {
     };
     let (device, _guard) = gpu();
     let expected = run(&mut detector(&model, engines(&device, &[]), 2));
-    // Examples from another image may find nothing.
+    // Examples from another image may detect nothing.
     assert!(expected[..6].iter().any(|(items, semantic)| items.len() > 2 && !semantic.is_empty()));
     let cases: [(&str, &[&str], usize); 8] = [
         ("everything", ALL, 2),
         ("everything, one class at a time", ALL, 1),
         ("everything at once", ALL, 100),
-        ("the backbone alone", &[file::BACKBONE], 2),
+        ("only the backbone", &[file::BACKBONE], 2),
         ("all but the backbone", &[file::EXEMPLAR_ENCODER, file::ENCODER_DECODER, file::MASK_HEAD], 2),
         ("backbone and encoder-decoder", &[file::BACKBONE, file::ENCODER_DECODER], 2),
         ("all but the encoder-decoder", &[file::BACKBONE, file::EXEMPLAR_ENCODER, file::MASK_HEAD], 2),
@@ -83,7 +83,7 @@ fn detections_do_not_depend_on_where_tensors_are() {
             }
         }
         if allocated == 0 {
-            wrong.push(format!("{name}: nothing was on the device"));
+            wrong.push(format!("{name}: no tensor was on the device"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -146,11 +146,11 @@ fn features_on_a_device_can_be_serialised() {
         let (_, preprocessor, backbone, _) = detector(&model, factory, 2).into_stages();
         let mut features = encode(preprocessor, backbone, &scene.image);
         let mut bytes = Vec::new();
-        features.write_to(&mut bytes).expect("memory takes all");
-        // The buffers can be read into again, wherever they are.
+        features.write_to(&mut bytes).expect("writing to memory does not fail");
+        // Reading into the same buffers works in host memory and on the device.
         features.read_from(&mut &bytes[..]).expect("it was written");
         let mut again = Vec::new();
-        features.write_to(&mut again).expect("memory takes all");
+        features.write_to(&mut again).expect("writing to memory does not fail");
         assert!(bytes == again);
         bytes
     };
@@ -177,7 +177,7 @@ fn a_running_pipeline_does_not_allocate() {
     assert_eq!(to_host, frames * fullsize::BYTES_TO_HOST + fullsize::TEXT_BYTES);
 }
 
-/// A model of the full size, without its arithmetic: 4 classes at 1008 px.
+/// Full-size shapes without arithmetic: 4 classes at 1008 px.
 #[test]
 #[ignore = "needs an NVIDIA GPU and NVRTC"]
 fn at_full_size_only_the_raw_detections_are_downloaded() {
@@ -185,7 +185,7 @@ fn at_full_size_only_the_raw_detections_are_downloaded() {
     let mut detector = fullsize::detector(&device, 1008, false);
     let mut frame = || {
         let before = device.transferred();
-        detector.detect(&fullsize::picture(), &fullsize::prompts()).expect("it detects");
+        detector.detect(&fullsize::image(), &fullsize::prompts()).expect("it detects");
         let after = device.transferred();
         (after.to_device - before.to_device, after.to_host - before.to_host, device.allocations())
     };
@@ -205,12 +205,12 @@ fn with_masks_only_the_masks_are_downloaded_as_well() {
     let mut detector = fullsize::detector(&device, 56, true);
     let mut frame = || {
         let before = device.transferred().to_host;
-        let found = detector.detect(&fullsize::picture(), &fullsize::prompts()).expect("it detects");
+        let found = detector.detect(&fullsize::image(), &fullsize::prompts()).expect("it detects");
         (found.items.len() as u64, device.transferred().to_host - before, device.allocations())
     };
     frame();
     let (found, back, allocations) = frame();
-    assert!(found > 0, "masks are asked for what is found");
+    assert!(found > 0, "masks are computed for detections");
     let side = 4 * 56 / 14;
     assert_eq!(back, fullsize::BYTES_TO_HOST + found * side * side * 4);
     assert_eq!(frame(), (found, back, allocations));

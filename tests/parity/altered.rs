@@ -1,4 +1,4 @@
-//! Checkpoints that differ from a golden's in one thing, so that one golden tells of more.
+//! Checkpoints that differ from a golden in one property, so that one golden covers several.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::exported::Outcome;
 use super::golden::Golden;
 
-/// Copies a golden's checkpoint, but for its image size.
+/// Copies a golden's checkpoint with another image size.
 pub fn resize(golden: &Golden, image_size: usize, folder: &Path) -> Outcome<()> {
     copy(golden, folder)?;
     let path = folder.join("config.json");
@@ -24,7 +24,7 @@ pub fn resize(golden: &Golden, image_size: usize, folder: &Path) -> Outcome<()> 
     Ok(std::fs::write(&path, config.to_string())?)
 }
 
-/// Copies a golden's checkpoint with the tensors whose names hold one of `parts` multiplied by `factor`. They have to
+/// Copies a golden's checkpoint, with the tensors whose names contain one of `parts` multiplied by `factor`. They must
 /// be stored as f32.
 pub fn strengthen(golden: &Golden, parts: &[&str], factor: f32, folder: &Path) -> Outcome<()> {
     copy(golden, folder)?;

@@ -9,13 +9,13 @@ use ocelli::export::contract::{Manifest, file, tensor};
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use tempfile::TempDir;
 
-/// What goes wrong is a line of the report.
+/// Errors are lines of the report.
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Tensors by name.
 pub type Outputs = BTreeMap<String, Tensor>;
 
-/// A folder that was just exported; it goes when this does.
+/// An exported model in a temporary folder.
 pub struct Exported {
     pub manifest: Manifest,
     folder: TempDir,
@@ -32,19 +32,19 @@ impl Exported {
         Ok(Self { manifest, folder, runtime, engines: BTreeMap::new() })
     }
 
-    /// Where it is.
+    /// The path of a file.
     pub fn path(&self, file: &str) -> std::path::PathBuf {
         self.folder.path().join("model").join(file)
     }
 
-    /// The engine of a graph, loaded when it is first asked for.
+    /// The engine of a graph, loaded on first use.
     pub fn engine(&mut self, file: &str) -> Outcome<&mut OnnxRuntimeEngine> {
         if !self.engines.contains_key(file) {
             // The graphs are small and tests run side by side.
             let builder = OnnxRuntimeEngine::builder(&self.runtime).with_threads(1);
             self.engines.insert(file.to_owned(), builder.build_from_file(self.path(file))?);
         }
-        Ok(self.engines.get_mut(file).expect("it was just put there"))
+        Ok(self.engines.get_mut(file).expect("just inserted"))
     }
 
     /// Names of a graph's outputs.
@@ -62,7 +62,7 @@ impl Exported {
         Ok(names.into_iter().zip(tensors).collect())
     }
 
-    /// Pixels → features, through one graph or two that chain.
+    /// Pixels → features, through one graph or two consecutive ones.
     pub fn backbone(&mut self, pixels: &Tensor) -> Outcome<Outputs> {
         if self.manifest.split_block.is_none() {
             return self.run(file::BACKBONE, &[(tensor::PIXEL_VALUES, pixels)]);

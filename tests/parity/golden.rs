@@ -1,5 +1,4 @@
-//! A golden: a small checkpoint and what `transformers` computes with it. `tests/golden/parity/README.md` lists its
-//! tensors.
+//! A golden: a small checkpoint and the outputs of `transformers`. `tests/golden/parity/README.md` lists its tensors.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,7 @@ use serde_json::Value;
 
 use super::exported::Outcome;
 
-/// Folders of `tests/golden/parity`. Named here so that a folder that is lost is noticed.
+/// Folders of `tests/golden/parity`, listed so that a missing folder is noticed.
 pub const NAMES: [&str; 6] = ["padded", "patch16", "plain", "released", "small_grid", "tiled"];
 
 /// A checkpoint folder with `golden.safetensors`.
@@ -19,7 +18,7 @@ pub struct Golden {
     pub name: &'static str,
     /// The same folder.
     pub checkpoint: PathBuf,
-    /// What is left out in `pruned.{i}.fpn_2`, by i.
+    /// The pruning of `pruned.{i}.fpn_2`, by i.
     pub pruned: Vec<Variant>,
     tensors: BTreeMap<String, Tensor>,
     meta: Value,
@@ -52,7 +51,7 @@ impl Golden {
     /// Reads one.
     ///
     /// # Panics
-    /// Where it is missing or damaged: goldens are part of the repository.
+    /// If it is missing or corrupt: goldens are part of the repository.
     pub fn open(name: &'static str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/parity").join(name);
         let path = folder.join("golden.safetensors");
@@ -89,23 +88,23 @@ impl Golden {
         let config: Value = serde_json::from_str(&text).expect("the script writes JSON");
         let detector = config.get("detector_config").unwrap_or(&config);
         let blocks = &detector["vision_config"]["backbone_config"]["num_hidden_layers"];
-        blocks.as_u64().expect("the configuration says it") as usize
+        blocks.as_u64().expect("the configuration has it") as usize
     }
 
     /// A tensor.
     ///
     /// # Panics
-    /// Where there is none of this name.
+    /// If no tensor has this name.
     pub fn tensor(&self, name: &str) -> &Tensor {
         self.find(name).unwrap_or_else(|| panic!("{}: no golden tensor {name}", self.name))
     }
 
-    /// A tensor, if there is one of this name.
+    /// The tensor with this name, if any.
     pub fn find(&self, name: &str) -> Option<&Tensor> {
         self.tensors.get(name)
     }
 
-    /// Prompt and mask of the first `classes` phrases, with what `kind` appends: `[C, T, D]`, `[C, T]`.
+    /// Prompt and mask of the first `classes` phrases, with the tokens that `kind` appends: `[C, T, D]`, `[C, T]`.
     pub fn prompt(&self, kind: &str, classes: usize) -> (Tensor, Tensor) {
         let text = first(self.tensor("text.text_features"), classes);
         let mask = first(self.tensor("text.attention_mask"), classes);
@@ -119,7 +118,7 @@ impl Golden {
     }
 }
 
-/// `text` `[C, L, D]` with `appended` `[1, A, D]` behind every class, and the mask that goes with it.
+/// `text` `[C, L, D]` with `appended` `[1, A, D]` after every class, and its mask.
 pub fn append_to_prompt(text: &Tensor, mask: &Tensor, appended: &Tensor) -> (Tensor, Tensor) {
     let &[classes, length, width] = text.shape() else { panic!("text features are [C, L, D]") };
     let more = appended.shape()[1];
@@ -130,11 +129,12 @@ pub fn append_to_prompt(text: &Tensor, mask: &Tensor, appended: &Tensor) -> (Ten
     let rows = mask.as_i64().expect("masks are i64").chunks(length);
     let mask = rows.flat_map(|row| row.iter().copied().chain(ones.clone())).collect();
     let total = length + more;
-    let features = Tensor::f32(&[classes, total, width], features).expect("each class got the same");
-    (features, Tensor::i64(&[classes, total], mask).expect("each class got the same"))
+    let features =
+        Tensor::f32(&[classes, total, width], features).expect("each class has the same number of tokens");
+    (features, Tensor::i64(&[classes, total], mask).expect("each class has the same number of tokens"))
 }
 
-/// A prompt with tokens behind it that its mask leaves out; what they hold is far from anything that counts.
+/// A prompt with padding that its mask excludes; its values are far from those of the prompt.
 pub fn append_padding((features, mask): &(Tensor, Tensor)) -> (Tensor, Tensor) {
     let &[_, length, width] = features.shape() else { panic!("prompts are [C, T, D]") };
     let noise = (0..2 * width).map(|i| if i % 3 == 0 { 50.0 } else { -20.0 }).collect();
@@ -158,10 +158,10 @@ pub fn range(tensor: &Tensor, from: usize, count: usize) -> Tensor {
     shape[0] = count;
     let span = from * row..(from + count) * row;
     match tensor.as_f32() {
-        Ok(values) => Tensor::f32(&shape, values[span].to_vec()).expect("as many as the shape says"),
+        Ok(values) => Tensor::f32(&shape, values[span].to_vec()).expect("the number matches the shape"),
         Err(_) => {
-            let values = tensor.as_i64().expect("goldens hold f32 and i64");
-            Tensor::i64(&shape, values[span].to_vec()).expect("as many as the shape says")
+            let values = tensor.as_i64().expect("goldens have f32 and i64");
+            Tensor::i64(&shape, values[span].to_vec()).expect("the number matches the shape")
         }
     }
 }
@@ -181,6 +181,6 @@ fn tensor(view: &safetensors::tensor::TensorView<'_>) -> Tensor {
             let values = view.data().as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect();
             Tensor::i64(view.shape(), values).expect("the file says its shape")
         }
-        other => panic!("goldens hold f32 and i64, not {other:?}"),
+        other => panic!("goldens have f32 and i64, not {other:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that was compared, so that one run shows all that differs.
+//! All comparisons of a test, so that one run shows every difference.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use super::golden::f32s;
 /// The largest max|a − b| / max|b| that passes.
 pub const TOLERANCE: f64 = 1e-4;
 
-/// One comparison, or what kept it from being made.
+/// One comparison, or the reason why it failed.
 struct Row {
     case: String,
     output: String,
@@ -32,12 +32,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// What follows belongs to this case.
+    /// Starts a case; later comparisons belong to it.
     pub fn begin(&mut self, case: impl Into<String>) {
         self.case = case.into();
     }
 
-    /// Runs the checks of a case; an error of theirs is a line of the report.
+    /// Runs the checks of a case; an error becomes a line of the report.
     pub fn check(&mut self, case: impl Into<String>, checks: impl FnOnce(&mut Self) -> Outcome<()>) {
         self.begin(case);
         if let Err(error) = checks(self) {
@@ -55,21 +55,21 @@ impl Report {
         self.rows.push(Row { case: self.case.clone(), output: output.into(), outcome });
     }
 
-    /// Notes something that is wrong other than a number.
+    /// Reports a problem that is not a difference of numbers.
     pub fn problem(&mut self, output: impl Into<String>, what: impl Into<String>) {
         self.rows.push(Row { case: self.case.clone(), output: output.into(), outcome: Err(what.into()) });
     }
 
-    /// Notes a fact, right or wrong.
+    /// Reports whether a fact holds.
     pub fn expect(&mut self, what: impl Into<String>, holds: bool) {
         let outcome = if holds { Ok(0.0) } else { Err("does not hold".into()) };
         self.rows.push(Row { case: self.case.clone(), output: what.into(), outcome });
     }
 
-    /// Prints the worst of each case.
+    /// Prints the largest error of each case.
     ///
     /// # Panics
-    /// With a table of all that failed, if anything did, or if nothing was compared.
+    /// With a table of all failures, if any, and if nothing was compared.
     pub fn finish(self, what: &str) {
         assert!(!self.rows.is_empty(), "{what}: nothing was compared");
         let mut cases: BTreeMap<&str, (usize, f64, &str)> = BTreeMap::new();
@@ -92,13 +92,13 @@ impl Report {
                 Ok(error) => format!("{error:.2e}"),
                 Err(problem) => problem.clone(),
             };
-            writeln!(table, "  {case:<44} {output:<36} {text}").expect("text grows");
+            writeln!(table, "  {case:<44} {output:<36} {text}").expect("writing to memory does not fail");
         }
         assert!(failing.is_empty(), "{what}: {} of {} fail:\n{table}", failing.len(), self.rows.len());
     }
 }
 
-/// max|a − b| / max|b|; infinite where a number is none.
+/// max|a − b| / max|b|; infinite if a value is NaN.
 fn error(ours: &[f32], reference: &[f32]) -> f64 {
     let pairs = ours.iter().zip(reference).map(|(a, b)| (f64::from(*a) - f64::from(*b)).abs());
     let difference = pairs.fold(0.0, |most: f64, d| if d.is_finite() { most.max(d) } else { f64::INFINITY });

@@ -15,27 +15,27 @@ const FRAMES: u64 = 12;
 /// The size of the moving crop.
 const SIZE: (u32, u32) = (480, 320);
 
-/// A crop that moves across a picture, a few pixels per frame.
+/// A crop that moves across an image, a few pixels per frame.
 struct Pan {
     info: SourceInfo,
-    picture: Image,
+    image: Image,
     next: u64,
 }
 
 impl Pan {
     fn new() -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demos/scenes/park.png");
-        let picture = Image::open(path).expect("it is in the repository");
+        let image = Image::open(path).expect("it is in the repository");
         let mut info = SourceInfo::default();
         (info.size, info.frame_rate) = (Some(SIZE), Some(30.0));
-        Self { info, picture, next: 0 }
+        Self { info, image, next: 0 }
     }
 
     fn crop(&self, index: u64) -> FrameView<'_> {
         let (x, y) = (7 * index as usize, 3 * index as usize);
-        let stride = self.picture.width() as usize * 3;
+        let stride = self.image.width() as usize * 3;
         FrameView {
-            data: &self.picture.as_rgb8()[y * stride + x * 3..],
+            data: &self.image.as_rgb8()[y * stride + x * 3..],
             width: SIZE.0,
             height: SIZE.1,
             stride,
@@ -79,7 +79,7 @@ fn run(builder: PipelineBuilder) -> Vec<String> {
     builder.run(Pan::new(), &mut [Box::new(sink) as Box<dyn Sink>]).expect("it runs");
     let kept = kept.lock().expect("no sink panics");
     let found: usize = kept.outcomes.iter().map(|outcome| outcome.detections.len()).sum();
-    assert!(found >= FRAMES as usize, "expected detections in every frame, found {found} in all");
+    assert!(found >= FRAMES as usize, "expected detections in every frame, found {found} in total");
     kept.outcomes.iter().map(facts).collect()
 }
 
@@ -103,7 +103,7 @@ fn pipelined_sequential_and_pushed_runs_are_bit_identical() {
 }
 
 #[test]
-fn the_pipeline_finds_what_the_detector_finds() {
+fn the_pipeline_gives_the_detections_of_the_detector() {
     let mut detector = Detector::builder().build().expect("the built-in model loads");
     let (mut pan, mut frame) = (Pan::new(), Frame::default());
     let sink = Keep::default();

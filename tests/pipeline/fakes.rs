@@ -1,6 +1,6 @@
-//! A model without a network: fake engines whose output depends on the picture alone and arrives after a known delay.
+//! A model without a network: fake engines whose output depends on the image only and arrives after a known delay.
 //!
-//! Each picture has a single grey level. Every class is detected once, in a box whose position encodes the level and the
+//! Each image has a single grey level. Every class is detected once, in a box whose position encodes the level and the
 //! class, so an outcome with another frame's pixels, features or boxes is recognized.
 
 // Two test programs share this file, and neither uses all of it.
@@ -58,7 +58,7 @@ pub fn detector(fakes: &Fakes) -> Detector {
             file::BACKBONE => Box::new(backbone(&fakes)),
             file::ENCODER_DECODER => Box::new(encoder_decoder(&fakes)),
             other => {
-                return Err(Error::new(ErrorKind::Unavailable, format!("{other}: there is no such fake")));
+                return Err(Error::new(ErrorKind::Unavailable, format!("{other}: no such fake")));
             }
         })
     });
@@ -130,7 +130,7 @@ fn trouble(run: usize, fails: usize, panics: usize) -> Result<()> {
     Ok(())
 }
 
-/// All features are the picture's level, 0 to 1.
+/// All features are the grey level of the image, 0 to 1.
 fn backbone(fakes: &Fakes) -> FakeEngine {
     let (fails, panics, mut runs) = (fakes.backbone_fails, fakes.backbone_panics, 0);
     let spec = EngineSpec {
@@ -222,7 +222,7 @@ pub fn level_found(detection: &Detection, width: u32) -> u8 {
 }
 
 pub fn prompts(classes: usize) -> Prompts {
-    Prompts::new((0..classes).map(|class| format!("thing {class}"))).expect("they have names")
+    Prompts::new((0..classes).map(|class| format!("class {class}"))).expect("they have names")
 }
 
 /// Frames with the grey levels of [`level_of`]; they can be slow, fail or panic.
@@ -232,7 +232,7 @@ pub struct Levels {
     pub delay: Duration,
     pub fails_at: Option<u64>,
     pub panics_at: Option<u64>,
-    /// The difference between the levels of consecutive frames; 0 is a still picture.
+    /// The difference between the levels of consecutive frames; 0 is a still image.
     pub step: u64,
     next: u64,
 }

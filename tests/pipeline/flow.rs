@@ -20,7 +20,7 @@ fn outcomes(builder: PipelineBuilder, source: Levels, sink: Keep) -> (Vec<FrameO
     (kept.outcomes, summary)
 }
 
-/// Frames share a few reused buffers; each has to leave with the results of its own pixels.
+/// Frames share a few reused buffers; each must leave with the results of its own pixels.
 #[test]
 fn frames_leave_in_order_each_with_its_own_results() {
     let mut failures = Vec::new();
@@ -28,8 +28,8 @@ fn frames_leave_in_order_each_with_its_own_results() {
         let wants = Pictures::CLEAN | Pictures::ANNOTATED;
         let (outcomes, summary) = outcomes(
             Pipeline::builder(detector(&Fakes::default()), prompts(3)).with_queue_depth(depth).with_drawing(
-                |picture, outcome| {
-                    picture.put_pixel(0, 0, image::Rgb([outcome.index as u8; 3]));
+                |image, outcome| {
+                    image.put_pixel(0, 0, image::Rgb([outcome.index as u8; 3]));
                     Ok(())
                 },
             ),
@@ -62,7 +62,7 @@ fn frames_leave_in_order_each_with_its_own_results() {
 }
 
 #[test]
-fn only_requested_pictures_are_made() {
+fn only_requested_images_are_drawn() {
     for wants in [Pictures::default(), Pictures::CLEAN, Pictures::ANNOTATED] {
         let (outcomes, _) = outcomes(
             Pipeline::builder(detector(&Fakes::default()), prompts(1)),

@@ -1,4 +1,4 @@
-//! Engines with the tensors of DART's that compute what an exported model's graphs do.
+//! Engines with the tensors of DART's engines that run the graphs of an exported model.
 
 use half::f16;
 use ocelli::tensorrt::dart::{image_positions, name};
@@ -6,12 +6,12 @@ use ocelli_engines::fake::FakeEngine;
 use ocelli_engines::{Dim, ElementType, Engine, EngineSpec, Result, Tensor, TensorSpec};
 use serde_json::Value;
 
-/// An engine as DART's scripts make them that computes an exported model's graph. Options: `classes`, `words`,
+/// An engine with the interface of DART's scripts that runs a graph of an exported model. Options: `classes`, `words`,
 /// `presence`, `half` (16-bit inputs and outputs), `twice` (two outputs of one size).
 pub fn engine(inner: Box<dyn Engine>, options: &Value) -> Box<dyn Engine> {
     let size = |spec: &TensorSpec, axis: usize| match &spec.shape[axis] {
         Dim::Fixed(size) => *size,
-        Dim::Named(name) => panic!("{name} is free"),
+        Dim::Named(name) => panic!("{name} is dynamic"),
     };
     let half = options["half"].as_bool().unwrap_or(false);
     if inner.spec().input("pixel_values").is_some() {
@@ -67,7 +67,7 @@ fn encoder_decoder(
             spec(name::IMAGE, number, &[classes, width, grid, grid]),
             spec(name::POSITIONS, number, &[classes, width, grid, grid]),
             spec(name::TEXT, number, &[words, classes, width]),
-            // The scripts export it in 32 bits in any precision.
+            // The scripts export it in fp32 whatever the precision.
             spec(name::TEXT_MASK, ElementType::F32, &[classes, words]),
         ],
         outputs,
@@ -75,7 +75,10 @@ fn encoder_decoder(
     Box::new(FakeEngine::new(own, move |inputs, outputs| -> Result<()> {
         let input = |name: &str| inputs.iter().find(|(known, _)| *known == name).expect("it was checked").1;
         let (image, size) = (floats(input(name::IMAGE)), width * grid * grid);
-        assert!(image.chunks_exact(size).all(|one| one == &image[..size]), "the image, once for each class");
+        assert!(
+            image.chunks_exact(size).all(|one| one == &image[..size]),
+            "expected the image features once for each class"
+        );
         let (positions, table) = (floats(input(name::POSITIONS)), image_positions(grid, width));
         for one in positions.chunks_exact(size) {
             let off = one.iter().zip(&table).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
@@ -115,7 +118,7 @@ fn encoder_decoder(
     }))
 }
 
-/// Its levels have arbitrary names, the coarsest first.
+/// Its feature levels have arbitrary names, the coarsest first.
 fn backbone(mut inner: Box<dyn Engine>, half: bool, twice: bool) -> Box<dyn Engine> {
     let number = if half { ElementType::F16 } else { ElementType::F32 };
     let known = inner.spec().clone();
@@ -126,13 +129,13 @@ fn backbone(mut inner: Box<dyn Engine>, half: bool, twice: bool) -> Box<dyn Engi
         .iter()
         .enumerate()
         .map(|(index, level)| {
-            TensorSpec::new(format!("out_{index}"), number, shape(level).expect("it is there"))
+            TensorSpec::new(format!("out_{index}"), number, shape(level).expect("the graph has it"))
         })
         .collect();
     if twice {
-        outputs.push(TensorSpec::new("position", number, shape("fpn_2").expect("it is there")));
+        outputs.push(TensorSpec::new("position", number, shape("fpn_2").expect("the graph has it")));
     }
-    let pixels = TensorSpec::new("images", number, shape("pixel_values").expect("it is there"));
+    let pixels = TensorSpec::new("images", number, shape("pixel_values").expect("the graph has it"));
     let levels: Vec<String> = levels.into_iter().map(str::to_owned).collect();
     Box::new(FakeEngine::new(EngineSpec { inputs: vec![pixels], outputs }, move |inputs, outputs| {
         let pixels = Tensor::f32(inputs[0].1.shape(), floats(inputs[0].1))?;

@@ -1,4 +1,4 @@
-//! A model, an image, and what ONNX Runtime finds in it.
+//! A model, an image, and the detections with ONNX Runtime.
 
 use std::path::PathBuf;
 
@@ -11,10 +11,10 @@ use ocelli_cli::tensorrt::BuildOptions;
 use ocelli_datasets::verify::VerificationOptions;
 use tempfile::TempDir;
 
-/// The classes of the prompt: more than any engine here takes at once.
+/// The classes: more than any engine here accepts at once.
 pub const CLASSES: [&str; 7] = ["dog", "person", "bicycle", "tree", "car", "clock", "cat"];
 
-/// The built-in model, exported into a folder of its own.
+/// The built-in model, exported into a temporary folder.
 pub struct Workshop {
     folder: TempDir,
     pub model: Model,
@@ -26,7 +26,7 @@ pub fn for_tensorrt() -> ExportOptions {
     ExportOptions::default().with_target(Target::TensorRt).with_detection_only(true)
 }
 
-/// Options with a gate that takes seconds.
+/// Options with a numeric gate that takes seconds.
 pub fn quick() -> BuildOptions {
     let verification = VerificationOptions { scenes: 2, random_inputs: 1, ..VerificationOptions::default() };
     BuildOptions { verification, ..BuildOptions::default() }
@@ -41,8 +41,8 @@ impl Workshop {
         let checkpoint = Checkpoint::open(&checkpoint).expect("the built-in model is a checkpoint");
         export(&checkpoint, options, &exported, |_| Ok(())).expect("it exports");
         let model = Model::open(&exported).expect("it was just exported");
-        let onnxruntime = EngineFactory::start(&EngineOptions::default())
-            .expect("`make setup` puts ONNX Runtime where it is found");
+        let onnxruntime =
+            EngineFactory::start(&EngineOptions::default()).expect("`make setup` installs ONNX Runtime");
         Self { folder, model, onnxruntime }
     }
 
@@ -50,12 +50,12 @@ impl Workshop {
         self.folder.path().join(name)
     }
 
-    /// Where engines are built.
+    /// The folder of the engines.
     pub fn engines(&self) -> PathBuf {
         self.path("engines")
     }
 
-    /// The names of the files there, sorted; none if there is no folder.
+    /// The names of the files in it, sorted; empty if the folder does not exist.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.engines()).into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -64,24 +64,24 @@ impl Workshop {
         names
     }
 
-    /// A detector whose model is named by an engine's sidecar.
+    /// A detector that takes its model from the sidecar of an engine.
     pub fn detector(&self) -> DetectorBuilder {
         Detector::builder().with_text_cache(TextCacheFile::None)
     }
 
-    /// What a detector finds.
+    /// The detections of a detector.
     pub fn find(&self, detector: &mut Detector) -> Vec<Detection> {
         let image = Image::open("../demos/scenes/park.png").expect("the scene is in the project");
-        let prompts = Prompts::new(CLASSES).expect("they are words");
+        let prompts = Prompts::new(CLASSES).expect("they are not blank");
         detector.detect(&image, &prompts).expect("the engines run").items
     }
 
-    /// What the model finds with ONNX Runtime only.
+    /// The detections with ONNX Runtime only.
     pub fn expected(&self) -> Vec<Detection> {
         let mut detector =
             self.detector().with_open_model(self.model.clone()).build().expect("the model is open");
         let found = self.find(&mut detector);
-        assert!(found.len() >= 4, "there is something to compare: {found:?}");
+        assert!(found.len() >= 4, "too few detections to compare: {found:?}");
         found
     }
 }

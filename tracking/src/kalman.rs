@@ -3,7 +3,7 @@
 //! The usual state is a vector of eight, `[cx, cy, w, h]` and their velocities, with 8×8 matrices. None of the matrices
 //! couples two of the four coordinates: the transition moves each by its own velocity, the measurement is of each alone,
 //! and the noise is diagonal. A block-diagonal covariance stays block-diagonal, so the filter **is** four independent
-//! filters of position and velocity. Each needs 3 covariances, and a division in place of a matrix inverse. Nothing is
+//! filters of position and velocity. Each needs 3 covariances, and a division instead of a matrix inverse. Nothing is
 //! approximated; a test compares it with the 8×8 filter.
 
 use crate::BoundingBox;
@@ -77,7 +77,7 @@ impl BoxFilter {
 
     /// Corrects the state with a detected box.
     ///
-    /// The gain is between 0 and 1, so a filtered side lies between the predicted and the detected one and stays positive.
+    /// The gain is between 0 and 1, so a filtered side is between the predicted and the detected one and stays positive.
     pub(crate) fn correct(&mut self, detected: &BoundingBox) {
         let detected = to_lanes(detected);
         for (lane, side) in sides(&self.position).into_iter().enumerate() {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Run, line, number, of, rounds, word};
 
-/// Shown in place of a missing measurement.
+/// Stands for a missing measurement.
 const MISSING: &str = "not measured";
 
 /// Sequential frames, one column per engine and peer mode.

@@ -59,7 +59,7 @@ pub fn embed_exemplars(
 }
 
 /// Combines classes and exemplars into prompts. An exemplar belongs to the class it names, else to the only class, else,
-/// without any class, to a prompt that consists of exemplars alone.
+/// without any class, to a prompt of exemplars only.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`] if an exemplar names an unknown class, or none although there are several.

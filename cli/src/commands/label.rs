@@ -365,8 +365,8 @@ fn report(output: &Path, summary: &Summary) -> anyhow::Result<()> {
         for class in &summary.classes {
             writeln!(out, "{:<widest$}  {:>9}  {:>9}", class.name, class.instances, class.images)?;
         }
-        let things: u64 = summary.classes.iter().map(|class| class.instances).sum();
-        writeln!(out, "{:<widest$}  {things:>9}  {:>9}", "all", summary.images)?;
+        let instances: u64 = summary.classes.iter().map(|class| class.instances).sum();
+        writeln!(out, "{:<widest$}  {instances:>9}  {:>9}", "all", summary.images)?;
         writeln!(out)?;
         summary.files.iter().try_for_each(|file| writeln!(out, "{}", file.display()))
     })?;

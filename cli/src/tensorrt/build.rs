@@ -24,15 +24,14 @@ use ocelli::tensorrt::{Gpu, NativeTensorRt, PlanRequest, TensorRtLibrary};
 use ocelli::{Error, ErrorKind, Result};
 use ocelli_datasets::verify::{Verification, VerificationOptions, VerificationProgress, VerificationReport};
 
-/// What is built, and how it is verified.
+/// Options of a build and its verification.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuildOptions {
-    /// Which graphs; backbone and encoder-decoder if empty.
+    /// The graphs to build; backbone and encoder-decoder if empty.
     pub graphs: Vec<ModelGraph>,
-    /// The most classes that the encoder-decoder takes at once (4). It takes any number up to this and computes no more than
-    /// it is given.
+    /// The maximum number of classes that the encoder-decoder decodes at once (4). Fewer classes take less time.
     pub max_classes: usize,
-    /// The most exemplars that a prompt may have (8).
+    /// The maximum number of exemplars of a prompt (8).
     pub max_exemplars: usize,
     /// How each engine is built; its dimensions follow from the model.
     pub plan: PlanRequest,
@@ -55,31 +54,31 @@ impl Default for BuildOptions {
     }
 }
 
-/// What happens while engines are built.
+/// Progress of a build.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildEvent<'e> {
-    /// A step of building a graph's engine.
+    /// The engine of a graph is being built.
     Building {
         /// The graph.
         graph: ModelGraph,
-        /// How far it is.
+        /// The progress.
         step: BuildProgress<'e>,
     },
-    /// An engine is built, and not yet in place.
+    /// An engine has been built, but not installed.
     Built {
         /// The graph.
         graph: ModelGraph,
         /// Its size.
         bytes: u64,
-        /// How long it took.
+        /// The build time.
         seconds: f64,
     },
     /// The gate is running.
     Verifying {
         /// The graph whose engine is compared; `None` while the reference runs.
         graph: Option<ModelGraph>,
-        /// How far it is.
+        /// The progress.
         progress: VerificationProgress,
     },
     /// The gate has accepted or refused an engine.
@@ -91,27 +90,27 @@ pub enum BuildEvent<'e> {
     },
 }
 
-/// Called as engines are built.
+/// Called during a build.
 pub type ReportEvent<'r> = dyn FnMut(&BuildEvent<'_>) + Send + 'r;
 
 /// A built engine.
 #[derive(Debug)]
 pub struct BuiltEngine {
-    /// Which graph it is.
+    /// The graph.
     pub graph: ModelGraph,
     /// Its file; the sidecar is beside it.
     pub path: PathBuf,
-    /// What the sidecar says.
+    /// The sidecar.
     pub sidecar: Sidecar,
-    /// What the gate found; `None` if its GPU is not present.
+    /// The report of the gate; `None` if the GPU is not present.
     pub report: Option<VerificationReport>,
 }
 
 /// Builds the engines of a model into a folder: `backbone.engine`, `encoder_decoder.engine` and their sidecars.
 ///
-/// Each engine is built under a temporary name and compared with its ONNX file, with the inputs that the engines accepted
-/// before it produce; only an accepted engine is put in place. If the GPU that engines are for is not present, they are put
-/// in place unverified, their sidecars say so, and they do not run until [`verify_engine`] has accepted them.
+/// Each engine is built under a temporary name and compared with its ONNX file, with the outputs of the engines before it as
+/// inputs; only accepted engines are installed. If the GPU of the engines is not present, they are installed unverified, and
+/// refuse to run until [`verify_engine`] has accepted them.
 #[derive(Debug)]
 pub struct EngineBuild<'b> {
     model: &'b Model,
@@ -122,7 +121,7 @@ pub struct EngineBuild<'b> {
     cancellation: Cancellation,
 }
 
-/// An engine that is built and not yet in place.
+/// An engine that has been built, but not installed.
 struct Staged {
     graph: ModelGraph,
     file: NamedTempFile,
@@ -156,11 +155,11 @@ impl<'b> EngineBuild<'b> {
         self
     }
 
-    /// Builds, verifies and puts engines in place.
+    /// Builds, verifies and installs the engines.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for invalid options; [`ErrorKind::Mismatch`] for a model that was not exported for
-    /// TensorRT, and for an engine that the gate refused: it is not put in place, those before it are; [`ErrorKind::Io`] if
+    /// TensorRT, and for an engine that the gate refused: it is not installed, those before it are; [`ErrorKind::Io`] if
     /// engines exist already or cannot be written; [`ErrorKind::Unavailable`] without TensorRT, or with neither a GPU nor a
     /// target; [`ErrorKind::Cancelled`].
     pub fn run(&self, output: &Path, report: &mut ReportEvent<'_>) -> Result<Vec<BuiltEngine>> {
@@ -180,7 +179,7 @@ impl<'b> EngineBuild<'b> {
         fs::create_dir_all(output).map_err(|e| Error::io("cannot create the folder", output, e))?;
         let built = self.build_into(output, &graphs, &library, here, report);
         if built.is_err() && !was_there {
-            // This fails if an engine was put in place, and then the folder stays.
+            // This fails if an engine was installed, and then the folder stays.
             drop(fs::remove_dir(output));
         }
         built
@@ -432,7 +431,7 @@ fn describe(
     })
 }
 
-/// The sizes of a graph's dynamic dimensions: only those that the detector can ask for.
+/// The ranges of a graph's dynamic dimensions: only sizes that the detector uses.
 fn dimensions(
     graph: ModelGraph,
     manifest: &Manifest,

@@ -1,4 +1,4 @@
-//! Engines that are built when they are first needed and kept in a cache.
+//! Engines that are built on first use and cached.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -62,7 +62,7 @@ pub fn cached_engines(
     tensorrt.factory(model, engines, rest)
 }
 
-/// Builds on another thread, because TensorRT reports from threads of its own; `report` is called on this one.
+/// Builds on another thread, because TensorRT reports from its own threads; `report` is called on this one.
 fn build_on_a_thread(build: &EngineBuild<'_>, entry: &Path, report: &dyn Fn(&str)) -> Result<()> {
     let (lines, received) = mpsc::channel::<String>();
     std::thread::scope(|scope| {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use crate::run::Place;
 
-/// Classes that are in the scenes, and one that is not.
+/// Classes in the scenes, and one that is in none of them.
 pub const CLASSES: &str = "person,wine glass,tv,boat,bicycle,cake,bowl,house,cat,moon,robot";
 
-/// Copies the first golden scenes into folders; every third has the name of one in another folder. Files that exist are not
-/// touched.
+/// Copies the first golden scenes into folders; every third has the name of one in another folder. Existing files are not
+/// changed.
 pub fn pictures(place: &Place, folder: &str, count: usize) {
     let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/scenes");
     for number in 0..count {

@@ -1,4 +1,4 @@
-//! However the program is stopped, the same command continues and writes the same bytes.
+//! After any interruption, the same command continues and writes the same bytes.
 
 use std::process::Stdio;
 

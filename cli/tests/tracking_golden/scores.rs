@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use ocelli::tracking::MotBox;
 
-/// From this overlap on a track may be where an object is.
+/// The minimum IoU of a track and an object.
 const LEAST_IOU: f32 = 0.5;
-/// More than any sum of overlaps.
+/// A cost above any sum of overlaps.
 const FORBIDDEN: f64 = 1e6;
 
-/// What MOTA and IDF1 are made of; the counts of sequences add up.
+/// The counts behind MOTA and IDF1; they can be summed over sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub objects: u64,
@@ -71,7 +71,7 @@ pub fn score(truth: &[MotBox], tracks: &[MotBox]) -> Counts {
                 found.iter().enumerate().filter(|(column, _)| overlap(row, *column) >= LEAST_IOU)
             {
                 *together.entry((id(object), id(track))).or_default() += 1;
-                // What was matched before stays matched while it may.
+                // Matches of the previous frame are kept while they are valid.
                 if last.get(&id(object)) == Some(&id(track)) && !taken[column] {
                     (of_row[row], taken[column]) = (Some(column), true);
                 }
@@ -110,7 +110,7 @@ pub fn score(truth: &[MotBox], tracks: &[MotBox]) -> Counts {
     counts
 }
 
-/// As many pairs as there can be, with the least cost: the Hungarian method with potentials, in O(n³).
+/// The largest set of pairs with minimal cost: the Hungarian method with potentials, in O(n³).
 fn assign(rows: usize, columns: usize, cost: &dyn Fn(usize, usize) -> f64) -> Vec<(usize, usize)> {
     if rows > columns {
         let swapped = assign(columns, rows, &|row, column| cost(column, row));

@@ -9,7 +9,7 @@ use ocelli::Detection;
 use ocelli::Result;
 use ocelli::{Prompt, Prompts};
 
-/// Mean mask IoU over instances whose annotated boxes are given to the detector as exemplars, each as a class of its own
+/// Mean mask IoU over instances whose annotated boxes are given to the detector as exemplars, each as a separate class
 /// without a text prompt.
 ///
 /// Of the detections of a class, the one whose box overlaps the exemplar most counts. If none overlaps it, the IoU is 0.

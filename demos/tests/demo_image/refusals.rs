@@ -1,4 +1,4 @@
-//! Tables of errors: exit status and what the message has to contain.
+//! Tables of errors: exit status and parts of the message.
 
 use ocelli::export::ExportOptions;
 

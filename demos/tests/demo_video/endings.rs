@@ -101,7 +101,7 @@ fn a_full_disk_is_an_error() {
 #[test]
 fn a_limit_on_file_sizes_is_an_error() {
     let place = Place::new();
-    // The model and its words are in the cache: nothing but results is written.
+    // The model and the text features are cached: only results are written.
     let scene = "--classes dog --track --scene-size 320x240 --max-frames 40";
     succeed(&place, &format!("{scene} --max-frames 1").replacen("--max-frames 40 ", "", 1));
     for (results, words) in [

@@ -1,4 +1,4 @@
-//! Tables of errors: exit status and what the message has to contain.
+//! Tables of errors: exit status and parts of the message.
 
 use super::{DEMO, draw_video, succeed};
 use crate::run::{Place, Refusal, refusal};
@@ -15,7 +15,7 @@ fn invalid_videos_and_arguments_are_errors() {
     place.write("notes", "hello");
     place.folder("empty");
     succeed(&place, "--classes dog --scene-size 64x64 --max-frames 2 -o photos -q");
-    // A cache of its own, so that no row writes one.
+    // A separate cache, filled before, so that no row writes one.
     succeed(&place, "--classes dog --scene-size 64x64 --max-frames 1 -q");
     place
         .command(DEMO, &["--classes", "dog", "--scene-size", "64x64", "--max-frames", "1"])

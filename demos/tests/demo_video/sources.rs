@@ -76,7 +76,7 @@ fn raw_frames_are_read_and_written() {
     let place = Place::new();
     let scene = "--classes dog --scene-size 160x120 --max-frames 4";
     let expected = lines_of(succeed(&place, &format!("{scene} --jsonl -")).as_bytes());
-    // Nothing is drawn where nothing is found: what comes out is what was drawn.
+    // Without detections nothing is drawn: the output equals the input.
     let raw = outcome_bytes(&place, &format!("{scene} --confidence 1 -o - --raw-out bgr"));
     assert_eq!(raw.len(), 4 * 160 * 120 * 3);
     let arguments = "--video - --raw 160x120:bgr@25 --classes dog --jsonl -";
@@ -124,7 +124,7 @@ fn readable_frames_of_a_corrupt_video_are_kept() {
         let (frames, _) = frames_of(&place.path(&format!("out.cut.{ending}")));
         assert_eq!(frames.len(), lines.len(), "{ending}: what was read was written");
     }
-    // Pictures in the middle of an MP4 that are noise.
+    // Frames in the middle of an MP4, replaced by noise.
     draw_video(&place, "whole.mp4", 60);
     let mut bytes = place.read("whole.mp4");
     let (from, to) = (bytes.len() / 3, bytes.len() / 2);
@@ -138,7 +138,7 @@ fn readable_frames_of_a_corrupt_video_are_kept() {
 
 #[test]
 fn dropped_sound_is_reported() {
-    // An AVI with a second stream header that says sound, in place of padding.
+    // An AVI with a second stream header, for sound, instead of padding.
     let place = Place::new();
     draw_video(&place, "in.avi", 3);
     let mut bytes = place.read("in.avi");
@@ -153,13 +153,13 @@ fn dropped_sound_is_reported() {
     }
 }
 
-/// A web server that sends images as cameras do: a number per connection, then no more answers.
+/// A web server that sends images as cameras do: some per connection, then no more responses.
 fn camera(listener: TcpListener, images: Vec<Vec<u8>>, connections: &[usize]) {
     for &count in connections {
         let (mut stream, _) = listener.accept().expect("someone connects");
         let mut request = [0; 4096];
         drop(stream.read(&mut request));
-        // Whoever went away has seen enough.
+        // A client may close the connection.
         drop(send_images(&mut stream, &images[..count]));
     }
 }
@@ -199,7 +199,7 @@ fn a_lost_stream_reconnects_until_the_time_is_up() {
     assert!(!outcome.stderr.contains("secret"), "{outcome:?}");
     let lines = lines_of(&place.read("lines"));
     assert_eq!(numbers(&lines), (0..lines.len() as u64).collect::<Vec<_>>(), "frames are numbered on");
-    // The decoder may need the first few to see what they are, and holds the last.
+    // The decoder may need the first few frames to detect the format, and buffers the last.
     assert!((25..=35).contains(&lines.len()), "{} frames of both connections", lines.len());
     assert!(lines.windows(2).all(|pair| pair[0].time_s <= pair[1].time_s));
     assert!(frames_of(&place.path("out.mp4")).0.len() >= lines.len(), "it was completed");
@@ -253,7 +253,7 @@ fn exemplars_of_another_image_apply_to_every_frame() {
     for name in ["frames/1.png", "frames/2.png", "park.png"] {
         place.write(name, &park);
     }
-    // The dog on the left, as it is boxed when it is named.
+    // The box of the dog on the left, as detected by a text prompt.
     let named = lines_of(succeed(&place, "--video frames --classes dog --max-frames 1 --jsonl -").as_bytes());
     let dog = &named[0].detections[0].bbox;
     let example = format!("{},{},{},{}@dog", dog.x1, dog.y1, dog.x2, dog.y2);

@@ -259,7 +259,7 @@ fn rotate(g: &mut Graph<'_>, x: &Value, [cos, sin]: &[Value; 2]) -> Value {
     })
 }
 
-/// Raster tokens → windows, with the grid padded with zeros. The zeros take part in the attention, as in the reference.
+/// Raster tokens → windows, with the grid padded with zeros. The zeros are attended to, as in the reference.
 fn partition(g: &mut Graph<'_>, x: &Value, order: TokenOrder, hidden: usize) -> Value {
     let (grid, w, padded) = (order.grid, order.window, order.padded());
     let n = padded / w;

@@ -1,4 +1,4 @@
-//! A robot's node: a camera delivers frames in its own memory, the pipeline detects and tracks, and a planner acts on the
+//! A robot node: a camera delivers frames in its own memory, the pipeline detects and tracks, and a planner acts on the
 //! newest results.
 //!
 //! The camera is a thread that pans over a drawn park. The program checks its results, so running it is a test: its exit
@@ -24,7 +24,7 @@ const SIZE: (u32, u32) = (640, 480);
 const STRIDE: usize = (SIZE.0 as usize * 3).next_multiple_of(64);
 
 fn main() -> Result<()> {
-    let picture = Image::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demos/scenes/park.png"))?;
+    let scene = Image::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demos/scenes/park.png"))?;
     let prompts = Prompts::new(["dog", "bicycle", "person"])?;
     let (stats, cancellation) = (StatsRecorder::new(), Cancellation::new());
     let mut tracking = ByteTrackerOptions::default();
@@ -39,7 +39,7 @@ fn main() -> Result<()> {
 
     let mut planner = Planner::default();
     std::thread::scope(|scope| -> Result<()> {
-        let camera = scope.spawn(|| camera(&picture, &pipeline));
+        let camera = scope.spawn(|| camera(&scene, &pipeline));
         while !pipeline.is_ended() {
             // A planner has other work to do, so it polls.
             if let Some(outcome) = pipeline.recv_timeout(Duration::from_millis(20))? {
@@ -73,12 +73,12 @@ fn main() -> Result<()> {
 }
 
 /// Delivers frames at its own pace, whether or not they are processed in time.
-fn camera(picture: &Image, pipeline: &Pipeline) -> Result<()> {
+fn camera(scene: &Image, pipeline: &Pipeline) -> Result<()> {
     // The driver's memory, which is reused for the next frame when `push` returns.
     let mut memory = vec![0; STRIDE * SIZE.1 as usize];
     let start = Instant::now();
     for index in 0..FRAMES {
-        expose(picture, index, &mut memory);
+        expose(scene, index, &mut memory);
         push(pipeline, &memory, stamp(index))?;
         std::thread::sleep((start + PERIOD * (index as u32 + 1)).saturating_duration_since(Instant::now()));
     }
@@ -103,10 +103,10 @@ fn stamp(index: u64) -> Duration {
     Duration::from_secs(1_000) + PERIOD * index as u32
 }
 
-/// What the camera sees: a crop of the picture in BGR, two pixels further right in each frame.
-fn expose(picture: &Image, index: u64, memory: &mut [u8]) {
-    let (width, left) = (picture.width() as usize, 2 * index as usize);
-    let rows = memory.chunks_mut(STRIDE).zip(picture.as_rgb8().chunks_exact(width * 3));
+/// A frame of the camera: a crop of the scene in BGR, two pixels further right in each frame.
+fn expose(scene: &Image, index: u64, memory: &mut [u8]) {
+    let (width, left) = (scene.width() as usize, 2 * index as usize);
+    let rows = memory.chunks_mut(STRIDE).zip(scene.as_rgb8().chunks_exact(width * 3));
     for (row, from) in rows {
         let pixels = row[..SIZE.0 as usize * 3].chunks_exact_mut(3);
         for (to, from) in pixels.zip(from[left * 3..].chunks_exact(3)) {

@@ -1,11 +1,11 @@
 """Makes a small COCO data set, a detector's answers on it, and what pycocotools says of them.
 
 Run with numpy and pycocotools: python make.py. Writes annotations.json, predictions.json and expected.json beside
-this script; seed and versions are in the last. No picture is needed: average precision looks at numbers alone.
+this script; seed and versions are in the last. No image is needed: average precision looks at numbers alone.
 
-In it are pictures of several sizes, things of all three, polygons of one and of two parts, masks as run lengths both
+In it are images of several sizes, objects of all three, polygons of one and of two parts, masks as run lengths both
 compressed and not, crowds, categories whose ids have gaps, one that nothing is marked of and one that nothing is
-found of, equal scores, two answers for one thing, more than a hundred answers for one picture and class.
+found of, equal scores, two answers for one object, more than a hundred answers for one image and class.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ SUBSET = [2, 3, 5, 11, 12]
 
 
 def blob(random, width, height, side):
-    """A polygon around a centre, inside the picture."""
+    """A polygon around a centre, inside the image."""
     corners = int(random.integers(5, 11))
     angles = numpy.sort(random.uniform(0, 2 * numpy.pi, corners))
     radii = side / 2 * random.uniform(0.6, 1.1, corners)

@@ -5,7 +5,8 @@
     ocelli label --images tests/golden/scenes --classes … --format yolo,yolo-seg,coco --copy -o DIR
     python check.py DIR
 
-The pictures have to lie in one folder, since `supervision` looks no deeper, and not be links, which it refuses to follow. `annotations.json` as `pycocotools` reads it is
+The images must be in one folder, because `supervision` does not recurse, and must not be links, which it does not follow.
+`annotations.json` as read by `pycocotools` is
 what the others are compared with: the boxes of YOLO to less than a pixel, the polygons of YOLO-seg by the IoU of what
 they fill.
 """
@@ -31,7 +32,7 @@ MEAN_MASK_IOU = 0.95
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="what ocelli label wrote, in all three formats")
-    parser.add_argument("--least", type=int, default=100, help="things there have to be, so that an empty set fails")
+    parser.add_argument("--least", type=int, default=100, help="minimum number of instances, so that an empty set fails")
     arguments = parser.parse_args()
     folder, least = arguments.folder.resolve(), arguments.least
     reference = read_coco(folder / "annotations.json")

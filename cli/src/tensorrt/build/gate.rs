@@ -47,18 +47,18 @@ pub(super) fn refusal(path: &Path, report: &VerificationReport, consequence: &st
     Error::new(ErrorKind::Mismatch, message)
 }
 
-/// Which graph an engine without a sidecar is.
+/// The graph of an engine without a sidecar.
 fn graph_of(spec: &ocelli_engines::EngineSpec) -> ModelGraph {
     let decodes = [name::TEXT, tensor::PROMPT_FEATURES].iter().any(|name| spec.input(name).is_some());
     if decodes { ModelGraph::EncoderDecoder } else { ModelGraph::Backbone }
 }
 
 /// Compares an existing engine with the model that it was built from, or the same model in another precision, and writes the
-/// verdict into its sidecar, which is created if there is none. A refused engine does not run any more.
+/// verdict into its sidecar, which is created if it is missing. A refused engine does not run any more.
 ///
 /// # Errors
 /// [`ErrorKind::Mismatch`] if the engine does not belong to the model, to this GPU or to this TensorRT;
-/// [`ErrorKind::Unavailable`] without TensorRT or a GPU. A refusal is not an error but in the report.
+/// [`ErrorKind::Unavailable`] without TensorRT or a GPU. A refusal is not an error; the report has it.
 pub fn verify_engine(
     path: &Path,
     model: &Model,
