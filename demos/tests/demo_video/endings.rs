@@ -160,7 +160,7 @@ fn a_window_needs_a_display() {
         without.env_remove(variable);
     }
     let refused = outcome(&mut without);
-    refused.is_refusal(1, &["no display", "leave --display out"]).unwrap_or_else(|e| panic!("{e}"));
+    refused.is_refusal(1, &["no display", "omit --display"]).unwrap_or_else(|e| panic!("{e}"));
     let outcome_without = outcome(without.env("DISPLAY", ":987"));
     outcome_without.is_refusal(1, &[":987", "does not answer"]).unwrap_or_else(|e| panic!("{e}"));
 }
