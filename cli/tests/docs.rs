@@ -183,7 +183,8 @@ fn prepare(place: &Place) {
     place.folder("bin");
     place.folder("photos");
     symlink(OCELLI, place.path("bin/ocelli")).expect("links can be made");
-    symlink(project().join("src/builtin"), place.path("sam3")).expect("links can be made");
+    place.folder("sam3");
+    ocelli::builtin::write_checkpoint(&place.path("sam3")).expect("the folder can be written to");
     let scenes = project().join("demos/scenes");
     for scene in ["street", "kitchen", "park"] {
         let photo = image::open(scenes.join(format!("{scene}.png"))).expect("the scene exists").to_rgb8();
