@@ -197,7 +197,11 @@ fn invalid_models_and_text_caches_are_errors() {
             1,
             &["precision int8", "fp32", "export the checkpoint again in int8", "--precision"],
         ),
-        (park("--model|model|--imgsz|224"), 1, &["imgsz 224", "112", "export the checkpoint again for 224", "--imgsz"]),
+        (
+            park("--model|model|--imgsz|224"),
+            1,
+            &["imgsz 224", "112", "export the checkpoint again for 224", "--imgsz"],
+        ),
         (park("--model|boxes|--masks"), 1, &["boxes", "for detection only"]),
         (park("--model|model|--text-cache|words"), 1, &["words", "another model"]),
         (park("--text-cache|text"), 1, &["text", "safetensors"]),
