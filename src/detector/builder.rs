@@ -165,7 +165,7 @@ impl DetectorBuilder {
     }
 
     /// Runs engines that `prepare` compiles from the model ahead of time, such as
-    /// [`cached_engines`](crate::tensorrt::cached_engines). A model that has to be exported is exported for `target`. Graphs
+    /// `cached_engines` of `ocelli-cli`. A model that has to be exported is exported for `target`. Graphs
     /// that are not compiled run on ONNX Runtime's CPU provider.
     #[must_use]
     pub fn with_prepared_engines(
