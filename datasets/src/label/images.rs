@@ -82,6 +82,24 @@ impl ImageSet {
         &self.files
     }
 
+    /// Gives images the names that `name_of` knows for them. The images that had these names get theirs.
+    pub(super) fn renamed(mut self, name_of: impl Fn(&ImageFile) -> Option<String>) -> Self {
+        let mut index: HashMap<String, usize> =
+            self.files.iter().enumerate().map(|(i, file)| (file.name.clone(), i)).collect();
+        for i in 0..self.files.len() {
+            let Some(name) = name_of(&self.files[i]).filter(|name| *name != self.files[i].name) else {
+                continue;
+            };
+            let own = std::mem::replace(&mut self.files[i].name, name.clone());
+            index.remove(&own);
+            if let Some(other) = index.insert(name, i) {
+                self.files[other].name.clone_from(&own);
+                index.insert(own, other);
+            }
+        }
+        Self::from_named(self.files)
+    }
+
     /// SHA-256 of all names, to check that two shards belong to the same job.
     pub(super) fn names_sha256(&self) -> String {
         let mut hash = Sha256::new();

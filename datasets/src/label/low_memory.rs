@@ -9,7 +9,7 @@ use std::path::Path;
 
 use ocelli::{Detector, Error, ErrorKind, ImageFeatures, Result, StageTimes};
 
-use super::job::{LabelEvent, LabelJob};
+use super::job::{LabelEvent, LabelJob, read};
 use super::prefetch::{Preparer, in_order};
 use super::prompts::LabelPrompts;
 
@@ -68,9 +68,10 @@ impl LabelJob {
                     files.len(),
                     1,
                     1,
-                    |i| preparer.prepare(&files[i].path),
-                    |_, prepared| {
+                    |i| read(&preparer, &files[i]),
+                    |_, image| {
                         on_event(LabelEvent::Waiting)?;
+                        let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
                         let encoded = prepared.and_then(|prepared| {
                             let (size, mut times) = (prepared.size, StageTimes::default());
                             backbone.run_into(&prepared.pixels, size, &mut features, &mut times)?;
@@ -80,7 +81,7 @@ impl LabelJob {
                         if encoded.is_ok() {
                             features.write_to(&mut out).map_err(cannot)?;
                         }
-                        sizes.push(encoded);
+                        sizes.push((identity, encoded));
                         Ok(())
                     },
                 )?;
@@ -91,7 +92,7 @@ impl LabelJob {
 
                 decoder.load()?;
                 let mut from = BufReader::with_capacity(1 << 20, File::open(&path).map_err(cannot)?);
-                for (file, size) in files.iter().zip(sizes) {
+                for (file, (identity, size)) in files.iter().zip(sizes) {
                     on_event(LabelEvent::Waiting)?;
                     if size.is_ok() {
                         features.read_from(&mut from).map_err(cannot)?;
@@ -100,7 +101,7 @@ impl LabelJob {
                         let found = prompts.decode(&mut text, file, &features, &mut decoder);
                         found.map(|found| (size, found))
                     });
-                    self.finish_image(file, found, &prompts, on_event)?;
+                    self.finish_image(file, identity, found, prompts.classes(), on_event)?;
                 }
                 decoder.unload();
                 features = ImageFeatures::default();
@@ -109,7 +110,6 @@ impl LabelJob {
             Ok(())
         };
         let ended = label();
-        let synced = self.journal.sync();
-        ended.and(synced)
+        ended.and(self.stopped())
     }
 }
