@@ -14,6 +14,8 @@
 mod adopt;
 mod class_map;
 mod coco;
+#[cfg(test)]
+mod corrections;
 mod find;
 mod folder;
 mod images;
@@ -27,6 +29,8 @@ mod prompts;
 mod record;
 mod refine;
 mod review;
+#[cfg(test)]
+mod sequences;
 mod settings;
 mod stop;
 mod write;
