@@ -19,7 +19,7 @@ const AFTER_HELP: &str = concat!(
     "
 
 An interrupted run continues with the same command. So does a data set whose folder has new images; label files that you \
-have edited are kept. DIR/images links to the images (use --copy to move the data set to another machine), DIR/labels has \
+have edited, emptied or removed stay as they are. DIR/images links to the images (use --copy to move the data set to another machine), DIR/labels has \
 the labels, and DIR/data.yaml is the file for trainers.
 
 Examples:

@@ -162,11 +162,14 @@ impl LabelJob {
             );
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
-        if !restart {
-            folder.check_journal(before.as_ref())?;
-            // Checks the settings before anything is discarded.
-            Journal::open(&folder.journal_path(), described)?;
-        }
+        // Checks the settings before anything is discarded.
+        let continued = match restart {
+            true => None,
+            false => {
+                folder.check_journal(before.as_ref())?;
+                Some(Journal::open(&folder.journal_path(), described)?)
+            }
+        };
         if discard_corrections {
             let files = whole.files().iter().flat_map(|file| label_files(options, &file.name));
             let others = ["", "segments/"]
@@ -176,11 +179,14 @@ impl LabelJob {
             let meant = |file: String| meaning_of(options, classes, &file).map(|meaning| (file, meaning));
             written.discard_corrections(files.chain(others).filter_map(meant))?;
         }
-        if restart {
-            written.remove_labels()?;
-            folder.restart()?;
-        }
-        let journal = Journal::open(&folder.journal_path(), described)?;
+        let journal = match continued {
+            Some(journal) => journal,
+            None => {
+                written.remove_labels()?;
+                folder.restart()?;
+                Journal::open(&folder.journal_path(), described)?
+            }
+        };
         if shard.is_none() {
             // Images keep their names even if others with these names are found first today.
             let by_source = journal.names_by_source();
