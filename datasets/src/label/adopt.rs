@@ -10,7 +10,7 @@ use super::folder::{Contents, OutputFolder};
 use super::images::{ImageFile, ImageSet, hash_of};
 use super::journal::Journal;
 use super::merge::classes_of;
-use super::placer::{Placer, label_path};
+use super::placer::{Placer, image_path, label_path};
 use super::settings::Format;
 use super::write::{COCO_FILE, write_coco};
 use super::written::{Owner, Written, hash_of_output, hash_of_text};
@@ -24,15 +24,11 @@ pub(super) fn hash_of_classes(classes: &ClassMap) -> u64 {
 }
 
 /// Opens the record of written files. If there is none, it is made from the journal: a file that has what the journal says is
-/// ours, any other is the person's. With `missing_is_removed`, so are the label files that are missing.
+/// ours, any other is the person's.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) if the record, or the journal that it is made from, is corrupt.
-pub(super) fn open_record(
-    folder: &OutputFolder,
-    contents: Option<&Contents>,
-    missing_is_removed: bool,
-) -> Result<Written> {
+pub(super) fn open_record(folder: &OutputFolder, contents: Option<&Contents>) -> Result<Written> {
     let path = folder.written_path();
     if let Some(written) = Written::load(folder.root(), &path)? {
         return Ok(written);
@@ -45,7 +41,7 @@ pub(super) fn open_record(
         Ok(there) if there.len() == 0 && contents.is_none() => {}
         Ok(_) => {
             let (mut journal, settings) = Journal::open_existing(&folder.journal_path())?;
-            written = from_journal(written, folder, &mut journal, &settings, contents, missing_is_removed)?;
+            written = from_journal(written, folder, &mut journal, &settings, contents)?;
         }
     }
     written.save()?;
@@ -58,7 +54,6 @@ fn from_journal(
     journal: &mut Journal,
     settings: &Value,
     contents: Option<&Contents>,
-    missing_is_removed: bool,
 ) -> Result<Written> {
     let root = folder.root();
     let classes = classes_of(settings).unwrap_or_default();
@@ -67,7 +62,7 @@ fn from_journal(
     let set = ImageSet::from_named(named.collect());
     let mut placer = Placer::new(written, root, &options, &set, hash_of_classes(&classes));
     for file in set.files() {
-        let by_hash = placer.settle(&file.name)?;
+        placer.settle(&file.name)?;
         let Some(entry) = journal.entry(&file.name).cloned() else { continue };
         let Some(record) = journal.read_labelled(&entry)? else { continue };
         for (below, default) in [("", Format::Yolo), ("segments/", Format::YoloSeg)] {
@@ -81,8 +76,7 @@ fn from_journal(
                 }
                 is_missing = false;
                 // Another format may have been written before. The one that is noted last stays.
-                let there = std::fs::read_to_string(root.join(&file)).unwrap_or_default();
-                for format in [Format::Yolo, Format::YoloSeg, format, format_of(&there).unwrap_or(format)] {
+                for format in [Format::Yolo, Format::YoloSeg, format] {
                     let hash = hash_of_text(&yolo::label_file(&record, format));
                     placer.written.note(&file, Some(hash), placer.meaning(Some(format)));
                     if placer.written.owner(&file)? == Owner::Ours {
@@ -90,10 +84,16 @@ fn from_journal(
                     }
                 }
             }
-            let is_removed = is_missing && missing_is_removed && contents.is_some() && !entry.failed;
-            if is_removed && used.is_some() && root.join(format!("{below}labels")).is_dir() {
-                let hash = hash_of_text(&yolo::label_file(&record, format));
-                placer.written.note(&path(by_hash), Some(hash), placer.meaning(Some(format)));
+            if used.is_none() || !is_missing || entry.failed {
+                continue;
+            }
+            // Labels are written before the image. If only the image is there, the person removed them.
+            for validation in [false, true] {
+                let image = format!("{below}images/{}", image_path(&file.name, validation));
+                if root.join(image).symlink_metadata().is_ok() {
+                    let hash = hash_of_text(&yolo::label_file(&record, format));
+                    placer.written.note(&path(validation), Some(hash), placer.meaning(Some(format)));
+                }
             }
         }
     }
@@ -117,10 +117,4 @@ fn from_journal(
         placer.written.note(COCO_FILE, Some(hash), placer.meaning(Some(Format::Coco)));
     }
     Ok(placer.written)
-}
-
-/// The format of a label file: a box has four numbers, a polygon more.
-fn format_of(text: &str) -> Option<Format> {
-    let words = text.lines().map(|line| line.split_whitespace().count()).max()?;
-    Some(if words > 5 { Format::YoloSeg } else { Format::Yolo })
 }

@@ -253,17 +253,19 @@ fn images_that_are_not_named_keep_labels_and_copies() {
     for options in [Run::default().options, copies()] {
         let place = Place::new();
         let mut run = Run { options, ..Run::default() };
+        run.options.formats.push(Format::Coco);
         place.images(&[("a.png", 1), ("b.png", 2)]);
         place.label(&run).expect("the images can be labelled");
         place.write("set/labels/train/b.txt", MINE);
         let others = Place { images: "others".into(), ..place };
         others.image("c.png", 3);
-        run.existing.restart = false;
         let summary = others.label(&run).expect("the images can be labelled");
         assert_eq!(summary.kept, ["a.png", "b.png"]);
         assert_eq!(others.read("set/labels/train/a.txt"), Some(text_of(1, Format::Yolo)));
         assert_eq!(others.read("set/labels/train/b.txt").as_deref(), Some(MINE));
         assert_eq!(others.read("set/images/train/a.png").as_deref(), Some("x"));
+        let coco = others.read("set/annotations.json").unwrap_or_default();
+        assert_eq!(coco.matches("file_name").count(), 3, "{coco}");
         assert_eq!(others.read("set/labels/train/c.txt"), Some(text_of(3, Format::Yolo)));
     }
 }
@@ -474,14 +476,17 @@ fn a_data_set_of_a_version_without_a_record_keeps_corrections() {
 
 #[test]
 fn images_keep_their_names_when_others_are_found_first() {
-    let (place, run) = labelled(&[("b/a.png", 1), ("b/a.gif.png", 2), ("c.png", 3)]);
+    let (place, mut run) = labelled(&[("b/a.png", 1), ("c.png", 3)]);
     place.write("set/labels/train/c.txt", MINE);
     // It would be `c.bmp`, and `c.png` would be `c-2.png`.
     place.image("c.bmp", 4);
-    place.label(&run).expect("the images can be labelled");
-    assert_eq!(place.read("set/labels/train/c.txt").as_deref(), Some(MINE));
-    assert_eq!(place.read("set/images/train/c.png").as_deref(), Some("xxx"));
-    assert_eq!(place.read("set/images/train/c-2.bmp").as_deref(), Some("xxxx"));
+    for restart in [false, true, false] {
+        run.existing.restart = restart;
+        place.label(&run).expect("the images can be labelled");
+        assert_eq!(place.read("set/labels/train/c.txt").as_deref(), Some(MINE));
+        assert_eq!(place.read("set/images/train/c.png").as_deref(), Some("xxx"));
+        assert_eq!(place.read("set/images/train/c-2.bmp").as_deref(), Some("xxxx"));
+    }
 }
 
 #[test]

@@ -136,7 +136,7 @@ impl LabelJob {
             Err(e) if restart && e.kind() == ErrorKind::InvalidData => None,
             contents => contents?,
         };
-        let mut written = match open_record(&folder, before.as_ref(), true) {
+        let mut written = match open_record(&folder, before.as_ref()) {
             Err(e) if restart && discard_corrections && e.kind() == ErrorKind::InvalidData => {
                 let mut written = Written::new(root, &folder.written_path());
                 written.save()?;
@@ -179,21 +179,25 @@ impl LabelJob {
             let meant = |file: String| meaning_of(options, classes, &file).map(|meaning| (file, meaning));
             written.discard_corrections(files.chain(others).filter_map(meant))?;
         }
-        let journal = match continued {
-            Some(journal) => journal,
+        let (journal, names) = match continued {
+            Some(journal) => {
+                let names = journal.names_by_source();
+                (journal, names)
+            }
             None => {
+                // A corrupt journal knows no names.
+                let names = Journal::open_existing(&folder.journal_path()).ok();
+                let names = names.map(|(journal, _)| journal.names_by_source()).unwrap_or_default();
                 written.remove_labels()?;
                 folder.restart()?;
-                Journal::open(&folder.journal_path(), described)?
+                (Journal::open(&folder.journal_path(), described)?, names)
             }
         };
         if shard.is_none() {
             // Images keep their names even if others with these names are found first today.
-            let by_source = journal.names_by_source();
             whole = whole.renamed(|file| {
-                let name = *by_source.get(&source_hash(&file.path))?;
-                let entry = journal.entry(name).filter(|entry| name != file.name && !entry.failed)?;
-                (entry.identity == identity(&file.path)).then(|| name.to_owned())
+                let (name, known) = names.get(&source_hash(&file.path))?;
+                (*name != file.name && *known == identity(&file.path)).then(|| name.clone())
             });
         }
         let contents = Contents {

@@ -255,9 +255,10 @@ impl Journal {
         self.entries.keys().map(String::as_str)
     }
 
-    /// The names of the images by the hashes of their paths.
-    pub fn names_by_source(&self) -> HashMap<u64, &str> {
-        self.entries.iter().map(|(name, entry)| (entry.source, name.as_str())).collect()
+    /// The names of the images that could be labelled and their [`Record::identity`], by the hashes of their paths.
+    pub fn names_by_source(&self) -> HashMap<u64, (String, (u64, u64))> {
+        let labelled = self.entries.iter().filter(|(_, entry)| !entry.failed);
+        labelled.map(|(name, entry)| (entry.source, (name.clone(), entry.identity))).collect()
     }
 
     /// Reads the record of an entry.

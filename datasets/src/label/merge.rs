@@ -44,7 +44,7 @@ impl Part {
         if contents.written == 0 || contents.written != journal.length() {
             return refuse("it is not finished; finish this shard first");
         }
-        let written = open_record(&folder, Some(&contents), true)?;
+        let written = open_record(&folder, Some(&contents))?;
         written.recover(&OutputFolder::FOLDERS)?;
         Ok(Self { folder, contents, journal, settings, written })
     }
@@ -119,7 +119,7 @@ pub fn merge(
         }
         contents.written = there.written;
     }
-    let written = open_record(&folder, Some(&contents).filter(|_| is_there), contents.written > 0)?;
+    let written = open_record(&folder, Some(&contents).filter(|_| is_there))?;
     written.recover(&OutputFolder::FOLDERS)?;
     let hash = hash_of_classes(&classes);
     check_conflicts(folder.root(), &written, |file| meaning_of(&options, hash, file))?;

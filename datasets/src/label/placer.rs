@@ -199,8 +199,9 @@ impl Placer {
                 is_copy && changed == now.1 && (is_converted || bytes == now.0)
             }
         };
-        // A copy is all there is while its source cannot be read.
-        if is_right || (is_copy && File::open(source).is_err()) {
+        // A copy is all there is while its source cannot be read, and a file that is not a copy is the person's.
+        let is_other = is_link && is_copy && identity(&path) != now;
+        if is_right || is_other || (is_copy && File::open(source).is_err()) {
             return Ok(());
         }
         let part = part_path(&path);
@@ -266,8 +267,7 @@ impl Placer {
     /// was copied, or if the person changed its labels. Returns whether they stay.
     pub fn keep_or_remove(&mut self, name: &str, labelled: Option<&Record>) -> Result<bool> {
         let validation = self.settle(name)?;
-        let has_files = !(self.image_folders().is_empty() && self.options.yolo_folders().is_empty());
-        let Some(record) = labelled.filter(|_| has_files) else { return Ok(false) };
+        let Some(record) = labelled else { return Ok(false) };
         let image = |folder: &str| format!("{folder}images/{}", image_path(name, validation));
         let label = |folder: &str| format!("{folder}labels/{}", label_path(name, validation));
         let mut stays = !matches!(record.source.try_exists(), Ok(false));
@@ -344,7 +344,7 @@ fn split(validation: bool) -> &'static str {
 }
 
 /// The path of an image below `images/`: its name, with an extension that trainers know.
-fn image_path(name: &str, validation: bool) -> String {
+pub(super) fn image_path(name: &str, validation: bool) -> String {
     let (stem, extension) = split_extension(name);
     let extension = match extension.to_lowercase().as_str() {
         ".jpe" | ".jfif" => ".jpg",

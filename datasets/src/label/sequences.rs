@@ -92,6 +92,8 @@ struct Sequence {
     random: u64,
     /// Makes every content another one.
     next: usize,
+    /// Whether an image could not be read at some time.
+    was_bad: bool,
     log: Vec<String>,
 }
 
@@ -103,7 +105,15 @@ impl Sequence {
             run.options.images = ImageMode::Copy;
         }
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        Self { place: Place::new(), model: Model::default(), run, random, next: 0, log: Vec::new() }
+        Self {
+            place: Place::new(),
+            model: Model::default(),
+            run,
+            random,
+            next: 0,
+            was_bad: false,
+            log: Vec::new(),
+        }
     }
 
     fn below(&mut self, limit: u64) -> u64 {
@@ -122,7 +132,7 @@ impl Sequence {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        let step = self.below(14);
+        let step = self.below(15);
         self.log.push(format!("step {step}"));
         match step {
             0..=2 => self.label(),
@@ -149,6 +159,7 @@ impl Sequence {
                 if self.model.images.get(&name).is_some_and(Option::is_some) {
                     self.place.write(&format!("{}/{name}", self.place.images), "bad");
                     self.model.images.insert(name, None);
+                    self.was_bad = true;
                 }
                 Ok(())
             }
@@ -163,6 +174,7 @@ impl Sequence {
                 Ok(())
             }
             12 => self.change(),
+            13 => self.forget(),
             _ => self.merge(),
         }
     }
@@ -173,6 +185,19 @@ impl Sequence {
         }
         self.place.label(&self.run).map_err(|e| e.to_string())?;
         self.model.check_finished(&self.place, &self.run)
+    }
+
+    /// The data set is one of a version that kept no record.
+    fn forget(&mut self) -> Result<(), String> {
+        self.label()?;
+        let record = format!("{}/.ocelli-label/written.jsonl", self.run.output);
+        // That version removed the labels of images that it could not read, which looks like a correction.
+        if !self.was_bad && self.place.path(&record).is_file() {
+            self.log.push("forgets its record".into());
+            self.place.remove(&record);
+            return self.label();
+        }
+        Ok(())
     }
 
     fn stop(&mut self) -> Result<(), String> {
@@ -231,7 +256,8 @@ impl Sequence {
                 Err(e) if e.kind() == ErrorKind::Mismatch => {
                     let text = e.to_string();
                     for file in self.model.person.keys() {
-                        let file = file.strip_prefix("set/").unwrap_or(file);
+                        // A file that is missing may be listed in the other split.
+                        let file = file.rsplit('/').next().unwrap_or(file);
                         if !text.contains(file) {
                             return Err(format!("{file} is not in the list: {text}"));
                         }

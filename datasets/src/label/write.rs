@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::class_map::ClassMap;
 use super::coco::CocoWriter;
 use super::folder::OutputFolder;
-use super::images::ImageSet;
+use super::images::{ImageFile, ImageSet};
 use super::journal::{Entry, Journal};
 use super::placer::{Placer, resumable};
 use super::record::Record;
@@ -80,6 +80,10 @@ pub(super) fn write_data_set(
         }
     }
 
+    // What stays is in COCO's file, too.
+    let kept = summary.kept.iter().map(|name| ImageFile { path: PathBuf::new(), name: name.clone() });
+    let all = ImageSet::from_named(set.files().iter().cloned().chain(kept).collect());
+
     for file in set.files() {
         check_cancelled()?;
         let Some(entry) = journal.entry(&file.name).cloned() else { continue };
@@ -104,7 +108,7 @@ pub(super) fn write_data_set(
         }
     }
     for (below, _) in options.yolo_folders() {
-        let has_validation = set.files().iter().any(|file| {
+        let has_validation = all.files().iter().any(|file| {
             placer.is_validation(&file.name) && journal.entry(&file.name).is_some_and(Entry::is_labelled)
         });
         let texts = [
@@ -127,7 +131,7 @@ pub(super) fn write_data_set(
     }
     placer.written.commit().map_err(resumable)?;
     if options.has(Format::Coco) {
-        summary.files.push(place_coco(root, journal, set, placer, classes)?);
+        summary.files.push(place_coco(root, journal, &all, placer, classes)?);
     }
     let path = root.join("failed.csv");
     if failed.is_empty() {
