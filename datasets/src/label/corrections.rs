@@ -380,6 +380,23 @@ fn merged_shards_keep_corrections() {
 }
 
 #[test]
+fn corrected_annotations_of_a_shard_are_not_dropped() {
+    let place = Place::new();
+    (0..4).for_each(|i| place.image(&format!("{i}.png"), 10 + i));
+    let shards = ["one", "two"].map(|name| place.path(name));
+    for (index, name) in (1..).zip(["one", "two"]) {
+        let mut run = Run { output: name.into(), shard: Shard::new(index, 2).ok(), ..Run::default() };
+        run.options.formats.push(Format::Coco);
+        place.label(&run).expect("the images can be labelled");
+    }
+    place.write("two/annotations.json", "{}");
+    let refused = merge(&shards, &place.path("joined"), &mut || Ok(())).expect_err("they would be lost");
+    assert!(refused.to_string().contains("two: annotations.json was corrected"), "{refused}");
+    place.remove("two/annotations.json");
+    merge(&shards, &place.path("joined"), &mut || Ok(())).expect("nothing is lost");
+}
+
+#[test]
 fn names_in_a_journal_do_not_leave_the_output_folder() {
     let (place, run) = labelled(&[("a.png", 1)]);
     place.write("victim.jpg", "mine");

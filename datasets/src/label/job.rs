@@ -145,9 +145,12 @@ impl LabelJob {
             record => record?,
         };
         written.recover(&OutputFolder::FOLDERS)?;
+        // What a run with little memory left behind when it was killed.
+        drop(std::fs::remove_file(folder.spill_path()));
         let classes = hash_of_classes(&settings.classes);
         if !discard_corrections {
-            check_conflicts(root, &written, |file| meaning_of(options, classes, file))?;
+            let way_out = "choose another output folder, or discard_corrections to overwrite them";
+            check_conflicts(root, &written, way_out, |file| meaning_of(options, classes, file))?;
         }
         let before = before.filter(|_| !restart);
         if let Some(before) = before.as_ref().filter(|before| before.shard != shard) {
@@ -405,6 +408,7 @@ pub(super) fn meaning_of(options: &DataSetOptions, classes: u64, file: &str) -> 
 pub(super) fn check_conflicts(
     root: &Path,
     written: &Written,
+    way_out: &str,
     wanted: impl Fn(&str) -> Option<Meaning>,
 ) -> Result<()> {
     let conflicts = written.conflicts(wanted)?;
@@ -412,8 +416,7 @@ pub(super) fn check_conflicts(
         return Ok(());
     }
     let message = format!(
-        "cannot write the data set, {}: these files were corrected by hand and have another format or other classes: {}; choose \
-         another output folder, or discard_corrections to overwrite them",
+        "cannot write the data set, {}: these files were corrected by hand and have another format or other classes: {}; {way_out}",
         root.display(),
         conflicts.join(", ")
     );

@@ -12,8 +12,9 @@ use super::images::{ImageFile, ImageSet};
 use super::job::{check_conflicts, meaning_of};
 use super::journal::{Journal, difference};
 use super::placer::{Placer, label_path};
+use super::settings::Format;
 use super::stop::before_write;
-use super::write::{Summary, write_data_set};
+use super::write::{COCO_FILE, Summary, write_data_set};
 use super::written::{Owner, Written};
 use ocelli::atomic_file::write_atomically;
 use ocelli::{Error, ErrorKind, Result};
@@ -46,13 +47,21 @@ impl Part {
         }
         let written = open_record(&folder, Some(&contents))?;
         written.recover(&OutputFolder::FOLDERS)?;
+        let is_coco_there = contents.options.has(Format::Coco) && root.join(COCO_FILE).is_file();
+        if is_coco_there && written.owner(COCO_FILE)? == Owner::Person {
+            return refuse(&format!(
+                "{COCO_FILE} was corrected by hand, and only label files of single images can be merged; move it out of the \
+                 folder to merge without these corrections"
+            ));
+        }
         Ok(Self { folder, contents, journal, settings, written })
     }
 }
 
-/// Joins shards into one data set, identical to that of one process for all images. Corrected label files are joined, too; one
-/// that was corrected in the joined data set stays. An error of `check_cancelled`, which is
+/// Joins shards into one data set, identical to that of one process for all images. An error of `check_cancelled`, which is
 /// called for each image, ends it.
+///
+/// Corrected label files are joined, too. A file that was corrected in the joined data set stays.
 ///
 /// # Errors
 /// [`ErrorKind::Mismatch`] if the shards do not belong together, or one is missing or not finished,
@@ -122,7 +131,8 @@ pub fn merge(
     let written = open_record(&folder, Some(&contents).filter(|_| is_there))?;
     written.recover(&OutputFolder::FOLDERS)?;
     let hash = hash_of_classes(&classes);
-    check_conflicts(folder.root(), &written, |file| meaning_of(&options, hash, file))?;
+    let way_out = "name another output folder";
+    check_conflicts(folder.root(), &written, way_out, |file| meaning_of(&options, hash, file))?;
     folder.check_journal(Some(&contents))?;
     let mut journal = Journal::open(&folder.journal_path(), &settings)?;
     folder.set_contents(&contents)?;
