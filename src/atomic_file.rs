@@ -10,7 +10,7 @@ use ocelli_error::{Error, ErrorKind, Result};
 ///
 /// `write` gets an empty buffered file, and its result is returned. If it fails or the program dies, the old file stays.
 /// Links are followed and their target is replaced. Devices and pipes (`/dev/stdout`) cannot be replaced and are written
-/// directly. A power failure may restore the old file.
+/// directly. File and folder are synced: after the call, the new file survives a power failure.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] with the path and the reason if its folder does not exist, `path` is a folder, or writing fails. An
@@ -51,10 +51,33 @@ fn write_beside<T>(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::
     let (file, temporary) = builder.tempfile_in(folder_of(path))?.into_parts();
     let mut writer = BufWriter::new(file);
     let value = write(&mut writer)?;
-    writer.flush()?;
-    drop(writer);
+    let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.sync_all()?;
+    drop(file);
     temporary.persist(path).map_err(|error| error.error)?;
+    sync_folder(folder_of(path).as_path())?;
     Ok(value)
+}
+
+/// Syncs a folder, so that files that were created, renamed or removed in it stay so after a power failure.
+///
+/// Does nothing where folders cannot be synced.
+///
+/// # Errors
+/// The error of the operating system.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+        match File::open(folder).and_then(|folder| folder.sync_all()) {
+            // A folder that can be written to but not read, or a file system without this operation.
+            Err(error) if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) => {}
+            synced => return synced,
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = folder;
+    Ok(())
 }
 
 fn write_directly<T>(

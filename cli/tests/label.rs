@@ -336,7 +336,58 @@ fn data_sets_grow_and_keep_corrections() {
     let is_correction = |line: &String| line.starts_with(&labels[0].to_string_lossy().into_owned());
     assert!(different.iter().all(is_correction), "{different:?}");
     place.succeed(OCELLI, &arguments("set", &["--restart"]));
+    assert_eq!(place.read(&corrected), b"0 0.5 0.5 0.1 0.1\n");
+    place.succeed(OCELLI, &arguments("set", &["--restart", "--discard-corrections"]));
     assert_eq!(differences(&place.path("set"), &place.path("fresh")), [""; 0]);
+}
+
+#[test]
+fn corrections_are_discarded_only_on_request() {
+    let place = Place::new();
+    pictures(&place, "pictures", 6);
+    place.succeed(OCELLI, &arguments("set", &ALL_FORMATS));
+    let labels: Vec<_> =
+        tree(&place.path("set")).into_keys().filter(|path| path.starts_with("labels")).collect();
+    let (emptied, removed) = (labels[0].display().to_string(), labels[1].display().to_string());
+    place.write(&format!("set/{emptied}"), "");
+    std::fs::remove_file(place.path(&format!("set/{removed}"))).expect("it is there");
+    let before = tree(&place.path("set"));
+    // Other formats in these folders, and other classes.
+    let refused = place.run(OCELLI, &arguments("set", &["--format", "yolo-seg"]));
+    refused.is_refusal(1, &[&emptied, &removed, "--discard-corrections"]).unwrap_or_else(|e| panic!("{e}"));
+    let others = ["label", "--images", "pictures", "--classes", "dog", "-o", "set", "--restart"];
+    let refused = place.run(OCELLI, &others);
+    refused.is_refusal(1, &[&emptied, &removed, "--discard-corrections"]).unwrap_or_else(|e| panic!("{e}"));
+    assert!(tree(&place.path("set")) == before, "a refused run changed the data set");
+    place.succeed(OCELLI, &arguments("set", &ALL_FORMATS));
+    assert!(tree(&place.path("set")) == before, "a correction was overwritten");
+    place.succeed(OCELLI, &arguments("set", &[&ALL_FORMATS[..], &["--discard-corrections"]].concat()));
+    place.succeed(OCELLI, &arguments("fresh", &ALL_FORMATS));
+    assert_eq!(differences(&place.path("set"), &place.path("fresh")), [""; 0]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_name_that_is_not_utf8_is_reported_and_skipped() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    pictures(&place, "pictures", 3);
+    let name = std::ffi::OsStr::from_bytes(b"pictures/caf\xe9.png");
+    std::fs::copy(place.path("pictures/000.png"), place.path("").join(name)).expect("it can be written");
+    for _ in 0..2 {
+        let ended = place.run(OCELLI, &arguments("set", &[]));
+        assert!(ended.status == Some(1) && ended.stderr.contains("1 of 4 images failed"), "{ended:?}");
+        let list = String::from_utf8(place.read("set/failed.csv")).expect("it is text");
+        assert!(list.contains("UTF-8"), "{list}");
+    }
+    let folder = place.path("").join(std::ffi::OsStr::from_bytes(b"f\xe9"));
+    std::fs::create_dir(&folder).expect("it can be created");
+    std::fs::copy(place.path("pictures/000.png"), folder.join("logo.png")).expect("it can be written");
+    let map = "classes: {logo: {phrases: [], exemplars: [{file: logo.png, box: [1, 2, 30, 40]}]}}";
+    std::fs::write(folder.join("map.yaml"), map).expect("it can be written");
+    let mut command = place.command(OCELLI, &["label", "--images", "pictures", "-o", "mapped", "--map"]);
+    let ended = crate::run::outcome(command.arg(folder.join("map.yaml")));
+    ended.is_refusal(2, &["logo.png", "not UTF-8"]).unwrap_or_else(|e| panic!("{e}"));
 }
 
 #[test]

@@ -7,9 +7,15 @@
 //! [`LabelJob::finish`] writes everything else in the folder (label files, `annotations.json`, `data.yaml`, review pages) from
 //! the journal. The bytes are the same however often the job was stopped, and [`merge`] joins the shards of a job that several
 //! processes shared.
+//!
+//! The hash of each label file is on record. A file whose content is another was corrected by a person and is never
+//! overwritten, moved or removed, unless [`Existing::discard_corrections`] says so.
 
+mod adopt;
 mod class_map;
 mod coco;
+#[cfg(test)]
+mod corrections;
 mod find;
 mod folder;
 mod images;
@@ -23,14 +29,18 @@ mod prompts;
 mod record;
 mod refine;
 mod review;
+#[cfg(test)]
+mod sequences;
 mod settings;
+mod stop;
 mod write;
+mod written;
 mod yolo;
 
 pub use class_map::{Class, ClassExemplar, ClassMap, ExemplarImage, MergeGroup};
 pub use find::find_images;
 pub use images::{FoundImage, ImageFile, ImageSet, Shard};
-pub use job::{LabelEvent, LabelJob};
+pub use job::{Existing, LabelEvent, LabelJob};
 pub use low_memory::SPILL_BYTES;
 pub use merge::merge;
 pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings};

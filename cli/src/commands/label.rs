@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use ocelli::{Error, ErrorKind};
 use ocelli_datasets::label::{
-    ClassMap, DataSetOptions, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings, SPILL_BYTES,
-    Shard, Summary, find_images, merge,
+    ClassMap, DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings,
+    SPILL_BYTES, Shard, Summary, find_images, merge,
 };
 
 use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, built_in_model_help};
@@ -19,7 +19,7 @@ const AFTER_HELP: &str = concat!(
     "
 
 An interrupted run continues with the same command. So does a data set whose folder has new images; label files that you \
-have edited are kept. DIR/images links to the images (use --copy to move the data set to another machine), DIR/labels has \
+have edited, emptied or removed stay as they are. DIR/images links to the images (use --copy to move the data set to another machine), DIR/labels has \
 the labels, and DIR/data.yaml is the file for trainers.
 
 Examples:
@@ -122,6 +122,9 @@ struct WorkArgs {
     /// Start over if the folder has a data set with other settings
     #[arg(long, help_heading = OUTPUT)]
     restart: bool,
+    /// Overwrite label files that were corrected by hand
+    #[arg(long, help_heading = OUTPUT)]
+    discard_corrections: bool,
     /// Load one part of the model at a time and keep features on disk in between
     #[arg(long)]
     low_memory: bool,
@@ -185,9 +188,10 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
 
     let loading = Progress::waiting(log);
     let detector = builder.build_reporting(&|line| loading.announce(line))?;
-    let (shard, restart) = (args.work.shard, args.work.restart);
-    let job = LabelJob::open(output, detector.model(), &settings, &options, images, shard, restart);
-    let mut job = job.map_err(with_restart_flag)?;
+    let WorkArgs { shard, restart, discard_corrections, .. } = args.work;
+    let existing = Existing { restart, discard_corrections };
+    let job = LabelJob::open(output, detector.model(), &settings, &options, images, shard, existing);
+    let mut job = job.map_err(with_flag)?;
     drop(loading);
     let (all, todo) = (job.images(), job.pending());
     if todo > 0 {
@@ -238,20 +242,33 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     interrupted()?;
     ended?;
-    let summary = job.finish(&mut stop_if_interrupted);
+    let summary = job.finish(&mut stop_if_interrupted).map_err(with_flag);
     interrupted()?;
     if let Some(bytes) = peak_memory() {
         status(log, &format!("peak memory: {:.0} MB", bytes as f64 / 1e6));
     }
-    report(output, &summary?)
+    let summary = summary?;
+    if !summary.kept.is_empty() {
+        let (kept, what) =
+            (count(summary.kept.len(), "image"), "labelled earlier, not named by --images now");
+        status(log, &format!("{kept} {what}: labels and copies stay"));
+    }
+    report(output, &summary)
 }
 
-/// The error of a data set that was started with other settings or cannot be continued, with the flag that restarts it.
-fn with_restart_flag(error: Error) -> Error {
+/// The error of a data set that cannot be continued, with the flag that is the way out.
+fn with_flag(error: Error) -> Error {
     if !matches!(error.kind(), ErrorKind::Mismatch | ErrorKind::InvalidData) {
         return error;
     }
-    Error::new(error.kind(), format!("{error} (--restart)")).with_source(error)
+    let text = error.to_string();
+    let mut flags = Vec::new();
+    flags.extend(text.contains("restart").then_some("--restart"));
+    flags.extend(text.contains("discard_corrections").then_some("--discard-corrections"));
+    match flags.is_empty() {
+        true => error,
+        false => Error::new(error.kind(), format!("{text} ({})", flags.join(" "))).with_source(error),
+    }
 }
 
 /// An error that names its file.

@@ -130,6 +130,13 @@ impl ClassMap {
         for exemplar in map.classes.iter_mut().flat_map(|class| &mut class.exemplars) {
             if let ExemplarImage::File(file) = &mut exemplar.image {
                 *file = folder.join(&*file);
+                // The journal stores the path as text.
+                if file.to_str().is_none() {
+                    return Err(format!(
+                        "exemplar {}: its path is not UTF-8; rename the file or its folder",
+                        file.display()
+                    ));
+                }
             }
         }
         map.check()?;

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::images::Shard;
 use super::settings::DataSetOptions;
-use ocelli::atomic_file::write_atomically;
+use super::stop::before_write;
+use ocelli::atomic_file::{sync_folder, write_atomically};
 use ocelli::{Error, ErrorKind, Result};
 
 /// The folder of the journal. A folder without it is not a labelled data set.
@@ -37,6 +38,9 @@ pub(super) struct Contents {
 }
 
 impl OutputFolder {
+    /// The folders that are written to, below the folder itself.
+    pub const FOLDERS: [&str; 6] = ["", STATE_FOLDER, "review", "labels", "images", "segments"];
+
     /// Checks whether a data set can be written to this folder. Nothing is changed.
     pub fn check(root: &Path) -> Result<()> {
         let refuse = |why: &str| {
@@ -100,6 +104,23 @@ impl OutputFolder {
         self.root.join(STATE_FOLDER).join("journal.jsonl")
     }
 
+    /// The record of written files.
+    pub fn written_path(&self) -> PathBuf {
+        self.root.join(STATE_FOLDER).join("written.jsonl")
+    }
+
+    /// Checks that the journal is there if the data set was finished before.
+    pub fn check_journal(&self, contents: Option<&Contents>) -> Result<()> {
+        let path = self.journal_path();
+        let is_empty = std::fs::metadata(&path).map_or(true, |there| there.len() == 0);
+        if is_empty && contents.is_some_and(|contents| contents.written > 0) {
+            let message =
+                format!("corrupt journal, {}: it is empty or missing; restart the data set", path.display());
+            return Err(Error::new(ErrorKind::InvalidData, message));
+        }
+        Ok(())
+    }
+
     /// The file for features that wait for the decoder.
     pub fn spill_path(&self) -> PathBuf {
         self.root.join(STATE_FOLDER).join("features.part")
@@ -115,25 +136,30 @@ impl OutputFolder {
         match std::fs::read(&path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Error::io("cannot read", &path, e)),
-            // It is written atomically. A file that a power failure corrupted counts as missing.
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|e| {
+                let message = format!("corrupt contents, {}: {e}; restart the data set", path.display());
+                Error::new(ErrorKind::InvalidData, message)
+            }),
         }
     }
 
     pub fn set_contents(&self, contents: &Contents) -> Result<()> {
-        write_atomically(&self.contents_path(), |file| Ok(serde_json::to_writer_pretty(file, contents)?))
+        let path = self.contents_path();
+        before_write().map_err(|e| Error::io("cannot write", &path, e))?;
+        write_atomically(&path, |file| Ok(serde_json::to_writer_pretty(file, contents)?))
     }
 
-    /// Discards the labels. The files of the data set stay until they are written again.
+    /// Discards what was found in the images. The files of the data set stay until they are written again.
     pub fn restart(&self) -> Result<()> {
         for path in [self.contents_path(), self.journal_path()] {
-            match std::fs::remove_file(&path) {
+            match before_write().and_then(|()| std::fs::remove_file(&path)) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                     return Err(Error::io("cannot remove", &path, e));
                 }
                 _ => {}
             }
         }
-        Ok(())
+        let state = self.root.join(STATE_FOLDER);
+        sync_folder(&state).map_err(|e| Error::io("cannot write", &state, e))
     }
 }

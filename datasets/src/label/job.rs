@@ -3,23 +3,38 @@
 use std::path::Path;
 
 use ocelli::{Detection, Detector, Error, ErrorKind, ImageFeatures, Model, Result, StageTimes};
+use serde_json::Value;
 
+use super::adopt::{hash_of_classes, open_record};
 use super::class_map::{ClassMap, ExemplarImage};
 use super::folder::{Contents, OutputFolder};
 use super::images::{ImageFile, ImageSet, Shard};
 use super::journal::{Journal, source_hash};
-use super::placer::{Existing, Placer};
-use super::prefetch::{Preparer, in_order};
+use super::placer::{Placer, label_path};
+use super::prefetch::{Prepared, Preparer, in_order};
 use super::prompts::LabelPrompts;
 use super::record::{Record, identity};
 use super::refine::Refiner;
 use super::settings::{DataSetOptions, Format, LabelSettings};
-use super::write::{Summary, write_data_set};
+use super::write::{COCO_FILE, Summary, write_data_set};
+use super::written::{Meaning, Written};
 
 /// After this many failures of the engine in a row, the images are not the cause.
 const MAX_ENGINE_FAILURES: usize = 5;
 /// Decoded images that wait for the detector, for each decoding thread.
 const AHEAD: usize = 2;
+
+/// What happens to the data set that is in the output folder already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Existing {
+    /// Label all images again instead of continuing, which allows other settings. Corrected label files stay.
+    pub restart: bool,
+    /// Overwrite label files that were corrected by hand.
+    pub discard_corrections: bool,
+}
+
+/// The size and the time of the last change of an image, and its pixels, or why it cannot be read.
+pub(super) type ReadImage = ((u64, u64), Result<Prepared>);
 
 /// An event while images are labelled.
 #[derive(Debug)]
@@ -71,11 +86,14 @@ impl LabelJob {
 
     /// Starts a data set, or continues one.
     ///
-    /// New images, changed images and images that failed are labelled; `restart` discards the labels that are there.
+    /// New images, changed images and images that failed are labelled. Label files that were corrected by hand stay, and so
+    /// does the split of images that were labelled before.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the folder contains something else, [`ErrorKind::Mismatch`] if the data set was
-    /// started with other settings, [`ErrorKind::Io`] if another process is writing to it or it cannot be written.
+    /// [`ErrorKind::InvalidArgument`] if the folder contains something else; [`ErrorKind::Mismatch`] if the data set was
+    /// started with other settings, or if corrected files have another format or other classes (the message lists them);
+    /// [`ErrorKind::InvalidData`] if its state is corrupt; [`ErrorKind::Io`] if another process is writing to it or it cannot
+    /// be written.
     pub fn open(
         root: &Path,
         model: &Model,
@@ -83,7 +101,28 @@ impl LabelJob {
         options: &DataSetOptions,
         whole: ImageSet,
         shard: Option<Shard>,
-        restart: bool,
+        existing: Existing,
+    ) -> Result<Self> {
+        Self::open_described(
+            root,
+            &settings.describe(model.manifest()),
+            settings,
+            options,
+            whole,
+            shard,
+            existing,
+        )
+    }
+
+    /// As [`open`](Self::open), with the first line of the journal.
+    pub(super) fn open_described(
+        root: &Path,
+        described: &Value,
+        settings: &LabelSettings,
+        options: &DataSetOptions,
+        mut whole: ImageSet,
+        shard: Option<Shard>,
+        Existing { restart, discard_corrections }: Existing,
     ) -> Result<Self> {
         options.check()?;
         if options.has(Format::YoloSeg) && !settings.masks {
@@ -92,10 +131,28 @@ impl LabelJob {
         }
         check_exemplars(&settings.classes, &whole)?;
         let folder = OutputFolder::open(root)?;
-        if restart {
-            folder.restart()?;
+        let before = match folder.contents() {
+            // A restart does not need to know what was there.
+            Err(e) if restart && e.kind() == ErrorKind::InvalidData => None,
+            contents => contents?,
+        };
+        let mut written = match open_record(&folder, before.as_ref()) {
+            Err(e) if restart && discard_corrections && e.kind() == ErrorKind::InvalidData => {
+                let mut written = Written::new(root, &folder.written_path());
+                written.save()?;
+                written
+            }
+            record => record?,
+        };
+        written.recover(&OutputFolder::FOLDERS)?;
+        // What a run with little memory left behind when it was killed.
+        drop(std::fs::remove_file(folder.spill_path()));
+        let classes = hash_of_classes(&settings.classes);
+        if !discard_corrections {
+            let way_out = "choose another output folder, or discard_corrections to overwrite them";
+            check_conflicts(root, &written, way_out, |file| meaning_of(options, classes, file))?;
         }
-        let before = folder.contents()?;
+        let before = before.filter(|_| !restart);
         if let Some(before) = before.as_ref().filter(|before| before.shard != shard) {
             let name = |shard: Option<Shard>| {
                 shard.map_or("the whole job".into(), |s| format!("shard {}/{}", s.index(), s.count()))
@@ -108,7 +165,44 @@ impl LabelJob {
             );
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
-        let journal = Journal::open(&folder.journal_path(), &settings.describe(model.manifest()))?;
+        // Checks the settings before anything is discarded.
+        let continued = match restart {
+            true => None,
+            false => {
+                folder.check_journal(before.as_ref())?;
+                Some(Journal::open(&folder.journal_path(), described)?)
+            }
+        };
+        if discard_corrections {
+            let files = whole.files().iter().flat_map(|file| label_files(options, &file.name));
+            let others = ["", "segments/"]
+                .into_iter()
+                .flat_map(|below| ["classes.txt", "data.yaml"].map(|name| format!("{below}{name}")))
+                .chain([COCO_FILE.to_owned()]);
+            let meant = |file: String| meaning_of(options, classes, &file).map(|meaning| (file, meaning));
+            written.discard_corrections(files.chain(others).filter_map(meant))?;
+        }
+        let (journal, names) = match continued {
+            Some(journal) => {
+                let names = journal.names_by_source();
+                (journal, names)
+            }
+            None => {
+                // A corrupt journal knows no names.
+                let names = Journal::open_existing(&folder.journal_path()).ok();
+                let names = names.map(|(journal, _)| journal.names_by_source()).unwrap_or_default();
+                written.remove_labels()?;
+                folder.restart()?;
+                (Journal::open(&folder.journal_path(), described)?, names)
+            }
+        };
+        if shard.is_none() {
+            // Images keep their names even if others with these names are found first today.
+            whole = whole.renamed(|file| {
+                let (name, known) = names.get(&source_hash(&file.path))?;
+                (*name != file.name && *known == identity(&file.path)).then(|| name.clone())
+            });
+        }
         let contents = Contents {
             shard,
             images: whole.files().len() as u64,
@@ -120,7 +214,7 @@ impl LabelJob {
         let is_here = |file: &&ImageFile| shard.is_none_or(|shard| shard.contains(&file.name));
         let set = ImageSet::from_named(whole.files().iter().filter(is_here).cloned().collect());
         let mut job = Self {
-            placer: Placer::new(root, options, &whole),
+            placer: Placer::new(written, root, options, &whole, classes),
             folder,
             journal,
             contents,
@@ -195,9 +289,10 @@ impl LabelJob {
             todo.len(),
             threads,
             threads * AHEAD,
-            |i| preparer.prepare(&todo[i].path),
-            |i, prepared| {
+            |i| read(&preparer, &todo[i]),
+            |i, image| {
                 on_event(LabelEvent::Waiting)?;
+                let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
                 let found = prepared.and_then(|prepared| {
                     let size = prepared.size;
                     backbone.run_into(&prepared.pixels, size, &mut features, &mut StageTimes::default())?;
@@ -205,35 +300,40 @@ impl LabelJob {
                     let found = prompts.decode(&mut text, &todo[i], &features, &mut decoder);
                     found.map(|found| (size, found))
                 });
-                self.finish_image(&todo[i], found, &prompts, on_event)
+                self.finish_image(&todo[i], identity, found, prompts.classes(), on_event)
             },
         );
-        // Finished images are kept after an error, too.
-        let synced = self.journal.sync();
-        ended.and(synced)
+        ended.and(self.stopped())
     }
 
-    /// Records the detections in an image, or that it failed.
+    /// Writes what waits to be written, so that finished images are complete after an error, too.
+    pub(super) fn stopped(&mut self) -> Result<()> {
+        self.placer.written.commit()
+    }
+
+    /// Records the detections in an image, or that it failed. `identity` is that of the file before it was read, and
+    /// `classes` has the class of each prompt.
     pub(super) fn finish_image(
         &mut self,
         file: &ImageFile,
+        identity: (u64, u64),
         found: Result<((u32, u32), Vec<Detection>)>,
-        prompts: &LabelPrompts,
+        classes: &[usize],
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut record = Record {
             name: file.name.clone(),
-            source: file.path.clone(),
-            identity: identity(&file.path),
+            source: file.path.to_string_lossy().into_owned().into(),
+            identity,
             ..Record::default()
         };
         match found {
             Ok(((width, height), detections)) => {
                 self.engine_failures = 0;
                 (record.width, record.height) = (width, height);
-                record.instances = self.refiner.instances(prompts.classes(), detections);
-                self.placer.place(&record, Existing::Replaced)?;
+                record.instances = self.refiner.instances(classes, detections);
                 self.journal.append(&record)?;
+                self.placer.place(&record)?;
                 on_event(LabelEvent::Done { name: &file.name, instances: record.instances.len() })
             }
             Err(error) => {
@@ -243,7 +343,6 @@ impl LabelJob {
                     return Err(error);
                 }
                 record.error = Some(error.to_string());
-                self.placer.place(&record, Existing::Replaced)?;
                 self.journal.append(&record)?;
                 on_event(LabelEvent::Failed { path: &file.path, error: &error })
             }
@@ -260,20 +359,67 @@ impl LabelJob {
     /// # Errors
     /// The error of `check_cancelled`; [`ErrorKind::Io`] if a file cannot be written.
     pub fn finish(mut self, check_cancelled: &mut dyn FnMut() -> Result<()>) -> Result<Summary> {
-        let written = self.contents.written;
         let summary = write_data_set(
             &self.folder,
             &mut self.journal,
             &self.set,
-            self.placer,
+            &mut self.placer,
             &self.classes,
-            written,
             check_cancelled,
         )?;
         self.contents.written = self.journal.length();
         self.folder.set_contents(&self.contents)?;
         Ok(summary)
     }
+}
+
+/// Reads an image. Its identity is taken first: if the file is replaced meanwhile, the next run labels it again.
+pub(super) fn read(preparer: &Preparer, file: &ImageFile) -> Result<ReadImage> {
+    let identity = identity(&file.path);
+    if file.path.to_str().is_none() {
+        let message = "its path is not UTF-8; rename the file or its folder";
+        return Ok((identity, Err(Error::new(ErrorKind::InvalidArgument, message))));
+    }
+    Ok((identity, preparer.prepare(&file.path)))
+}
+
+/// The label files that an image can have.
+fn label_files(options: &DataSetOptions, name: &str) -> Vec<String> {
+    let folders = options.yolo_folders().into_iter();
+    let both = |(folder, _)| [false, true].map(|split| format!("{folder}labels/{}", label_path(name, split)));
+    folders.flat_map(both).collect()
+}
+
+/// What a file below the output folder is to mean; `None` if this data set does not write it.
+pub(super) fn meaning_of(options: &DataSetOptions, classes: u64, file: &str) -> Option<Meaning> {
+    let meaning = |format| Some(Meaning { format, classes });
+    for (folder, format) in options.yolo_folders() {
+        match file.strip_prefix(folder) {
+            Some(below) if below.starts_with("labels/") => return meaning(Some(format)),
+            Some("data.yaml" | "classes.txt") => return meaning(None),
+            _ => {}
+        }
+    }
+    if file == COCO_FILE && options.has(Format::Coco) { meaning(Some(Format::Coco)) } else { None }
+}
+
+/// Refuses to write over corrected files that have another format or other classes.
+pub(super) fn check_conflicts(
+    root: &Path,
+    written: &Written,
+    way_out: &str,
+    wanted: impl Fn(&str) -> Option<Meaning>,
+) -> Result<()> {
+    let conflicts = written.conflicts(wanted)?;
+    if conflicts.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "cannot write the data set, {}: these files were corrected by hand and have another format or other classes: {}; {way_out}",
+        root.display(),
+        conflicts.join(", ")
+    );
+    Err(Error::new(ErrorKind::Mismatch, message))
 }
 
 /// Checks that the images of all exemplars exist.

@@ -1,25 +1,24 @@
-//! The journal: one line for each image that is done, flushed to disk in batches.
+//! The journal: one line for each image that is done, synced to disk line by line.
 //!
-//! The first line has the settings that determine the labels. Opening a journal truncates it after the last complete line,
-//! which removes what a crash or a full disk left. The last line of an image replaces earlier ones.
+//! The first line has the settings that determine the labels. A crash or a full disk can leave one incomplete line at the
+//! end, and opening the journal removes it. Damage before the last line is an error. The last line of an image replaces
+//! earlier ones, but an image that cannot be read any more keeps its last instances.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::record::Record;
+use super::record::{Record, check_name};
+use super::stop::before_write;
+use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, ErrorKind, Result};
 
 /// The version of the journal format.
 const FORMAT: u32 = 1;
-/// The file is flushed to disk after this many lines or this time, whichever comes first.
-const LINES_PER_SYNC: usize = 64;
-const TIME_PER_SYNC: Duration = Duration::from_secs(2);
 
 /// The first line.
 #[derive(Serialize, Deserialize)]
@@ -39,12 +38,19 @@ pub(super) struct Entry {
     pub source: u64,
     /// Whether it could not be labelled.
     pub failed: bool,
+    /// For an image that could not be labelled: offset and bytes of its last line with instances.
+    labelled: Option<(u64, u32)>,
 }
 
 impl Entry {
-    /// The offset of its line.
-    pub fn offset(&self) -> u64 {
-        self.offset
+    /// Whether it has instances, of now or of an earlier run.
+    pub fn is_labelled(&self) -> bool {
+        self.labelled_at().is_some()
+    }
+
+    /// The position of its last line with instances.
+    fn labelled_at(&self) -> Option<(u64, u32)> {
+        if self.failed { self.labelled } else { Some((self.offset, self.bytes)) }
     }
 }
 
@@ -55,8 +61,8 @@ pub(super) struct Journal {
     /// Bytes up to the end of the last complete line.
     length: u64,
     entries: HashMap<String, Entry>,
-    unsynced: usize,
-    synced: Instant,
+    /// Number of classes in the settings.
+    classes: Option<usize>,
     line: Vec<u8>,
 }
 
@@ -66,16 +72,19 @@ impl Journal {
     /// # Errors
     /// [`ErrorKind::Mismatch`] if it has other settings; the message names the first difference.
     pub fn open(path: &Path, settings: &Value) -> Result<Self> {
-        let file = File::options().create(true).truncate(false).read(true).write(true).open(path);
-        let file = file.map_err(|e| Error::io("cannot open the journal", path, e))?;
+        let opened = before_write()
+            .and_then(|()| File::options().create(true).truncate(false).read(true).write(true).open(path));
+        let file = opened.map_err(|e| Error::io("cannot open the journal", path, e))?;
         let mut journal = Self::unread(path, file);
         let known = journal.read_lines(Some(settings))?;
         journal.truncate()?;
         if known.is_none() {
             let header = Header { ocelli_label: FORMAT, settings: settings.clone() };
-            journal.write_line(&header)?;
-            journal.sync()?;
+            journal.length += journal.write_line(&header)? as u64;
+            let folder = path.parent().unwrap_or(Path::new(""));
+            sync_folder(folder).map_err(|e| journal.write_error(e))?;
         }
+        journal.classes = class_count(settings);
         Ok(journal)
     }
 
@@ -85,8 +94,7 @@ impl Journal {
             file,
             length: 0,
             entries: HashMap::new(),
-            unsynced: 0,
-            synced: Instant::now(),
+            classes: None,
             line: Vec::new(),
         }
     }
@@ -113,11 +121,16 @@ impl Journal {
         let file = self.file.try_clone().map_err(cannot)?;
         let total = file.metadata().map_err(cannot)?.len();
         let mut reader = BufReader::with_capacity(1 << 18, file);
-        let mut settings = None;
+        let mut settings: Option<Value> = None;
         let mut line = Vec::new();
-        loop {
+        // What is wrong with the line that was read last.
+        let mut damage: Option<Error> = None;
+        for number in 1.. {
             line.clear();
             let bytes = reader.read_until(b'\n', &mut line).map_err(cannot)?;
+            if let Some(damage) = damage.take().filter(|_| bytes > 0) {
+                return Err(damage);
+            }
             if line.last() != Some(&b'\n') {
                 break;
             }
@@ -140,17 +153,22 @@ impl Journal {
                     );
                     return Err(Error::new(ErrorKind::Mismatch, message));
                 }
+                self.classes = class_count(&header.settings);
                 settings = Some(header.settings);
-            } else if let Ok(record) = serde_json::from_slice::<Record>(&line) {
-                self.remember(&record, bytes);
             } else {
-                // A power failure left blocks unwritten: the images that follow are labelled again.
-                tracing::warn!(
-                    "journal, {}: the line at byte {} is corrupt; the images after it are labelled again",
-                    self.path.display(),
-                    self.length
-                );
-                break;
+                match serde_json::from_slice::<Record>(&line) {
+                    Ok(record) => {
+                        if let Err(why) = check(&record, self.classes) {
+                            return Err(self.corrupt(&format!("line {number}: {why}")));
+                        }
+                        self.remember(&record, bytes);
+                    }
+                    // The last line may be incomplete after a power failure. Every line before it was synced.
+                    Err(e) => {
+                        damage = Some(self.corrupt(&format!("line {number}: {e}")));
+                        continue;
+                    }
+                }
             }
             self.length += bytes as u64;
         }
@@ -164,20 +182,24 @@ impl Journal {
     }
 
     fn remember(&mut self, record: &Record, bytes: usize) {
+        let labelled = self.entries.get(&record.name).and_then(Entry::labelled_at);
         let entry = Entry {
             offset: self.length,
             bytes: bytes as u32,
             identity: record.identity,
             source: source_hash(&record.source),
             failed: record.error.is_some(),
+            labelled: labelled.filter(|_| record.error.is_some()),
         };
         self.entries.insert(record.name.clone(), entry);
     }
 
     /// Truncates the file after the last complete line.
     fn truncate(&mut self) -> Result<()> {
-        let truncated =
-            self.file.set_len(self.length).and_then(|()| self.file.seek(SeekFrom::Start(self.length)));
+        let position = SeekFrom::Start(self.length);
+        let truncated = before_write()
+            .and_then(|()| self.file.set_len(self.length))
+            .and_then(|()| self.file.seek(position));
         truncated.map(drop).map_err(|e| Error::io("cannot write the journal", &self.path, e))
     }
 
@@ -188,10 +210,14 @@ impl Journal {
         self.line.push(b'\n');
         // Reading moves the position.
         let end = SeekFrom::Start(self.length);
-        let written = self.file.seek(end).and_then(|_| self.file.write_all(&self.line));
-        if let Err(e) = written {
+        let written = self.file.seek(end).and_then(|_| match before_write() {
+            Ok(()) => self.file.write_all(&self.line),
+            // A stop can leave half a line.
+            Err(stop) => self.file.write_all(&self.line[..self.line.len() / 2]).and(Err(stop)),
+        });
+        if let Err(e) = written.and_then(|()| self.file.sync_data()) {
             // An incomplete line does no harm: if it cannot be removed now, opening the journal removes it.
-            drop(self.file.set_len(self.length));
+            drop(before_write().and_then(|()| self.file.set_len(self.length)));
             return Err(self.write_error(e));
         }
         let bytes = self.line.len();
@@ -206,27 +232,11 @@ impl Journal {
         Error::new(ErrorKind::Io, message).with_source(e)
     }
 
-    /// Appends the record of an image. It is on disk after the next [`sync`](Self::sync), or after two seconds.
+    /// Appends the record of an image and syncs it to disk.
     pub fn append(&mut self, record: &Record) -> Result<()> {
         let bytes = self.write_line(record)?;
         self.remember(record, bytes);
         self.length += bytes as u64;
-        self.unsynced += 1;
-        if self.unsynced >= LINES_PER_SYNC || self.synced.elapsed() >= TIME_PER_SYNC {
-            self.sync()
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Flushes the file to disk.
-    pub fn sync(&mut self) -> Result<()> {
-        if self.length == 0 {
-            // Only the header was written.
-            self.length = self.file.metadata().map_err(|e| self.write_error(e))?.len();
-        }
-        self.file.sync_data().map_err(|e| self.write_error(e))?;
-        (self.unsynced, self.synced) = (0, Instant::now());
         Ok(())
     }
 
@@ -245,19 +255,54 @@ impl Journal {
         self.entries.keys().map(String::as_str)
     }
 
+    /// The names of the images that could be labelled and their [`Record::identity`], by the hashes of their paths.
+    pub fn names_by_source(&self) -> HashMap<u64, (String, (u64, u64))> {
+        let labelled = self.entries.iter().filter(|(_, entry)| !entry.failed);
+        labelled.map(|(name, entry)| (entry.source, (name.clone(), entry.identity))).collect()
+    }
+
     /// Reads the record of an entry.
     pub fn read(&mut self, entry: &Entry) -> Result<Record> {
+        self.read_at(entry.offset, entry.bytes)
+    }
+
+    /// Reads the last record of an image that has instances: for an image that cannot be read any more, an earlier one.
+    pub fn read_labelled(&mut self, entry: &Entry) -> Result<Option<Record>> {
+        entry.labelled_at().map(|(offset, bytes)| self.read_at(offset, bytes)).transpose()
+    }
+
+    fn read_at(&mut self, offset: u64, bytes: u32) -> Result<Record> {
         let mut line = std::mem::take(&mut self.line);
-        line.resize(entry.bytes as usize, 0);
-        let read =
-            self.file.seek(SeekFrom::Start(entry.offset)).and_then(|_| self.file.read_exact(&mut line));
+        line.resize(bytes as usize, 0);
+        let read = self.file.seek(SeekFrom::Start(offset)).and_then(|_| self.file.read_exact(&mut line));
         let read = read.map_err(|e| Error::io("cannot read the journal", &self.path, e));
         let record = read.and_then(|()| {
-            serde_json::from_slice(&line).map_err(|e| self.corrupt(&format!("byte {}: {e}", entry.offset)))
+            serde_json::from_slice(&line).map_err(|e| self.corrupt(&format!("byte {offset}: {e}")))
         });
         self.line = line;
         record
     }
+}
+
+fn class_count(settings: &Value) -> Option<usize> {
+    settings.get("classes").and_then(Value::as_array).map(Vec::len)
+}
+
+/// Checks a record that was read: its name becomes a path, and its class ids become indices.
+fn check(record: &Record, classes: Option<usize>) -> Result<(), String> {
+    check_name(&record.name)?;
+    if record.error.is_none() && (record.width == 0 || record.height == 0) {
+        return Err(format!("{}: its size is {} × {}", record.name, record.width, record.height));
+    }
+    for instance in &record.instances {
+        if let Some(classes) = classes.filter(|classes| instance.class >= *classes) {
+            return Err(format!("{}: class {}, but there are {classes}", record.name, instance.class));
+        }
+        if !instance.bbox.iter().chain([&instance.score]).all(|number| number.is_finite()) {
+            return Err(format!("{}: expected finite numbers", record.name));
+        }
+    }
+    Ok(())
 }
 
 /// A hash of a path.
@@ -349,25 +394,74 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_of_an_image_counts_and_lines_after_a_corrupt_one_do_not() {
+    fn the_last_line_of_an_image_counts() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut journal = Journal::open(&folder.path().join("journal"), &json!({})).expect("a new journal");
+        let failed = |name: &str| Record { error: Some("no".into()), ..record(name, 0) };
+        for record in [record("a", 5), record("b", 5), record("a", 7), failed("a"), failed("a"), failed("c")]
+        {
+            journal.append(&record).expect("there is room");
+        }
+        for (name, width, labelled) in [("a", 0, Some(7)), ("b", 5, Some(5)), ("c", 0, None)] {
+            let entry = journal.entry(name).cloned().expect("it was appended");
+            assert_eq!(journal.read(&entry).map(|record| record.width).ok(), Some(width), "{name}");
+            let found = journal.read_labelled(&entry).expect("its line is complete");
+            assert_eq!(found.map(|record| record.width), labelled, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_line_is_an_error_that_names_it_unless_it_is_the_last() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("journal");
         let settings = json!({});
         let mut journal = Journal::open(&path, &settings).expect("a new journal");
-        for (name, width) in [("a", 5), ("b", 5), ("a", 7)] {
-            journal.append(&record(name, width)).expect("there is room");
+        let mut ends = vec![journal.length()];
+        for name in ["a", "b", "c"] {
+            journal.append(&record(name, 5)).expect("there is room");
+            ends.push(journal.length());
         }
-        let entry = journal.entry("a").cloned().expect("it was appended");
-        assert_eq!(journal.read(&entry).map(|record| record.width).ok(), Some(7));
         drop(journal);
-        let mut bytes = std::fs::read(&path).expect("it was written");
-        let second = entry.offset() as usize;
-        bytes[second..second + 20].fill(0);
-        std::fs::write(&path, &bytes).expect("it can be written");
-        let mut journal = Journal::open(&path, &settings).expect("a corrupt end is removed");
-        let entry = journal.entry("a").cloned().expect("its first line is complete");
-        assert_eq!(journal.read(&entry).map(|record| record.width).ok(), Some(5));
-        assert_eq!(std::fs::metadata(&path).map(|meta| meta.len()).ok(), Some(second as u64));
+        let whole = std::fs::read(&path).expect("it was written");
+        for (line, name) in [(2, Some("line 2")), (3, Some("line 3")), (4, None)] {
+            let mut bytes = whole.clone();
+            let start = ends[line - 2] as usize;
+            bytes[start..start + 20].fill(0);
+            std::fs::write(&path, &bytes).expect("it can be written");
+            match (Journal::open(&path, &settings), name) {
+                (Err(error), Some(name)) => {
+                    assert!(error.to_string().contains(name), "{error}");
+                    assert_eq!(std::fs::read(&path).expect("it is there"), bytes, "nothing is dropped");
+                }
+                (Ok(journal), None) => assert_eq!(journal.names().count(), 2),
+                (opened, _) => panic!("line {line}: {:?}", opened.err()),
+            }
+        }
+    }
+
+    #[test]
+    fn names_and_classes_of_a_journal_are_checked() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("journal");
+        let settings = json!({"classes": [{"name": "dog"}, {"name": "cat"}]});
+        let of_class = |class| Record {
+            instances: vec![Instance { class, score: 0.5, bbox: [0.0; 4], mask: None }],
+            ..record("a", 5)
+        };
+        for (record, word) in [
+            (record("../../../victim.jpg", 5), "../../../victim.jpg"),
+            (record("/etc/victim.jpg", 5), "/etc/victim.jpg"),
+            (record("a/../b.jpg", 5), "a/../b.jpg"),
+            (record("a//b.jpg", 5), "a//b.jpg"),
+            (record("", 5), "name"),
+            (record("a", 0), "size"),
+            (of_class(2), "class 2"),
+        ] {
+            drop(std::fs::remove_file(&path));
+            Journal::open(&path, &settings).and_then(|mut journal| journal.append(&record)).expect("it can");
+            let error = Journal::open(&path, &settings).err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(error.contains("line 2") && error.contains(word), "{word}: {error}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use ocelli::{Detector, Error, ErrorKind, ImageFeatures, Result, StageTimes};
 
-use super::job::{LabelEvent, LabelJob};
+use super::job::{LabelEvent, LabelJob, read};
 use super::prefetch::{Preparer, in_order};
 use super::prompts::LabelPrompts;
 
@@ -67,9 +67,10 @@ impl LabelJob {
                     files.len(),
                     1,
                     1,
-                    |i| preparer.prepare(&files[i].path),
-                    |_, prepared| {
+                    |i| read(&preparer, &files[i]),
+                    |_, image| {
                         on_event(LabelEvent::Waiting)?;
+                        let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
                         let encoded = prepared.and_then(|prepared| {
                             let (size, mut times) = (prepared.size, StageTimes::default());
                             backbone.run_into(&prepared.pixels, size, &mut features, &mut times)?;
@@ -79,7 +80,7 @@ impl LabelJob {
                         if encoded.is_ok() {
                             features.write_to(&mut out).map_err(cannot)?;
                         }
-                        sizes.push(encoded);
+                        sizes.push((identity, encoded));
                         Ok(())
                     },
                 )?;
@@ -90,7 +91,7 @@ impl LabelJob {
 
                 decoder.load()?;
                 let mut from = BufReader::with_capacity(1 << 20, File::open(&path).map_err(cannot)?);
-                for (file, size) in files.iter().zip(sizes) {
+                for (file, (identity, size)) in files.iter().zip(sizes) {
                     on_event(LabelEvent::Waiting)?;
                     if size.is_ok() {
                         features.read_from(&mut from).map_err(cannot)?;
@@ -99,7 +100,7 @@ impl LabelJob {
                         let found = prompts.decode(&mut text, file, &features, &mut decoder);
                         found.map(|found| (size, found))
                     });
-                    self.finish_image(file, found, &prompts, on_event)?;
+                    self.finish_image(file, identity, found, prompts.classes(), on_event)?;
                 }
                 decoder.unload();
                 features = ImageFeatures::default();
@@ -108,7 +109,6 @@ impl LabelJob {
             Ok(())
         };
         let ended = label();
-        let synced = self.journal.sync();
-        ended.and(synced)
+        ended.and(self.stopped())
     }
 }

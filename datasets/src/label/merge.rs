@@ -5,12 +5,18 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::adopt::{hash_of_classes, open_record};
 use super::class_map::{Class, ClassMap};
 use super::folder::{Contents, OutputFolder};
 use super::images::{ImageFile, ImageSet};
+use super::job::{check_conflicts, meaning_of};
 use super::journal::{Journal, difference};
-use super::placer::Placer;
-use super::write::{Summary, write_data_set};
+use super::placer::{Placer, label_path};
+use super::settings::Format;
+use super::stop::before_write;
+use super::write::{COCO_FILE, Summary, write_data_set};
+use super::written::{Owner, Written};
+use ocelli::atomic_file::write_atomically;
 use ocelli::{Error, ErrorKind, Result};
 
 /// A finished shard.
@@ -19,6 +25,7 @@ struct Part {
     contents: Contents,
     journal: Journal,
     settings: Value,
+    written: Written,
 }
 
 impl Part {
@@ -38,12 +45,23 @@ impl Part {
         if contents.written == 0 || contents.written != journal.length() {
             return refuse("it is not finished; finish this shard first");
         }
-        Ok(Self { folder, contents, journal, settings })
+        let written = open_record(&folder, Some(&contents))?;
+        written.recover(&OutputFolder::FOLDERS)?;
+        let is_coco_there = contents.options.has(Format::Coco) && root.join(COCO_FILE).is_file();
+        if is_coco_there && written.owner(COCO_FILE)? == Owner::Person {
+            return refuse(&format!(
+                "{COCO_FILE} was corrected by hand, and only label files of single images can be merged; move it out of the \
+                 folder to merge without these corrections"
+            ));
+        }
+        Ok(Self { folder, contents, journal, settings, written })
     }
 }
 
 /// Joins shards into one data set, identical to that of one process for all images. An error of `check_cancelled`, which is
 /// called for each image, ends it.
+///
+/// Corrected label files are joined, too. A file that was corrected in the joined data set stays.
 ///
 /// # Errors
 /// [`ErrorKind::Mismatch`] if the shards do not belong together, or one is missing or not finished,
@@ -98,7 +116,9 @@ pub fn merge(
         return Err(Error::new(ErrorKind::Mismatch, message));
     }
     let folder = OutputFolder::open(output)?;
-    if let Some(there) = folder.contents()? {
+    let there = folder.contents()?;
+    let is_there = there.is_some();
+    if let Some(there) = there {
         if there.shard.is_some() || there.names_sha256 != expected {
             let message = format!(
                 "output folder, {}: it contains another data set; name another folder",
@@ -108,28 +128,88 @@ pub fn merge(
         }
         contents.written = there.written;
     }
-    folder.set_contents(&contents)?;
+    let written = open_record(&folder, Some(&contents).filter(|_| is_there))?;
+    written.recover(&OutputFolder::FOLDERS)?;
+    let hash = hash_of_classes(&classes);
+    let way_out = "name another output folder";
+    check_conflicts(folder.root(), &written, way_out, |file| meaning_of(&options, hash, file))?;
+    folder.check_journal(Some(&contents))?;
     let mut journal = Journal::open(&folder.journal_path(), &settings)?;
-    for (name, part) in shard_of {
+    folder.set_contents(&contents)?;
+    for (name, part) in &shard_of {
         check_cancelled()?;
-        let part = &mut parts[part];
-        let entry = part.journal.entry(&name).cloned().expect("its name came from this journal");
-        let is_merged = journal.entry(&name).is_some_and(|there| {
+        let part = &mut parts[*part];
+        let entry = part.journal.entry(name).cloned().expect("its name came from this journal");
+        let is_merged = journal.entry(name).is_some_and(|there| {
             (there.identity, there.source, there.failed) == (entry.identity, entry.source, entry.failed)
         });
         let record = part.journal.read(&entry)?;
-        files.push(ImageFile { path: record.source.clone(), name });
+        files.push(ImageFile { path: record.source.clone(), name: name.clone() });
         if !is_merged {
+            // The instances of an image that cannot be read any more.
+            if let Some(labelled) = part.journal.read_labelled(&entry)?.filter(|_| entry.failed) {
+                journal.append(&labelled)?;
+            }
             journal.append(&record)?;
         }
     }
-    journal.sync()?;
     let set = ImageSet::from_named(files);
-    let placer = Placer::new(folder.root(), &options, &set);
-    let written = contents.written;
-    let summary = write_data_set(&folder, &mut journal, &set, placer, &classes, written, check_cancelled)?;
+    let mut placer = Placer::new(written, folder.root(), &options, &set, hash);
+    for (name, part) in &shard_of {
+        check_cancelled()?;
+        copy_corrections(&mut placer, &mut parts[*part], &mut journal, name)?;
+    }
+    let summary = write_data_set(&folder, &mut journal, &set, &mut placer, &classes, check_cancelled)?;
     folder.set_contents(&Contents { written: journal.length(), ..contents })?;
     Ok(summary)
+}
+
+/// Copies the label files of an image that were corrected in a shard. A file that was corrected in the joined data set stays.
+fn copy_corrections(placer: &mut Placer, part: &mut Part, journal: &mut Journal, name: &str) -> Result<()> {
+    let Some(entry) = journal.entry(name).cloned() else { return Ok(()) };
+    let Some(record) = journal.read_labelled(&entry)? else { return Ok(()) };
+    let mut corrected = Vec::new();
+    for (below, _) in part.contents.options.yolo_folders() {
+        for validation in [false, true] {
+            let file = format!("{below}labels/{}", label_path(name, validation));
+            if part.written.owner(&file)? == Owner::Person {
+                corrected.push((file, validation));
+            }
+        }
+    }
+    let Some(&(_, validation)) = corrected.first() else { return Ok(()) };
+    // What was found comes first, so that its hash is on record and what follows counts as a correction.
+    placer.prefer(name, validation);
+    placer.place_labels(&record)?;
+    placer.written.commit()?;
+    for (file, _) in corrected {
+        let (from, to) = (part.folder.root().join(&file), placer.root().join(&file));
+        let there = match std::fs::read(&from) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+            there => Some(there.map_err(|e| Error::io("cannot read", &from, e))?),
+        };
+        match placer.written.owner(&file)? {
+            Owner::Person if std::fs::read(&to).ok() == there => continue,
+            Owner::Person => {
+                tracing::warn!(
+                    "{}: it was corrected, too; the correction {} is not merged",
+                    to.display(),
+                    from.display()
+                );
+                continue;
+            }
+            _ => {}
+        }
+        placer.create_folder_of(&to)?;
+        let cannot = |e| Error::io("cannot write", &to, e);
+        before_write().map_err(cannot)?;
+        match there {
+            Some(bytes) => write_atomically(&to, |out| std::io::Write::write_all(out, &bytes))?,
+            None if to.exists() => std::fs::remove_file(&to).map_err(cannot)?,
+            None => {}
+        }
+    }
+    Ok(())
 }
 
 fn is_same(a: &Path, b: &Path) -> bool {
@@ -180,7 +260,7 @@ fn check(parts: &[Part]) -> Result<()> {
 }
 
 /// The names of the classes in the first line of a journal.
-fn classes_of(settings: &Value) -> Option<ClassMap> {
+pub(super) fn classes_of(settings: &Value) -> Option<ClassMap> {
     let class = |class: &Value| Some(Class { name: class.get("name")?.as_str()?.into(), ..Class::default() });
     let classes: Option<Vec<Class>> = settings.get("classes")?.as_array()?.iter().map(class).collect();
     Some(ClassMap { classes: classes?, merge: Vec::new() })

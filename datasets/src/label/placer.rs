@@ -4,68 +4,165 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
-use ocelli::atomic_file::write_atomically;
+use ocelli::atomic_file::sync_folder;
 use ocelli::image::Image;
 use ocelli::{Error, ErrorKind, Result};
 
 use super::images::{ImageSet, split_extension};
-use super::record::Record;
-use super::settings::{DataSetOptions, ImageMode};
+use super::record::{Record, identity};
+use super::settings::{DataSetOptions, Format, ImageMode};
+use super::stop::before_write;
+use super::written::{Meaning, Owner, Written, part_path};
 use super::yolo;
 
 /// Writes images and label files.
 pub(super) struct Placer {
     root: PathBuf,
     pub options: DataSetOptions,
+    /// The images for validation by their hashes.
     validation: HashSet<String>,
+    /// The images that were written to the other split before, where they stay.
+    exceptions: HashSet<String>,
     folders: HashSet<PathBuf>,
-}
-
-/// Whether a file that exists may have been corrected by hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Existing {
-    /// It is from an earlier run that finished: keep it.
-    Kept,
-    /// It is from this run: replace it.
-    Replaced,
+    pub written: Written,
+    /// A hash of the names of the classes.
+    classes: u64,
 }
 
 impl Placer {
-    pub fn new(root: &Path, options: &DataSetOptions, set: &ImageSet) -> Self {
+    pub fn new(
+        written: Written,
+        root: &Path,
+        options: &DataSetOptions,
+        set: &ImageSet,
+        classes: u64,
+    ) -> Self {
         let validation = set.validation(options.validation_share).into_iter().map(str::to_owned).collect();
-        Self { root: root.to_owned(), options: options.clone(), validation, folders: HashSet::new() }
+        Self {
+            root: root.to_owned(),
+            options: options.clone(),
+            validation,
+            exceptions: HashSet::new(),
+            folders: HashSet::new(),
+            written,
+            classes,
+        }
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The split of an image that has no files yet.
+    pub fn prefer(&mut self, name: &str, validation: bool) {
+        if validation {
+            self.validation.insert(name.to_owned());
+        } else {
+            self.validation.remove(name);
+        }
     }
 
     pub fn is_validation(&self, name: &str) -> bool {
-        self.validation.contains(name)
+        self.validation.contains(name) != self.exceptions.contains(name)
     }
 
-    /// Writes the files of an image. Files that are up to date are not touched.
-    pub fn place(&mut self, record: &Record, existing: Existing) -> Result<()> {
-        let validation = self.is_validation(&record.name);
-        for (folder, format) in self.options.yolo_folders() {
-            if record.error.is_none() {
-                let path = self.root.join(format!("{folder}labels/{}", label_path(&record.name, validation)));
-                self.write_label(&path, yolo::label_file(record, format), existing)?;
-                self.place_image(folder, record, validation, existing)?;
+    pub fn meaning(&self, format: Option<Format>) -> Meaning {
+        Meaning { format, classes: self.classes }
+    }
+
+    /// Keeps an image in the split that its files are in. Returns whether it is for validation.
+    pub fn settle(&mut self, name: &str) -> Result<bool> {
+        let by_hash = self.validation.contains(name);
+        let split = self.split_on_disk(name)?.unwrap_or(by_hash);
+        if split == by_hash {
+            self.exceptions.remove(name);
+        } else {
+            self.exceptions.insert(name.to_owned());
+        }
+        Ok(split)
+    }
+
+    /// The split that has the label files of an image, or is on record for them. Without label files, images count.
+    fn split_on_disk(&self, name: &str) -> Result<Option<bool>> {
+        let folders = self.options.yolo_folders();
+        let labels = |validation| {
+            folders.iter().map(move |(folder, _)| format!("{folder}labels/{}", label_path(name, validation)))
+        };
+        let exists = |file: String| self.root.join(file).symlink_metadata().is_ok();
+        let on_disk = |validation| match folders.is_empty() {
+            true => exists(format!("images/{}", image_path(name, validation))),
+            false => labels(validation).any(exists),
+        };
+        Ok(match (on_disk(false), on_disk(true)) {
+            (true, false) => Some(false),
+            (false, true) => Some(true),
+            (true, true) => {
+                let is_corrected = |validation| -> Result<bool> {
+                    for file in labels(validation) {
+                        if self.written.owner(&file)? == Owner::Person {
+                            return Ok(true);
+                        }
+                    }
+                    Ok(false)
+                };
+                match (is_corrected(false)?, is_corrected(true)?) {
+                    (true, false) => Some(false),
+                    (false, true) => Some(true),
+                    _ => None,
+                }
             }
-        }
-        if self.options.yolo_folders().is_empty() && record.error.is_none() {
-            self.place_image("", record, validation, existing)?;
-        }
-        self.remove(&record.name, if record.error.is_some() { None } else { Some(validation) })
+            // The person removed the label files.
+            (false, false) => {
+                let recorded = |validation| labels(validation).any(|file| self.written.is_recorded(&file));
+                match (recorded(false), recorded(true)) {
+                    (true, false) => Some(false),
+                    (false, true) => Some(true),
+                    _ => None,
+                }
+            }
+        })
     }
 
-    fn write_label(&mut self, path: &Path, text: String, existing: Existing) -> Result<()> {
-        match std::fs::read(path) {
-            Ok(there) if there == text.as_bytes() => return Ok(()),
-            // A power failure leaves an empty file.
-            Ok(there) if existing == Existing::Kept && !there.is_empty() => return Ok(()),
-            _ => {}
+    /// Writes the files of an image. Files that are up to date, and those of the person, are not touched. If the image
+    /// could not be read, all its files stay.
+    pub fn place(&mut self, record: &Record) -> Result<()> {
+        let validation = self.settle(&record.name)?;
+        if record.error.is_some() {
+            return Ok(());
         }
-        self.create_folder_of(path)?;
-        write_atomically(path, |file| file.write_all(text.as_bytes())).map_err(resumable)
+        let is_corrected = self.place_labels(record)?;
+        for folder in self.image_folders() {
+            self.place_image(folder, record, validation, is_corrected)?;
+            self.tidy_other_split(folder, &record.name, validation)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the label files of an image. Returns whether one is the person's.
+    pub fn place_labels(&mut self, record: &Record) -> Result<bool> {
+        let validation = self.settle(&record.name)?;
+        let mut is_corrected = false;
+        for (folder, format) in self.options.yolo_folders() {
+            let file = format!("{folder}labels/{}", label_path(&record.name, validation));
+            self.create_folder_of(&self.root.join(&file))?;
+            let text = yolo::label_file(record, format);
+            let meaning = self.meaning(Some(format));
+            let owner = self.written.place_text(&file, meaning, &text).map_err(resumable)?;
+            is_corrected |= owner == Owner::Person;
+        }
+        Ok(is_corrected)
+    }
+
+    /// The folders that contain `images/`.
+    fn image_folders(&self) -> Vec<&'static str> {
+        let folders = self.options.yolo_folders();
+        match (self.options.images, folders.is_empty()) {
+            (ImageMode::None, _) => Vec::new(),
+            (_, true) => vec![""],
+            _ => folders.into_iter().map(|(folder, _)| folder).collect(),
+        }
     }
 
     fn place_image(
@@ -73,36 +170,45 @@ impl Placer {
         folder: &str,
         record: &Record,
         validation: bool,
-        existing: Existing,
+        is_corrected: bool,
     ) -> Result<()> {
-        if self.options.images == ImageMode::None {
-            return Ok(());
-        }
         let path = self.root.join(format!("{folder}images/{}", image_path(&record.name, validation)));
+        let other = self.root.join(format!("{folder}images/{}", image_path(&record.name, !validation)));
+        let cannot = |e| resumable(Error::io("cannot write", &path, e));
+        self.create_folder_of(&path)?;
+        let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|there| there.is_file());
+        let mut there = std::fs::symlink_metadata(&path).ok();
+        if there.is_none() && is_file(&other) {
+            // A copy is moved: its source may be missing.
+            before_write().and_then(|()| std::fs::rename(&other, &path)).map_err(cannot)?;
+            there = std::fs::symlink_metadata(&path).ok();
+        }
         let source = &record.source;
-        let there = std::fs::symlink_metadata(&path).ok();
-        let is_converted = is_converted(&record.name);
-        let is_right = there.as_ref().is_some_and(|there| match (is_converted, self.options.images) {
-            (true, _) => there.is_file() && there.len() > 0 && existing == Existing::Kept,
-            (false, ImageMode::Link) => std::fs::read_link(&path).is_ok_and(|target| target == *source),
-            (false, _) => there.is_file() && there.len() == record.identity.0 && existing == Existing::Kept,
-        });
-        if is_right {
+        let is_copy = there.as_ref().is_some_and(|there| there.is_file() && there.len() > 0);
+        // The image that the person corrected the labels of stays, even if its source changes.
+        if is_copy && is_corrected {
             return Ok(());
         }
-        self.create_folder_of(&path)?;
-        if there.is_some() {
-            std::fs::remove_file(&path).map_err(|e| Error::io("cannot replace", &path, e))?;
+        let is_converted = is_converted(&record.name);
+        let is_link = self.options.images == ImageMode::Link && !is_converted;
+        let now = identity(source);
+        let is_right = match is_link {
+            true => std::fs::read_link(&path).is_ok_and(|target| target == *source),
+            false => {
+                let (bytes, changed) = identity(&path);
+                is_copy && changed == now.1 && (is_converted || bytes == now.0)
+            }
+        };
+        // A copy is all there is while its source cannot be read, and a file that is not a copy is the person's.
+        let is_other = is_link && is_copy && identity(&path) != now;
+        if is_right || is_other || (is_copy && File::open(source).is_err()) {
+            return Ok(());
         }
-        let placed = if is_converted {
-            let image = Image::open(source)?.into_rgb_image();
-            write_atomically(&path, |file| {
-                let mut encoded = io::Cursor::new(Vec::new());
-                image.write_to(&mut encoded, image::ImageFormat::Png).map_err(io::Error::other)?;
-                file.write_all(encoded.get_ref())
-            })
-        } else if self.options.images == ImageMode::Link {
-            link(source, &path).map_err(|e| {
+        let part = part_path(&path);
+        before_write().map_err(cannot)?;
+        let made = if is_link {
+            drop(std::fs::remove_file(&part));
+            link(source, &part).map_err(|e| {
                 let message = format!(
                     "cannot create a symbolic link, {}: {e}; copy the images instead of linking them",
                     path.display()
@@ -110,41 +216,77 @@ impl Placer {
                 Error::new(ErrorKind::Io, message).with_source(e)
             })
         } else {
-            write_atomically(&path, |file| io::copy(&mut File::open(source)?, file).map(drop))
+            copy(source, &part, is_converted, now.1)
         };
-        placed.map_err(resumable)
+        let placed = made.and_then(|()| {
+            let renamed = before_write().and_then(|()| std::fs::rename(&part, &path));
+            renamed.and_then(|()| sync_folder(path.parent().unwrap_or(&path))).map_err(cannot)
+        });
+        placed
+            .inspect_err(|_| drop(before_write().and_then(|()| std::fs::remove_file(&part))))
+            .map_err(resumable)
     }
 
     pub fn create_folder_of(&mut self, path: &Path) -> Result<()> {
         let Some(folder) = path.parent().filter(|folder| !self.folders.contains(*folder)) else {
             return Ok(());
         };
-        std::fs::create_dir_all(folder)
-            .map_err(|e| resumable(Error::io("cannot create the folder", folder, e)))?;
+        let created = || -> io::Result<()> {
+            if !folder.is_dir() {
+                before_write()?;
+                std::fs::create_dir_all(folder)?;
+                let above = folder.ancestors().skip(1).take_while(|above| above.starts_with(&self.root));
+                above.for_each(|above| drop(sync_folder(above)));
+            }
+            Ok(())
+        };
+        created().map_err(|e| resumable(Error::io("cannot create the folder", folder, e)))?;
         self.folders.insert(folder.to_owned());
         Ok(())
     }
 
-    /// Removes the files of an image that an earlier run left in the other split, or, if `kept_split` is `None`, in both.
-    pub fn remove(&self, name: &str, kept_split: Option<bool>) -> Result<()> {
-        let folders = self.options.yolo_folders().into_iter().map(|(folder, _)| folder);
-        let has_images_only =
-            self.options.yolo_folders().is_empty() && self.options.images != ImageMode::None;
-        for folder in folders.chain(has_images_only.then_some("")) {
-            for validation in [false, true].into_iter().filter(|split| Some(*split) != kept_split) {
-                let image = format!("{folder}images/{}", image_path(name, validation));
-                let label = format!("{folder}labels/{}", label_path(name, validation));
-                for path in [image, label].map(|path| self.root.join(path)) {
-                    match std::fs::remove_file(&path) {
-                        Err(e) if e.kind() != io::ErrorKind::NotFound && path.exists() => {
-                            return Err(Error::io("cannot remove", &path, e));
-                        }
-                        _ => {}
-                    }
-                }
-            }
+    /// Removes what is ours from the split that an image is not in. Copies stay.
+    fn tidy_other_split(&mut self, folder: &str, name: &str, validation: bool) -> Result<()> {
+        let label = format!("{folder}labels/{}", label_path(name, !validation));
+        if self.written.remove(&label)? != Owner::Person {
+            self.remove_link(&format!("{folder}images/{}", image_path(name, !validation)))?;
         }
         Ok(())
+    }
+
+    fn remove_link(&self, file: &str) -> Result<()> {
+        let path = self.root.join(file);
+        if !path.is_symlink() {
+            return Ok(());
+        }
+        let removed = before_write().and_then(|()| std::fs::remove_file(&path));
+        removed.map_err(|e| Error::io("cannot remove", &path, e))
+    }
+
+    /// An image that was labelled earlier and is not among the images any more. Its files stay if its source exists, if it
+    /// was copied, or if the person changed its labels. Returns whether they stay.
+    pub fn keep_or_remove(&mut self, name: &str, labelled: Option<&Record>) -> Result<bool> {
+        let validation = self.settle(name)?;
+        let Some(record) = labelled else { return Ok(false) };
+        let image = |folder: &str| format!("{folder}images/{}", image_path(name, validation));
+        let label = |folder: &str| format!("{folder}labels/{}", label_path(name, validation));
+        let mut stays = !matches!(record.source.try_exists(), Ok(false));
+        for folder in self.image_folders() {
+            stays |= self.root.join(image(folder)).symlink_metadata().is_ok_and(|there| there.is_file());
+        }
+        for (folder, _) in self.options.yolo_folders() {
+            stays |= self.written.owner(&label(folder))? == Owner::Person;
+        }
+        if stays {
+            // In the format and with the classes of the data set.
+            self.place_labels(record)?;
+            return Ok(true);
+        }
+        for folder in self.image_folders() {
+            self.written.remove(&label(folder))?;
+            self.remove_link(&image(folder))?;
+        }
+        Ok(false)
     }
 
     /// The `file_name` in COCO's file: the path below `images/`. If images stay where they are, it is the name in the data
@@ -156,6 +298,25 @@ impl Placer {
             _ => image_path(&record.name, self.is_validation(&record.name)),
         }
     }
+}
+
+/// Copies an image, or converts it to PNG. The copy gets the source's time of the last change, by which it is known to be
+/// up to date.
+fn copy(source: &Path, part: &Path, is_converted: bool, changed: u64) -> Result<()> {
+    let cannot = |e| Error::io("cannot write", part, e);
+    let mut to = File::create(part).map_err(cannot)?;
+    if is_converted {
+        let mut encoded = io::Cursor::new(Vec::new());
+        let image = Image::open(source)?.into_rgb_image();
+        image.write_to(&mut encoded, image::ImageFormat::Png).map_err(|e| cannot(io::Error::other(e)))?;
+        to.write_all(encoded.get_ref()).map_err(cannot)?;
+    } else {
+        let mut from = File::open(source).map_err(|e| Error::io("cannot read", source, e))?;
+        io::copy(&mut from, &mut to).map_err(cannot)?;
+    }
+    // Without the time, the image is copied again by the next run.
+    drop(to.set_modified(UNIX_EPOCH + Duration::from_nanos(changed)));
+    to.sync_all().map_err(cannot)
 }
 
 #[cfg(unix)]
@@ -183,7 +344,7 @@ fn split(validation: bool) -> &'static str {
 }
 
 /// The path of an image below `images/`: its name, with an extension that trainers know.
-fn image_path(name: &str, validation: bool) -> String {
+pub(super) fn image_path(name: &str, validation: bool) -> String {
     let (stem, extension) = split_extension(name);
     let extension = match extension.to_lowercase().as_str() {
         ".jpe" | ".jfif" => ".jpg",
@@ -195,7 +356,7 @@ fn image_path(name: &str, validation: bool) -> String {
 }
 
 /// The path of a label file below `labels/`.
-fn label_path(name: &str, validation: bool) -> String {
+pub(super) fn label_path(name: &str, validation: bool) -> String {
     format!("{}/{}.txt", split(validation), split_extension(name).0)
 }
 

@@ -79,7 +79,7 @@ struct Window<T> {
 /// most `ahead` results wait. An error of `make` is passed to `consume`; an error of `consume` ends the work.
 ///
 /// # Errors
-/// The error of `consume`.
+/// The error of `consume`; [`ErrorKind::Internal`] if it panics; [`ErrorKind::Io`] if no thread can be started.
 pub(super) fn in_order<T: Send>(
     count: usize,
     threads: usize,
@@ -113,11 +113,7 @@ pub(super) fn in_order<T: Send>(
             made.notify_all();
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, count.max(1)) {
-            scope.spawn(work);
-        }
-        let mut outcome = Ok(());
+    let mut consume_all = || {
         for index in 0..count {
             let mut guard = lock();
             let result = loop {
@@ -129,10 +125,29 @@ pub(super) fn in_order<T: Send>(
             guard.consumed = index + 1;
             drop(guard);
             room.notify_all();
-            outcome = consume(index, result);
-            if outcome.is_err() {
-                break;
+            consume(index, result)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let mut outcome = Ok(());
+        for started in 0..threads.clamp(1, count.max(1)) {
+            let thread = std::thread::Builder::new().name("decode".into());
+            // Fewer threads do the same work.
+            if let Err(e) = thread.spawn_scoped(scope, work)
+                && started == 0
+            {
+                let message = format!("cannot start a thread that decodes images: {e}");
+                outcome = Err(Error::new(ErrorKind::Io, message).with_source(e));
             }
+        }
+        if outcome.is_ok() {
+            // The threads wait for room: a panic here must end them, or the scope never ends.
+            outcome = catch_unwind(AssertUnwindSafe(&mut consume_all)).unwrap_or_else(|_| {
+                let message = "labelling panicked; finished images are kept, and running it again continues \
+                               from there";
+                Err(Error::new(ErrorKind::Internal, message))
+            });
         }
         lock().ended = true;
         room.notify_all();
@@ -178,5 +193,21 @@ mod tests {
         });
         assert_eq!(ended.map_err(|e| e.kind()), Err(ErrorKind::Cancelled));
         assert!(made.load(Ordering::SeqCst) < 30);
+    }
+
+    #[test]
+    fn a_panic_of_the_consumer_ends_the_work_with_an_error() {
+        let ended = in_order(1000, 4, 2, Ok, |i, _| {
+            assert!(i < 3, "the fourth image breaks it");
+            Ok(())
+        });
+        assert_eq!(ended.map_err(|e| e.kind()), Err(ErrorKind::Internal));
+        let mut failed = Vec::new();
+        let make = |i| if i == 2 { panic!("a decoder") } else { Ok(i) };
+        let ended = in_order(5, 2, 2, make, |i, made| {
+            failed.extend(made.is_err().then_some(i));
+            Ok(())
+        });
+        assert!(ended.is_ok() && failed == [2], "{failed:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! The record of a labelled image: one line of the journal.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,18 @@ impl Record {
         // Lines of the journal are checked when they are read. Invalid run lengths count as no mask.
         Mask::from_counts(instance.mask.as_deref()?, self.width, self.height).ok()
     }
+}
+
+/// Checks that a name is a relative path below the data set's folders, with `/` as separator.
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    let is_part = |part: &str| {
+        let mut components = Path::new(part).components();
+        matches!((components.next(), components.next()), (Some(Component::Normal(whole)), None) if whole == part)
+    };
+    if !name.contains('\0') && name.split('/').all(is_part) {
+        return Ok(());
+    }
+    Err(format!("name \"{name}\": expected a relative path without `..`"))
 }
 
 /// Size and time of the last change of a file; zeros if they are unknown.

@@ -1,22 +1,23 @@
 //! Writes the files of a data set from its journal.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::class_map::ClassMap;
 use super::coco::CocoWriter;
 use super::folder::OutputFolder;
-use super::images::ImageSet;
-use super::journal::Journal;
-use super::placer::{Existing, Placer, resumable};
+use super::images::{ImageFile, ImageSet};
+use super::journal::{Entry, Journal};
+use super::placer::{Placer, resumable};
 use super::record::Record;
 use super::review::Review;
 use super::settings::Format;
+use super::stop::before_write;
+use super::written::{Owner, Written};
 use super::yolo;
-use ocelli::Result;
 use ocelli::atomic_file::write_atomically;
+use ocelli::{Error, ErrorKind, Result};
 
 /// The contents of a data set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct Summary {
     pub classes: Vec<ClassCount>,
     /// The files that were written, except for labels and images.
     pub files: Vec<PathBuf>,
+    /// The images that were labelled earlier and are not among the images any more. Their label files and copies stay.
+    pub kept: Vec<String>,
 }
 
 /// How often a class occurs in a data set.
@@ -42,14 +45,13 @@ pub struct ClassCount {
     pub images: u64,
 }
 
-/// Writes every file of the data set. The files that exist were written from the first `written` bytes of the journal.
+/// Writes every file of the data set, except for those that the person changed.
 pub(super) fn write_data_set(
     folder: &OutputFolder,
     journal: &mut Journal,
     set: &ImageSet,
-    mut placer: Placer,
+    placer: &mut Placer,
     classes: &ClassMap,
-    written: u64,
     check_cancelled: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Summary> {
     let options = placer.options.clone();
@@ -63,23 +65,38 @@ pub(super) fn write_data_set(
     };
     let mut review = options.review.map(|images| Review::new(images, options.review_below));
     let mut failed = Vec::new();
+    placer.written.commit()?;
     let in_set: HashSet<&str> = set.files().iter().map(|file| file.name.as_str()).collect();
-    let removed: Vec<String> =
+    let mut others: Vec<String> =
         journal.names().filter(|name| !in_set.contains(name)).map(str::to_owned).collect();
     drop(in_set);
-    removed.iter().try_for_each(|name| placer.remove(name, None))?;
+    others.sort();
+    for name in others {
+        check_cancelled()?;
+        let Some(entry) = journal.entry(&name).cloned() else { continue };
+        let labelled = journal.read_labelled(&entry)?;
+        if placer.keep_or_remove(&name, labelled.as_ref())? {
+            summary.kept.push(name);
+        }
+    }
+
+    // What stays is in COCO's file, too.
+    let kept = summary.kept.iter().map(|name| ImageFile { path: PathBuf::new(), name: name.clone() });
+    let all = ImageSet::from_named(set.files().iter().cloned().chain(kept).collect());
 
     for file in set.files() {
         check_cancelled()?;
         let Some(entry) = journal.entry(&file.name).cloned() else { continue };
         let record = journal.read(&entry)?;
-        let existing = if entry.offset() < written { Existing::Kept } else { Existing::Replaced };
-        // `place` does not touch the files that this run wrote before.
-        placer.place(&record, existing)?;
+        placer.place(&record)?;
         match &record.error {
             Some(error) => {
                 summary.failed += 1;
                 failed.push((record.source.to_string_lossy().into_owned(), error.clone()));
+                // Its labels stay, in the format and with the classes of the data set.
+                if let Some(labelled) = journal.read_labelled(&entry)? {
+                    placer.place_labels(&labelled)?;
+                }
             }
             None => {
                 summary.images += 1;
@@ -91,8 +108,8 @@ pub(super) fn write_data_set(
         }
     }
     for (below, _) in options.yolo_folders() {
-        let has_validation = set.files().iter().any(|file| {
-            placer.is_validation(&file.name) && journal.entry(&file.name).is_some_and(|entry| !entry.failed)
+        let has_validation = all.files().iter().any(|file| {
+            placer.is_validation(&file.name) && journal.entry(&file.name).is_some_and(Entry::is_labelled)
         });
         let texts = [
             ("classes.txt", yolo::classes_file(classes.names())),
@@ -106,20 +123,19 @@ pub(super) fn write_data_set(
             }
         }
         for (name, text) in texts {
-            let path = root.join(format!("{below}{name}"));
-            write_atomically(&path, |file| file.write_all(text.as_bytes())).map_err(resumable)?;
-            summary.files.push(path);
+            let file = format!("{below}{name}");
+            let meaning = placer.meaning(None);
+            placer.written.place_text(&file, meaning, &text).map_err(resumable)?;
+            summary.files.push(root.join(file));
         }
     }
+    placer.written.commit().map_err(resumable)?;
     if options.has(Format::Coco) {
-        let path = root.join("annotations.json");
-        let write = |file: &mut BufWriter<File>| write_coco(file, journal, set, &placer, classes);
-        write_atomically(&path, write).map_err(resumable)?;
-        summary.files.push(path);
+        summary.files.push(place_coco(root, journal, &all, placer, classes)?);
     }
     let path = root.join("failed.csv");
     if failed.is_empty() {
-        drop(std::fs::remove_file(&path));
+        drop(before_write().and_then(|()| std::fs::remove_file(&path)));
     } else {
         write_csv(&path, "file,error", failed.iter().map(|(file, error)| vec![file.clone(), error.clone()]))?;
         summary.files.push(path);
@@ -128,6 +144,41 @@ pub(super) fn write_data_set(
         summary.files.extend(review.write(root, journal, classes, check_cancelled)?);
     }
     Ok(summary)
+}
+
+/// The name of COCO's file.
+pub(super) const COCO_FILE: &str = "annotations.json";
+
+fn place_coco(
+    root: &Path,
+    journal: &mut Journal,
+    set: &ImageSet,
+    placer: &mut Placer,
+    classes: &ClassMap,
+) -> Result<PathBuf> {
+    let path = root.join(COCO_FILE);
+    if path.metadata().is_ok_and(|there| !there.is_file()) {
+        // A device or a pipe.
+        write_atomically(&path, |mut file| write_coco(&mut file, journal, set, placer, classes))
+            .map_err(resumable)?;
+        return Ok(path);
+    }
+    let meaning = placer.meaning(Some(Format::Coco));
+    // The names in the file need the placer, without its record.
+    let mut written = std::mem::replace(&mut placer.written, Written::new(root, &path));
+    let placed = written.place(COCO_FILE, meaning, |out| write_coco(out, journal, set, placer, classes));
+    placer.written = written;
+    let (owner, hash) = placed.map_err(resumable)?;
+    placer.written.commit().map_err(resumable)?;
+    if owner == Owner::Person && !placer.written.is_recorded_as(COCO_FILE, &hash) {
+        let message = format!(
+            "cannot write, {}: it was corrected by hand and does not have the labels of this run; choose another output folder, \
+             or discard_corrections to overwrite it",
+            path.display()
+        );
+        return Err(Error::new(ErrorKind::Mismatch, message));
+    }
+    Ok(path)
 }
 
 fn count(classes: &mut [ClassCount], record: &Record) {
@@ -139,22 +190,21 @@ fn count(classes: &mut [ClassCount], record: &Record) {
     }
 }
 
-fn write_coco(
-    file: &mut BufWriter<File>,
+/// Writes the annotations of all images of a set that were labelled.
+pub(super) fn write_coco(
+    out: &mut dyn Write,
     journal: &mut Journal,
     set: &ImageSet,
     placer: &Placer,
     classes: &ClassMap,
 ) -> io::Result<()> {
-    let mut coco = CocoWriter::begin(file, classes.names(), placer.options.polygons)?;
+    let mut coco = CocoWriter::begin(out, classes.names(), placer.options.polygons)?;
     // Two passes over the journal instead of all instances in memory.
     for pass in 0..2 {
         let mut id = 0;
         for file in set.files() {
-            let Some(entry) = journal.entry(&file.name).filter(|entry| !entry.failed).cloned() else {
-                continue;
-            };
-            let record = journal.read(&entry).map_err(io::Error::other)?;
+            let Some(entry) = journal.entry(&file.name).cloned() else { continue };
+            let Some(record) = journal.read_labelled(&entry).map_err(io::Error::other)? else { continue };
             id += 1;
             match pass {
                 0 => coco.image(id, &placer.coco_name(&record), &record)?,
@@ -170,6 +220,7 @@ fn write_coco(
 
 /// Writes a table, with quotes around the cells that need them.
 pub(super) fn write_csv(path: &Path, header: &str, rows: impl Iterator<Item = Vec<String>>) -> Result<()> {
+    before_write().map_err(|e| Error::io("cannot write", path, e))?;
     write_atomically(path, |file| {
         writeln!(file, "{header}")?;
         for row in rows {

@@ -1,0 +1,27 @@
+//! Tests stop a run at any write, as `kill -9` or a full disk would.
+
+use std::io;
+
+/// Called before every change of the output folder.
+#[cfg(not(test))]
+pub(super) fn before_write() -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Writes until the run stops. Once stopped, nothing more is written until this is set again.
+    pub(super) static WRITES_LEFT: std::cell::Cell<u64> = const { std::cell::Cell::new(u64::MAX) };
+}
+
+#[cfg(test)]
+pub(super) fn before_write() -> io::Result<()> {
+    WRITES_LEFT.with(|left| match left.get() {
+        0 => Err(io::Error::other("stopped by the test")),
+        u64::MAX => Ok(()),
+        some => {
+            left.set(some - 1);
+            Ok(())
+        }
+    })
+}

@@ -1,0 +1,541 @@
+//! The record of what was written: the hash of every label file, so that files which a person changed are recognised.
+//!
+//! A file is ours while its content has the recorded hash. It is the person's from the first change on, and a removed file
+//! counts as changed. Nothing here replaces or removes a file of the person.
+//!
+//! A file is written in three steps, each of them synced: its content under a temporary name beside it, its hash in the
+//! record, and the rename. After a stop, a temporary file whose hash is recorded shows that the rename is missing. Without
+//! one the rename is done, so that a file which is missing was removed by the person.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::record::check_name;
+use super::settings::Format;
+use super::stop::before_write;
+use ocelli::atomic_file::sync_folder;
+use ocelli::{Error, ErrorKind, Result};
+
+/// The version of the record's format.
+const FORMAT: u32 = 1;
+/// Files that wait for their rename, to sync the record once for all of them.
+const FILES_PER_COMMIT: usize = 32;
+const TIME_PER_COMMIT: Duration = Duration::from_secs(2);
+/// Temporary files are named `.ocelli-*.part`.
+const PART: (&str, &str) = (".ocelli-", ".part");
+
+/// The first line.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    ocelli_label_written: u32,
+}
+
+/// What the lines of a file mean: its format and its classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Meaning {
+    /// `None` for a file without labels, such as `data.yaml`.
+    pub format: Option<Format>,
+    /// A hash of the names of the classes.
+    pub classes: u64,
+}
+
+impl Meaning {
+    /// Whether it is the label file of an image. If the person removes one, its image has no labels; other files are
+    /// written again.
+    fn is_of_image(self) -> bool {
+        matches!(self.format, Some(Format::Yolo | Format::YoloSeg))
+    }
+}
+
+/// A recorded file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    /// The path below the output folder, with `/` as separator.
+    file: String,
+    /// The hash of what was written; `None` if the file was removed, or never written because the person's is there.
+    hash: Option<String>,
+    /// The hash of the file that it replaced; `None` if there was none.
+    before: Option<String>,
+    #[serde(flatten)]
+    meaning: Meaning,
+}
+
+/// Whose a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// It does not exist and was never written.
+    Nobody,
+    /// It is what was written last.
+    Ours,
+    /// It was changed or removed since, or was never ours.
+    Person,
+}
+
+/// A file whose content is under its temporary name, or that is to be removed.
+struct Staged {
+    entry: Entry,
+    part: Option<PathBuf>,
+}
+
+/// The record, and the files that wait to be renamed.
+pub(super) struct Written {
+    root: PathBuf,
+    path: PathBuf,
+    /// `None` if the record is only in memory.
+    file: Option<File>,
+    length: u64,
+    entries: HashMap<String, Entry>,
+    staged: Vec<Staged>,
+    committed: Instant,
+}
+
+impl Written {
+    /// A record in memory, of a data set that has none yet.
+    pub fn new(root: &Path, path: &Path) -> Self {
+        let (root, path) = (root.to_owned(), path.to_owned());
+        Self {
+            root,
+            path,
+            file: None,
+            length: 0,
+            entries: HashMap::new(),
+            staged: Vec::new(),
+            committed: Instant::now(),
+        }
+    }
+
+    /// Reads the record; `None` if there is no file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if the file is empty or corrupt.
+    pub fn load(root: &Path, path: &Path) -> Result<Option<Self>> {
+        let file = match File::options().read(true).write(true).open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io("cannot open the record of written files", path, e)),
+        };
+        let mut written = Self::new(root, path);
+        written.read_lines(&file)?;
+        written.file = Some(file);
+        Ok(Some(written))
+    }
+
+    fn corrupt(&self, why: &str) -> Error {
+        let message = format!(
+            "corrupt record of written files, {}: {why}; label into another output folder, or restart with \
+             discard_corrections",
+            self.path.display()
+        );
+        Error::new(ErrorKind::InvalidData, message)
+    }
+
+    fn read_lines(&mut self, file: &File) -> Result<()> {
+        let path = self.path.clone();
+        let cannot = |e| Error::io("cannot read the record of written files", &path, e);
+        let mut reader = BufReader::with_capacity(1 << 18, file);
+        let mut line = Vec::new();
+        let mut damage: Option<Error> = None;
+        for number in 1.. {
+            line.clear();
+            let bytes = reader.read_until(b'\n', &mut line).map_err(cannot)?;
+            if let Some(damage) = damage.take().filter(|_| bytes > 0) {
+                return Err(damage);
+            }
+            if number == 1 {
+                let header = serde_json::from_slice::<Header>(&line).ok();
+                if header.is_none_or(|header| header.ocelli_label_written != FORMAT) {
+                    return Err(self.corrupt("its first line is not that of a record of this version"));
+                }
+            } else if line.last() != Some(&b'\n') {
+                break;
+            } else {
+                match serde_json::from_slice::<Vec<Entry>>(&line) {
+                    Ok(entries) => {
+                        for entry in entries {
+                            check_name(&entry.file)
+                                .map_err(|why| self.corrupt(&format!("line {number}: {why}")))?;
+                            self.entries.insert(entry.file.clone(), entry);
+                        }
+                    }
+                    // The last line may be incomplete after a power failure. Every line before it was synced.
+                    Err(e) => {
+                        damage = Some(self.corrupt(&format!("line {number}: {e}")));
+                        continue;
+                    }
+                }
+            }
+            self.length += bytes as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes the whole record, for a data set that has no file for it yet.
+    pub fn save(&mut self) -> Result<()> {
+        let cannot = |e| Error::io("cannot write", &self.path, e);
+        before_write().map_err(cannot)?;
+        let header = Header { ocelli_label_written: FORMAT };
+        let entries: Vec<&Entry> = self.entries.values().collect();
+        ocelli::atomic_file::write_atomically(&self.path, |file| {
+            serde_json::to_writer(&mut *file, &header)?;
+            file.write_all(b"\n")?;
+            if !entries.is_empty() {
+                serde_json::to_writer(&mut *file, &entries)?;
+                file.write_all(b"\n")?;
+            }
+            Ok(())
+        })?;
+        let file = File::options().read(true).write(true).open(&self.path).map_err(cannot)?;
+        self.length = file.metadata().map_err(cannot)?.len();
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Finishes the renames that a stop prevented and removes other temporary files, those of `folders` and below.
+    pub fn recover(&self, folders: &[&str]) -> Result<()> {
+        let mut parts = Vec::new();
+        for folder in folders {
+            find_parts(&self.root.join(folder), !folder.is_empty(), &mut parts)
+                .map_err(|e| Error::io("cannot read the folder", &self.root.join(folder), e))?;
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let by_part: HashMap<PathBuf, &Entry> =
+            self.entries.values().map(|entry| (part_path(&self.root.join(&entry.file)), entry)).collect();
+        for part in parts {
+            let recovered = || -> io::Result<()> {
+                let entry = by_part.get(&part);
+                before_write()?;
+                match entry.filter(|entry| entry.hash.is_some()) {
+                    Some(entry) if hash_of_file(&part)? == entry.hash => {
+                        let target = self.root.join(&entry.file);
+                        // A file that is not what was seen before the stop has been changed since.
+                        if hash_of_file(&target)? == entry.before {
+                            std::fs::rename(&part, &target)?;
+                        } else {
+                            std::fs::remove_file(&part)?;
+                        }
+                    }
+                    _ => std::fs::remove_file(&part)?,
+                }
+                sync_folder(part.parent().unwrap_or(Path::new("")))
+            };
+            recovered().map_err(|e| Error::io("cannot remove", &part, e))?;
+        }
+        Ok(())
+    }
+
+    /// Whose a file is.
+    pub fn owner(&self, file: &str) -> Result<Owner> {
+        Ok(self.owner_of(file, hash_on_disk(&self.root.join(file))?.as_deref()))
+    }
+
+    fn owner_of(&self, file: &str, on_disk: Option<&str>) -> Owner {
+        match self.entries.get(file) {
+            None if on_disk.is_none() => Owner::Nobody,
+            None => Owner::Person,
+            Some(entry) => match (entry.hash.as_deref(), on_disk) {
+                (None, None) => Owner::Nobody,
+                // It was to be removed, and a stop prevented it.
+                (None, there) if there == entry.before.as_deref() => Owner::Ours,
+                (Some(ours), Some(there)) if ours == there => Owner::Ours,
+                _ => Owner::Person,
+            },
+        }
+    }
+
+    /// Whether this file is on record as written.
+    pub fn is_recorded(&self, file: &str) -> bool {
+        self.entries.get(file).is_some_and(|entry| entry.hash.is_some())
+    }
+
+    /// Removes the label files that are ours.
+    pub fn remove_labels(&mut self) -> Result<()> {
+        let of_images = self.entries.values().filter(|entry| entry.meaning.is_of_image());
+        let files: Vec<String> = of_images.map(|entry| entry.file.clone()).collect();
+        for file in files {
+            self.remove(&file)?;
+        }
+        self.commit()
+    }
+
+    /// The files of the person whose format or classes are not those that are wanted. `wanted` is `None` for files that do
+    /// not matter.
+    pub fn conflicts(&self, wanted: impl Fn(&str) -> Option<Meaning>) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for (file, entry) in &self.entries {
+            let is_other = wanted(file).is_some_and(|wanted| wanted != entry.meaning);
+            if is_other && self.owner(file)? == Owner::Person {
+                found.push(file.clone());
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// The files of the person become ours: `files`, and those on record.
+    pub fn discard_corrections(&mut self, files: impl Iterator<Item = (String, Meaning)>) -> Result<()> {
+        let known = self.entries.values().map(|entry| (entry.file.clone(), entry.meaning));
+        let all: HashMap<String, Meaning> = files.chain(known).collect();
+        for (file, meaning) in all {
+            let on_disk = hash_on_disk(&self.root.join(&file))?;
+            if self.owner_of(&file, on_disk.as_deref()) == Owner::Person {
+                self.note(&file, on_disk, meaning);
+            }
+        }
+        self.commit()
+    }
+
+    /// Records a file without writing it: what is on disk is ours if `hash` is its hash, and the person's otherwise.
+    pub fn note(&mut self, file: &str, hash: Option<String>, meaning: Meaning) {
+        let entry = Entry { file: file.into(), before: hash.clone(), hash, meaning };
+        self.entries.insert(file.into(), entry.clone());
+        if self.file.is_some() {
+            self.staged.push(Staged { entry, part: None });
+        }
+    }
+
+    /// Writes a file at the next commit unless it is the person's. Returns its owner and the hash of what `write` wrote.
+    pub fn place(
+        &mut self,
+        file: &str,
+        meaning: Meaning,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(Owner, String)> {
+        let path = self.root.join(file);
+        let part = part_path(&path);
+        let cannot = |e: io::Error| match e.downcast::<Error>() {
+            Ok(own) => own,
+            Err(e) => Error::io("cannot write", &path, e),
+        };
+        let on_disk = hash_on_disk(&path)?;
+        before_write().map_err(cannot)?;
+        let mut out =
+            Hashing { out: BufWriter::new(File::create(&part).map_err(cannot)?), hash: Sha256::new() };
+        write(&mut out)
+            .and_then(|()| out.out.flush())
+            .and_then(|()| out.out.get_ref().sync_all())
+            .inspect_err(|_| drop(std::fs::remove_file(&part)))
+            .map_err(cannot)?;
+        let hash = hex(&out.hash.finalize());
+        drop(out.out);
+        Ok((self.place_part(file, meaning, part, hash.clone(), on_disk)?, hash))
+    }
+
+    /// As [`place`](Self::place), for a text, which needs no temporary file if it is there already.
+    pub fn place_text(&mut self, file: &str, meaning: Meaning, text: &str) -> Result<Owner> {
+        let on_disk = hash_on_disk(&self.root.join(file))?;
+        let hash = hex(&Sha256::digest(text.as_bytes()));
+        match self.owner_of(file, on_disk.as_deref()) {
+            Owner::Ours if on_disk.as_ref() == Some(&hash) => {
+                if self.entries.get(file).is_none_or(|entry| entry.meaning != meaning) {
+                    self.note(file, Some(hash), meaning);
+                }
+                Ok(Owner::Ours)
+            }
+            Owner::Person
+                if self.entries.contains_key(file) && (on_disk.is_some() || meaning.is_of_image()) =>
+            {
+                Ok(Owner::Person)
+            }
+            _ => Ok(self.place(file, meaning, |out| out.write_all(text.as_bytes()))?.0),
+        }
+    }
+
+    /// Renames a temporary file at the next commit, or removes it.
+    fn place_part(
+        &mut self,
+        file: &str,
+        meaning: Meaning,
+        part: PathBuf,
+        hash: String,
+        on_disk: Option<String>,
+    ) -> Result<Owner> {
+        let known = self.entries.get(file);
+        let owner = match self.owner_of(file, on_disk.as_deref()) {
+            // What would be written is there, without a record: a stop prevented the record, or another version wrote it.
+            Owner::Person if known.is_none() && on_disk.as_ref() == Some(&hash) => Owner::Ours,
+            Owner::Person if on_disk.is_none() && !meaning.is_of_image() => Owner::Nobody,
+            owner => owner,
+        };
+        if owner == Owner::Person {
+            if known.is_none() && meaning.is_of_image() {
+                self.note(file, Some(hash), meaning);
+            }
+            std::fs::remove_file(&part).map_err(|e| Error::io("cannot remove", &part, e))?;
+            return Ok(Owner::Person);
+        }
+        let entry = Entry { file: file.into(), hash: Some(hash), before: on_disk, meaning };
+        self.staged.push(Staged { entry, part: Some(part) });
+        if self.staged.len() >= FILES_PER_COMMIT || self.committed.elapsed() >= TIME_PER_COMMIT {
+            self.commit()?;
+        }
+        Ok(Owner::Ours)
+    }
+
+    /// Whether a file is on record with this content, although the person changed it since.
+    pub fn is_recorded_as(&self, file: &str, hash: &str) -> bool {
+        self.entries.get(file).is_some_and(|entry| entry.hash.as_deref() == Some(hash))
+    }
+
+    /// Removes a file at the next commit if it is ours.
+    pub fn remove(&mut self, file: &str) -> Result<Owner> {
+        let on_disk = hash_on_disk(&self.root.join(file))?;
+        let owner = self.owner_of(file, on_disk.as_deref());
+        if owner == Owner::Ours
+            && let Some(known) = self.entries.get(file)
+        {
+            let entry = Entry { hash: None, before: on_disk, ..known.clone() };
+            self.staged.push(Staged { entry, part: None });
+        }
+        Ok(owner)
+    }
+
+    /// Syncs the record and renames the files that wait for it.
+    pub fn commit(&mut self) -> Result<()> {
+        self.committed = Instant::now();
+        if self.staged.is_empty() {
+            return Ok(());
+        }
+        let staged = std::mem::take(&mut self.staged);
+        let paths = staged.iter().map(|staged| self.root.join(&staged.entry.file));
+        let folders: BTreeSet<PathBuf> =
+            paths.filter_map(|path| path.parent().map(Path::to_owned)).filter(|path| path.is_dir()).collect();
+        let sync = || folders.iter().try_for_each(|folder| sync_folder(folder));
+        let cannot = |path: &Path, e| Error::io("cannot write", path, e);
+        // The record must not name a file that a power failure can remove.
+        sync().map_err(|e| cannot(&self.root, e))?;
+        self.append(&staged).map_err(|e| cannot(&self.path, e))?;
+        for Staged { entry, part } in staged {
+            let target = self.root.join(&entry.file);
+            let changed = || -> io::Result<()> {
+                before_write()?;
+                let is_unchanged = hash_of_file(&target)? == entry.before;
+                match &part {
+                    Some(part) if is_unchanged => std::fs::rename(part, &target),
+                    Some(part) => std::fs::remove_file(part),
+                    None if is_unchanged && entry.hash.is_none() && entry.before.is_some() => {
+                        std::fs::remove_file(&target)
+                    }
+                    None => Ok(()),
+                }
+            };
+            changed().map_err(|e| cannot(&target, e))?;
+            self.entries.insert(entry.file.clone(), entry);
+        }
+        sync().map_err(|e| cannot(&self.root, e))
+    }
+
+    fn append(&mut self, staged: &[Staged]) -> io::Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let entries: Vec<&Entry> = staged.iter().map(|staged| &staged.entry).collect();
+        let mut line = serde_json::to_vec(&entries)?;
+        line.push(b'\n');
+        file.seek(SeekFrom::Start(self.length))?;
+        match before_write() {
+            Ok(()) => file.write_all(&line)?,
+            // A stop can leave half a line.
+            Err(stop) => file.write_all(&line[..line.len() / 2]).and(Err(stop))?,
+        }
+        self.length += line.len() as u64;
+        // Removes what an earlier stop left behind.
+        file.set_len(self.length)?;
+        file.sync_all()
+    }
+}
+
+/// The temporary name of a file, in its folder.
+pub(super) fn part_path(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let hash = hex(&Sha256::digest(name.as_bytes()));
+    path.with_file_name(format!("{}{}{}", PART.0, &hash[..16], PART.1))
+}
+
+/// Finds the temporary files in a folder, and with `below` in the folders below it.
+fn find_parts(folder: &Path, below: bool, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            if below {
+                find_parts(&entry.path(), below, found)?;
+            }
+        } else if name.starts_with(PART.0) && name.ends_with(PART.1) {
+            found.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// The hash of a file; `None` if it does not exist. What cannot be hashed, such as a folder, has a hash of its own.
+fn hash_of_file(path: &Path) -> io::Result<Option<String>> {
+    match std::fs::metadata(path) {
+        Ok(meta) if !meta.is_file() => return Ok(Some("not a file".into())),
+        Ok(_) => {}
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let is_link = std::fs::symlink_metadata(path).is_ok();
+            return Ok(is_link.then(|| "a link to nothing".into()));
+        }
+        Err(e) => return Err(e),
+    }
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = [0; 1 << 14];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(Some(hex(&hash.finalize()))),
+            bytes => hash.update(&buffer[..bytes]),
+        }
+    }
+}
+
+fn hash_on_disk(path: &Path) -> Result<Option<String>> {
+    hash_of_file(path).map_err(|e| Error::io("cannot read", path, e))
+}
+
+/// The hash of a text as the record has it.
+pub(super) fn hash_of_text(text: &str) -> String {
+    hex(&Sha256::digest(text.as_bytes()))
+}
+
+/// The hash of what `write` writes.
+pub(super) fn hash_of_output(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<String> {
+    let mut out = Hashing { out: io::sink(), hash: Sha256::new() };
+    write(&mut out)?;
+    Ok(hex(&out.hash.finalize()))
+}
+
+/// The first 16 bytes of a hash in hexadecimal.
+fn hex(digest: &[u8]) -> String {
+    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Hashes what is written.
+struct Hashing<W> {
+    out: W,
+    hash: Sha256,
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
