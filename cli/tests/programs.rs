@@ -230,7 +230,7 @@ fn embed_writes_a_text_cache() {
             refusal("embed|--classes|dog|--output|x|--model|nowhere", 2, &["nowhere", "no such folder"]),
             refusal("embed|--classes|dog|--output|x|--threads|0", 2, &["threads is 0"]),
             #[cfg(unix)]
-            refusal("embed|--classes|dog|--output|/dev/null", 1, &["/dev/null", "no file"]),
+            refusal("embed|--classes|dog|--output|/dev/null", 1, &["/dev/null", "not a file"]),
         ],
     );
     assert_eq!(place.read("text"), b"hello");
