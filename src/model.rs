@@ -319,7 +319,7 @@ fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path, &Path) -> Re
     match Model::open(entry) {
         Ok(model) => return Ok(model),
         Err(_) if entry.exists() => {
-            tracing::warn!("the cached model is corrupt and is made again: {}", entry.display());
+            tracing::warn!("the cached model is corrupt and is created again: {}", entry.display());
         }
         Err(_) => {}
     }

@@ -435,7 +435,7 @@ fn a_corrupt_cache_is_rebuilt() {
         (found(&serde_json::from_str(&outcome.stdout).expect("nothing but JSON on stdout")), outcome.stderr)
     };
     let (expected, said) = run();
-    assert!(!said.contains("made again"), "{said}");
+    assert!(!said.contains("created again"), "{said}");
     let entry = names(place.path("cache/models")).into_iter().find(|name| !name.ends_with(".lock"));
     let model = format!("cache/models/{}", entry.expect("the run filled the cache"));
     let words = format!("cache/text/{}", names(place.path("cache/text"))[0]);
@@ -451,10 +451,10 @@ fn a_corrupt_cache_is_rebuilt() {
         }
         let (found, said) = run();
         assert_eq!(found, expected, "{file}");
-        assert!(said.contains("made again"), "{file}: {said}");
+        assert!(said.contains("created again"), "{file}: {said}");
         let (found, said) = run();
         assert_eq!(found, expected, "{file}");
-        assert!(!said.contains("made again"), "{file}: {said}");
+        assert!(!said.contains("created again"), "{file}: {said}");
     }
 }
 

@@ -211,7 +211,7 @@ fn invalid_models_and_text_caches_are_errors() {
         #[cfg(target_os = "linux")]
         (park("--text-cache|/proc/words"), 1, &["/proc/words", "cannot write"]),
         #[cfg(unix)]
-        (park("--text-cache|/dev/zero"), 1, &["/dev/zero", "no file"]),
+        (park("--text-cache|/dev/zero"), 1, &["/dev/zero", "not a file"]),
     ];
     let rows: Vec<Refusal<'_>> =
         rows.iter().map(|(arguments, status, words)| refusal(arguments, *status, words)).collect();
