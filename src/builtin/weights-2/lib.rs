@@ -1,4 +1,4 @@
-//! The built-in model of [`ocelli`](https://crates.io/crates/ocelli), part 2 of 2.
+//! The built-in model of `ocelli`, part 2 of 2.
 //!
 //! A package of the registry holds at most 10 MiB, so the weights are cut in two. This crate has no code of its own.
 
