@@ -54,9 +54,9 @@ pub const BUILT_IN_MODEL_HINT: &str = "hint: the built-in model knows eighty dra
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = MODEL)]
 pub struct ModelArgs {
-    /// Exported model or Hugging Face checkpoint folder; a checkpoint is exported once into the cache [default: the
-    /// built-in model]
-    #[arg(long, alias = "weights", value_name = "DIR")]
+    /// Exported model, or a checkpoint: a Hugging Face folder or a file such as sam3.pt, which is exported once into the
+    /// cache [default: the built-in model]
+    #[arg(long, alias = "weights", value_name = "PATH")]
     pub model: Option<PathBuf>,
     /// auto, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt or coreml; cuda:1 is the second GPU. auto uses cuda if it
     /// starts, else onnxruntime on the CPU; tensorrt builds its engines into the cache once, which takes minutes

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ocelli_engines::Tensor;
-use ocelli_export::contract::{Precision, file, tensor};
+use ocelli_export::contract::{Precision, TextPadding, file, tensor};
+use sha2::{Digest, Sha256};
 
 use super::engine_io::fixed_size;
-use crate::cache::{cache_folder, create_folder};
+use crate::cache::{cache_folder, create_folder, hex};
 use crate::engine::EngineFactory;
 use crate::model::Model;
 use crate::prompt::{Prompt, Prompts};
@@ -96,7 +97,13 @@ impl TextEmbedder {
         let manifest = model.manifest();
         let tokenizer = model.tokenizer()?;
         let identity = TextCacheIdentity {
-            weights_sha256: manifest.weights_sha256.clone(),
+            weights_sha256: match manifest.text_padding {
+                None | Some(TextPadding::Training) => manifest.weights_sha256.clone(),
+                // Other numbers from the same weights.
+                Some(TextPadding::Transformers) => {
+                    hex(&Sha256::digest(format!("{}, padded as in transformers", manifest.weights_sha256)))
+                }
+            },
             context_length: manifest.context_length,
             width: manifest.model_width,
         };
