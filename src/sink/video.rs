@@ -2,6 +2,7 @@
 
 mod guard;
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use image::RgbImage;
@@ -27,6 +28,8 @@ const CODECS: [(&str, &[&[u8; 4]]); 6] = [
     ("avi", &[b"MJPG", b"XVID"]),
     ("webm", &[b"VP80", b"VP90"]),
 ];
+/// Frame rates that a container can store; OpenCV divides by zero below.
+const VIDEO_RATES: RangeInclusive<f64> = 0.01..=1000.0;
 /// Encoders reject smaller pictures.
 const LEAST_SIDE: u32 = 16;
 /// At most this much of a gap in time is filled: a stream may have been down for an hour.
@@ -41,7 +44,7 @@ const LONGEST_GAP_S: f64 = 10.0;
 /// when it is complete, also if the stream ends early.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for an unknown file extension, [`ErrorKind::Unavailable`] if this build lacks the
+/// [`ErrorKind::InvalidArgument`] for an unknown file extension or a frame rate outside 0.01 to 1000, [`ErrorKind::Unavailable`] if this build lacks the
 /// encoder, [`ErrorKind::Io`] if the file cannot be written.
 pub fn create_video(path: &Path, frame_rate: f64) -> Result<Box<dyn Sink>> {
     VideoFile::create(path, frame_rate).map(|file| Box::new(file) as Box<dyn Sink>)
@@ -79,8 +82,9 @@ impl VideoFile {
             let why = "unsupported video format; use .mp4, .mov, .mkv, .avi or .webm";
             refuse(ErrorKind::InvalidArgument, why)
         })?;
-        if !(frame_rate.is_finite() && frame_rate > 0.0) {
-            let why = format!("the frame rate is {frame_rate}: expected a number above 0");
+        if !VIDEO_RATES.contains(&frame_rate) {
+            let (least, most) = (VIDEO_RATES.start(), VIDEO_RATES.end());
+            let why = format!("the frame rate is {frame_rate}: expected {least} to {most} in a video");
             return Err(refuse(ErrorKind::InvalidArgument, &why));
         }
         // Replaces the target of a symbolic link, not the link.

@@ -13,7 +13,7 @@ use opencv::videoio::{
 };
 
 use super::container::Container;
-use super::{Source, SourceInfo, StreamTimeouts};
+use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts};
 use crate::frame::Frame;
 use crate::frame_view::swap_red_and_blue;
 use crate::native_log;
@@ -91,12 +91,24 @@ pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
 
 /// Opens a stream by its URL: `rtsp://…`, `http://…` and the other protocols of FFmpeg.
 ///
-/// A stream with a known number of frames, such as a file on a web server, is treated as a file. All other streams are
-/// live, and their end is an error.
+/// A file on a server (see [`StreamKind::of_url`]) provides every frame, and to end early is an error. All other streams
+/// are live: frames are timed by the clock, and the end is an error.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if nothing answers in time, or the answer is not a video.
 pub fn open_stream(url: &str, timeouts: StreamTimeouts) -> Result<Box<dyn Source>> {
+    open_stream_as(url, None, timeouts)
+}
+
+/// As [`open_stream`], for a stream whose kind is known; `None` lets the URL decide, and then whether its length is known.
+///
+/// # Errors
+/// As [`open_stream`].
+pub fn open_stream_as(
+    url: &str,
+    kind: Option<StreamKind>,
+    timeouts: StreamTimeouts,
+) -> Result<Box<dyn Source>> {
     let milliseconds = |time: Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
     let params = Vector::from_slice(&[
         CAP_PROP_OPEN_TIMEOUT_MSEC,
@@ -115,9 +127,10 @@ pub fn open_stream(url: &str, timeouts: StreamTimeouts) -> Result<Box<dyn Source
         Error::new(ErrorKind::Io, message)
     })?;
     let mut source = Capture::new(without_password(url), capture, 0)?;
-    if source.info.frame_count.is_none() {
+    source.timeout = Some(timeouts.read);
+    let by_length = if source.info.frame_count.is_some() { StreamKind::File } else { StreamKind::Live };
+    if kind.or_else(|| StreamKind::of_url(url)).unwrap_or(by_length) == StreamKind::Live {
         source.go_live();
-        source.timeout = Some(timeouts.read);
     }
     Ok(Box::new(source))
 }
@@ -151,6 +164,7 @@ struct Capture {
     next: u64,
     /// The container, if the stream is a file.
     file: Option<Container>,
+    /// How long a read may take, if the stream comes through a network.
     timeout: Option<Duration>,
     /// How often the decoder recovered from a failure.
     failures: u64,
@@ -159,8 +173,8 @@ struct Capture {
 impl Capture {
     fn new(name: String, capture: VideoCapture, quarter_turns: u8) -> Result<Self> {
         let number = |property: i32| capture.get(property).unwrap_or(0.0);
-        let frame_rate = Some(number(CAP_PROP_FPS))
-            .filter(|rate| rate.is_finite() && *rate > 0.0 && *rate <= MAX_FRAME_RATE);
+        let frame_rate =
+            Some(number(CAP_PROP_FPS)).filter(|rate| FRAME_RATES.contains(rate) && *rate <= MAX_FRAME_RATE);
         let frame_count = Some(number(CAP_PROP_FRAME_COUNT)).filter(|n| (1.0..=MAX_FRAME_COUNT).contains(n));
         let (width, height) = (number(CAP_PROP_FRAME_WIDTH) as u32, number(CAP_PROP_FRAME_HEIGHT) as u32);
         let size = if quarter_turns % 2 == 1 { (height, width) } else { (width, height) };
@@ -218,19 +232,35 @@ impl Capture {
     /// Checks whether the stream may end here.
     fn end(&self, waited: Duration) -> Result<()> {
         let (name, read) = (&self.info.name, self.next);
+        let timed_out = self.timeout.filter(|timeout| waited >= *timeout);
+        let timed_out = timed_out.map(|timeout| format!("no frame for {} s", timeout.as_secs_f64()));
         if self.info.live {
-            let why = match self.timeout.filter(|timeout| waited >= *timeout) {
-                Some(timeout) => format!("no frame for {} s", timeout.as_secs_f64()),
-                None => "the stream ended".into(),
-            };
+            let why = timed_out.unwrap_or_else(|| "the stream ended".into());
             return Err(Error::new(ErrorKind::Io, format!("{name}: {why}")));
         }
-        let Some(container) = &self.file else { return Ok(()) };
-        let count = self.info.frame_count.filter(|_| container.counts_frames);
-        let refuse = |why: &str| {
+        let refuse_as = |kind, why: &str| {
             let of = self.info.frame_count.map_or_else(String::new, |count| format!(" of {count}"));
-            Err(Error::new(ErrorKind::InvalidData, format!("{name}: {why}; {read}{of} frames were read")))
+            Err(Error::new(kind, format!("{name}: {why}; {read}{of} frames were read")))
         };
+        let refuse = |why: &str| refuse_as(ErrorKind::InvalidData, why);
+        let Some(container) = &self.file else {
+            if let Some(why) = timed_out {
+                return refuse_as(ErrorKind::Io, &why);
+            }
+            if read == 0 {
+                let why = "the server sends no frame; one that does not support byte ranges cannot send every file, so \
+                           download the file first";
+                return refuse_as(ErrorKind::Io, why);
+            }
+            return match self.missing_from(self.info.frame_count, None) {
+                Some((reached, announced)) => {
+                    let why = format!("the connection was lost at {reached:.1} s of {announced:.1} s");
+                    refuse_as(ErrorKind::Io, &why)
+                }
+                None => Ok(()),
+            };
+        };
+        let count = self.info.frame_count.filter(|_| container.counts_frames);
         if container.missing_bytes > 0 {
             return refuse(&format!("the file is truncated, {} bytes are missing", container.missing_bytes));
         }
@@ -240,16 +270,24 @@ impl Capture {
         if self.failures > 0 && count.is_none_or(|count| read < count) {
             return refuse("the file is corrupt: some frames could not be decoded");
         }
-        // A header may count hidden frames, and its duration may include trailing sound: frames are only missing if both
-        // say so.
-        let Some(count) = count.filter(|&count| read < count) else { return Ok(()) };
-        let seconds_per_frame = 1.0 / self.info.frame_rate.unwrap_or(f64::INFINITY);
-        let announced = container.duration.map_or(count as f64 * seconds_per_frame, |d| d.as_secs_f64());
-        let reached = self.timeline.end().as_secs_f64();
-        if reached < 0.98 * announced - 3.0 * seconds_per_frame {
-            return refuse(&format!("the file is corrupt: it ends at {reached:.1} s of {announced:.1} s"));
+        match self.missing_from(count, container.duration) {
+            Some((reached, announced)) => {
+                refuse(&format!("the file is corrupt: it ends at {reached:.1} s of {announced:.1} s"))
+            }
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// If frames are missing: where the stream ends and where it should, in seconds.
+    ///
+    /// A header may count hidden frames, and its duration may include trailing sound: frames are only missing if both
+    /// say so.
+    fn missing_from(&self, count: Option<u64>, duration: Option<Duration>) -> Option<(f64, f64)> {
+        let count = count.filter(|&count| self.next < count)?;
+        let seconds_per_frame = 1.0 / self.info.frame_rate.unwrap_or(f64::INFINITY);
+        let announced = duration.map_or(count as f64 * seconds_per_frame, |d| d.as_secs_f64());
+        let reached = self.timeline.end().as_secs_f64();
+        (reached < 0.98 * announced - 3.0 * seconds_per_frame).then_some((reached, announced))
     }
 }
 
