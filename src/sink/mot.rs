@@ -16,10 +16,11 @@ pub struct MotFile {
 }
 
 impl MotFile {
-    /// Creates or truncates a file for tracks, or for detections if `of_tracks` is false; `-` is stdout.
+    /// A file for tracks, or for detections if `of_tracks` is false; `-` is stdout. The file is created, or emptied, with the
+    /// first frame.
     ///
     /// # Errors
-    /// [`Io`](crate::ErrorKind::Io) if it cannot be created.
+    /// [`Io`](crate::ErrorKind::Io) if it cannot be written.
     pub fn create(path: &Path, of_tracks: bool) -> Result<Self> {
         Ok(Self { lines: Lines::create(path)?, of_tracks })
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::{Args, ValueEnum};
 use ocelli::atomic_file::write_atomically;
 use ocelli::draw::{Annotator, Overlay, OverlayOptions};
-use ocelli::{Cancellation, FramePolicy, Pipeline, PipelineBuilder, SourceInfo, StatsRecorder};
+use ocelli::{Cancellation, FramePolicy, Pipeline, PipelineBuilder, RunSummary, SourceInfo, StatsRecorder};
 use ocelli_datasets::label::ClassMap;
 
 use self::progress::LiveProgress;
@@ -163,7 +163,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         pipeline = pipeline.with_tracker(tracker);
     }
     let end = pipeline.run(opened.source, &mut sinks.all);
-    let end = end.map(drop).map_err(anyhow::Error::from);
+    let end = end.map_err(anyhow::Error::from).and_then(|run| job.check_any_frame(&run));
     // Finished frames are summarized even after an error.
     let summarized = job.summarize(&sinks, &cancellation, end.as_ref().err());
     end.and(summarized)?;
@@ -228,6 +228,25 @@ impl Job<'_> {
             pipeline = pipeline.with_class_budget(classes);
         }
         pipeline
+    }
+
+    /// Reports that the source provided no frame, which is an error if a result was asked for.
+    fn check_any_frame(&self, run: &RunSummary) -> anyhow::Result<()> {
+        if run.stats.frames_in > 0 || run.cancelled {
+            return Ok(());
+        }
+        let SourceArgs { start, max_frames, .. } = self.args.source;
+        let name = &self.info.name;
+        let why = match (start, max_frames) {
+            (_, Some(0)) => format!("no frame was read, {name}: --max-frames is 0"),
+            (Some(_), _) => format!("no frame was read, {name}: it ends before --start"),
+            _ => format!("no frame was read, {name}: it is empty"),
+        };
+        if self.args.sinks.is_empty() && self.args.stats.is_none() {
+            status(self.log, &why);
+            return Ok(());
+        }
+        anyhow::bail!("{why}; no result was written");
     }
 
     /// Prints the tables and writes the file of `--stats`.
