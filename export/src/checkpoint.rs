@@ -208,10 +208,10 @@ struct Opened {
 impl Opened {
     fn new(path: &Path, options: &CheckpointOptions) -> Result<Self> {
         let (folder, loaded) = read(path)?;
-        loaded.check_known()?;
         if let Some(why) = loaded.family.unsupported() {
             return Err(invalid(format!("it is {}: {why}", loaded.family)));
         }
+        loaded.check_known()?;
         if loaded.family == Family::DartPruned {
             return Self::pruned(folder, loaded, options);
         }

@@ -105,7 +105,7 @@ fn summary(loaded: &Loaded) -> Inspection {
         *tally = (tally.0 + 1, tally.1.saturating_add(view.count() as u64));
     }
     let mut notes = Vec::new();
-    if !loaded.unknown.is_empty() {
+    if !loaded.unknown.is_empty() && loaded.family.unsupported().is_none() {
         notes.push(format!("{} unknown tensors, the first is {}", loaded.unknown.len(), loaded.unknown[0]));
     }
     let ignored = loaded.ignored.iter().map(|leftover| Ignored {

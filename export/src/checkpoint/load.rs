@@ -10,6 +10,7 @@ use super::nearest::nearest;
 use super::sizes::{RotaryShapes, layer_count};
 use super::weights::Weights;
 use crate::prune::{Branch, MaskedBranch, Pruning};
+use crate::read_text;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Prefix of the detector's tensors in the checkpoint of `transformers`.
@@ -333,8 +334,7 @@ pub(super) fn check_pruning(weights: &Weights, pruning: &Pruning, blocks: usize)
 }
 
 fn shard_paths(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
-    let text =
-        std::fs::read_to_string(index).map_err(|e| Error::io("cannot read the index of shards", index, e))?;
+    let text = read_text(index, "the index of shards")?;
     let damaged = |why: String| invalid(format!("corrupt index of shards, {}: {why}", index.display()));
     let json: serde_json::Value = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
     let map = json

@@ -202,3 +202,80 @@ fn a_tokeniser_is_found_or_asked_for() {
     assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
     assert!(error.to_string().contains("498") && error.to_string().contains("497"), "{error}");
 }
+
+/// The lists of a pruned file must say what its tensors say.
+#[test]
+fn pruning_lists_fit_the_tensors() {
+    let loaded = load::load(&[goldens().join("sam3/pruned.pt")]).expect("the golden is whole");
+    assert_eq!(loaded.family, Family::DartPruned);
+    let with = |skip: &[usize], mask: &[&str]| Pruning {
+        skip_blocks: skip.iter().copied().collect(),
+        mask_blocks: mask.iter().map(|text| text.parse().expect("a branch")).collect(),
+        split_block: None,
+    };
+    assert_eq!(loaded.pruning, with(&[0], &["2:attn"]));
+    let check = |pruning: &Pruning, blocks| {
+        load::check_pruning(&loaded.weights, pruning, blocks).err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    assert_eq!(check(&loaded.pruning, 4), "");
+    assert_eq!(check(&with(&[], &["0:attn", "0:mlp", "2:attn"]), 4), "", "both branches are the block");
+    for (pruning, blocks, words) in [
+        (with(&[], &["2:attn"]), 4, ["lacks the tensors of 0:attn", "does not list"]),
+        (with(&[0], &[]), 4, ["lacks the tensors of 2:attn", "does not list"]),
+        (with(&[0], &["2:mlp"]), 4, ["lacks the tensors of 2:attn", "does not list"]),
+        (with(&[0], &["2:attn", "3:mlp"]), 4, ["has the tensors of 3:mlp", "as removed"]),
+        (with(&[0, 1], &["2:attn"]), 4, ["has the tensors of 1:attn", "as removed"]),
+        (with(&[0], &["2:attn"]), 5, ["lacks the tensors of 4:attn", "does not list"]),
+    ] {
+        let message = check(&pruning, blocks);
+        for word in words {
+            assert!(message.contains(word), "expected {word:?} in {message:?}");
+        }
+    }
+}
+
+#[test]
+fn a_pruned_file_needs_its_base() {
+    let open = |base: Option<&str>| {
+        let options = match base {
+            Some(base) => CheckpointOptions::default().with_base(goldens().join(base)),
+            None => CheckpointOptions::default(),
+        };
+        options.open(&goldens().join("sam3/pruned.pt")).err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    assert_eq!(open(Some("sam3/sam3.pt")), "");
+    for (base, word) in [
+        (None, "base is missing"),
+        (Some("sam3/pruned.pt"), "expected a whole model"),
+        (Some("sam31/sam3.1.safetensors"), "does not list"),
+        (Some("lite_s1"), "expected ["),
+    ] {
+        let message = open(base);
+        assert!(message.contains(word), "{base:?}: expected {word:?} in {message:?}");
+    }
+    let whole = CheckpointOptions::default().with_base(goldens().join("sam31/sam3.1.safetensors"));
+    let error = whole.open(&goldens().join("sam3/sam3.pt")).err().expect("a whole model");
+    assert!(error.to_string().contains("needs no base"), "{error}");
+}
+
+#[test]
+fn an_inspection_describes_what_cannot_be_exported_too() {
+    let options = CheckpointOptions::default();
+    let whole = options.inspect(&goldens().join("sam3/sam3.pt")).expect("a checkpoint");
+    assert_eq!((whole.problem.as_deref(), whole.container), (None, "torch.save"));
+    assert_eq!(whole.parts.len(), 7);
+    assert_eq!(whole.formats.iter().map(|(name, ..)| name.as_str()).collect::<Vec<_>>(), ["f16"]);
+    let ignored: Vec<&str> = whole.ignored.iter().map(|ignored| ignored.why.as_str()).collect();
+    for word in
+        ["the video tracker", "the tracker's neck", "point prompts", "rotary tables, which are computed"]
+    {
+        assert!(ignored.contains(&word), "{ignored:?}");
+    }
+    let pruned = options.inspect(&goldens().join("sam3/pruned.pt")).expect("a checkpoint");
+    assert!(pruned.problem.is_some_and(|why| why.contains("base is missing")));
+    assert!(options.inspect(&goldens().join("containers/views.pt")).is_err(), "no checkpoint at all");
+    let epsilon = options.inspect(&goldens().join("../parity/plain")).expect("a checkpoint");
+    assert!(epsilon.notes.iter().any(|note| note.contains("1e-6")), "{:?}", epsilon.notes);
+    let original = options.with_norm_eps(NormEps::Original).open(&goldens().join("../parity/plain"));
+    assert_eq!(original.expect("the golden is whole").config().vision.layer_norm_eps, 1e-5);
+}

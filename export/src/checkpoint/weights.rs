@@ -65,7 +65,7 @@ impl Weights {
         let invalid = |message| Err(Error::new(ErrorKind::InvalidData, message));
         let unknown = || self.views.keys().filter(|name| !expected.contains_key(*name));
         for (name, requirement) in expected {
-            let (shape, shown) = (&requirement.shape, spelled(name));
+            let shape = &requirement.shape;
             let Some(view) = self.views.get(name) else {
                 if !requirement.needed {
                     continue;
@@ -73,17 +73,19 @@ impl Weights {
                 let hint = nearest(name, unknown().map(String::as_str)).map_or_else(String::new, |near| {
                     format!("; the nearest unknown name is {}", spelled(near))
                 });
+                let shown = spelled(name);
                 return invalid(format!("tensor {shown} is missing: expected it with shape {shape:?}{hint}"));
             };
             if &view.shape != shape {
-                let found = &view.shape;
+                let (found, shown) = (&view.shape, spelled(name));
                 return invalid(format!(
                     "tensor {shown} has shape {found:?}: expected {shape:?} from the configuration"
                 ));
             }
             if !view.format.is_float() {
                 return invalid(format!(
-                    "tensor {shown} is of type {}: expected f32, f16, bf16 or f64",
+                    "tensor {} is of type {}: expected f32, f16, bf16 or f64",
+                    spelled(name),
                     view.format
                 ));
             }

@@ -66,6 +66,9 @@ fn lines(path: &Path, inspection: &Inspection) -> Vec<String> {
             ),
         ]);
     }
+    if inspection.config.is_some() {
+        lines.push("  graphs: backbone, text encoder, exemplar encoder, encoder-decoder, mask head".into());
+    }
     let list = |items: Vec<String>| items.join(",");
     let pruning = &inspection.pruning;
     if !pruning.skip_blocks.is_empty() {
