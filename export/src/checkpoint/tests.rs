@@ -94,12 +94,11 @@ fn every_rule_is_needed() {
     assert!(wrong.is_empty(), "{} unnoticed:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The names and shapes of a released checkpoint, as a loaded file without values.
-fn named(list: &str) -> Loaded {
+/// The names, shapes and formats of a released checkpoint.
+fn listed(list: &str) -> Vec<(String, Vec<usize>, Format)> {
     let text =
         std::fs::read_to_string(goldens().join("names").join(list)).expect("the list is in the repository");
-    let tensors: Vec<(String, Vec<usize>, Format)> = text
-        .lines()
+    text.lines()
         .map(|line| {
             let (name, rest) = line.split_once(' ').expect("name, shape, format");
             let (shape, format) = rest.rsplit_once(' ').expect("shape, format");
@@ -107,8 +106,12 @@ fn named(list: &str) -> Loaded {
             let format = if format == "c64" { Format::Complex64 } else { Format::F32 };
             (name.to_owned(), sizes.collect(), format)
         })
-        .collect();
-    Loader::of_shapes(&tensors).expect("a known family")
+        .collect()
+}
+
+/// A released checkpoint as a loaded file without values.
+fn named(list: &str) -> Loaded {
+    Loader::of_shapes(&listed(list)).expect("a known family")
 }
 
 #[test]
@@ -127,8 +130,7 @@ fn the_released_names_and_shapes_fit() {
         let mut wanted = expected.clone();
         wanted.retain(|name, _| levels == 4 || !name.contains("fpn_layers.3."));
         assert_eq!(found, wanted, "{list}");
-        let text = std::fs::read_to_string(goldens().join("names").join(list)).expect("it was read above");
-        assert_eq!(text.lines().count(), tensors, "{list}");
+        assert_eq!(listed(list).len(), tensors, "{list}");
         assert!(ignored > 300, "{list}: {ignored} ignored");
         let config =
             sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary).expect("the sizes fit");
@@ -278,4 +280,30 @@ fn an_inspection_describes_what_cannot_be_exported_too() {
     assert!(epsilon.notes.iter().any(|note| note.contains("1e-6")), "{:?}", epsilon.notes);
     let original = options.with_norm_eps(NormEps::Original).open(&goldens().join("../parity/plain"));
     assert_eq!(original.expect("the golden is whole").config().vision.layer_norm_eps, 1e-5);
+}
+
+/// Detectors with fewer layers, queries and a narrower feed-forward network, as structural pruning leaves them.
+#[test]
+fn smaller_detectors_fit_by_their_shapes() {
+    let gone =
+        ["transformer.encoder.layers.4.", "transformer.encoder.layers.5.", "transformer.decoder.layers.5."];
+    let mut tensors = listed("sam3.txt");
+    tensors.retain(|(name, ..)| !gone.iter().any(|prefix| name.starts_with(prefix)));
+    for (name, shape, _) in &mut tensors {
+        if name.starts_with("transformer.") && name.contains(".linear") {
+            shape.iter_mut().filter(|size| **size == 2048).for_each(|size| *size = 1024);
+        }
+        if name.ends_with("query_embed.weight") || name.ends_with("reference_points.weight") {
+            shape[0] = 100;
+        }
+    }
+    let loaded = Loader::of_shapes(&tensors).expect("a known family");
+    let config = sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary).expect("the sizes fit");
+    loaded
+        .weights
+        .check(&layout::expected_tensors(&config, &loaded.pruning), str::to_owned)
+        .expect("complete");
+    assert_eq!((config.encoder.layers, config.encoder.intermediate), (4, 1024));
+    assert_eq!((config.decoder.layers, config.decoder.intermediate), (5, 1024));
+    assert_eq!((config.num_queries, config.scoring_hidden, config.geometry.intermediate), (100, 2048, 2048));
 }

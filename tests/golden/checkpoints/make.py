@@ -10,7 +10,7 @@ its models, inputs and reference outputs from there. The files:
     sam3/            sam3.pt in Meta's names, written by torch.save; pruned.pt, an image backbone pruned as DART does
     sam31/           sam3.1.safetensors in Meta's names: three levels, three necks, no rotary tables
     lite_s0/         Sam3LiteText with RepMixer blocks, a table of 16; the same model in EfficientSAM3's names
-    lite_s1/         Sam3LiteText without RepMixer blocks, a table of 32
+    lite_s1/         Sam3LiteText without RepMixer blocks, a table of 77
     containers/      archives of torch.save: number formats, offsets, strides, shared storages, wrappers, classes
 
 Each folder of a model has golden.safetensors with the inputs and outputs of `transformers` in float32. The names are
