@@ -131,7 +131,7 @@ impl Layout {
         }
         self.norm(&format!("{clip}.final_layer_norm"), t.hidden);
         self.unused(|list| {
-            list.tensor("text_encoder.text_projection.weight".into(), &[t.projection, t.hidden])
+            list.tensor("text_encoder.text_projection.weight".into(), &[t.projection, t.hidden]);
         });
         self.linear("text_projection", t.hidden, config.width);
     }

@@ -289,7 +289,7 @@ fn pruning_lists(attributes: &[(String, Attribute)]) -> Result<Pruning> {
         Some(Attribute::Text(text)) => text.split(',').filter(|part| !part.trim().is_empty()).collect(),
         Some(Attribute::List(items)) => {
             let text = |item| match item {
-                &Attribute::Text(ref text) => Some(text.as_str()),
+                Attribute::Text(text) => Some(text.as_str()),
                 _ => None,
             };
             items.iter().map(text).collect::<Option<Vec<_>>>().ok_or_else(|| wrong("mask_blocks"))?

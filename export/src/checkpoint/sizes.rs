@@ -164,7 +164,7 @@ fn heads_of(width: usize) -> Result<usize> {
 fn geometry(hidden: usize, blocks: usize, rotary: &RotaryShapes) -> Result<Geometry> {
     let Some(smallest) = rotary.values().map(|[rows, _]| *rows).min() else {
         // Mirrors in safetensors lack the tables: every fourth part of the blocks ends with a global one.
-        if blocks == 0 || blocks % 4 != 0 {
+        if blocks == 0 || !blocks.is_multiple_of(4) {
             return Err(invalid(format!(
                 "the file has no rotary tables (freqs_cis) and {blocks} blocks: expected 32, whose global blocks are known"
             )));
