@@ -20,6 +20,8 @@ use crate::cancel_on_interrupt;
 use crate::tensorrt::{BuildOptions, cached_engines};
 
 pub use classes::class_names;
+#[cfg(feature = "test-support")]
+pub use exemplar::parse_exemplar;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
 pub use files::{check_output_file, expand_images};
 pub use tracker::TrackerArgs;
