@@ -61,6 +61,9 @@ mod model_graph;
 #[cfg(feature = "opencv")]
 mod native_log;
 mod outcome;
+#[cfg(feature = "test-support")]
+#[doc(hidden)]
+pub mod parsers;
 pub mod pipeline;
 pub mod postprocess;
 pub mod preprocess;

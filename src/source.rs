@@ -2,7 +2,7 @@
 
 #[cfg(feature = "opencv")]
 mod capture;
-#[cfg(any(feature = "opencv", test))]
+#[cfg(any(feature = "opencv", feature = "test-support", test))]
 pub(crate) mod container;
 #[cfg(not(feature = "opencv"))]
 mod no_opencv;

@@ -22,6 +22,8 @@ use crate::{LogArgs, cancel_on_interrupt, status};
 
 pub use classes::class_names;
 pub(crate) use classes::{class_map, closest, coco_classes, thresholds};
+#[cfg(feature = "test-support")]
+pub use exemplar::parse_exemplar;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
 pub use files::{check_output_file, expand_images};
 pub use tracker::TrackerArgs;
