@@ -251,6 +251,12 @@ fn doctor_reports_engines_libraries_and_cache() {
     ] {
         assert!(healthy.contains(word), "{word}: {healthy}");
     }
+    let video: &[&str] = if cfg!(feature = "opencv") {
+        &["reads           OpenCV 4", "FFMPEG", "writes          mp4"]
+    } else {
+        &["\nvideo\n  not in this build"]
+    };
+    assert!(video.iter().all(|word| healthy.contains(word)), "{healthy}");
     // Of ONNX Runtime, and of the TensorRT that the program was built for.
     let libraries = 1 + usize::from(cfg!(any(feature = "tensorrt", feature = "tensorrt-rtx")));
     assert_eq!(healthy.matches("system folders").count(), libraries, "{healthy}");
