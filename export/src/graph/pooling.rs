@@ -87,13 +87,17 @@ impl Graph<'_> {
     }
 
     /// 1 where `low` ≤ x ≤ `high`, else 0.
+    ///
+    /// Written with `Clip` of a steep line: runtimes disagree about the `Sign` of zero (rten 0.27 gives 1).
     fn inside(&mut self, x: &Value, low: f32, high: f32) -> Value {
+        // Any difference of two numbers near a pixel's index is far above 1 / STEEP, and STEEP · side is finite.
+        const STEEP: f32 = 1e30;
         let [low, high, one] = [low, high, 1.0].map(|limit| self.scalar(limit));
         let below = self.sub(&low, x);
         let above = self.sub(x, &high);
         let [below, above] = [below, above].map(|excess| {
-            let excess = self.unary("Relu", &excess);
-            let outside = self.unary("Sign", &excess);
+            let excess = self.scale(&excess, STEEP);
+            let outside = self.clip(&excess, Some(0.0), Some(1.0));
             self.sub(&one, &outside)
         });
         self.mul(&below, &above)
