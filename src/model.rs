@@ -299,11 +299,15 @@ fn export_options(request: &ModelRequest) -> ExportOptions {
     }
 }
 
+/// Raised when exported graphs change within a version, so that cached ones are made again. 2: no `RoiAlign`.
+const GRAPH_REVISION: u32 = 2;
+
 fn entry_name(name: &str, identity: &str, options: &str) -> String {
     let safe: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
     let short: String = safe.chars().take(40).collect();
-    let key = short_hex(&Sha256::digest(format!("{}{options}", env!("CARGO_PKG_VERSION"))));
+    let key = format!("{} {GRAPH_REVISION} {options}", env!("CARGO_PKG_VERSION"));
+    let key = short_hex(&Sha256::digest(key));
     format!("{short}-{}-{key}", identity.get(..12).unwrap_or(identity))
 }
 
