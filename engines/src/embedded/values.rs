@@ -82,7 +82,7 @@ pub(super) fn copy(value: &Value, element_type: ElementType, tensor: &mut Tensor
 }
 
 fn copy_as<T: Copy, U: Element>(value: &TensorView<'_, T>, tensor: &mut Tensor, convert: impl Fn(T) -> U) {
-    let elements = tensor.reset::<U>(&value.shape());
+    let elements = tensor.reset::<U>(value.shape());
     match value.data() {
         Some(data) => elements.iter_mut().zip(data).for_each(|(to, from)| *to = convert(*from)),
         // A transposed view: the iterator goes through it row by row.
