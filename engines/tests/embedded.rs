@@ -65,7 +65,7 @@ fn every_element_type_can_be_an_input_and_an_output() {
         let floats = Tensor::f32(&[count], take([1.5, -0.0, 3e30])).expect("fits");
         let halves = take([1.5, 2.5, -4.0]).into_iter().map(f16::from_f32).collect();
         let halves = Tensor::new(&[count], halves).expect("fits");
-        let longs = vec![i64::from(i32::MIN), 7, i64::from(i32::MAX)];
+        let longs = [i64::from(i32::MIN), 7, i64::from(i32::MAX)];
         let longs = Tensor::i64(&[count], longs[..count].to_vec()).expect("fits");
         let ints = Tensor::new(&[count], vec![i32::MIN, 7, i32::MAX][..count].to_vec()).expect("fits");
         let bytes = Tensor::new(&[count], vec![0_u8, 7, 255][..count].to_vec()).expect("fits");
