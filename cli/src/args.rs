@@ -62,8 +62,8 @@ pub struct ModelArgs {
     /// built-in model [default: built-in]
     #[arg(long, alias = "weights", value_name = "DIR")]
     pub model: Option<PathBuf>,
-    /// auto, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt or coreml; cuda:1 is the second GPU. auto uses cuda if it
-    /// starts, else onnxruntime on the CPU; tensorrt builds its engines into the cache once, which takes minutes
+    /// auto, embedded, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt or coreml; cuda:1 is the second GPU. auto uses
+    /// cuda if it starts, else onnxruntime if it is installed, else embedded, which needs no library; tensorrt builds its engines into the cache once, which takes minutes
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
     pub engine: String,
     /// Run operators that the engine lacks on the CPU, with a warning [default: fail]
