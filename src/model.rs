@@ -31,6 +31,17 @@ pub enum ModelSource {
     Folder(PathBuf),
 }
 
+impl ModelSource {
+    /// The name of the built-in model where others are named by their folder.
+    pub const BUILT_IN: &'static str = "built-in";
+
+    /// The built-in model for [`BUILT_IN`](Self::BUILT_IN), else the folder.
+    pub fn named(name: impl Into<PathBuf>) -> Self {
+        let folder = name.into();
+        if folder == Path::new(Self::BUILT_IN) { Self::Builtin } else { Self::Folder(folder) }
+    }
+}
+
 /// A model source and the options of its export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelRequest {

@@ -1,4 +1,4 @@
-//! Where results go: videos, picture sequences, JSON lines, MOTChallenge files, crops, windows and pipes, behind one trait.
+//! Where results go: videos, picture sequences, JSON lines, MOTChallenge and YOLO files, crops, windows and pipes, behind one trait.
 
 mod crops;
 mod json_lines;
@@ -12,6 +12,7 @@ mod raw;
 mod video;
 #[cfg(feature = "opencv")]
 mod window;
+mod yolo;
 
 use std::ops::BitOr;
 
@@ -22,13 +23,14 @@ pub use crops::Crops;
 pub use json_lines::JsonLines;
 pub use mot::MotFile;
 #[cfg(not(feature = "opencv"))]
-pub use no_opencv::{create_video, open_window};
+pub use no_opencv::{create_video, open_window, video_formats};
 pub use picture::{PictureSequence, check_picture_file, write_picture};
 pub use raw::{RawOrder, RawWriter};
 #[cfg(feature = "opencv")]
-pub use video::create_video;
+pub use video::{create_video, video_formats};
 #[cfg(feature = "opencv")]
 pub use window::open_window;
+pub use yolo::YoloLabels;
 
 /// The pictures that a sink needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

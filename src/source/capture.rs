@@ -5,12 +5,7 @@ mod timeline;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use opencv::core::{self, Mat, MatTraitConst, MatTraitConstManual, Vector};
-use opencv::videoio::{
-    CAP_ANY, CAP_FFMPEG, CAP_PROP_FPS, CAP_PROP_FRAME_COUNT, CAP_PROP_FRAME_HEIGHT, CAP_PROP_FRAME_WIDTH,
-    CAP_PROP_OPEN_TIMEOUT_MSEC, CAP_PROP_ORIENTATION_AUTO, CAP_PROP_POS_MSEC, CAP_PROP_READ_TIMEOUT_MSEC,
-    VideoCapture, VideoCaptureTrait, VideoCaptureTraitConst,
-};
+use ocelli_opencv::{Backend, Capture as VideoCapture, Property, has_stream_backend};
 
 use super::container::Container;
 use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts};
@@ -26,6 +21,12 @@ const MAX_FRAME_RATE: f64 = 1000.0;
 const ATTEMPTS: u32 = 64;
 /// Higher counts come from headers without one.
 const MAX_FRAME_COUNT: f64 = 1e9;
+
+/// OpenCV's version and the backends that it reads videos and streams with; `None` in a build without it.
+pub fn video_library() -> Option<String> {
+    native_log::quiet();
+    Some(format!("OpenCV {}: {}", ocelli_opencv::version(), ocelli_opencv::stream_backends().join(", ")))
+}
 
 /// Opens a video file.
 ///
@@ -46,14 +47,13 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
     if path.metadata().map_err(io)?.len() == 0 {
         return Err(refuse("the file is empty"));
     }
-    let file = path.as_os_str();
     native_log::quiet();
     // Other backends are a last resort: they interpret paths as patterns and pipelines.
-    let mut found = opened(VideoCapture::from_file(file, CAP_FFMPEG));
-    if found.is_none() && !has_ffmpeg() {
-        found = opened(VideoCapture::from_file(file, CAP_ANY));
+    let mut found = VideoCapture::open(path, Backend::Ffmpeg, &[]);
+    if found.is_err() && !has_stream_backend(Backend::Ffmpeg) {
+        found = VideoCapture::open(path, Backend::Any, &[]);
     }
-    let Some(mut capture) = found else {
+    let Ok(mut capture) = found else {
         return Err(match container {
             Container { unfinished: true, .. } => refuse("there is no index: the recording was cut off"),
             Container { missing_bytes: 1.., .. } => refuse("the file is truncated, and no frame can be read"),
@@ -63,7 +63,7 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
     let turns = container.quarter_turns;
     if turns.is_some() {
         // OpenCV 4.6 with FFmpeg 5 rotates in the wrong direction, so frames are rotated here.
-        drop(capture.set(CAP_PROP_ORIENTATION_AUTO, 0.0));
+        capture.set(Property::OrientationAuto, 0.0);
     }
     let mut source = Capture::new(name, capture, turns.unwrap_or(0))?;
     source.info.has_sound = container.has_sound;
@@ -82,8 +82,8 @@ pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
         let message = format!("cannot open {name}: it does not exist, or another program uses it");
         Error::new(ErrorKind::Unavailable, message)
     };
-    let capture = VideoCapture::new(i32::try_from(index).map_err(|_| refuse())?, CAP_ANY);
-    let capture = opened(capture).ok_or_else(refuse)?;
+    let index = i32::try_from(index).map_err(|_| refuse())?;
+    let capture = VideoCapture::open_camera(index).map_err(|_| refuse())?;
     let mut source = Capture::new(name, capture, 0)?;
     source.go_live();
     Ok(Box::new(source))
@@ -110,15 +110,13 @@ pub fn open_stream_as(
     timeouts: StreamTimeouts,
 ) -> Result<Box<dyn Source>> {
     let milliseconds = |time: Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
-    let params = Vector::from_slice(&[
-        CAP_PROP_OPEN_TIMEOUT_MSEC,
-        milliseconds(timeouts.open),
-        CAP_PROP_READ_TIMEOUT_MSEC,
-        milliseconds(timeouts.read),
-    ]);
+    let parameters = [
+        (Property::OpenTimeoutMs, milliseconds(timeouts.open)),
+        (Property::ReadTimeoutMs, milliseconds(timeouts.read)),
+    ];
     native_log::quiet();
-    let capture = VideoCapture::from_file_with_params(url, CAP_FFMPEG, &params);
-    let capture = opened(capture).ok_or_else(|| {
+    let capture = VideoCapture::open(Path::new(url), Backend::Ffmpeg, &parameters);
+    let capture = capture.map_err(|_| {
         let message = format!(
             "cannot open the stream, {}: nothing answers within {} s, or the answer is not a video",
             without_password(url),
@@ -135,15 +133,6 @@ pub fn open_stream_as(
     Ok(Box::new(source))
 }
 
-fn opened(capture: opencv::Result<VideoCapture>) -> Option<VideoCapture> {
-    capture.ok().filter(|capture| capture.is_opened().unwrap_or(false))
-}
-
-fn has_ffmpeg() -> bool {
-    let backends = opencv::videoio::get_stream_backends();
-    backends.is_ok_and(|backends| backends.iter().any(|backend| backend as i32 == CAP_FFMPEG))
-}
-
 /// URLs of cameras contain passwords, which must not end up in logs.
 fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
@@ -157,8 +146,6 @@ fn without_password(url: &str) -> String {
 struct Capture {
     info: SourceInfo,
     capture: VideoCapture,
-    decoded: Mat,
-    turned: Mat,
     quarter_turns: u8,
     timeline: Timeline,
     next: u64,
@@ -172,11 +159,11 @@ struct Capture {
 
 impl Capture {
     fn new(name: String, capture: VideoCapture, quarter_turns: u8) -> Result<Self> {
-        let number = |property: i32| capture.get(property).unwrap_or(0.0);
-        let frame_rate =
-            Some(number(CAP_PROP_FPS)).filter(|rate| FRAME_RATES.contains(rate) && *rate <= MAX_FRAME_RATE);
-        let frame_count = Some(number(CAP_PROP_FRAME_COUNT)).filter(|n| (1.0..=MAX_FRAME_COUNT).contains(n));
-        let (width, height) = (number(CAP_PROP_FRAME_WIDTH) as u32, number(CAP_PROP_FRAME_HEIGHT) as u32);
+        let number = |property| capture.get(property);
+        let frame_rate = Some(number(Property::FrameRate))
+            .filter(|rate| FRAME_RATES.contains(rate) && *rate <= MAX_FRAME_RATE);
+        let frame_count = Some(number(Property::FrameCount)).filter(|n| (1.0..=MAX_FRAME_COUNT).contains(n));
+        let (width, height) = (number(Property::FrameWidth) as u32, number(Property::FrameHeight) as u32);
         let size = if quarter_turns % 2 == 1 { (height, width) } else { (width, height) };
         let info = SourceInfo {
             name,
@@ -189,8 +176,6 @@ impl Capture {
             timeline: Timeline::new(frame_rate),
             info,
             capture,
-            decoded: Mat::default(),
-            turned: Mat::default(),
             quarter_turns,
             next: 0,
             file: None,
@@ -210,23 +195,18 @@ impl Capture {
     fn advance(&mut self, frame: &mut Frame) -> Result<bool> {
         let start = Instant::now();
         let mut attempts = 1;
-        while !self.capture.grab().map_err(|e| self.failed(&e))? {
+        while !self.capture.grab().map_err(|e| failed(&self.info, self.next, &e))? {
             if self.file.is_none() || attempts == ATTEMPTS {
                 return self.end(start.elapsed()).map(|()| false);
             }
             attempts += 1;
         }
         self.failures += u64::from(attempts > 1);
-        let position_ms = self.capture.get(CAP_PROP_POS_MSEC).unwrap_or(0.0);
+        let position_ms = self.capture.get(Property::PositionMs);
         frame.index = self.next;
         frame.time = self.timeline.next(position_ms);
         self.next += 1;
         Ok(true)
-    }
-
-    fn failed(&self, error: &opencv::Error) -> Error {
-        let message = format!("cannot read frame {}, {}: {}", self.next, self.info.name, error.message);
-        Error::new(ErrorKind::InvalidData, message)
     }
 
     /// Checks whether the stream may end here.
@@ -291,6 +271,10 @@ impl Capture {
     }
 }
 
+fn failed(info: &SourceInfo, frame: u64, error: &ocelli_opencv::Error) -> Error {
+    Error::new(ErrorKind::InvalidData, format!("cannot read frame {frame}, {}: {error}", info.name))
+}
+
 impl Source for Capture {
     fn info(&self) -> &SourceInfo {
         &self.info
@@ -300,25 +284,15 @@ impl Source for Capture {
         if !self.advance(frame)? {
             return Ok(false);
         }
-        let decoded = self.capture.retrieve(&mut self.decoded, 0).map_err(|e| self.failed(&e))?;
-        let turn = match self.quarter_turns {
-            1 => Some(core::ROTATE_90_CLOCKWISE),
-            2 => Some(core::ROTATE_180),
-            3 => Some(core::ROTATE_90_COUNTERCLOCKWISE),
-            _ => None,
-        };
-        if let Some(turn) = turn {
-            core::rotate(&self.decoded, &mut self.turned, turn).map_err(|e| self.failed(&e))?;
-        }
-        let picture = if turn.is_some() { &self.turned } else { &self.decoded };
-        if !decoded || picture.typ() != core::CV_8UC3 {
-            let name = &self.info.name;
-            let message = format!("cannot decode frame {}, {name}: expected 8-bit colours", frame.index);
+        let Self { capture, info, next, quarter_turns, .. } = self;
+        let decoded = capture.retrieve(*quarter_turns).map_err(|e| failed(info, *next, &e))?;
+        let Some(picture) = decoded else {
+            let message =
+                format!("cannot decode frame {}, {}: expected 8-bit colours", frame.index, info.name);
             return Err(Error::new(ErrorKind::InvalidData, message));
-        }
-        let bgr = picture.data_bytes().map_err(|e| self.failed(&e))?;
-        let rgb = frame.image.reset_rgb8(picture.cols() as u32, picture.rows() as u32)?;
-        swap_red_and_blue(bgr, rgb);
+        };
+        let rgb = frame.image.reset_rgb8(picture.width, picture.height)?;
+        swap_red_and_blue(picture.pixels, rgb);
         Ok(true)
     }
 

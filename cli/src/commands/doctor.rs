@@ -1,6 +1,7 @@
 //! `ocelli doctor`.
 
 mod nvidia;
+mod video;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -64,6 +65,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         writeln!(out, "\nONNX Runtime")?;
         write_places(out, &OnnxRuntime::candidates(args.onnxruntime.as_deref()))?;
         nvidia::write(out, args.tensorrt.as_deref())?;
+        video::write(out)?;
         writeln!(out)?;
         match &model {
             Some(Ok(ms)) => writeln!(out, "built-in model    works: {ms:.0} ms per image")?,

@@ -80,11 +80,16 @@ impl OpenSource {
 }
 
 impl SourceArgs {
+    /// Whether the source is the drawn scene.
+    pub fn is_drawn(&self) -> bool {
+        self.video.is_empty()
+    }
+
     /// Opens the source; a live source reconnects until `cancellation`. Without a source, draws `classes`.
     ///
     /// # Errors
     /// If arguments conflict or the source cannot be opened.
-    pub fn open(&self, classes: &[String], cancellation: &Cancellation) -> anyhow::Result<OpenSource> {
+    pub fn open(&self, classes: &[&str], cancellation: &Cancellation) -> anyhow::Result<OpenSource> {
         let rate = self.fps.unwrap_or(FRAME_RATE);
         if !FRAME_RATES.contains(&rate) {
             let (least, most) = (FRAME_RATES.start(), FRAME_RATES.end());
@@ -178,8 +183,8 @@ impl SourceArgs {
         Ok(Box::new(Reconnecting::connect(open, options, cancellation.clone())?))
     }
 
-    fn scene(&self, classes: &[String]) -> anyhow::Result<Box<dyn Source>> {
-        let known = |class: &&String| vocabulary().contains(&class.to_lowercase().as_str());
+    fn scene(&self, classes: &[&str]) -> anyhow::Result<Box<dyn Source>> {
+        let known = |class: &&&str| vocabulary().contains(&class.to_lowercase().as_str());
         let drawn: Vec<String> = classes.iter().filter(known).map(|class| class.to_lowercase()).collect();
         if drawn.is_empty() {
             return Err(usage(format!(
