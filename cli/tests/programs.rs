@@ -96,7 +96,7 @@ fn invalid_checkpoints_are_errors() {
         ("other-model", 1, &["model_type", "llama", "sam3"]),
         ("widths", 1, &["detr_encoder_config.hidden_size", "64", "32"]),
         ("heads", 1, &["text_config.num_attention_heads", "5"]),
-        ("no-heads", 1, &["text_config.num_attention_heads", "positive"]),
+        ("no-heads", 1, &["text_config.num_attention_heads", "from 1 to 1024"]),
         ("globals", 1, &["global_attn_indexes", "99"]),
         ("patches", 1, &["image_size", "113", "14"]),
         ("words", 1, &["num_hidden_layers", "four", "number"]),
