@@ -26,8 +26,8 @@ pub enum ModelSource {
     /// The small built-in model.
     #[default]
     Builtin,
-    /// An exported folder (`model.json`), or a checkpoint folder (`config.json`), which is exported into the cache on
-    /// first use.
+    /// An exported folder (`model.json`), or a checkpoint, which is exported into the cache on first use: a folder with
+    /// `config.json`, or a file such as `sam3.pt`.
     Folder(PathBuf),
 }
 
@@ -108,14 +108,17 @@ impl Model {
                 model.check_request(request)?;
                 Ok(model)
             }
-            ModelSource::Folder(folder) if folder.join("config.json").is_file() => {
+            ModelSource::Folder(folder) if folder.join("config.json").is_file() || is_weight_file(folder) => {
                 let checkpoint = Checkpoint::open(folder)?;
                 let identity = remembered_hash(&checkpoint.weight_files(), || checkpoint.weights_sha256())?;
                 let name = folder
-                    .file_name()
+                    .file_stem()
                     .map_or_else(|| "checkpoint".into(), |n| n.to_string_lossy().into_owned());
                 // The weights are the model's identity, but not all that an export depends on.
-                let settings = settings_hash(&[folder.join("config.json"), checkpoint.tokenizer_path()])?;
+                let config = folder.join("config.json");
+                let files: Vec<PathBuf> =
+                    [config, checkpoint.tokenizer_path()].into_iter().filter(|file| file.is_file()).collect();
+                let settings = settings_hash(&files)?;
                 cached_export(&checkpoint, (&name, &identity, &settings), request, report, cancellation)
             }
             ModelSource::Folder(folder) => {
@@ -124,7 +127,8 @@ impl Model {
                 } else if folder.is_file() {
                     "it is a file; name the folder that contains it"
                 } else {
-                    "expected a folder with model.json (an exported model) or config.json (a Hugging Face checkpoint)"
+                    "expected a folder with model.json (an exported model) or config.json (a Hugging Face checkpoint), or \
+                     a file such as sam3.pt"
                 };
                 let message = format!("cannot open the model, {}: {why}", folder.display());
                 Err(Error::new(ErrorKind::InvalidArgument, message))
@@ -212,6 +216,9 @@ impl Model {
         let mut config = TokenizerConfig::new(self.manifest.context_length);
         config.start_id = Some(self.manifest.special_tokens.bos);
         config.end_id = Some(self.manifest.special_tokens.eos);
+        if self.manifest.text_padding.is_some() {
+            config.padding_id = Some(self.manifest.special_tokens.pad);
+        }
         Tokenizer::from_file(self.file(file::TOKENIZER), config)
     }
 
@@ -302,6 +309,12 @@ fn cached_export(
         })?;
         Ok(())
     })
+}
+
+/// Whether a path can be a file of weights: not one of an exported folder.
+fn is_weight_file(path: &Path) -> bool {
+    let of_exported = path.extension().is_some_and(|end| end == "json" || end == "onnx" || end == "data");
+    path.is_file() && !of_exported
 }
 
 /// SHA-256 of small files, in lower-case hex.

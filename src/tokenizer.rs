@@ -15,23 +15,25 @@ pub struct TokenizerConfig {
     pub context_length: usize,
     /// The id before every phrase, if `tokenizer.json` adds none.
     pub start_id: Option<i64>,
-    /// The id after every phrase and of the padding, if `tokenizer.json` adds none.
+    /// The id after every phrase, if `tokenizer.json` adds none.
     ///
     /// The file takes precedence because old CLIP configurations have a wrong end id.
     pub end_id: Option<i64>,
+    /// The id after the end of a phrase; the end id by default.
+    pub padding_id: Option<i64>,
 }
 
 impl TokenizerConfig {
     /// Rows of `context_length` ids, with the start and end tokens of `tokenizer.json`.
     pub fn new(context_length: usize) -> Self {
-        Self { context_length, start_id: None, end_id: None }
+        Self { context_length, start_id: None, end_id: None, padding_id: None }
     }
 }
 
 /// The inputs of the text encoder for one phrase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenIds {
-    /// Start token, phrase, end token, then padding with end tokens: `[L]`.
+    /// Start token, phrase, end token, then padding, by default with end tokens: `[L]`.
     pub ids: Vec<i64>,
     /// 1 = token, 0 = padding: `[L]`.
     pub mask: Vec<i64>,
@@ -44,7 +46,6 @@ pub struct Tokenizer {
     /// Ids before and after every phrase.
     start: Vec<i64>,
     end: Vec<i64>,
-    /// The end token again.
     padding: i64,
 }
 
@@ -89,10 +90,11 @@ impl Tokenizer {
             start.extend(config.start_id);
             end.extend(config.end_id);
         }
-        let Some(&padding) = end.last() else {
+        let Some(&last) = end.last() else {
             let why = "neither its post_processor nor the model's config.json has an end token";
             return Err(invalid(why.into()));
         };
+        let padding = config.padding_id.unwrap_or(last);
         let context_length = config.context_length;
         if context_length <= start.len() + end.len() {
             let message =

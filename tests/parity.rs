@@ -12,7 +12,7 @@
 pub mod altered;
 pub mod exported;
 pub mod golden;
-mod report;
+pub mod report;
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ use ocelli::export::contract::{Prompting, Target, file, tensor};
 use ocelli::export::{Checkpoint, ErrorKind, ExportOptions, export};
 use sha2::{Digest, Sha256};
 
-const TARGETS: [Target; 2] = [Target::OnnxRuntime, Target::TensorRt];
+pub const TARGETS: [Target; 2] = [Target::OnnxRuntime, Target::TensorRt];
 const KINDS: [&str; 3] = ["text", "official", "exemplar"];
 const CLASS_COUNTS: [usize; 3] = [1, 3, 17];
 /// The minimum IoU of a mask and the reference.
@@ -346,13 +346,18 @@ fn compare_all(report: &mut Report, golden: &Golden, prefix: &str, outputs: &Out
     }
 }
 
-fn compare_backbone(report: &mut Report, golden: &Golden, model: &mut Exported, note: &str) -> Outcome<()> {
+pub fn compare_backbone(
+    report: &mut Report,
+    golden: &Golden,
+    model: &mut Exported,
+    note: &str,
+) -> Outcome<()> {
     let outputs = model.backbone(golden.tensor("pixel_values"))?;
     compare_all(report, golden, "backbone", &outputs, note);
     Ok(())
 }
 
-fn compare_pruned(
+pub fn compare_pruned(
     report: &mut Report,
     golden: &Golden,
     i: usize,
@@ -365,7 +370,7 @@ fn compare_pruned(
     Ok(())
 }
 
-fn compare_text(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
+pub fn compare_text(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
     let reference = golden.tensor("text.text_features");
     for classes in CLASS_COUNTS {
         let [ids, mask] =
@@ -378,7 +383,7 @@ fn compare_text(report: &mut Report, golden: &Golden, model: &mut Exported) -> O
     Ok(())
 }
 
-fn compare_exemplars(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
+pub fn compare_exemplars(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
     let fpn_2 = golden.tensor("backbone.fpn_2");
     let none = (Tensor::f32(&[1, 0, 4], vec![])?, Tensor::i64(&[1, 0], vec![])?);
     let outputs = model.exemplars(fpn_2, &none.0, &none.1)?;
@@ -393,7 +398,7 @@ fn compare_exemplars(report: &mut Report, golden: &Golden, model: &mut Exported)
     Ok(())
 }
 
-fn compare_encoder_decoder(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
+pub fn compare_encoder_decoder(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
     for kind in KINDS {
         for classes in CLASS_COUNTS {
             let mut outputs = model.decode(golden.tensor("backbone.fpn_2"), &golden.prompt(kind, classes))?;
@@ -443,7 +448,7 @@ fn least_mask_iou(ours: &Tensor, reference: &Tensor) -> Outcome<f64> {
     Ok(least)
 }
 
-fn compare_masks(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
+pub fn compare_masks(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
     let levels = ["backbone.fpn_0", "backbone.fpn_1"].map(|name| golden.tensor(name));
     for kind in KINDS {
         let [encoded, queries] =
@@ -471,7 +476,7 @@ fn compare_masks(report: &mut Report, golden: &Golden, model: &mut Exported) -> 
 
 /// From pixels, ids and boxes to logits and masks, each graph with the outputs of the one before: names, shapes and token
 /// order match.
-fn compare_chain(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
+pub fn compare_chain(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
     let image = model.backbone(golden.tensor("pixel_values"))?;
     let [ids, mask] = ["text.input_ids", "text.attention_mask"].map(|name| first(golden.tensor(name), 3));
     let text =

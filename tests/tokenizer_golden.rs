@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ocelli::Prompt;
+use ocelli::export::CheckpointOptions;
 use ocelli::tokenizer::{TokenIds, Tokenizer, TokenizerConfig};
 use serde_json::Value;
 
@@ -60,4 +61,18 @@ fn clips_tokenizer_equals_transformers() {
         Tokenizer::from_file(path, TokenizerConfig::new(context)).expect("make.py has written the file");
     assert_eq!(tokenizer.encode("dog").expect("a word").ids.last(), Some(&49_407), "the largest id of CLIP");
     compare(&tokenizer, "clip");
+}
+
+#[test]
+#[ignore = "needs the CLIP merges: run tests/golden/tokenizer/make.py --merges-only target/golden/clip"]
+fn merges_become_clips_tokenizer() {
+    let written = std::env::var_os("OCELLI_CLIP_TOKENIZER")
+        .map_or_else(|| root().join("../target/golden/clip/tokenizer.json"), PathBuf::from);
+    let merges = written.with_file_name("bpe_simple_vocab_16e6.txt.gz");
+    let options = CheckpointOptions::default().with_tokenizer(merges);
+    let checkpoint = options.open(&root().join("golden/parity/plain")).expect("the golden is whole");
+    let json: Value =
+        serde_json::from_slice(&checkpoint.tokenizer_json().expect("CLIP's merges")).expect("JSON");
+    let expected = std::fs::read(written).expect("make.py has written the file");
+    assert!(json == serde_json::from_slice::<Value>(&expected).expect("JSON"), "the files differ");
 }

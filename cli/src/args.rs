@@ -58,9 +58,9 @@ const BUILT_IN_MODEL_NOTE: &str = "model: built-in, which knows eighty drawn pic
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = MODEL)]
 pub struct ModelArgs {
-    /// Exported model or Hugging Face checkpoint folder; a checkpoint is exported once into the cache. built-in is the
-    /// built-in model [default: built-in]
-    #[arg(long, alias = "weights", value_name = "DIR")]
+    /// Exported model, or a checkpoint: a Hugging Face folder or a file such as sam3.pt, which is exported once into the
+    /// cache. built-in is the built-in model [default: built-in]
+    #[arg(long, alias = "weights", value_name = "PATH")]
     pub model: Option<PathBuf>,
     /// auto, embedded, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt or coreml; cuda:1 is the second GPU. auto uses
     /// cuda if it starts, else onnxruntime if it is installed, else embedded, which needs no library; tensorrt builds its engines into the cache once, which takes minutes

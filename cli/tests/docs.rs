@@ -186,6 +186,13 @@ fn prepare(place: &Place) {
     symlink(OCELLI, place.path("bin/ocelli")).expect("links can be made");
     place.folder("sam3");
     ocelli::builtin::write_checkpoint(&place.path("sam3")).expect("the folder can be written to");
+    // Files in Meta's names: small random models.
+    let goldens = project().join("tests/golden/checkpoints/sam3");
+    for (golden, name) in
+        [("sam3.pt", "sam3.pt"), ("pruned.pt", "pruned_final.pt"), ("tokenizer.json", "tokenizer.json")]
+    {
+        std::fs::copy(goldens.join(golden), place.path(name)).expect("the golden is in the repository");
+    }
     let scenes = project().join("demos/scenes");
     for scene in ["street", "kitchen", "park"] {
         let photo = image::open(scenes.join(format!("{scene}.png"))).expect("the scene exists").to_rgb8();

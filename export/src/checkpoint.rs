@@ -1,59 +1,153 @@
 //! A checkpoint on disk: configuration and memory-mapped weights, checked against each other.
 
+mod container;
+mod family;
+mod inspect;
 mod layout;
+mod load;
+mod meta;
+mod nearest;
+mod sizes;
+mod tokenizer;
 mod weights;
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use crate::config::ModelConfig;
-use crate::contract::file;
+use sha2::{Digest, Sha256};
+
+use crate::config::{ModelConfig, TextEncoder};
+use crate::contract::TextPadding;
+use crate::prune::Pruning;
 use ocelli_error::{Error, ErrorKind, Result};
 
+use family::Family;
+use load::Loaded;
+
+pub use inspect::{Ignored, Inspection, PartSummary};
 pub(crate) use weights::{Weights, hex};
 
-/// A Hugging Face folder of a SAM3 detector: `config.json`, `model.safetensors` or its shards, `tokenizer.json`.
+/// The epsilon of the image transformer's layer norms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NormEps {
+    /// As `config.json` says, which is what `transformers` computes; files without a configuration have the original.
+    #[default]
+    Configured,
+    /// 1e-5, as in Meta's code, which trained the released weights.
+    Original,
+}
+
+impl FromStr for NormEps {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "configured" => Ok(Self::Configured),
+            "original" => Ok(Self::Original),
+            _ => {
+                let message = format!("norm_eps is {text}: expected configured or original");
+                Err(Error::new(ErrorKind::InvalidArgument, message))
+            }
+        }
+    }
+}
+
+/// How a [`Checkpoint`] is opened; the [`Default`] needs nothing but the path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointOptions {
+    tokenizer: Option<PathBuf>,
+    base: Option<PathBuf>,
+    norm_eps: NormEps,
+    text_padding: TextPadding,
+}
+
+impl CheckpointOptions {
+    /// The tokeniser: a `tokenizer.json`, or CLIP's merges (`bpe_simple_vocab_16e6.txt.gz`). By default the one beside
+    /// the checkpoint.
+    #[must_use]
+    pub fn with_tokenizer(mut self, path: impl Into<PathBuf>) -> Self {
+        self.tokenizer = Some(path.into());
+        self
+    }
+
+    /// The checkpoint that has the rest of the model, for a file with an image backbone only.
+    #[must_use]
+    pub fn with_base(mut self, path: impl Into<PathBuf>) -> Self {
+        self.base = Some(path.into());
+        self
+    }
+
+    /// The epsilon of the image transformer's layer norms.
+    #[must_use]
+    pub fn with_norm_eps(mut self, norm_eps: NormEps) -> Self {
+        self.norm_eps = norm_eps;
+        self
+    }
+
+    /// What stands after a phrase, for a text encoder of MobileCLIP; others ignore it.
+    #[must_use]
+    pub fn with_text_padding(mut self, padding: TextPadding) -> Self {
+        self.text_padding = padding;
+        self
+    }
+
+    /// Opens a checkpoint and checks every tensor's name, shape and type. Values are read during the export.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`].
+    pub fn open(&self, path: &Path) -> Result<Checkpoint> {
+        let mut opened = Opened::new(path, self).map_err(|e| locate(e, path))?;
+        let tokenizer = self
+            .tokenizer
+            .clone()
+            .or_else(|| tokenizer::beside(&opened.folder))
+            .or_else(|| tokenizer::beside(&folder_of(self.base.as_ref()?)))
+            .ok_or_else(|| tokenizer::missing(&opened.folder))?;
+        let lite = opened.config.text.encoder != TextEncoder::Clip;
+        let tokenizer_hash = match lite || opened.loaded.rules.is_some() {
+            true => opened.take_ids(&tokenizer)?,
+            false => String::new(),
+        };
+        let Opened { config, loaded, .. } = opened;
+        Ok(Checkpoint { tokenizer, tokenizer_hash, config, weights: loaded.weights, pruning: loaded.pruning })
+    }
+
+    /// Describes a checkpoint without exporting it: also one that cannot be exported, with the reason.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if a file cannot be read, [`ErrorKind::InvalidData`] if it is no checkpoint at all.
+    pub fn inspect(&self, path: &Path) -> Result<Inspection> {
+        inspect::inspect(self, path)
+    }
+}
+
+/// A SAM3 detector on disk, recognised by the names of its tensors:
 ///
-/// Both the released layout (`sam3_video`: tensors with the prefix `detector_model.`, and those of the tracker) and a
-/// detector saved on its own load. The tracker's tensors are ignored; of the detector, every tensor must be known,
-/// present and of the shape that follows from the configuration.
+/// - a Hugging Face folder with `config.json`, `model.safetensors` or its shards, and `tokenizer.json`. Both the released
+///   layout (`sam3_video`: tensors with the prefix `detector_model.`, and those of the tracker) and a detector saved on
+///   its own load;
+/// - a `.pt` or `.safetensors` file in Meta's names: SAM 3, SAM 3.1, fine-tuned detectors;
+/// - a backbone that DART has pruned, with a [base](CheckpointOptions::with_base).
+///
+/// Tensors of trackers are ignored; of the detector, every tensor must be known, present and of the shape that follows
+/// from the configuration, or from the other tensors in files without one.
 pub struct Checkpoint {
-    folder: PathBuf,
+    tokenizer: PathBuf,
+    /// Of a tokeniser that the weights did not come with.
+    tokenizer_hash: String,
     config: ModelConfig,
     weights: Weights,
+    pruning: Pruning,
 }
 
 impl Checkpoint {
-    /// Opens a checkpoint folder and checks every tensor's name, shape and type. Values are read during the export.
+    /// Opens a checkpoint and checks every tensor's name, shape and type. Values are read during the export.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if a file cannot be read, [`ErrorKind::InvalidData`] or [`ErrorKind::InvalidData`] if
-    /// its content is wrong; the message names the key or the tensor.
-    pub fn open(folder: &Path) -> Result<Self> {
-        if folder.is_file() {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "cannot read a checkpoint, {}: it is a file; expected a Hugging Face folder with config.json, \
-                     model.safetensors and tokenizer.json",
-                    folder.display()
-                ),
-            ));
-        }
-        let config = ModelConfig::read(&folder.join("config.json"))?;
-        let weights = Weights::open(folder)?;
-        weights.check(&layout::expected_tensors(&config)).map_err(|e| e.at(folder))?;
-        let checkpoint = Self { folder: folder.to_owned(), config, weights };
-        let tokenizer = checkpoint.tokenizer_path();
-        if !tokenizer.is_file() {
-            return Err(Error::new(
-                ErrorKind::InvalidData,
-                format!(
-                    "tokenizer.json is missing, {}: expected it beside the checkpoint's weights",
-                    folder.display()
-                ),
-            ));
-        }
-        Ok(checkpoint)
+    /// [`ErrorKind::Io`] if a file cannot be read, [`ErrorKind::InvalidArgument`] or [`ErrorKind::InvalidData`] if its
+    /// content is wrong; the message names the key or the tensor.
+    pub fn open(path: &Path) -> Result<Self> {
+        CheckpointOptions::default().open(path)
     }
 
     /// The sizes of the model.
@@ -61,12 +155,25 @@ impl Checkpoint {
         &self.config
     }
 
-    /// The path of the checkpoint's tokeniser.
+    /// The path of the checkpoint's tokeniser: a `tokenizer.json`, or CLIP's merges.
     pub fn tokenizer_path(&self) -> PathBuf {
-        self.folder.join(file::TOKENIZER)
+        self.tokenizer.clone()
     }
 
-    /// The weight files, sorted by name.
+    /// The content of the checkpoint's `tokenizer.json`, written from CLIP's merges if it has none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::InvalidData`] if it is neither.
+    pub fn tokenizer_json(&self) -> Result<Vec<u8>> {
+        tokenizer::read(&self.tokenizer)
+    }
+
+    /// The blocks and branches that the checkpoint lacks because it was pruned.
+    pub fn pruning(&self) -> &Pruning {
+        &self.pruning
+    }
+
+    /// The weight files: sorted by name, then those of the base.
     pub fn weight_files(&self) -> Vec<PathBuf> {
         self.weights.files()
     }
@@ -76,7 +183,168 @@ impl Checkpoint {
         self.weights.sha256()
     }
 
+    /// What an export depends on beside the weights and its own options.
+    pub(crate) fn fingerprint(&self) -> String {
+        let padding = match self.config.text.encoder {
+            TextEncoder::Clip => String::new(),
+            TextEncoder::MobileClip(text) => format!(";padding={:?}", text.padding),
+        };
+        format!("eps={:e};tokenizer={}{padding}", self.config.vision.layer_norm_eps, self.tokenizer_hash)
+    }
+
     pub(crate) fn weights(&self) -> &Weights {
         &self.weights
     }
 }
+
+/// A checkpoint whose tensors were checked.
+struct Opened {
+    /// Where a tokeniser may be.
+    folder: PathBuf,
+    config: ModelConfig,
+    loaded: Loaded,
+}
+
+impl Opened {
+    fn new(path: &Path, options: &CheckpointOptions) -> Result<Self> {
+        let (folder, loaded) = read(path)?;
+        if let Some(why) = loaded.family.unsupported() {
+            return Err(invalid(format!("it is {}: {why}", loaded.family)));
+        }
+        loaded.check_known()?;
+        if loaded.family == Family::DartPruned {
+            return Self::pruned(folder, loaded, options);
+        }
+        if options.base.is_some() {
+            let message = format!("base: it is {}, a whole model that needs no base", loaded.family);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        Self::whole(folder, loaded, options)
+    }
+
+    /// A whole detector.
+    fn whole(folder: PathBuf, loaded: Loaded, options: &CheckpointOptions) -> Result<Self> {
+        let mut config = match loaded.family {
+            Family::HuggingFace => ModelConfig::read(&folder.join("config.json"))?,
+            _ => sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary)?,
+        };
+        if options.norm_eps == NormEps::Original {
+            config.vision.layer_norm_eps = sizes::ORIGINAL_EPS;
+        }
+        if let TextEncoder::MobileClip(text) = &mut config.text.encoder {
+            text.padding = options.text_padding;
+            // A longer table is resized to the context that the encoders were distilled with.
+            config.text.context_length = match options.text_padding {
+                TextPadding::Training => text.positions.min(TRANSFORMERS_CONTEXT),
+                TextPadding::Transformers => TRANSFORMERS_CONTEXT,
+            };
+        }
+        loaded
+            .weights
+            .check(&layout::expected_tensors(&config, &loaded.pruning), |name| loaded.spelled(name))?;
+        Ok(Self { folder, config, loaded })
+    }
+
+    /// A pruned backbone, with the rest of the model from the base.
+    fn pruned(folder: PathBuf, pruned: Loaded, options: &CheckpointOptions) -> Result<Self> {
+        let Some(base) = &options.base else {
+            let message = format!(
+                "base is missing: {} has the image backbone only; name the checkpoint that it was pruned from, such as \
+                 sam3.pt",
+                pruned.family
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        };
+        let (base_folder, rest) = read(base).map_err(|e| locate(e, base))?;
+        if !matches!(rest.family, Family::HuggingFace | Family::Meta { .. }) {
+            let message = format!("base, {}: it is {}; expected a whole model", base.display(), rest.family);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        rest.check_known().map_err(|e| locate(e, base))?;
+        let Self { config, mut loaded, .. } =
+            Self::whole(base_folder, rest, options).map_err(|e| locate(e, base))?;
+        let lists = pruned.pruning.clone();
+        load::check_pruning(&pruned.weights, &lists, config.vision.stack.layers)?;
+        lists.check(&config)?;
+        pruned.weights.check(
+            &layout::expected_tensors(&config, &lists)
+                .into_iter()
+                .filter(|(name, _)| name.starts_with(BACKBONE))
+                .collect(),
+            |name| pruned.spelled(name),
+        )?;
+        loaded.weights.replace(BACKBONE, pruned.weights)?;
+        loaded.ignored.extend(pruned.ignored);
+        loaded.family = pruned.family;
+        loaded.is_torch = pruned.is_torch;
+        loaded.pruning = lists;
+        Ok(Self { folder, config, loaded })
+    }
+
+    /// Takes the ids of start and end from the tokeniser, checks that it is one of this model, and returns its hash.
+    fn take_ids(&mut self, path: &Path) -> Result<String> {
+        let json = tokenizer::read(path)?;
+        let text = &mut self.config.text;
+        let Some((bos, eos, words)) = tokenizer::special_ids(&json) else {
+            let message =
+                format!("not a tokeniser of CLIP, {}: it has no start and end tokens", path.display());
+            return Err(Error::new(ErrorKind::InvalidData, message));
+        };
+        if words != text.vocab_size {
+            let message = format!(
+                "the tokeniser does not belong to this model, {}: it has {words} tokens, and the model {}; name another \
+                 (tokenizer)",
+                path.display(),
+                text.vocab_size
+            );
+            return Err(Error::new(ErrorKind::Mismatch, message));
+        }
+        (text.bos, text.eos) = (bos, eos);
+        Ok(hex(&Sha256::digest(&json)[..8]))
+    }
+}
+
+/// Tokens to which the processor of `transformers` pads.
+const TRANSFORMERS_CONTEXT: usize = 32;
+/// The tensors of a pruned file.
+const BACKBONE: &str = "vision_encoder.";
+
+/// Loads a folder or a file; returns the folder that it is in, too.
+fn read(path: &Path) -> Result<(PathBuf, Loaded)> {
+    let folder = folder_of(path);
+    if !path.is_dir() {
+        let loaded = load::load(&[path.to_owned()])?;
+        if loaded.family == Family::HuggingFace && !folder.join("config.json").is_file() {
+            return Err(invalid(
+                "config.json is missing: weights in the names of transformers need the folder they came with"
+                    .into(),
+            ));
+        }
+        return Ok((folder, loaded));
+    }
+    let loaded = load::load(&load::folder_files(path)?)?;
+    Ok((folder, loaded))
+}
+
+/// The folder itself, or the folder of a file.
+fn folder_of(path: &Path) -> PathBuf {
+    if path.is_dir() {
+        return path.to_owned();
+    }
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::InvalidData, message)
+}
+
+/// Puts the path in front of a message that does not name it.
+fn locate(error: Error, path: &Path) -> Error {
+    if error.to_string().contains(&path.display().to_string()) { error } else { error.at(path) }
+}
+
+#[cfg(test)]
+mod tests;

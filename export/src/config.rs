@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::contract::TextPadding;
 use crate::exporter::{MAX_GRID, MAX_IMGSZ};
 use crate::read_text;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -72,6 +73,28 @@ pub struct VisionConfig {
     pub rope_theta: f64,
 }
 
+/// The architecture of the text encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextEncoder {
+    /// CLIP's transformer: a token attends to itself and those before it.
+    Clip,
+    /// MobileCLIP's transformer, without an order of tokens.
+    MobileClip(MobileClip),
+}
+
+/// What is special about MobileCLIP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MobileClip {
+    /// Whether the first and the last layer mix tokens with convolutions.
+    pub rep_mixer: bool,
+    /// Width of these convolutions, in tokens; odd.
+    pub kernel: usize,
+    /// Rows of the position table.
+    pub positions: usize,
+    /// What stands after a phrase.
+    pub padding: TextPadding,
+}
+
 /// The text encoder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextConfig {
@@ -87,6 +110,8 @@ pub struct TextConfig {
     pub projection: usize,
     /// Layer norm's epsilon.
     pub layer_norm_eps: f32,
+    /// The architecture.
+    pub encoder: TextEncoder,
     /// Token at the start of a phrase.
     pub bos: i64,
     /// Token at the end of a phrase.
@@ -116,6 +141,8 @@ pub struct ModelConfig {
     pub mask_heads: usize,
     /// Convolutions in the checkpoint's pixel decoder; the first two are used.
     pub mask_stages: usize,
+    /// Hidden width of the perceptron that scores the prompt.
+    pub scoring_hidden: usize,
 }
 
 impl ModelConfig {
@@ -145,10 +172,10 @@ impl ModelConfig {
         let detector =
             if nested.is_some() { detector } else { Node { value: Some(&root), path: String::new() } };
         if let Some(kind) = detector.value.and_then(|v| v.get("model_type")).and_then(Value::as_str)
-            && kind != "sam3"
+            && !["sam3", "sam3_lite_text"].contains(&kind)
         {
             return Err(invalid(format!(
-                "`{}model_type` is \"{kind}\": expected \"sam3\", or \"sam3_video\" with a `detector_config`",
+                "`{}model_type` is \"{kind}\": expected \"sam3\" or \"sam3_lite_text\", or \"sam3_video\" with a `detector_config`",
                 detector.path
             )));
         }
@@ -189,6 +216,8 @@ impl ModelConfig {
                 "`vision_config.scale_factors` is {scales:?}: expected [4.0, 2.0, 1.0, 0.5], the pyramid of SAM3"
             )));
         }
+        let is_lite = detector.value.and_then(|v| v.get("model_type")).and_then(Value::as_str)
+            == Some("sam3_lite_text");
         let image_size = vit.side("image_size", 1008)?;
         Ok(Self {
             vision: VisionConfig {
@@ -214,13 +243,14 @@ impl ModelConfig {
                 },
             },
             text: TextConfig {
-                hidden: text.usize("hidden_size", 1024)?,
+                hidden: text.usize("hidden_size", if is_lite { 512 } else { 1024 })?,
                 stack: text.stack(
                     ["num_hidden_layers", "num_attention_heads", "intermediate_size"],
-                    [24, 16, 4096],
+                    if is_lite { [12, 8, 2048] } else { [24, 16, 4096] },
                     "gelu",
                 )?,
-                context_length: text.usize("max_position_embeddings", 32)?,
+                context_length: text.usize("max_position_embeddings", if is_lite { 77 } else { 32 })?,
+                encoder: if is_lite { text.mobile_clip()? } else { TextEncoder::Clip },
                 vocab_size: text.usize("vocab_size", 49408)?,
                 projection: text.usize("projection_dim", 512)?,
                 layer_norm_eps: text.float("layer_norm_eps", 1e-5)? as f32,
@@ -247,11 +277,12 @@ impl ModelConfig {
             num_queries: decoder.usize("num_queries", 200)?,
             mask_heads: masks.usize("num_attention_heads", 8)?,
             mask_stages: masks.usize("num_upsampling_stages", 3)?,
+            scoring_hidden: decoder.usize("intermediate_size", 2048)?,
         })
     }
 
     /// Checks that the sizes are consistent.
-    fn validate(&self) -> Result<()> {
+    pub(crate) fn validate(&self) -> Result<()> {
         let v = &self.vision;
         let heads = [
             ("vision_config.backbone_config", v.hidden, v.stack.heads, 4),
@@ -301,6 +332,13 @@ impl ModelConfig {
             return Err(invalid(format!(
                 "`vision_config.backbone_config.global_attn_indexes` names block {block}, but `num_hidden_layers` is {}",
                 v.stack.layers
+            )));
+        }
+        if let TextEncoder::MobileClip(MobileClip { rep_mixer: true, kernel, .. }) = self.text.encoder
+            && kernel % 2 == 0
+        {
+            return Err(invalid(format!(
+                "`text_config.repmixer_kernel_size` is {kernel}: expected an odd number"
             )));
         }
         if self.mask_stages < 2 {
@@ -392,6 +430,21 @@ impl<'a> Node<'a> {
             },
             _ => self.usize(key, default),
         }
+    }
+
+    fn mobile_clip(&self) -> Result<TextEncoder> {
+        let rep_mixer = match self.key("use_repmixer_blocks") {
+            None => true,
+            Some(v) => v.as_bool().ok_or_else(|| self.wrong("use_repmixer_blocks", "true or false", v))?,
+        };
+        let kernel = self.usize("repmixer_kernel_size", 11)?;
+        let positions = self.usize("max_position_embeddings", 77)?;
+        Ok(TextEncoder::MobileClip(MobileClip {
+            rep_mixer,
+            kernel,
+            positions,
+            padding: TextPadding::Training,
+        }))
     }
 
     fn stack(&self, keys: [&str; 3], defaults: [usize; 3], activation: &str) -> Result<Stack> {

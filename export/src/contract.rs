@@ -224,6 +224,32 @@ impl FromStr for Precision {
     }
 }
 
+/// What stands after a phrase, for text encoders whose result depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TextPadding {
+    /// As the encoder was trained: token 0, up to the length of the position table, and every token attends to it.
+    #[default]
+    Training,
+    /// As `transformers` runs it: the end token, up to 32 tokens, and no token attends to it.
+    Transformers,
+}
+
+impl FromStr for TextPadding {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "training" => Ok(Self::Training),
+            "transformers" => Ok(Self::Transformers),
+            _ => Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("text_padding is {name}: expected training or transformers"),
+            )),
+        }
+    }
+}
+
 /// How an image becomes [`tensor::PIXEL_VALUES`]: resized to the square without keeping the aspect ratio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Preprocessing {
@@ -278,6 +304,9 @@ pub struct Manifest {
     pub context_length: usize,
     /// Token ids for the start, the end and the padding of a phrase.
     pub special_tokens: SpecialTokens,
+    /// What stands after a phrase, if the text encoder's result depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_padding: Option<TextPadding>,
     /// How images are prepared.
     pub preprocessing: Preprocessing,
     /// Default thresholds.

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use crate::checkpoint::{Checkpoint, hex};
-use crate::config::{ModelConfig, Stack, TextConfig};
+use crate::config::{ModelConfig, Stack, TextConfig, TextEncoder};
 use crate::contract::{
     FORMAT_VERSION, FileEntry, Manifest, Precision, Preprocessing, Prompting, SpecialTokens, Target,
-    Thresholds, file,
+    TextPadding, Thresholds, file,
 };
 use crate::graph::{Graph, HashedFile, WrittenFile};
 use crate::mixed_precision::{Block, Family, HalfFormat, HalfRules, MixedPrecision};
@@ -90,9 +90,9 @@ impl ExportOptions {
     /// that these options remove.
     pub fn blocks(&self, checkpoint: &Checkpoint) -> Vec<Block> {
         let all = Block::of_model(checkpoint.config()).into_iter();
+        let pruning = self.pruning.with(checkpoint.pruning());
         all.filter(|block| {
-            let skipped =
-                self.pruning.skip_blocks.iter().any(|&skip| *block == Block::layer(Family::Vit, skip));
+            let skipped = pruning.skip_blocks.iter().any(|&skip| *block == Block::layer(Family::Vit, skip));
             let masks = *block == Block::whole(Family::Masks);
             !(skipped || masks && self.detection_only)
         })
@@ -143,6 +143,7 @@ impl ExportOptions {
 
     /// A short text that differs if the exported graphs would differ.
     pub fn fingerprint(&self, checkpoint: &Checkpoint) -> String {
+        let pruning = self.pruning.with(checkpoint.pruning());
         let list = |blocks: Vec<String>| blocks.join(",");
         let half = match self.precision.is_half() {
             true => {
@@ -152,16 +153,17 @@ impl ExportOptions {
             false => String::new(),
         };
         format!(
-            "v{FORMAT_VERSION}.{WRITER_REVISION};{};imgsz={};{:?};{:?};{:?};detection_only={};skip={};mask={};split={:?}{half}",
+            "v{FORMAT_VERSION}.{WRITER_REVISION};{};imgsz={};{:?};{:?};{:?};detection_only={};skip={};mask={};split={:?};{}{half}",
             env!("CARGO_PKG_VERSION"),
             self.imgsz.unwrap_or(checkpoint.config().vision.image_size),
             self.target,
             self.precision,
             self.prompting,
             self.detection_only,
-            list(self.pruning.skip_blocks.iter().map(ToString::to_string).collect()),
-            list(self.pruning.mask_blocks.iter().map(ToString::to_string).collect()),
-            self.pruning.split_block,
+            list(pruning.skip_blocks.iter().map(ToString::to_string).collect()),
+            list(pruning.mask_blocks.iter().map(ToString::to_string).collect()),
+            pruning.split_block,
+            checkpoint.fingerprint(),
         )
     }
 
@@ -188,7 +190,7 @@ impl ExportOptions {
                 ),
             ));
         }
-        self.pruning.check(checkpoint.config())?;
+        self.pruning.with(checkpoint.pruning()).check(checkpoint.config())?;
         self.check_half(checkpoint)?;
         if self.precision == Precision::Int8 && self.target == Target::TensorRt {
             return Err(Error::new(
@@ -269,7 +271,7 @@ pub fn export(
         precision: options.precision,
         prompting: options.prompting,
         detection_only: options.detection_only,
-        pruning: options.pruning.clone(),
+        pruning: options.pruning.with(checkpoint.pruning()),
     };
     let parent = parent_of(output);
     std::fs::create_dir_all(&parent).map_err(|e| Error::io("cannot create the folder", &parent, e))?;
@@ -367,6 +369,10 @@ fn parts(plan: &Plan<'_>) -> Vec<Part> {
 
 fn manifest(plan: &Plan<'_>, weights_sha256: String, written: Vec<WrittenFile>) -> Manifest {
     let config = plan.checkpoint.config();
+    let padding = match config.text.encoder {
+        TextEncoder::Clip => None,
+        TextEncoder::MobileClip(text) => Some(text.padding),
+    };
     let files: BTreeMap<_, _> = written.into_iter().map(|file| (file.name, file.entry)).collect();
     Manifest {
         format_version: FORMAT_VERSION,
@@ -377,7 +383,12 @@ fn manifest(plan: &Plan<'_>, weights_sha256: String, written: Vec<WrittenFile>) 
         model_width: config.width,
         num_queries: config.num_queries,
         context_length: config.text.context_length,
-        special_tokens: SpecialTokens { bos: config.text.bos, eos: config.text.eos, pad: config.text.eos },
+        special_tokens: SpecialTokens {
+            bos: config.text.bos,
+            eos: config.text.eos,
+            pad: if padding == Some(TextPadding::Training) { 0 } else { config.text.eos },
+        },
+        text_padding: padding,
         preprocessing: Preprocessing { resize: "bilinear-antialias".into(), mean: [0.5; 3], std: [0.5; 3] },
         thresholds: Thresholds { confidence: 0.3, nms: 0.7 },
         prompting: plan.prompting,
@@ -403,20 +414,24 @@ fn manifest(plan: &Plan<'_>, weights_sha256: String, written: Vec<WrittenFile>) 
 
 /// SHA-256 of what text features depend on besides the weights: the text encoder's configuration and the tokeniser.
 fn text_sha256(config: &ModelConfig, files: &BTreeMap<String, FileEntry>) -> String {
-    let TextConfig { hidden, stack, context_length, vocab_size, layer_norm_eps, bos, eos, .. } = &config.text;
+    let TextConfig { hidden, stack, context_length, vocab_size, layer_norm_eps, encoder, bos, eos, .. } =
+        &config.text;
     let Stack { layers, heads, intermediate, activation } = stack;
     let tokenizer = files.get(file::TOKENIZER).map_or("", |entry| &entry.sha256);
+    let encoder = match encoder {
+        TextEncoder::Clip => String::new(),
+        other => format!(" {other:?}"),
+    };
     let text = format!(
         "{hidden} {layers} {heads} {intermediate} {activation:?} {context_length} {vocab_size} {layer_norm_eps:e} {bos} \
-         {eos} {} {tokenizer}",
+         {eos} {} {tokenizer}{encoder}",
         config.width
     );
     hex(&Sha256::digest(text))
 }
 
 fn copy_tokenizer(checkpoint: &Checkpoint, folder: &Path) -> Result<WrittenFile> {
-    let source = checkpoint.tokenizer_path();
-    let data = std::fs::read(&source).map_err(|e| Error::io("cannot read", &source, e))?;
+    let data = checkpoint.tokenizer_json()?;
     let mut file = HashedFile::create(&folder.join(file::TOKENIZER))?;
     file.append(&data)?;
     Ok(WrittenFile { name: file::TOKENIZER.to_owned(), entry: file.close()? })

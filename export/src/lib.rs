@@ -1,7 +1,7 @@
 //! Exports SAM3 checkpoints as ONNX models, without Python.
 //!
-//! A [`Checkpoint`] is a Hugging Face folder whose tensors are mapped into memory and checked against its
-//! [configuration](config). [`export`] writes it as a folder of ONNX graphs: image backbone, text encoder, exemplar
+//! A [`Checkpoint`] is a Hugging Face folder or a file in Meta's names, whose tensors are mapped into memory and checked
+//! against its [configuration](config). [`export`] writes it as a folder of ONNX graphs: image backbone, text encoder, exemplar
 //! encoder, encoder-decoder and mask head. The graphs' files, tensors and shapes are listed in [`contract`]; the folder's
 //! [`Manifest`](contract::Manifest) has everything else that a runtime needs.
 //!
@@ -44,7 +44,7 @@ mod prune;
 mod quantize;
 mod text_file;
 
-pub use checkpoint::Checkpoint;
+pub use checkpoint::{Checkpoint, CheckpointOptions, Ignored, Inspection, NormEps, PartSummary};
 pub use exporter::{ExportOptions, ExportProgress, export};
 pub use mixed_precision::{Block, MixedPrecision};
 pub use ocelli_error::{Error, ErrorKind, Result};

@@ -11,6 +11,7 @@ mod fusion;
 mod geometry;
 mod layers;
 mod masks;
+mod mobile_clip;
 mod position;
 mod quantized;
 mod scoring;

@@ -104,6 +104,21 @@ impl Pruning {
         }
     }
 
+    /// What these and `others` remove together. A branch of a block that goes as a whole is not listed.
+    #[must_use]
+    pub(crate) fn with(&self, others: &Self) -> Self {
+        let mut both = self.clone();
+        both.skip_blocks.extend(&others.skip_blocks);
+        both.mask_blocks.extend(&others.mask_blocks);
+        both.split_block = self.split_block.or(others.split_block);
+        // The caller's own contradictions are errors, see `check`.
+        both.mask_blocks.retain(|masked| {
+            let listed = self.mask_blocks.contains(masked) && self.skip_blocks.contains(&masked.block);
+            listed || !both.skip_blocks.contains(&masked.block)
+        });
+        both
+    }
+
     /// Whether a branch of a block stays.
     pub(crate) fn keeps(&self, block: usize, branch: Branch) -> bool {
         !self.mask_blocks.contains(&MaskedBranch { block, branch })

@@ -53,7 +53,20 @@ impl Golden {
     /// # Panics
     /// If it is missing or corrupt: goldens are part of the repository.
     pub fn open(name: &'static str) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/parity").join(name);
+        let golden = Self::read(name, Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/parity").join(name));
+        assert!(!golden.pruned.is_empty(), "{name} has no pruned variant");
+        golden
+    }
+
+    /// Reads one of the goldens of other layouts, `tests/golden/checkpoints`.
+    ///
+    /// # Panics
+    /// As [`open`](Self::open).
+    pub fn of_checkpoint(name: &'static str) -> Self {
+        Self::read(name, Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/checkpoints").join(name))
+    }
+
+    fn read(name: &'static str, folder: PathBuf) -> Self {
         let path = folder.join("golden.safetensors");
         let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let (_, header) = SafeTensors::read_metadata(&bytes).expect("the script writes safetensors");
@@ -65,7 +78,6 @@ impl Golden {
             mask_blocks: text(&v["mask_blocks"]),
         };
         let pruned: Vec<_> = json("pruned").as_array().expect("a list").iter().map(variant).collect();
-        assert!(!pruned.is_empty(), "{name} has no pruned variant");
         let tensors = SafeTensors::deserialize(&bytes).expect("the header was read");
         let tensors = tensors.tensors().into_iter().map(|(name, view)| (name, tensor(&view))).collect();
         Self { name, checkpoint: folder, pruned, tensors, meta: json("meta") }

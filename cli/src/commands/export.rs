@@ -1,12 +1,14 @@
 //! `ocelli export`.
 
+mod inspect;
+
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use ocelli::export::contract::{self, Prompting, Target, file};
+use ocelli::export::contract::{self, Prompting, Target, TextPadding, file};
 use ocelli::export::{
-    Block, Checkpoint, Error, ErrorKind, ExportOptions, MaskedBranch, MixedPrecision, export,
+    Block, CheckpointOptions, Error, ErrorKind, ExportOptions, MaskedBranch, MixedPrecision, NormEps, export,
 };
 
 use crate::args::{INPUT, OUTPUT};
@@ -60,15 +62,34 @@ scoring and masks.
 Examples:
   ocelli export --checkpoint sam3/ --output sam3-672/ --imgsz 672
   ocelli detect --model sam3-672/ --image street.jpg --classes person car -o found.png
+  ocelli export --checkpoint sam3.pt --inspect
   ocelli export --checkpoint sam3/ --output sam3-trt/ --target tensorrt \\
     --precision fp16 --mixed-precision norm-softmax")]
 pub struct ExportArgs {
-    /// Hugging Face checkpoint: config.json, model.safetensors (or shards), tokenizer.json
-    #[arg(long, alias = "model", alias = "weights", value_name = "DIR", help_heading = INPUT)]
+    /// Checkpoint: a Hugging Face folder (config.json, model.safetensors or shards, tokenizer.json), or a .pt or
+    /// .safetensors file in Meta's names
+    #[arg(long, alias = "model", alias = "weights", value_name = "PATH", help_heading = INPUT)]
     checkpoint: PathBuf,
+    /// Tokeniser: tokenizer.json of a SAM3 folder or CLIP's bpe_simple_vocab_16e6.txt.gz [default: beside the checkpoint]
+    #[arg(long, value_name = "FILE", help_heading = INPUT)]
+    tokenizer: Option<PathBuf>,
+    /// Checkpoint with the rest of the model, for a file that has a pruned image backbone only
+    #[arg(long, value_name = "PATH", help_heading = INPUT)]
+    base: Option<PathBuf>,
+    /// Epsilon of the image transformer's norms: as config.json says, or as the released weights were trained with
+    /// [default: configured]
+    #[arg(long, value_name = "configured|original", help_heading = GRAPH)]
+    norm_eps: Option<NormEps>,
+    /// What stands after a phrase, for a text encoder of MobileCLIP: as it was trained, or as in transformers
+    /// [default: training]
+    #[arg(long, value_name = "training|transformers", help_heading = GRAPH)]
+    text_padding: Option<TextPadding>,
+    /// Describe the checkpoint and write nothing
+    #[arg(long, help_heading = OUTPUT)]
+    inspect: bool,
     /// Folder to write the model to
-    #[arg(long, short, value_name = "DIR", help_heading = OUTPUT)]
-    output: PathBuf,
+    #[arg(long, short, value_name = "DIR", help_heading = OUTPUT, required_unless_present = "inspect")]
+    output: Option<PathBuf>,
     /// Replace an exported model in the output folder
     #[arg(long, help_heading = OUTPUT)]
     force: bool,
@@ -138,9 +159,21 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         options = options.with_imgsz(imgsz);
     }
     check_is_checkpoint(&args.checkpoint)?;
-    let checkpoint = Checkpoint::open(&args.checkpoint)?;
+    let mut opening = CheckpointOptions::default()
+        .with_norm_eps(args.norm_eps.unwrap_or_default())
+        .with_text_padding(args.text_padding.unwrap_or_default());
+    if let Some(tokenizer) = &args.tokenizer {
+        opening = opening.with_tokenizer(tokenizer);
+    }
+    if let Some(base) = &args.base {
+        opening = opening.with_base(base);
+    }
+    let Some(output) = args.output.as_ref().filter(|_| !args.inspect) else {
+        return inspect::run(&args.checkpoint, &opening);
+    };
+    let checkpoint = opening.open(&args.checkpoint)?;
     let progress = Progress::waiting(log);
-    let manifest = export(&checkpoint, &options, &args.output, |step| {
+    let manifest = export(&checkpoint, &options, output, |step| {
         progress.announce(&format!("writing {} ({} of {})", step.file, step.done + 1, step.total));
         interrupted().map_err(|stop| Error::new(ErrorKind::Cancelled, stop.to_string()))
     });
@@ -155,20 +188,20 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         writeln!(
             out,
             "{} for {} px, {} in {:.1} s",
-            args.output.display(),
+            output.display(),
             manifest.imgsz,
             size(total),
             start.elapsed().as_secs_f64()
         )
     })?;
-    status(log, &format!("use it with: ocelli detect --model {}", args.output.display()));
+    status(log, &format!("use it with: ocelli detect --model {}", output.display()));
     Ok(())
 }
 
 /// Checks that a path looks like a checkpoint.
 fn check_is_checkpoint(path: &Path) -> anyhow::Result<()> {
     let why = if !path.exists() {
-        "no such folder"
+        "no such folder or file"
     } else if path.is_dir() && path.join(file::MANIFEST).is_file() {
         "it is an exported model already; expected the checkpoint it was exported from"
     } else if path.is_dir() && !path.join("config.json").exists() {

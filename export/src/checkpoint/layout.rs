@@ -2,26 +2,46 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{ModelConfig, Stack};
+use crate::config::{MobileClip, ModelConfig, Stack, TextConfig, TextEncoder};
+use crate::prune::{Branch, Pruning};
 
-/// Every tensor of the detector, including those that no graph uses.
-pub(crate) fn expected_tensors(config: &ModelConfig) -> BTreeMap<String, Vec<usize>> {
-    let mut list = Layout(BTreeMap::new());
-    list.vision(config);
+/// A tensor that a checkpoint has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Requirement {
+    pub(crate) shape: Vec<usize>,
+    /// Whether a graph needs it; others may be missing.
+    pub(crate) needed: bool,
+}
+
+/// Every tensor of the detector without the blocks and branches that were pruned, including tensors that no graph uses.
+pub(crate) fn expected_tensors(config: &ModelConfig, pruned: &Pruning) -> BTreeMap<String, Requirement> {
+    let mut list = Layout { tensors: BTreeMap::new(), needed: true };
+    list.vision(config, pruned);
     list.text(config);
     list.geometry(config);
     list.fusion_encoder(config);
     list.decoder(config);
     list.mask_decoder(config);
     list.scoring(config);
-    list.0
+    list.tensors
 }
 
-struct Layout(BTreeMap<String, Vec<usize>>);
+struct Layout {
+    tensors: BTreeMap<String, Requirement>,
+    /// Whether graphs need the tensors that are added next.
+    needed: bool,
+}
 
 impl Layout {
     fn tensor(&mut self, name: String, shape: &[usize]) {
-        self.0.insert(name, shape.to_vec());
+        self.tensors.insert(name, Requirement { shape: shape.to_vec(), needed: self.needed });
+    }
+
+    /// Adds tensors that no graph needs.
+    fn unused(&mut self, add: impl FnOnce(&mut Self)) {
+        self.needed = false;
+        add(self);
+        self.needed = true;
     }
 
     /// `weight` and `bias`.
@@ -56,7 +76,7 @@ impl Layout {
         }
     }
 
-    fn vision(&mut self, config: &ModelConfig) {
+    fn vision(&mut self, config: &ModelConfig, pruned: &Pruning) {
         let v = &config.vision;
         let (hidden, width) = (v.hidden, config.width);
         let table = v.pretrain_image_size / v.patch_size;
@@ -65,26 +85,40 @@ impl Layout {
         self.tensor(format!("{vit}.embeddings.patch_embeddings.projection.weight"), &patch);
         self.tensor(format!("{vit}.embeddings.position_embeddings"), &[1, table * table, hidden]);
         self.norm(&format!("{vit}.layer_norm"), hidden);
-        for i in 0..v.stack.layers {
+        for i in (0..v.stack.layers).filter(|i| !pruned.skip_blocks.contains(i)) {
             let block = format!("{vit}.layers.{i}");
-            self.norm(&format!("{block}.layer_norm1"), hidden);
-            self.norm(&format!("{block}.layer_norm2"), hidden);
-            self.attention(&format!("{block}.attention"), hidden, "o_proj");
-            self.feed_forward(&format!("{block}.mlp"), hidden, &v.stack);
+            if pruned.keeps(i, Branch::Attention) {
+                self.norm(&format!("{block}.layer_norm1"), hidden);
+                self.attention(&format!("{block}.attention"), hidden, "o_proj");
+            }
+            if pruned.keeps(i, Branch::Mlp) {
+                self.norm(&format!("{block}.layer_norm2"), hidden);
+                self.feed_forward(&format!("{block}.mlp"), hidden, &v.stack);
+            }
         }
         let neck = "vision_encoder.neck.fpn_layers";
         let (half, quarter) = (hidden / 2, hidden / 4);
         self.affine(&format!("{neck}.0.scale_layers.0"), &[hidden, half, 2, 2], half);
         self.affine(&format!("{neck}.0.scale_layers.2"), &[half, quarter, 2, 2], quarter);
         self.affine(&format!("{neck}.1.scale_layers.0"), &[hidden, half, 2, 2], half);
-        for (level, channels) in [quarter, half, hidden, hidden].into_iter().enumerate() {
-            self.affine(&format!("{neck}.{level}.proj1"), &[width, channels, 1, 1], width);
-            self.affine(&format!("{neck}.{level}.proj2"), &[width, width, 3, 3], width);
+        for (level, channels) in [quarter, half, hidden].into_iter().enumerate() {
+            self.level(neck, level, width, channels);
         }
+        self.unused(|list| list.level(neck, 3, width, hidden));
+    }
+
+    fn level(&mut self, neck: &str, level: usize, width: usize, channels: usize) {
+        self.affine(&format!("{neck}.{level}.proj1"), &[width, channels, 1, 1], width);
+        self.affine(&format!("{neck}.{level}.proj2"), &[width, width, 3, 3], width);
     }
 
     fn text(&mut self, config: &ModelConfig) {
         let t = &config.text;
+        if let TextEncoder::MobileClip(text) = t.encoder {
+            self.mobile_clip(t, text);
+            self.linear("text_projection", t.hidden, config.width);
+            return;
+        }
         let clip = "text_encoder.text_model";
         self.tensor(format!("{clip}.embeddings.token_embedding.weight"), &[t.vocab_size, t.hidden]);
         self.tensor(format!("{clip}.embeddings.position_embedding.weight"), &[t.context_length, t.hidden]);
@@ -96,8 +130,52 @@ impl Layout {
             self.feed_forward(&format!("{layer}.mlp"), t.hidden, &t.stack);
         }
         self.norm(&format!("{clip}.final_layer_norm"), t.hidden);
-        self.tensor("text_encoder.text_projection.weight".into(), &[t.projection, t.hidden]);
+        self.unused(|list| {
+            list.tensor("text_encoder.text_projection.weight".into(), &[t.projection, t.hidden])
+        });
         self.linear("text_projection", t.hidden, config.width);
+    }
+
+    fn mobile_clip(&mut self, t: &TextConfig, text: MobileClip) {
+        let (root, hidden) = ("text_encoder", t.hidden);
+        self.tensor(format!("{root}.embeddings.token_embedding.weight"), &[t.vocab_size, hidden]);
+        let table = [1, 1, text.positions, hidden];
+        self.tensor(format!("{root}.embeddings.position_embedding.position_embedding"), &table);
+        for i in 0..t.stack.layers {
+            let layer = format!("{root}.layers.{i}");
+            if text.rep_mixer && (i == 0 || i + 1 == t.stack.layers) {
+                self.rep_mixer(&layer, hidden, t.stack.intermediate, text.kernel);
+                continue;
+            }
+            self.norm(&format!("{layer}.layer_norm1"), hidden);
+            self.norm(&format!("{layer}.layer_norm2"), hidden);
+            self.attention(&format!("{layer}.self_attn"), hidden, "out_proj");
+            self.feed_forward(&format!("{layer}.mlp"), hidden, &t.stack);
+        }
+        self.norm(&format!("{root}.final_layer_norm"), hidden);
+        self.unused(|list| list.tensor(format!("{root}.projection.weight"), &[t.projection, hidden]));
+    }
+
+    fn rep_mixer(&mut self, layer: &str, hidden: usize, intermediate: usize, kernel: usize) {
+        for scale in ["layer_scale", "token_mixer.layer_scale"] {
+            self.tensor(format!("{layer}.{scale}"), &[hidden, 1, 1]);
+        }
+        for conv in ["token_mixer.mixer.conv", "conv_feed_forward.depthwise_conv"] {
+            self.tensor(format!("{layer}.{conv}.weight"), &[hidden, 1, 1, kernel]);
+        }
+        for norm in [
+            "token_mixer.reference_batchnorm",
+            "token_mixer.mixer.batchnorm_skip",
+            "token_mixer.mixer.batchnorm_conv",
+            "conv_feed_forward.depthwise_batchnorm",
+        ] {
+            self.norm(&format!("{layer}.{norm}"), hidden);
+            self.tensor(format!("{layer}.{norm}.running_mean"), &[hidden]);
+            self.tensor(format!("{layer}.{norm}.running_var"), &[hidden]);
+        }
+        let mlp = format!("{layer}.conv_feed_forward.mlp");
+        self.affine(&format!("{mlp}.fc1"), &[intermediate, hidden, 1, 1], intermediate);
+        self.affine(&format!("{mlp}.fc2"), &[hidden, intermediate, 1, 1], hidden);
     }
 
     fn geometry(&mut self, config: &ModelConfig) {
@@ -160,9 +238,12 @@ impl Layout {
         let width = config.width;
         let root = "mask_decoder";
         for i in 0..config.mask_stages {
+            // Two stages reach the finest feature map.
+            self.needed = i < 2;
             self.affine(&format!("{root}.pixel_decoder.conv_layers.{i}"), &[width, width, 3, 3], width);
             self.norm(&format!("{root}.pixel_decoder.norms.{i}"), width);
         }
+        self.needed = true;
         for i in 0..3 {
             self.linear(&format!("{root}.mask_embedder.layers.{i}"), width, width);
         }
@@ -175,7 +256,7 @@ impl Layout {
     fn scoring(&mut self, config: &ModelConfig) {
         let width = config.width;
         let root = "dot_product_scoring";
-        self.perceptron(&format!("{root}.text_mlp"), &[width, config.decoder.intermediate, width]);
+        self.perceptron(&format!("{root}.text_mlp"), &[width, config.scoring_hidden, width]);
         self.norm(&format!("{root}.text_mlp_out_norm"), width);
         self.linear(&format!("{root}.text_proj"), width, width);
         self.linear(&format!("{root}.query_proj"), width, width);

@@ -234,6 +234,28 @@ impl Graph<'_> {
         self.node("Conv", &inputs, attributes, x.element, dims)
     }
 
+    /// A convolution of each channel with its own kernel along the last axis, padded with zeros to the same length;
+    /// x `[n, channels, 1, length]`, `weight` [channels, 1, 1, k] with an odd k.
+    pub(crate) fn conv_rows(&mut self, x: &Value, weight: &Value, bias: &Value) -> Value {
+        let (Some([channels, 1, 1, kernel]), &[_, Dim::Fixed(found), Dim::Fixed(1), Dim::Fixed(_)]) =
+            (dims4(weight), x.dims.as_slice())
+        else {
+            self.fail(format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
+            return x.clone();
+        };
+        if channels != found || kernel % 2 == 0 {
+            self.fail(format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
+        }
+        let (kernel, pad) = (kernel as i64, kernel as i64 / 2);
+        let attributes = vec![
+            int("group", channels as i64),
+            ints("kernel_shape", &[1, kernel]),
+            ints("strides", &[1, 1]),
+            ints("pads", &[0, pad, 0, pad]),
+        ];
+        self.node("Conv", &[x, weight, bias], attributes, x.element, x.dims.clone())
+    }
+
     /// Doubles the sides of `[1, channels, h, w]` with a 2×2 transposed convolution; `weight` [in, out, 2, 2].
     pub(crate) fn conv_transpose2(&mut self, x: &Value, weight: &Value, bias: &Value) -> Value {
         let (Some([n, channels, h, w]), Some([fan_in, out, 2, 2])) = (dims4(x), dims4(weight)) else {

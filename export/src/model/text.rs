@@ -1,6 +1,7 @@
 //! `text_encoder.onnx`: CLIP's text transformer and the detector's projection of its hidden states.
 
 use super::Plan;
+use crate::config::TextEncoder;
 use crate::contract::{dim, tensor};
 use crate::graph::{Dim, Element, Graph, Role};
 use crate::mixed_precision::{Block, Family};
@@ -10,6 +11,13 @@ const CLIP: &str = "text_encoder.text_model";
 impl<'w> Plan<'w> {
     /// Token ids → text features.
     pub(crate) fn text_encoder(&self) -> Graph<'w> {
+        match self.config().text.encoder {
+            TextEncoder::Clip => self.clip(),
+            TextEncoder::MobileClip(text) => self.mobile_clip(text),
+        }
+    }
+
+    fn clip(&self) -> Graph<'w> {
         let mut graph = Graph::new("text_encoder", self.checkpoint.weights());
         let g = &mut graph;
         let t = &self.config().text;

@@ -205,9 +205,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--merges-only", metavar="FOLDER", type=pathlib.Path)
     folder = parser.parse_args().merges_only
-    clip_json = clip_tokenizer(merges_file())
+    merges = merges_file()
+    clip_json = clip_tokenizer(merges)
     if folder:
         write_json(folder / "tokenizer.json", clip_json)
+        # As it is published: the exporter reads it, too.
+        (folder / "bpe_simple_vocab_16e6.txt.gz").write_bytes(gzip.compress(merges))
     else:
         write_expected(clip_json)
 

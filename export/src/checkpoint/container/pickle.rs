@@ -1,0 +1,418 @@
+//! Pickle as data: the values that a program would build, without a program.
+//!
+//! Values live in an arena and name each other by index, so that a hostile file can neither build a cycle that is freed
+//! recursively nor allocate more than its own length allows. Classes are names: a call of an unknown one is
+//! [`Value::Opaque`].
+
+use std::collections::HashMap;
+
+/// A pickle of tensors' names and shapes is small; more than this is refused.
+const MAX_BYTES: usize = 128 << 20;
+/// The most values of a pickle, and the most that it copies.
+const MAX_VALUES: usize = 1 << 23;
+/// The most axes of a tensor.
+const MAX_AXES: usize = 16;
+/// The longest name of a class, in bytes.
+const MAX_NAME: usize = 512;
+
+/// The index of a value.
+pub(super) type Id = u32;
+
+/// A value in the arena.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    None,
+    Bool(bool),
+    Integer(i64),
+    Float,
+    Text(String),
+    /// A tuple, a list or a set.
+    List(Vec<Id>),
+    Map(Vec<(Id, Id)>),
+    /// A class or a function: `module.name`.
+    Global(String),
+    /// The argument of a persistent id.
+    Persistent(Id),
+    /// A call of a class or a function: its name and its arguments.
+    Call(String, Id),
+    /// An object of an unknown class.
+    Opaque(String),
+}
+
+/// The values of a pickle.
+pub(super) struct Pickle {
+    values: Vec<Value>,
+    root: Id,
+}
+
+impl Pickle {
+    /// The value that the pickle stands for.
+    pub(super) fn root(&self) -> Id {
+        self.root
+    }
+
+    /// A value.
+    pub(super) fn value(&self, id: Id) -> &Value {
+        &self.values[id as usize]
+    }
+
+    /// The items of a list or a tuple.
+    pub(super) fn list(&self, id: Id) -> Option<&[Id]> {
+        match self.value(id) {
+            Value::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// A text.
+    pub(super) fn text(&self, id: Id) -> Option<&str> {
+        match self.value(id) {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A whole number.
+    pub(super) fn integer(&self, id: Id) -> Option<i64> {
+        match self.value(id) {
+            Value::Integer(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// Sizes and positions.
+    pub(super) fn sizes(&self, id: Id) -> Option<Vec<usize>> {
+        let items = self.list(id).filter(|items| items.len() <= MAX_AXES)?;
+        items.iter().map(|id| usize::try_from(self.integer(*id)?).ok()).collect()
+    }
+
+    /// Reads a pickle of protocols 2 to 5.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
+        if bytes.len() > MAX_BYTES {
+            return Err(format!("data.pkl has {} bytes: expected at most {MAX_BYTES}", bytes.len()));
+        }
+        let mut machine = Machine {
+            bytes,
+            at: 0,
+            values: Vec::new(),
+            stack: Vec::new(),
+            marks: Vec::new(),
+            memo: HashMap::new(),
+            copied: 0,
+        };
+        let root = machine.run().map_err(|why| format!("data.pkl, byte {}: {why}", machine.at))?;
+        Ok(Self { values: machine.values, root })
+    }
+}
+
+struct Machine<'b> {
+    bytes: &'b [u8],
+    at: usize,
+    values: Vec<Value>,
+    stack: Vec<Id>,
+    /// Heights of the stack at its marks.
+    marks: Vec<usize>,
+    memo: HashMap<u64, Id>,
+    /// Pairs that were copied out of lists.
+    copied: usize,
+}
+
+type Step<T = ()> = Result<T, String>;
+
+impl Machine<'_> {
+    fn run(&mut self) -> Step<Id> {
+        loop {
+            let [opcode] = self.take()?;
+            match opcode {
+                b'.' => return self.pop(),
+                // PROTO, FRAME
+                0x80 => drop(self.take::<1>()?),
+                0x95 => drop(self.take::<8>()?),
+                b'(' => self.marks.push(self.stack.len()),
+                b'0' => drop(self.pop()?),
+                b'1' => drop(self.pop_to_mark()?),
+                b'2' => {
+                    let top = self.top()?;
+                    self.stack.push(top);
+                }
+                b'N' => self.push(Value::None)?,
+                0x88 => self.push(Value::Bool(true))?,
+                0x89 => self.push(Value::Bool(false))?,
+                b'J' => {
+                    let number = i32::from_le_bytes(self.take()?);
+                    self.push(Value::Integer(number.into()))?;
+                }
+                b'K' => {
+                    let [number] = self.take()?;
+                    self.push(Value::Integer(number.into()))?;
+                }
+                b'M' => {
+                    let number = u16::from_le_bytes(self.take()?);
+                    self.push(Value::Integer(number.into()))?;
+                }
+                0x8a => {
+                    let [size] = self.take()?;
+                    let value = long(self.slice(size.into())?);
+                    self.push(value)?;
+                }
+                b'G' => {
+                    self.take::<8>()?;
+                    self.push(Value::Float)?;
+                }
+                b'X' => {
+                    let size = u32::from_le_bytes(self.take()?);
+                    self.push_text(size.into())?;
+                }
+                0x8c => {
+                    let [size] = self.take()?;
+                    self.push_text(size.into())?;
+                }
+                0x8d => {
+                    let size = u64::from_le_bytes(self.take()?);
+                    self.push_text(size)?;
+                }
+                // Bytes: of no use here.
+                b'C' | b'U' => {
+                    let [size] = self.take()?;
+                    self.slice(size.into())?;
+                    self.push(Value::Opaque("bytes".into()))?;
+                }
+                b'B' | b'T' => {
+                    let size = u32::from_le_bytes(self.take()?);
+                    self.slice(size.into())?;
+                    self.push(Value::Opaque("bytes".into()))?;
+                }
+                0x8e | 0x96 => {
+                    let size = u64::from_le_bytes(self.take()?);
+                    self.slice(size)?;
+                    self.push(Value::Opaque("bytes".into()))?;
+                }
+                b'}' => self.push(Value::Map(Vec::new()))?,
+                b']' | b')' | 0x8f => self.push(Value::List(Vec::new()))?,
+                b't' | b'l' | 0x91 => {
+                    let items = self.pop_to_mark()?;
+                    self.push(Value::List(items))?;
+                }
+                0x85..=0x87 => {
+                    let height = self.floor(usize::from(opcode - 0x84))?;
+                    let items = self.stack.split_off(height);
+                    self.push(Value::List(items))?;
+                }
+                b'd' => {
+                    let items = self.pop_to_mark()?;
+                    self.push(Value::Map(pairs(&items)?))?;
+                }
+                b'a' => {
+                    let item = self.pop()?;
+                    self.append(&[item])?;
+                }
+                b'e' | 0x90 => {
+                    let items = self.pop_to_mark()?;
+                    self.append(&items)?;
+                }
+                b's' => {
+                    let height = self.floor(2)?;
+                    let items = self.stack.split_off(height);
+                    self.insert(&items)?;
+                }
+                b'u' => {
+                    let items = self.pop_to_mark()?;
+                    self.insert(&items)?;
+                }
+                b'q' => {
+                    let [slot] = self.take()?;
+                    self.remember(slot.into())?;
+                }
+                b'r' => {
+                    let slot = u32::from_le_bytes(self.take()?);
+                    self.remember(slot.into())?;
+                }
+                0x94 => self.remember(self.memo.len() as u64)?,
+                b'h' => {
+                    let [slot] = self.take()?;
+                    self.recall(slot.into())?;
+                }
+                b'j' => {
+                    let slot = u32::from_le_bytes(self.take()?);
+                    self.recall(slot.into())?;
+                }
+                b'c' => {
+                    let name = format!("{}.{}", self.line()?, self.line()?);
+                    self.push_class(name)?;
+                }
+                0x93 => {
+                    let (name, module) = (self.pop()?, self.pop()?);
+                    let text = |id: Id| match &self.values[id as usize] {
+                        Value::Text(text) if text.len() <= MAX_NAME => Ok(text.clone()),
+                        _ => Err("a class without a name, or with a long one".to_owned()),
+                    };
+                    let name = format!("{}.{}", text(module)?, text(name)?);
+                    self.push_class(name)?;
+                }
+                b'Q' => {
+                    let id = self.pop()?;
+                    self.push(Value::Persistent(id))?;
+                }
+                // REDUCE, NEWOBJ
+                b'R' | 0x81 => {
+                    let (arguments, callee) = (self.pop()?, self.pop()?);
+                    self.call(callee, arguments)?;
+                }
+                // NEWOBJ_EX
+                0x92 => {
+                    let (_, arguments, callee) = (self.pop()?, self.pop()?, self.pop()?);
+                    self.call(callee, arguments)?;
+                }
+                // BUILD: the state of an object whose class is unknown, or the metadata of an OrderedDict.
+                b'b' => drop(self.pop()?),
+                other => return Err(format!("operation {other:#04x} is unknown")),
+            }
+        }
+    }
+
+    /// An ordered dictionary is a dictionary, other calls keep their arguments.
+    fn call(&mut self, callee: Id, arguments: Id) -> Step {
+        let name = match &self.values[callee as usize] {
+            Value::Global(name) => name.clone(),
+            _ => "an object".into(),
+        };
+        let value = match name.as_str() {
+            "collections.OrderedDict" | "collections.defaultdict" | "builtins.dict" => {
+                let pairs = self.initial_pairs(arguments);
+                self.copied += pairs.len();
+                if self.copied > MAX_VALUES {
+                    return Err(format!("more than {MAX_VALUES} entries"));
+                }
+                Value::Map(pairs)
+            }
+            _ if name.starts_with("torch.") => Value::Call(name, arguments),
+            _ => Value::Opaque(name),
+        };
+        self.push(value)
+    }
+
+    /// The pairs of `OrderedDict([(key, value), …])`.
+    fn initial_pairs(&self, arguments: Id) -> Vec<(Id, Id)> {
+        let items = |id: Id| match &self.values[id as usize] {
+            Value::List(items) => items.as_slice(),
+            _ => &[],
+        };
+        let Some(first) = items(arguments).first() else { return Vec::new() };
+        let pair = |id: &Id| match items(*id) {
+            [key, value] => Some((*key, *value)),
+            _ => None,
+        };
+        items(*first).iter().filter_map(pair).collect()
+    }
+
+    fn push(&mut self, value: Value) -> Step {
+        if self.values.len() >= MAX_VALUES {
+            return Err(format!("more than {MAX_VALUES} values"));
+        }
+        self.stack.push(self.values.len() as Id);
+        self.values.push(value);
+        Ok(())
+    }
+
+    fn push_class(&mut self, name: String) -> Step {
+        if name.len() > MAX_NAME {
+            return Err(format!("a class has a name of {} bytes", name.len()));
+        }
+        self.push(Value::Global(name))
+    }
+
+    fn push_text(&mut self, size: u64) -> Step {
+        let text = String::from_utf8_lossy(self.slice(size)?).into_owned();
+        self.push(Value::Text(text))
+    }
+
+    fn append(&mut self, items: &[Id]) -> Step {
+        let list = self.top()?;
+        // Objects of unknown classes may be lists or sets; their items do not matter.
+        if let Value::List(list) = &mut self.values[list as usize] {
+            list.extend_from_slice(items);
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, items: &[Id]) -> Step {
+        let map = self.top()?;
+        if let Value::Map(map) = &mut self.values[map as usize] {
+            map.extend(pairs(items)?);
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, slot: u64) -> Step {
+        let top = self.top()?;
+        self.memo.insert(slot, top);
+        Ok(())
+    }
+
+    fn recall(&mut self, slot: u64) -> Step {
+        let id = *self.memo.get(&slot).ok_or_else(|| format!("nothing is remembered as {slot}"))?;
+        self.stack.push(id);
+        Ok(())
+    }
+
+    /// The height that `count` items below the top leave, which a mark bounds.
+    fn floor(&self, count: usize) -> Step<usize> {
+        let height = self.stack.len().checked_sub(count).ok_or("the stack is empty")?;
+        if self.marks.last().is_some_and(|mark| height < *mark) {
+            return Err("the stack is empty above its mark".into());
+        }
+        Ok(height)
+    }
+
+    fn pop(&mut self) -> Step<Id> {
+        self.floor(1)?;
+        Ok(self.stack.pop().expect("the stack has an item"))
+    }
+
+    fn top(&self) -> Step<Id> {
+        Ok(self.stack[self.floor(1)?])
+    }
+
+    fn pop_to_mark(&mut self) -> Step<Vec<Id>> {
+        let mark = self.marks.pop().ok_or("no mark")?;
+        Ok(self.stack.split_off(mark))
+    }
+
+    fn take<const N: usize>(&mut self) -> Step<[u8; N]> {
+        Ok(self.slice(N as u64)?.try_into().expect("the slice has N bytes"))
+    }
+
+    fn slice(&mut self, size: u64) -> Step<&[u8]> {
+        let end = usize::try_from(size).ok().and_then(|size| self.at.checked_add(size));
+        let found = end.and_then(|end| self.bytes.get(self.at..end)).ok_or("it ends too early")?;
+        self.at += found.len();
+        Ok(found)
+    }
+
+    fn line(&mut self) -> Step<String> {
+        let rest = &self.bytes[self.at..];
+        let end = rest.iter().position(|byte| *byte == b'\n').ok_or("it ends too early")?;
+        self.at += end + 1;
+        Ok(String::from_utf8_lossy(&rest[..end]).into_owned())
+    }
+}
+
+fn pairs(items: &[Id]) -> Step<Vec<(Id, Id)>> {
+    let (pairs, rest) = items.as_chunks::<2>();
+    if rest.is_empty() {
+        Ok(pairs.iter().map(|[key, value]| (*key, *value)).collect())
+    } else {
+        Err("a key without a value".into())
+    }
+}
+
+/// A whole number of any length; one beyond 64 bits has no use here.
+fn long(bytes: &[u8]) -> Value {
+    if bytes.len() > 8 {
+        return Value::Opaque("a large number".into());
+    }
+    let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
+    let mut wide = [if negative { 0xFF } else { 0 }; 8];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    Value::Integer(i64::from_le_bytes(wide))
+}

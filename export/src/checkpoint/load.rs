@@ -1,0 +1,359 @@
+//! Reads the tensors of a checkpoint under their names in `transformers`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::container::{Attribute, Container, View};
+use super::family::{Family, spell};
+use super::meta::{self, Rule, Rules};
+use super::nearest::nearest;
+use super::sizes::{RotaryShapes, layer_count};
+use super::weights::Weights;
+use crate::prune::{Branch, MaskedBranch, Pruning};
+use crate::read_text;
+use ocelli_error::{Error, ErrorKind, Result};
+
+/// Prefix of the detector's tensors in the checkpoint of `transformers`.
+const DETECTOR: &str = "detector_model.";
+/// Prefixes of the other tensors in it.
+const FOREIGN: [&str; 2] = ["tracker_model.", "tracker_neck."];
+/// Tables and counters that some versions of `transformers` save although nothing needs them.
+const DERIVED: [&str; 3] = [".position_ids", ".rotary_emb.inv_freq", ".num_batches_tracked"];
+/// Dictionaries that training programs put around the tensors; the empty name is the file's root.
+const WRAPPERS: [&str; 6] =
+    ["", "model", "state_dict", "model_state_dict", "student_state_dict", "pruned_state_dict"];
+
+/// Tensors that no graph needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Leftover {
+    pub(super) why: String,
+    pub(super) tensors: usize,
+    pub(super) bytes: u64,
+}
+
+/// The content of a checkpoint.
+pub(super) struct Loaded {
+    pub(super) family: Family,
+    /// Whether a file is an archive of `torch.save`.
+    pub(super) is_torch: bool,
+    pub(super) weights: Weights,
+    pub(super) ignored: Vec<Leftover>,
+    /// Tensors that nothing knows.
+    pub(super) unknown: Vec<String>,
+    /// The first tensor whose shape no rule fits.
+    pub(super) misshapen: Option<String>,
+    pub(super) rotary: RotaryShapes,
+    /// Blocks of the vision transformer, by the largest number.
+    pub(super) blocks: usize,
+    /// The blocks that a pruned file lacks, by its own lists.
+    pub(super) pruning: Pruning,
+    /// The names of the tensors in Meta's files.
+    pub(super) rules: Option<Rules>,
+}
+
+impl Loaded {
+    /// A name's spelling in the file.
+    pub(super) fn spelled(&self, name: &str) -> String {
+        let (prefix, replaced) = self.family.prefix();
+        let original = self.rules.as_ref().and_then(|rules| rules.original(name));
+        match original {
+            Some(original) => format!("{prefix}{}", original.strip_prefix(replaced).unwrap_or(&original)),
+            None => name.to_owned(),
+        }
+    }
+
+    /// The error for the first tensor that does not belong here.
+    pub(super) fn check_known(&self) -> Result<()> {
+        if let Some(message) = &self.misshapen {
+            return Err(invalid(message.clone()));
+        }
+        let Some(name) = self.unknown.first() else { return Ok(()) };
+        let (prefix, replaced) = self.family.prefix();
+        let local = format!("{replaced}{}", name.strip_prefix(prefix).unwrap_or(name));
+        let known = self.rules.as_ref().map(|rules| rules.names_like(&local)).unwrap_or_default();
+        let hint = nearest(&local, known.iter().map(String::as_str)).map_or_else(String::new, |near| {
+            format!("; the nearest one is {prefix}{}", near.strip_prefix(replaced).unwrap_or(near))
+        });
+        Err(invalid(format!("unknown tensor {name}: {} has no such tensor{hint}", self.family)))
+    }
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::InvalidData, message)
+}
+
+/// The weight files of a Hugging Face folder: `model.safetensors`, or the shards that its index names.
+pub(super) fn folder_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let whole = folder.join("model.safetensors");
+    let index = folder.join("model.safetensors.index.json");
+    if whole.is_file() {
+        Ok(vec![whole])
+    } else if index.is_file() {
+        shard_paths(folder, &index)
+    } else {
+        Err(invalid(format!(
+            "no weights, {}: expected model.safetensors, or its shards with model.safetensors.index.json",
+            folder.display()
+        )))
+    }
+}
+
+/// Loads the tensors of one checkpoint, which may be in several files.
+pub(super) fn load(paths: &[PathBuf]) -> Result<Loaded> {
+    load_with(paths, meta::detector_rules())
+}
+
+/// As [`load`], with these rules for Meta's names.
+pub(super) fn load_with(paths: &[PathBuf], rules: Vec<Rule>) -> Result<Loaded> {
+    let containers = paths.iter().map(|path| Container::open(path)).collect::<Result<Vec<_>>>()?;
+    let shown = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+    let (family, wrapper) = recognise(&containers).ok_or_else(|| unrecognised(&containers, &shown))?;
+    let mut loader = Loader::new(family, rules);
+    let is_torch = containers.iter().any(|container| container.is_torch);
+    let nested = containers
+        .iter()
+        .any(|container| container.groups.values().flatten().any(|(name, _)| name.starts_with(DETECTOR)));
+    let mut attributes = Vec::new();
+    for container in containers {
+        let Container { file, mut groups, attributes: found, .. } = container;
+        let index = loader.weights.add_file(file);
+        let tensors = groups.remove(wrapper).unwrap_or_default();
+        for (group, others) in groups {
+            loader.ignore(
+                &format!("outside {}: {group}", if wrapper.is_empty() { "the root" } else { wrapper }),
+                &others,
+            );
+        }
+        for (name, view) in tensors {
+            match family {
+                Family::HuggingFace => loader.add_transformers(&name, view, index, nested)?,
+                _ => loader.add_meta(&name, view, index)?,
+            }
+        }
+        attributes.extend(found);
+    }
+    let pruning = match family {
+        Family::DartPruned => pruning_lists(&attributes)?,
+        _ => Pruning::default(),
+    };
+    Ok(loader.finish(is_torch, pruning))
+}
+
+/// The family of some files, and the dictionary that holds the tensors.
+fn recognise(containers: &[Container]) -> Option<(Family, &'static str)> {
+    WRAPPERS.into_iter().find_map(|wrapper| {
+        let names: Vec<String> = containers
+            .iter()
+            .filter_map(|container| container.groups.get(wrapper))
+            .flatten()
+            .map(|(name, _)| spell(name))
+            .collect();
+        Family::of(names.iter().map(String::as_str)).map(|family| (family, wrapper))
+    })
+}
+
+fn unrecognised(containers: &[Container], path: &str) -> Error {
+    let groups = containers.iter().flat_map(|container| &container.groups);
+    let largest = groups.max_by_key(|(_, tensors)| tensors.len());
+    let found = match largest.and_then(|(group, tensors)| Some((group, tensors.first()?, tensors.len()))) {
+        Some((group, (name, _), count)) => {
+            let place = if group.is_empty() { String::new() } else { format!(" under {group}") };
+            format!("its {count} tensors{place} begin with {name}")
+        }
+        None => "it has no tensors".into(),
+    };
+    invalid(format!(
+        "no known checkpoint, {path}: {found}; expected SAM3 in the names of transformers (vision_encoder.…) or of Meta \
+         (detector.backbone.…), or a backbone of DART"
+    ))
+}
+
+pub(super) struct Loader {
+    family: Family,
+    rules: Option<Rules>,
+    weights: Weights,
+    ignored: BTreeMap<String, (usize, u64)>,
+    unknown: Vec<String>,
+    misshapen: Option<String>,
+    rotary: RotaryShapes,
+}
+
+impl Loader {
+    fn new(family: Family, rules: Vec<Rule>) -> Self {
+        Self {
+            family,
+            rules: (family != Family::HuggingFace).then(|| Rules::new(rules)),
+            weights: Weights::default(),
+            ignored: BTreeMap::new(),
+            unknown: Vec::new(),
+            misshapen: None,
+            rotary: RotaryShapes::new(),
+        }
+    }
+
+    fn finish(self, is_torch: bool, pruning: Pruning) -> Loaded {
+        let Self { family, rules, weights, ignored, unknown, misshapen, rotary } = self;
+        let names = weights.views().keys().map(String::as_str);
+        let blocks = layer_count(names, "vision_encoder.backbone.layers.");
+        let ignored =
+            ignored.into_iter().map(|(why, (tensors, bytes))| Leftover { why, tensors, bytes }).collect();
+        Loaded { family, is_torch, weights, ignored, unknown, misshapen, rotary, blocks, pruning, rules }
+    }
+
+    /// A file of such tensors, without values.
+    #[cfg(test)]
+    pub(super) fn of_shapes(tensors: &[(String, Vec<usize>, super::container::Format)]) -> Option<Loaded> {
+        let family = Family::of(tensors.iter().map(|(name, ..)| name.as_str()))?;
+        let mut loader = Self::new(family, meta::detector_rules());
+        for (name, shape, format) in tensors {
+            let view = View::of_shape(*format, shape);
+            let added = match family {
+                Family::HuggingFace => loader.add_transformers(name, view, 0, false),
+                _ => loader.add_meta(name, view, 0),
+            };
+            added.ok()?;
+        }
+        Some(loader.finish(false, Pruning::default()))
+    }
+
+    fn ignore(&mut self, why: &str, tensors: &[(String, View)]) {
+        let tally = self.ignored.entry(why.to_owned()).or_default();
+        for (_, view) in tensors {
+            *tally = (tally.0 + 1, tally.1.saturating_add(view.bytes()));
+        }
+    }
+
+    fn add_transformers(&mut self, name: &str, view: View, file: usize, nested: bool) -> Result<()> {
+        if nested && FOREIGN.iter().any(|prefix| name.starts_with(prefix)) {
+            self.ignore("the video tracker", &[(name.to_owned(), view)]);
+        } else if DERIVED.iter().any(|suffix| name.ends_with(suffix)) {
+            self.ignore("tables and counters that nothing needs", &[(name.to_owned(), view)]);
+        } else {
+            let name = if nested { name.strip_prefix(DETECTOR).unwrap_or(name) } else { name };
+            self.weights.insert(name.to_owned(), file, view)?;
+        }
+        Ok(())
+    }
+
+    fn add_meta(&mut self, name: &str, view: View, file: usize) -> Result<()> {
+        let spelled = spell(name);
+        let (prefix, replaced) = self.family.prefix();
+        let local = match spelled.strip_prefix(prefix) {
+            Some(local) => format!("{replaced}{local}"),
+            None => spelled.clone(),
+        };
+        if let Some(block) = local.strip_suffix(".attn.freqs_cis").and_then(|rest| rest.rsplit('.').next())
+            && let (Ok(block), [rows, columns]) = (block.parse(), view.shape.as_slice())
+        {
+            self.rotary.insert(block, [*rows, *columns]);
+        }
+        if let Some(why) = meta::ignored(&local) {
+            self.ignore(why, &[(name.to_owned(), view)]);
+            return Ok(());
+        }
+        // Outside the prefix there is no detector.
+        let inside = spelled.starts_with(prefix);
+        match self.rules.as_ref().filter(|_| inside).and_then(|rules| rules.apply(&local, &view)) {
+            Some(Ok(views)) => {
+                for (name, view) in views {
+                    self.weights.insert(name, file, view)?;
+                }
+            }
+            Some(Err(why)) => drop(self.misshapen.get_or_insert(why)),
+            None => self.unknown.push(spelled),
+        }
+        Ok(())
+    }
+}
+
+/// The lists of a pruned file: `skip_blocks`, numbers, and `mask_blocks`, texts as `25:attn`.
+fn pruning_lists(attributes: &[(String, Attribute)]) -> Result<Pruning> {
+    let find = |name: &str| attributes.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+    let wrong = |name: &str| invalid(format!("{name} in the file is no list of blocks"));
+    let mut pruning = Pruning::default();
+    match find("skip_blocks") {
+        None | Some(Attribute::Other) => {}
+        Some(Attribute::List(items)) => {
+            for item in items {
+                let block = match item {
+                    Attribute::Integer(block) => usize::try_from(*block).ok(),
+                    _ => None,
+                };
+                pruning.skip_blocks.insert(block.ok_or_else(|| wrong("skip_blocks"))?);
+            }
+        }
+        Some(_) => return Err(wrong("skip_blocks")),
+    }
+    let items = match find("mask_blocks") {
+        None | Some(Attribute::Other) => Vec::new(),
+        Some(Attribute::Text(text)) => text.split(',').filter(|part| !part.trim().is_empty()).collect(),
+        Some(Attribute::List(items)) => {
+            let text = |item| match item {
+                &Attribute::Text(ref text) => Some(text.as_str()),
+                _ => None,
+            };
+            items.iter().map(text).collect::<Option<Vec<_>>>().ok_or_else(|| wrong("mask_blocks"))?
+        }
+        Some(_) => return Err(wrong("mask_blocks")),
+    };
+    for item in items {
+        pruning.mask_blocks.insert(item.parse::<MaskedBranch>().map_err(|_| wrong("mask_blocks"))?);
+    }
+    Ok(pruning)
+}
+
+/// Compares the lists of a pruned file with the tensors that it lacks, of `blocks` blocks.
+pub(super) fn check_pruning(weights: &Weights, pruning: &Pruning, blocks: usize) -> Result<()> {
+    let mut present = BTreeSet::new();
+    for name in weights.views().keys() {
+        let Some(rest) = name.strip_prefix("vision_encoder.backbone.layers.") else { continue };
+        let Some((block, rest)) = rest.split_once('.') else { continue };
+        let branch = if rest.starts_with("attention.") || rest.starts_with("layer_norm1.") {
+            Branch::Attention
+        } else {
+            Branch::Mlp
+        };
+        if let Ok(block) = block.parse::<usize>() {
+            present.insert(MaskedBranch { block, branch });
+        }
+    }
+    for block in 0..blocks {
+        for branch in [Branch::Attention, Branch::Mlp] {
+            let masked = MaskedBranch { block, branch };
+            let removed = pruning.skip_blocks.contains(&block) || pruning.mask_blocks.contains(&masked);
+            if removed == present.contains(&masked) {
+                let has = if removed { "has" } else { "lacks" };
+                let lists = if removed { "lists it as removed" } else { "does not list it as removed" };
+                return Err(invalid(format!(
+                    "the pruned file {has} the tensors of {masked}, but {lists} (skip_blocks, mask_blocks)"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn shard_paths(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
+    let text = read_text(index, "the index of shards")?;
+    let damaged = |why: String| invalid(format!("corrupt index of shards, {}: {why}", index.display()));
+    let json: serde_json::Value = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
+    let map = json
+        .get("weight_map")
+        .and_then(serde_json::Value::as_object)
+        .ok_or_else(|| damaged("expected a `weight_map` object".into()))?;
+    let mut names = BTreeSet::new();
+    for (tensor, shard) in map {
+        let shard =
+            shard.as_str().ok_or_else(|| damaged(format!("`weight_map.{tensor}` is not a file name")))?;
+        if Path::new(shard).components().count() != 1 {
+            return Err(damaged(format!(
+                "`weight_map.{tensor}` is \"{shard}\": expected a name inside the folder"
+            )));
+        }
+        names.insert(shard.to_owned());
+    }
+    if names.is_empty() {
+        return Err(damaged("`weight_map` is empty".into()));
+    }
+    Ok(names.into_iter().map(|name| folder.join(name)).collect())
+}

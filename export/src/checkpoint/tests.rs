@@ -1,0 +1,309 @@
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+
+use super::container::Format;
+use super::load::{Loaded, Loader};
+use super::meta::{Change, Rule, detector_rules};
+use super::*;
+
+fn goldens() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/checkpoints")
+}
+
+/// What a file must hold: shape and hash of each tensor in the names of `transformers`.
+fn expected(golden: &str) -> BTreeMap<String, (Vec<usize>, String)> {
+    let text = std::fs::read_to_string(goldens().join(golden).join("expected.json"))
+        .expect("the golden is in the repository");
+    serde_json::from_str(&text).expect("the script writes JSON")
+}
+
+/// The first difference between a file's tensors and the golden.
+fn difference(weights: &Weights, golden: &str) -> Option<String> {
+    let expected = expected(golden);
+    for (name, (shape, hash)) in &expected {
+        let Ok(values) = weights.read(name) else { return Some(format!("{name} is missing")) };
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        if weights.shape(name) != shape || hex(&Sha256::digest(&bytes)) != *hash {
+            return Some(format!("{name} differs"));
+        }
+    }
+    let extra = weights.views().keys().find(|name| !expected.contains_key(*name));
+    extra.map(|name| format!("{name} is unknown"))
+}
+
+#[test]
+fn metas_names_become_those_of_transformers() {
+    let checkpoint = Checkpoint::open(&goldens().join("sam3/sam3.pt")).expect("the golden is whole");
+    assert_eq!(difference(checkpoint.weights(), "sam3"), None);
+    let config = checkpoint.config();
+    assert_eq!((config.vision.hidden, config.vision.stack.heads, config.vision.stack.layers), (64, 2, 4));
+    assert_eq!((config.vision.window_size, &config.vision.global_blocks), (4, &vec![1, 3]));
+    assert_eq!((config.vision.image_size, config.vision.pretrain_image_size), (112, 56));
+    assert_eq!((config.text.stack.heads, config.text.bos, config.text.eos), (2, 0, 1));
+    assert_eq!(config.vision.layer_norm_eps, 1e-5);
+}
+
+/// Opens a golden with other rules, as far as the comparison of values.
+fn with_rules(rules: &[Rule], golden: &str, file: &str) -> Result<Option<String>> {
+    let loaded = load::load_with(&[goldens().join(golden).join(file)], rules.to_vec())?;
+    loaded.check_known()?;
+    let config = sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary)?;
+    loaded.weights.check(&layout::expected_tensors(&config, &loaded.pruning), str::to_owned)?;
+    Ok(difference(&loaded.weights, golden))
+}
+
+/// Every rule matters: without it, with another's name or with another change, a golden fails.
+#[test]
+fn every_rule_is_needed() {
+    let rules = detector_rules();
+    let files = [("sam3", "sam3.pt"), ("lite_s0", "efficient_sam3.pt")];
+    for (golden, file) in files {
+        assert_eq!(with_rules(&rules, golden, file).expect("the rules are right"), None, "{file}");
+    }
+    let unnoticed = |rules: Vec<Rule>| {
+        files.iter().all(|(golden, file)| matches!(with_rules(&rules, golden, file), Ok(None)))
+    };
+    let mut wrong = Vec::new();
+    for i in 0..rules.len() {
+        let mut without = rules.clone();
+        without.remove(i);
+        if unnoticed(without) {
+            wrong.push(format!("without {}", rules[i].from));
+        }
+        let mut changed = rules.clone();
+        changed[i].change = match rules[i].change {
+            Change::Rename if rules[i].from.ends_with("weight") => Change::Transpose,
+            Change::Rename => Change::Thirds,
+            _ => Change::Rename,
+        };
+        if unnoticed(changed) {
+            wrong.push(format!("{} with another change", rules[i].from));
+        }
+        // Names that take the same numbers can be exchanged.
+        let numbers = |rule: &Rule| (rule.to.matches('#').count(), rule.to.contains("{}"));
+        let others = (i + 1..rules.len()).filter(|j| numbers(&rules[i]) == numbers(&rules[*j]));
+        for j in others.filter(|j| rules[i].to != rules[*j].to).take(3) {
+            let mut swapped = rules.clone();
+            (swapped[i].to, swapped[j].to) = (rules[j].to.clone(), rules[i].to.clone());
+            if unnoticed(swapped) {
+                wrong.push(format!("{} and {} exchanged", rules[i].from, rules[j].from));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} unnoticed:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The names, shapes and formats of a released checkpoint.
+fn listed(list: &str) -> Vec<(String, Vec<usize>, Format)> {
+    let text =
+        std::fs::read_to_string(goldens().join("names").join(list)).expect("the list is in the repository");
+    text.lines()
+        .map(|line| {
+            let (name, rest) = line.split_once(' ').expect("name, shape, format");
+            let (shape, format) = rest.rsplit_once(' ').expect("shape, format");
+            let sizes = shape.trim_matches(['(', ')']).split(',').filter_map(|size| size.trim().parse().ok());
+            let format = if format == "c64" { Format::Complex64 } else { Format::F32 };
+            (name.to_owned(), sizes.collect(), format)
+        })
+        .collect()
+}
+
+/// A released checkpoint as a loaded file without values.
+fn named(list: &str) -> Loaded {
+    Loader::of_shapes(&listed(list)).expect("a known family")
+}
+
+#[test]
+fn the_released_names_and_shapes_fit() {
+    let transformers = named("transformers.txt");
+    let expected: BTreeMap<&String, &Vec<usize>> =
+        transformers.weights.views().iter().map(|(name, view)| (name, &view.shape)).collect();
+    assert_eq!(expected.len(), 1468);
+    let released = ModelConfig::parse(r#"{"vision_config":{"backbone_config":{}}}"#).expect("the defaults");
+    for (list, tensors, levels) in [("sam3.txt", 1465, 4), ("sam3.1.txt", 1623, 3)] {
+        let loaded = named(list);
+        loaded.check_known().expect("every name is known");
+        let ignored: usize = loaded.ignored.iter().map(|leftover| leftover.tensors).sum();
+        let found: BTreeMap<&String, &Vec<usize>> =
+            loaded.weights.views().iter().map(|(name, view)| (name, &view.shape)).collect();
+        let mut wanted = expected.clone();
+        wanted.retain(|name, _| levels == 4 || !name.contains("fpn_layers.3."));
+        assert_eq!(found, wanted, "{list}");
+        assert_eq!(listed(list).len(), tensors, "{list}");
+        assert!(ignored > 300, "{list}: {ignored} ignored");
+        let config =
+            sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary).expect("the sizes fit");
+        loaded
+            .weights
+            .check(&layout::expected_tensors(&config, &loaded.pruning), str::to_owned)
+            .expect("complete");
+        let mut same = released.clone();
+        same.vision.layer_norm_eps = 1e-5;
+        assert_eq!(config, same, "{list}");
+        // Mirrors in safetensors lack the rotary tables.
+        let without = sizes::sizes(loaded.weights.views(), loaded.blocks, &Default::default());
+        assert_eq!(without.expect("the sizes are known"), same, "{list}");
+    }
+}
+
+#[test]
+fn a_wrong_file_names_the_tensor() {
+    let path = goldens().join("sam3/sam3.pt");
+    let spoil = |from: &str, to: &str| {
+        let mut bytes = std::fs::read(&path).expect("the golden");
+        let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).expect(from);
+        assert_eq!(from.len(), to.len());
+        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::copy(goldens().join("sam3/tokenizer.json"), folder.path().join("tokenizer.json"))
+            .expect("a copy");
+        let spoiled = folder.path().join("spoiled.pt");
+        std::fs::write(&spoiled, bytes).expect("it can be written");
+        let error = Checkpoint::open(&spoiled).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error.starts_with(&spoiled.display().to_string()) && error.lines().count() == 1, "{error}");
+        error
+    };
+    for (from, to, words) in [
+        (
+            "detector.transformer.decoder.layers.1.catext_norm.weight",
+            "detector.transformer.decoder.layers.1.cattxt_norm.weight",
+            ["cattxt_norm", "nearest one is detector.transformer.decoder.layers.1.catext_norm.weight"],
+        ),
+        (
+            "detector.backbone.vision_backbone.trunk.ln_pre.weight",
+            "tracker..backbone.vision_backbone.trunk.ln_pre.weight",
+            ["detector.backbone.vision_backbone.trunk.ln_pre.weight is missing", "[64]"],
+        ),
+    ] {
+        let error = spoil(from, to);
+        for word in words {
+            assert!(error.contains(word), "expected {word:?} in {error}");
+        }
+    }
+}
+
+#[test]
+fn a_tokeniser_is_found_or_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("any.name");
+    std::fs::copy(goldens().join("sam3/sam3.pt"), &path).expect("a copy");
+    let error = Checkpoint::open(&path).err().map(|e| e.to_string()).unwrap_or_default();
+    for word in ["tokenizer.json is missing", "bpe_simple_vocab_16e6.txt.gz"] {
+        assert!(error.contains(word), "{error}");
+    }
+    let own = goldens().join("sam3/tokenizer.json");
+    let options = CheckpointOptions::default();
+    assert!(options.clone().with_tokenizer(&own).open(&path).is_ok());
+    let mut json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&own).expect("the golden")).expect("JSON");
+    json["model"]["vocab"]["something"] = 497.into();
+    let other = folder.path().join("other.json");
+    std::fs::write(&other, json.to_string()).expect("it can be written");
+    let error = options.with_tokenizer(&other).open(&path).err().expect("another vocabulary");
+    assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
+    assert!(error.to_string().contains("498") && error.to_string().contains("497"), "{error}");
+}
+
+/// The lists of a pruned file must say what its tensors say.
+#[test]
+fn pruning_lists_fit_the_tensors() {
+    let loaded = load::load(&[goldens().join("sam3/pruned.pt")]).expect("the golden is whole");
+    assert_eq!(loaded.family, Family::DartPruned);
+    let with = |skip: &[usize], mask: &[&str]| Pruning {
+        skip_blocks: skip.iter().copied().collect(),
+        mask_blocks: mask.iter().map(|text| text.parse().expect("a branch")).collect(),
+        split_block: None,
+    };
+    assert_eq!(loaded.pruning, with(&[0], &["2:attn"]));
+    let check = |pruning: &Pruning, blocks| {
+        load::check_pruning(&loaded.weights, pruning, blocks).err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    assert_eq!(check(&loaded.pruning, 4), "");
+    assert_eq!(check(&with(&[], &["0:attn", "0:mlp", "2:attn"]), 4), "", "both branches are the block");
+    for (pruning, blocks, words) in [
+        (with(&[], &["2:attn"]), 4, ["lacks the tensors of 0:attn", "does not list"]),
+        (with(&[0], &[]), 4, ["lacks the tensors of 2:attn", "does not list"]),
+        (with(&[0], &["2:mlp"]), 4, ["lacks the tensors of 2:attn", "does not list"]),
+        (with(&[0], &["2:attn", "3:mlp"]), 4, ["has the tensors of 3:mlp", "as removed"]),
+        (with(&[0, 1], &["2:attn"]), 4, ["has the tensors of 1:attn", "as removed"]),
+        (with(&[0], &["2:attn"]), 5, ["lacks the tensors of 4:attn", "does not list"]),
+    ] {
+        let message = check(&pruning, blocks);
+        for word in words {
+            assert!(message.contains(word), "expected {word:?} in {message:?}");
+        }
+    }
+}
+
+#[test]
+fn a_pruned_file_needs_its_base() {
+    let open = |base: Option<&str>| {
+        let options = match base {
+            Some(base) => CheckpointOptions::default().with_base(goldens().join(base)),
+            None => CheckpointOptions::default(),
+        };
+        options.open(&goldens().join("sam3/pruned.pt")).err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    assert_eq!(open(Some("sam3/sam3.pt")), "");
+    for (base, word) in [
+        (None, "base is missing"),
+        (Some("sam3/pruned.pt"), "expected a whole model"),
+        (Some("sam31/sam3.1.safetensors"), "does not list"),
+        (Some("lite_s1"), "expected ["),
+    ] {
+        let message = open(base);
+        assert!(message.contains(word), "{base:?}: expected {word:?} in {message:?}");
+    }
+    let whole = CheckpointOptions::default().with_base(goldens().join("sam31/sam3.1.safetensors"));
+    let error = whole.open(&goldens().join("sam3/sam3.pt")).err().expect("a whole model");
+    assert!(error.to_string().contains("needs no base"), "{error}");
+}
+
+#[test]
+fn an_inspection_describes_what_cannot_be_exported_too() {
+    let options = CheckpointOptions::default();
+    let whole = options.inspect(&goldens().join("sam3/sam3.pt")).expect("a checkpoint");
+    assert_eq!((whole.problem.as_deref(), whole.container), (None, "torch.save"));
+    assert_eq!(whole.parts.len(), 7);
+    assert_eq!(whole.formats.iter().map(|(name, ..)| name.as_str()).collect::<Vec<_>>(), ["f16"]);
+    let ignored: Vec<&str> = whole.ignored.iter().map(|ignored| ignored.why.as_str()).collect();
+    for word in
+        ["the video tracker", "the tracker's neck", "point prompts", "rotary tables, which are computed"]
+    {
+        assert!(ignored.contains(&word), "{ignored:?}");
+    }
+    let pruned = options.inspect(&goldens().join("sam3/pruned.pt")).expect("a checkpoint");
+    assert!(pruned.problem.is_some_and(|why| why.contains("base is missing")));
+    assert!(options.inspect(&goldens().join("containers/views.pt")).is_err(), "no checkpoint at all");
+    let epsilon = options.inspect(&goldens().join("../parity/plain")).expect("a checkpoint");
+    assert!(epsilon.notes.iter().any(|note| note.contains("1e-6")), "{:?}", epsilon.notes);
+    let original = options.with_norm_eps(NormEps::Original).open(&goldens().join("../parity/plain"));
+    assert_eq!(original.expect("the golden is whole").config().vision.layer_norm_eps, 1e-5);
+}
+
+/// Detectors with fewer layers, queries and a narrower feed-forward network, as structural pruning leaves them.
+#[test]
+fn smaller_detectors_fit_by_their_shapes() {
+    let gone =
+        ["transformer.encoder.layers.4.", "transformer.encoder.layers.5.", "transformer.decoder.layers.5."];
+    let mut tensors = listed("sam3.txt");
+    tensors.retain(|(name, ..)| !gone.iter().any(|prefix| name.starts_with(prefix)));
+    for (name, shape, _) in &mut tensors {
+        if name.starts_with("transformer.") && name.contains(".linear") {
+            shape.iter_mut().filter(|size| **size == 2048).for_each(|size| *size = 1024);
+        }
+        if name.ends_with("query_embed.weight") || name.ends_with("reference_points.weight") {
+            shape[0] = 100;
+        }
+    }
+    let loaded = Loader::of_shapes(&tensors).expect("a known family");
+    let config = sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary).expect("the sizes fit");
+    loaded
+        .weights
+        .check(&layout::expected_tensors(&config, &loaded.pruning), str::to_owned)
+        .expect("complete");
+    assert_eq!((config.encoder.layers, config.encoder.intermediate), (4, 1024));
+    assert_eq!((config.decoder.layers, config.decoder.intermediate), (5, 1024));
+    assert_eq!((config.num_queries, config.scoring_hidden, config.geometry.intermediate), (100, 2048, 2048));
+}
