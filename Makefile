@@ -14,7 +14,7 @@ OPENCV = $$(bash demos/install-opencv.sh --check && echo opencv)
 .PHONY: help demo test setup opencv install bench bench-full check-all lint doc
 
 help:
-	@echo "make demo        detect objects in drawn scenes with the built-in model: an image and a table"
+	@echo "make demo        detect objects in drawn scenes with the built-in model: an image and a table; needs Rust alone"
 	@echo "make test        run all tests"
 	@echo "make install     install the programs, shell completions and man pages below PREFIX (/usr/local)"
 	@echo "make setup       fetch ONNX Runtime's library into ~/.local/share/ocelli"
@@ -31,7 +31,7 @@ setup:
 opencv:
 	@bash demos/install-opencv.sh
 
-demo: setup
+demo:
 	cargo build --profile $(PROFILE) -p ocelli-cli --no-default-features --features "cuda $(FEATURES)"
 	$(BUILT)/ocelli detect --image demos/scenes/ \
 	  --classes person dog cat car bus bicycle airplane boat "traffic light" bird kite tree house cup apple banana \

@@ -1,5 +1,6 @@
-//! The engines that run the graphs. A named engine that cannot start is an error; only `auto` falls back to the CPU.
+//! The engines that run the graphs. A named engine that cannot start is an error; only `auto` tries another.
 
+mod automatic;
 mod graphs;
 mod kind;
 
@@ -7,8 +8,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ocelli_engines::embedded::{self, EmbeddedEngine};
 use ocelli_engines::onnxruntime::{
     CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeEngine, TensorRtOptions,
+    default_threads,
 };
 use ocelli_engines::tensorrt::Product;
 use ocelli_engines::{Device, Engine};
@@ -19,9 +22,6 @@ use ocelli_error::{Error, ErrorKind, Result};
 pub(crate) use graphs::GraphSizes;
 pub use kind::EngineKind;
 
-/// The engine that `auto` tries before the CPU.
-const GPU: EngineKind = EngineKind::Cuda { ordinal: 0 };
-
 /// Options of an [`EngineFactory`].
 #[derive(Clone, Debug, Default)]
 pub struct EngineOptions {
@@ -31,7 +31,8 @@ pub struct EngineOptions {
     pub kind: EngineKind,
     /// Threads that share one operator; the number of physical cores by default.
     pub threads: Option<usize>,
-    /// The path of ONNX Runtime's library; the usual places are searched by default.
+    /// The path of ONNX Runtime's library; the usual places are searched by default. A library that is named and cannot be
+    /// loaded is an error, with [`EngineKind::Auto`] as well.
     pub onnxruntime: Option<PathBuf>,
     /// Whether nodes that the engine does not support run on the CPU, with a warning. By default loading such a graph
     /// fails, and the error lists the nodes.
@@ -47,6 +48,7 @@ pub struct EngineFactory(Maker);
 #[derive(Clone)]
 enum Maker {
     OnnxRuntime(OnnxRuntimeMaker),
+    Embedded { threads: usize },
     Custom { description: Arc<str>, make: Arc<Make> },
 }
 
@@ -73,7 +75,8 @@ impl EngineFactory {
     /// install or change.
     pub fn start(options: &EngineOptions) -> Result<Self> {
         match options.kind {
-            EngineKind::Auto => Self::start_best(options),
+            EngineKind::Auto => automatic::start(options),
+            EngineKind::Embedded => Ok(Self(Maker::Embedded { threads: threads(options) })),
             EngineKind::TensorRt { .. } => {
                 let why = match Product::COMPILED {
                     None => crate::tensorrt::missing(),
@@ -87,24 +90,6 @@ impl EngineFactory {
             }
             kind => Self::start_onnxruntime(options, kind),
         }
-    }
-
-    fn start_best(options: &EngineOptions) -> Result<Self> {
-        let runtime = load_onnxruntime(options)?;
-        let built_in = runtime.providers()?;
-        let has = |kind| built_in.iter().any(|name| name == probe(kind).name());
-        let (factory, reason) = best(has, |kind| Self::start_onnxruntime(options, kind))?;
-        if let Some(reason) = reason {
-            // A library with CUDA was installed to use the GPU.
-            let cause =
-                std::error::Error::source(&reason).map_or_else(|| reason.to_string(), ToString::to_string);
-            tracing::warn!("engine auto: using the CPU because {GPU} does not start: {cause}");
-        } else if !has(GPU) {
-            let library = runtime.path().display();
-            tracing::debug!("engine auto: using the CPU because {library} was built without {GPU}");
-        }
-        tracing::debug!("engine auto: {}", factory.description());
-        Ok(factory)
     }
 
     fn start_onnxruntime(options: &EngineOptions, kind: EngineKind) -> Result<Self> {
@@ -125,7 +110,7 @@ impl EngineFactory {
         Ok(Self(Maker::OnnxRuntime(OnnxRuntimeMaker {
             runtime,
             kind,
-            threads: options.threads.unwrap_or_else(ocelli_engines::onnxruntime::default_threads),
+            threads: threads(options),
             cpu_fallback: options.cpu_fallback,
             tf32: options.tf32,
             device,
@@ -150,7 +135,7 @@ impl EngineFactory {
                 EngineKind::OnnxRuntimeTensorRt { .. } | EngineKind::CoreMl => Target::TensorRt,
                 _ => Target::OnnxRuntime,
             },
-            Maker::Custom { .. } => Target::OnnxRuntime,
+            Maker::Embedded { .. } | Maker::Custom { .. } => Target::OnnxRuntime,
         }
     }
 
@@ -177,6 +162,9 @@ impl EngineFactory {
         let started = std::time::Instant::now();
         let engine: Box<dyn Engine> = match &self.0 {
             Maker::OnnxRuntime(maker) => maker.load(graph, sizes)?,
+            Maker::Embedded { threads } => {
+                Box::new(EmbeddedEngine::builder().with_threads(*threads).build_from_file(graph)?)
+            }
             Maker::Custom { make, .. } => make(graph)?,
         };
         tracing::debug!(
@@ -192,6 +180,7 @@ impl EngineFactory {
     pub fn description(&self) -> String {
         match &self.0 {
             Maker::OnnxRuntime(maker) => maker.description(),
+            Maker::Embedded { threads } => embedded::description(*threads),
             Maker::Custom { description, .. } => description.to_string(),
         }
     }
@@ -234,17 +223,8 @@ impl OnnxRuntimeMaker {
     }
 }
 
-/// Starts the GPU if the library supports it, else the CPU with the reason why the GPU did not start.
-fn best<T>(
-    has: impl Fn(EngineKind) -> bool,
-    start: impl Fn(EngineKind) -> Result<T>,
-) -> Result<(T, Option<Error>)> {
-    let reason = match has(GPU).then(|| start(GPU)) {
-        Some(Ok(started)) => return Ok((started, None)),
-        Some(Err(reason)) => Some(reason),
-        None => None,
-    };
-    Ok((start(EngineKind::Cpu)?, reason))
+fn threads(options: &EngineOptions) -> usize {
+    options.threads.unwrap_or_else(default_threads)
 }
 
 fn load_onnxruntime(options: &EngineOptions) -> Result<OnnxRuntime> {
@@ -260,7 +240,7 @@ fn probe(kind: EngineKind) -> ExecutionProvider {
             ExecutionProvider::TensorRt(TensorRtOptions { cuda: cuda(ordinal), ..TensorRtOptions::default() })
         }
         EngineKind::CoreMl => ExecutionProvider::CoreMl(CoreMlOptions::default()),
-        EngineKind::Auto | EngineKind::Cpu => ExecutionProvider::Cpu,
+        EngineKind::Auto | EngineKind::Embedded | EngineKind::Cpu => ExecutionProvider::Cpu,
     }
 }
 
@@ -275,43 +255,4 @@ fn cuda_device(ordinal: usize) -> Result<Option<Device>> {
 #[allow(clippy::unnecessary_wraps, reason = "the other build can fail")]
 fn cuda_device(_: usize) -> Result<Option<Device>> {
     Ok(None)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn no_driver(kind: EngineKind) -> Error {
-        Error::new(ErrorKind::Unavailable, format!("engine {kind}: there is no driver"))
-    }
-
-    #[test]
-    fn auto_takes_the_gpu_if_it_starts() {
-        let (kind, reason) = best(|_| true, Ok).expect("both start");
-        assert_eq!(kind, GPU);
-        assert!(reason.is_none(), "{reason:?}");
-    }
-
-    #[test]
-    fn auto_falls_back_to_the_cpu_and_reports_why() {
-        let start = |kind| if kind == GPU { Err(no_driver(kind)) } else { Ok(kind) };
-        let (kind, reason) = best(|_| true, start).expect("the CPU starts");
-        assert_eq!(kind, EngineKind::Cpu);
-        assert_eq!(reason.expect("the reason is reported").to_string(), "engine cuda: there is no driver");
-    }
-
-    #[test]
-    fn auto_does_not_try_a_gpu_that_the_library_lacks() {
-        let start = |kind| if kind == EngineKind::Cpu { Ok(kind) } else { Err(no_driver(kind)) };
-        let (kind, reason) = best(|_| false, start).expect("the CPU starts");
-        assert_eq!(kind, EngineKind::Cpu);
-        assert!(reason.is_none(), "{reason:?}");
-    }
-
-    #[test]
-    fn auto_fails_if_the_cpu_fails_too() {
-        let start = |kind| Err::<EngineKind, _>(no_driver(kind));
-        let error = best(|_| true, start).expect_err("nothing starts");
-        assert_eq!(error.to_string(), "engine onnxruntime: there is no driver");
-    }
 }

@@ -25,7 +25,7 @@
 //! | [`Image`], [`ImageView`], [`FrameView`] | pixels: owned, borrowed, borrowed in the format of a camera |
 //! | [`Prompts`], [`Prompt`] | the classes to detect |
 //! | [`Model`] | graphs exported from a SAM3 checkpoint; the default is a small built-in model of drawn scenes ([`builtin`]) |
-//! | [`EngineKind`], [`EngineFactory`] | what runs the graphs: ONNX Runtime on the CPU, CUDA, TensorRT, Core ML, or your own engine |
+//! | [`EngineKind`], [`EngineFactory`] | what runs the graphs: the engine inside the program, ONNX Runtime on the CPU, CUDA, TensorRT, Core ML, or your own engine |
 //! | [`Detector`], [`DetectorBuilder`] | an image in, [`Detections`] out |
 //! | [`Pipeline`] | frames of a [`Source`] or pushed by your program, detected and [tracked](tracking) on several threads, to [`Sink`]s |
 //! | [`draw::Annotator`] | boxes, labels and masks drawn into a picture |
@@ -61,6 +61,9 @@ mod model_graph;
 #[cfg(feature = "opencv")]
 mod native_log;
 mod outcome;
+#[cfg(feature = "test-support")]
+#[doc(hidden)]
+pub mod parsers;
 pub mod pipeline;
 pub mod postprocess;
 pub mod preprocess;

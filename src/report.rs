@@ -71,6 +71,12 @@ pub struct FrameReport {
     /// Time since the beginning in seconds, written with six decimals.
     #[serde(serialize_with = "with_six_decimals")]
     pub time_s: f64,
+    /// Width of the frame in pixels.
+    #[serde(default)]
+    pub width: u32,
+    /// Height of the frame in pixels.
+    #[serde(default)]
+    pub height: u32,
     /// Whether the detector ran on it; omitted if it did.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub detected: bool,
@@ -121,6 +127,8 @@ impl From<&FrameOutcome> for FrameReport {
         Self {
             frame: outcome.index,
             time_s: outcome.time.as_secs_f64(),
+            width: outcome.size.0,
+            height: outcome.size.1,
             detected: outcome.detected,
             detections: outcome.detections.iter().map(Into::into).collect(),
             tracks: outcome.tracks.iter().map(|track| TrackRecord::new(track, &outcome.labels)).collect(),

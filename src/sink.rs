@@ -23,11 +23,11 @@ pub use crops::Crops;
 pub use json_lines::JsonLines;
 pub use mot::MotFile;
 #[cfg(not(feature = "opencv"))]
-pub use no_opencv::{create_video, open_window};
+pub use no_opencv::{create_video, open_window, video_formats};
 pub use picture::{PictureSequence, check_picture_file, write_picture};
 pub use raw::{RawOrder, RawWriter};
 #[cfg(feature = "opencv")]
-pub use video::create_video;
+pub use video::{create_video, video_formats};
 #[cfg(feature = "opencv")]
 pub use window::open_window;
 pub use yolo::YoloLabels;

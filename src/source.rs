@@ -2,7 +2,7 @@
 
 #[cfg(feature = "opencv")]
 mod capture;
-#[cfg(any(feature = "opencv", test))]
+#[cfg(any(feature = "opencv", feature = "test-support", test))]
 pub(crate) mod container;
 #[cfg(not(feature = "opencv"))]
 mod no_opencv;
@@ -13,9 +13,9 @@ mod selection;
 mod stream_kind;
 
 #[cfg(feature = "opencv")]
-pub use capture::{open_camera, open_stream, open_stream_as, open_video};
+pub use capture::{open_camera, open_stream, open_stream_as, open_video, video_library};
 #[cfg(not(feature = "opencv"))]
-pub use no_opencv::{open_camera, open_stream, open_stream_as, open_video};
+pub use no_opencv::{open_camera, open_stream, open_stream_as, open_video, video_library};
 pub use pictures::{PictureFiles, natural_order};
 pub use raw::{RawFormat, RawFrames};
 pub use reconnecting::{Reconnecting, ReconnectingOptions};

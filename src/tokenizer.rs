@@ -75,6 +75,11 @@ impl Tokenizer {
         };
         let mut inner = tokenizers::Tokenizer::from_bytes(bytes)
             .map_err(|error| invalid(format!("not a tokenizer.json: {error}")).with_source(error))?;
+        // The library panics where it looks up a special token that the file does not define.
+        let json: serde_json::Value = serde_json::from_slice(bytes).map_err(|e| invalid(e.to_string()))?;
+        if let Some(token) = undefined_token(&json["post_processor"]) {
+            return Err(invalid(format!("its post_processor does not define the special token {token}")));
+        }
         // `encode` cuts and pads rows; some files have these settings and others do not.
         inner.with_padding(None);
         inner.with_truncation(None).map_err(|error| invalid(error.to_string()).with_source(error))?;
@@ -165,6 +170,17 @@ fn surroundings(tokenizer: &tokenizers::Tokenizer) -> tokenizers::Result<(Vec<i6
     Ok((ids.clone().take(first).collect(), ids.skip(last).collect()))
 }
 
+/// A special token that a template of the post-processor names and does not define.
+fn undefined_token(post_processor: &serde_json::Value) -> Option<String> {
+    if let Some(steps) = post_processor["processors"].as_array() {
+        return steps.iter().find_map(undefined_token);
+    }
+    let templates = ["single", "pair"].into_iter().filter_map(|name| post_processor[name].as_array());
+    let mut tokens = templates.flatten().filter_map(|piece| piece["SpecialToken"]["id"].as_str());
+    let defined = &post_processor["special_tokens"];
+    tokens.find(|token| defined.get(token).is_none()).map(ToString::to_string)
+}
+
 fn one_line(text: &str) -> String {
     text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
@@ -208,6 +224,28 @@ mod tests {
         let wider =
             Tokenizer::from_bytes(BUILTIN, "wider", TokenizerConfig::new(77)).expect("the file is fine");
         assert_eq!(wider.encode("dog").expect("the phrase has a word").ids.len(), 77);
+    }
+
+    #[test]
+    fn a_special_token_without_a_definition_is_an_error() {
+        let undefined = |json: &mut serde_json::Value| {
+            json["post_processor"]["special_tokens"]
+                .as_object_mut()
+                .expect("it defines its tokens")
+                .remove("<|endoftext|>");
+        };
+        let alone = changed(undefined);
+        let nested = changed(|json| {
+            undefined(json);
+            let step = json["post_processor"].take();
+            json["post_processor"] = serde_json::json!({ "type": "Sequence", "processors": [step] });
+        });
+        for bytes in [alone, nested] {
+            let error = Tokenizer::from_bytes(&bytes, "bad.json", TokenizerConfig::new(16))
+                .expect_err("the end token is not defined");
+            assert_eq!(error.kind(), ErrorKind::InvalidData);
+            assert!(error.to_string().contains("special token <|endoftext|>"), "{error}");
+        }
     }
 
     #[test]

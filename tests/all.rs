@@ -4,6 +4,7 @@ mod checkpoints;
 mod device_kernels;
 mod device_path;
 mod end_to_end;
+mod engines_agree;
 mod exemplars;
 mod half_precision;
 mod masks;

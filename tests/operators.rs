@@ -13,7 +13,7 @@ use ocelli_onnx::schema::{DimensionValue, ModelProto, ValueInfoProto};
 /// The newest opset that the files may use.
 const MAX_OPSET: i64 = 20;
 /// Further operators for ONNX Runtime: two of its own, and one that TensorRT has in a plugin only.
-const FUSED: [&str; 3] = ["RoiAlign", "com.microsoft.MultiHeadAttention", "com.microsoft.RotaryEmbedding"];
+const FUSED: [&str; 2] = ["com.microsoft.MultiHeadAttention", "com.microsoft.RotaryEmbedding"];
 
 /// The committed list.
 fn allowed() -> BTreeSet<String> {
@@ -101,7 +101,7 @@ fn files_for_tensorrt_use_allowed_operators_only() -> Outcome<()> {
 }
 
 #[test]
-fn files_for_onnx_runtime_add_three_fused_operators() -> Outcome<()> {
+fn files_for_onnx_runtime_add_two_fused_operators() -> Outcome<()> {
     let mut problems = Vec::new();
     let found = operators(Target::OnnxRuntime, &mut problems)?;
     let allowed = allowed();

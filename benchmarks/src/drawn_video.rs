@@ -1,5 +1,7 @@
 //! A drawn video in memory, and the recall of detections and tracks in it.
 
+use std::sync::Arc;
+
 use ocelli::{Frame, FrameOutcome, Image, Result, Source, SourceInfo};
 use ocelli_datasets::scenes::{MovingScene, TruthBox};
 
@@ -28,8 +30,8 @@ impl DrawnVideo {
     }
 
     /// The video as a source.
-    pub fn play(&self) -> impl Source + '_ {
-        Player { video: self, next: 0 }
+    pub fn play(self: &Arc<Self>) -> impl Source + use<> {
+        Player { video: self.clone(), next: 0 }
     }
 
     /// Counts the visible instances of a frame with class ids below `classes`, and how many of them were detected and
@@ -69,12 +71,12 @@ impl Found {
     }
 }
 
-struct Player<'v> {
-    video: &'v DrawnVideo,
+struct Player {
+    video: Arc<DrawnVideo>,
     next: usize,
 }
 
-impl Source for Player<'_> {
+impl Source for Player {
     fn info(&self) -> &SourceInfo {
         &self.video.info
     }

@@ -22,6 +22,8 @@ use crate::{LogArgs, cancel_on_interrupt, status};
 
 pub use classes::class_names;
 pub(crate) use classes::{class_map, closest, coco_classes, thresholds};
+#[cfg(feature = "test-support")]
+pub use exemplar::parse_exemplar;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
 pub use files::{check_output_file, expand_images};
 pub use tracker::TrackerArgs;
@@ -60,8 +62,8 @@ pub struct ModelArgs {
     /// cache. built-in is the built-in model [default: built-in]
     #[arg(long, alias = "weights", value_name = "PATH")]
     pub model: Option<PathBuf>,
-    /// auto, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt or coreml; cuda:1 is the second GPU. auto uses cuda if it
-    /// starts, else onnxruntime on the CPU; tensorrt builds its engines into the cache once, which takes minutes
+    /// auto, embedded, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt or coreml; cuda:1 is the second GPU. auto uses
+    /// cuda if it starts, else onnxruntime if it is installed, else embedded, which needs no library; tensorrt builds its engines into the cache once, which takes minutes
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
     pub engine: String,
     /// Run operators that the engine lacks on the CPU, with a warning [default: fail]

@@ -42,6 +42,9 @@ pub mod report;
 pub mod tensorrt;
 mod usage;
 
+#[cfg(feature = "test-support")]
+#[doc(hidden)]
+pub use args::parse_exemplar;
 pub use args::{
     DetectorArgs, ModelArgs, TrackerArgs, VerificationArgs, check_output_file, class_names, expand_images,
 };

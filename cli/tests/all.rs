@@ -7,6 +7,7 @@ mod build_engine;
 mod checkpoints;
 #[cfg(unix)]
 mod docs;
+mod engines;
 mod eval;
 mod label;
 mod programs;

@@ -16,13 +16,14 @@ const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 const PAGES: [&str; 8] =
     ["accuracy", "checkpoints", "embedding", "engines", "images", "labelling", "performance", "video"];
 /// Flags for output files and folders.
-const OUTPUTS: [&str; 10] = [
+const OUTPUTS: [&str; 11] = [
     "-o",
     "--output",
     "--json",
     "--jsonl",
     "--mot",
     "--crops",
+    "--save-txt",
     "--stats",
     "--sheet",
     "--semantic",

@@ -41,6 +41,9 @@ pub use class_map::{Class, ClassExemplar, ClassMap, ExemplarImage, MergeGroup};
 pub use find::find_images;
 pub use images::{FoundImage, ImageFile, ImageSet, Shard};
 pub use job::{Existing, LabelEvent, LabelJob};
+#[cfg(feature = "test-support")]
+#[doc(hidden)]
+pub use journal::check_journal;
 pub use low_memory::SPILL_BYTES;
 pub use merge::merge;
 pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings};

@@ -87,6 +87,7 @@ fn a_drawn_video_is_detected_tracked_and_written() {
     let lines = lines_of(&place.read("out.jsonl"));
     assert_eq!(numbers(&lines), (0..75).collect::<Vec<_>>());
     assert!(lines.iter().all(|line| (line.time_s - line.frame as f64 / 25.0).abs() < 1e-6));
+    assert!(lines.iter().all(|line| (line.width, line.height) == (480, 270)));
     assert!(lines.iter().flat_map(|line| &line.detections).all(|detection| detection.mask.is_some()));
     let boxes = read_mot("out.txt", place.read("out.txt").as_slice()).expect("it is a MOTChallenge file");
     let in_lines: Vec<(u32, Option<u64>)> = lines

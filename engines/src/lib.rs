@@ -1,9 +1,11 @@
-//! One trait for everything that runs a neural network, with ONNX Runtime and TensorRT behind it.
+//! One trait for everything that runs a neural network, with an engine inside the program, ONNX Runtime and TensorRT
+//! behind it.
 //!
 //! - An [`Engine`] runs one network: named [`Tensor`]s in, named tensors out, into buffers that the caller reuses.
 //! - Its [`EngineSpec`] has the names, [`ElementType`]s and shapes. A [`Dim`] is fixed or named; dimensions with the same
 //!   name have the same size within a run. [`spec`] has the checks that all engines share.
 //! - Tensors are in host memory or on a [`Device`]. What stays on a device goes from engine to engine without a copy.
+//! - [`embedded`] runs ONNX files with no library at all.
 //! - [`onnxruntime`] loads ONNX Runtime at run time and creates engines from ONNX files.
 //! - [`library`] is the search for such libraries.
 //! - [`tensorrt`] loads TensorRT at run time, and builds and runs its plans.
@@ -62,6 +64,7 @@ pub mod conformance;
 pub mod cuda;
 mod device;
 mod elf;
+pub mod embedded;
 mod engine;
 #[cfg(any(test, feature = "test-support"))]
 pub mod fake;

@@ -175,6 +175,11 @@ impl LibrarySearch {
         self.walk().collect()
     }
 
+    /// The place that decides: the first that is not [`Finding::Missing`].
+    pub(crate) fn first(&self) -> Option<Candidate> {
+        self.walk().find(|candidate| candidate.finding != Finding::Missing)
+    }
+
     /// The library that the search decides for, and its version.
     ///
     /// # Errors

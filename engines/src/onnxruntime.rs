@@ -121,6 +121,11 @@ impl OnnxRuntime {
         LibrarySearch::new(&LIBRARY, path).candidates()
     }
 
+    /// The place that decides in [`load`](Self::load), and what it holds; `None` if the library is nowhere.
+    pub fn find(path: Option<&Path>) -> Option<Candidate> {
+        LibrarySearch::new(&LIBRARY, path).first()
+    }
+
     /// The version that the library states: `1.31.1`.
     pub fn version(&self) -> &str {
         &self.loaded.version

@@ -4,6 +4,7 @@
 mod cuda_device;
 #[cfg(feature = "cuda")]
 mod device_tensors;
+mod embedded;
 mod gpu_providers;
 mod models;
 mod onnxruntime;

@@ -73,7 +73,9 @@ impl Graph<'_> {
             EngineKind::CoreMl => {
                 ExecutionProvider::CoreMl(CoreMlOptions { model_cache: Some(self.cache("coreml")?) })
             }
-            EngineKind::Auto | EngineKind::Cpu | EngineKind::TensorRt { .. } => ExecutionProvider::Cpu,
+            EngineKind::Auto | EngineKind::Embedded | EngineKind::Cpu | EngineKind::TensorRt { .. } => {
+                ExecutionProvider::Cpu
+            }
         })
     }
 

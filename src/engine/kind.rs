@@ -9,11 +9,15 @@ use ocelli_error::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EngineKind {
-    /// The best engine that starts on this machine: CUDA where it works, else the CPU. Engines that compile a model for
-    /// minutes before the first image, or that have not been measured yet, run only when named.
+    /// The best engine that is installed and starts on this machine: CUDA, then ONNX Runtime on the CPU, then
+    /// [`Embedded`](Self::Embedded), which always starts. Engines that compile a model for minutes before the first image,
+    /// or that have not been measured yet, run only when named.
     /// [`EngineFactory::description`](super::EngineFactory::description) says which engine was chosen.
     #[default]
     Auto,
+    /// The engine inside the program, on the CPU: it needs no library. See
+    /// [`embedded`](crate::engines::embedded).
+    Embedded,
     /// ONNX Runtime on the CPU; its name is `onnxruntime`, and `cpu` is an alias.
     Cpu,
     /// ONNX Runtime's CUDA provider.
@@ -38,13 +42,14 @@ pub enum EngineKind {
 
 impl EngineKind {
     /// The name of every engine.
-    pub const NAMES: [&'static str; 6] =
-        ["auto", "onnxruntime", "cuda", "tensorrt", "onnxruntime-tensorrt", "coreml"];
+    pub const NAMES: [&'static str; 7] =
+        ["auto", "embedded", "onnxruntime", "cuda", "tensorrt", "onnxruntime-tensorrt", "coreml"];
 
     /// The name, and the GPU's number if the engine runs on one.
     fn parts(self) -> (&'static str, Option<usize>) {
         match self {
             Self::Auto => ("auto", None),
+            Self::Embedded => ("embedded", None),
             Self::Cpu => ("onnxruntime", None),
             Self::Cuda { ordinal } => ("cuda", Some(ordinal)),
             Self::TensorRt { ordinal } => ("tensorrt", Some(ordinal)),
@@ -68,7 +73,7 @@ impl FromStr for EngineKind {
     type Err = Error;
 
     /// Reads what [`Display`](fmt::Display) writes, ignoring case, and the names that other programs use: `cpu` is
-    /// `onnxruntime`, `gpu` and a plain number are CUDA, `trt` is TensorRT, `mps` is Core ML.
+    /// `onnxruntime`, `rten` is `embedded`, `gpu` and a plain number are CUDA, `trt` is TensorRT, `mps` is Core ML.
     fn from_str(text: &str) -> Result<Self> {
         let invalid = |why: &str| {
             let message = format!("engine {text}: {why}");
@@ -92,6 +97,7 @@ impl FromStr for EngineKind {
         };
         let kind = match name {
             "auto" => Self::Auto,
+            "embedded" | "rten" => Self::Embedded,
             "onnxruntime" | "cpu" => Self::Cpu,
             "cuda" | "gpu" => Self::Cuda { ordinal },
             "tensorrt" | "trt" => Self::TensorRt { ordinal },
@@ -117,6 +123,9 @@ mod tests {
         let cuda = |ordinal| EngineKind::Cuda { ordinal };
         let cases = [
             ("auto", Ok(EngineKind::Auto)),
+            ("embedded", Ok(EngineKind::Embedded)),
+            ("Embedded", Ok(EngineKind::Embedded)),
+            ("rten", Ok(EngineKind::Embedded)),
             ("onnxruntime", Ok(EngineKind::Cpu)),
             ("cpu", Ok(EngineKind::Cpu)),
             ("CPU", Ok(EngineKind::Cpu)),
@@ -137,13 +146,14 @@ mod tests {
             (
                 "quick",
                 Err(
-                    "no such engine; expected one of auto, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt, coreml",
+                    "no such engine; expected one of auto, embedded, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt, coreml",
                 ),
             ),
             ("cuda:", Err("a GPU's number")),
             ("cuda:-1", Err("a GPU's number")),
             ("cuda:a", Err("a GPU's number")),
             ("cpu:0", Err("onnxruntime takes no number")),
+            ("embedded:0", Err("embedded takes no number")),
             ("mps:0", Err("coreml takes no number")),
             ("99999999999999999999999", Err("too large")),
         ];

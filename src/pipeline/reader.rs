@@ -6,6 +6,7 @@ use std::thread::Builder as ThreadBuilder;
 use std::time::{Duration, Instant};
 
 use super::job::Job;
+use super::queue::Queue;
 use super::stage_loop::{StageLoop, cannot_start, guard};
 use super::stats::Stage;
 use crate::frame::Frame;
@@ -100,7 +101,7 @@ pub(super) fn run_reader(mut source: impl Source + 'static, shared: Arc<StageLoo
 
 /// Reads the next frame; `None` at the end of the stream, after an error, and when the run has ended.
 fn read(source: &mut impl Source, shared: &StageLoop) -> Option<Job> {
-    let has_ended = || shared.is_stopping() || shared.queues.first().is_some_and(|first| first.is_closed());
+    let has_ended = || shared.is_stopping() || shared.queues.first().is_some_and(Queue::is_closed);
     if has_ended() {
         return None;
     }

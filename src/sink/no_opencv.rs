@@ -27,3 +27,8 @@ pub fn open_window(_title: &str, _cancellation: Cancellation) -> Result<Box<dyn 
     let message = "cannot open a window: this build has no OpenCV; enable the feature opencv";
     Err(Error::new(ErrorKind::Unavailable, message))
 }
+
+/// The file extensions of videos that can be written: none in this build.
+pub fn video_formats() -> Vec<&'static str> {
+    Vec::new()
+}

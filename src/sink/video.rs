@@ -49,6 +49,16 @@ pub fn create_video(path: &Path, frame_rate: f64) -> Result<Box<dyn Sink>> {
     VideoFile::create(path, frame_rate).map(|file| Box::new(file) as Box<dyn Sink>)
 }
 
+/// The file extensions of videos that [`create_video`] can write here, found by trial.
+pub fn video_formats() -> Vec<&'static str> {
+    let Ok(folder) = tempfile::tempdir() else { return Vec::new() };
+    native_log::quiet();
+    let works = |ending: &str, codecs: &[&[u8; 4]]| {
+        codecs.iter().any(|codec| can_encode(&folder.path().join(format!("trial.{ending}")), **codec))
+    };
+    CODECS.iter().filter(|(ending, codecs)| works(ending, codecs)).map(|(ending, _)| *ending).collect()
+}
+
 struct VideoFile {
     target: PathBuf,
     codec: [u8; 4],

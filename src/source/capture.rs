@@ -22,6 +22,12 @@ const ATTEMPTS: u32 = 64;
 /// Higher counts come from headers without one.
 const MAX_FRAME_COUNT: f64 = 1e9;
 
+/// OpenCV's version and the backends that it reads videos and streams with; `None` in a build without it.
+pub fn video_library() -> Option<String> {
+    native_log::quiet();
+    Some(format!("OpenCV {}: {}", ocelli_opencv::version(), ocelli_opencv::stream_backends().join(", ")))
+}
+
 /// Opens a video file.
 ///
 /// Frames are rotated upright and have the container's time stamps. A truncated or corrupt file provides the frames that

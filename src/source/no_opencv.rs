@@ -5,6 +5,11 @@ use std::path::Path;
 use super::{Source, StreamKind, StreamTimeouts};
 use ocelli_error::{Error, ErrorKind, Result};
 
+/// What reads videos and streams: nothing in this build.
+pub fn video_library() -> Option<String> {
+    None
+}
+
 /// Opens a video file.
 ///
 /// # Errors

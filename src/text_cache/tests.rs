@@ -150,6 +150,8 @@ fn errors_name_corrupt_files() {
             ("format".to_owned(), format.to_owned()),
             ("version".to_owned(), VERSION.to_owned()),
             ("weights_sha256".to_owned(), identity().weights_sha256),
+            ("text_sha256".to_owned(), identity().text_sha256),
+            ("number_format".to_owned(), identity().number_format),
             ("context_length".to_owned(), "4".to_owned()),
             ("width".to_owned(), "3".to_owned()),
         ]);

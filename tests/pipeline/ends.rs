@@ -170,7 +170,7 @@ impl Source for Silent {
         if self.frames.read_into(frame)? {
             return Ok(true);
         }
-        drop(self.silence.recv());
+        self.silence.recv().ok();
         Ok(false)
     }
 }

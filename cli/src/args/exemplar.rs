@@ -44,6 +44,12 @@ impl FromStr for ExemplarArg {
     }
 }
 
+/// Parses an exemplar, for the tests that feed it corrupt ones; whether it is one.
+#[cfg(feature = "test-support")]
+pub fn parse_exemplar(text: &str) -> bool {
+    text.parse::<ExemplarArg>().is_ok()
+}
+
 /// Encodes exemplars that are boxes in another image, that of `--exemplar-image`.
 ///
 /// # Errors

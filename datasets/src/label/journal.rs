@@ -284,6 +284,22 @@ impl Journal {
     }
 }
 
+/// Reads a journal and all of its records, for the tests that feed it corrupt files.
+///
+/// # Errors
+/// If it is corrupt.
+#[cfg(feature = "test-support")]
+pub fn check_journal(path: &Path) -> Result<()> {
+    let (mut journal, _) = Journal::open_existing(path)?;
+    let entries: Vec<Entry> = journal.entries.values().cloned().collect();
+    for entry in &entries {
+        let record = journal.read(entry)?;
+        record.instances.iter().for_each(|instance| drop(record.mask(instance)));
+        drop(journal.read_labelled(entry)?);
+    }
+    Ok(())
+}
+
 fn class_count(settings: &Value) -> Option<usize> {
     settings.get("classes").and_then(Value::as_array).map(Vec::len)
 }

@@ -103,7 +103,7 @@ fn invalid_images_and_arguments_are_errors() {
         (park("--engine|mps"), 1, &["engine coreml", "macOS"]),
         (park("--engine|cuda-native"), 2, &["engine cuda-native", "no such engine"]),
         (park("--engine|cuda:x"), 2, &["cuda:x", "a GPU's number"]),
-        (park("--engine|nonsense"), 2, &["nonsense", "auto, onnxruntime", "--engine"]),
+        (park("--engine|nonsense"), 2, &["nonsense", "auto, embedded", "--engine"]),
         (park("--device|0"), 1, &["engine cuda", "the engine onnxruntime runs on the CPU"]),
         (park("--trt|x"), 1, &["TensorRT", "x"]),
         (park("--trt-enc-dec|x"), 1, &["TensorRT", "x"]),

@@ -18,7 +18,7 @@ use ocelli_onnx::schema::NodeProto;
 const MOVES: [&str; 10] =
     ["Cast", "Concat", "Gather", "Pad", "Relu", "Reshape", "Resize", "Slice", "Split", "Transpose"];
 /// Operators that do not support bfloat16 in opset 20.
-const NOT_IN_BF16: [&str; 6] = ["Conv", "ConvTranspose", "Cos", "InstanceNormalization", "RoiAlign", "Sin"];
+const NOT_IN_BF16: [&str; 5] = ["Conv", "ConvTranspose", "Cos", "InstanceNormalization", "Sin"];
 
 impl HalfRules {
     fn half(&self) -> Element {

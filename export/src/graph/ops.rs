@@ -315,23 +315,6 @@ impl Graph<'_> {
         })
     }
 
-    /// Average-pools boxes of `[1, channels, h, w]` to `bins` × `bins`, sampling density by the box's size and
-    /// no half-pixel shift, as torchvision's `roi_align(aligned=False)` does. `boxes` [n, 4] xyxy in pixels of `x`,
-    /// `batch` i64 [n], all zero.
-    pub(crate) fn roi_align(&mut self, x: &Value, boxes: &Value, batch: &Value, bins: usize) -> Value {
-        let side = bins as i64;
-        let attributes = vec![
-            int("output_height", side),
-            int("output_width", side),
-            int("sampling_ratio", 0),
-            float("spatial_scale", 1.0),
-            string("mode", "avg"),
-            string("coordinate_transformation_mode", "output_half_pixel"),
-        ];
-        let dims = vec![boxes.dims[0], x.dims[1], Dim::Fixed(bins), Dim::Fixed(bins)];
-        self.node("RoiAlign", &[x, boxes, batch], attributes, x.element, dims)
-    }
-
     /// ONNX Runtime's fused attention over `[batch, tokens, heads · head]`; `bias` [1 or batch, heads, queries, keys] is
     /// added to the scores.
     pub(crate) fn fused_attention(

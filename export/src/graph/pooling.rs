@@ -3,14 +3,15 @@
 use super::{Dim, Graph, Value};
 
 impl Graph<'_> {
-    /// As [`roi_align`](Self::roi_align), with operators that every runtime supports.
+    /// Average-pools boxes to `bins` × `bins`, as torchvision's `roi_align(aligned=False)` does, in operators that every
+    /// runtime has: TensorRT for RTX and the embedded engine lack `RoiAlign`.
     ///
     /// A bin is the mean of n × m samples of the map, each a bilinear interpolation of four pixels (Mask R-CNN, section 3,
     /// with torchvision's conventions: n and m follow from the box's size, no half-pixel shift, zero beyond a pixel
     /// outside). Interpolation and mean both separate into a factor in y and a factor in x, so that the whole operator is
     /// two matrix products: weights over the map's rows, and over its columns. `x` [1, channels, side, side], `boxes`
     /// [n, 4] xyxy in pixels, no larger than the map.
-    pub(crate) fn roi_align_written_out(&mut self, x: &Value, boxes: &Value, bins: usize) -> Value {
+    pub(crate) fn roi_align(&mut self, x: &Value, boxes: &Value, bins: usize) -> Value {
         let Some(&[Dim::Fixed(1), Dim::Fixed(channels), Dim::Fixed(side), Dim::Fixed(width)]) =
             x.dims.first_chunk::<4>()
         else {
@@ -86,13 +87,17 @@ impl Graph<'_> {
     }
 
     /// 1 where `low` ≤ x ≤ `high`, else 0.
+    ///
+    /// Written with `Clip` of a steep line: runtimes disagree about the `Sign` of zero (rten 0.27 gives 1).
     fn inside(&mut self, x: &Value, low: f32, high: f32) -> Value {
+        // Any difference of two numbers near a pixel's index is far above 1 / STEEP, and STEEP · side is finite.
+        const STEEP: f32 = 1e30;
         let [low, high, one] = [low, high, 1.0].map(|limit| self.scalar(limit));
         let below = self.sub(&low, x);
         let above = self.sub(x, &high);
         let [below, above] = [below, above].map(|excess| {
-            let excess = self.unary("Relu", &excess);
-            let outside = self.unary("Sign", &excess);
+            let excess = self.scale(&excess, STEEP);
+            let outside = self.clip(&excess, Some(0.0), Some(1.0));
             self.sub(&one, &outside)
         });
         self.mul(&below, &above)

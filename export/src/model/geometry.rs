@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 
 use super::Plan;
 use super::position::sine_frequencies;
-use crate::contract::{Target, dim, tensor};
+use crate::contract::{dim, tensor};
 use crate::fold;
 use crate::graph::{Dim, Element, Graph, Role, Value};
 use crate::mixed_precision::{Block, Family};
@@ -34,7 +34,7 @@ impl<'w> Plan<'w> {
         let boxes = g.reshape(&boxes, &[boxes_dim, 4.into()]);
         let labels = g.reshape(&labels, &[boxes_dim]);
         let direct = g.as_role(Role::Exact, |g| g.linear(&boxes, &format!("{ROOT}.boxes_direct_project")));
-        let pooled = self.pooled_boxes(g, &features, &boxes, &labels);
+        let pooled = self.pooled_boxes(g, &features, &boxes);
         let placed = self.placed_boxes(g, &boxes);
         let table = g.weight(&format!("{ROOT}.label_embed.weight"));
         let label = g.gather_rows(&table, &labels);
@@ -127,7 +127,7 @@ impl<'w> Plan<'w> {
     }
 
     /// The features in the boxes, pooled and projected: `[N, D]`.
-    fn pooled_boxes(&self, g: &mut Graph<'w>, features: &Value, boxes: &Value, labels: &Value) -> Value {
+    fn pooled_boxes(&self, g: &mut Graph<'w>, features: &Value, boxes: &Value) -> Value {
         let (grid, width, roi) = (self.grid(), self.config().width, self.config().roi_size);
         let normed = g.transpose(features, &[0, 2, 3, 1]);
         let normed = g.norm(&normed, &format!("{ROOT}.vision_layer_norm"));
@@ -145,14 +145,7 @@ impl<'w> Plan<'w> {
             let matrix = g.constant("cxcywh_to_xyxy", &[4, 4], &matrix);
             g.as_role(Role::Exact, |g| g.matmul(boxes, &matrix))
         };
-        let pooled = match self.target {
-            Target::OnnxRuntime => {
-                let batch = g.sub(labels, labels);
-                g.as_role(Role::Exact, |g| g.roi_align(&normed, &corners, &batch, roi))
-            }
-            // TensorRT has the operator only in its plugin library, and TensorRT for RTX not at all.
-            Target::TensorRt => g.as_role(Role::Exact, |g| g.roi_align_written_out(&normed, &corners, roi)),
-        };
+        let pooled = g.as_role(Role::Exact, |g| g.roi_align(&normed, &corners, roi));
         let flat = g.reshape(&pooled, &[boxes.dims[0], (width * roi * roi).into()]);
         // A convolution with a kernel as large as its input is a matrix product.
         g.linear(&flat, &format!("{ROOT}.boxes_pool_project"))

@@ -113,12 +113,12 @@ fn run_by_chance(connections: &[Option<&[Step]>], options: ReconnectingOptions, 
         Ok(Box::new(Scripted { info, steps: steps.into(), next: 0, clock, cancellation }) as Box<dyn Source>)
     };
     let (now, sleep) = (clock.clone(), clock.clone());
-    let clock = Clock {
+    let times = Clock {
         now: Box::new(move || now.now()),
         sleep: Box::new(move |time| sleep.sleep(time)),
         random: Box::new(move || chance),
     };
-    let mut source = Reconnecting::connect_with(open, options, cancellation, clock)
+    let mut source = Reconnecting::connect_with(open, options, cancellation, times)
         .expect("the first connection succeeds");
     let (mut frame, mut frames) = (Frame::default(), Vec::new());
     let end = loop {

@@ -66,7 +66,7 @@ impl<'g> Checker<'g> {
             "Cast" => self.cast(node, inputs.first().copied()),
             _ => floats.first().or(inputs.first()).copied().unwrap_or(Element::F32),
         };
-        let missing = ["Conv", "ConvTranspose", "Cos", "InstanceNormalization", "RoiAlign", "Sin"];
+        let missing = ["Conv", "ConvTranspose", "Cos", "InstanceNormalization", "Sin"];
         if result == Element::Bf16 && missing.contains(&op) {
             self.problems.push(format!("{}: opset 20 has no {op} for bfloat16", proto.name));
         }

@@ -1,0 +1,146 @@
+//! Builds engines: threads, and how weights are kept.
+
+use super::map;
+use super::session::EmbeddedEngine;
+use crate::onnxruntime::default_threads;
+use crate::spec::{Dim, EngineSpec, TensorSpec};
+use crate::tensor::ElementType;
+use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_onnx::schema::{DimensionValue, GraphProto, ValueInfoProto, data_type};
+use rten::{LoadError, LoadErrorKind, Model, ModelOptions, ThreadPool};
+use std::io::Cursor;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Builds an [`EmbeddedEngine`]; see [`EmbeddedEngine::builder`].
+#[derive(Debug, Clone, Default)]
+pub struct EmbeddedBuilder {
+    threads: usize,
+    prepacking: bool,
+}
+
+impl EmbeddedBuilder {
+    /// The number of threads that compute one operator; 0, the default, means
+    /// [`default_threads`](crate::onnxruntime::default_threads). Loading a model uses one for each physical core.
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Whether loading copies weights into the layout that the kernels prefer; off by default.
+    ///
+    /// Without it, external weights stay mapped from their file.
+    pub fn with_prepacking(mut self, prepacking: bool) -> Self {
+        self.prepacking = prepacking;
+        self
+    }
+
+    /// Loads a model and its external data, which is mapped: neither file may change while the engine exists.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if the file cannot be read, is no ONNX model, or holds an operator or a type that the
+    /// engine lacks.
+    pub fn build_from_file(self, model: impl AsRef<Path>) -> Result<EmbeddedEngine> {
+        let path = model.as_ref();
+        let name = path.display().to_string();
+        if !path.is_file() {
+            let reason = if path.exists() { "not a file" } else { "no such file" };
+            return Err(unusable(&name, reason));
+        }
+        let graph = ocelli_onnx::read_graph(path).map_err(|error| unreadable(&name, error))?;
+        self.build(name, &graph, |options| map::load(options, path))
+    }
+
+    /// Loads a model without external data from memory, which is copied.
+    ///
+    /// # Errors
+    /// As [`build_from_file`](Self::build_from_file).
+    pub fn build_from_memory(self, model: &[u8]) -> Result<EmbeddedEngine> {
+        let name = "(in memory)";
+        let graph = ocelli_onnx::read_graph_from(&mut Cursor::new(model));
+        let graph = graph.map_err(|error| unreadable(name, error))?;
+        self.build(name.to_owned(), &graph, |options| options.load(model.to_vec()))
+    }
+
+    fn build(
+        self,
+        name: String,
+        graph: &GraphProto,
+        load: impl FnOnce(&ModelOptions) -> Result<Model, LoadError>,
+    ) -> Result<EmbeddedEngine> {
+        if graph.node.is_empty() && graph.output.is_empty() {
+            return Err(unusable(&name, "it holds no graph"));
+        }
+        let specs = |side: &str, values: &[ValueInfoProto]| -> Result<Vec<TensorSpec>> {
+            let specs = values.iter().map(|value| tensor_spec(side, value));
+            specs.collect::<Result<_, String>>().map_err(|reason| unusable(&name, &reason))
+        };
+        // Files of ONNX before version 4 list weights among the inputs.
+        let is_weight = |value: &&ValueInfoProto| graph.initializer.iter().any(|w| w.name == value.name);
+        let inputs: Vec<_> = graph.input.iter().filter(|value| !is_weight(value)).cloned().collect();
+        let spec = EngineSpec { inputs: specs("input", &inputs)?, outputs: specs("output", &graph.output)? };
+        let mut options = ModelOptions::with_all_ops();
+        options.prepack_weights(self.prepacking);
+        let loaded = catch_unwind(AssertUnwindSafe(|| load(&options)));
+        let model = match loaded {
+            Ok(Ok(model)) => model,
+            Ok(Err(error)) => return Err(refused(&name, &error)),
+            Err(_) => return Err(unusable(&name, "the model is corrupt: it panics when it is loaded")),
+        };
+        let threads = if self.threads == 0 { default_threads() } else { self.threads };
+        let pool = Arc::new(ThreadPool::with_num_threads(threads));
+        EmbeddedEngine::new(model, spec, pool, threads, name)
+    }
+}
+
+fn unusable(model: &str, reason: &str) -> Error {
+    Error::new(ErrorKind::InvalidData, format!("cannot load the model, {model}: {reason}"))
+}
+
+fn unreadable(model: &str, error: std::io::Error) -> Error {
+    unusable(model, &error.to_string()).with_source(error)
+}
+
+fn refused(model: &str, error: &LoadError) -> Error {
+    let reason = error.to_string().replace('\n', " ");
+    let remedy = match error.kind() {
+        LoadErrorKind::OperatorInvalid | LoadErrorKind::GraphError => {
+            "; ONNX Runtime has more operators and types than the embedded engine"
+        }
+        _ => "",
+    };
+    unusable(model, &format!("{reason}{remedy}"))
+}
+
+fn tensor_spec(side: &str, value: &ValueInfoProto) -> Result<TensorSpec, String> {
+    let name = &value.name;
+    let tensor = value.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
+    let Some(tensor) = tensor else { return Err(format!("{side} `{name}` is not a tensor")) };
+    let element_type = match tensor.elem_type {
+        data_type::FLOAT => ElementType::F32,
+        data_type::FLOAT16 => ElementType::F16,
+        data_type::INT64 => ElementType::I64,
+        data_type::INT32 => ElementType::I32,
+        data_type::UINT8 => ElementType::U8,
+        data_type::BOOL => ElementType::Bool,
+        other => {
+            return Err(format!(
+                "{side} `{name}` holds ONNX's type {other}, expected f32, f16, i64, i32, u8 or bool"
+            ));
+        }
+    };
+    if tensor.shape.is_none() {
+        return Err(format!("{side} `{name}` has no shape"));
+    }
+    let dims = value.dims().enumerate().map(|(axis, dim)| match dim {
+        Some(DimensionValue::DimValue(size)) => match usize::try_from(*size) {
+            Ok(size) => Dim::Fixed(size),
+            Err(_) => Dim::Named(format!("{name}.{axis}")),
+        },
+        Some(DimensionValue::DimParam(symbol)) if !symbol.is_empty() => Dim::Named(symbol.clone()),
+        // Each dimension without a name is independent of the others.
+        _ => Dim::Named(format!("{name}.{axis}")),
+    });
+    Ok(TensorSpec::new(name, element_type, dims))
+}

@@ -1,0 +1,121 @@
+//! Parsers of files and messages on mutated seeds: no panic, no allocation and no time beyond a bound.
+//!
+//! A separate test program, because it counts all allocations of the process. Each target runs a fixed number of cases;
+//! `OCELLI_FUZZ_SECONDS=60` runs each target for a minute instead, from another seed each time. What fails is written to
+//! the temporary folder of the build and belongs, as a test, beside the parser.
+
+#![allow(unsafe_code, reason = "a global allocator needs it")]
+#![allow(clippy::print_stdout, reason = "the counts are of interest when the test passes")]
+
+mod mutate;
+mod targets;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use mutate::{Random, mutated};
+use targets::{TARGETS, Target};
+
+/// Cases of each target in an ordinary run.
+const CASES: usize = 400;
+/// A parser may allocate this much, and [`BYTES_PER_BYTE`] times its input.
+const BASE_BYTES: usize = 64 << 20;
+const BYTES_PER_BYTE: usize = 64;
+/// The time of a case; a busy machine takes a hundredth of it.
+const MOST_TIME: Duration = Duration::from_secs(5);
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+fn grow(bytes: usize) {
+    let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    PEAK.fetch_max(live, Ordering::Relaxed);
+}
+
+// SAFETY: all calls are forwarded to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        grow(layout.size());
+        // SAFETY: the caller keeps the promises of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        grow(layout.size());
+        // SAFETY: the caller keeps the promises of `alloc_zeroed`. Zeroed pages cost nothing until they are used.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the pointer came from `alloc` above, with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// What is wrong with a case, if anything.
+fn wrong(target: &Target, folder: &Path, bytes: &[u8]) -> Option<String> {
+    let before = LIVE.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let start = Instant::now();
+    let parsed = catch_unwind(AssertUnwindSafe(|| (target.parse)(folder, bytes)));
+    let (time, peak) = (start.elapsed(), PEAK.load(Ordering::Relaxed).saturating_sub(before));
+    if let Err(panic) = parsed {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        return Some(format!("panicked: {text}"));
+    }
+    if peak > BASE_BYTES + BYTES_PER_BYTE * bytes.len() {
+        return Some(format!("allocated {peak} bytes for an input of {}", bytes.len()));
+    }
+    (time > MOST_TIME).then(|| format!("took {time:?}"))
+}
+
+#[test]
+fn mutated_inputs_are_parsed_within_bounds() {
+    let seconds: Option<u64> =
+        std::env::var("OCELLI_FUZZ_SECONDS").ok().map(|text| text.parse().expect("a number"));
+    let only = std::env::var("OCELLI_FUZZ_TARGET").ok();
+    let seed = match seconds {
+        None => 1,
+        Some(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64),
+    };
+    // The panics are the result.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut failures = Vec::new();
+    for target in TARGETS.iter().filter(|target| only.as_ref().is_none_or(|only| only == target.name)) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (seeds, mut random, start) = ((target.seeds)(), Random::new(seed), Instant::now());
+        let whole = seeds.iter().map(|seed| wrong(target, folder.path(), seed)).collect::<Vec<_>>();
+        failures.extend(whole.into_iter().flatten().map(|why| format!("{}: a seed {why}", target.name)));
+        let (mut cases, mut found) = (0, 0);
+        while match seconds {
+            None => cases < CASES,
+            Some(seconds) => start.elapsed() < Duration::from_secs(seconds),
+        } {
+            cases += 1;
+            let bytes = mutated(&mut random, &seeds);
+            if let Some(why) = wrong(target, folder.path(), &bytes) {
+                let name = format!("fuzz-{}-{cases}", target.name);
+                let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+                std::fs::write(&kept, &bytes).expect("the folder of the build can be written to");
+                failures.push(format!("{}: {why}: {}", target.name, kept.display()));
+                found += 1;
+                if found == 5 {
+                    break;
+                }
+            }
+        }
+        println!("{}: {cases} cases in {:.1} s", target.name, start.elapsed().as_secs_f64());
+    }
+    drop(std::panic::take_hook());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

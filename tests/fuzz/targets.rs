@@ -1,0 +1,281 @@
+//! The parsers of files and messages, each with its seeds. A parser may refuse anything.
+
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use ocelli::export::config::ModelConfig;
+use ocelli::export::contract::Manifest;
+use ocelli::source::{Position, RawFormat, RawFrames};
+use ocelli::tokenizer::{Tokenizer, TokenizerConfig};
+use ocelli::{Frame, Model, Source};
+use ocelli_datasets::eval::{Predictions, Truth};
+use ocelli_datasets::label::ClassMap;
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
+
+/// A parser of bytes, which may use a folder.
+pub struct Target {
+    pub name: &'static str,
+    pub parse: fn(&Path, &[u8]),
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+pub const TARGETS: &[Target] = &[
+    Target { name: "safetensors", parse: safetensors, seeds: safetensors_seeds },
+    Target {
+        name: "shard_index",
+        parse: shard_index,
+        seeds: || vec![golden("parity/released/model.safetensors.index.json")],
+    },
+    Target {
+        name: "model_config",
+        parse: model_config,
+        seeds: || vec![golden("parity/plain/config.json"), golden("parity/released/config.json")],
+    },
+    Target { name: "manifest", parse: manifest, seeds: || seeds("manifest") },
+    Target { name: "tokenizer", parse: tokenizer, seeds: || vec![golden("parity/plain/tokenizer.json")] },
+    Target { name: "class_map", parse: class_map, seeds: || seeds("class_map") },
+    Target { name: "journal", parse: journal, seeds: || seeds("journal") },
+    Target { name: "text_cache", parse: text_cache, seeds: text_cache_seeds },
+    Target { name: "sidecar", parse: sidecar, seeds: || seeds("sidecar") },
+    Target {
+        name: "mot",
+        parse: mot,
+        seeds: || {
+            vec![
+                start_of(golden("tracking/data/fast-200.det.txt"), 2000),
+                b"1,-1,10,20,30,40,0.9,-1,-1,-1\n".to_vec(),
+            ]
+        },
+    },
+    Target {
+        name: "coco_annotations",
+        parse: coco_annotations,
+        seeds: || [vec![golden("eval/annotations.json")], seeds("coco_annotations")].concat(),
+    },
+    Target { name: "coco_results", parse: coco_results, seeds: || vec![golden("eval/predictions.json")] },
+    Target { name: "video_container", parse: video_container, seeds: || seeds("video_container") },
+    Target {
+        name: "raw_format",
+        parse: raw_format,
+        seeds: || {
+            ["1280x720:bgr", "4x2:nv12@25", "3X5:gray8@1e-3", "64x64:rgb24@29.97"]
+                .map(|text| text.as_bytes().to_vec())
+                .to_vec()
+        },
+    },
+    Target {
+        name: "raw_frames",
+        parse: raw_frames,
+        seeds: || {
+            ["4x2:nv12@25\n012345678901", "2x2:gray\n0123456", "3x1:bgr\n012345678"]
+                .map(|text| text.as_bytes().to_vec())
+                .to_vec()
+        },
+    },
+    Target {
+        name: "position",
+        parse: position,
+        seeds: || ["12.5", "1:02.5", "300f", "1:0:0", "3s"].map(|text| text.as_bytes().to_vec()).to_vec(),
+    },
+    Target {
+        name: "exemplar",
+        parse: exemplar,
+        seeds: || {
+            ["1,2,3,4", "1.5,2,3e1,4:no@dog", "0,0,9,9:yes@red apple"]
+                .map(|text| text.as_bytes().to_vec())
+                .to_vec()
+        },
+    },
+    Target { name: "onnx", parse: onnx, seeds: onnx_seeds },
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+fn golden(name: &str) -> Vec<u8> {
+    let path = root().join("golden").join(name);
+    fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The files of a folder of seeds.
+fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let folder = root().join("fuzz/seeds").join(target);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths.iter().map(|path| fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))).collect()
+}
+
+fn start_of(mut bytes: Vec<u8>, length: usize) -> Vec<u8> {
+    bytes.truncate(length);
+    bytes
+}
+
+fn written(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    path
+}
+
+fn safetensors(folder: &Path, bytes: &[u8]) {
+    written(folder, "config.json", &golden("parity/plain/config.json"));
+    written(folder, "model.safetensors", bytes);
+    drop(ocelli::export::Checkpoint::open(folder));
+}
+
+fn safetensors_seeds() -> Vec<Vec<u8>> {
+    let data = [0u8; 96];
+    let view = |shape: &[usize]| {
+        let length = shape.iter().product::<usize>() * 4;
+        TensorView::new(Dtype::F32, shape.to_vec(), &data[..length]).expect("the shape fits the data")
+    };
+    let small =
+        [("vision_encoder.backbone.layer_norm.weight", view(&[24])), ("b", view(&[2, 3])), ("c", view(&[]))];
+    let none: [(&str, TensorView<'_>); 0] = [];
+    vec![
+        safetensors::serialize(small, None).expect("it is valid"),
+        safetensors::serialize(none, None).expect("it is valid"),
+    ]
+}
+
+fn shard_index(folder: &Path, bytes: &[u8]) {
+    written(folder, "config.json", &golden("parity/plain/config.json"));
+    written(folder, "model.safetensors.index.json", bytes);
+    drop(ocelli::export::Checkpoint::open(folder));
+}
+
+fn model_config(folder: &Path, bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        drop(ModelConfig::parse(text));
+    }
+    written(folder, "config.json", bytes);
+    // The tensors that a configuration asks for are listed before any is looked up.
+    written(folder, "model.safetensors", &safetensors_seeds()[0]);
+    drop(ocelli::export::Checkpoint::open(folder));
+}
+
+fn manifest(folder: &Path, bytes: &[u8]) {
+    written(folder, "model.json", bytes);
+    drop(Manifest::read(folder));
+    drop(Model::open(folder));
+}
+
+fn tokenizer(_: &Path, bytes: &[u8]) {
+    let mut config = TokenizerConfig::new(8);
+    (config.start_id, config.end_id) = (Some(0), Some(1));
+    if let Ok(tokenizer) = Tokenizer::from_bytes(bytes, "tokenizer.json", config) {
+        drop(tokenizer.encode("a red Apple, caf\u{e9} \u{1f600}"));
+    }
+}
+
+fn class_map(folder: &Path, bytes: &[u8]) {
+    drop(ClassMap::open(&written(folder, "classes.yaml", bytes)));
+}
+
+fn journal(folder: &Path, bytes: &[u8]) {
+    drop(ocelli_datasets::label::check_journal(&written(folder, "journal.jsonl", bytes)));
+}
+
+fn text_cache(folder: &Path, bytes: &[u8]) {
+    drop(ocelli::parsers::read_text_cache(&written(folder, "phrases.safetensors", bytes)));
+}
+
+fn text_cache_seeds() -> Vec<Vec<u8>> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("phrases.safetensors");
+    ocelli::parsers::write_text_cache(&path, &["dog", "red apple"]).expect("the folder can be written to");
+    vec![fs::read(path).expect("it was written")]
+}
+
+fn sidecar(folder: &Path, bytes: &[u8]) {
+    written(folder, "x.engine.json", bytes);
+    drop(ocelli::tensorrt::Sidecar::read(&folder.join("x.engine")));
+}
+
+fn mot(_: &Path, bytes: &[u8]) {
+    drop(ocelli::tracking::read_mot("boxes", bytes));
+}
+
+fn coco_annotations(folder: &Path, bytes: &[u8]) {
+    if let Ok(truth) = Truth::open(&written(folder, "annotations.json", bytes)) {
+        truth.image_ids().into_iter().for_each(|image| drop(truth.instances(image)));
+    }
+}
+
+fn coco_results(folder: &Path, bytes: &[u8]) {
+    let truth = Truth::open(&root().join("golden/eval/annotations.json")).expect("the golden is whole");
+    drop(Predictions::open(&written(folder, "results.json", bytes), &truth));
+}
+
+fn video_container(folder: &Path, bytes: &[u8]) {
+    ocelli::parsers::inspect_container(&written(folder, "video", bytes)).expect("the file can be read");
+}
+
+fn raw_format(_: &Path, bytes: &[u8]) {
+    if let Ok(format) = String::from_utf8_lossy(bytes).parse::<RawFormat>() {
+        assert_eq!(format.to_string().parse(), Ok(format), "it is printed as it was read");
+        assert!(format.frame_bytes() <= 3 * ocelli::image::MAX_PIXELS as usize);
+    }
+}
+
+/// A line with the format, then frames.
+fn raw_frames(_: &Path, bytes: &[u8]) {
+    let Some(line) = bytes.iter().position(|byte| *byte == b'\n') else { return };
+    let Ok(format) = String::from_utf8_lossy(&bytes[..line]).parse::<RawFormat>() else { return };
+    // The buffer of a frame is as large as its format says.
+    if format.frame_bytes() > 1 << 20 {
+        return;
+    }
+    let mut source = RawFrames::new("memory", format, Cursor::new(bytes[line + 1..].to_vec()));
+    let mut frame = Frame::default();
+    while matches!(source.read_into(&mut frame), Ok(true)) {
+        assert_eq!((frame.image.width(), frame.image.height()), (format.width, format.height));
+    }
+}
+
+fn position(_: &Path, bytes: &[u8]) {
+    drop(String::from_utf8_lossy(bytes).parse::<Position>());
+}
+
+fn exemplar(_: &Path, bytes: &[u8]) {
+    ocelli_cli::parse_exemplar(&String::from_utf8_lossy(bytes));
+}
+
+fn onnx(_: &Path, bytes: &[u8]) {
+    drop(ocelli_onnx::read_graph_from(&mut Cursor::new(bytes)));
+}
+
+fn onnx_seeds() -> Vec<Vec<u8>> {
+    use ocelli_onnx::Message;
+    use ocelli_onnx::schema::{
+        DimensionValue, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type,
+    };
+    let value = |name: &str| {
+        let dims = [DimensionValue::DimParam("classes".into()), DimensionValue::DimValue(300)];
+        ValueInfoProto::tensor(name, data_type::FLOAT, dims)
+    };
+    let node = |kind: &str| NodeProto {
+        input: vec!["x".into(), "weights".into()],
+        output: vec!["y".into()],
+        op_type: kind.into(),
+        ..NodeProto::default()
+    };
+    let weights = TensorProto {
+        dims: vec![4, 4],
+        data_type: data_type::FLOAT,
+        name: "weights".into(),
+        raw_data: Some(vec![1; 64]),
+        ..TensorProto::default()
+    };
+    let graph = GraphProto {
+        node: vec![node("MatMul"), node("Relu")],
+        name: "test".into(),
+        initializer: vec![weights],
+        input: vec![value("x")],
+        output: vec![value("y")],
+    };
+    vec![ModelProto { ir_version: 9, graph: Some(graph), ..ModelProto::default() }.encode_to_vec()]
+}
