@@ -288,10 +288,12 @@ fn pruning_lists(attributes: &[(String, Attribute)]) -> Result<Pruning> {
         None | Some(Attribute::Other) => Vec::new(),
         Some(Attribute::Text(text)) => text.split(',').filter(|part| !part.trim().is_empty()).collect(),
         Some(Attribute::List(items)) => {
-            let text = |item| match item {
-                Attribute::Text(text) => Some(text.as_str()),
-                _ => None,
-            };
+            fn text(item: &Attribute) -> Option<&str> {
+                match item {
+                    Attribute::Text(text) => Some(text),
+                    _ => None,
+                }
+            }
             items.iter().map(text).collect::<Option<Vec<_>>>().ok_or_else(|| wrong("mask_blocks"))?
         }
         Some(_) => return Err(wrong("mask_blocks")),
