@@ -2,6 +2,7 @@
 
 mod graphs;
 mod kind;
+mod openvino;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,9 @@ use ocelli_engines::onnxruntime::{
 };
 use ocelli_engines::tensorrt::Product;
 use ocelli_engines::{Device, Engine};
-use ocelli_export::contract::Target;
+use ocelli_export::contract::{Precision, Target};
 
+use self::openvino::OpenVinoMaker;
 use ocelli_error::{Error, ErrorKind, Result};
 
 pub(crate) use graphs::GraphSizes;
@@ -33,6 +35,8 @@ pub struct EngineOptions {
     pub threads: Option<usize>,
     /// The path of ONNX Runtime's library; the usual places are searched by default.
     pub onnxruntime: Option<PathBuf>,
+    /// The path of OpenVINO's library (`libopenvino_c`) or its folder; the usual places are searched by default.
+    pub openvino: Option<PathBuf>,
     /// Whether nodes that the engine does not support run on the CPU, with a warning. By default loading such a graph
     /// fails, and the error lists the nodes.
     pub cpu_fallback: bool,
@@ -47,6 +51,7 @@ pub struct EngineFactory(Maker);
 #[derive(Clone)]
 enum Maker {
     OnnxRuntime(OnnxRuntimeMaker),
+    OpenVino(OpenVinoMaker),
     Custom { description: Arc<str>, make: Arc<Make> },
 }
 
@@ -84,6 +89,9 @@ impl EngineFactory {
                     options.kind
                 );
                 Err(Error::new(ErrorKind::Unavailable, message))
+            }
+            EngineKind::OpenVino { device } => {
+                Ok(Self(Maker::OpenVino(OpenVinoMaker::start(options, device)?)))
             }
             kind => Self::start_onnxruntime(options, kind),
         }
@@ -143,6 +151,16 @@ impl EngineFactory {
         self
     }
 
+    /// Requests a number format; `None` is the engine's default. Returns the format in which a model is to be exported,
+    /// or has to be in: OpenVINO computes graphs of 32-bit weights in 16 bits by itself, other engines run what the graphs
+    /// say.
+    pub(crate) fn set_precision(&mut self, precision: Option<Precision>) -> Option<Precision> {
+        match &mut self.0 {
+            Maker::OpenVino(maker) => maker.set_precision(precision),
+            Maker::OnnxRuntime(_) | Maker::Custom { .. } => precision,
+        }
+    }
+
     /// How a model exported for this engine writes attention.
     pub(crate) fn target(&self) -> Target {
         match &self.0 {
@@ -150,6 +168,7 @@ impl EngineFactory {
                 EngineKind::OnnxRuntimeTensorRt { .. } | EngineKind::CoreMl => Target::TensorRt,
                 _ => Target::OnnxRuntime,
             },
+            Maker::OpenVino(_) => Target::TensorRt,
             Maker::Custom { .. } => Target::OnnxRuntime,
         }
     }
@@ -177,6 +196,7 @@ impl EngineFactory {
         let started = std::time::Instant::now();
         let engine: Box<dyn Engine> = match &self.0 {
             Maker::OnnxRuntime(maker) => maker.load(graph, sizes)?,
+            Maker::OpenVino(maker) => maker.load(graph)?,
             Maker::Custom { make, .. } => make(graph)?,
         };
         tracing::debug!(
@@ -192,6 +212,7 @@ impl EngineFactory {
     pub fn description(&self) -> String {
         match &self.0 {
             Maker::OnnxRuntime(maker) => maker.description(),
+            Maker::OpenVino(maker) => maker.description(),
             Maker::Custom { description, .. } => description.to_string(),
         }
     }
@@ -260,7 +281,7 @@ fn probe(kind: EngineKind) -> ExecutionProvider {
             ExecutionProvider::TensorRt(TensorRtOptions { cuda: cuda(ordinal), ..TensorRtOptions::default() })
         }
         EngineKind::CoreMl => ExecutionProvider::CoreMl(CoreMlOptions::default()),
-        EngineKind::Auto | EngineKind::Cpu => ExecutionProvider::Cpu,
+        EngineKind::Auto | EngineKind::Cpu | EngineKind::OpenVino { .. } => ExecutionProvider::Cpu,
     }
 }
 

@@ -7,6 +7,7 @@ mod device_tensors;
 mod gpu_providers;
 mod models;
 mod onnxruntime;
+mod openvino;
 mod providers;
 #[cfg(feature = "tensorrt-rtx")]
 mod tensorrt;

@@ -1,6 +1,7 @@
 //! `ocelli doctor`.
 
 mod nvidia;
+mod openvino;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,9 @@ pub struct DoctorArgs {
     /// ONNX Runtime library [default: searched]
     #[arg(long, value_name = "FILE", help_heading = MODEL)]
     onnxruntime: Option<PathBuf>,
+    /// OpenVINO library or its folder [default: searched]
+    #[arg(long, value_name = "PATH", help_heading = MODEL)]
+    openvino: Option<PathBuf>,
     /// TensorRT library or its folder [default: searched]
     #[arg(long, value_name = "PATH", help_heading = MODEL)]
     tensorrt: Option<PathBuf>,
@@ -48,6 +52,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
             Ok(engine) => writeln!(out, "  onnxruntime     works: {}", engine.description())?,
             Err(_) => writeln!(out, "  onnxruntime     does not work, see the error below")?,
         }
+        openvino::write_engine(out, args.openvino.as_deref())?;
         for (name, provider, remedy) in PROVIDERS {
             let state = if engine.is_err() {
                 "needs ONNX Runtime".to_owned()
@@ -63,6 +68,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         }
         writeln!(out, "\nONNX Runtime")?;
         write_places(out, &OnnxRuntime::candidates(args.onnxruntime.as_deref()))?;
+        openvino::write_library(out, args.openvino.as_deref())?;
         nvidia::write(out, args.tensorrt.as_deref())?;
         writeln!(out)?;
         match &model {

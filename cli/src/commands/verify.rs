@@ -47,6 +47,9 @@ pub struct VerifyArgs {
     /// ONNX Runtime library [default: searched; see `ocelli doctor`]
     #[arg(long, value_name = "FILE", help_heading = MODEL)]
     onnxruntime: Option<PathBuf>,
+    /// OpenVINO library or its folder [default: searched; see `ocelli doctor`]
+    #[arg(long, value_name = "PATH", help_heading = MODEL)]
+    openvino: Option<PathBuf>,
     /// CPU threads [default: one per physical core]
     #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
     threads: Option<usize>,
@@ -67,6 +70,7 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
             kind,
             threads: args.threads,
             onnxruntime: args.onnxruntime.clone(),
+            openvino: args.openvino.clone(),
             ..EngineOptions::default()
         })
     };

@@ -11,8 +11,9 @@ pub(super) fn run_all<E: Engine>(
     mut make: impl FnMut() -> Result<E>,
     tolerance: Tolerance,
     spec: EngineSpec,
+    largest_id: i64,
 ) -> Vec<String> {
-    let mut suite = Suite { tolerance, spec, failures: Vec::new() };
+    let mut suite = Suite { tolerance, spec, largest_id, failures: Vec::new() };
     type Group = fn(&mut Suite, &mut dyn Engine);
     let groups: [(&str, Group); 7] = [
         ("specification", Suite::specification),
@@ -36,9 +37,13 @@ pub(super) fn run_all<E: Engine>(
     suite.failures
 }
 
+/// Roughly the largest value of `ids`; its double needs more than 32 bits.
+pub(super) const LARGEST_ID: i64 = 2_000_000_014;
+
 struct Suite {
     tolerance: Tolerance,
     spec: EngineSpec,
+    largest_id: i64,
     failures: Vec<String>,
 }
 
@@ -51,13 +56,13 @@ struct Inputs {
 
 impl Inputs {
     /// Values that differ in every element; a third of `ids` is zero.
-    fn of_size(rows: usize, tokens: usize) -> Self {
+    fn of_size(rows: usize, tokens: usize, largest_id: i64) -> Self {
         let floats = |offset: f32| {
             let values =
                 (0..rows * 3).map(|index| offset + 0.37 * index as f32 * (1.0 - 2.0 * (index % 2) as f32));
             Tensor::f32(&[rows, 3], values.collect()).expect("rows × 3 values")
         };
-        let ids = (0..rows * tokens).map(|index| (index as i64 % 3) * (index as i64 + 1_000_000_007));
+        let ids = (0..rows * tokens).map(|index| (index as i64 % 3) * (index as i64 + largest_id / 2));
         let ids = Tensor::i64(&[rows, tokens], ids.collect()).expect("rows × tokens values");
         Self { a: floats(1.0), b: floats(-0.5), ids }
     }
@@ -92,6 +97,10 @@ impl Inputs {
 }
 
 impl Suite {
+    fn inputs(&self, rows: usize, tokens: usize) -> Inputs {
+        Inputs::of_size(rows, tokens, self.largest_id)
+    }
+
     /// The names of all outputs.
     fn all(&self) -> &'static [&'static str] {
         &ALL[..self.spec.outputs.len()]
@@ -146,13 +155,13 @@ impl Suite {
         let all = self.all();
         let mut tensors = empties(all.len());
         for (rows, tokens) in [(2, 3), (1, 1), (7, 5), (2, 3), (0, 3), (4, 0), (0, 0), (64, 32), (1, 9)] {
-            let inputs = Inputs::of_size(rows, tokens);
+            let inputs = self.inputs(rows, tokens);
             self.compare(&format!("{rows} rows, {tokens} tokens"), engine, &inputs, all, &mut tensors);
         }
     }
 
     fn misuse(&mut self, engine: &mut dyn Engine) {
-        let inputs = Inputs::of_size(2, 3);
+        let inputs = self.inputs(2, 3);
         let [a, b, ids] = inputs.list();
         let longer = Tensor::zeros_f32(&[3, 3]);
         let wider = Tensor::zeros_f32(&[2, 4]);
@@ -199,7 +208,7 @@ impl Suite {
     }
 
     fn subsets(&mut self, engine: &mut dyn Engine) {
-        let inputs = Inputs::of_size(3, 4);
+        let inputs = self.inputs(3, 4);
         let all = self.all();
         // Each bit of the number is an output; the second order is the reverse of the specification's.
         for subset in 1_usize..1 << all.len() {
@@ -229,11 +238,13 @@ impl Suite {
         ];
         let all = self.all();
         tensors.truncate(all.len());
-        self.compare("buffers of other types", engine, &Inputs::of_size(8, 6), all, &mut tensors);
+        let inputs = self.inputs(8, 6);
+        self.compare("buffers of other types", engine, &inputs, all, &mut tensors);
         let before_run: Vec<_> = tensors.iter().map(memory).collect();
         for (rows, tokens) in [(8, 6), (2, 3), (0, 0), (8, 6)] {
             let case = format!("reused buffers, {rows} rows, {tokens} tokens");
-            self.compare(&case, engine, &Inputs::of_size(rows, tokens), all, &mut tensors);
+            let inputs = self.inputs(rows, tokens);
+            self.compare(&case, engine, &inputs, all, &mut tensors);
             for ((name, tensor), expected) in all.iter().zip(&tensors).zip(&before_run) {
                 if memory(tensor) != *expected {
                     self.fail(format!("{case}: `{name}` was allocated again"));
@@ -243,8 +254,8 @@ impl Suite {
     }
 
     fn repetition(&mut self, engine: &mut dyn Engine) {
-        let inputs = Inputs::of_size(33, 7);
-        let other = Inputs::of_size(5, 2);
+        let inputs = self.inputs(33, 7);
+        let other = self.inputs(5, 2);
         let all = self.all();
         let mut first = empties(all.len());
         self.compare("the first run", engine, &inputs, all, &mut first);
@@ -263,7 +274,7 @@ impl Suite {
     }
 
     fn special_values(&mut self, engine: &mut dyn Engine) {
-        let mut inputs = Inputs::of_size(2, 2);
+        let mut inputs = self.inputs(2, 2);
         let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 1e30, -1e30];
         inputs.a.as_f32_mut().expect("a is f32").copy_from_slice(&special);
         // Engines that compute in 16 bits turn 1e30 into infinity, so only values that every precision keeps are compared.
