@@ -406,7 +406,7 @@ impl Request {
         let request = self.request.as_ptr();
         for (index, tensor) in inputs.iter().enumerate() {
             // SAFETY: request and tensor live. The request keeps the address after this function has returned, and uses
-            // it in the call of `infer` below only: each later run sets every input first.
+            // it in the run below only: each later run sets every input first.
             let status = unsafe {
                 (self.functions.infer_request_set_input_tensor_by_index)(
                     request,
@@ -424,9 +424,14 @@ impl Request {
             };
             check(self.functions, status)?;
         }
-        // SAFETY: every tensor of the request was set above and is borrowed by this function. `&mut self` keeps a second
-        // run out; the run is over when the call returns.
-        check(self.functions, unsafe { (self.functions.infer_request_infer)(request) })
+        // Started and waited for, because `ov_infer_request_infer` of version 2026.4.1 with one thread loses the error of
+        // a run that fails, and leaves the thread in a state in which the next run crashes.
+        //
+        // SAFETY: every tensor of the request was set above and is borrowed by this function, which waits for the end of
+        // the run. `&mut self` keeps a second run out.
+        check(self.functions, unsafe { (self.functions.infer_request_start_async)(request) })?;
+        // SAFETY: the run was started, and it is over when the call returns, with an error or without one.
+        check(self.functions, unsafe { (self.functions.infer_request_wait)(request) })
     }
 
     /// The number of outputs.

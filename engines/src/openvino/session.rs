@@ -44,7 +44,10 @@ impl OpenVinoEngine {
     ) -> Result<Self, String> {
         let mut inputs = vec![None; compiled.count(Side::Input)?];
         for (position, input) in spec.inputs.iter().enumerate() {
-            inputs[locate(compiled, Side::Input, position, input)?] = Some(position);
+            // OpenVINO drops inputs that no operator uses.
+            if compiled.named(Side::Input, &input.name).is_ok() {
+                inputs[locate(compiled, Side::Input, position, input)?] = Some(position);
+            }
         }
         let inputs = inputs.into_iter().collect::<Option<_>>().ok_or("it has inputs that the file lacks")?;
         let outputs = spec.outputs.iter().enumerate();
@@ -120,9 +123,8 @@ impl Engine for OpenVinoEngine {
             given.push(Foreign::over(request, element_type, shape, tensor.bytes()?).map_err(failed)?);
         }
         let mut targets: Vec<_> = std::iter::repeat_with(|| None).take(request.outputs()).collect();
-        // Position in the compiled model, position in `outputs`, and the shape if it is known.
         let mut wanted = Vec::with_capacity(outputs.len());
-        for (index, (name, tensor)) in outputs.iter_mut().enumerate() {
+        for (name, tensor) in outputs.iter_mut() {
             let in_spec = spec.outputs.iter().position(|output| output.name == *name);
             let in_spec = in_spec.expect("check_run knows every output");
             let (output, position) = (&spec.outputs[in_spec], self.outputs[in_spec]);
@@ -133,27 +135,36 @@ impl Engine for OpenVinoEngine {
                 let target = Foreign::over_mut(request, foreign(output.element_type), shape, memory);
                 targets[position] = Some(target.map_err(failed)?);
             }
-            wanted.push((position, index, output.element_type, known));
+            wanted.push(Wanted { output, position, known });
         }
 
         request.run(&given, &targets).map_err(failed)?;
-        for (position, index, _, known) in &wanted {
+        for Wanted { output, position, known } in &wanted {
             if let (Some(shape), Some(target)) = (known, &targets[*position]) {
                 let actual = target.shape().map_err(failed)?;
                 if actual != *shape {
-                    let name = outputs[*index].0;
+                    let name = &output.name;
                     return Err(failed(format!("output `{name}`: expected shape {shape:?}, got {actual:?}")));
                 }
             }
         }
         drop(targets);
-        for (position, index, element_type, known) in wanted {
+        for ((_, tensor), Wanted { output, position, known }) in outputs.iter_mut().zip(wanted) {
             if known.is_none() {
-                copy(request, position, element_type, outputs[index].1).map_err(failed)?;
+                copy(request, position, output.element_type, tensor).map_err(failed)?;
             }
         }
         check_outputs(spec, &bindings, outputs)
     }
+}
+
+/// An output that a run requests.
+struct Wanted<'s> {
+    output: &'s TensorSpec,
+    /// In the compiled model.
+    position: usize,
+    /// Its shape, if the engine writes into the caller's tensor.
+    known: Option<Vec<usize>>,
 }
 
 /// Copies an output that OpenVINO owns.

@@ -119,7 +119,8 @@ functions! {
     infer_request_set_input_tensor_by_index(*mut InferRequest, usize, *const Tensor) -> Status;
     infer_request_set_output_tensor_by_index(*mut InferRequest, usize, *const Tensor) -> Status;
     infer_request_get_output_tensor_by_index(*const InferRequest, usize, *mut *mut Tensor) -> Status;
-    infer_request_infer(*mut InferRequest) -> Status;
+    infer_request_start_async(*mut InferRequest) -> Status;
+    infer_request_wait(*mut InferRequest) -> Status;
     infer_request_free(*mut InferRequest);
 
     tensor_create_from_host_ptr(Type, Shape, *mut c_void, *mut *mut Tensor) -> Status;
