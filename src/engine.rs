@@ -161,8 +161,9 @@ impl EngineFactory {
         }
     }
 
-    /// How a model exported for this engine writes attention.
-    pub(crate) fn target(&self) -> Target {
+    /// How a model exported for this engine writes attention: [`ModelRequest::target`](crate::ModelRequest::target) for
+    /// programs that load graphs themselves.
+    pub fn target(&self) -> Target {
         match &self.0 {
             Maker::OnnxRuntime(maker) => match maker.kind {
                 EngineKind::OnnxRuntimeTensorRt { .. } | EngineKind::CoreMl => Target::TensorRt,

@@ -76,13 +76,13 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     let (reference_engine, candidate_engine) = (engine(EngineKind::Cpu)?, engine(kind)?);
     let progress = Progress::new(log, 100);
-    let resolve = |folder: Option<&PathBuf>| {
+    let resolve = |folder: Option<&PathBuf>, engine: &EngineFactory| {
         let source = folder.map_or(ModelSource::Builtin, |folder| ModelSource::Folder(folder.clone()));
-        let request = ModelRequest { source, ..ModelRequest::default() };
+        let request = ModelRequest { source, target: engine.target(), ..ModelRequest::default() };
         Model::resolve(&request, &|line| progress.announce(line), &cancellation)
     };
-    let reference = resolve(args.model.as_ref())?;
-    let candidate = resolve(args.candidate.as_ref().or(args.model.as_ref()))?;
+    let reference = resolve(args.model.as_ref(), &reference_engine)?;
+    let candidate = resolve(args.candidate.as_ref().or(args.model.as_ref()), &candidate_engine)?;
     let graphs = graphs(&args.graphs, &reference, &candidate)?;
     options.graphs.clone_from(&graphs);
     let mut on_progress = |step: &VerificationProgress| show_progress(&progress, step, &cancellation);
