@@ -1,10 +1,11 @@
-//! The exported graphs against `transformers`: every output of every graph, in both targets, on small random models.
+//! The exported graphs against `transformers`: every output of every graph, in both targets and on two engines, on small
+//! random models.
 //!
 //! The goldens and the script that generates them are in `tests/golden/parity`. The error is max|a − b| / max|b|. Each
 //! test runs all models and reports every difference in one table; `cargo test -p ocelli-tests parity -- --nocapture`
 //! prints the largest error of each model as well.
 //!
-//! Needs ONNX Runtime; `make setup` installs it.
+//! Needs ONNX Runtime and OpenVINO; `make setup` installs them.
 
 #![allow(clippy::print_stdout, reason = "the worst errors are interesting if the test passes, too")]
 
@@ -15,16 +16,15 @@ mod report;
 
 use std::collections::BTreeSet;
 
-use self::exported::{Exported, Outcome, Outputs};
+use self::exported::{Exported, Outcome, Outputs, Runner};
 use self::golden::{Golden, append_padding, append_to_prompt, f32s, first, range};
 use self::report::Report;
 use ocelli::Mask;
 use ocelli::engines::{Engine, Tensor};
-use ocelli::export::contract::{Prompting, Target, file, tensor};
+use ocelli::export::contract::{Prompting, file, tensor};
 use ocelli::export::{Checkpoint, ErrorKind, ExportOptions, export};
 use sha2::{Digest, Sha256};
 
-const TARGETS: [Target; 2] = [Target::OnnxRuntime, Target::TensorRt];
 const KINDS: [&str; 3] = ["text", "official", "exemplar"];
 const CLASS_COUNTS: [usize; 3] = [1, 3, 17];
 /// The minimum IoU of a mask and the reference.
@@ -33,11 +33,13 @@ const MASK_IOU: f64 = 0.99;
 const MASK_CLASS: usize = 1;
 const MASK_COUNT: usize = 3;
 
-/// The options of a target, and the name of a case with it.
-fn each_case(golden: &Golden) -> impl Iterator<Item = (String, ExportOptions)> + use<'_> {
-    TARGETS.into_iter().map(|target| {
-        let case = format!("{}, {target:?}", golden.name).to_lowercase();
-        (case, ExportOptions::default().with_target(target))
+/// Each engine with each target whose operators it knows: the name of the case, the engine, the options of the target.
+fn each_case(golden: &Golden) -> impl Iterator<Item = (String, Runner, ExportOptions)> + use<'_> {
+    let runners = [Runner::OnnxRuntime, Runner::OpenVino].into_iter();
+    let pairs = runners.flat_map(|runner| runner.targets().iter().map(move |target| (runner, *target)));
+    pairs.map(|(runner, target)| {
+        let case = format!("{}, for {target:?} on {runner:?}", golden.name).to_lowercase();
+        (case, runner, ExportOptions::default().with_target(target))
     })
 }
 
@@ -45,9 +47,9 @@ fn each_case(golden: &Golden) -> impl Iterator<Item = (String, ExportOptions)> +
 fn every_output_of_every_graph() {
     let mut report = Report::default();
     for golden in Golden::all() {
-        for (case, options) in each_case(&golden) {
+        for (case, runner, options) in each_case(&golden) {
             report.check(case, |report| {
-                let mut model = Exported::new(&golden.open_checkpoint()?, &options)?;
+                let mut model = Exported::on(runner, &golden.open_checkpoint()?, &options)?;
                 expect_outputs(
                     report,
                     &mut model,
@@ -76,15 +78,21 @@ fn every_output_of_every_graph() {
 fn pruned_backbones() {
     let mut report = Report::default();
     for golden in Golden::all() {
-        for (case, options) in each_case(&golden) {
+        for (case, runner, options) in each_case(&golden) {
             report.check(case, |report| {
                 let checkpoint = golden.open_checkpoint()?;
                 for (i, variant) in golden.pruned.iter().enumerate() {
                     let options = variant.apply(options.clone())?;
-                    compare_pruned(report, &golden, i, &mut Exported::new(&checkpoint, &options)?, "whole")?;
+                    compare_pruned(
+                        report,
+                        &golden,
+                        i,
+                        &mut Exported::on(runner, &checkpoint, &options)?,
+                        "whole",
+                    )?;
                     for block in 1..golden.vision_blocks() {
                         let options = options.clone().with_split_block(Some(block));
-                        let mut model = Exported::new(&checkpoint, &options)?;
+                        let mut model = Exported::on(runner, &checkpoint, &options)?;
                         compare_pruned(report, &golden, i, &mut model, &format!("split at {block}"))?;
                     }
                 }
@@ -99,12 +107,12 @@ fn pruned_backbones() {
 fn split_backbones_chain() {
     let mut report = Report::default();
     for golden in Golden::all() {
-        for (case, options) in each_case(&golden) {
+        for (case, runner, options) in each_case(&golden) {
             report.check(case, |report| {
                 let checkpoint = golden.open_checkpoint()?;
                 for block in 1..golden.vision_blocks() {
                     let options = options.clone().with_split_block(Some(block));
-                    let mut model = Exported::new(&checkpoint, &options)?;
+                    let mut model = Exported::on(runner, &checkpoint, &options)?;
                     expect_outputs(report, &mut model, file::BACKBONE_FIRST, &["tokens"])?;
                     report
                         .expect("no whole backbone beside the halves", !model.path(file::BACKBONE).exists());
@@ -121,10 +129,10 @@ fn split_backbones_chain() {
 fn detection_only() {
     let mut report = Report::default();
     for golden in Golden::all() {
-        for (case, options) in each_case(&golden) {
+        for (case, runner, options) in each_case(&golden) {
             report.check(case, |report| {
                 let mut model =
-                    Exported::new(&golden.open_checkpoint()?, &options.with_detection_only(true))?;
+                    Exported::on(runner, &golden.open_checkpoint()?, &options.with_detection_only(true))?;
                 expect_outputs(report, &mut model, file::BACKBONE, &["fpn_2", "image_prompt"])?;
                 expect_outputs(report, &mut model, file::ENCODER_DECODER, &["boxes", "logits", "presence"])?;
                 report.expect("no mask head", !model.path(file::MASK_HEAD).exists());
@@ -142,10 +150,10 @@ fn detection_only() {
 fn text_prompts_only() {
     let mut report = Report::default();
     for golden in Golden::all() {
-        for (case, options) in each_case(&golden) {
+        for (case, runner, options) in each_case(&golden) {
             report.check(case, |report| {
                 let options = options.with_prompting(Prompting::Text);
-                let mut model = Exported::new(&golden.open_checkpoint()?, &options)?;
+                let mut model = Exported::on(runner, &golden.open_checkpoint()?, &options)?;
                 expect_outputs(report, &mut model, file::BACKBONE, &["fpn_0", "fpn_1", "fpn_2"])?;
                 compare_backbone(report, &golden, &mut model, "")?;
                 compare_exemplars(report, &golden, &mut model)?;
@@ -161,13 +169,13 @@ fn text_prompts_only() {
 fn imgsz_overrides_the_checkpoint() {
     let mut report = Report::default();
     for golden in Golden::all() {
-        for (case, options) in each_case(&golden) {
+        for (case, runner, options) in each_case(&golden) {
             report.check(case, |report| {
                 let size = golden.number("image_size");
                 let folder = tempfile::tempdir()?;
                 altered::resize(&golden, size + 3 * golden.number("patch"), folder.path())?;
                 let checkpoint = Checkpoint::open(folder.path())?;
-                let mut model = Exported::new(&checkpoint, &options.with_imgsz(size))?;
+                let mut model = Exported::on(runner, &checkpoint, &options.with_imgsz(size))?;
                 compare_backbone(report, &golden, &mut model, "")?;
                 compare_exemplars(report, &golden, &mut model)?;
                 compare_encoder_decoder(report, &golden, &mut model)?;
@@ -183,9 +191,9 @@ fn imgsz_overrides_the_checkpoint() {
 fn padding_does_not_matter() {
     let mut report = Report::default();
     for golden in Golden::all() {
-        for (case, options) in each_case(&golden) {
+        for (case, runner, options) in each_case(&golden) {
             report.check(case, |report| {
-                let mut model = Exported::new(&golden.open_checkpoint()?, &options)?;
+                let mut model = Exported::on(runner, &golden.open_checkpoint()?, &options)?;
                 for kind in KINDS {
                     let prompt = append_padding(&golden.prompt(kind, 3));
                     let decoded = model.decode(golden.tensor("backbone.fpn_2"), &prompt)?;
@@ -212,13 +220,13 @@ fn padding_does_not_matter() {
 fn logits_and_presence_are_clamped() {
     let mut report = Report::default();
     let golden = Golden::open("released");
-    for (case, options) in each_case(&golden) {
+    for (case, runner, options) in each_case(&golden) {
         report.check(case, |report| {
             const FACTOR: f32 = 16.0;
             let folder = tempfile::tempdir()?;
             let parts = ["dot_product_scoring.query_proj.", "detr_decoder.presence_head.layer3."];
             altered::strengthen(&golden, &parts, FACTOR, folder.path())?;
-            let mut model = Exported::new(&Checkpoint::open(folder.path())?, &options)?;
+            let mut model = Exported::on(runner, &Checkpoint::open(folder.path())?, &options)?;
             let outputs = model.decode(golden.tensor("backbone.fpn_2"), &golden.prompt("official", 17))?;
             for (name, limit) in [(tensor::LOGITS, 12.0), (tensor::PRESENCE, 10.0)] {
                 let reference = golden.tensor(&format!("encdec.official.17.{name}"));
@@ -239,13 +247,13 @@ fn logits_and_presence_are_clamped() {
 fn shapes_follow_the_image_size() {
     let mut report = Report::default();
     for golden in Golden::all() {
-        for (case, options) in each_case(&golden) {
+        for (case, runner, options) in each_case(&golden) {
             report.check(case, |report| {
                 let checkpoint = golden.open_checkpoint()?;
                 let (patch, own) = (golden.number("patch"), golden.number("grid"));
                 for grid in [1, own - 1, own + 1, 2 * own] {
                     let options = options.clone().with_imgsz(grid * patch);
-                    expect_shapes(report, &golden, &mut Exported::new(&checkpoint, &options)?, grid)?;
+                    expect_shapes(report, &golden, &mut Exported::on(runner, &checkpoint, &options)?, grid)?;
                 }
                 for imgsz in [0, patch - 1, patch * own + 1, patch * own + patch / 2] {
                     let folder = tempfile::tempdir()?;
@@ -279,12 +287,12 @@ fn shapes_follow_the_image_size() {
 fn exports_are_reproducible() {
     let mut report = Report::default();
     for golden in Golden::all() {
-        for (case, options) in each_case(&golden) {
+        for (case, runner, options) in each_case(&golden) {
             report.check(case, |report| {
                 let checkpoint = golden.open_checkpoint()?;
                 let [a, b] = [
-                    Exported::new(&checkpoint, &options)?,
-                    Exported::new(&golden.open_checkpoint()?, &options)?,
+                    Exported::on(runner, &checkpoint, &options)?,
+                    Exported::on(runner, &golden.open_checkpoint()?, &options)?,
                 ];
                 report.expect("the manifests are equal", a.manifest == b.manifest);
                 report.expect(

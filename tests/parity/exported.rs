@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::error::Error;
 
 use ocelli::engines::onnxruntime::{OnnxRuntime, OnnxRuntimeEngine};
+use ocelli::engines::openvino::{OpenVino, OpenVinoEngine};
 use ocelli::engines::{Engine, Tensor};
-use ocelli::export::contract::{Manifest, file, tensor};
+use ocelli::export::contract::{Manifest, Target, file, tensor};
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use tempfile::TempDir;
 
@@ -15,21 +16,42 @@ pub type Outcome<T> = Result<T, Box<dyn Error>>;
 /// Tensors by name.
 pub type Outputs = BTreeMap<String, Tensor>;
 
+/// What runs the graphs.
+#[derive(Clone, Copy, Debug)]
+pub enum Runner {
+    OnnxRuntime,
+    OpenVino,
+}
+
+impl Runner {
+    /// The targets whose operators the engine knows.
+    pub fn targets(self) -> &'static [Target] {
+        match self {
+            Self::OnnxRuntime => &[Target::OnnxRuntime, Target::TensorRt],
+            Self::OpenVino => &[Target::TensorRt],
+        }
+    }
+}
+
 /// An exported model in a temporary folder.
 pub struct Exported {
     pub manifest: Manifest,
     folder: TempDir,
-    runtime: OnnxRuntime,
-    engines: BTreeMap<String, OnnxRuntimeEngine>,
+    runner: Runner,
+    engines: BTreeMap<String, Box<dyn Engine>>,
 }
 
 impl Exported {
-    /// Exports a checkpoint.
+    /// Exports a checkpoint; ONNX Runtime runs it.
     pub fn new(checkpoint: &Checkpoint, options: &ExportOptions) -> Outcome<Self> {
+        Self::on(Runner::OnnxRuntime, checkpoint, options)
+    }
+
+    /// Exports a checkpoint.
+    pub fn on(runner: Runner, checkpoint: &Checkpoint, options: &ExportOptions) -> Outcome<Self> {
         let folder = tempfile::tempdir()?;
         let manifest = export(checkpoint, options, &folder.path().join("model"), |_| Ok(()))?;
-        let runtime = OnnxRuntime::load(None)?;
-        Ok(Self { manifest, folder, runtime, engines: BTreeMap::new() })
+        Ok(Self { manifest, folder, runner, engines: BTreeMap::new() })
     }
 
     /// The path of a file.
@@ -38,11 +60,21 @@ impl Exported {
     }
 
     /// The engine of a graph, loaded on first use.
-    pub fn engine(&mut self, file: &str) -> Outcome<&mut OnnxRuntimeEngine> {
+    pub fn engine(&mut self, file: &str) -> Outcome<&mut Box<dyn Engine>> {
         if !self.engines.contains_key(file) {
             // The graphs are small and tests run side by side.
-            let builder = OnnxRuntimeEngine::builder(&self.runtime).with_threads(1);
-            self.engines.insert(file.to_owned(), builder.build_from_file(self.path(file))?);
+            let path = self.path(file);
+            let engine: Box<dyn Engine> = match self.runner {
+                Runner::OnnxRuntime => {
+                    let runtime = OnnxRuntime::load(None)?;
+                    Box::new(OnnxRuntimeEngine::builder(&runtime).with_threads(1).build_from_file(path)?)
+                }
+                Runner::OpenVino => {
+                    let runtime = OpenVino::load(None)?;
+                    Box::new(OpenVinoEngine::builder(&runtime).with_threads(1).build_from_file(path)?)
+                }
+            };
+            self.engines.insert(file.to_owned(), engine);
         }
         Ok(self.engines.get_mut(file).expect("just inserted"))
     }
