@@ -154,10 +154,13 @@ impl EngineFactory {
     /// Requests a number format; `None` is the engine's default. Returns the format in which a model is to be exported,
     /// or has to be in: OpenVINO computes graphs of 32-bit weights in 16 bits by itself, other engines run what the graphs
     /// say.
-    pub(crate) fn set_precision(&mut self, precision: Option<Precision>) -> Option<Precision> {
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a format that the engine does not support.
+    pub(crate) fn set_precision(&mut self, precision: Option<Precision>) -> Result<Option<Precision>> {
         match &mut self.0 {
             Maker::OpenVino(maker) => maker.set_precision(precision),
-            Maker::OnnxRuntime(_) | Maker::Custom { .. } => precision,
+            Maker::OnnxRuntime(_) | Maker::Custom { .. } => Ok(precision),
         }
     }
 

@@ -144,6 +144,13 @@ fn bf16_is_within_its_bounds_where_the_cpu_has_it() {
 }
 
 #[test]
+fn graphs_of_8_bit_integers_are_refused() {
+    let error = detector(OPENVINO, Some(Precision::Int8)).map(drop).expect_err("they are for ONNX Runtime");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().starts_with("precision int8, engine openvino: "), "{error}");
+}
+
+#[test]
 fn a_model_for_onnx_runtime_is_refused_with_the_remedy() {
     let request = ModelRequest { target: Target::OnnxRuntime, ..ModelRequest::default() };
     let model = Model::resolve(&request, &|_| (), &ocelli::Cancellation::new()).expect("the built-in model");

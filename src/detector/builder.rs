@@ -275,7 +275,7 @@ impl DetectorBuilder {
             None => EngineFactory::start(&self.engine)?,
         };
         let mut factory = factory.with_class_chunk(class_chunk);
-        self.request.precision = factory.set_precision(self.request.precision);
+        self.request.precision = factory.set_precision(self.request.precision)?;
         // Engine files take precedence over engines that would be compiled.
         let prepared = self.prepared.take().filter(|_| engines.is_none());
         self.request.target = prepared.as_ref().map_or_else(|| factory.target(), |prepared| prepared.target);
