@@ -18,7 +18,7 @@ help:
 	@echo "make test        run all tests"
 	@echo "make install     install the programs, shell completions and man pages below PREFIX (/usr/local)"
 	@echo "make setup       fetch the libraries of ONNX Runtime and OpenVINO into ~/.local/share/ocelli"
-	@echo "make opencv      install OpenCV and clang from Debian's packages, for video files, cameras and windows"
+	@echo "make opencv      install OpenCV from Debian's packages, for video files, cameras and windows"
 	@echo "make bench       measure the built-in model"
 	@echo "make bench-full  measure a full-size model with random weights beside transformers (12 GB of disk)"
 	@echo "make check-all   run the checks that need other projects: NVIDIA's libraries, other ONNX readers, data set loaders"

@@ -16,6 +16,9 @@ use crate::engine::{EngineFactory, GraphSizes};
 use crate::tokenizer::{Tokenizer, TokenizerConfig};
 use ocelli_error::{Error, ErrorKind, Result};
 
+/// Changes when the content of a cached export does although its options do not.
+const CACHE_REVISION: u32 = 2;
+
 /// Where a model comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -26,6 +29,17 @@ pub enum ModelSource {
     /// An exported folder (`model.json`), or a checkpoint folder (`config.json`), which is exported into the cache on
     /// first use.
     Folder(PathBuf),
+}
+
+impl ModelSource {
+    /// The name of the built-in model where others are named by their folder.
+    pub const BUILT_IN: &'static str = "built-in";
+
+    /// The built-in model for [`BUILT_IN`](Self::BUILT_IN), else the folder.
+    pub fn named(name: impl Into<PathBuf>) -> Self {
+        let folder = name.into();
+        if folder == Path::new(Self::BUILT_IN) { Self::Builtin } else { Self::Folder(folder) }
+    }
 }
 
 /// A model source and the options of its export.
@@ -100,7 +114,9 @@ impl Model {
                 let name = folder
                     .file_name()
                     .map_or_else(|| "checkpoint".into(), |n| n.to_string_lossy().into_owned());
-                cached_export(&checkpoint, (&name, &identity), request, report, cancellation)
+                // The weights are the model's identity, but not all that an export depends on.
+                let settings = settings_hash(&[folder.join("config.json"), checkpoint.tokenizer_path()])?;
+                cached_export(&checkpoint, (&name, &identity, &settings), request, report, cancellation)
             }
             ModelSource::Folder(folder) => {
                 let why = if !folder.exists() {
@@ -264,14 +280,14 @@ fn builtin_model(request: &ModelRequest) -> Result<Model> {
 
 fn cached_export(
     checkpoint: &Checkpoint,
-    (name, identity): (&str, &str),
+    (name, identity, settings): (&str, &str, &str),
     request: &ModelRequest,
     report: &dyn Fn(&str),
     cancellation: &Cancellation,
 ) -> Result<Model> {
     let options = export_options(request);
     let folder = cache_folder()?.join("models");
-    let entry = folder.join(entry_name(name, identity, &options.fingerprint(checkpoint)));
+    let entry = folder.join(entry_name(name, identity, &(options.fingerprint(checkpoint) + settings)));
     with_entry(&folder, &entry, |_, target| {
         export(checkpoint, &options, target, |step| {
             if step.done == 0 {
@@ -286,6 +302,15 @@ fn cached_export(
         })?;
         Ok(())
     })
+}
+
+/// SHA-256 of small files, in lower-case hex.
+fn settings_hash(files: &[PathBuf]) -> Result<String> {
+    let mut hashes = String::new();
+    for file in files {
+        hashes += &sha256_of_file(file).map_err(|e| Error::io("cannot read", file, e))?;
+    }
+    Ok(hashes)
 }
 
 fn export_options(request: &ModelRequest) -> ExportOptions {
@@ -303,7 +328,7 @@ fn entry_name(name: &str, identity: &str, options: &str) -> String {
     let safe: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
     let short: String = safe.chars().take(40).collect();
-    let key = short_hex(&Sha256::digest(format!("{}{options}", env!("CARGO_PKG_VERSION"))));
+    let key = short_hex(&Sha256::digest(format!("{}.{CACHE_REVISION}{options}", env!("CARGO_PKG_VERSION"))));
     format!("{short}-{}-{key}", identity.get(..12).unwrap_or(identity))
 }
 
@@ -340,6 +365,39 @@ fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path, &Path) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_changed_configuration_or_tokeniser_is_another_export() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parity/plain");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for name in ["config.json", "model.safetensors", "tokenizer.json"] {
+            std::fs::copy(golden.join(name), folder.path().join(name)).expect("it can be copied");
+        }
+        let resolve = || {
+            let source = ModelSource::Folder(folder.path().to_owned());
+            let request = ModelRequest { source, ..ModelRequest::default() };
+            let model = Model::resolve(&request, &|_| {}, &Cancellation::new()).expect("it is a checkpoint");
+            (model.folder().to_owned(), model.manifest().text_sha256.clone())
+        };
+        let change = |name: &str, from: &str, to: &str| {
+            let path = folder.path().join(name);
+            let text = std::fs::read_to_string(&path).expect("it is text");
+            assert!(text.contains(from), "{name} has no {from}");
+            std::fs::write(&path, text.replacen(from, to, 1)).expect("it can be written");
+        };
+        let first = resolve();
+        assert_eq!(resolve(), first, "nothing changed");
+        // White space changes the file, and not what it says.
+        change("tokenizer.json", "{", "{ ");
+        let second = resolve();
+        assert_ne!(second.0, first.0, "the tokeniser changed");
+        assert_ne!(second.1, first.1, "the tokeniser changed");
+        change("config.json", "\"relu\"", "\"gelu\"");
+        assert_ne!(resolve().0, second.0, "an activation changed");
+        for made in [first.0, second.0, resolve().0] {
+            std::fs::remove_dir_all(&made).expect("it is in the cache");
+        }
+    }
 
     #[test]
     fn an_export_into_the_cache_can_be_cancelled() {

@@ -2,15 +2,12 @@
 
 use std::sync::Once;
 
-use opencv::core::{LogLevel, set_log_level};
-
 /// Silences OpenCV, once: failures are reported as errors, not as lines on stderr. `OPENCV_LOG_LEVEL` takes precedence.
 pub(crate) fn quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if std::env::var_os("OPENCV_LOG_LEVEL").is_none() {
-            // If this fails, the only consequence is noise on stderr.
-            drop(set_log_level(LogLevel::LOG_LEVEL_SILENT));
+            ocelli_opencv::quiet();
         }
     });
 }

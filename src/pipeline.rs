@@ -43,6 +43,7 @@ mod job;
 mod pulled;
 mod pushed;
 mod queue;
+mod reader;
 mod stage_loop;
 mod stages;
 mod stats;

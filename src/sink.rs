@@ -1,4 +1,4 @@
-//! Where results go: videos, picture sequences, JSON lines, MOTChallenge files, crops, windows and pipes, behind one trait.
+//! Where results go: videos, picture sequences, JSON lines, MOTChallenge and YOLO files, crops, windows and pipes, behind one trait.
 
 mod crops;
 mod json_lines;
@@ -12,6 +12,7 @@ mod raw;
 mod video;
 #[cfg(feature = "opencv")]
 mod window;
+mod yolo;
 
 use std::ops::BitOr;
 
@@ -29,6 +30,7 @@ pub use raw::{RawOrder, RawWriter};
 pub use video::create_video;
 #[cfg(feature = "opencv")]
 pub use window::open_window;
+pub use yolo::YoloLabels;
 
 /// The pictures that a sink needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

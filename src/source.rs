@@ -10,20 +10,31 @@ mod pictures;
 mod raw;
 mod reconnecting;
 mod selection;
+mod stream_kind;
 
 #[cfg(feature = "opencv")]
-pub use capture::{open_camera, open_stream, open_video};
+pub use capture::{open_camera, open_stream, open_stream_as, open_video};
 #[cfg(not(feature = "opencv"))]
-pub use no_opencv::{open_camera, open_stream, open_video};
+pub use no_opencv::{open_camera, open_stream, open_stream_as, open_video};
 pub use pictures::{PictureFiles, natural_order};
 pub use raw::{RawFormat, RawFrames};
 pub use reconnecting::{Reconnecting, ReconnectingOptions};
 pub use selection::{Position, Selected, Selection};
+pub use stream_kind::StreamKind;
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::frame::Frame;
 use ocelli_error::Result;
+
+/// The frame rates that sources accept, in frames per second: from a frame in eleven days to a million in a second.
+pub const FRAME_RATES: RangeInclusive<f64> = 1e-6..=1e6;
+
+/// The time of a frame of a stream with a constant rate.
+fn time_of(index: u64, frame_rate: f64) -> Duration {
+    Duration::try_from_secs_f64(index as f64 / frame_rate).unwrap_or(Duration::MAX)
+}
 
 /// What is known about a stream before its first frame.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -20,6 +20,10 @@ use ocelli_error::{Error, ErrorKind, Result};
 pub(crate) struct TextCacheIdentity {
     /// SHA-256 of the weights in lower-case hexadecimal.
     pub(crate) weights_sha256: String,
+    /// [`Manifest::text_sha256`](ocelli_export::contract::Manifest::text_sha256); empty for exports that lack it.
+    pub(crate) text_sha256: String,
+    /// The number format of the text encoder.
+    pub(crate) number_format: String,
     /// Tokens in a row, L.
     pub(crate) context_length: usize,
     /// Values of a token's feature, D.
@@ -44,6 +48,8 @@ pub(crate) struct TextCache {
 
 const FORMAT: &str = "ocelli-text-cache";
 const VERSION: &str = "1";
+/// The number format of files that do not name theirs.
+const FIRST_NUMBER_FORMAT: &str = "fp32";
 const FEATURES: &str = "text_features:";
 const MASK: &str = "token_mask:";
 
@@ -118,11 +124,14 @@ impl TextCache {
     }
 
     fn to_bytes(&self) -> io::Result<Vec<u8>> {
-        let TextCacheIdentity { weights_sha256, context_length, width } = &self.identity;
+        let TextCacheIdentity { weights_sha256, text_sha256, number_format, context_length, width } =
+            &self.identity;
         let metadata = HashMap::from([
             ("format".into(), FORMAT.into()),
             ("version".into(), VERSION.into()),
             ("weights_sha256".into(), weights_sha256.clone()),
+            ("text_sha256".into(), text_sha256.clone()),
+            ("number_format".into(), number_format.clone()),
             ("context_length".into(), context_length.to_string()),
             ("width".into(), width.to_string()),
         ]);
@@ -188,13 +197,18 @@ fn parse(
             "expected format {FORMAT:?} version {VERSION:?} in its metadata, found {format:?} version {version:?}"
         )));
     }
-    let TextCacheIdentity { weights_sha256, context_length, width } = identity;
+    let TextCacheIdentity { weights_sha256, text_sha256, number_format, context_length, width } = identity;
     for (key, expected) in [
         ("weights_sha256", weights_sha256.clone()),
+        ("text_sha256", text_sha256.clone()),
+        ("number_format", number_format.clone()),
         ("context_length", context_length.to_string()),
         ("width", width.to_string()),
     ] {
-        let found = field(key);
+        let found = match field(key) {
+            "" if key == "number_format" => FIRST_NUMBER_FORMAT,
+            found => found,
+        };
         if found != expected {
             let message = format!(
                 "cannot use the text cache, {name}: it belongs to another model: its {key} is {found:?}, the model's is \

@@ -9,17 +9,19 @@ mod verification;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ocelli::builtin::vocabulary;
 use ocelli::tensorrt::NativeTensorRt;
 use ocelli::{
     Cancellation, Detector, DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, PrepareEngines,
-    Result, TextCacheFile, cache_folder,
+    Prompt, Prompts, Result, TextCacheFile, cache_folder,
 };
 use ocelli_export::contract::{Precision, Target};
 
-use crate::cancel_on_interrupt;
 use crate::tensorrt::{BuildOptions, cached_engines};
+use crate::{LogArgs, cancel_on_interrupt, status};
 
 pub use classes::class_names;
+pub(crate) use classes::{class_map, closest, coco_classes, thresholds};
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
 pub use files::{check_output_file, expand_images};
 pub use tracker::TrackerArgs;
@@ -46,16 +48,16 @@ Hugging Face and pass its folder: --model sam3/"
 }
 pub(crate) use built_in_model_help;
 
-/// The hint that follows when the built-in model finds nothing.
-pub const BUILT_IN_MODEL_HINT: &str = "hint: the built-in model knows eighty drawn pictograms; for photographs pass the \
-                                       folder of the facebook/sam3 checkpoint with --model";
+/// What programs say before they run the built-in model.
+const BUILT_IN_MODEL_NOTE: &str = "model: built-in, which knows eighty drawn pictograms; for photographs pass the folder of \
+                                   the facebook/sam3 checkpoint with --model";
 
 /// Which model, and what runs it.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = MODEL)]
 pub struct ModelArgs {
-    /// Exported model or Hugging Face checkpoint folder; a checkpoint is exported once into the cache [default: the
-    /// built-in model]
+    /// Exported model or Hugging Face checkpoint folder; a checkpoint is exported once into the cache. built-in is the
+    /// built-in model [default: built-in]
     #[arg(long, alias = "weights", value_name = "DIR")]
     pub model: Option<PathBuf>,
     /// auto, openvino, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt or coreml; cuda:1 is the second GPU, openvino:GPU
@@ -94,6 +96,34 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
+    /// The model: the built-in one if none is named.
+    pub fn source(&self) -> ModelSource {
+        self.model.clone().map_or(ModelSource::Builtin, ModelSource::named)
+    }
+
+    /// Says on stderr that the built-in model runs, if nobody asked for it by name, and which of the classes it does not
+    /// know.
+    pub(crate) fn announce_built_in(&self, prompts: &Prompts, log: &LogArgs) {
+        if self.source() != ModelSource::Builtin {
+            return;
+        }
+        if self.model.is_none() {
+            status(log, BUILT_IN_MODEL_NOTE);
+        }
+        let known = vocabulary();
+        let unknown = prompts.iter().filter(|prompt| prompt.exemplars().is_empty()).map(Prompt::phrase);
+        for name in unknown.filter(|name| !known.contains(&&*name.to_lowercase())) {
+            let hint =
+                closest(name, known).map_or_else(String::new, |close| format!("; did you mean \"{close}\"?"));
+            status(
+                log,
+                &format!(
+                    "the built-in model does not know \"{name}\"{hint} `ocelli classes` lists its names"
+                ),
+            );
+        }
+    }
+
     /// A detector's options, from the arguments.
     ///
     /// # Errors
@@ -107,9 +137,7 @@ impl ModelArgs {
                 .with_cpu_fallback(self.allow_partial)
                 .with_tf32(self.tf32)
                 .with_cancellation(cancellation);
-        if let Some(folder) = &self.model {
-            builder = builder.with_model(ModelSource::Folder(folder.clone()));
-        }
+        builder = builder.with_model(self.source());
         if let Some(precision) = self.precision {
             builder = builder.with_precision(precision);
         }
@@ -148,6 +176,9 @@ pub struct DetectorArgs {
     /// Suppress overlapping boxes across classes as well [default: off]
     #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
     pub class_agnostic_nms: Option<f32>,
+    /// Keep at most the N best detections of an image [default: all]
+    #[arg(long, alias = "max-detections", value_name = "N", allow_negative_numbers = true)]
+    pub max_det: Option<usize>,
     /// Which model, and what runs it.
     #[command(flatten)]
     pub model: ModelArgs,
@@ -188,6 +219,11 @@ impl DetectorArgs {
         if let Some(iou) = self.nms {
             builder = builder.with_nms(iou);
         }
+        if self.max_det == Some(0) {
+            let message = "--max-det is 0: expected at least 1";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        builder = builder.with_max_detections(self.max_det);
         if let Some(imgsz) = self.imgsz {
             builder = builder.with_imgsz(imgsz);
         }

@@ -1,6 +1,7 @@
 //! The commands of the `ocelli` program.
 
 pub mod build_engine;
+pub mod classes;
 pub mod completions;
 pub mod detect;
 pub mod doctor;

@@ -18,6 +18,9 @@ pub fn run<Arguments: CommandFactory>(
     log.start();
     let end = on_interrupt().map_err(anyhow::Error::from).and_then(|()| program());
     let Err(error) = end else { return ExitCode::SUCCESS };
+    if is_closed_pipe(&error) {
+        return ExitCode::from(CLOSED_PIPE);
+    }
     let cancelled = |e: &Error| e.kind() == ErrorKind::Cancelled && interrupted().is_err();
     if error.is::<Interrupted>() || error.downcast_ref().is_some_and(cancelled) {
         return ExitCode::from(130);
@@ -26,6 +29,17 @@ pub fn run<Arguments: CommandFactory>(
     let message = flags::with_flags(&text(&error), cause, &flags::running(Arguments::command()));
     diagnostic(&format!("error: {message}"));
     ExitCode::from(if cause == Cause::Usage { 2 } else { 1 })
+}
+
+/// The exit status of a program that writes into a pipe whose reader has ended, as shells report it (128 + SIGPIPE).
+const CLOSED_PIPE: u8 = 141;
+
+/// Whether the program that read our output has ended: `| head -1` is not an error worth a message.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+    })
 }
 
 /// The error in one line. Errors of the libraries contain the text of their cause; of others it follows.

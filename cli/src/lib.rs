@@ -30,6 +30,7 @@
 
 mod args;
 mod commands;
+mod config;
 mod exit;
 mod flags;
 mod interrupt;

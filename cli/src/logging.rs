@@ -13,6 +13,10 @@ use tracing_subscriber::registry::LookupSpan;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Messages")]
 pub struct LogArgs {
+    /// Read options from a YAML file, such as `classes: [person, dog]`; the command line overrides it
+    // The arguments are replaced before they are parsed; this is for the help.
+    #[arg(long, global = true, value_name = "FILE", display_order = 899)]
+    config: Option<std::path::PathBuf>,
     /// Print only results and errors
     #[arg(long, short, global = true, conflicts_with = "verbose", display_order = 900)]
     pub quiet: bool,

@@ -14,7 +14,7 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyho
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     write(&mut out)
         .and_then(|()| out.flush())
-        .map_err(|e| anyhow::anyhow!("cannot write the result, stdout: {e}"))
+        .map_err(|e| anyhow::Error::new(e).context("cannot write the result, stdout"))
 }
 
 /// Writes a line of status to stderr, unless `--quiet`.

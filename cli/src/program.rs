@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    build_engine, completions, detect, doctor, embed, eval, export, label, man, track, verify, video,
+    build_engine, classes, completions, detect, doctor, embed, eval, export, label, man, track, verify, video,
 };
 use crate::{LogArgs, parse, run};
 
@@ -50,6 +50,8 @@ enum Command {
     BuildEngine(Box<build_engine::BuildEngineArgs>),
     /// Compare two exported models, or one model on two engines
     Verify(Box<verify::VerifyArgs>),
+    /// List the names that the built-in model knows
+    Classes(classes::ClassesArgs),
     /// Encode text prompts into a file, so that detection needs no text encoder
     Embed(embed::EmbedArgs),
     /// Check which engines and libraries work on this machine
@@ -98,6 +100,7 @@ pub fn main() -> ExitCode {
         Command::Export(args) => export::run(&args, &log),
         Command::BuildEngine(args) => build_engine::run(&args, &log),
         Command::Verify(args) => verify::run(&args, &log),
+        Command::Classes(args) => classes::run(&args),
         Command::Embed(args) => embed::run(&args, &log),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args),

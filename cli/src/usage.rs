@@ -5,19 +5,27 @@ use std::ffi::OsString;
 use clap::Parser;
 use clap::error::ErrorKind;
 
+use crate::config::with_config;
 use crate::output::diagnostic;
 
 /// Parses the arguments of this process. A mistake is reported in one line on stderr and ends the process with status 2;
 /// `--help` and `--version` are printed and end it with status 0.
 pub fn parse<P: Parser>() -> P {
-    match P::try_parse_from(with_lists_apart(std::env::args_os())) {
+    let arguments = match with_config(&P::command(), std::env::args_os().collect()) {
+        Ok(arguments) => arguments,
+        Err(mistake) => {
+            diagnostic(&format!("error: {mistake}"));
+            std::process::exit(2)
+        }
+    };
+    match P::try_parse_from(with_lists_apart(arguments.into_iter())) {
         Ok(arguments) => arguments,
         Err(e) => match e.kind() {
             ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
             _ => {
-                diagnostic(&summary(&e.to_string()));
+                diagnostic(&summary(&with_documented_name(&e.to_string(), &P::command())));
                 std::process::exit(2)
             }
         },
@@ -39,6 +47,17 @@ fn with_lists_apart(arguments: impl Iterator<Item = OsString>) -> impl Iterator<
             _ => argument,
         }
     })
+}
+
+/// The text with the documented name where clap suggests a hidden alias.
+fn with_documented_name(text: &str, program: &clap::Command) -> String {
+    let Some((before, rest)) = text.split_once("exists: '--") else { return text.to_owned() };
+    let Some((suggested, after)) = rest.split_once('\'') else { return text.to_owned() };
+    let running = crate::flags::running(program.clone());
+    let is_alias =
+        |argument: &&clap::Arg| argument.get_all_aliases().unwrap_or_default().contains(&suggested);
+    let documented = running.get_arguments().find(is_alias).and_then(clap::Arg::get_long);
+    format!("{before}exists: '--{}'{after}", documented.unwrap_or(suggested))
 }
 
 /// clap's paragraph as one line: the mistake, what was expected, and where the arguments are listed.

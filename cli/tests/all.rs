@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod arguments;
 mod build_engine;
 mod checkpoints;
 #[cfg(unix)]

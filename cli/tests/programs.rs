@@ -399,17 +399,13 @@ fn completions_and_man_pages_cover_every_command() {
 
 #[test]
 #[cfg(unix)]
-fn a_closed_or_full_stdout_is_one_line() {
+fn a_closed_stdout_is_silent_and_a_full_one_is_an_error() {
     let place = Place::new();
     let mut child = place.start(OCELLI, &["doctor"]);
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
-    let closed = crate::run::Outcome {
-        status: output.status.code(),
-        stdout: String::new(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    };
-    closed.is_refusal(1, &["stdout", "pipe"]).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(output.status.code(), Some(141), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     if cfg!(target_os = "linux") {
         let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
         let child = place.command(OCELLI, &["doctor"]).stdout(full).stderr(Stdio::piped()).spawn();
@@ -417,5 +413,56 @@ fn a_closed_or_full_stdout_is_one_line() {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         let full = crate::run::Outcome { status: output.status.code(), stdout: String::new(), stderr };
         full.is_refusal(1, &["stdout", "space"]).unwrap_or_else(|e| panic!("{e}"));
+    }
+}
+
+/// The names in a folder of the cache.
+fn cached(place: &Place, folder: &str) -> Vec<String> {
+    let entries =
+        std::fs::read_dir(place.path("cache").join(folder)).expect("something was cached").flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.retain(|name| !name.ends_with(".lock"));
+    names.sort();
+    names
+}
+
+#[test]
+fn a_changed_configuration_is_exported_again() {
+    let place = Place::new();
+    crate::checkpoints::copy(&place, "plain", "model");
+    let embed = || {
+        let arguments = ["embed", "--model", "model", "--classes", "dog", "--output", "words.st", "-q"];
+        drop(std::fs::remove_file(place.path("words.st")));
+        place.succeed(OCELLI, &arguments);
+        (cached(&place, "models"), place.read("words.st"))
+    };
+    let (first, features) = embed();
+    assert_eq!(embed(), (first.clone(), features.clone()), "nothing has changed");
+    let mut config = place.json("model/config.json");
+    let activation = config.pointer_mut("/text_config/hidden_act").expect("the golden has it");
+    assert_ne!(*activation, json!("relu"));
+    *activation = json!("relu");
+    place.write("model/config.json", config.to_string());
+    let (second, other_features) = embed();
+    assert_eq!((first.len(), second.len()), (1, 2), "{second:?}");
+    assert_ne!(features, other_features, "another activation, the same features");
+    // White space changes the tokeniser's file, and not what it says.
+    let tokenizer = String::from_utf8(place.read("model/tokenizer.json")).expect("it is text");
+    place.write("model/tokenizer.json", format!(" {tokenizer}"));
+    assert_eq!(embed().0.len(), 3);
+}
+
+#[test]
+fn a_text_cache_has_one_number_format() {
+    let place = Place::new();
+    crate::checkpoints::copy(&place, "plain", "model");
+    let embed = |precision: &str, class: &str| {
+        let words = ["--model", "model", "--classes", class, "--output", "words.st", "-q"];
+        place.run(OCELLI, &[&["embed", "--precision", precision], words.as_slice()].concat())
+    };
+    for (precision, class, status) in [("fp32", "dog", 0), ("int8", "cat", 0), ("fp16", "bird", 1)] {
+        let found = embed(precision, class);
+        assert_eq!(found.status, Some(status), "{precision}: {found:?}");
+        assert_eq!(found.stderr.contains("number_format"), status == 1, "{precision}: {found:?}");
     }
 }

@@ -154,7 +154,16 @@ impl Outcome {
     pub fn is_refusal(&self, status: i32, words: &[&str]) -> Result<(), String> {
         let errors: Vec<&str> = self.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
         let missing: Vec<_> = words.iter().filter(|word| !self.stderr.contains(*word)).collect();
-        let known = ["error: ", "engine: ", "warning: ", "exporting ", "writing ", "→ "];
+        let known = [
+            "error: ",
+            "model: ",
+            "the built-in model does not know ",
+            "engine: ",
+            "warning: ",
+            "exporting ",
+            "writing ",
+            "→ ",
+        ];
         let foreign = self.stderr.lines().find(|line| !known.iter().any(|start| line.starts_with(start)));
         let complaint = if self.stderr.contains("panicked") {
             "panicked".into()

@@ -42,7 +42,10 @@
 
 #![forbid(unsafe_code)]
 
+mod coco;
 pub mod eval;
 pub mod label;
 pub mod scenes;
 pub mod verify;
+
+pub use coco::COCO_CLASSES;

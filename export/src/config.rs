@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::exporter::{MAX_GRID, MAX_IMGSZ};
+use crate::read_text;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// An activation function, by its name in `transformers`.
@@ -124,8 +126,7 @@ impl ModelConfig {
     /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::InvalidData`] if a key has the wrong type or two keys
     /// contradict each other; the message names the key.
     pub fn read(path: &Path) -> Result<Self> {
-        let text =
-            std::fs::read_to_string(path).map_err(|e| Error::io("cannot read the configuration", path, e))?;
+        let text = read_text(path, "the configuration")?;
         Self::parse(&text).map_err(|e| e.at(path))
     }
 
@@ -282,6 +283,13 @@ impl ModelConfig {
             return Err(invalid(message));
         }
         for (key, size) in [("image_size", v.image_size), ("pretrain_image_size", v.pretrain_image_size)] {
+            if size / v.patch_size > MAX_GRID {
+                return Err(invalid(format!(
+                    "`vision_config.backbone_config.{key}` is {size}: expected at most {MAX_GRID} patches of \
+                     `patch_size` {} a side",
+                    v.patch_size
+                )));
+            }
             if size % v.patch_size != 0 {
                 return Err(invalid(format!(
                     "`vision_config.backbone_config.{key}` is {size}: expected a multiple of `patch_size` {}",
@@ -309,6 +317,19 @@ fn invalid(message: String) -> Error {
     Error::new(ErrorKind::InvalidData, message)
 }
 
+/// The largest value of a size. Released checkpoints are far below; a corrupt file must not fill the memory.
+fn largest(key: &str) -> u64 {
+    match key {
+        "num_layers" | "num_hidden_layers" | "num_upsampling_stages" | "num_attention_heads" => 1024,
+        "roi_size" => 64,
+        "image_size" | "pretrain_image_size" | "patch_size" | "window_size" => MAX_IMGSZ as u64,
+        "max_position_embeddings" => 4096,
+        "num_queries" => 1 << 16,
+        "vocab_size" | "bos_token_id" | "eos_token_id" => 1 << 22,
+        _ => 1 << 17,
+    }
+}
+
 /// A JSON object, which may be missing, and its path.
 struct Node<'a> {
     value: Option<&'a Value>,
@@ -332,10 +353,13 @@ impl<'a> Node<'a> {
     fn usize(&self, key: &str, default: usize) -> Result<usize> {
         match self.key(key) {
             None => Ok(default),
-            Some(v) => match v.as_u64() {
-                Some(n) if n <= 1 << 24 && (n > 0 || key.ends_with("_id")) => Ok(n as usize),
-                _ => Err(self.wrong(key, "a positive whole number", v)),
-            },
+            Some(v) => {
+                let (least, most) = (u64::from(!key.ends_with("_id")), largest(key));
+                match v.as_u64() {
+                    Some(n) if (least..=most).contains(&n) => Ok(n as usize),
+                    _ => Err(self.wrong(key, &format!("a whole number from {least} to {most}"), v)),
+                }
+            }
         }
     }
 
@@ -361,7 +385,7 @@ impl<'a> Node<'a> {
     fn side(&self, key: &str, default: usize) -> Result<usize> {
         match self.key(key) {
             Some(v @ Value::Array(list)) => match list.as_slice() {
-                [a, b] if a == b && a.as_u64().is_some_and(|n| n > 0 && n <= 1 << 24) => {
+                [a, b] if a == b && a.as_u64().is_some_and(|n| (1..=largest(key)).contains(&n)) => {
                     Ok(a.as_u64().map_or(default, |n| n as usize))
                 }
                 _ => Err(self.wrong(key, "one number or two equal ones", v)),
@@ -442,6 +466,19 @@ mod tests {
             (r#"{"vision_config":{"backbone_config":{"global_attn_indexes":[32]}}}"#, "global_attn_indexes"),
             (r#"{"vision_config":{"backbone_config":{"hidden_act":"mish"}}}"#, "hidden_act"),
             (r#"{"vision_config":{"backbone_config":{"layer_norm_eps":-1}}}"#, "layer_norm_eps"),
+            (r#"{"vision_config":{"backbone_config":{"num_hidden_layers":16777216}}}"#, "num_hidden_layers"),
+            (r#"{"vision_config":{},"text_config":{"num_hidden_layers":1025}}"#, "num_hidden_layers"),
+            (r#"{"vision_config":{},"detr_decoder_config":{"num_layers":1025}}"#, "num_layers"),
+            (
+                r#"{"vision_config":{},"text_config":{"max_position_embeddings":5000}}"#,
+                "max_position_embeddings",
+            ),
+            (r#"{"vision_config":{"backbone_config":{"image_size":2048,"patch_size":1}}}"#, "patch_size"),
+            (r#"{"vision_config":{"backbone_config":{"image_size":[9000,9000]}}}"#, "image_size"),
+            (
+                r#"{"vision_config":{},"mask_decoder_config":{"num_upsampling_stages":16777216}}"#,
+                "num_upsampling_stages",
+            ),
             (
                 r#"{"vision_config":{},"mask_decoder_config":{"num_upsampling_stages":1}}"#,
                 "num_upsampling_stages",

@@ -12,6 +12,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::mixed_precision::MixedPrecision;
+use crate::read_text;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// The format of [`Manifest`] that this version writes and reads.
@@ -261,6 +262,10 @@ pub struct Manifest {
     pub exporter: String,
     /// SHA-256 of the checkpoint's weight files, lower-case hex: the identity of the model.
     pub weights_sha256: String,
+    /// SHA-256 of what text features depend on besides the weights: the text encoder's configuration and the tokeniser.
+    /// Exports before this field lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_sha256: Option<String>,
     /// S, the side of the square input in pixels.
     pub imgsz: usize,
     /// Pixels of a patch's side.
@@ -320,8 +325,7 @@ impl Manifest {
     /// format version.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(file::MANIFEST);
-        let text =
-            std::fs::read_to_string(&path).map_err(|e| Error::io("cannot read the manifest", &path, e))?;
+        let text = read_text(&path, "the manifest")?;
         let manifest: Self = serde_json::from_str(&text).map_err(|e| {
             let message = format!("not an exported model, {}: {e}; export it again", path.display());
             Error::new(ErrorKind::InvalidData, message)

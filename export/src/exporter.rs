@@ -3,9 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::checkpoint::Checkpoint;
+use sha2::{Digest, Sha256};
+
+use crate::checkpoint::{Checkpoint, hex};
+use crate::config::{ModelConfig, Stack, TextConfig};
 use crate::contract::{
-    FORMAT_VERSION, Manifest, Precision, Preprocessing, Prompting, SpecialTokens, Target, Thresholds, file,
+    FORMAT_VERSION, FileEntry, Manifest, Precision, Preprocessing, Prompting, SpecialTokens, Target,
+    Thresholds, file,
 };
 use crate::graph::{Graph, HashedFile, WrittenFile};
 use crate::mixed_precision::{Block, Family, HalfFormat, HalfRules, MixedPrecision};
@@ -14,7 +18,9 @@ use crate::prune::{MaskedBranch, Pruning};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// The largest input side: the cost of attention over the whole grid grows with its fourth power.
-const MAX_IMGSZ: usize = 8192;
+pub(crate) const MAX_IMGSZ: usize = 8192;
+/// The largest number of patches in a row: a table of positions has the square of it.
+pub(crate) const MAX_GRID: usize = 1024;
 
 /// Increased when the same options write other files, so that cached exports are made again. 2: repeated numbers are not
 /// packed.
@@ -164,6 +170,11 @@ impl ExportOptions {
         let imgsz = self.imgsz.unwrap_or(vision.image_size);
         if imgsz > MAX_IMGSZ {
             let message = format!("imgsz is {imgsz}: expected at most {MAX_IMGSZ}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        if imgsz / vision.patch_size > MAX_GRID {
+            let most = MAX_GRID * vision.patch_size;
+            let message = format!("imgsz is {imgsz}: expected at most {most}, {MAX_GRID} patches a side");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         if imgsz == 0 || !imgsz.is_multiple_of(vision.patch_size) {
@@ -376,6 +387,7 @@ fn manifest(plan: &Plan<'_>, weights_sha256: String, written: Vec<WrittenFile>) 
         keep_fp32: Vec::new(),
         detection_only: plan.detection_only,
         skip_blocks: plan.pruning.skip_blocks.iter().copied().collect(),
+        text_sha256: Some(text_sha256(config, &files)),
         mask_blocks: plan
             .pruning
             .mask_blocks
@@ -387,6 +399,19 @@ fn manifest(plan: &Plan<'_>, weights_sha256: String, written: Vec<WrittenFile>) 
         split_block: plan.pruning.split_block,
         files,
     }
+}
+
+/// SHA-256 of what text features depend on besides the weights: the text encoder's configuration and the tokeniser.
+fn text_sha256(config: &ModelConfig, files: &BTreeMap<String, FileEntry>) -> String {
+    let TextConfig { hidden, stack, context_length, vocab_size, layer_norm_eps, bos, eos, .. } = &config.text;
+    let Stack { layers, heads, intermediate, activation } = stack;
+    let tokenizer = files.get(file::TOKENIZER).map_or("", |entry| &entry.sha256);
+    let text = format!(
+        "{hidden} {layers} {heads} {intermediate} {activation:?} {context_length} {vocab_size} {layer_norm_eps:e} {bos} \
+         {eos} {} {tokenizer}",
+        config.width
+    );
+    hex(&Sha256::digest(text))
 }
 
 fn copy_tokenizer(checkpoint: &Checkpoint, folder: &Path) -> Result<WrittenFile> {

@@ -42,9 +42,11 @@ mod mixed_precision;
 mod model;
 mod prune;
 mod quantize;
+mod text_file;
 
 pub use checkpoint::Checkpoint;
 pub use exporter::{ExportOptions, ExportProgress, export};
 pub use mixed_precision::{Block, MixedPrecision};
 pub use ocelli_error::{Error, ErrorKind, Result};
 pub use prune::{Branch, MaskedBranch, Pruning};
+pub(crate) use text_file::read_text;

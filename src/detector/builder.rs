@@ -212,6 +212,21 @@ impl DetectorBuilder {
         self
     }
 
+    /// Thresholds by class id, the index of the prompt, that replace [`with_confidence`](Self::with_confidence) for these
+    /// classes. The default is none.
+    #[must_use]
+    pub fn with_class_confidence(mut self, score_thresholds: impl IntoIterator<Item = (usize, f32)>) -> Self {
+        self.post.class_score_thresholds = score_thresholds.into_iter().collect();
+        self
+    }
+
+    /// The most detections of an image; those with the highest scores are kept. The default is no limit.
+    #[must_use]
+    pub fn with_max_detections(mut self, max_detections: impl Into<Option<usize>>) -> Self {
+        self.post.max_detections = max_detections.into();
+        self
+    }
+
     /// As [`with_nms`](Self::with_nms), for boxes of any classes; off by default.
     #[must_use]
     pub fn with_class_agnostic_nms(mut self, iou: impl Into<Option<f32>>) -> Self {

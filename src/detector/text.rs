@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ocelli_engines::Tensor;
-use ocelli_export::contract::{Precision, file, tensor};
+use ocelli_export::contract::{Manifest, Precision, file, tensor};
+use sha2::{Digest, Sha256};
 
 use super::engine_io::fixed_size;
-use crate::cache::{cache_folder, create_folder};
+use crate::cache::{cache_folder, create_folder, short_hex};
 use crate::engine::EngineFactory;
 use crate::model::Model;
 use crate::prompt::{Prompt, Prompts};
@@ -97,13 +98,15 @@ impl TextEmbedder {
         let tokenizer = model.tokenizer()?;
         let identity = TextCacheIdentity {
             weights_sha256: manifest.weights_sha256.clone(),
+            text_sha256: manifest.text_sha256.clone().unwrap_or_default(),
+            number_format: number_format(manifest),
             context_length: manifest.context_length,
             width: manifest.model_width,
         };
         let (cache, file) = match cache_file {
             TextCacheFile::None => (TextCache::new(identity), None),
             TextCacheFile::File(path) => (open_file(path, identity)?, Some(path.clone())),
-            TextCacheFile::Automatic => match open_automatic(identity.clone(), manifest.precision) {
+            TextCacheFile::Automatic => match open_automatic(identity.clone()) {
                 Ok((cache, path)) => (cache, Some(path)),
                 Err(error) => {
                     warn_not_cached(&error);
@@ -188,6 +191,16 @@ impl TextEmbedder {
     }
 }
 
+/// The number format of the text encoder: it is rounded to half precision, but not to 8 bits.
+fn number_format(manifest: &Manifest) -> String {
+    let Manifest { precision, mixed_precision, keep_fp32, .. } = manifest;
+    if !precision.is_half() {
+        return Precision::Fp32.to_string();
+    }
+    let kept = keep_fp32.iter().map(|block| format!(",{block}")).collect::<String>();
+    format!("{precision},{mixed_precision}{kept}")
+}
+
 fn warn_not_cached(error: &Error) {
     tracing::warn!("text prompts will be encoded again next time: {error}");
 }
@@ -204,13 +217,12 @@ fn open_file(path: &Path, identity: TextCacheIdentity) -> Result<TextCache> {
 }
 
 /// Opens the model's file in the cache folder. A corrupt one is deleted.
-fn open_automatic(identity: TextCacheIdentity, precision: Precision) -> Result<(TextCache, PathBuf)> {
+fn open_automatic(identity: TextCacheIdentity) -> Result<(TextCache, PathBuf)> {
     let folder = cache_folder()?.join("text");
     create_folder(&folder)?;
     let weights = identity.weights_sha256.get(..24).unwrap_or(&identity.weights_sha256);
-    // The text encoder is rounded to half precision, but not to 8 bits.
-    let half = if precision.is_half() { format!("-{precision}") } else { String::new() };
-    let path = folder.join(format!("{weights}{half}.safetensors"));
+    let rest = Sha256::digest(format!("{} {}", identity.text_sha256, identity.number_format));
+    let path = folder.join(format!("{weights}-{}.safetensors", short_hex(&rest)));
     let cache = match TextCache::open_or_new(&path, identity.clone()) {
         Err(error) if error.kind() != ErrorKind::Io => {
             tracing::warn!("the text cache is corrupt and is created again: {}", path.display());

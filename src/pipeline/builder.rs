@@ -93,7 +93,8 @@ impl PipelineBuilder {
         self
     }
 
-    /// Runs all stages on one thread, frame after frame, for comparison. The results are bit-identical.
+    /// Runs all stages on one thread, frame after frame, for comparison; only frames are read on another one. The results are
+    /// bit-identical.
     pub fn with_sequential(mut self, sequential: bool) -> Self {
         self.config.sequential = sequential;
         self
@@ -138,14 +139,15 @@ impl PipelineBuilder {
     /// Runs a stream to its end: frames from `source`, results to all `sinks`, in order.
     ///
     /// The sinks run on the calling thread, one after the other; every other stage has its own thread. Pictures are
-    /// kept and drawn only if a sink asks for them. Every sink is finished, however the run ends.
+    /// kept and drawn only if a sink asks for them. Every sink is finished, however the run ends. A source that waits for
+    /// its next frame does not hold up the end: a second after it, the thread of the source is left to end by itself.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; otherwise the first failure. A
     /// source's error is returned after all earlier frames have been written; an error in a later stage or a sink ends
     /// the run at once. A panic in a stage is reported as [`Engine`](crate::ErrorKind::Execution). Cancellation is not an
     /// error.
-    pub fn run(self, source: impl Source, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
+    pub fn run(self, source: impl Source + 'static, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
         self.config.check()?;
         let parts = load(self.detector, self.prompts)?;
         pulled::run(self.config, parts, self.drawing, self.observer, source, sinks)

@@ -1,21 +1,21 @@
 //! A pipeline that pulls frames from a source and writes results to sinks.
 
 use std::sync::Arc;
-use std::thread::Builder as ThreadBuilder;
+use std::time::Duration;
 use std::time::Instant;
 
 use super::FramePolicy;
 use super::config::PipelineConfig;
 use super::job::Job;
 use super::queue::Queue;
-use super::stage_loop::{StageLoop, StageWork, cannot_start, guard, join};
+use super::reader::{Reader, run_reader};
+use super::stage_loop::{StageLoop, StageWork, guard, join};
 use super::stages::{DetectorParts, DrawStage, Drawing};
 use super::stats::{PipelineStats, Stage};
-use crate::frame::Frame;
 use crate::outcome::FrameOutcome;
 use crate::sink::{Pictures, Sink};
 use crate::source::Source;
-use ocelli_error::{ErrorKind, Result};
+use ocelli_error::Result;
 
 /// Called for each frame that all sinks have written.
 pub(super) type Observer = Box<dyn FnMut(&FrameOutcome) + Send>;
@@ -36,7 +36,7 @@ pub(super) fn run(
     parts: DetectorParts,
     drawing: Drawing,
     observer: Option<Observer>,
-    source: impl Source,
+    source: impl Source + 'static,
     sinks: &mut [Box<dyn Sink + '_>],
 ) -> Result<RunSummary> {
     let info = source.info();
@@ -97,20 +97,30 @@ pub(super) fn run(
     }
 }
 
-/// Reads, processes and writes one frame after the other on this thread.
-fn run_in_turn(mut source: impl Source, mut stages: Vec<StageWork>, output: &mut Output<'_, '_>) {
-    while let Some(mut job) = read(&mut source, output.shared) {
-        let done = StageLoop::run_in_turn(&mut stages, &mut job).and_then(|()| output.write(job));
-        if let Err(error) = done {
-            output.shared.fail(error);
-            break;
+/// Processes and writes one frame after the other on this thread.
+fn run_in_turn(source: impl Source + 'static, mut stages: Vec<StageWork>, output: &mut Output<'_, '_>) {
+    let shared = output.shared;
+    match Reader::start(source, shared.clone()) {
+        Ok(reader) => {
+            while let Some(mut job) = reader.next() {
+                let done = StageLoop::run_in_turn(&mut stages, &mut job).and_then(|()| output.write(job));
+                if let Err(error) = done {
+                    shared.fail(error);
+                    break;
+                }
+            }
+            output.finish();
+            reader.end();
+        }
+        Err(error) => {
+            shared.fail(error);
+            output.finish();
         }
     }
-    output.finish();
 }
 
 /// Runs the source and each stage on a thread of its own, and the sinks on this one.
-fn run_threads(mut source: impl Source, stages: Vec<StageWork>, output: &mut Output<'_, '_>) {
+fn run_threads(source: impl Source + 'static, stages: Vec<StageWork>, output: &mut Output<'_, '_>) {
     let shared = output.shared;
     let [first, .., last] = shared.queues.as_slice() else {
         unreachable!("there is a queue before each stage")
@@ -123,54 +133,25 @@ fn run_threads(mut source: impl Source, stages: Vec<StageWork>, output: &mut Out
         fail(error);
         Vec::new()
     });
-    std::thread::scope(|scope| {
-        let reader =
-            ThreadBuilder::new().name(format!("ocelli-{}", Stage::Source)).spawn_scoped(scope, || {
-                while let Some(job) = read(&mut source, shared) {
-                    if !shared.pass_on(job, first) {
-                        break;
-                    }
-                }
-                first.close();
-            });
-        if let Err(error) = reader {
-            fail(cannot_start(error));
-        }
-        while let Some(job) = last.pop() {
-            if let Err(error) = output.write(job) {
-                fail(error);
+    let reader = run_reader(source, shared.clone()).map_err(fail).ok();
+    loop {
+        let Some(job) = last.pop_timeout(Duration::MAX, || !shared.is_stopping() || first.is_closed()) else {
+            if last.is_ended() {
                 break;
             }
+            // Cancelled: a source that waits for its next frame cannot close the first queue.
+            first.close();
+            continue;
+        };
+        if let Err(error) = output.write(job) {
+            fail(error);
+            break;
         }
-        // Before the scope waits for the source, which may take its time to return.
-        output.finish();
-    });
+    }
+    // Before anything that may take its time.
+    output.finish();
     join(threads);
-}
-
-/// Reads the next frame; `None` at the end of the stream, after an error, and when the run is cancelled.
-fn read(source: &mut impl Source, shared: &StageLoop) -> Option<Job> {
-    if shared.is_stopping() {
-        return None;
-    }
-    let mut frame = Frame { image: shared.buffers.pictures.take(), ..Frame::default() };
-    let start = Instant::now();
-    match guard(Stage::Source, || source.read_into(&mut frame)) {
-        Ok(true) => {}
-        Ok(false) => return None,
-        Err(error) if error.kind() == ErrorKind::Cancelled && shared.is_stopping() => return None,
-        Err(error) => {
-            shared.fail(error);
-            return None;
-        }
-    }
-    let entered = Instant::now();
-    shared.stats.stage(Stage::Source, entered.duration_since(start));
-    shared.stats.frame_in(entered);
-    let size = (frame.image.width(), frame.image.height());
-    let mut job = shared.buffers.job(frame.index, frame.time, size, entered);
-    job.picture = Some(frame.image);
-    Some(job)
+    reader.into_iter().for_each(Reader::end);
 }
 
 /// The sinks and the observer.

@@ -6,6 +6,7 @@ use ocelli_tracking::BoundingBox;
 
 use super::picture::{check_folder, create_folder, write_picture};
 use super::{Pictures, Sink};
+use crate::detection::Detection;
 use crate::image::{Image, ImageView};
 use crate::outcome::FrameOutcome;
 use ocelli_error::Result;
@@ -30,6 +31,18 @@ impl Crops {
     pub fn create(folder: &Path, of_tracks: bool) -> Result<Self> {
         check_folder(folder)?;
         Ok(Self { folder: folder.to_owned(), of_tracks, cut: Vec::new() })
+    }
+
+    /// Writes `dog/NAME-0.jpg`, `dog/NAME-1.jpg` and so on for the detections in an image.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io) if one cannot be written.
+    pub fn write_detections(&mut self, image: &Image, name: &str, detections: &[Detection]) -> Result<()> {
+        for (number, detection) in detections.iter().enumerate() {
+            let folder = self.folder.join(folder_name(&detection.label));
+            self.write_crop(image, detection.bbox, &folder, &format!("{name}-{number}.jpg"))?;
+        }
+        Ok(())
     }
 
     /// Writes the pixels that a box touches.
@@ -70,10 +83,7 @@ impl Sink for Crops {
                 self.write_crop(picture, track.bbox, &folder, &format!("{frame:06}.jpg"))?;
             }
         } else {
-            for (number, detection) in outcome.detections.iter().enumerate() {
-                let folder = self.folder.join(folder_name(&detection.label));
-                self.write_crop(picture, detection.bbox, &folder, &format!("{frame:06}-{number}.jpg"))?;
-            }
+            self.write_detections(picture, &format!("{frame:06}"), &outcome.detections)?;
         }
         Ok(())
     }

@@ -12,10 +12,10 @@ use ocelli_error::Result;
 pub struct JsonLines(Lines);
 
 impl JsonLines {
-    /// Creates or truncates a file; `-` is stdout.
+    /// A file, or stdout for `-`. The file is created, or emptied, with the first frame.
     ///
     /// # Errors
-    /// [`Io`](crate::ErrorKind::Io) if it cannot be created.
+    /// [`Io`](crate::ErrorKind::Io) if it cannot be written.
     pub fn create(path: &Path) -> Result<Self> {
         Lines::create(path).map(Self)
     }

@@ -2,12 +2,12 @@
 
 mod guard;
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use image::RgbImage;
 use image::imageops::{self, FilterType};
-use opencv::core::{CV_8UC3, Mat, MatTraitConst, MatTraitManual, Scalar, Size};
-use opencv::videoio::{VideoWriter, VideoWriterTrait, VideoWriterTraitConst};
+use ocelli_opencv::Writer;
 use tempfile::TempPath;
 
 use super::{Pictures, Sink};
@@ -27,6 +27,8 @@ const CODECS: [(&str, &[&[u8; 4]]); 6] = [
     ("avi", &[b"MJPG", b"XVID"]),
     ("webm", &[b"VP80", b"VP90"]),
 ];
+/// Frame rates that a container can store; OpenCV divides by zero below.
+const VIDEO_RATES: RangeInclusive<f64> = 0.01..=1000.0;
 /// Encoders reject smaller pictures.
 const LEAST_SIDE: u32 = 16;
 /// At most this much of a gap in time is filled: a stream may have been down for an hour.
@@ -41,7 +43,7 @@ const LONGEST_GAP_S: f64 = 10.0;
 /// when it is complete, also if the stream ends early.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for an unknown file extension, [`ErrorKind::Unavailable`] if this build lacks the
+/// [`ErrorKind::InvalidArgument`] for an unknown file extension or a frame rate outside 0.01 to 1000, [`ErrorKind::Unavailable`] if this build lacks the
 /// encoder, [`ErrorKind::Io`] if the file cannot be written.
 pub fn create_video(path: &Path, frame_rate: f64) -> Result<Box<dyn Sink>> {
     VideoFile::create(path, frame_rate).map(|file| Box::new(file) as Box<dyn Sink>)
@@ -49,7 +51,7 @@ pub fn create_video(path: &Path, frame_rate: f64) -> Result<Box<dyn Sink>> {
 
 struct VideoFile {
     target: PathBuf,
-    fourcc: i32,
+    codec: [u8; 4],
     frame_rate: f64,
     /// The temporary file that is renamed when it is complete.
     part: Option<TempPath>,
@@ -59,10 +61,12 @@ struct VideoFile {
 
 /// A file that is being written.
 struct OpenFile {
-    writer: VideoWriter,
+    writer: Writer,
     guard: GrowthGuard,
     /// The encoder's input: even sides, BGR.
-    encoded: Mat,
+    encoded: Vec<u8>,
+    /// Bytes in a row of it.
+    row_bytes: usize,
     /// Width and height of the first frame.
     size: (u32, u32),
     /// The first frame's time in seconds.
@@ -79,8 +83,9 @@ impl VideoFile {
             let why = "unsupported video format; use .mp4, .mov, .mkv, .avi or .webm";
             refuse(ErrorKind::InvalidArgument, why)
         })?;
-        if !(frame_rate.is_finite() && frame_rate > 0.0) {
-            let why = format!("the frame rate is {frame_rate}: expected a number above 0");
+        if !VIDEO_RATES.contains(&frame_rate) {
+            let (least, most) = (VIDEO_RATES.start(), VIDEO_RATES.end());
+            let why = format!("the frame rate is {frame_rate}: expected {least} to {most} in a video");
             return Err(refuse(ErrorKind::InvalidArgument, &why));
         }
         // Replaces the target of a symbolic link, not the link.
@@ -89,8 +94,7 @@ impl VideoFile {
         let trial = tempfile::Builder::new().prefix(".ocelli-").tempdir_in(folder);
         let trial = trial.map_err(|e| Error::io("cannot write", path, e))?;
         native_log::quiet();
-        let encodes =
-            |codec: &&[u8; 4]| can_encode(&trial.path().join(format!("trial.{ending}")), fourcc(codec));
+        let encodes = |codec: &&[u8; 4]| can_encode(&trial.path().join(format!("trial.{ending}")), **codec);
         let codec = codecs.iter().copied().find(encodes).ok_or_else(|| {
             let why = format!(
                 "this OpenCV has no encoder for .{ending}, or the folder is not writable; try .avi, or pictures such as \
@@ -107,7 +111,7 @@ impl VideoFile {
             part.permissions(std::fs::Permissions::from_mode(0o666));
         }
         let part = part.tempfile_in(folder).map_err(|e| Error::io("cannot write", path, e))?.into_temp_path();
-        Ok(Self { target, fourcc: fourcc(codec), frame_rate, part: Some(part), open: None, failed: false })
+        Ok(Self { target, codec: *codec, frame_rate, part: Some(part), open: None, failed: false })
     }
 
     fn cannot(&self, why: impl std::fmt::Display) -> Error {
@@ -116,22 +120,21 @@ impl VideoFile {
 
     fn start(&self, picture: &Image, start: f64) -> Result<OpenFile> {
         let part = self.part.as_deref().ok_or_else(|| self.cannot("it is already complete"))?;
-        let even = |side: u32| side.max(LEAST_SIDE).next_multiple_of(2) as i32;
+        let even = |side: u32| side.max(LEAST_SIDE).next_multiple_of(2);
         let (width, height) = (even(picture.width()), even(picture.height()));
-        let size = Size::new(width, height);
-        let writer = VideoWriter::new(part.as_os_str(), self.fourcc, self.frame_rate, size, true);
-        let writer = writer.ok().filter(|writer| writer.is_opened().unwrap_or(false));
-        let writer = writer.ok_or_else(|| {
+        let writer = Writer::create(part, self.codec, self.frame_rate, (width, height));
+        let writer = writer.map_err(|_| {
             self.cannot(format!(
                 "the encoder does not support {width}x{height} at {} frames per second",
                 self.frame_rate
             ))
         })?;
-        let encoded = Mat::new_rows_cols_with_default(height, width, CV_8UC3, Scalar::default());
+        let row_bytes = 3 * width as usize;
         Ok(OpenFile {
             writer,
             guard: GrowthGuard::new(part),
-            encoded: encoded.map_err(|e| self.cannot(e.message))?,
+            encoded: vec![0; row_bytes * height as usize],
+            row_bytes,
             size: (picture.width(), picture.height()),
             start,
             frames: 0,
@@ -145,7 +148,7 @@ impl VideoFile {
             Some(open) => open,
             None => self.start(picture, time)?,
         };
-        let encoder = |e: opencv::Error| self.cannot(e.message);
+        let encoder = |e: ocelli_opencv::Error| self.cannot(e);
         // The previous frame is shown until this one was taken.
         let due = ((time - open.start) * self.frame_rate).round() as u64;
         let longest = (LONGEST_GAP_S * self.frame_rate) as u64;
@@ -158,7 +161,7 @@ impl VideoFile {
             // The rest of a long gap is left out for good.
             open.start += gap.saturating_sub(longest) as f64 / self.frame_rate;
         }
-        open.fill(picture).map_err(encoder)?;
+        open.fill(picture);
         open.writer.write(&open.encoded).map_err(encoder)?;
         open.frames += 1;
         let checked = open.guard.after_frame();
@@ -169,7 +172,7 @@ impl VideoFile {
 
 impl OpenFile {
     /// Converts a picture to the encoder's input.
-    fn fill(&mut self, picture: &Image) -> opencv::Result<()> {
+    fn fill(&mut self, picture: &Image) {
         let fitted;
         let picture = if (picture.width(), picture.height()) == self.size {
             picture
@@ -177,9 +180,8 @@ impl OpenFile {
             fitted = fit(picture, self.size);
             &fitted
         };
-        let columns = self.encoded.cols() as usize;
-        let row_bytes = 3 * columns;
-        let bytes = self.encoded.data_bytes_mut()?;
+        let Self { encoded: bytes, row_bytes, .. } = self;
+        let row_bytes = *row_bytes;
         let mut rows = bytes.chunks_exact_mut(row_bytes);
         for (to, from) in (&mut rows).zip(picture.view().rows()) {
             let (picture, padding) = to.split_at_mut(from.len());
@@ -192,7 +194,6 @@ impl OpenFile {
         for row in height..bytes.len() / row_bytes {
             bytes.copy_within((height - 1) * row_bytes..height * row_bytes, row * row_bytes);
         }
-        Ok(())
     }
 }
 
@@ -209,22 +210,14 @@ fn fit(picture: &Image, (width, height): (u32, u32)) -> Image {
     Image::from_rgb8(width, height, page.into_raw()).expect("the page has the requested size")
 }
 
-fn fourcc(code: &[u8; 4]) -> i32 {
-    i32::from_le_bytes(*code)
-}
-
 /// Whether encoding two small frames works.
-fn can_encode(path: &Path, fourcc: i32) -> bool {
-    let encode = || -> opencv::Result<bool> {
-        let mut writer = VideoWriter::new(path.as_os_str(), fourcc, 25.0, Size::new(64, 64), true)?;
-        if !writer.is_opened()? {
-            return Ok(false);
-        }
-        let frame = Mat::new_rows_cols_with_default(64, 64, CV_8UC3, Scalar::all(90.0))?;
+fn can_encode(path: &Path, codec: [u8; 4]) -> bool {
+    let encode = || -> ocelli_opencv::Result<bool> {
+        let mut writer = Writer::create(path, codec, 25.0, (64, 64))?;
         for _ in 0..2 {
-            writer.write(&frame)?;
+            writer.write(&[90; 64 * 64 * 3])?;
         }
-        writer.release()?;
+        writer.finish()?;
         Ok(path.metadata().is_ok_and(|metadata| metadata.len() > 0))
     };
     encode().unwrap_or(false)
@@ -242,8 +235,8 @@ impl Sink for VideoFile {
     }
 
     fn finish(&mut self) -> Result<()> {
-        let (Some(mut open), Some(part)) = (self.open.take(), self.part.take()) else { return Ok(()) };
-        open.writer.release().map_err(|e| self.cannot(e.message))?;
+        let (Some(open), Some(part)) = (self.open.take(), self.part.take()) else { return Ok(()) };
+        open.writer.finish().map_err(|e| self.cannot(e))?;
         // A partial file is useless; dropping it removes it.
         if self.failed {
             return Ok(());

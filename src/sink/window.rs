@@ -1,8 +1,5 @@
 //! Annotated frames in a window.
 
-use opencv::core::{CV_8UC3, Mat, MatTraitConst, MatTraitManual, Scalar};
-use opencv::highgui;
-
 use super::{Pictures, Sink};
 use crate::cancellation::Cancellation;
 use crate::frame_view::swap_red_and_blue;
@@ -10,7 +7,7 @@ use crate::outcome::FrameOutcome;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// The largest window in pixels; larger frames are scaled down.
-const LARGEST: (i32, i32) = (1600, 900);
+const LARGEST: (u32, u32) = (1600, 900);
 const ESCAPE: i32 = 27;
 
 /// Opens a window that shows annotated frames. Pressing q or Esc, or closing the window, cancels `cancellation`.
@@ -21,7 +18,7 @@ pub fn open_window(title: &str, cancellation: Cancellation) -> Result<Box<dyn Si
     if let Some(why) = display_is_missing() {
         return Err(Error::new(ErrorKind::Unavailable, format!("cannot open a window: {why}")));
     }
-    Ok(Box::new(Window { title: title.to_owned(), cancellation, shown: Mat::default(), open: false }))
+    Ok(Box::new(Window { title: title.to_owned(), cancellation, shown: Vec::new(), open: None }))
 }
 
 /// Why no window can be opened. This is checked beforehand because OpenCV's GUI toolkit aborts the program if there is no
@@ -54,31 +51,29 @@ struct Window {
     title: String,
     cancellation: Cancellation,
     /// The frame in BGR.
-    shown: Mat,
-    open: bool,
+    shown: Vec<u8>,
+    open: Option<ocelli_opencv::Window>,
 }
 
 impl Window {
-    fn show(&mut self, outcome: &FrameOutcome) -> opencv::Result<()> {
+    fn show(&mut self, outcome: &FrameOutcome) -> ocelli_opencv::Result<()> {
         let Some(picture) = &outcome.annotated else { return Ok(()) };
-        let (width, height) = (picture.width() as i32, picture.height() as i32);
-        if (self.shown.cols(), self.shown.rows()) != (width, height) {
-            self.shown = Mat::new_rows_cols_with_default(height, width, CV_8UC3, Scalar::default())?;
-        }
-        swap_red_and_blue(picture.as_rgb8(), self.shown.data_bytes_mut()?);
-        if !self.open {
-            highgui::named_window(&self.title, highgui::WINDOW_NORMAL | highgui::WINDOW_KEEPRATIO)?;
-            let scale = (f64::from(LARGEST.0) / f64::from(width))
-                .min(f64::from(LARGEST.1) / f64::from(height))
-                .min(1.0);
-            let side = |side: i32| ((f64::from(side) * scale) as i32).max(1);
-            highgui::resize_window(&self.title, side(width), side(height))?;
-            self.open = true;
-        }
-        highgui::imshow(&self.title, &self.shown)?;
-        let key = highgui::wait_key(1)?;
-        let closed = highgui::get_window_property(&self.title, highgui::WND_PROP_VISIBLE)? < 1.0;
-        if closed || key == ESCAPE || key == i32::from(b'q') {
+        let (width, height) = (picture.width(), picture.height());
+        self.shown.resize(picture.as_rgb8().len(), 0);
+        swap_red_and_blue(picture.as_rgb8(), &mut self.shown);
+        let window = match &mut self.open {
+            Some(window) => window,
+            None => {
+                let scale = (f64::from(LARGEST.0) / f64::from(width))
+                    .min(f64::from(LARGEST.1) / f64::from(height))
+                    .min(1.0);
+                let side = |side: u32| ((f64::from(side) * scale) as u32).max(1);
+                self.open.insert(ocelli_opencv::Window::open(&self.title, side(width), side(height))?)
+            }
+        };
+        window.show(&self.shown, width, height)?;
+        let key = window.key()?;
+        if !window.is_visible()? || key == Some(ESCAPE) || key == Some(i32::from(b'q')) {
             self.cancellation.cancel();
         }
         Ok(())
@@ -92,17 +87,13 @@ impl Sink for Window {
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
         self.show(outcome).map_err(|e| {
-            let message =
-                format!("cannot show frame {}, window {}: {}", outcome.index, self.title, e.message);
+            let message = format!("cannot show frame {}, window {}: {e}", outcome.index, self.title);
             Error::new(ErrorKind::Unavailable, message)
         })
     }
 
     fn finish(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.open) {
-            // The user may have closed it already.
-            drop(highgui::destroy_window(&self.title));
-        }
+        self.open = None;
         Ok(())
     }
 }

@@ -5,15 +5,10 @@ mod timeline;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use opencv::core::{self, Mat, MatTraitConst, MatTraitConstManual, Vector};
-use opencv::videoio::{
-    CAP_ANY, CAP_FFMPEG, CAP_PROP_FPS, CAP_PROP_FRAME_COUNT, CAP_PROP_FRAME_HEIGHT, CAP_PROP_FRAME_WIDTH,
-    CAP_PROP_OPEN_TIMEOUT_MSEC, CAP_PROP_ORIENTATION_AUTO, CAP_PROP_POS_MSEC, CAP_PROP_READ_TIMEOUT_MSEC,
-    VideoCapture, VideoCaptureTrait, VideoCaptureTraitConst,
-};
+use ocelli_opencv::{Backend, Capture as VideoCapture, Property, has_stream_backend};
 
 use super::container::Container;
-use super::{Source, SourceInfo, StreamTimeouts};
+use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts};
 use crate::frame::Frame;
 use crate::frame_view::swap_red_and_blue;
 use crate::native_log;
@@ -46,14 +41,13 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
     if path.metadata().map_err(io)?.len() == 0 {
         return Err(refuse("the file is empty"));
     }
-    let file = path.as_os_str();
     native_log::quiet();
     // Other backends are a last resort: they interpret paths as patterns and pipelines.
-    let mut found = opened(VideoCapture::from_file(file, CAP_FFMPEG));
-    if found.is_none() && !has_ffmpeg() {
-        found = opened(VideoCapture::from_file(file, CAP_ANY));
+    let mut found = VideoCapture::open(path, Backend::Ffmpeg, &[]);
+    if found.is_err() && !has_stream_backend(Backend::Ffmpeg) {
+        found = VideoCapture::open(path, Backend::Any, &[]);
     }
-    let Some(mut capture) = found else {
+    let Ok(mut capture) = found else {
         return Err(match container {
             Container { unfinished: true, .. } => refuse("there is no index: the recording was cut off"),
             Container { missing_bytes: 1.., .. } => refuse("the file is truncated, and no frame can be read"),
@@ -63,7 +57,7 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
     let turns = container.quarter_turns;
     if turns.is_some() {
         // OpenCV 4.6 with FFmpeg 5 rotates in the wrong direction, so frames are rotated here.
-        drop(capture.set(CAP_PROP_ORIENTATION_AUTO, 0.0));
+        capture.set(Property::OrientationAuto, 0.0);
     }
     let mut source = Capture::new(name, capture, turns.unwrap_or(0))?;
     source.info.has_sound = container.has_sound;
@@ -82,8 +76,8 @@ pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
         let message = format!("cannot open {name}: it does not exist, or another program uses it");
         Error::new(ErrorKind::Unavailable, message)
     };
-    let capture = VideoCapture::new(i32::try_from(index).map_err(|_| refuse())?, CAP_ANY);
-    let capture = opened(capture).ok_or_else(refuse)?;
+    let index = i32::try_from(index).map_err(|_| refuse())?;
+    let capture = VideoCapture::open_camera(index).map_err(|_| refuse())?;
     let mut source = Capture::new(name, capture, 0)?;
     source.go_live();
     Ok(Box::new(source))
@@ -91,22 +85,32 @@ pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
 
 /// Opens a stream by its URL: `rtsp://…`, `http://…` and the other protocols of FFmpeg.
 ///
-/// A stream with a known number of frames, such as a file on a web server, is treated as a file. All other streams are
-/// live, and their end is an error.
+/// A file on a server (see [`StreamKind::of_url`]) provides every frame, and to end early is an error. All other streams
+/// are live: frames are timed by the clock, and the end is an error.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if nothing answers in time, or the answer is not a video.
 pub fn open_stream(url: &str, timeouts: StreamTimeouts) -> Result<Box<dyn Source>> {
+    open_stream_as(url, None, timeouts)
+}
+
+/// As [`open_stream`], for a stream whose kind is known; `None` lets the URL decide, and then whether its length is known.
+///
+/// # Errors
+/// As [`open_stream`].
+pub fn open_stream_as(
+    url: &str,
+    kind: Option<StreamKind>,
+    timeouts: StreamTimeouts,
+) -> Result<Box<dyn Source>> {
     let milliseconds = |time: Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
-    let params = Vector::from_slice(&[
-        CAP_PROP_OPEN_TIMEOUT_MSEC,
-        milliseconds(timeouts.open),
-        CAP_PROP_READ_TIMEOUT_MSEC,
-        milliseconds(timeouts.read),
-    ]);
+    let parameters = [
+        (Property::OpenTimeoutMs, milliseconds(timeouts.open)),
+        (Property::ReadTimeoutMs, milliseconds(timeouts.read)),
+    ];
     native_log::quiet();
-    let capture = VideoCapture::from_file_with_params(url, CAP_FFMPEG, &params);
-    let capture = opened(capture).ok_or_else(|| {
+    let capture = VideoCapture::open(Path::new(url), Backend::Ffmpeg, &parameters);
+    let capture = capture.map_err(|_| {
         let message = format!(
             "cannot open the stream, {}: nothing answers within {} s, or the answer is not a video",
             without_password(url),
@@ -115,20 +119,12 @@ pub fn open_stream(url: &str, timeouts: StreamTimeouts) -> Result<Box<dyn Source
         Error::new(ErrorKind::Io, message)
     })?;
     let mut source = Capture::new(without_password(url), capture, 0)?;
-    if source.info.frame_count.is_none() {
+    source.timeout = Some(timeouts.read);
+    let by_length = if source.info.frame_count.is_some() { StreamKind::File } else { StreamKind::Live };
+    if kind.or_else(|| StreamKind::of_url(url)).unwrap_or(by_length) == StreamKind::Live {
         source.go_live();
-        source.timeout = Some(timeouts.read);
     }
     Ok(Box::new(source))
-}
-
-fn opened(capture: opencv::Result<VideoCapture>) -> Option<VideoCapture> {
-    capture.ok().filter(|capture| capture.is_opened().unwrap_or(false))
-}
-
-fn has_ffmpeg() -> bool {
-    let backends = opencv::videoio::get_stream_backends();
-    backends.is_ok_and(|backends| backends.iter().any(|backend| backend as i32 == CAP_FFMPEG))
 }
 
 /// URLs of cameras contain passwords, which must not end up in logs.
@@ -144,13 +140,12 @@ fn without_password(url: &str) -> String {
 struct Capture {
     info: SourceInfo,
     capture: VideoCapture,
-    decoded: Mat,
-    turned: Mat,
     quarter_turns: u8,
     timeline: Timeline,
     next: u64,
     /// The container, if the stream is a file.
     file: Option<Container>,
+    /// How long a read may take, if the stream comes through a network.
     timeout: Option<Duration>,
     /// How often the decoder recovered from a failure.
     failures: u64,
@@ -158,11 +153,11 @@ struct Capture {
 
 impl Capture {
     fn new(name: String, capture: VideoCapture, quarter_turns: u8) -> Result<Self> {
-        let number = |property: i32| capture.get(property).unwrap_or(0.0);
-        let frame_rate = Some(number(CAP_PROP_FPS))
-            .filter(|rate| rate.is_finite() && *rate > 0.0 && *rate <= MAX_FRAME_RATE);
-        let frame_count = Some(number(CAP_PROP_FRAME_COUNT)).filter(|n| (1.0..=MAX_FRAME_COUNT).contains(n));
-        let (width, height) = (number(CAP_PROP_FRAME_WIDTH) as u32, number(CAP_PROP_FRAME_HEIGHT) as u32);
+        let number = |property| capture.get(property);
+        let frame_rate = Some(number(Property::FrameRate))
+            .filter(|rate| FRAME_RATES.contains(rate) && *rate <= MAX_FRAME_RATE);
+        let frame_count = Some(number(Property::FrameCount)).filter(|n| (1.0..=MAX_FRAME_COUNT).contains(n));
+        let (width, height) = (number(Property::FrameWidth) as u32, number(Property::FrameHeight) as u32);
         let size = if quarter_turns % 2 == 1 { (height, width) } else { (width, height) };
         let info = SourceInfo {
             name,
@@ -175,8 +170,6 @@ impl Capture {
             timeline: Timeline::new(frame_rate),
             info,
             capture,
-            decoded: Mat::default(),
-            turned: Mat::default(),
             quarter_turns,
             next: 0,
             file: None,
@@ -196,41 +189,52 @@ impl Capture {
     fn advance(&mut self, frame: &mut Frame) -> Result<bool> {
         let start = Instant::now();
         let mut attempts = 1;
-        while !self.capture.grab().map_err(|e| self.failed(&e))? {
+        while !self.capture.grab().map_err(|e| failed(&self.info, self.next, &e))? {
             if self.file.is_none() || attempts == ATTEMPTS {
                 return self.end(start.elapsed()).map(|()| false);
             }
             attempts += 1;
         }
         self.failures += u64::from(attempts > 1);
-        let position_ms = self.capture.get(CAP_PROP_POS_MSEC).unwrap_or(0.0);
+        let position_ms = self.capture.get(Property::PositionMs);
         frame.index = self.next;
         frame.time = self.timeline.next(position_ms);
         self.next += 1;
         Ok(true)
     }
 
-    fn failed(&self, error: &opencv::Error) -> Error {
-        let message = format!("cannot read frame {}, {}: {}", self.next, self.info.name, error.message);
-        Error::new(ErrorKind::InvalidData, message)
-    }
-
     /// Checks whether the stream may end here.
     fn end(&self, waited: Duration) -> Result<()> {
         let (name, read) = (&self.info.name, self.next);
+        let timed_out = self.timeout.filter(|timeout| waited >= *timeout);
+        let timed_out = timed_out.map(|timeout| format!("no frame for {} s", timeout.as_secs_f64()));
         if self.info.live {
-            let why = match self.timeout.filter(|timeout| waited >= *timeout) {
-                Some(timeout) => format!("no frame for {} s", timeout.as_secs_f64()),
-                None => "the stream ended".into(),
-            };
+            let why = timed_out.unwrap_or_else(|| "the stream ended".into());
             return Err(Error::new(ErrorKind::Io, format!("{name}: {why}")));
         }
-        let Some(container) = &self.file else { return Ok(()) };
-        let count = self.info.frame_count.filter(|_| container.counts_frames);
-        let refuse = |why: &str| {
+        let refuse_as = |kind, why: &str| {
             let of = self.info.frame_count.map_or_else(String::new, |count| format!(" of {count}"));
-            Err(Error::new(ErrorKind::InvalidData, format!("{name}: {why}; {read}{of} frames were read")))
+            Err(Error::new(kind, format!("{name}: {why}; {read}{of} frames were read")))
         };
+        let refuse = |why: &str| refuse_as(ErrorKind::InvalidData, why);
+        let Some(container) = &self.file else {
+            if let Some(why) = timed_out {
+                return refuse_as(ErrorKind::Io, &why);
+            }
+            if read == 0 {
+                let why = "the server sends no frame; one that does not support byte ranges cannot send every file, so \
+                           download the file first";
+                return refuse_as(ErrorKind::Io, why);
+            }
+            return match self.missing_from(self.info.frame_count, None) {
+                Some((reached, announced)) => {
+                    let why = format!("the connection was lost at {reached:.1} s of {announced:.1} s");
+                    refuse_as(ErrorKind::Io, &why)
+                }
+                None => Ok(()),
+            };
+        };
+        let count = self.info.frame_count.filter(|_| container.counts_frames);
         if container.missing_bytes > 0 {
             return refuse(&format!("the file is truncated, {} bytes are missing", container.missing_bytes));
         }
@@ -240,17 +244,29 @@ impl Capture {
         if self.failures > 0 && count.is_none_or(|count| read < count) {
             return refuse("the file is corrupt: some frames could not be decoded");
         }
-        // A header may count hidden frames, and its duration may include trailing sound: frames are only missing if both
-        // say so.
-        let Some(count) = count.filter(|&count| read < count) else { return Ok(()) };
-        let seconds_per_frame = 1.0 / self.info.frame_rate.unwrap_or(f64::INFINITY);
-        let announced = container.duration.map_or(count as f64 * seconds_per_frame, |d| d.as_secs_f64());
-        let reached = self.timeline.end().as_secs_f64();
-        if reached < 0.98 * announced - 3.0 * seconds_per_frame {
-            return refuse(&format!("the file is corrupt: it ends at {reached:.1} s of {announced:.1} s"));
+        match self.missing_from(count, container.duration) {
+            Some((reached, announced)) => {
+                refuse(&format!("the file is corrupt: it ends at {reached:.1} s of {announced:.1} s"))
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
+
+    /// If frames are missing: where the stream ends and where it should, in seconds.
+    ///
+    /// A header may count hidden frames, and its duration may include trailing sound: frames are only missing if both
+    /// say so.
+    fn missing_from(&self, count: Option<u64>, duration: Option<Duration>) -> Option<(f64, f64)> {
+        let count = count.filter(|&count| self.next < count)?;
+        let seconds_per_frame = 1.0 / self.info.frame_rate.unwrap_or(f64::INFINITY);
+        let announced = duration.map_or(count as f64 * seconds_per_frame, |d| d.as_secs_f64());
+        let reached = self.timeline.end().as_secs_f64();
+        (reached < 0.98 * announced - 3.0 * seconds_per_frame).then_some((reached, announced))
+    }
+}
+
+fn failed(info: &SourceInfo, frame: u64, error: &ocelli_opencv::Error) -> Error {
+    Error::new(ErrorKind::InvalidData, format!("cannot read frame {frame}, {}: {error}", info.name))
 }
 
 impl Source for Capture {
@@ -262,25 +278,15 @@ impl Source for Capture {
         if !self.advance(frame)? {
             return Ok(false);
         }
-        let decoded = self.capture.retrieve(&mut self.decoded, 0).map_err(|e| self.failed(&e))?;
-        let turn = match self.quarter_turns {
-            1 => Some(core::ROTATE_90_CLOCKWISE),
-            2 => Some(core::ROTATE_180),
-            3 => Some(core::ROTATE_90_COUNTERCLOCKWISE),
-            _ => None,
-        };
-        if let Some(turn) = turn {
-            core::rotate(&self.decoded, &mut self.turned, turn).map_err(|e| self.failed(&e))?;
-        }
-        let picture = if turn.is_some() { &self.turned } else { &self.decoded };
-        if !decoded || picture.typ() != core::CV_8UC3 {
-            let name = &self.info.name;
-            let message = format!("cannot decode frame {}, {name}: expected 8-bit colours", frame.index);
+        let Self { capture, info, next, quarter_turns, .. } = self;
+        let decoded = capture.retrieve(*quarter_turns).map_err(|e| failed(info, *next, &e))?;
+        let Some(picture) = decoded else {
+            let message =
+                format!("cannot decode frame {}, {}: expected 8-bit colours", frame.index, info.name);
             return Err(Error::new(ErrorKind::InvalidData, message));
-        }
-        let bgr = picture.data_bytes().map_err(|e| self.failed(&e))?;
-        let rgb = frame.image.reset_rgb8(picture.cols() as u32, picture.rows() as u32)?;
-        swap_red_and_blue(bgr, rgb);
+        };
+        let rgb = frame.image.reset_rgb8(picture.width, picture.height)?;
+        swap_red_and_blue(picture.pixels, rgb);
         Ok(true)
     }
 

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// At most this much of a header is read.
 const MAX_HEADER_BYTES: u64 = 256 << 20;
+/// At most this many elements are looked at: a day of fragments has 200 000.
+const MAX_ELEMENTS: usize = 1 << 20;
 
 /// Properties of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

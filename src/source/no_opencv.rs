@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Source, StreamTimeouts};
+use super::{Source, StreamKind, StreamTimeouts};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Opens a video file.
@@ -27,6 +27,14 @@ pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
 /// [`ErrorKind::Unavailable`]: this build has no OpenCV.
 pub fn open_stream(url: &str, _: StreamTimeouts) -> Result<Box<dyn Source>> {
     unavailable("stream", url)
+}
+
+/// As [`open_stream`], with a kind.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`]: this build has no OpenCV.
+pub fn open_stream_as(url: &str, _: Option<StreamKind>, timeouts: StreamTimeouts) -> Result<Box<dyn Source>> {
+    open_stream(url, timeouts)
 }
 
 fn unavailable<T>(what: &str, name: &str) -> Result<T> {

@@ -2,9 +2,8 @@
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use super::{Source, SourceInfo};
+use super::{FRAME_RATES, Source, SourceInfo, time_of};
 use crate::frame::Frame;
 use crate::image::Image;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -16,19 +15,20 @@ pub struct PictureFiles {
     info: SourceInfo,
     files: Vec<PathBuf>,
     next: usize,
-    seconds_per_frame: f64,
+    frame_rate: f64,
 }
 
 impl PictureFiles {
     /// A stream of `files` in this order; see [`natural_order`]. `name` stands for the stream in messages.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there are no files or the frame rate is not above 0; what [`Image::open`]
+    /// [`ErrorKind::InvalidArgument`] if there are no files or the frame rate is not one of [`FRAME_RATES`]; what [`Image::open`]
     /// returns for the first picture, whose size is the stream's.
     pub fn new(name: impl Into<String>, files: Vec<PathBuf>, frame_rate: f64) -> Result<Self> {
         let name = name.into();
-        if !(frame_rate.is_finite() && frame_rate > 0.0) {
-            let message = format!("{name}: frame_rate is {frame_rate}: expected a number above 0");
+        if !FRAME_RATES.contains(&frame_rate) {
+            let (least, most) = (FRAME_RATES.start(), FRAME_RATES.end());
+            let message = format!("{name}: frame_rate is {frame_rate}: expected {least} to {most}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let Some(first) = files.first() else {
@@ -45,13 +45,13 @@ impl PictureFiles {
             frame_count: Some(files.len() as u64),
             ..SourceInfo::default()
         };
-        Ok(Self { info, files, next: 0, seconds_per_frame: 1.0 / frame_rate })
+        Ok(Self { info, files, next: 0, frame_rate })
     }
 
     fn advance(&mut self, frame: &mut Frame) -> Option<&Path> {
         let file = self.files.get(self.next)?;
         frame.index = self.next as u64;
-        frame.time = Duration::from_secs_f64(self.next as f64 * self.seconds_per_frame);
+        frame.time = time_of(self.next as u64, self.frame_rate);
         self.next += 1;
         Some(file)
     }
@@ -115,6 +115,8 @@ fn first_piece(text: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -156,6 +158,8 @@ mod tests {
         let error = source.read_into(&mut frame).expect_err("it is not there");
         assert!(error.to_string().contains("none.png"), "{error}");
         assert!(PictureFiles::new("x", Vec::new(), 10.0).is_err());
-        assert!(PictureFiles::new("x", vec![folder.path().join("a.png")], 0.0).is_err());
+        for rate in [0.0, -1.0, 1e-300, 1e300, f64::NAN] {
+            assert!(PictureFiles::new("x", vec![folder.path().join("a.png")], rate).is_err(), "{rate}");
+        }
     }
 }

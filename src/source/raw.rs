@@ -3,12 +3,11 @@
 use std::fmt;
 use std::io::Read;
 use std::str::FromStr;
-use std::time::Duration;
 
-use super::{Source, SourceInfo};
+use super::{FRAME_RATES, Source, SourceInfo, time_of};
 use crate::frame::Frame;
 use crate::frame_view::{FrameView, PixelFormat, swap_red_and_blue};
-use crate::image::{Image, MAX_SIDE};
+use crate::image::{Image, MAX_PIXELS, MAX_SIDE};
 use crate::preprocess::nv12;
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -65,13 +64,18 @@ impl FromStr for RawFormat {
             Err(_) => Err(wrong()),
         };
         let (width, height) = (side(width)?, side(height)?);
+        if u64::from(width) * u64::from(height) > MAX_PIXELS {
+            return Err(format!("{width}x{height}: expected at most {} megapixels", MAX_PIXELS / 1_000_000));
+        }
         let name = pixels.to_lowercase();
         let pixels = PIXELS.iter().find(|(known, _)| *known == name).map(|(_, pixels)| *pixels);
         let pixels = pixels
             .ok_or_else(|| format!("unknown pixel format {name}: the options are bgr, rgb, gray, nv12"))?;
-        let frame_rate = rate.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
-        let frame_rate =
-            frame_rate.ok_or_else(|| format!("rate of {rate}: expected frames per second above 0"))?;
+        let frame_rate = rate.parse::<f64>().ok().filter(|rate| FRAME_RATES.contains(rate));
+        let frame_rate = frame_rate.ok_or_else(|| {
+            let (least, most) = (FRAME_RATES.start(), FRAME_RATES.end());
+            format!("rate of {rate}: expected {least} to {most} frames per second")
+        })?;
         if pixels == PixelFormat::Nv12 && (width % 2 != 0 || height % 2 != 0) {
             return Err(format!("nv12 of {width}x{height}: expected even sides"));
         }
@@ -133,7 +137,7 @@ impl<R: Read + Send> RawFrames<R> {
             }
         }
         frame.index = self.next;
-        frame.time = Duration::from_secs_f64(self.next as f64 / self.format.frame_rate);
+        frame.time = time_of(self.next, self.format.frame_rate);
         self.next += 1;
         Ok(true)
     }
@@ -179,11 +183,13 @@ impl<R: Read + Send> Source for RawFrames<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn formats_are_parsed_and_printed() {
-        let cases: [(&str, Result<(u32, u32, PixelFormat, f64), &str>); 11] = [
+        let cases: [(&str, Result<(u32, u32, PixelFormat, f64), &str>); 15] = [
             ("1280x720:bgr", Ok((1280, 720, PixelFormat::Bgr8, 30.0))),
             ("5X3:RGB24@12.5", Ok((5, 3, PixelFormat::Rgb8, 12.5))),
             ("4x2:nv12", Ok((4, 2, PixelFormat::Nv12, 30.0))),
@@ -194,6 +200,10 @@ mod tests {
             ("99999999x2:bgr", Err("side of 99999999")),
             ("4x2:yuv", Err("bgr, rgb, gray, nv12")),
             ("4x2:bgr@0", Err("rate of 0")),
+            ("4x2:bgr@1e-300", Err("rate of 1e-300")),
+            ("4x2:bgr@1e300", Err("rate of 1e300")),
+            ("4x2:bgr@nan", Err("rate of nan")),
+            ("65535x65535:bgr", Err("at most 178 megapixels")),
             ("5x2:nv12", Err("even")),
         ];
         for (text, expected) in cases {

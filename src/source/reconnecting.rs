@@ -1,6 +1,7 @@
 //! Live sources that reconnect.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use super::{Source, SourceInfo};
@@ -15,11 +16,13 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReconnectingOptions {
-    /// The delay before the second attempt; the first one is immediate. It doubles with each attempt.
+    /// The delay before the second attempt; the first one is immediate. It doubles with each attempt until a connection
+    /// provides frames for longer than the next delay. A delay is shortened by up to a half at random, so that many
+    /// clients of a server do not return at once.
     pub first_delay: Duration,
     /// The longest delay.
     pub longest_delay: Duration,
-    /// How long to keep trying after a loss; zero never reconnects.
+    /// How long to keep trying after a loss until the next frame arrives; zero never reconnects.
     pub give_up_after: Duration,
 }
 
@@ -43,14 +46,51 @@ pub struct Reconnecting<O> {
     info: SourceInfo,
     options: ReconnectingOptions,
     cancellation: Cancellation,
-    now: Box<dyn Fn() -> Duration + Send>,
-    sleep: Box<dyn FnMut(Duration) + Send>,
+    clock: Clock,
     /// When the stream was first opened.
     began: Duration,
+    /// When the current connection was opened, and whether it has provided a frame.
+    opened: Duration,
+    has_frame: bool,
+    loss: Option<Loss>,
+    /// The delay before the next attempt.
+    delay: Duration,
     /// Added to the current connection's indices and times.
     index_offset: u64,
     time_offset: Duration,
     last: Option<(u64, Duration)>,
+}
+
+/// A loss that no frame has ended yet.
+struct Loss {
+    why: String,
+    /// When to give up.
+    deadline: Duration,
+    attempts: u64,
+}
+
+/// Time and chance; tests have their own.
+struct Clock {
+    now: Box<dyn Fn() -> Duration + Send>,
+    sleep: Box<dyn FnMut(Duration) + Send>,
+    /// A number in 0..1.
+    random: Box<dyn FnMut() -> f64 + Send>,
+}
+
+impl Clock {
+    fn system() -> Self {
+        let start = Instant::now();
+        let chance = RandomState::new();
+        let mut drawn = 0u64;
+        Self {
+            now: Box::new(move || start.elapsed()),
+            sleep: Box::new(std::thread::sleep),
+            random: Box::new(move || {
+                drawn += 1;
+                (chance.hash_one(drawn) >> 11) as f64 / (1u64 << 53) as f64
+            }),
+        }
+    }
 }
 
 impl<O> fmt::Debug for Reconnecting<O> {
@@ -65,24 +105,17 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
     /// # Errors
     /// The first error of `open`: a wrong URL fails immediately.
     pub fn connect(open: O, options: ReconnectingOptions, cancellation: Cancellation) -> Result<Self> {
-        let start = Instant::now();
-        Self::connect_with(
-            open,
-            options,
-            cancellation,
-            Box::new(move || start.elapsed()),
-            Box::new(std::thread::sleep),
-        )
+        Self::connect_with(open, options, cancellation, Clock::system())
     }
 
     fn connect_with(
         mut open: O,
         options: ReconnectingOptions,
         cancellation: Cancellation,
-        now: Box<dyn Fn() -> Duration + Send>,
-        sleep: Box<dyn FnMut(Duration) + Send>,
+        clock: Clock,
     ) -> Result<Self> {
         let source = open()?;
+        let now = (clock.now)();
         let info = SourceInfo { live: true, frame_count: None, ..source.info().clone() };
         Ok(Self {
             open,
@@ -90,9 +123,12 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
             info,
             options,
             cancellation,
-            began: now(),
-            now,
-            sleep,
+            clock,
+            began: now,
+            opened: now,
+            has_frame: false,
+            loss: None,
+            delay: Duration::ZERO,
             index_offset: 0,
             time_offset: Duration::ZERO,
             last: None,
@@ -105,36 +141,58 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
         if give_up_after.is_zero() {
             return Err(Error::new(ErrorKind::Io, format!("the stream was lost, {name}: {why}")));
         }
-        tracing::warn!("{name}: {why}; reconnecting");
-        let deadline = (self.now)() + give_up_after;
-        let (mut attempt, mut delay) = (0u64, self.options.first_delay);
+        let now = (self.clock.now)();
+        if self.has_frame && now.saturating_sub(self.opened) >= self.delay {
+            // The connection was worth its wait.
+            self.delay = Duration::ZERO;
+        }
+        if self.loss.is_none() {
+            tracing::warn!("{name}: {why}; reconnecting");
+            let deadline = now.saturating_add(give_up_after);
+            self.loss = Some(Loss { why: why.to_owned(), deadline, attempts: 0 });
+        }
+        let mut latest = Error::new(ErrorKind::Io, why);
         while !self.cancellation.is_cancelled() {
-            attempt += 1;
-            let error = match (self.open)() {
+            let Some(loss) = &mut self.loss else { return Ok(false) };
+            let left = loss.deadline.saturating_sub((self.clock.now)());
+            // The last attempt is made at the deadline.
+            if left.is_zero() && loss.attempts > 0 {
+                let Loss { why, attempts, .. } = loss;
+                let (seconds, s) = (give_up_after.as_secs_f64(), if *attempts == 1 { "" } else { "s" });
+                let message = format!(
+                    "the stream was lost, {name}: {why}; reconnecting failed after {attempts} attempt{s} in {seconds} s: \
+                     {latest}"
+                );
+                return Err(Error::new(ErrorKind::Io, message).with_source(latest));
+            }
+            loss.attempts += 1;
+            let attempt = loss.attempts;
+            let delay = self.delay.mul_f64(1.0 - 0.5 * (self.clock.random)());
+            self.wait(delay.min(left));
+            if self.cancellation.is_cancelled() {
+                break;
+            }
+            self.delay = match self.delay {
+                Duration::ZERO => self.options.first_delay,
+                delay => delay.saturating_mul(2).min(self.options.longest_delay),
+            };
+            match (self.open)() {
                 Ok(source) => {
                     tracing::warn!("{name}: reconnected, attempt {attempt}");
                     let (index, time) =
                         self.last.map_or((0, Duration::ZERO), |(index, time)| (index + 1, time));
+                    self.opened = (self.clock.now)();
                     self.index_offset = index;
-                    self.time_offset = time.max((self.now)().saturating_sub(self.began));
+                    self.time_offset = time.max(self.opened.saturating_sub(self.began));
+                    self.has_frame = false;
                     self.source = Some(source);
                     return Ok(true);
                 }
-                Err(error) => error,
-            };
-            tracing::info!("{name}: attempt {attempt}: {error}");
-            let left = deadline.saturating_sub((self.now)());
-            if left.is_zero() {
-                let (seconds, s) = (give_up_after.as_secs_f64(), if attempt == 1 { "" } else { "s" });
-                let message = format!(
-                    "the stream was lost, {name}: {why}; reconnecting failed after {attempt} attempt{s} in {seconds} s: \
-                     {error}"
-                );
-                return Err(Error::new(ErrorKind::Io, message).with_source(error));
+                Err(error) => {
+                    tracing::info!("{name}: attempt {attempt}: {error}");
+                    latest = error;
+                }
             }
-            // The last attempt is made at the deadline.
-            self.wait(delay.min(left));
-            delay = (2 * delay).min(self.options.longest_delay);
         }
         Ok(false)
     }
@@ -143,7 +201,7 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
     fn wait(&mut self, mut delay: Duration) {
         while !delay.is_zero() && !self.cancellation.is_cancelled() {
             let piece = delay.min(CHECK_INTERVAL);
-            (self.sleep)(piece);
+            (self.clock.sleep)(piece);
             delay -= piece;
         }
     }
@@ -162,8 +220,10 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Source for Reconnecting<O> {
             let why = match self.source.as_mut().map(|source| source.read_into(frame)) {
                 Some(Ok(true)) => {
                     frame.index += self.index_offset;
-                    frame.time += self.time_offset;
+                    frame.time = frame.time.saturating_add(self.time_offset);
                     self.last = Some((frame.index, frame.time));
+                    self.has_frame = true;
+                    self.loss = None;
                     return Ok(true);
                 }
                 Some(Ok(false)) | None => "it ended".to_owned(),

@@ -1,7 +1,13 @@
 use super::*;
 
 fn identity() -> TextCacheIdentity {
-    TextCacheIdentity { weights_sha256: "ab12".repeat(16), context_length: 4, width: 3 }
+    TextCacheIdentity {
+        weights_sha256: "ab12".repeat(16),
+        text_sha256: "cd34".repeat(16),
+        number_format: "fp32".into(),
+        context_length: 4,
+        width: 3,
+    }
 }
 
 fn filled(phrases: &[&str]) -> TextCache {
@@ -111,6 +117,8 @@ fn caches_of_other_models_are_errors_and_stay_unchanged() {
     let before = std::fs::read(&path).expect("it was just written");
     let others = [
         (TextCacheIdentity { weights_sha256: "cd34".repeat(16), ..identity() }, "weights_sha256"),
+        (TextCacheIdentity { text_sha256: String::new(), ..identity() }, "text_sha256"),
+        (TextCacheIdentity { number_format: "fp16,none".into(), ..identity() }, "number_format"),
         (TextCacheIdentity { context_length: 5, ..identity() }, "context_length"),
         (TextCacheIdentity { width: 2, ..identity() }, "width"),
     ];

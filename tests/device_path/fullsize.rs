@@ -69,6 +69,7 @@ fn manifest(side: usize, masks: bool) -> Manifest {
         format_version: FORMAT_VERSION,
         exporter: "none".into(),
         weights_sha256: "0".repeat(64),
+        text_sha256: None,
         imgsz: side,
         patch_size: PATCH,
         model_width: WIDTH,

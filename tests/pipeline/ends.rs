@@ -1,11 +1,15 @@
 //! How a run ends: at the end of the stream, cancelled, or with an error.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ocelli::sink::Pictures;
 use ocelli::source::{Selected, Selection};
-use ocelli::{Cancellation, ErrorKind, Pipeline, PipelineBuilder, Sink, StatsRecorder};
+use ocelli::{
+    Cancellation, ErrorKind, Frame, Pipeline, PipelineBuilder, Sink, Source, SourceInfo, StatsRecorder,
+};
 
 use super::fakes::{Fakes, Keep, Kept, Levels, detector, prompts};
 
@@ -149,6 +153,63 @@ fn a_run_cancelled_before_it_starts_writes_nothing_and_finishes_the_sinks() {
         .expect("cancellation is not an error");
     assert!(summary.cancelled);
     assert_eq!(frames_of(&kept), (vec![], 1));
+}
+
+/// Frames 0 to 4, then silence until the test is over.
+struct Silent {
+    frames: Levels,
+    silence: Receiver<()>,
+}
+
+impl Source for Silent {
+    fn info(&self) -> &SourceInfo {
+        self.frames.info()
+    }
+
+    fn read_into(&mut self, frame: &mut Frame) -> ocelli::Result<bool> {
+        if self.frames.read_into(frame)? {
+            return Ok(true);
+        }
+        drop(self.silence.recv());
+        Ok(false)
+    }
+}
+
+/// A source waits for a frame that never comes while the run is cancelled, or while a sink fails.
+#[test]
+fn a_silent_source_does_not_hold_up_the_end() {
+    let mut failures = Vec::new();
+    for (sink_fails, sequential) in [(false, false), (true, false), (false, true)] {
+        let (over, silence) = channel();
+        let (done, finished) = channel();
+        let cancellation = Cancellation::new();
+        let token = cancellation.clone();
+        let sink = Keep { fails_at: sink_fails.then_some(4), ..Keep::default() };
+        let kept = sink.kept.clone();
+        std::thread::spawn(move || {
+            let ended = Pipeline::builder(detector(&Fakes::default()), prompts(2))
+                .with_sequential(sequential)
+                .with_cancellation(cancellation)
+                .with_observer(move |outcome| {
+                    if outcome.index == 4 {
+                        token.cancel();
+                    }
+                })
+                .run(
+                    Silent { frames: Levels::new(5, 16, 8), silence },
+                    &mut [Box::new(sink) as Box<dyn Sink>],
+                );
+            drop(done.send(ended.map(|summary| summary.cancelled).map_err(|error| error.to_string())));
+        });
+        let ended = finished.recv_timeout(Duration::from_secs(20));
+        let expected = if sink_fails { Err("keep: no room".to_owned()) } else { Ok(true) };
+        let frames: Vec<u64> = if sink_fails { (0..4).collect() } else { (0..5).collect() };
+        if ended.as_ref() != Ok(&expected) || frames_of(&kept) != (frames, 1) {
+            failures.push(format!("{sink_fails}, {sequential}: {ended:?}, {:?}", frames_of(&kept)));
+        }
+        drop(over);
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]

@@ -78,6 +78,7 @@ fn folder() -> TempDir {
         format_version: FORMAT_VERSION,
         exporter: "none".into(),
         weights_sha256: "0".repeat(64),
+        text_sha256: None,
         imgsz: SIDE,
         patch_size: SIDE / GRID,
         model_width: WIDTH,

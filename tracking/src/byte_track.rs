@@ -55,6 +55,8 @@ pub struct ByteTracker {
     tracks: Vec<Followed>,
     reported: Vec<Track>,
     last_id: u64,
+    /// Frames since the latest update: nobody has looked for any class in them.
+    frames_predicted: f32,
     candidates: Candidates,
     matcher: Matcher,
 }
@@ -135,6 +137,7 @@ impl ByteTracker {
             tracks: Vec::new(),
             reported: Vec::new(),
             last_id: 0,
+            frames_predicted: 0.0,
             candidates: Candidates::default(),
             matcher: Matcher::default(),
         }
@@ -168,10 +171,12 @@ impl ByteTracker {
     ) -> &[Track] {
         self.candidates.sort(detections, &self.options);
         let dt = forward(dt_frames);
+        // The frames between two looks count for the classes of the second one only.
+        let since_update = std::mem::take(&mut self.frames_predicted) + dt;
         let max_time_lost = self.options.max_time_lost as f32;
         self.tracks.retain_mut(|followed| {
             if !is_watched(followed.track.class_id) {
-                followed.frames_unwatched += dt;
+                followed.frames_unwatched += since_update;
             }
             let watched = followed.track.frames_since_seen + dt - followed.frames_unwatched;
             let alive = watched <= max_time_lost;
@@ -197,8 +202,10 @@ impl ByteTracker {
     /// Advances the tracks by `dt_frames` for a frame on which no detector ran, and returns them at their predicted places.
     /// No track becomes lost; the `dt_frames` of the next [`update`](Self::update) counts from here.
     pub fn predict(&mut self, dt_frames: f32) -> &[Track] {
+        let dt = forward(dt_frames);
+        self.frames_predicted += dt;
         for followed in &mut self.tracks {
-            followed.advance(forward(dt_frames));
+            followed.advance(dt);
         }
         self.report();
         &self.reported
@@ -214,6 +221,7 @@ impl ByteTracker {
         self.tracks.clear();
         self.reported.clear();
         self.last_id = 0;
+        self.frames_predicted = 0.0;
     }
 
     /// Matches the unmatched tracks that `eligible` accepts with the unmatched detections of high or low score.

@@ -1,8 +1,8 @@
 //! The text format of the MOTChallenge benchmark.
 //!
-//! One box a line: `frame,id,left,top,width,height,score,-1,-1,-1`. Frames count from 1; the id of a box without a track is
-//! -1; coordinates are fractional pixels. The last three numbers are world coordinates, which are ignored; in ground truth
-//! files, and in those of many detectors, the first of them is the class.
+//! One box a line: `frame,id,left,top,width,height,score,class,-1,-1`. Frames count from 1; the id of a box without a track
+//! is -1; coordinates are fractional pixels. The benchmark's files of detections have three world coordinates at the end,
+//! -1,-1,-1, which are ignored; in its ground truth, and in the files of many detectors, the first of the three is the class.
 
 use std::io::{BufRead, Write};
 
@@ -115,6 +115,11 @@ fn single(field: &str, text: &str) -> Result<f32, String> {
     }
 }
 
+/// A length in pixels with at most two decimals, in `f64`, whose shortest decimal form then has no further digits.
+fn hundredths(length: f32) -> f64 {
+    (f64::from(length) * 100.0).round() / 100.0
+}
+
 /// Writes tracks frame by frame.
 ///
 /// Each frame is one write of complete lines: an unbuffered file ends with a complete line even if the program dies.
@@ -122,13 +127,21 @@ fn single(field: &str, text: &str) -> Result<f32, String> {
 pub struct MotWriter<W> {
     writer: W,
     name: String,
+    classes: bool,
     lines: Vec<u8>,
 }
 
 impl<W: Write> MotWriter<W> {
     /// Writes to `writer`; `name` stands for it in errors.
     pub fn new(name: impl Into<String>, writer: W) -> Self {
-        Self { writer, name: name.into(), lines: Vec::new() }
+        Self { writer, name: name.into(), classes: false, lines: Vec::new() }
+    }
+
+    /// Whether the eighth number is the class; it is -1 by default.
+    #[must_use]
+    pub fn with_classes(mut self, classes: bool) -> Self {
+        self.classes = classes;
+        self
     }
 
     /// Writes the tracks of one frame, counted from 1.
@@ -141,10 +154,12 @@ impl<W: Write> MotWriter<W> {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         self.lines.clear();
-        for Track { id, bbox, score, .. } in tracks {
-            let [left, top, width, height] = bbox.to_ltwh();
-            writeln!(self.lines, "{frame},{id},{left},{top},{width},{height},{score},-1,-1,-1")
+        for Track { id, bbox, score, class_id, .. } in tracks {
+            let [left, top, width, height] = bbox.to_ltwh().map(hundredths);
+            write!(self.lines, "{frame},{id},{left},{top},{width},{height},{score},")
                 .expect("writing to a vector does not fail");
+            let class: &dyn std::fmt::Display = if self.classes { class_id } else { &-1 };
+            writeln!(self.lines, "{class},-1,-1").expect("writing to a vector does not fail");
         }
         if self.lines.is_empty() {
             return Ok(());
@@ -268,7 +283,7 @@ mod tests {
         for (came, (frame, id, bbox, score)) in read.iter().zip(expected) {
             assert_eq!((came.frame, came.id, came.score), (frame, Some(id), score));
             let off = came.bbox.to_xyxy().into_iter().zip(bbox.to_xyxy()).map(|(a, b)| (a - b).abs());
-            assert!(off.fold(0.0, f32::max) < 1e-4, "{came:?} is not {bbox:?}");
+            assert!(off.fold(0.0, f32::max) < 0.0102, "{came:?} is not {bbox:?}");
         }
     }
 

@@ -1,48 +1,123 @@
-//! `--classes`.
+//! `--classes`: phrases, or files that list them.
+
+use std::path::Path;
 
 use ocelli::{Error, ErrorKind, Prompt, Result};
+use ocelli_datasets::COCO_CLASSES;
+use ocelli_datasets::label::{Class, ClassMap};
 
 use crate::{LogArgs, status};
 
-/// The classes in the values of `--classes`, which commas separate as well: `person "red apple"` and `person,red apple`
-/// mean the same. Duplicates are dropped with a line on stderr.
+/// The classes in the values of `--classes`: phrases, which commas separate as well (`person "red apple"` and
+/// `person,red apple` mean the same), and files. A text file (`classes.txt`) has a phrase per line, a YAML file is a class
+/// map or has YOLO's `names`. Duplicates are dropped with a line on stderr.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] if a class is blank.
-pub fn class_names(arguments: &[String], log: &LogArgs) -> Result<Vec<String>> {
-    let (names, repeated) = distinct(arguments)?;
+/// [`ErrorKind::InvalidArgument`] if a class is blank or a file is missing or invalid.
+pub fn class_map(arguments: &[String], log: &LogArgs) -> Result<ClassMap> {
+    let (map, repeated) = distinct(arguments)?;
     if !repeated.is_empty() {
         status(log, &format!("duplicate classes ignored: {}", repeated.join(", ")));
     }
-    Ok(names)
+    Ok(map)
+}
+
+/// COCO's eighty classes.
+pub(crate) fn coco_classes() -> ClassMap {
+    ClassMap::from_names(COCO_CLASSES)
+}
+
+/// The classes that have a threshold of their own, by id.
+pub(crate) fn thresholds(map: &ClassMap) -> Vec<(usize, f32)> {
+    let classes = map.classes.iter().enumerate();
+    classes.filter_map(|(id, class)| Some((id, class.threshold?))).collect()
+}
+
+/// The name that is most like a mistyped one, if any is.
+pub(crate) fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    /// As alike as clap asks of a flag that it suggests.
+    const LEAST: f64 = 0.7;
+    let name = name.to_lowercase();
+    let scored = known.iter().map(|known| (strsim::jaro_winkler(&name, known), *known));
+    let best = scored.max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    (best.0 >= LEAST).then_some(best.1)
+}
+
+/// The names in the values of `--classes`.
+///
+/// # Errors
+/// As [`class_map`].
+pub fn class_names(arguments: &[String], log: &LogArgs) -> Result<Vec<String>> {
+    Ok(class_map(arguments, log)?.names().map(str::to_owned).collect())
 }
 
 /// The classes in order, and the duplicates. The model does not distinguish case.
-fn distinct(arguments: &[String]) -> Result<(Vec<String>, Vec<String>)> {
-    let (mut names, mut repeated) = (Vec::<String>::new(), Vec::new());
-    for (number, piece) in arguments.iter().flat_map(|argument| argument.split(',')).enumerate() {
-        let name = Prompt::new(piece).phrase().to_owned();
-        if name.is_empty() {
-            let message =
-                format!("--classes, class {}: blank; expected a word or a short phrase", number + 1);
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+fn distinct(arguments: &[String]) -> Result<(ClassMap, Vec<String>)> {
+    let (mut map, mut repeated) = (ClassMap::default(), Vec::new());
+    let mut add = |class: Class| {
+        let name = class.name.to_lowercase();
+        if !map.classes.iter().any(|known| known.name.to_lowercase() == name) {
+            map.classes.push(class);
+        } else if !repeated.contains(&class.name) {
+            repeated.push(class.name);
         }
-        if !names.iter().any(|known| known.to_lowercase() == name.to_lowercase()) {
-            names.push(name);
-        } else if !repeated.contains(&name) {
-            repeated.push(name);
+    };
+    let mut number = 0;
+    for argument in arguments {
+        if let Some(listed) = listed_in_file(argument)? {
+            listed.classes.into_iter().for_each(&mut add);
+            continue;
+        }
+        for piece in argument.split(',') {
+            number += 1;
+            let name = Prompt::new(piece).phrase().to_owned();
+            if name.is_empty() {
+                let message = format!("--classes, class {number}: blank; expected a word or a short phrase");
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            ClassMap::from_names([name]).classes.into_iter().for_each(&mut add);
         }
     }
-    Ok((names, repeated))
+    Ok((map, repeated))
+}
+
+/// The classes of a file, if the argument names one: by its extension, so that a file that is missing is not taken for a
+/// phrase.
+fn listed_in_file(argument: &str) -> Result<Option<ClassMap>> {
+    let path = Path::new(argument);
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let refuse =
+        |why: &str| Err(Error::new(ErrorKind::InvalidArgument, format!("--classes, {argument}: {why}")));
+    match extension.to_ascii_lowercase().as_str() {
+        "txt" | "yaml" | "yml" | "json" if !path.is_file() => refuse("no such file"),
+        "yaml" | "yml" | "json" => ClassMap::open(path).map(Some),
+        "txt" => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Error::io("cannot read the classes", path, error))?;
+            let lines = text.lines().map(|line| Prompt::new(line.trim_start_matches('\u{feff}')));
+            let names: Vec<String> =
+                lines.map(|line| line.phrase().to_owned()).filter(|name| !name.is_empty()).collect();
+            if names.is_empty() {
+                refuse("expected a phrase per line")
+            } else {
+                Ok(Some(ClassMap::from_names(names)))
+            }
+        }
+        _ => Ok(None),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::distinct;
+    use super::*;
+
+    fn names(map: &ClassMap) -> Vec<&str> {
+        map.names().collect()
+    }
 
     #[test]
     fn commas_separate_classes_and_duplicates_are_dropped() {
-        let cases: [(&[&str], Result<(&[&str], &[&str]), &str>); 8] = [
+        let cases: [(&[&str], Result<(&[&str], &[&str]), &str>); 9] = [
             (&["dog"], Ok((&["dog"], &[]))),
             (&["dog", "red apple"], Ok((&["dog", "red apple"], &[]))),
             (&["dog,red apple", "cat"], Ok((&["dog", "red apple", "cat"], &[]))),
@@ -51,17 +126,45 @@ mod tests {
             (&["dog", " \t"], Err("class 2")),
             (&[""], Err("class 1")),
             (&["dog,,cat"], Err("class 2")),
+            (&["dog", "none.txt"], Err("none.txt: no such file")),
         ];
         for (arguments, expected) in cases {
             let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
             match (distinct(&arguments), expected) {
-                (Ok((names, repeated)), Ok(expected)) => {
-                    assert_eq!(names, expected.0, "{arguments:?}");
+                (Ok((map, repeated)), Ok(expected)) => {
+                    assert_eq!(names(&map), expected.0, "{arguments:?}");
                     assert_eq!(repeated, expected.1, "{arguments:?}");
                 }
                 (Err(e), Err(word)) => assert!(e.to_string().contains(word), "{arguments:?}: {e}"),
                 (found, expected) => panic!("{arguments:?}: {found:?}, expected {expected:?}"),
             }
         }
+    }
+
+    #[test]
+    fn files_list_classes() -> std::io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).map(|()| path.to_string_lossy().into_owned())
+        };
+        let text = file("classes.txt", "\u{feff}dog\r\n\n  red   apple \ncat")?;
+        let map = file(
+            "map.yaml",
+            "classes:\n  - car\n  - name: bird\n    phrases: [sparrow]\n    threshold: 0.6\n",
+        )?;
+        let yolo = file("data.yaml", "path: .\ntrain: images\nnames:\n  0: boat\n  1: kite\n")?;
+        let (found, repeated) =
+            distinct(&[text, "Dog,tree".into(), map, yolo]).map_err(std::io::Error::other)?;
+        assert_eq!(names(&found), ["dog", "red apple", "cat", "tree", "car", "bird", "boat", "kite"]);
+        assert_eq!(repeated, ["Dog"]);
+        assert_eq!(found.classes[5].threshold, Some(0.6));
+        for (name, text, word) in
+            [("empty.txt", "\n \n", "a phrase per line"), ("other.yaml", "a: 1", "a: no such key")]
+        {
+            let error = distinct(&[file(name, text)?]).expect_err("the file lists no class").to_string();
+            assert!(error.contains(word), "{name}: {error}");
+        }
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use ocelli::{BoundingBox, Detector, EmbeddedPrompts, Error, ErrorKind, Image, Prompt, Prompts};
+use ocelli_datasets::label::{Class, ClassMap};
 
 /// A value of `--exemplar`: a box around an example, or a counterexample, of a class.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,9 +63,11 @@ pub fn embed_exemplars(
 /// without any class, to a prompt of exemplars only.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] if an exemplar names an unknown class, or none although there are several.
-pub fn prompts(classes: &[String], exemplars: &[ExemplarArg]) -> ocelli::Result<Prompts> {
-    let mut prompts: Vec<Prompt> = classes.iter().map(Prompt::new).collect();
+/// [`ErrorKind::InvalidArgument`] if an exemplar names an unknown class, or none although there are several; if a class of
+/// a file needs what only `ocelli label` does.
+pub fn prompts(map: &ClassMap, exemplars: &[ExemplarArg]) -> ocelli::Result<Prompts> {
+    let classes: Vec<&str> = map.names().collect();
+    let mut prompts: Vec<Prompt> = map.classes.iter().map(text_prompt).collect::<Result<_, _>>()?;
     for exemplar in exemplars {
         let class = match &exemplar.class {
             Some(name) if name == ocelli::VISUAL || classes.is_empty() => {
@@ -74,7 +77,7 @@ pub fn prompts(classes: &[String], exemplars: &[ExemplarArg]) -> ocelli::Result<
                     prompts.len() - 1
                 })
             }
-            Some(name) => classes.iter().position(|class| class == name).ok_or_else(|| {
+            Some(name) => classes.iter().position(|class| *class == name).ok_or_else(|| {
                 let message = format!("--exemplar names class \"{name}\": expected one of --classes");
                 Error::new(ErrorKind::InvalidArgument, message)
             })?,
@@ -91,6 +94,21 @@ pub fn prompts(classes: &[String], exemplars: &[ExemplarArg]) -> ocelli::Result<
         prompts[class] = prompts[class].clone().with_exemplar(exemplar.bbox, exemplar.positive);
     }
     Prompts::new(prompts)
+}
+
+/// The text prompt of a class. Several phrases and exemplars for one class are joined by `ocelli label` alone.
+fn text_prompt(class: &Class) -> ocelli::Result<Prompt> {
+    match class.phrases.as_slice() {
+        [phrase] if class.exemplars.is_empty() => Ok(Prompt::new(phrase).with_label(class.name.as_str())),
+        _ => {
+            let message = format!(
+                "--classes, class \"{}\": several phrases or exemplars in a file are for `ocelli label` only; give it one \
+                 phrase",
+                class.name
+            );
+            Err(Error::new(ErrorKind::InvalidArgument, message))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -127,7 +145,7 @@ mod tests {
 
     #[test]
     fn exemplars_belong_to_the_class_they_name_or_the_only_one() {
-        let classes = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let classes = |names: &[&str]| ClassMap::from_names(names.iter().copied());
         let boxes =
             |texts: &[&str]| texts.iter().filter_map(|t| t.parse().ok()).collect::<Vec<ExemplarArg>>();
         let cases: [(&[&str], &[&str], Result<&[usize], &str>); 6] = [

@@ -37,24 +37,41 @@ pub struct TrackerArgs {
     /// Frames after which a lost track is deleted [default: 30]
     #[arg(long, alias = "track-buffer", value_name = "FRAMES", allow_negative_numbers = true)]
     pub max_time_lost: Option<u32>,
-    /// Detections that a track may match: those of the same class, or of any class
-    #[arg(long, value_name = "WHICH", default_value = "same")]
-    match_classes: ClassMatching,
+    /// Detections that a track may match: those of the same class, or of any class [default: same]
+    #[arg(long, value_name = "WHICH")]
+    match_classes: Option<ClassMatching>,
     /// Frames for which a lost track is shown at its predicted place [default: 0]
     #[arg(long, value_name = "FRAMES", allow_negative_numbers = true)]
     pub coast: Option<u32>,
 }
 
 /// Which detections a track may match.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ClassMatching {
     // Documented variants would double the length of `--help`.
     Any,
-    #[default]
     Same,
 }
 
 impl TrackerArgs {
+    /// The flag of the first option that was given.
+    pub fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            ("--track-thresh", self.track_thresh.is_some()),
+            ("--low-thresh", self.low_thresh.is_some()),
+            ("--new-track-thresh", self.new_track_thresh.is_some()),
+            ("--match-thresh", self.match_thresh.is_some()),
+            ("--low-match-thresh", self.low_match_thresh.is_some()),
+            ("--lost-match-thresh", self.lost_match_thresh.is_some()),
+            ("--min-hits", self.min_hits.is_some()),
+            ("--sure-thresh", self.sure_thresh.is_some()),
+            ("--max-time-lost", self.max_time_lost.is_some()),
+            ("--match-classes", self.match_classes.is_some()),
+            ("--coast", self.coast.is_some()),
+        ];
+        given.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag))
+    }
+
     /// A tracker's options, from the arguments.
     ///
     /// # Errors
@@ -101,8 +118,8 @@ impl TrackerArgs {
         options.max_time_lost = self.max_time_lost.unwrap_or(options.max_time_lost);
         options.coast_frames = self.coast.unwrap_or(options.coast_frames);
         options.match_classes = match self.match_classes {
-            ClassMatching::Any => MatchClasses::Any,
-            ClassMatching::Same => MatchClasses::Same,
+            Some(ClassMatching::Any) => MatchClasses::Any,
+            Some(ClassMatching::Same) | None => MatchClasses::Same,
         };
         options.validate()?;
         Ok(options)

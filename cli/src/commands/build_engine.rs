@@ -240,7 +240,7 @@ fn usage_example(built: &[BuiltEngine]) -> String {
 /// The model of `--model`, or that of the engine's sidecar.
 fn model_source(args: &BuildEngineArgs) -> anyhow::Result<ModelSource> {
     if let Some(folder) = &args.model {
-        return Ok(ModelSource::Folder(folder.clone()));
+        return Ok(ModelSource::named(folder));
     }
     let Some(engine) = &args.verify else { return Ok(ModelSource::Builtin) };
     if !engine.is_file() {

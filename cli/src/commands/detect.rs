@@ -11,18 +11,20 @@ use ocelli::atomic_file::write_atomically;
 use ocelli::draw::Annotator;
 use ocelli::image::has_image_extension;
 use ocelli::report::DetectionRecord;
+use ocelli::sink::{Crops, YoloLabels};
 use ocelli::{Detection, Detections, Detector, EmbeddedPrompts, Error, Image, Prompts};
 
-use self::outputs::{Outputs, check_image_file};
+use self::outputs::{Outputs, check_image_file, stems};
 use self::semantic::SemanticFolder;
 use self::sheet::ContactSheet;
 use crate::args::{
-    BUILT_IN_MODEL_HINT, DETECTION, ExemplarArg, INPUT, OUTPUT, built_in_model_help, embed_exemplars, prompts,
+    DETECTION, ExemplarArg, INPUT, OUTPUT, built_in_model_help, class_map, coco_classes, embed_exemplars,
+    prompts, thresholds,
 };
+use crate::output::with_flag;
 use crate::report::{ImageReport, Report, TableOptions, timings, write_table};
 use crate::{
-    DetectorArgs, LogArgs, Progress, check_output_file, class_names, expand_images, interrupted, print,
-    status, usage,
+    DetectorArgs, LogArgs, Progress, check_output_file, expand_images, interrupted, print, status, usage,
 };
 
 /// What `ocelli detect --help` prints after the options.
@@ -57,12 +59,21 @@ pub struct DetectArgs {
     /// Masks in --json: COCO run lengths (lossless) or polygons (within one pixel)
     #[arg(long, value_enum, default_value = "rle", value_name = "FORMAT", requires = "masks", help_heading = OUTPUT)]
     mask_format: MaskFormat,
+    /// A crop of each instance, in folders by class
+    #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
+    crops: Option<PathBuf>,
+    /// A YOLO label file per image: class, centre and size of each box
+    #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
+    save_txt: Option<PathBuf>,
     /// Semantic maps: a black and white PNG per image and class
     #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     semantic: Option<PathBuf>,
-    /// Text prompts: words or short phrases, separated by spaces or commas
+    /// Text prompts: words or short phrases, separated by spaces or commas, or a file: classes.txt, or YAML with thresholds
     #[arg(long, alias = "class", num_args = 1.., value_name = "PHRASE", help_heading = DETECTION)]
     classes: Vec<String>,
+    /// Detect COCO's eighty classes
+    #[arg(long, conflicts_with = "classes", help_heading = DETECTION)]
+    coco: bool,
     /// Box around an example, in pixels: x1,y1,x2,y2. Append :no for a counterexample, and @class with several classes
     #[arg(long, num_args = 1.., value_name = "BOX", help_heading = DETECTION)]
     exemplar: Vec<ExemplarArg>,
@@ -88,8 +99,13 @@ const POLYGON_TOLERANCE: f32 = 1.0;
 
 /// Detects in all images.
 pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
-    let prompts = requested_prompts(args, log)?;
+    let (prompts, thresholds) = requested_prompts(args, log)?;
     let files = image_files(args)?;
+    if files.len() > 1 && !args.exemplar.is_empty() && args.exemplar_image.is_none() {
+        return Err(usage(
+            "--exemplar is a box in pixels of one image: name that image with --exemplar-image to find more in several",
+        ));
+    }
     let outputs = args.output.as_deref().map(|target| Outputs::plan(target, &files)).transpose()?;
     if let Some(path) = &args.sheet {
         check_image_file("--sheet", path)?;
@@ -97,9 +113,15 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(path) = args.json.as_deref().filter(|path| *path != Path::new("-")) {
         check_output_file("--json", path)?;
     }
+    let crops = args.crops.as_deref().map(|folder| Crops::create(folder, false)).transpose();
+    let crops = crops.map_err(with_flag("--crops"))?;
+    let labels =
+        args.save_txt.as_deref().map(YoloLabels::create).transpose().map_err(with_flag("--save-txt"))?;
     let semantic = args.semantic.as_deref().map(|folder| SemanticFolder::plan(folder, &files)).transpose()?;
     let builder =
         args.detector.detector()?.with_masks(args.masks).with_semantic_maps(args.semantic.is_some());
+    let builder = builder.with_class_confidence(thresholds);
+    args.detector.model.announce_built_in(&prompts, log);
     let loading = Progress::waiting(log);
     let mut detector = builder.build_reporting(&|line| loading.announce(line))?;
     detector.prepare(&prompts)?;
@@ -118,7 +140,9 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
 
     let report = Report { images: Vec::new() };
     let sheet = ContactSheet::default();
-    let mut job = Job { args, log, prompts, embedded, outputs, semantic, sheet, report, hinted: false };
+    let stems = stems(&files);
+    let mut job =
+        Job { args, log, prompts, embedded, outputs, semantic, crops, labels, stems, sheet, report };
     let end = job.detect_all(&mut detector, &files);
     // Finished images are kept after Ctrl-C and if others could not be read.
     if end.is_ok() || !job.report.images.is_empty() {
@@ -127,21 +151,23 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     end
 }
 
-fn requested_prompts(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<Prompts> {
-    if args.classes.is_empty() && args.exemplar.is_empty() {
+/// The prompts, and the thresholds of classes that have their own.
+fn requested_prompts(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<(Prompts, Vec<(usize, f32)>)> {
+    if args.classes.is_empty() && args.exemplar.is_empty() && !args.coco {
         return Err(usage(
-            "nothing to detect: name classes with --classes, or box an example with --exemplar",
+            "nothing to detect: name classes with --classes, use those of COCO with --coco, or box an example with \
+             --exemplar",
         ));
     }
-    let classes = class_names(&args.classes, log)?;
+    let classes = if args.coco { coco_classes() } else { class_map(&args.classes, log)? };
     if let Some(name) =
-        classes.iter().find(|name| has_image_extension(Path::new(name)) && Path::new(name).is_file())
+        classes.names().find(|name| has_image_extension(Path::new(name)) && Path::new(name).is_file())
     {
         return Err(usage(format!(
             "--classes, {name}: this is an image; name it with --image, or before --classes"
         )));
     }
-    Ok(prompts(&classes, &args.exemplar)?)
+    Ok((prompts(&classes, &args.exemplar)?, thresholds(&classes)))
 }
 
 fn image_files(args: &DetectArgs) -> anyhow::Result<Vec<PathBuf>> {
@@ -161,9 +187,12 @@ struct Job<'a> {
     embedded: Option<EmbeddedPrompts>,
     outputs: Option<Outputs>,
     semantic: Option<SemanticFolder>,
+    crops: Option<Crops>,
+    labels: Option<YoloLabels>,
+    /// A unique name for each image.
+    stems: Vec<String>,
     sheet: ContactSheet,
     report: Report,
-    hinted: bool,
 }
 
 impl Job<'_> {
@@ -228,6 +257,12 @@ impl Job<'_> {
                 progress.status(&format!("→ {}", path.display()));
             }
         }
+        if let Some(labels) = &self.labels {
+            labels.write_labels(&self.stems[number], (image.width(), image.height()), &found.items)?;
+        }
+        if let Some(crops) = &mut self.crops {
+            crops.write_detections(&image, &self.stems[number], &found.items)?;
+        }
         if self.outputs.is_some() || self.args.sheet.is_some() {
             let mut annotated = image.into_rgb_image();
             annotator.annotate(&mut annotated, &found.items)?;
@@ -238,10 +273,6 @@ impl Job<'_> {
             if self.args.sheet.is_some() {
                 self.sheet.add(&annotated);
             }
-        }
-        if found.items.is_empty() && self.args.detector.model.model.is_none() && !self.hinted {
-            self.hinted = true;
-            progress.status(BUILT_IN_MODEL_HINT);
         }
         self.report.images.push(report);
         Ok(())

@@ -15,7 +15,7 @@ Example:
   ocelli embed --classes person \"red apple\" -o text.safetensors
   ocelli detect --image a.jpg --classes person --text-cache text.safetensors")]
 pub struct EmbedArgs {
-    /// Text prompts: words or short phrases, separated by spaces or commas
+    /// Text prompts: words or short phrases, separated by spaces or commas, or a file such as classes.txt
     #[arg(long, alias = "class", required = true, num_args = 1.., value_name = "PHRASE", help_heading = DETECTION)]
     classes: Vec<String>,
     /// Text cache to write or extend

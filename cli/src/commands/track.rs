@@ -56,7 +56,8 @@ pub fn run(args: &TrackArgs, log: &LogArgs) -> anyhow::Result<()> {
     let boxes = read(&args.detections)?;
     let tracker = ByteTracker::builder().options(options).build()?;
     let (name, writer) = if to_file { open(&args.output)? } else { ("stdout".into(), stdout()) };
-    let mut writer = MotWriter::new(name, writer);
+    let mut writer =
+        MotWriter::new(name, writer).with_classes(boxes.iter().any(|one| one.class_id.is_some()));
     let summary = replay(&boxes, tracker, args, log, &mut writer);
     // Finished frames are kept even after an error.
     writer.finish()?;

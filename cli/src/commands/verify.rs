@@ -77,7 +77,7 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
     let (reference_engine, candidate_engine) = (engine(EngineKind::Cpu)?, engine(kind)?);
     let progress = Progress::new(log, 100);
     let resolve = |folder: Option<&PathBuf>, engine: &EngineFactory| {
-        let source = folder.map_or(ModelSource::Builtin, |folder| ModelSource::Folder(folder.clone()));
+        let source = folder.map_or(ModelSource::Builtin, ModelSource::named);
         let request = ModelRequest { source, target: engine.target(), ..ModelRequest::default() };
         Model::resolve(&request, &|line| progress.announce(line), &cancellation)
     };

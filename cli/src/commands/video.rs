@@ -1,6 +1,5 @@
 //! `ocelli video`.
 
-mod coco;
 mod progress;
 mod sinks;
 mod source;
@@ -12,18 +11,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::{Args, ValueEnum};
 use ocelli::atomic_file::write_atomically;
 use ocelli::draw::{Annotator, Overlay, OverlayOptions};
-use ocelli::{Cancellation, FramePolicy, Pipeline, PipelineBuilder, SourceInfo, StatsRecorder};
+use ocelli::{Cancellation, FramePolicy, Pipeline, PipelineBuilder, RunSummary, SourceInfo, StatsRecorder};
+use ocelli_datasets::label::ClassMap;
 
 use self::progress::LiveProgress;
 use self::sinks::{SinkArgs, Sinks};
 use self::source::SourceArgs;
 use self::summary::{Counts, RunReport, stage_table};
 use crate::args::{
-    BUILT_IN_MODEL_HINT, DETECTION, ExemplarArg, PERFORMANCE, built_in_model_help, embed_exemplars, prompts,
+    DETECTION, ExemplarArg, PERFORMANCE, built_in_model_help, class_map, coco_classes, embed_exemplars,
+    prompts, thresholds,
 };
 use crate::{
-    DetectorArgs, LogArgs, Progress, TrackerArgs, cancel_on_interrupt, check_output_file, class_names,
-    interrupted, print, status, usage,
+    DetectorArgs, LogArgs, Progress, TrackerArgs, cancel_on_interrupt, check_output_file, interrupted, print,
+    status, usage,
 };
 
 /// What `ocelli video --help` prints after the options.
@@ -46,11 +47,14 @@ Examples:
 /// Arguments of `ocelli video` and `demo-video`.
 #[derive(Args, Debug)]
 pub struct VideoArgs {
+    /// Sources, as with --video.
+    #[arg(value_name = "SOURCE", hide = true)]
+    sources: Vec<String>,
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
     sinks: SinkArgs,
-    /// Text prompts: words or short phrases, separated by spaces or commas
+    /// Text prompts: words or short phrases, separated by spaces or commas, or a file: classes.txt, or YAML with thresholds
     #[arg(long, alias = "class", num_args = 1.., value_name = "PHRASE", help_heading = DETECTION)]
     classes: Vec<String>,
     /// Detect COCO's eighty classes
@@ -85,7 +89,7 @@ pub struct VideoArgs {
     /// Run one stage at a time; slower, with the same results
     #[arg(long, help_heading = PERFORMANCE)]
     sequential: bool,
-    /// Write times per stage as JSON
+    /// Write times per stage as JSON; - is stdout
     #[arg(long, value_name = "FILE", help_heading = PERFORMANCE)]
     stats: Option<PathBuf>,
     /// Accepted for compatibility with DART; the number of classes is not fixed here.
@@ -102,8 +106,11 @@ enum Policy {
 /// Runs the pipeline over a source.
 pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let classes = requested_classes(args, log)?;
+    if let Some(flag) = args.tracker.first_given().filter(|_| !args.track) {
+        return Err(usage(format!("{flag} is an option of the tracker: add --track")));
+    }
     args.sinks.check()?;
-    if let Some(path) = &args.stats {
+    if let Some(path) = args.stats.as_deref().filter(|path| *path != Path::new("-")) {
         check_output_file("--stats", path)?;
     }
     if args.sinks.trails.is_some_and(|frames| frames > 0) && !args.track {
@@ -113,10 +120,14 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         status(log, "--trt-max-classes is not needed: the number of classes is not limited");
     }
     let tracker = args.tracker.options()?;
-    let builder = args.detector.detector()?.with_masks(args.masks);
+    let builder =
+        args.detector.detector()?.with_masks(args.masks).with_class_confidence(thresholds(&classes));
     let cancellation = Cancellation::new();
     cancel_on_interrupt(&cancellation);
-    let opened = args.source.open(&classes, &cancellation)?;
+    let names: Vec<&str> = classes.names().collect();
+    let mut source = args.source.clone();
+    source.video.splice(0..0, args.sources.iter().cloned());
+    let opened = source.open(&names, &cancellation)?;
     args.sinks.check_against(&opened.files, args.stats.as_deref())?;
     let info = opened.info().clone();
     let mut sinks = args.sinks.open(&info, args.track, &cancellation)?;
@@ -125,6 +136,9 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
 
     let prompts = prompts(&classes, &args.exemplar)?;
+    if !source.is_drawn() {
+        args.detector.model.announce_built_in(&prompts, log);
+    }
     let loading = Progress::waiting(log);
     let mut detector = builder.build_reporting(&|line| loading.announce(line))?;
     let mut embedded = detector.prepare(&prompts)?;
@@ -149,23 +163,29 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         pipeline = pipeline.with_tracker(tracker);
     }
     let end = pipeline.run(opened.source, &mut sinks.all);
-    let end = end.map(drop).map_err(anyhow::Error::from);
+    let end = end.map_err(anyhow::Error::from).and_then(|run| job.check_any_frame(&run));
     // Finished frames are summarized even after an error.
     let summarized = job.summarize(&sinks, &cancellation, end.as_ref().err());
     end.and(summarized)?;
     Ok(interrupted()?)
 }
 
-fn requested_classes(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<Vec<String>> {
+fn requested_classes(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<ClassMap> {
     if args.coco {
-        return Ok(coco::CLASSES.iter().map(ToString::to_string).collect());
+        return Ok(coco_classes());
     }
     if args.classes.is_empty() && args.exemplar.is_empty() {
         return Err(usage(
             "nothing to detect: name classes with --classes, or use those of COCO with --coco",
         ));
     }
-    Ok(class_names(&args.classes, log)?)
+    let classes = class_map(&args.classes, log)?;
+    if let Some(name) = classes.names().find(|name| Path::new(name).is_file()) {
+        return Err(usage(format!(
+            "--classes, {name}: this is a file; name it with --video, or before --classes"
+        )));
+    }
+    Ok(classes)
 }
 
 /// A run over a source.
@@ -210,6 +230,25 @@ impl Job<'_> {
         pipeline
     }
 
+    /// Reports that the source provided no frame, which is an error if a result was asked for.
+    fn check_any_frame(&self, run: &RunSummary) -> anyhow::Result<()> {
+        if run.stats.frames_in > 0 || run.cancelled {
+            return Ok(());
+        }
+        let SourceArgs { start, max_frames, .. } = self.args.source;
+        let name = &self.info.name;
+        let why = match (start, max_frames) {
+            (_, Some(0)) => format!("no frame was read, {name}: --max-frames is 0"),
+            (Some(_), _) => format!("no frame was read, {name}: it ends before --start"),
+            _ => format!("no frame was read, {name}: it is empty"),
+        };
+        if self.args.sinks.is_empty() && self.args.stats.is_none() {
+            status(self.log, &why);
+            return Ok(());
+        }
+        anyhow::bail!("{why}; no result was written");
+    }
+
     /// Prints the tables and writes the file of `--stats`.
     fn summarize(
         &self,
@@ -219,9 +258,8 @@ impl Job<'_> {
     ) -> anyhow::Result<()> {
         let stats = self.stats.snapshot();
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if stats.frames_out > 0 && !sinks.stdout {
+        if stats.frames_out > 0 && !sinks.stdout && self.args.stats.as_deref() != Some(Path::new("-")) {
             match counts.is_empty() {
-                true if self.args.detector.model.model.is_none() => status(self.log, BUILT_IN_MODEL_HINT),
                 true => status(self.log, "nothing was detected"),
                 false => print(|out| out.write_all(counts.table(self.args.track).as_bytes()))?,
             }
@@ -240,15 +278,18 @@ impl Job<'_> {
                 error: error.map(ToString::to_string),
                 stats: &stats,
             };
-            write_atomically(path, |file| {
-                serde_json::to_writer_pretty(&mut *file, &report)?;
-                std::io::Write::write_all(file, b"\n")
-            })?;
+            let mut text = serde_json::to_vec_pretty(&report)?;
+            text.push(b'\n');
+            if path == Path::new("-") {
+                print(|out| out.write_all(&text))?;
+            } else {
+                write_atomically(path, |file| std::io::Write::write_all(file, &text))?;
+            }
         }
         if error.is_none() {
             let written = |path: &Path| status(self.log, &format!("→ {}", path.display()));
-            let SinkArgs { output, jsonl, mot, crops, .. } = &self.args.sinks;
-            let files = [output, jsonl, mot, crops, &self.args.stats].into_iter().flatten();
+            let SinkArgs { output, jsonl, mot, crops, save_txt, .. } = &self.args.sinks;
+            let files = [output, jsonl, mot, crops, save_txt, &self.args.stats].into_iter().flatten();
             files.filter(|path| *path != Path::new("-") && path.exists()).for_each(|path| written(path));
             if self.args.sinks.is_empty() {
                 status(

@@ -12,7 +12,7 @@ const PICTURES: usize = 60;
 /// Starts the program and sends it `signal` once its journal has `lines` lines.
 #[cfg(unix)]
 fn stop_after(place: &Place, signal: &str, lines: usize) -> Outcome {
-    let more = [&ALL_FORMATS[..], &["--review", "6"]].concat();
+    let more = [&ALL_FORMATS[..], &["--strict", "--review", "6"]].concat();
     let mut child = place.start(OCELLI, &arguments("stopped", &more));
     loop {
         let ended = child.try_wait().expect("it was started");
@@ -38,7 +38,7 @@ fn it_continues_after_being_killed_at_any_time() {
     let place = Place::new();
     pictures(&place, "pictures", PICTURES);
     place.write("pictures/bad.jpg", "hello");
-    let more = [&ALL_FORMATS[..], &["--review", "6"]].concat();
+    let more = [&ALL_FORMATS[..], &["--strict", "--review", "6"]].concat();
     assert_eq!(place.run(OCELLI, &arguments("whole", &more)).status, Some(1));
     let journal = place.path("stopped/.ocelli-label/journal.jsonl");
     let (mut lines, mut number, mut kills) = (0, 7u64, 0);
@@ -69,7 +69,7 @@ fn it_continues_after_being_killed_at_any_time() {
 fn ctrl_c_loses_nothing() {
     let place = Place::new();
     pictures(&place, "pictures", 30);
-    let more = [&ALL_FORMATS[..], &["--review", "6"]].concat();
+    let more = [&ALL_FORMATS[..], &["--strict", "--review", "6"]].concat();
     place.succeed(OCELLI, &arguments("whole", &more));
     let ended = stop_after(&place, "-INT", 6);
     assert_eq!(ended.status, Some(130), "{ended:?}");
@@ -110,11 +110,8 @@ fn a_full_disk_or_a_closed_stdout_loses_nothing() {
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(
-        stderr.lines().last().is_some_and(|l| l.starts_with("error: ") && l.contains("stdout")),
-        "{stderr}"
-    );
+    assert_eq!(output.status.code(), Some(141), "{stderr}");
+    assert!(!stderr.contains("error: "), "{stderr}");
     assert_eq!(differences(&place.path("closed"), &place.path("whole")), [""; 0]);
 }
 

@@ -91,7 +91,7 @@ impl ClassMap {
         Self { classes: names.into_iter().map(class).collect(), merge: Vec::new() }
     }
 
-    /// Reads a YAML or JSON file.
+    /// Reads a YAML or JSON file: a class map, or a `data.yaml` of YOLO, of which the `names` are read.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::InvalidArgument`] if it is not a class map; the message has the key.
@@ -110,6 +110,10 @@ impl ClassMap {
             let said = e.to_string();
             format!("it is not YAML: {}", said.lines().next().unwrap_or_default())
         })?;
+        if let (Some(names), None) = (document.get("names"), document.get("classes")) {
+            let map = Self::from_names(yolo_names(names)?);
+            return map.check().map(|()| map);
+        }
         let top = Keys::of(&document, "", &["classes", "merge"])?;
         let mut map = Self::default();
         match top.value("classes") {
@@ -186,6 +190,18 @@ impl ClassMap {
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.classes.iter().map(|class| class.name.as_str())
     }
+}
+
+/// YOLO's `names`: a list, or a mapping from class ids.
+fn yolo_names(names: &Value) -> Result<Vec<String>, String> {
+    let Value::Object(by_id) = names else { return texts(names, "names") };
+    let mut numbered = Vec::new();
+    for (id, name) in by_id {
+        let number: u32 = id.parse().map_err(|_| format!("names: {id} is not a class id"))?;
+        numbered.push((number, text(name, &format!("names.{id}"))?));
+    }
+    numbered.sort_by_key(|(number, _)| *number);
+    Ok(numbered.into_iter().map(|(_, name)| name).collect())
 }
 
 fn class_of_list(value: &Value, key_path: &str) -> Result<Class, String> {

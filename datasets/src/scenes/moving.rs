@@ -10,7 +10,7 @@ use crate::scenes::sprite::{Color, Sprite};
 use crate::scenes::{background, check_size, pictogram, vocabulary};
 use ocelli::Frame;
 use ocelli::image::Image;
-use ocelli::source::{Source, SourceInfo};
+use ocelli::source::{FRAME_RATES, Source, SourceInfo};
 use ocelli::{Error, ErrorKind, Result};
 
 /// A drawn video as a [`Source`], with its ground truth.
@@ -83,7 +83,7 @@ impl MovingScene {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a size outside 32 to 8192, no labels, a label that is not in the [`vocabulary`], or a
-    /// frame rate that is not positive.
+    /// frame rate that is not one of [`FRAME_RATES`].
     pub fn new(
         seed: u64,
         labels: &[impl AsRef<str>],
@@ -95,8 +95,9 @@ impl MovingScene {
         check_size(width, height)?;
         let refused =
             |why: String| Err(Error::new(ErrorKind::InvalidArgument, format!("cannot draw a video: {why}")));
-        if !(frame_rate.is_finite() && frame_rate > 0.0) {
-            return refused(format!("frame_rate is {frame_rate}: expected a positive number"));
+        if !FRAME_RATES.contains(&frame_rate) {
+            let (least, most) = (FRAME_RATES.start(), FRAME_RATES.end());
+            return refused(format!("frame_rate is {frame_rate}: expected {least} to {most}"));
         }
         let label_indices = pictogram::indices_of(labels)?;
         if label_indices.is_empty() {
@@ -300,7 +301,7 @@ impl Source for MovingScene {
         self.draw_into(self.next, &mut data);
         frame.image = Image::from_rgb8(self.width, self.height, data)?;
         frame.index = self.next;
-        frame.time = Duration::from_secs_f64(self.next as f64 / self.frame_rate);
+        frame.time = Duration::try_from_secs_f64(self.next as f64 / self.frame_rate).unwrap_or(Duration::MAX);
         self.next += 1;
         Ok(true)
     }

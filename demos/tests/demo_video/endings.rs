@@ -1,9 +1,10 @@
 //! Files are complete after every kind of end: Ctrl-C, kill, a full disk, a closed pipe.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use super::{DEMO, command, frames_of, lines_of, names, numbers, run_demo, succeed};
+use super::{DEMO, command, draw_video, frames_of, lines_of, names, numbers, run_demo, succeed};
 use crate::run::{Place, outcome};
 
 /// A scene that is longer than any test.
@@ -48,6 +49,91 @@ fn ctrl_c_completes_the_video() {
         assert_eq!(place.json("stats.json")["cancelled"], true);
         let left: Vec<_> = names(place.path("")).into_iter().filter(|name| name.starts_with('.')).collect();
         assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// Waits for a program that must end soon.
+fn wait(mut child: Child) -> std::process::Output {
+    let began = Instant::now();
+    while child.try_wait().expect("it can be waited for").is_none() {
+        if began.elapsed() > Duration::from_secs(30) {
+            drop(child.kill());
+            panic!("it hangs: {:?}", child.wait_with_output());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().expect("it has ended")
+}
+
+#[cfg(unix)]
+#[test]
+fn an_idle_stdin_does_not_hold_up_the_end() {
+    let frames = [90u8; 3 * 160 * 120 * 3];
+    for (arguments, status) in [
+        ("-o out.mp4 --mot out.txt --jsonl -", 130),
+        ("-o out.mp4 --mot out.txt --jsonl - --sequential", 130),
+        ("-o out.mp4 --mot /dev/full", 1),
+    ] {
+        let place = Place::new();
+        let arguments = format!("--video - --raw 160x120:bgr --classes dog --confidence 0 {arguments}");
+        let mut command = command(&place, DEMO, &arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut stdin = child.stdin.take().expect("it is piped");
+        stdin.write_all(&frames).expect("it reads stdin");
+        if status == 130 {
+            let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+            for _ in 0..3 {
+                assert!(stdout.read_line(&mut String::new()).expect("it writes text") > 0, "{arguments}");
+            }
+            signal(&child, "INT");
+        }
+        let output = wait(child);
+        assert_eq!(output.status.code(), Some(status), "{arguments}: {output:?}");
+        if status == 130 {
+            assert_eq!(frames_of(&place.path("out.mp4")).0.len(), 3, "{arguments}");
+        }
+        drop(stdin);
+    }
+}
+
+#[test]
+fn earlier_results_stay_if_the_model_cannot_be_loaded() {
+    let place = Place::new();
+    place.write("broken/model.json", "{}");
+    for name in ["out.jsonl", "out.txt", "out.mp4"] {
+        place.write(name, "yesterday's results\n");
+    }
+    let arguments = "--classes dog --track --model broken -o out.mp4 --jsonl out.jsonl --mot out.txt";
+    let refused = run_demo(&place, arguments);
+    refused.is_refusal(1, &["broken"]).unwrap_or_else(|e| panic!("{e}"));
+    for name in ["out.jsonl", "out.txt", "out.mp4"] {
+        assert_eq!(place.read(name), b"yesterday's results\n", "{name}");
+    }
+}
+
+#[test]
+fn a_run_without_frames_is_reported() {
+    let place = Place::new();
+    draw_video(&place, "in.mp4", 4);
+    for (arguments, word) in [
+        ("--video in.mp4 --start 100f", "--start"),
+        ("--video in.mp4 --max-frames 0", "--max-frames is 0"),
+        ("--video - --raw 16x16:bgr", "stdin"),
+    ] {
+        let arguments = format!("{arguments} --classes moon");
+        let without = run_demo(&place, &arguments);
+        assert_eq!(without.status, Some(0), "{arguments}: {without:?}");
+        for word in ["no frame was read", word] {
+            assert!(without.stderr.contains(word), "{word}: {without:?}");
+        }
+        for output in ["-o out.avi", "--jsonl out.jsonl", "--mot out.txt", "--crops crops"] {
+            let refused = run_demo(&place, &format!("{arguments} {output}"));
+            refused
+                .is_refusal(1, &["no frame was read", word])
+                .unwrap_or_else(|e| panic!("{arguments} {output}: {e}"));
+        }
+        assert_eq!(names(place.path("")), ["in.mp4"], "{arguments}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sources of frames: parts of videos, pipes, streams that are lost and reconnect.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -92,7 +92,13 @@ fn raw_frames_are_read_and_written() {
     assert_eq!(lines_of(short.stdout.as_bytes()), expected[..3]);
     assert!(short.stderr.contains("frame 3") && short.stderr.contains("57599 of 57600 bytes"), "{short:?}");
     let nothing = with_stdin(&place, arguments, Vec::new());
-    assert_eq!((nothing.status, nothing.stdout.as_str()), (Some(0), ""), "{nothing:?}");
+    assert_eq!((nothing.status, nothing.stdout.as_str()), (Some(1), ""), "{nothing:?}");
+
+    // The rate of raw frames, unless they name one.
+    let arguments = "--video - --raw 160x120:bgr --fps 5 --classes dog --jsonl -";
+    let lines = lines_of(with_stdin(&place, arguments, raw).stdout.as_bytes());
+    let times: Vec<f64> = lines.iter().map(|line| line.time_s).collect();
+    assert_eq!(times, [0.0, 0.2, 0.4, 0.6]);
 }
 
 fn outcome_bytes(place: &Place, arguments: &str) -> Vec<u8> {
@@ -203,6 +209,122 @@ fn a_lost_stream_reconnects_until_the_time_is_up() {
     assert!((25..=35).contains(&lines.len()), "{} frames of both connections", lines.len());
     assert!(lines.windows(2).all(|pair| pair[0].time_s <= pair[1].time_s));
     assert!(frames_of(&place.path("out.mp4")).0.len() >= lines.len(), "it was completed");
+}
+
+/// A web server with one file: whether it supports byte ranges, and the byte at which each connection breaks.
+struct FileServer {
+    bytes: Vec<u8>,
+    ranges: bool,
+    breaks_at: usize,
+}
+
+impl FileServer {
+    /// Serves in the background; returns the address.
+    fn start(self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        // Ends with the test program.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // A client may close the connection.
+                drop(self.answer(stream));
+            }
+        });
+        address
+    }
+
+    fn answer(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        let mut request = [0; 4096];
+        let length = stream.read(&mut request)?;
+        let request = String::from_utf8_lossy(&request[..length]).into_owned();
+        let from = request.lines().find_map(|line| line.strip_prefix("Range: bytes="));
+        let from = from.and_then(|range| range.split('-').next()?.parse().ok()).filter(|_| self.ranges);
+        let (from, all) = (from.unwrap_or(0usize).min(self.bytes.len()), self.bytes.len());
+        let status = if self.ranges {
+            format!(
+                "206 Partial Content\r\nAccept-Ranges: bytes\r\nContent-Range: bytes {from}-{}/{all}",
+                all - 1
+            )
+        } else {
+            "200 OK".into()
+        };
+        let head =
+            format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", all - from);
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(&self.bytes[from..self.breaks_at.max(from).min(all)])?;
+        stream.flush()
+    }
+}
+
+/// Runs with a limit: an endless run is an error.
+fn run_for_a_while(place: &Place, arguments: &str) -> Outcome {
+    let limited = format!("60 {DEMO} {arguments}");
+    outcome(&mut command(place, "timeout", &limited))
+}
+
+#[test]
+fn a_file_on_a_server_ends_like_a_file() {
+    let place = Place::new();
+    draw_video(&place, "in.mkv", 60);
+    draw_video(&place, "in.mp4", 60);
+    succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --confidence 1");
+    let images: Vec<u8> = (0..20).flat_map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
+    let run = |bytes: &[u8], ranges, part: f64, name: &str, more: &str| {
+        let breaks_at = (bytes.len() as f64 * part) as usize;
+        let address = FileServer { bytes: bytes.to_vec(), ranges, breaks_at }.start();
+        let arguments = format!(
+            "--video http://{address}/{name} --classes moon --jsonl lines -o out.mp4 --reconnect 2 {more}"
+        );
+        let outcome = run_for_a_while(&place, &arguments);
+        let lines = place.path("lines").exists().then(|| lines_of(&place.read("lines"))).unwrap_or_default();
+        let frames = place.path("out.mp4").exists().then(|| frames_of(&place.path("out.mp4")).0.len());
+        for name in ["lines", "out.mp4"] {
+            drop(std::fs::remove_file(place.path(name)));
+        }
+        (outcome, lines.len(), frames)
+    };
+    let (mkv, mp4) = (place.read("in.mkv"), place.read("in.mp4"));
+    for (bytes, ranges, name) in [(&mkv, true, "x.mkv"), (&mkv, false, "x.mkv"), (&mp4, true, "x.mp4")] {
+        let (whole, lines, frames) = run(bytes, ranges, 1.0, name, "");
+        assert_eq!((whole.status, lines, frames), (Some(0), 60, Some(60)), "{name}: {whole:?}");
+        assert!(!whole.stderr.contains("reconnect"), "{name}: {whole:?}");
+    }
+    // Images one after the other, whose number no header tells.
+    for (name, more) in [("x.mpg", ""), ("x", "--file")] {
+        let (endless, lines, _) = run(&images, false, 1.0, name, more);
+        assert_eq!(endless.status, Some(0), "{name}: {endless:?}");
+        assert!((15..=20).contains(&lines), "{name}: {lines} frames of 20");
+    }
+    let (cut, lines, frames) = run(&mkv, true, 0.4, "x.mkv", "");
+    assert_eq!(cut.status, Some(1), "{cut:?}");
+    let last = cut.stderr.lines().last().unwrap_or_default();
+    assert!(last.contains("the connection was lost at") && last.contains("of 60 frames"), "{last}");
+    assert!((5..50).contains(&lines) && frames == Some(lines), "{lines} lines, {frames:?} frames");
+    // The index is at the end of the file, where a server without byte ranges cannot begin.
+    let (without, lines, frames) = run(&mp4, false, 1.0, "x.mp4", "");
+    assert_eq!((without.status, lines, frames), (Some(1), 0, None), "{without:?}");
+    let last = without.stderr.lines().last().unwrap_or_default();
+    assert!(last.starts_with("error: ") && last.contains("x.mp4"), "{last}");
+    // The same stream as a live one.
+    let (live, _, _) = run(&mkv, true, 1.0, "x.mkv", "--live --max-frames 70 --policy all");
+    assert_eq!(live.status, Some(0), "{live:?}");
+    assert!(live.stderr.contains("reconnected"), "{live:?}");
+}
+
+#[test]
+fn a_server_that_accepts_and_closes_is_given_up() {
+    let place = Place::new();
+    succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --confidence 1");
+    let images: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    std::thread::spawn(move || camera(listener, images, &[vec![20], vec![0; 10_000]].concat()));
+    let arguments =
+        format!("--video http://{address}/stream --classes dog --policy all --reconnect 3 --jsonl lines");
+    let given_up = run_for_a_while(&place, &arguments);
+    assert_eq!(given_up.status, Some(1), "{given_up:?}");
+    let last = given_up.stderr.lines().last().unwrap_or_default();
+    assert!(last.contains("the stream was lost") && last.contains("in 3 s"), "{last}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
 
+use crate::read_text;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Prefix of the detector's tensors in the released checkpoint.
@@ -183,8 +184,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 fn shard_paths(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
-    let text =
-        std::fs::read_to_string(index).map_err(|e| Error::io("cannot read the index of shards", index, e))?;
+    let text = read_text(index, "the index of shards")?;
     let damaged = |why: String| {
         Error::new(ErrorKind::InvalidData, format!("corrupt index of shards, {}: {why}", index.display()))
     };

@@ -45,7 +45,7 @@ impl Timeline {
                         *step = (stamp - last).min(*nominal);
                         stamp
                     }
-                    (Some(last), _) => last + *step,
+                    (Some(last), _) => last.saturating_add(*step),
                 };
                 *last = Some(time);
                 time
@@ -57,7 +57,7 @@ impl Timeline {
     pub(super) fn end(&self) -> Duration {
         match self {
             Self::Live { began } => began.map_or(Duration::ZERO, |began| began.elapsed()),
-            Self::Stamps { step, last, .. } => last.map_or(Duration::ZERO, |last| last + *step),
+            Self::Stamps { step, last, .. } => last.map_or(Duration::ZERO, |last| last.saturating_add(*step)),
         }
     }
 }

@@ -4,12 +4,15 @@ use std::fs::File;
 use std::io;
 use std::time::Duration;
 
-use super::{Container, big_endian, bytes_at};
+use super::{Container, MAX_ELEMENTS, big_endian, bytes_at};
 
 pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
     let mut container = Container { unfinished: true, counts_frames: true, ..Container::default() };
-    let mut at = 0;
-    while at + 8 <= length {
+    let mut at: u64 = 0;
+    for _ in 0..MAX_ELEMENTS {
+        if length.saturating_sub(at) < 8 {
+            break;
+        }
         let head = bytes_at(file, at, 16)?;
         let kind = &head[4..8];
         if !kind.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ' || *byte == 0xa9) {
@@ -26,9 +29,9 @@ pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
         }
         if kind == b"moov" {
             container.unfinished = false;
-            movie(&bytes_at(file, at + header, size - header)?, &mut container);
+            movie(&bytes_at(file, at.saturating_add(header), size - header)?, &mut container);
         }
-        let Some(end) = at.checked_add(size) else { break };
+        let end = at.saturating_add(size);
         container.missing_bytes = end.saturating_sub(length);
         at = end;
     }
@@ -72,9 +75,9 @@ fn movie(bytes: &[u8], container: &mut Container) {
                 // All bits set: unknown. Zero: the file is fragmented.
                 let duration =
                     duration.filter(|d| *d > 0 && *d != u64::MAX && (wide || *d != u64::from(u32::MAX)));
-                container.duration = duration
-                    .zip(time_scale)
-                    .map(|(units, scale)| Duration::from_secs_f64(units as f64 / scale as f64));
+                // A duration beyond the range of the type is as good as unknown.
+                let seconds = duration.zip(time_scale).map(|(units, scale)| units as f64 / scale as f64);
+                container.duration = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
                 let matrix = header.get(if wide { 52.. } else { 40.. }).unwrap_or_default();
                 container.quarter_turns = Some(quarter_turns(matrix));
             }

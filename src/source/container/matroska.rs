@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-use super::{Container, big_endian, bytes_at};
+use super::{Container, MAX_ELEMENTS, big_endian, bytes_at};
 
 const SEGMENT: u64 = 0x1853_8067;
 const TRACKS: u64 = 0x1654_ae6b;
@@ -14,10 +14,11 @@ const CLUSTER: u64 = 0x1f43_b675;
 
 pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
     let mut container = Container::default();
-    let mut at = 0;
+    let mut at: u64 = 0;
     // The header element, then the segment, which contains all others.
-    while let Some((id, size, header)) = element(&bytes_at(file, at, 12)?) {
-        let content = at + header;
+    for _ in 0..MAX_ELEMENTS {
+        let Some((id, size, header)) = element(&bytes_at(file, at, 12)?) else { break };
+        let content = at.saturating_add(header);
         if id == SEGMENT {
             container.unfinished = size.is_none();
             container.missing_bytes =
@@ -34,8 +35,9 @@ pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
 
 /// Searches the elements before the first frames for a sound track.
 fn has_sound(file: &mut File, mut at: u64) -> io::Result<bool> {
-    while let Some((id, size, header)) = element(&bytes_at(file, at, 12)?) {
-        let (content, Some(size)) = (at + header, size) else { break };
+    for _ in 0..MAX_ELEMENTS {
+        let Some((id, size, header)) = element(&bytes_at(file, at, 12)?) else { break };
+        let (content, Some(size)) = (at.saturating_add(header), size) else { break };
         match id {
             CLUSTER => break,
             TRACKS => {

@@ -3,13 +3,16 @@
 use std::fs::File;
 use std::io;
 
-use super::{Container, bytes_at};
+use super::{Container, MAX_ELEMENTS, bytes_at};
 
 pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
     let mut container = Container { counts_frames: true, ..Container::default() };
-    let mut at = 0;
+    let mut at: u64 = 0;
     // Files over 1 GB have several RIFF chunks.
-    while at + 12 <= length {
+    for _ in 0..MAX_ELEMENTS {
+        if length.saturating_sub(at) < 12 {
+            break;
+        }
         let head = bytes_at(file, at, 12)?;
         if &head[..4] != b"RIFF" {
             break;

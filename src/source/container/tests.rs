@@ -126,6 +126,38 @@ fn properties_are_read_from_the_structure() {
 }
 
 #[test]
+fn sizes_and_durations_at_the_limit_do_not_panic() {
+    // A 64-bit size: 1, the kind, then the size.
+    let long_box = |kind: &[u8; 4], size: u64| {
+        [&1u32.to_be_bytes(), kind.as_slice(), &size.to_be_bytes(), &[7; 40]].concat()
+    };
+    for size in [u64::MAX, u64::MAX - 1, u64::MAX - 15, 1 << 63] {
+        let alone = long_box(b"ftyp", size);
+        let missing = inspected(&alone).map(|container| container.missing_bytes);
+        assert_eq!(missing, Some(size - alone.len() as u64), "{size}");
+        let second = [iso_box(b"ftyp", b"isom"), long_box(b"mdat", size)].concat();
+        let missing = inspected(&second).map(|container| container.missing_bytes);
+        assert_eq!(missing, Some(size.saturating_add(12) - second.len() as u64), "{size}, second");
+    }
+    // A track header with 64-bit times, in a movie with one unit per second.
+    for (duration, expected) in [
+        (u64::MAX - 1, None),
+        (u64::MAX, None),
+        (1 << 63, Some(Duration::from_secs(1 << 63))),
+        (9, Some(Duration::from_secs(9))),
+    ] {
+        let mut header = vec![0; 92];
+        header[0] = 1;
+        header[28..36].copy_from_slice(&duration.to_be_bytes());
+        let handler = iso_box(b"hdlr", &[&numbers(&[0, 0]), b"vide".as_slice(), &numbers(&[0; 4])].concat());
+        let track = iso_box(b"trak", &[iso_box(b"tkhd", &header), iso_box(b"mdia", &handler)].concat());
+        let movie = iso_box(b"mvhd", &numbers(&[0, 0, 0, 1, 5, 0]));
+        let file = [iso_box(b"ftyp", b"isom"), iso_box(b"moov", &[movie, track].concat())].concat();
+        assert_eq!(inspected(&file).and_then(|container| container.duration), expected, "{duration}");
+    }
+}
+
+#[test]
 fn corrupt_structures_do_not_panic() {
     let whole = [mp4(&[track(b"vide", 4000, 1, 0)]), mkv(&[1, 2], false), avi(&[b"vids", b"auds"], None)];
     for bytes in whole {

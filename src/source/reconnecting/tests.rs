@@ -88,10 +88,16 @@ struct Ran {
     frames: Vec<(u64, u64)>,
     end: Result<bool>,
     delays: Vec<u64>,
+    /// How often the stream was opened.
+    opened: usize,
 }
 
 /// Runs a script of connections; `None` is refused, and so are all after the last one.
 fn run(connections: &[Option<&[Step]>], options: ReconnectingOptions) -> Ran {
+    run_by_chance(connections, options, 0.0)
+}
+
+fn run_by_chance(connections: &[Option<&[Step]>], options: ReconnectingOptions, chance: f64) -> Ran {
     let clock = TestClock::default();
     let cancellation = Cancellation::new();
     let mut script: VecDeque<Option<Vec<Step>>> =
@@ -107,8 +113,12 @@ fn run(connections: &[Option<&[Step]>], options: ReconnectingOptions) -> Ran {
         Ok(Box::new(Scripted { info, steps: steps.into(), next: 0, clock, cancellation }) as Box<dyn Source>)
     };
     let (now, sleep) = (clock.clone(), clock.clone());
-    let (now, sleep) = (Box::new(move || now.now()), Box::new(move |time| sleep.sleep(time)));
-    let mut source = Reconnecting::connect_with(open, options, cancellation, now, sleep)
+    let clock = Clock {
+        now: Box::new(move || now.now()),
+        sleep: Box::new(move |time| sleep.sleep(time)),
+        random: Box::new(move || chance),
+    };
+    let mut source = Reconnecting::connect_with(open, options, cancellation, clock)
         .expect("the first connection succeeds");
     let (mut frame, mut frames) = (Frame::default(), Vec::new());
     let end = loop {
@@ -117,15 +127,16 @@ fn run(connections: &[Option<&[Step]>], options: ReconnectingOptions) -> Ran {
             end => break end,
         }
     };
+    let opened = clock.waits().len();
     let delays = clock.waits().iter().map(|wait| wait.as_millis() as u64).filter(|ms| *ms > 0).collect();
-    Ran { frames, end, delays }
+    Ran { frames, end, delays, opened }
 }
 
 #[test]
 fn lost_streams_reconnect() {
     use Step::{Cancel, End, Frames, Stall};
     let options = ReconnectingOptions::default();
-    let cases: [(&str, &[Option<&[Step]>], &[(u64, u64)], &[u64]); 5] = [
+    let cases: [(&str, &[Option<&[Step]>], &[(u64, u64)], &[u64]); 6] = [
         (
             "reconnected at once",
             &[Some(&[Frames(2), End]), Some(&[Frames(1), Cancel])],
@@ -139,10 +150,34 @@ fn lost_streams_reconnect() {
             &[500, 1000],
         ),
         (
-            "lost twice: delays start over",
-            &[Some(&[Frames(1), End]), None, Some(&[Frames(1), End]), None, Some(&[Frames(1), Cancel])],
-            &[(0, 0), (1, 600), (2, 1200)],
+            "lost twice, the second time after longer than the next delay: delays start over",
+            &[Some(&[Frames(1), End]), None, Some(&[Frames(10), End]), None, Some(&[Frames(1), Cancel])],
+            &[
+                (0, 0),
+                (1, 600),
+                (2, 700),
+                (3, 800),
+                (4, 900),
+                (5, 1000),
+                (6, 1100),
+                (7, 1200),
+                (8, 1300),
+                (9, 1400),
+                (10, 1500),
+                (11, 2100),
+            ],
             &[500, 500],
+        ),
+        (
+            "a frame per connection: delays grow",
+            &[
+                Some(&[Frames(1), End]),
+                Some(&[Frames(1), End]),
+                Some(&[Frames(1), End]),
+                Some(&[Frames(1), Cancel]),
+            ],
+            &[(0, 0), (1, 100), (2, 700), (3, 1800)],
+            &[500, 1000],
         ),
         ("lost before its first frame", &[Some(&[End]), Some(&[Frames(1), Cancel])], &[(0, 0)], &[]),
         ("cancelled while lost", &[Some(&[Frames(1), Cancel])], &[(0, 0)], &[]),
@@ -182,6 +217,40 @@ fn giving_up_is_an_error_with_the_reason() {
             assert!(error.contains(word), "{word}: {error}");
         }
     }
+}
+
+#[test]
+fn a_server_that_accepts_and_closes_is_given_up() {
+    use Step::{End, Frames};
+    let mut connections: Vec<Option<&[Step]>> = vec![Some(&[Frames(1), End])];
+    connections.resize(1000, Some(&[End]));
+    let options = ReconnectingOptions {
+        give_up_after: Duration::from_secs(20),
+        longest_delay: Duration::from_secs(4),
+        ..ReconnectingOptions::default()
+    };
+    let ran = run(&connections, options);
+    assert_eq!(ran.delays, [500, 1000, 2000, 4000, 4000, 4000, 4000, 500]);
+    assert_eq!((ran.frames.len(), ran.opened), (1, 10));
+    let error = ran.end.expect_err("no frame comes any more").to_string();
+    for word in ["the stream was lost", "camera 7", "9 attempts in 20 s", "it ended"] {
+        assert!(error.contains(word), "{word}: {error}");
+    }
+}
+
+#[test]
+fn delays_are_shortened_by_chance() {
+    use Step::{Cancel, Frames, Stall};
+    let connections: &[Option<&[Step]>] =
+        &[Some(&[Frames(1), Stall(5)]), None, None, Some(&[Frames(1), Cancel])];
+    for (chance, delays) in [(0.0, [500, 1000]), (0.5, [375, 750]), (0.999_999, [250, 500])] {
+        let ran = run_by_chance(connections, ReconnectingOptions::default(), chance);
+        assert_eq!(ran.delays, delays, "{chance}");
+    }
+    let mut clock = Clock::system();
+    let drawn: Vec<f64> = (0..50).map(|_| (clock.random)()).collect();
+    assert!(drawn.iter().all(|number| (0.0..1.0).contains(number)), "{drawn:?}");
+    assert!(drawn.windows(2).any(|pair| (pair[0] - pair[1]).abs() > 0.1), "{drawn:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 """Reads a data set of `ocelli label` back with the tools people use, and compares what they read.
 
     pip install supervision==0.31.2 pycocotools==2.0.11 opencv-python-headless
-    ocelli label --images tests/golden/scenes --classes … --format yolo,yolo-seg,coco --copy -o DIR
+    ocelli label --model built-in --images tests/golden/scenes --classes … --format yolo,yolo-seg,coco --copy -o DIR
     python check.py DIR
 
 The images must be in one folder, because `supervision` does not recurse, and must not be links, which it does not follow.

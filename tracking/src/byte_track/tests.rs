@@ -470,3 +470,25 @@ fn tracks_of_classes_that_were_not_looked_for_keep_their_state() {
     let found = tracker.update(&[detection(HERE, 0.9, 0), detection(there, 0.9, 1)], 1.0);
     assert_eq!(ids(found), [1, 2], "frames in which it was not looked for do not count");
 }
+
+/// The detector runs on every tenth frame and looks for the class in every fourth run.
+#[test]
+fn predicted_frames_count_for_the_classes_of_the_next_update_only() {
+    let mut tracker = built(eager());
+    for frame in 0..=400 {
+        let looks = frame % 40 == 0;
+        let found: &[_] = if looks { &[detection(HERE, 0.9, 0)] } else { &[] };
+        let tracks = match frame % 10 {
+            0 => tracker.update_where(found, 1.0, |_| looks),
+            _ => tracker.predict(1.0),
+        };
+        assert_eq!(ids(tracks), [1], "frame {frame}: no update has missed it");
+    }
+    for (missed, expected) in [(1, 1), (2, 1), (3, 1), (4, 0)] {
+        for _ in 0..9 {
+            tracker.predict(1.0);
+        }
+        tracker.update(&[], 1.0);
+        assert_eq!(tracker.tracks().len(), expected, "after {missed} updates that missed it");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ocelli::{Detector, Error, Image, Prompts, StageTimes};
+use ocelli::{Detector, Error, Image, ModelSource, Prompts, StageTimes};
 use ocelli_datasets::eval::{
     ExemplarMasks, Instance, ModelReport, Overlap, Predictions, TimingSummary, Truth, average_precision,
     precision_recall,
@@ -96,7 +96,7 @@ pub fn open(
 }
 
 /// Name of the built-in model in reports and in `--compare`.
-const BUILT_IN: &str = "built-in";
+const BUILT_IN: &str = ModelSource::BUILT_IN;
 
 impl Contender {
     fn predicted(path: &Path, truth: &Truth, task: &Task) -> anyhow::Result<Self> {

@@ -6,7 +6,7 @@ use crate::output::with_flag;
 use clap::Args;
 use ocelli::image::has_image_extension;
 use ocelli::sink::{
-    Crops, JsonLines, MotFile, PictureSequence, RawOrder, RawWriter, create_video, open_window,
+    Crops, JsonLines, MotFile, PictureSequence, RawOrder, RawWriter, YoloLabels, create_video, open_window,
 };
 use ocelli::{Cancellation, Error, Sink, SourceInfo};
 
@@ -35,6 +35,9 @@ pub struct SinkArgs {
     /// Crops of each instance in each frame, in folders by class and track
     #[arg(long, value_name = "DIR")]
     pub crops: Option<PathBuf>,
+    /// A YOLO label file per frame: class, centre and size of each box
+    #[arg(long, value_name = "DIR")]
+    pub save_txt: Option<PathBuf>,
     /// Show a window; q or Esc ends the run
     #[arg(long)]
     pub display: bool,
@@ -56,7 +59,7 @@ pub struct Sinks<'s> {
 impl SinkArgs {
     /// Whether anything is written or shown.
     pub fn is_empty(&self) -> bool {
-        let files = [&self.output, &self.jsonl, &self.mot, &self.crops];
+        let files = [&self.output, &self.jsonl, &self.mot, &self.crops, &self.save_txt];
         files.iter().all(|file| file.is_none()) && !self.display
     }
 
@@ -153,6 +156,9 @@ impl SinkArgs {
         }
         if let Some(folder) = &self.crops {
             sinks.all.push(Box::new(Crops::create(folder, tracked).map_err(with_flag("--crops"))?));
+        }
+        if let Some(folder) = &self.save_txt {
+            sinks.all.push(Box::new(YoloLabels::create(folder).map_err(with_flag("--save-txt"))?));
         }
         // Lines last: a frame that they list is complete in the other outputs.
         if let Some(path) = &self.mot {

@@ -1,20 +1,21 @@
 //! `--video` and the options of sources.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
 use ocelli::source::{
-    PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions, Selected, Selection,
-    StreamTimeouts, natural_order, open_camera, open_stream, open_video,
+    FRAME_RATES, PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions, Selected,
+    Selection, StreamKind, StreamTimeouts, natural_order, open_camera, open_stream_as, open_video,
 };
-use ocelli::{Cancellation, Source, SourceInfo};
+use ocelli::{Cancellation, Frame, Source, SourceInfo};
 use ocelli_datasets::scenes::{MovingScene, vocabulary};
 
 use crate::args::INPUT;
 use crate::{expand_images, usage};
 
-/// Frames per second of images, and of streams of unknown rate.
+/// Frames per second of images, and of raw frames of unknown rate.
 const FRAME_RATE: f64 = 30.0;
 /// The scene that is drawn without `--video`.
 const SCENE_SIZE: (u32, u32) = (960, 540);
@@ -32,7 +33,7 @@ pub struct SourceArgs {
     pub video: Vec<String>,
     /// Format of raw frames on stdin: WIDTHxHEIGHT:PIXELS[@FPS], PIXELS is bgr, rgb, gray or nv12
     #[arg(long, value_name = "FORMAT")]
-    pub raw: Option<RawFormat>,
+    pub raw: Option<RawArg>,
     /// Frames per second of images and of streams of unknown rate [default: 30]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub fps: Option<f64>,
@@ -51,6 +52,13 @@ pub struct SourceArgs {
     /// Seconds to try to reconnect to a lost camera or stream; 0 is never [default: 60]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub reconnect: Option<f64>,
+    /// Take the URL of --video as a live stream: frames may be dropped, and its end is a loss [default: by protocol, file
+    /// extension and length]
+    #[arg(long, conflicts_with = "file")]
+    pub live: bool,
+    /// Take the URL of --video as a file: every frame is read, and to end early is an error
+    #[arg(long)]
+    pub file: bool,
     /// Size of the drawn scene [default: 960x540]
     #[arg(long, value_name = "WIDTHxHEIGHT")]
     pub scene_size: Option<String>,
@@ -72,14 +80,30 @@ impl OpenSource {
 }
 
 impl SourceArgs {
+    /// Whether the source is the drawn scene.
+    pub fn is_drawn(&self) -> bool {
+        self.video.is_empty()
+    }
+
     /// Opens the source; a live source reconnects until `cancellation`. Without a source, draws `classes`.
     ///
     /// # Errors
     /// If arguments conflict or the source cannot be opened.
-    pub fn open(&self, classes: &[String], cancellation: &Cancellation) -> anyhow::Result<OpenSource> {
+    pub fn open(&self, classes: &[&str], cancellation: &Cancellation) -> anyhow::Result<OpenSource> {
         let rate = self.fps.unwrap_or(FRAME_RATE);
-        if !(rate.is_finite() && rate > 0.0) {
-            return Err(usage(format!("--fps is {rate}: expected a number above 0")));
+        if !FRAME_RATES.contains(&rate) {
+            let (least, most) = (FRAME_RATES.start(), FRAME_RATES.end());
+            return Err(usage(format!("--fps is {rate}: expected {least} to {most}")));
+        }
+        let kind = match (self.live, self.file) {
+            (true, _) => Some(StreamKind::Live),
+            (_, true) => Some(StreamKind::File),
+            _ => None,
+        };
+        let is_url = |one: &String| matches!(SourceName::parse(one), SourceName::Url(_));
+        if kind.is_some() && !self.video.first().is_some_and(is_url) {
+            let flag = if self.live { "--live" } else { "--file" };
+            return Err(usage(format!("{flag} is for URLs: expected --video http://… or another URL")));
         }
         if self.raw.is_some() && self.video != ["-"] {
             return Err(usage("--raw is the format of frames on stdin: add --video -"));
@@ -93,12 +117,13 @@ impl SourceArgs {
                         "--video - needs the format of the frames, such as --raw 1280x720:bgr",
                     ));
                 };
-                Box::new(RawFrames::new("stdin", format, std::io::stdin()))
+                Box::new(RawFrames::new("stdin", format.at(self.fps)?, std::io::stdin()))
             }
             [one] => match SourceName::parse(one) {
                 SourceName::Camera(index) => self.live(move || open_camera(index), cancellation)?,
                 SourceName::Url(url) => {
-                    self.live(move || open_stream(&url, StreamTimeouts::default()), cancellation)?
+                    let open = move || open_stream_as(&url, kind, StreamTimeouts::default());
+                    self.live(open, cancellation)?
                 }
                 SourceName::Images(path) => {
                     let mut files = expand_images(std::slice::from_ref(&path))?;
@@ -127,6 +152,10 @@ impl SourceArgs {
                 Box::new(PictureFiles::new("images", read.clone(), rate)?)
             }
         };
+        let source: Box<dyn Source> = match self.fps {
+            Some(rate) if source.info().frame_rate.is_none() => Box::new(Rated::new(source, rate)),
+            _ => source,
+        };
         let mut selection = Selection::default();
         (selection.start, selection.end) = (self.start, self.end);
         (selection.stride, selection.max_frames) = (self.vid_stride, self.max_frames);
@@ -154,8 +183,8 @@ impl SourceArgs {
         Ok(Box::new(Reconnecting::connect(open, options, cancellation.clone())?))
     }
 
-    fn scene(&self, classes: &[String]) -> anyhow::Result<Box<dyn Source>> {
-        let known = |class: &&String| vocabulary().contains(&class.to_lowercase().as_str());
+    fn scene(&self, classes: &[&str]) -> anyhow::Result<Box<dyn Source>> {
+        let known = |class: &&&str| vocabulary().contains(&class.to_lowercase().as_str());
         let drawn: Vec<String> = classes.iter().filter(known).map(|class| class.to_lowercase()).collect();
         if drawn.is_empty() {
             return Err(usage(format!(
@@ -186,6 +215,66 @@ impl SourceArgs {
                 .min(SCENE_FRAMES.max(frames.saturating_mul(self.vid_stride.unwrap_or(1).max(1)))),
         };
         Ok(Box::new(MovingScene::new(SCENE_SEED, &drawn, width, height, frames, rate)?))
+    }
+}
+
+/// The value of `--raw`.
+#[derive(Clone, Copy, Debug)]
+pub struct RawArg {
+    format: RawFormat,
+    /// Whether the text has a rate.
+    has_rate: bool,
+}
+
+impl FromStr for RawArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(Self { format: text.parse()?, has_rate: text.contains('@') })
+    }
+}
+
+impl RawArg {
+    /// The format, with the rate of `--fps` unless it has one.
+    fn at(self, fps: Option<f64>) -> anyhow::Result<RawFormat> {
+        let mut format = self.format;
+        match fps {
+            Some(rate) if self.has_rate && rate != format.frame_rate => {
+                let said = format.frame_rate;
+                return Err(usage(format!("--fps is {rate}, --raw says @{said}: name one of them")));
+            }
+            Some(rate) => format.frame_rate = rate,
+            None => {}
+        }
+        Ok(format)
+    }
+}
+
+/// A source of unknown rate with the rate of `--fps`.
+struct Rated {
+    source: Box<dyn Source>,
+    info: SourceInfo,
+}
+
+impl Rated {
+    fn new(source: Box<dyn Source>, rate: f64) -> Self {
+        let mut info = source.info().clone();
+        info.frame_rate = Some(rate);
+        Self { source, info }
+    }
+}
+
+impl Source for Rated {
+    fn info(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn read_into(&mut self, frame: &mut Frame) -> ocelli::Result<bool> {
+        self.source.read_into(frame)
+    }
+
+    fn skip(&mut self, frame: &mut Frame) -> ocelli::Result<bool> {
+        self.source.skip(frame)
     }
 }
 
@@ -230,6 +319,38 @@ impl SourceName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fps_is_the_rate_of_sources_that_have_none() {
+        for (raw, fps, expected) in [
+            ("4x2:bgr", None, Some(30.0)),
+            ("4x2:bgr", Some(10.0), Some(10.0)),
+            ("4x2:bgr@12", None, Some(12.0)),
+            ("4x2:bgr@12", Some(12.0), Some(12.0)),
+            ("4x2:bgr@12", Some(10.0), None),
+        ] {
+            let raw: RawArg = raw.parse().expect("it is a format");
+            assert_eq!(raw.at(fps).ok().map(|format| format.frame_rate), expected, "{raw:?} {fps:?}");
+        }
+        let arguments = |fps| {
+            let mut info = SourceInfo::default();
+            info.name = "camera".into();
+            Rated::new(Box::new(Nothing(info)), fps)
+        };
+        assert_eq!(arguments(7.5).info().frame_rate, Some(7.5));
+    }
+
+    struct Nothing(SourceInfo);
+
+    impl Source for Nothing {
+        fn info(&self) -> &SourceInfo {
+            &self.0
+        }
+
+        fn read_into(&mut self, _: &mut Frame) -> ocelli::Result<bool> {
+            Ok(false)
+        }
+    }
 
     #[test]
     fn video_values() {

@@ -1,8 +1,8 @@
-//! `--coco`: the classes of the COCO data set.
+//! The classes of the COCO data set.
 
 /// COCO's eighty classes in the order of its annotations.
 #[rustfmt::skip]
-pub const CLASSES: [&str; 80] = [
+pub const COCO_CLASSES: [&str; 80] = [
     "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
     "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow", "elephant",
     "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee", "skis", "snowboard",

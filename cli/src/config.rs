@@ -1,0 +1,194 @@
+//! `--config FILE`: arguments from a YAML file. Those on the command line take precedence.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::{ArgAction, Command};
+use serde_json::{Map, Value};
+
+/// The name of the flag.
+pub(crate) const FLAG: &str = "config";
+
+/// The arguments of the process, with those of the file that `--config` names added to the command that runs.
+///
+/// # Errors
+/// One line if the file cannot be read or names an unknown option.
+pub(crate) fn with_config(program: &Command, arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
+    let Some((path, without)) = taken_out(&arguments)? else { return Ok(arguments) };
+    // Adds the options that are global to each command.
+    let mut program = program.clone();
+    program.build();
+    let refuse = |why: String| format!("--{FLAG}, {}: {why}", path.to_string_lossy());
+    let text = std::fs::read_to_string(Path::new(&path)).map_err(|error| refuse(error.to_string()))?;
+    let options: Map<String, Value> = serde_saphyr::from_str(&text).map_err(|error| {
+        let said = error.to_string();
+        refuse(format!(
+            "expected YAML with an option per key, such as `classes: [person, dog]`: {}",
+            said.lines().next().unwrap_or_default()
+        ))
+    })?;
+    // The subcommand comes first, if the program has any.
+    let (command, at) = match without.get(1).and_then(|name| program.find_subcommand(name)) {
+        Some(command) => (command, 2),
+        None => (&program, 1),
+    };
+    let mut added = Vec::new();
+    for (key, value) in &options {
+        added.extend(option(command, key, value, &without[at..]).map_err(refuse)?);
+    }
+    let mut all = without;
+    // Before the others, so that lists do not swallow positional arguments.
+    let rest = all.split_off(at);
+    // A list ends where the next flag begins; `--quiet=false` cannot be written, so nothing marks the end of the last one.
+    let first_is_value = rest.first().is_some_and(|first| !first.to_string_lossy().starts_with('-'));
+    if first_is_value {
+        all.extend(rest);
+        all.extend(added);
+    } else {
+        all.extend(added);
+        all.extend(rest);
+    }
+    Ok(all)
+}
+
+/// The value of `--config`, and the arguments without it.
+fn taken_out(arguments: &[OsString]) -> Result<Option<(OsString, Vec<OsString>)>, String> {
+    let flag = format!("--{FLAG}");
+    let is_flag = |argument: &OsString| {
+        argument.to_str().is_some_and(|text| text == flag || text.starts_with(&format!("{flag}=")))
+    };
+    let until = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
+    let Some(at) = arguments[..until].iter().position(is_flag) else { return Ok(None) };
+    let mut rest = arguments.to_vec();
+    let given = rest.remove(at);
+    let path = match given.to_str().and_then(|text| text.split_once('=')) {
+        Some((_, path)) => path.into(),
+        None if at < rest.len() => rest.remove(at),
+        None => return Err(format!("{flag} needs a file")),
+    };
+    if rest.iter().any(is_flag) {
+        return Err(format!("{flag} is given twice: expected one file"));
+    }
+    Ok(Some((path, rest)))
+}
+
+/// One option of the file as arguments; none if the command line has it as well.
+fn option(command: &Command, key: &str, value: &Value, given: &[OsString]) -> Result<Vec<OsString>, String> {
+    let long = key.replace('_', "-");
+    let named = |argument: &&clap::Arg| {
+        let aliases = argument.get_all_aliases().unwrap_or_default();
+        argument.get_long() == Some(&*long) || aliases.contains(&&*long)
+    };
+    let Some(argument) = command.get_arguments().find(named) else {
+        let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+        let hint = crate::args::closest(&long, &known)
+            .map_or_else(String::new, |close| format!("; did you mean {close}?"));
+        return Err(format!("{key}: `{}` has no such option{hint}", command.get_name()));
+    };
+    let long = argument.get_long().unwrap_or(&long).to_owned();
+    if is_given(argument, given) {
+        return Ok(Vec::new());
+    }
+    let flag: OsString = format!("--{long}").into();
+    if matches!(argument.get_action(), ArgAction::SetTrue | ArgAction::Count) {
+        return match value {
+            Value::Bool(true) => Ok(vec![flag]),
+            Value::Bool(false) | Value::Null => Ok(Vec::new()),
+            other => Err(format!("{key}: expected true or false, got {other}")),
+        };
+    }
+    let text = |value: &Value| match value {
+        Value::String(text) => Ok(OsString::from(text)),
+        Value::Number(number) => Ok(number.to_string().into()),
+        other => Err(format!("{key}: expected a string, a number or a list of them, got {other}")),
+    };
+    match value {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(values) if values.is_empty() => Ok(Vec::new()),
+        Value::Array(values) => {
+            let values: Vec<OsString> = values.iter().map(text).collect::<Result<_, _>>()?;
+            Ok(std::iter::once(flag).chain(values).collect())
+        }
+        value => Ok(vec![flag, text(value)?]),
+    }
+}
+
+/// Whether the arguments contain a flag, by any of its spellings.
+fn is_given(argument: &clap::Arg, given: &[OsString]) -> bool {
+    let mut longs: Vec<&str> = argument.get_all_aliases().unwrap_or_default();
+    longs.extend(argument.get_long());
+    given.iter().filter_map(|argument| argument.to_str()).any(|text| match text.strip_prefix("--") {
+        Some(name) => longs.contains(&name.split('=').next().unwrap_or(name)),
+        None => argument
+            .get_short()
+            .is_some_and(|short| text.strip_prefix('-').is_some_and(|letters| letters.starts_with(short))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Arg, Command};
+
+    use super::*;
+
+    fn program() -> Command {
+        let list = Arg::new("classes").long("classes").alias("class").num_args(1..);
+        let output = Arg::new("output").long("output").short('o');
+        let track = Arg::new("track").long("track").action(ArgAction::SetTrue);
+        let rate = Arg::new("detect_every").long("detect-every");
+        Command::new("ocelli").subcommand(Command::new("video").args([list, output, track, rate]))
+    }
+
+    #[test]
+    fn the_command_line_overrides_the_file() -> std::io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("cameras.yaml");
+        let cases = [
+            (
+                "classes: [person, red apple]\ntrack: true\n",
+                "video -o a.mp4",
+                Ok("video --classes person red apple --track -o a.mp4"),
+            ),
+            ("class: dog\ndetect_every: 3\n", "video", Ok("video --classes dog --detect-every 3")),
+            ("output: b.mp4\ntrack: false\n", "video -o a.mp4", Ok("video -o a.mp4")),
+            ("output: b.mp4\n", "video in.mp4", Ok("video in.mp4 --output b.mp4")),
+            ("output:\n", "video", Ok("video")),
+            ("clases: dog\n", "video", Err("clases: `video` has no such option; did you mean classes?")),
+            ("track: 3\n", "video", Err("track: expected true or false, got 3")),
+            ("- a\n", "video", Err("expected YAML with an option per key")),
+        ];
+        let mut wrong = Vec::new();
+        for (text, line, expected) in cases {
+            std::fs::write(&path, text)?;
+            let mut arguments: Vec<OsString> = vec!["ocelli".into()];
+            arguments.extend(line.split(' ').map(OsString::from));
+            arguments.extend(["--config".into(), path.clone().into_os_string()]);
+            let found = with_config(&program(), arguments).map(|all| {
+                let texts: Vec<String> =
+                    all[1..].iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
+                texts.join(" ")
+            });
+            let fits = match (&found, expected) {
+                (Ok(found), Ok(expected)) => found == expected,
+                (Err(found), Err(expected)) => found.contains(expected),
+                _ => false,
+            };
+            if !fits {
+                wrong.push(format!("{text:?} with {line}: expected {expected:?}, got {found:?}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        Ok(())
+    }
+
+    #[test]
+    fn a_file_is_named_once() {
+        for (line, expected) in
+            [("ocelli video --config", "needs a file"), ("ocelli --config a --config b", "twice")]
+        {
+            let arguments = line.split(' ').map(OsString::from).collect();
+            let error = with_config(&program(), arguments).expect_err("not one file");
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+    }
+}

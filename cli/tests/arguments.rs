@@ -1,0 +1,184 @@
+//! What people type: files of classes, options from a file, names that are nearly right, pipes that close.
+
+use std::io::Read;
+
+use crate::run::{Place, refusal};
+
+const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
+const SCENES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/scenes");
+
+/// A folder with drawn scenes in `scenes/`.
+fn place() -> Place {
+    let place = Place::new();
+    place.folder("scenes");
+    for name in ["00.png", "01.png", "02.png"] {
+        std::fs::copy(format!("{SCENES}/{name}"), place.path("scenes").join(name)).expect("it can be copied");
+    }
+    place
+}
+
+/// The labels in a report of `ocelli detect`, each once.
+fn labels(place: &Place, report: &str) -> std::collections::BTreeSet<String> {
+    let report = place.json(report);
+    let images = report["images"].as_array().expect("a list");
+    let all = images.iter().flat_map(|image| image["detections"].as_array().expect("a list"));
+    all.map(|one| one["label"].as_str().expect("a label").to_owned()).collect()
+}
+
+#[test]
+fn the_built_in_model_lists_its_names() {
+    let place = Place::new();
+    let names = place.succeed(OCELLI, &["classes"]);
+    assert_eq!(names.lines().count(), 80);
+    assert!(names.lines().any(|name| name == "traffic light"), "{names}");
+}
+
+#[test]
+fn classes_come_from_a_file() {
+    let place = place();
+    let names = place.succeed(OCELLI, &["classes"]);
+    place.write("names.txt", &names);
+    place.succeed(OCELLI, &["detect", "scenes", "--classes", "names.txt", "--json", "all.json"]);
+    let all = labels(&place, "all.json");
+    assert!(all.len() > 3, "{all:?}");
+    // A threshold that nothing reaches removes a class, and only this one.
+    let some: Vec<&String> = all.iter().take(2).collect();
+    place
+        .write("map.yaml", format!("classes:\n  - name: {}\n    threshold: 1.0\n  - {}\n", some[0], some[1]));
+    place.succeed(OCELLI, &["detect", "scenes", "--classes", "map.yaml", "--json", "some.json"]);
+    assert_eq!(labels(&place, "some.json").iter().collect::<Vec<_>>(), [some[1]]);
+}
+
+#[test]
+fn unknown_names_get_a_suggestion() {
+    let place = place();
+    let said = place.run(OCELLI, &["detect", "scenes/00.png", "--classes", "elefant", "DOG", "xylophone"]);
+    assert_eq!(said.status, Some(0), "{said:?}");
+    for line in [
+        "model: built-in, which knows eighty drawn pictograms",
+        "the built-in model does not know \"elefant\"; did you mean \"elephant\"?",
+        "the built-in model does not know \"xylophone\"",
+    ] {
+        assert!(said.stderr.contains(line), "{line}: {said:?}");
+    }
+    assert!(!said.stderr.contains("DOG"), "{said:?}");
+    // A model that was named is not announced.
+    let named = place.run(OCELLI, &["detect", "scenes/00.png", "--classes", "dog", "--model", "built-in"]);
+    assert!(named.status == Some(0) && !named.stderr.contains("model: "), "{named:?}");
+}
+
+#[test]
+fn options_come_from_a_file_and_the_command_line_overrides_them() {
+    let place = place();
+    place.write(
+        "options.yaml",
+        "image: scenes\nclasses: [dog, elephant]\njson: a.json\nquiet: true\nmax_det: 1\n",
+    );
+    let said = place.run(OCELLI, &["detect", "--config", "options.yaml"]);
+    assert!(said.status == Some(0) && said.stderr.is_empty(), "{said:?}");
+    let report = place.json("a.json");
+    assert_eq!(report["images"].as_array().map(Vec::len), Some(3));
+    for image in report["images"].as_array().expect("a list") {
+        assert!(image["detections"].as_array().is_some_and(|all| all.len() <= 1), "{image}");
+    }
+    place.succeed(
+        OCELLI,
+        &["detect", "scenes/01.png", "--image", "scenes/00.png", "--json", "b.json", "--config=options.yaml"],
+    );
+    assert_eq!(place.json("b.json")["images"].as_array().map(Vec::len), Some(2));
+    place.write("wrong.yaml", "clases: dog\n");
+    place.refuses(
+        OCELLI,
+        &[
+            refusal("detect|--config|none.yaml", 2, &["--config, none.yaml", "No such file"]),
+            refusal("detect|--config|wrong.yaml", 2, &["clases", "did you mean classes?"]),
+        ],
+    );
+}
+
+#[test]
+fn detections_as_crops_and_label_files() {
+    let place = place();
+    let arguments =
+        "detect|scenes|--classes|names.txt|--save-txt|labels|--crops|crops|--json|found.json|--max-det|3";
+    place.write("names.txt", place.succeed(OCELLI, &["classes"]));
+    place.succeed(OCELLI, &arguments.split('|').collect::<Vec<_>>());
+    let report = place.json("found.json");
+    let mut boxes = 0;
+    for image in report["images"].as_array().expect("a list") {
+        let name =
+            image["file"].as_str().expect("a path").replace("scenes/", "labels/").replace(".png", ".txt");
+        let text = String::from_utf8(place.read(&name)).expect("it is text");
+        let found = image["detections"].as_array().expect("a list");
+        assert_eq!(text.lines().count(), found.len(), "{name}");
+        boxes += found.len();
+        for (line, one) in text.lines().zip(found) {
+            let numbers: Vec<f64> = line.split(' ').map(|number| number.parse().expect("a number")).collect();
+            let edges: Vec<f64> = one["box"]
+                .as_array()
+                .expect("a box")
+                .iter()
+                .map(|edge| edge.as_f64().expect("a number"))
+                .collect();
+            let width = image["width"].as_f64().expect("a number");
+            assert_eq!(Some(numbers[0]), one["class_id"].as_f64());
+            assert!((numbers[1] * width - (edges[0] + edges[2]) / 2.0).abs() < 0.01, "{line}: {one}");
+        }
+    }
+    let crops =
+        place.paths().into_iter().filter(|path| path.starts_with("crops") && path.extension().is_some());
+    assert_eq!(crops.count(), boxes);
+    assert!(boxes > 3);
+}
+
+#[test]
+fn arguments_that_mean_nothing_are_refused() {
+    let place = place();
+    place.write("clip.raw", [0; 12]);
+    place.refuses(
+        OCELLI,
+        &[
+            refusal(
+                "label|--images|scenes|--classes|dog|-o|set",
+                2,
+                &["--model is missing", "--model built-in"],
+            ),
+            refusal("video|--classes|dog|--track-thresh|0.4", 2, &["--track-thresh", "add --track"]),
+            refusal("video|--classes|dog|--match-classes|any", 2, &["--match-classes", "add --track"]),
+            refusal("detect|scenes|--classes|dog|--exemplar|1,1,9,9", 2, &["--exemplar-image"]),
+            refusal("detect|scenes|--clases|dog", 2, &["a similar argument exists: '--classes'"]),
+            refusal("detect|scenes|--classes|none.txt", 2, &["--classes, none.txt: no such file"]),
+            refusal("detect|scenes|--classes|dog|--max-det|0", 2, &["--max-det is 0"]),
+            refusal("video|--classes|dog|clip.raw", 2, &["--classes, clip.raw: this is a file", "--video"]),
+        ],
+    );
+}
+
+#[test]
+fn stats_go_to_stdout() {
+    let place = Place::new();
+    let arguments = ["video", "--classes", "dog", "--max-frames", "3", "--stats", "-", "-q"];
+    let stats: serde_json::Value =
+        serde_json::from_str(&place.succeed(OCELLI, &arguments)).expect("stdout is JSON alone");
+    assert_eq!(stats["frames_out"], 3, "{stats}");
+    assert!(!place.path("-").exists());
+}
+
+#[test]
+#[cfg(unix)]
+fn a_reader_that_ends_early_is_no_error() {
+    let place = Place::new();
+    for arguments in [
+        &["video", "--classes", "dog", "--jsonl", "-", "-q"][..],
+        &["video", "--classes", "dog", "-o", "-", "--raw-out", "bgr", "-q"],
+    ] {
+        let mut child = place.start(OCELLI, arguments);
+        let mut first = [0; 16];
+        let mut stdout = child.stdout.take().expect("it is piped");
+        stdout.read_exact(&mut first).expect("the program writes");
+        drop(stdout);
+        let ended = child.wait_with_output().expect("the program ends");
+        assert_eq!(ended.status.code(), Some(141), "{arguments:?}: {ended:?}");
+        assert_eq!(String::from_utf8_lossy(&ended.stderr), "", "{arguments:?}");
+    }
+}

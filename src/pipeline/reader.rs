@@ -1,0 +1,130 @@
+//! Reads the source on a thread of its own, so that a source that waits for its next frame cannot hold up the end of a run.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::Builder as ThreadBuilder;
+use std::time::{Duration, Instant};
+
+use super::job::Job;
+use super::stage_loop::{StageLoop, cannot_start, guard};
+use super::stats::Stage;
+use crate::frame::Frame;
+use crate::source::Source;
+use ocelli_error::{ErrorKind, Result};
+
+/// How often a wait for a frame checks for cancellation.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a run that has ended waits for a read that has not.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The thread of a source.
+pub(super) struct Reader {
+    /// Asks for a frame; unused if the thread passes its frames to the first stage.
+    ask: SyncSender<()>,
+    /// The frames that were asked for. It is disconnected when the thread ends.
+    frames: Receiver<Option<Job>>,
+    shared: Arc<StageLoop>,
+}
+
+impl Reader {
+    /// Starts a thread that reads a frame when it is asked for one.
+    pub(super) fn start(mut source: impl Source + 'static, shared: Arc<StageLoop>) -> Result<Self> {
+        let (ask, asked) = sync_channel(1);
+        Self::spawn(ask, shared, move |shared, frames| {
+            while asked.recv().is_ok() {
+                let job = read(&mut source, shared);
+                let ended = job.is_none();
+                if frames.send(job).is_err() || ended {
+                    break;
+                }
+            }
+        })
+    }
+
+    fn spawn(
+        ask: SyncSender<()>,
+        shared: Arc<StageLoop>,
+        run: impl FnOnce(&Arc<StageLoop>, &SyncSender<Option<Job>>) + Send + 'static,
+    ) -> Result<Self> {
+        let (sender, frames) = sync_channel(1);
+        let thread = ThreadBuilder::new().name(format!("ocelli-{}", Stage::Source));
+        let on_thread = shared.clone();
+        thread.spawn(move || run(&on_thread, &sender)).map_err(cannot_start)?;
+        Ok(Self { ask, frames, shared })
+    }
+
+    /// The next frame; `None` at the end of the stream, after an error, and when the run is cancelled.
+    pub(super) fn next(&self) -> Option<Job> {
+        self.ask.send(()).ok()?;
+        loop {
+            match self.frames.recv_timeout(CHECK_INTERVAL) {
+                Ok(job) => return job,
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) if self.shared.is_stopping() => return None,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Waits a moment for the source to be closed. A read that is still waiting then goes on without this run: its thread
+    /// ends, and drops the source, when the read returns.
+    pub(super) fn end(self) {
+        let Self { ask, frames, .. } = self;
+        drop(ask);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match frames.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    tracing::debug!("the source still waits for a frame and is left behind");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Starts a thread that passes the frames of a source to the first stage.
+pub(super) fn run_reader(mut source: impl Source + 'static, shared: Arc<StageLoop>) -> Result<Reader> {
+    Reader::spawn(sync_channel(1).0, shared, move |shared, _| {
+        let first = &shared.queues[0];
+        while let Some(job) = read(&mut source, shared) {
+            if !shared.pass_on(job, first) {
+                break;
+            }
+        }
+        first.close();
+    })
+}
+
+/// Reads the next frame; `None` at the end of the stream, after an error, and when the run has ended.
+fn read(source: &mut impl Source, shared: &StageLoop) -> Option<Job> {
+    let has_ended = || shared.is_stopping() || shared.queues.first().is_some_and(|first| first.is_closed());
+    if has_ended() {
+        return None;
+    }
+    let mut frame = Frame { image: shared.buffers.pictures.take(), ..Frame::default() };
+    let start = Instant::now();
+    let found = guard(Stage::Source, || source.read_into(&mut frame));
+    if has_ended() {
+        // Nobody waits for this frame any more.
+        return None;
+    }
+    match found {
+        Ok(true) => {}
+        Ok(false) => return None,
+        Err(error) if error.kind() == ErrorKind::Cancelled && shared.is_stopping() => return None,
+        Err(error) => {
+            shared.fail(error);
+            return None;
+        }
+    }
+    let entered = Instant::now();
+    shared.stats.stage(Stage::Source, entered.duration_since(start));
+    shared.stats.frame_in(entered);
+    let size = (frame.image.width(), frame.image.height());
+    let mut job = shared.buffers.job(frame.index, frame.time, size, entered);
+    job.picture = Some(frame.image);
+    Some(job)
+}
