@@ -136,6 +136,12 @@ pub(super) fn cache_of_compiled(graph: &Path, name: &str) -> Result<PathBuf> {
     Ok(cache_folder()?.join("engines").join(name).join(short))
 }
 
+/// The size of the graph and of its weights beside it.
+pub(super) fn bytes_of(graph: &Path) -> Result<u64> {
+    let sizes = files(graph)?.into_iter().map(|file| file.metadata().map_or(0, |metadata| metadata.len()));
+    Ok(sizes.sum())
+}
+
 /// The graph and the files of its weights beside it.
 fn files(graph: &Path) -> Result<Vec<PathBuf>> {
     let mut files = vec![graph.to_owned()];

@@ -4,14 +4,18 @@ use std::path::Path;
 
 use ocelli_engines::Engine;
 use ocelli_engines::openvino::{InferencePrecision, OpenVino, OpenVinoDevice, OpenVinoEngine};
-use ocelli_export::contract::Precision;
+use ocelli_export::contract::{Precision, file};
 
 use super::EngineOptions;
-use super::graphs::cache_of_compiled;
+use super::graphs::{bytes_of, cache_of_compiled};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Inputs of a product with 8-bit weights that share a scale, for exported models that have such weights.
 const QUANTIZATION_GROUP: usize = 64;
+
+/// The largest graph, with its weights, whose compiled form is cached. The entry is as large as the weights, and reading it
+/// takes as long as compiling a graph that is mostly weights: 0.3 s of CPU time either way for 0.5 GB.
+const LARGEST_CACHED: u64 = 256 << 20;
 
 /// OpenVINO with a device that this machine has.
 #[derive(Clone)]
@@ -64,8 +68,8 @@ impl OpenVinoMaker {
     /// The number format unless the caller names one: f32, and f16 on an NPU, which has nothing else.
     ///
     /// It is f32 also on CPUs with fast bf16, which takes half the time there: with the built-in model bf16 moves boxes by
-    /// up to 2.6 px of 1008 and costs 0.3 points of AP, and every other engine computes in f32 by default. Those CPUs are mentioned in
-    /// the log.
+    /// up to 2.6 px of 1008 and costs 0.3 points of AP, and every other engine computes in f32 by default. On those CPUs
+    /// the log mentions bf16.
     fn default_precision(&self) -> InferencePrecision {
         if self.device == OpenVinoDevice::Npu {
             return InferencePrecision::F16;
@@ -81,13 +85,21 @@ impl OpenVinoMaker {
         InferencePrecision::F32
     }
 
+    /// Text is encoded once and its features are cached for all engines, so that they are computed in f32 where possible.
+    fn precision_of(&self, graph: &Path) -> InferencePrecision {
+        let is_cached = graph.ends_with(file::TEXT_ENCODER) && self.device != OpenVinoDevice::Npu;
+        if is_cached { InferencePrecision::F32 } else { self.precision }
+    }
+
     pub(super) fn load(&self, graph: &Path) -> Result<Box<dyn Engine>> {
-        let builder = OpenVinoEngine::builder(&self.runtime)
+        let mut builder = OpenVinoEngine::builder(&self.runtime)
             .with_device(self.device)
             .with_threads(self.threads)
-            .with_precision(self.precision)
-            .with_dynamic_quantization(QUANTIZATION_GROUP)
-            .with_cache(cache_of_compiled(graph, "openvino")?);
+            .with_precision(self.precision_of(graph))
+            .with_dynamic_quantization(QUANTIZATION_GROUP);
+        if bytes_of(graph)? <= LARGEST_CACHED {
+            builder = builder.with_cache(cache_of_compiled(graph, "openvino")?);
+        }
         let engine = builder.build_from_file(graph).map_err(|error| with_remedy(error, graph))?;
         tracing::debug!(graph = %graph.display(), cached = engine.is_from_cache(), "OpenVINO compiled the graph");
         Ok(Box::new(engine))
