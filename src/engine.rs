@@ -3,6 +3,7 @@
 mod automatic;
 mod graphs;
 mod kind;
+mod openvino;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,8 +16,9 @@ use ocelli_engines::onnxruntime::{
 };
 use ocelli_engines::tensorrt::Product;
 use ocelli_engines::{Device, Engine};
-use ocelli_export::contract::Target;
+use ocelli_export::contract::{Precision, Target};
 
+use self::openvino::OpenVinoMaker;
 use ocelli_error::{Error, ErrorKind, Result};
 
 pub(crate) use graphs::GraphSizes;
@@ -34,6 +36,8 @@ pub struct EngineOptions {
     /// The path of ONNX Runtime's library; the usual places are searched by default. A library that is named and cannot be
     /// loaded is an error, with [`EngineKind::Auto`] as well.
     pub onnxruntime: Option<PathBuf>,
+    /// The path of OpenVINO's library (`libopenvino_c`) or its folder; the usual places are searched by default.
+    pub openvino: Option<PathBuf>,
     /// Whether nodes that the engine does not support run on the CPU, with a warning. By default loading such a graph
     /// fails, and the error lists the nodes.
     pub cpu_fallback: bool,
@@ -49,6 +53,7 @@ pub struct EngineFactory(Maker);
 enum Maker {
     OnnxRuntime(OnnxRuntimeMaker),
     Embedded { threads: usize },
+    OpenVino(OpenVinoMaker),
     Custom { description: Arc<str>, make: Arc<Make> },
 }
 
@@ -87,6 +92,9 @@ impl EngineFactory {
                     options.kind
                 );
                 Err(Error::new(ErrorKind::Unavailable, message))
+            }
+            EngineKind::OpenVino { device } => {
+                Ok(Self(Maker::OpenVino(OpenVinoMaker::start(options, device)?)))
             }
             kind => Self::start_onnxruntime(options, kind),
         }
@@ -128,13 +136,28 @@ impl EngineFactory {
         self
     }
 
-    /// How a model exported for this engine writes attention.
-    pub(crate) fn target(&self) -> Target {
+    /// Requests a number format; `None` is the engine's default. Returns the format in which a model is to be exported,
+    /// or has to be in: OpenVINO computes graphs of 32-bit weights in 16 bits by itself, other engines run what the graphs
+    /// say.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a format that the engine does not support.
+    pub(crate) fn set_precision(&mut self, precision: Option<Precision>) -> Result<Option<Precision>> {
+        match &mut self.0 {
+            Maker::OpenVino(maker) => maker.set_precision(precision),
+            Maker::OnnxRuntime(_) | Maker::Embedded { .. } | Maker::Custom { .. } => Ok(precision),
+        }
+    }
+
+    /// How a model exported for this engine writes attention: [`ModelRequest::target`](crate::ModelRequest::target) for
+    /// programs that load graphs themselves.
+    pub fn target(&self) -> Target {
         match &self.0 {
             Maker::OnnxRuntime(maker) => match maker.kind {
                 EngineKind::OnnxRuntimeTensorRt { .. } | EngineKind::CoreMl => Target::TensorRt,
                 _ => Target::OnnxRuntime,
             },
+            Maker::OpenVino(_) => Target::TensorRt,
             Maker::Embedded { .. } | Maker::Custom { .. } => Target::OnnxRuntime,
         }
     }
@@ -165,6 +188,7 @@ impl EngineFactory {
             Maker::Embedded { threads } => {
                 Box::new(EmbeddedEngine::builder().with_threads(*threads).build_from_file(graph)?)
             }
+            Maker::OpenVino(maker) => maker.load(graph)?,
             Maker::Custom { make, .. } => make(graph)?,
         };
         tracing::debug!(
@@ -181,6 +205,7 @@ impl EngineFactory {
         match &self.0 {
             Maker::OnnxRuntime(maker) => maker.description(),
             Maker::Embedded { threads } => embedded::description(*threads),
+            Maker::OpenVino(maker) => maker.description(),
             Maker::Custom { description, .. } => description.to_string(),
         }
     }
@@ -240,7 +265,9 @@ fn probe(kind: EngineKind) -> ExecutionProvider {
             ExecutionProvider::TensorRt(TensorRtOptions { cuda: cuda(ordinal), ..TensorRtOptions::default() })
         }
         EngineKind::CoreMl => ExecutionProvider::CoreMl(CoreMlOptions::default()),
-        EngineKind::Auto | EngineKind::Embedded | EngineKind::Cpu => ExecutionProvider::Cpu,
+        EngineKind::Auto | EngineKind::Embedded | EngineKind::Cpu | EngineKind::OpenVino { .. } => {
+            ExecutionProvider::Cpu
+        }
     }
 }
 

@@ -25,7 +25,7 @@
 //! | [`Image`], [`ImageView`], [`FrameView`] | pixels: owned, borrowed, borrowed in the format of a camera |
 //! | [`Prompts`], [`Prompt`] | the classes to detect |
 //! | [`Model`] | graphs exported from a SAM3 checkpoint; the default is a small built-in model of drawn scenes ([`builtin`]) |
-//! | [`EngineKind`], [`EngineFactory`] | what runs the graphs: the engine inside the program, ONNX Runtime on the CPU, CUDA, TensorRT, Core ML, or your own engine |
+//! | [`EngineKind`], [`EngineFactory`] | what runs the graphs: the engine inside the program, OpenVINO, ONNX Runtime on the CPU, CUDA, TensorRT, Core ML, or your own engine |
 //! | [`Detector`], [`DetectorBuilder`] | an image in, [`Detections`] out |
 //! | [`Pipeline`] | frames of a [`Source`] or pushed by your program, detected and [tracked](tracking) on several threads, to [`Sink`]s |
 //! | [`draw::Annotator`] | boxes, labels and masks drawn into a picture |
@@ -39,7 +39,7 @@
 //!
 //! None is enabled by default. `opencv` reads and writes video files, cameras and windows through the OpenCV of the
 //! system. `cuda` keeps tensors on NVIDIA GPUs between graphs. `tensorrt` or `tensorrt-rtx` runs TensorRT engine files.
-//! ONNX Runtime, the NVIDIA driver and TensorRT are loaded at run time.
+//! ONNX Runtime, OpenVINO, the NVIDIA driver and TensorRT are loaded at run time.
 
 #![forbid(unsafe_code)]
 

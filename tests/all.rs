@@ -9,6 +9,7 @@ mod exemplars;
 mod half_precision;
 mod masks;
 mod model_json;
+mod openvino;
 mod operators;
 mod parity;
 mod pipeline;

@@ -5,7 +5,7 @@
 //! test runs all models and reports every difference in one table; `cargo test -p ocelli-tests parity -- --nocapture`
 //! prints the largest error of each model as well.
 //!
-//! Needs ONNX Runtime; `make setup` installs it.
+//! Needs ONNX Runtime and OpenVINO; `make setup` installs them.
 
 #![allow(clippy::print_stdout, reason = "the worst errors are interesting if the test passes, too")]
 
@@ -34,10 +34,10 @@ const MASK_IOU: f64 = 0.99;
 const MASK_CLASS: usize = 1;
 const MASK_COUNT: usize = 3;
 
-/// Each engine with each target: the name of the case, the engine, the options of the target.
+/// Each engine with each target whose operators it knows: the name of the case, the engine, the options of the target.
 fn each_case(golden: &Golden) -> impl Iterator<Item = (String, Runner, ExportOptions)> + use<'_> {
-    let runners = [Runner::OnnxRuntime, Runner::Embedded].into_iter();
-    let pairs = runners.flat_map(|runner| TARGETS.into_iter().map(move |target| (runner, target)));
+    let runners = [Runner::OnnxRuntime, Runner::Embedded, Runner::OpenVino].into_iter();
+    let pairs = runners.flat_map(|runner| runner.targets().iter().map(move |target| (runner, *target)));
     pairs.map(|(runner, target)| {
         let case = format!("{}, for {target:?} on {runner:?}", golden.name).to_lowercase();
         (case, runner, ExportOptions::default().with_target(target))

@@ -62,8 +62,9 @@ pub struct ModelArgs {
     /// cache. built-in is the built-in model [default: built-in]
     #[arg(long, alias = "weights", value_name = "PATH")]
     pub model: Option<PathBuf>,
-    /// auto, embedded, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt or coreml; cuda:1 is the second GPU. auto uses
-    /// cuda if it starts, else onnxruntime if it is installed, else embedded, which needs no library; tensorrt builds its engines into the cache once, which takes minutes
+    /// auto, embedded, openvino, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt or coreml; cuda:1 is the second GPU,
+    /// openvino:GPU Intel's. auto uses cuda if it starts, else onnxruntime if it is installed, else embedded, which needs no
+    /// library; tensorrt builds its engines into the cache once, which takes minutes
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
     pub engine: String,
     /// Run operators that the engine lacks on the CPU, with a warning [default: fail]
@@ -84,8 +85,11 @@ pub struct ModelArgs {
     /// ONNX Runtime library [default: searched; see `ocelli doctor`]
     #[arg(long, value_name = "FILE")]
     pub onnxruntime: Option<PathBuf>,
-    /// Number format: fp32, int8 (faster on CPUs, slightly less exact) or fp16 (for GPUs) [default: fp32, or the
-    /// exported model's]
+    /// OpenVINO library (libopenvino_c) or its folder [default: searched; see `ocelli doctor`]
+    #[arg(long, value_name = "PATH")]
+    pub openvino: Option<PathBuf>,
+    /// Number format: fp32, int8 (faster on CPUs, slightly less exact), bf16 (openvino: half the time on recent CPUs, less
+    /// exact) or fp16 (for GPUs) [default: fp32, or the exported model's]
     #[arg(long, value_name = "FORMAT")]
     pub precision: Option<Precision>,
     /// CPU threads [default: one per physical core]
@@ -144,6 +148,9 @@ impl ModelArgs {
         }
         if let Some(path) = &self.onnxruntime {
             builder = builder.with_onnxruntime(path);
+        }
+        if let Some(path) = &self.openvino {
+            builder = builder.with_openvino(path);
         }
         if let Some(engine) = &self.trt {
             builder = builder.with_trt_backbone(engine);

@@ -8,7 +8,7 @@ use crate::exit::Cause;
 use crate::program::Ocelli;
 
 /// Parameters and environment variables whose flag has another name.
-const OTHER_NAMES: [(&str, &str); 19] = [
+const OTHER_NAMES: [(&str, &str); 20] = [
     ("class_agnostic_nms_iou", "class-agnostic-nms"),
     ("coast_frames", "coast"),
     ("cpu_fallback", "allow-partial"),
@@ -21,6 +21,7 @@ const OTHER_NAMES: [(&str, &str); 19] = [
     ("new_track_threshold", "new-track-thresh"),
     ("nms_iou", "nms"),
     ("OCELLI_ONNXRUNTIME", "onnxruntime"),
+    ("OCELLI_OPENVINO", "openvino"),
     ("OCELLI_TENSORRT", "tensorrt"),
     ("score_threshold", "confidence"),
     ("spill_bytes", "spill"),

@@ -248,6 +248,8 @@ fn doctor_reports_engines_libraries_and_cache() {
         "threads",
         "not in this ONNX Runtime",
         "onnxruntime     works",
+        "openvino        works: OpenVINO 2026",
+        "number formats: ",
         "1 model;",
     ] {
         assert!(healthy.contains(word), "{word}: {healthy}");
@@ -258,8 +260,8 @@ fn doctor_reports_engines_libraries_and_cache() {
         &["\nvideo\n  not in this build"]
     };
     assert!(video.iter().all(|word| healthy.contains(word)), "{healthy}");
-    // Of ONNX Runtime, and of the TensorRT that the program was built for.
-    let libraries = 1 + usize::from(cfg!(any(feature = "tensorrt", feature = "tensorrt-rtx")));
+    // Of ONNX Runtime and OpenVINO, and of the TensorRT that the program was built for.
+    let libraries = 2 + usize::from(cfg!(any(feature = "tensorrt", feature = "tensorrt-rtx")));
     assert_eq!(healthy.matches("system folders").count(), libraries, "{healthy}");
 
     place.write("text", "hello");

@@ -1,5 +1,5 @@
-//! One trait for everything that runs a neural network, with an engine inside the program, ONNX Runtime and TensorRT
-//! behind it.
+//! One trait for everything that runs a neural network, with an engine inside the program, OpenVINO, ONNX Runtime and
+//! TensorRT behind it.
 //!
 //! - An [`Engine`] runs one network: named [`Tensor`]s in, named tensors out, into buffers that the caller reuses.
 //! - Its [`EngineSpec`] has the names, [`ElementType`]s and shapes. A [`Dim`] is fixed or named; dimensions with the same
@@ -7,6 +7,7 @@
 //! - Tensors are in host memory or on a [`Device`]. What stays on a device goes from engine to engine without a copy.
 //! - [`embedded`] runs ONNX files with no library at all.
 //! - [`onnxruntime`] loads ONNX Runtime at run time and creates engines from ONNX files.
+//! - [`openvino`] loads OpenVINO at run time, for CPUs and for Intel's GPUs and NPUs.
 //! - [`library`] is the search for such libraries.
 //! - [`tensorrt`] loads TensorRT at run time, and builds and runs its plans.
 //! - `cuda` (with the feature of this name) has the memory and streams of NVIDIA GPUs, and kernels for them.
@@ -70,6 +71,7 @@ mod engine;
 pub mod fake;
 pub mod library;
 pub mod onnxruntime;
+pub mod openvino;
 pub mod spec;
 mod tensor;
 pub mod tensorrt;

@@ -365,6 +365,22 @@ impl Tensor {
         })
     }
 
+    /// The elements as bytes, mutably; for `bool`, of which not every byte is valid, an error.
+    pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8]> {
+        self.require_host_memory()?;
+        if self.element_type() == ElementType::Bool {
+            return Err(self.wrong_type::<u8>());
+        }
+        Ok(match &mut self.data {
+            TensorData::F32(data) => bytemuck::cast_slice_mut(data),
+            TensorData::F16(data) => bytemuck::cast_slice_mut(data),
+            TensorData::I64(data) => bytemuck::cast_slice_mut(data),
+            TensorData::I32(data) => bytemuck::cast_slice_mut(data),
+            TensorData::U8(data) => data,
+            TensorData::Bool(_) | TensorData::OnDevice(_) => unreachable!("refused above"),
+        })
+    }
+
     /// Lets a function fill the elements as bytes.
     pub(crate) fn fill_bytes(&mut self, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
         self.require_host_memory()?;

@@ -8,6 +8,7 @@ mod embedded;
 mod gpu_providers;
 mod models;
 mod onnxruntime;
+mod openvino;
 mod providers;
 #[cfg(feature = "tensorrt-rtx")]
 mod tensorrt;

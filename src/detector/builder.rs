@@ -77,6 +77,9 @@ impl DetectorBuilder {
     }
 
     /// The number format in which a checkpoint or the built-in model is exported; 32-bit floating point by default.
+    ///
+    /// OpenVINO computes in [`Bf16`](Precision::Bf16) or [`Fp16`](Precision::Fp16) with a model of 32-bit weights, which is
+    /// what is exported or named then.
     #[must_use]
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.request.precision = Some(precision);
@@ -123,6 +126,13 @@ impl DetectorBuilder {
     #[must_use]
     pub fn with_onnxruntime(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.onnxruntime = Some(path.into());
+        self
+    }
+
+    /// The path of OpenVINO's library (`libopenvino_c`) or its folder; the usual places are searched by default.
+    #[must_use]
+    pub fn with_openvino(mut self, path: impl Into<PathBuf>) -> Self {
+        self.engine.openvino = Some(path.into());
         self
     }
 
@@ -279,7 +289,8 @@ impl DetectorBuilder {
             }
             None => EngineFactory::start(&self.engine)?,
         };
-        let factory = factory.with_class_chunk(class_chunk);
+        let mut factory = factory.with_class_chunk(class_chunk);
+        self.request.precision = factory.set_precision(self.request.precision)?;
         // Engine files take precedence over engines that would be compiled.
         let prepared = self.prepared.take().filter(|_| engines.is_none());
         self.request.target = prepared.as_ref().map_or_else(|| factory.target(), |prepared| prepared.target);

@@ -73,9 +73,11 @@ impl Graph<'_> {
             EngineKind::CoreMl => {
                 ExecutionProvider::CoreMl(CoreMlOptions { model_cache: Some(self.cache("coreml")?) })
             }
-            EngineKind::Auto | EngineKind::Embedded | EngineKind::Cpu | EngineKind::TensorRt { .. } => {
-                ExecutionProvider::Cpu
-            }
+            EngineKind::Auto
+            | EngineKind::Embedded
+            | EngineKind::Cpu
+            | EngineKind::OpenVino { .. }
+            | EngineKind::TensorRt { .. } => ExecutionProvider::Cpu,
         })
     }
 
@@ -117,33 +119,43 @@ impl Graph<'_> {
         }
     }
 
-    /// The cache folder for the compiled form of this graph with these weights.
     fn cache(&self, name: &str) -> Result<PathBuf> {
-        let files = self.files()?;
-        // An unreadable file fails when the engine loads it, with a better message.
-        let compute = || {
-            let hashes: std::io::Result<Vec<_>> = files.iter().map(|file| sha256_of_file(file)).collect();
-            hashes.map(|hashes| hex(&Sha256::digest(hashes.concat()))).unwrap_or_default()
-        };
-        let identity = remembered_hash(&files, compute)?;
-        let short = identity.get(..24).unwrap_or("unread");
-        Ok(cache_folder()?.join("engines").join(name).join(short))
+        cache_of_compiled(self.path, name)
     }
+}
 
-    /// The graph and the files of its weights beside it.
-    fn files(&self) -> Result<Vec<PathBuf>> {
-        let mut files = vec![self.path.to_owned()];
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let entries =
-            std::fs::read_dir(folder).map_err(|e| Error::io("cannot read the model's folder", folder, e))?;
-        let beside = entries.flatten().map(|entry| entry.path()).filter(|path| {
-            path.file_name().is_some_and(|other| other.to_string_lossy().starts_with(&format!("{name}.")))
-        });
-        files.extend(beside);
-        files[1..].sort();
-        Ok(files)
-    }
+/// The cache folder for the compiled form of a graph with these weights.
+pub(super) fn cache_of_compiled(graph: &Path, name: &str) -> Result<PathBuf> {
+    let files = files(graph)?;
+    // An unreadable file fails when the engine loads it, with a better message.
+    let compute = || {
+        let hashes: std::io::Result<Vec<_>> = files.iter().map(|file| sha256_of_file(file)).collect();
+        hashes.map(|hashes| hex(&Sha256::digest(hashes.concat()))).unwrap_or_default()
+    };
+    let identity = remembered_hash(&files, compute)?;
+    let short = identity.get(..24).unwrap_or("unread");
+    Ok(cache_folder()?.join("engines").join(name).join(short))
+}
+
+/// The size of the graph and of its weights beside it.
+pub(super) fn bytes_of(graph: &Path) -> Result<u64> {
+    let sizes = files(graph)?.into_iter().map(|file| file.metadata().map_or(0, |metadata| metadata.len()));
+    Ok(sizes.sum())
+}
+
+/// The graph and the files of its weights beside it.
+fn files(graph: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = vec![graph.to_owned()];
+    let folder = graph.parent().unwrap_or(Path::new("."));
+    let name = graph.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let entries =
+        std::fs::read_dir(folder).map_err(|e| Error::io("cannot read the model's folder", folder, e))?;
+    let beside = entries.flatten().map(|entry| entry.path()).filter(|path| {
+        path.file_name().is_some_and(|other| other.to_string_lossy().starts_with(&format!("{name}.")))
+    });
+    files.extend(beside);
+    files[1..].sort();
+    Ok(files)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ocelli_engines::openvino::OpenVinoDevice;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// What runs the graphs.
@@ -20,6 +21,11 @@ pub enum EngineKind {
     Embedded,
     /// ONNX Runtime on the CPU; its name is `onnxruntime`, and `cpu` is an alias.
     Cpu,
+    /// OpenVINO: on CPUs, and on Intel's GPUs and NPUs.
+    OpenVino {
+        /// The device; `openvino` alone means the CPU.
+        device: OpenVinoDevice,
+    },
     /// ONNX Runtime's CUDA provider.
     Cuda {
         /// CUDA's number of the GPU.
@@ -42,8 +48,8 @@ pub enum EngineKind {
 
 impl EngineKind {
     /// The name of every engine.
-    pub const NAMES: [&'static str; 7] =
-        ["auto", "embedded", "onnxruntime", "cuda", "tensorrt", "onnxruntime-tensorrt", "coreml"];
+    pub const NAMES: [&'static str; 8] =
+        ["auto", "embedded", "openvino", "onnxruntime", "cuda", "tensorrt", "onnxruntime-tensorrt", "coreml"];
 
     /// The name, and the GPU's number if the engine runs on one.
     fn parts(self) -> (&'static str, Option<usize>) {
@@ -51,6 +57,7 @@ impl EngineKind {
             Self::Auto => ("auto", None),
             Self::Embedded => ("embedded", None),
             Self::Cpu => ("onnxruntime", None),
+            Self::OpenVino { .. } => ("openvino", None),
             Self::Cuda { ordinal } => ("cuda", Some(ordinal)),
             Self::TensorRt { ordinal } => ("tensorrt", Some(ordinal)),
             Self::OnnxRuntimeTensorRt { ordinal } => ("onnxruntime-tensorrt", Some(ordinal)),
@@ -60,8 +67,13 @@ impl EngineKind {
 }
 
 impl fmt::Display for EngineKind {
-    /// `cuda` for the first GPU, `cuda:1` for the second.
+    /// `cuda` for the first GPU, `cuda:1` for the second; `openvino` for the CPU, `openvino:GPU` for another device.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::OpenVino { device } = self
+            && *device != OpenVinoDevice::Cpu
+        {
+            return write!(f, "openvino:{device}");
+        }
         match self.parts() {
             (name, None | Some(0)) => f.write_str(name),
             (name, Some(ordinal)) => write!(f, "{name}:{ordinal}"),
@@ -90,6 +102,14 @@ impl FromStr for EngineKind {
             Some((name, number)) => (name, Some(number)),
             None => (&*lower, None),
         };
+        if name == "openvino" {
+            return match number.unwrap_or("cpu").parse() {
+                Ok(device) => Ok(Self::OpenVino { device }),
+                Err(_) => {
+                    invalid("expected a device of OpenVINO after the colon: CPU, GPU, GPU.1, NPU or AUTO")
+                }
+            };
+        }
         let ordinal = match number.map(str::parse) {
             None => 0,
             Some(Ok(ordinal)) => ordinal,
@@ -121,6 +141,7 @@ mod tests {
     #[test]
     fn names_and_aliases_are_parsed() {
         let cuda = |ordinal| EngineKind::Cuda { ordinal };
+        let openvino = |device| EngineKind::OpenVino { device };
         let cases = [
             ("auto", Ok(EngineKind::Auto)),
             ("embedded", Ok(EngineKind::Embedded)),
@@ -129,6 +150,14 @@ mod tests {
             ("onnxruntime", Ok(EngineKind::Cpu)),
             ("cpu", Ok(EngineKind::Cpu)),
             ("CPU", Ok(EngineKind::Cpu)),
+            ("openvino", Ok(openvino(OpenVinoDevice::Cpu))),
+            ("OpenVINO:cpu", Ok(openvino(OpenVinoDevice::Cpu))),
+            ("openvino:GPU", Ok(openvino(OpenVinoDevice::Gpu { ordinal: 0 }))),
+            ("openvino:gpu.1", Ok(openvino(OpenVinoDevice::Gpu { ordinal: 1 }))),
+            ("openvino:NPU", Ok(openvino(OpenVinoDevice::Npu))),
+            ("openvino:AUTO", Ok(openvino(OpenVinoDevice::Auto))),
+            ("openvino:1", Err("a device of OpenVINO after the colon")),
+            ("openvino:", Err("a device of OpenVINO after the colon")),
             ("cuda", Ok(cuda(0))),
             ("cuda:0", Ok(cuda(0))),
             ("cuda:3", Ok(cuda(3))),
@@ -146,7 +175,8 @@ mod tests {
             (
                 "quick",
                 Err(
-                    "no such engine; expected one of auto, embedded, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt, coreml",
+                    "no such engine; expected one of auto, embedded, openvino, onnxruntime, cuda, tensorrt, \
+                     onnxruntime-tensorrt, coreml",
                 ),
             ),
             ("cuda:", Err("a GPU's number")),

@@ -5,8 +5,9 @@ use std::error::Error;
 
 use ocelli::engines::embedded::EmbeddedEngine;
 use ocelli::engines::onnxruntime::{OnnxRuntime, OnnxRuntimeEngine};
+use ocelli::engines::openvino::{OpenVino, OpenVinoEngine};
 use ocelli::engines::{Engine, Tensor};
-use ocelli::export::contract::{Manifest, file, tensor};
+use ocelli::export::contract::{Manifest, Target, file, tensor};
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use tempfile::TempDir;
 
@@ -21,6 +22,17 @@ pub type Outputs = BTreeMap<String, Tensor>;
 pub enum Runner {
     OnnxRuntime,
     Embedded,
+    OpenVino,
+}
+
+impl Runner {
+    /// The targets whose operators the engine knows.
+    pub fn targets(self) -> &'static [Target] {
+        match self {
+            Self::OnnxRuntime | Self::Embedded => &[Target::OnnxRuntime, Target::TensorRt],
+            Self::OpenVino => &[Target::TensorRt],
+        }
+    }
 }
 
 /// An exported model in a temporary folder.
@@ -61,6 +73,10 @@ impl Exported {
                 }
                 Runner::Embedded => {
                     Box::new(EmbeddedEngine::builder().with_threads(1).build_from_file(path)?)
+                }
+                Runner::OpenVino => {
+                    let runtime = OpenVino::load(None)?;
+                    Box::new(OpenVinoEngine::builder(&runtime).with_threads(1).build_from_file(path)?)
                 }
             };
             self.engines.insert(file.to_owned(), engine);

@@ -238,16 +238,14 @@ impl<'a> Bench<'a> {
             kind,
             threads: args.model.threads,
             onnxruntime: args.model.onnxruntime.clone(),
+            openvino: args.model.openvino.clone(),
             cpu_fallback: args.model.allow_partial,
             tf32: args.model.tf32,
         })?;
-        let target = match (args.target, kind) {
-            (Some(TargetArg::Tensorrt), _) => Target::TensorRt,
-            (
-                None,
-                EngineKind::TensorRt { .. } | EngineKind::OnnxRuntimeTensorRt { .. } | EngineKind::CoreMl,
-            ) => Target::TensorRt,
-            _ => Target::OnnxRuntime,
+        let target = match args.target {
+            Some(TargetArg::Tensorrt) => Target::TensorRt,
+            Some(TargetArg::Onnxruntime) => Target::OnnxRuntime,
+            None => factory.target(),
         };
         let emulates = factory.description().contains("CPU");
         status(&args.log, &format!("engine: {}", factory.description()));

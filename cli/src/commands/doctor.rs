@@ -1,6 +1,7 @@
 //! `ocelli doctor`.
 
 mod nvidia;
+mod openvino;
 mod video;
 
 use std::io::Write;
@@ -22,6 +23,9 @@ pub struct DoctorArgs {
     /// ONNX Runtime library [default: searched]
     #[arg(long, value_name = "FILE", help_heading = MODEL)]
     onnxruntime: Option<PathBuf>,
+    /// OpenVINO library or its folder [default: searched]
+    #[arg(long, value_name = "PATH", help_heading = MODEL)]
+    openvino: Option<PathBuf>,
     /// TensorRT library or its folder [default: searched]
     #[arg(long, value_name = "PATH", help_heading = MODEL)]
     tensorrt: Option<PathBuf>,
@@ -57,6 +61,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
             Ok(None) => writeln!(out, "  onnxruntime     not installed: {ONNXRUNTIME_GAIN}")?,
             Err(_) => writeln!(out, "  onnxruntime     does not work, see the error below")?,
         }
+        openvino::write_engine(out, args.openvino.as_deref())?;
         for (name, provider, remedy) in PROVIDERS {
             let state = if !matches!(engine, Ok(Some(_))) {
                 "needs ONNX Runtime".to_owned()
@@ -72,6 +77,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         }
         writeln!(out, "\nONNX Runtime")?;
         write_places(out, &OnnxRuntime::candidates(args.onnxruntime.as_deref()))?;
+        openvino::write_library(out, args.openvino.as_deref())?;
         nvidia::write(out, args.tensorrt.as_deref())?;
         video::write(out)?;
         writeln!(out)?;

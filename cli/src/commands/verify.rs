@@ -47,6 +47,9 @@ pub struct VerifyArgs {
     /// ONNX Runtime library [default: searched; see `ocelli doctor`]
     #[arg(long, value_name = "FILE", help_heading = MODEL)]
     onnxruntime: Option<PathBuf>,
+    /// OpenVINO library or its folder [default: searched; see `ocelli doctor`]
+    #[arg(long, value_name = "PATH", help_heading = MODEL)]
+    openvino: Option<PathBuf>,
     /// CPU threads [default: one per physical core]
     #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
     threads: Option<usize>,
@@ -67,18 +70,19 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
             kind,
             threads: args.threads,
             onnxruntime: args.onnxruntime.clone(),
+            openvino: args.openvino.clone(),
             ..EngineOptions::default()
         })
     };
     let (reference_engine, candidate_engine) = (engine(EngineKind::Cpu)?, engine(kind)?);
     let progress = Progress::new(log, 100);
-    let resolve = |folder: Option<&PathBuf>| {
+    let resolve = |folder: Option<&PathBuf>, engine: &EngineFactory| {
         let source = folder.map_or(ModelSource::Builtin, ModelSource::named);
-        let request = ModelRequest { source, ..ModelRequest::default() };
+        let request = ModelRequest { source, target: engine.target(), ..ModelRequest::default() };
         Model::resolve(&request, &|line| progress.announce(line), &cancellation)
     };
-    let reference = resolve(args.model.as_ref())?;
-    let candidate = resolve(args.candidate.as_ref().or(args.model.as_ref()))?;
+    let reference = resolve(args.model.as_ref(), &reference_engine)?;
+    let candidate = resolve(args.candidate.as_ref().or(args.model.as_ref()), &candidate_engine)?;
     let graphs = graphs(&args.graphs, &reference, &candidate)?;
     options.graphs.clone_from(&graphs);
     let mut on_progress = |step: &VerificationProgress| show_progress(&progress, step, &cancellation);

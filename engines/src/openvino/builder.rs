@@ -1,0 +1,210 @@
+//! Builds engines: device, threads, number format and the cache of compiled models.
+
+use super::call::Compiled;
+use super::device::{InferencePrecision, OpenVinoDevice};
+use super::session::OpenVinoEngine;
+use super::{OpenVino, model};
+use crate::onnxruntime::default_threads;
+use crate::spec::EngineSpec;
+use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_onnx::schema::GraphProto;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+/// Builds an [`OpenVinoEngine`]; see [`OpenVinoEngine::builder`].
+#[derive(Debug, Clone)]
+pub struct OpenVinoBuilder {
+    runtime: OpenVino,
+    device: OpenVinoDevice,
+    threads: usize,
+    precision: InferencePrecision,
+    quantization_group: usize,
+    cache: Option<PathBuf>,
+}
+
+impl OpenVinoBuilder {
+    pub(super) fn new(runtime: &OpenVino) -> Self {
+        Self {
+            runtime: runtime.clone(),
+            device: OpenVinoDevice::default(),
+            threads: 0,
+            precision: InferencePrecision::default(),
+            quantization_group: 0,
+            cache: None,
+        }
+    }
+
+    /// The device; the CPU by default.
+    pub fn with_device(mut self, device: OpenVinoDevice) -> Self {
+        self.device = device;
+        self
+    }
+
+    /// The number of threads that compute one operator on the CPU; 0, the default, means
+    /// [`default_threads`]. Other devices ignore it.
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// The number format of the computation; [`InferencePrecision::F32`] by default. A model whose weights are f32 runs in
+    /// any of them.
+    pub fn with_precision(mut self, precision: InferencePrecision) -> Self {
+        self.precision = precision;
+        self
+    }
+
+    /// For weights that the model stores in 8 bits: how many inputs of a product share a scale when they are rounded to
+    /// 8 bits as well. 0, the default, leaves the inputs as they are, which is slower and more exact; 64 is a good
+    /// choice. Models without such weights are not affected.
+    pub fn with_dynamic_quantization(mut self, group: usize) -> Self {
+        self.quantization_group = group;
+        self
+    }
+
+    /// The folder that keeps compiled models; none by default. It is created if it is missing.
+    ///
+    /// OpenVINO looks a model up by the path and the modification time of its file, the options and its own version. It
+    /// does not look at external data, so that a folder must belong to one content of a model.
+    pub fn with_cache(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.cache = Some(folder.into());
+        self
+    }
+
+    /// Loads a model from a file, with its external data beside it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if the file is missing or corrupt, or has an operator, type or version that OpenVINO
+    /// does not know; [`ErrorKind::Unavailable`] if this machine lacks the device, or the device the number format.
+    pub fn build_from_file(self, model: impl AsRef<Path>) -> Result<OpenVinoEngine> {
+        let path = model.as_ref();
+        let name = path.display().to_string();
+        if !path.is_file() {
+            let reason = if path.exists() { "not a file" } else { "no such file" };
+            return Err(unusable(&name, reason));
+        }
+        let graph = ocelli_onnx::read_graph(path);
+        self.build(&name, graph, |device, properties| {
+            self.runtime.runtime().compile_file(path, device, properties)
+        })
+    }
+
+    /// Loads a model without external data from memory, which is copied. It is not cached.
+    ///
+    /// # Errors
+    /// As [`build_from_file`](Self::build_from_file).
+    pub fn build_from_memory(self, model: &[u8]) -> Result<OpenVinoEngine> {
+        let graph = ocelli_onnx::read_graph_from(&mut Cursor::new(model));
+        self.build("(in memory)", graph, |device, properties| {
+            self.runtime.runtime().compile_bytes(model, device, properties)
+        })
+    }
+
+    fn build(
+        &self,
+        name: &str,
+        graph: std::io::Result<GraphProto>,
+        compile: impl FnOnce(&str, &[(&str, String)]) -> Result<Compiled, String>,
+    ) -> Result<OpenVinoEngine> {
+        let graph = graph.map_err(|error| {
+            let message = format!("cannot read the model, {name}: {error}");
+            Error::new(ErrorKind::InvalidData, message).with_source(error)
+        })?;
+        let spec = model::spec(&graph).map_err(|reason| unusable(name, &reason))?;
+        self.check_precision()?;
+        let properties = self.properties()?;
+        let compiled =
+            compile(&self.device.to_string(), &properties).map_err(|reason| unusable(name, &reason))?;
+        self.check_compiled(&compiled)?;
+        self.engine(name, spec, compiled)
+    }
+
+    fn engine(&self, name: &str, spec: EngineSpec, compiled: Compiled) -> Result<OpenVinoEngine> {
+        let runs_on = match self.device {
+            OpenVinoDevice::Cpu => {
+                let threads = self.effective_threads();
+                format!("CPU, {threads} thread{}", if threads == 1 { "" } else { "s" })
+            }
+            // AUTO names the device that it has chosen.
+            device => compiled.property("EXECUTION_DEVICES").unwrap_or_else(|_| device.to_string()),
+        };
+        let precision = match self.precision {
+            InferencePrecision::F32 => String::new(),
+            precision => format!(", {precision}"),
+        };
+        let description = format!("OpenVINO {}, {runs_on}{precision}", self.runtime.version());
+        OpenVinoEngine::new(&compiled, spec, name.to_owned(), description)
+            .map_err(|reason| unusable(name, &reason))
+    }
+
+    /// OpenVINO replaces a format that the device lacks by another one without a word.
+    fn check_precision(&self) -> Result<()> {
+        self.runtime.check_device(self.device)?;
+        if self.precision == InferencePrecision::F32 && self.device != OpenVinoDevice::Npu {
+            return Ok(());
+        }
+        let devices = self.runtime.devices()?;
+        let own = devices.iter().find(|device| self.device.is_among(std::slice::from_ref(&device.name)));
+        match own.filter(|_| self.device != OpenVinoDevice::Auto) {
+            Some(device) if !device.computes_in(self.precision) => {
+                let message = format!(
+                    "OpenVINO, {}: {} ({}) has no fast {} arithmetic, only {}; choose one of these number formats",
+                    self.runtime.path().display(),
+                    device.name,
+                    device.product,
+                    self.precision,
+                    device.number_formats.join(", ")
+                );
+                Err(Error::new(ErrorKind::Unavailable, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_compiled(&self, compiled: &Compiled) -> Result<()> {
+        match compiled.property("INFERENCE_PRECISION_HINT") {
+            Ok(used) if used != self.precision.to_string() => {
+                let message = format!(
+                    "OpenVINO, {}: {} computes in {used} when {} is requested; request {used}",
+                    self.runtime.path().display(),
+                    self.device,
+                    self.precision
+                );
+                Err(Error::new(ErrorKind::Unavailable, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn effective_threads(&self) -> usize {
+        if self.threads == 0 { default_threads() } else { self.threads }
+    }
+
+    fn properties(&self) -> Result<Vec<(&'static str, String)>> {
+        let mut properties = vec![
+            ("PERFORMANCE_HINT", "LATENCY".to_owned()),
+            ("INFERENCE_PRECISION_HINT", self.precision.to_string()),
+        ];
+        if self.device == OpenVinoDevice::Cpu {
+            properties.push(("NUM_STREAMS", "1".to_owned()));
+            properties.push(("INFERENCE_NUM_THREADS", self.effective_threads().to_string()));
+            // Pinned threads of two engines, or of two processes, would share some cores and leave others idle.
+            properties.push(("ENABLE_CPU_PINNING", "NO".to_owned()));
+            properties.push(("DYNAMIC_QUANTIZATION_GROUP_SIZE", self.quantization_group.to_string()));
+        }
+        if let Some(folder) = &self.cache {
+            let unusable = |reason: &dyn std::fmt::Display| {
+                let message = format!("cannot cache compiled models in {}: {reason}", folder.display());
+                Error::new(ErrorKind::InvalidArgument, message)
+            };
+            std::fs::create_dir_all(folder).map_err(|error| unusable(&error).with_source(error))?;
+            let folder = folder.to_str().ok_or_else(|| unusable(&"the path is not Unicode"))?;
+            properties.push(("CACHE_DIR", folder.to_owned()));
+        }
+        Ok(properties)
+    }
+}
+
+fn unusable(model: &str, reason: &str) -> Error {
+    Error::new(ErrorKind::InvalidData, format!("cannot load the model, {model}: {reason}"))
+}

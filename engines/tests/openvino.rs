@@ -1,0 +1,467 @@
+//! OpenVINO: the conformance suite, options, models, the cache, and libraries and devices that are missing.
+//!
+//! Needs OpenVINO in one of the places that are searched; `make setup` installs it.
+
+use crate::models::{BOOL, F16, F32, I32, I64, Model, STRING, U8};
+use half::f16;
+use ocelli_engines::conformance::{self, Tolerance};
+use ocelli_engines::library::Finding;
+use ocelli_engines::openvino::{
+    InferencePrecision, OpenVino, OpenVinoBuilder, OpenVinoDevice, OpenVinoEngine,
+};
+use ocelli_engines::{Dim, Engine, ErrorKind, Result, Tensor};
+use std::fs;
+use std::path::Path;
+
+fn runtime() -> OpenVino {
+    // The message says how to install the library.
+    OpenVino::load(None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn builder() -> OpenVinoBuilder {
+    OpenVinoEngine::builder(&runtime()).with_threads(1)
+}
+
+#[test]
+fn passes_the_conformance_suite_with_every_option() {
+    type Change = fn(OpenVinoBuilder) -> OpenVinoBuilder;
+    let changes: [(&str, Change); 5] = [
+        ("default", |builder| builder),
+        ("two threads", |builder| builder.with_threads(2)),
+        ("default threads", |builder| builder.with_threads(0)),
+        ("dynamic quantisation", |builder| builder.with_dynamic_quantization(64)),
+        ("the device that OpenVINO chooses", |builder| builder.with_device(OpenVinoDevice::Auto)),
+    ];
+    let model = crate::models::conformance();
+    let mut wrong = Vec::new();
+    for (name, change) in changes {
+        let make = || change(builder()).build_from_memory(&model);
+        if let Err(failures) = conformance::check_32_bit(make, Tolerance::F32) {
+            wrong.push(format!("{name}: {failures}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn an_engine_from_the_cache_passes_the_conformance_suite() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("model.onnx");
+    fs::write(&path, crate::models::conformance()).expect("a file");
+    let cache = folder.path().join("cache");
+    let load = |precision| builder().with_cache(&cache).with_precision(precision).build_from_file(&path);
+    let first = load(InferencePrecision::F32).expect("it loads");
+    assert!(!first.is_from_cache(), "nothing was cached");
+    let make = || {
+        let engine = load(InferencePrecision::F32)?;
+        assert!(engine.is_from_cache(), "the first engine filled the cache");
+        Ok(engine)
+    };
+    let outcome = conformance::check_32_bit(make, Tolerance::F32);
+    outcome.unwrap_or_else(|failures| panic!("{failures}"));
+
+    for entry in fs::read_dir(&cache).expect("a folder").flatten() {
+        let content = fs::read(entry.path()).expect("an entry");
+        // OpenVINO writes its entries read-only.
+        fs::remove_file(entry.path()).expect("it can be replaced");
+        fs::write(entry.path(), &content[..content.len() / 2]).expect("a truncated entry");
+    }
+    assert!(
+        !load(InferencePrecision::F32).expect("it loads").is_from_cache(),
+        "a truncated entry is not used"
+    );
+    assert!(load(InferencePrecision::F32).expect("it loads").is_from_cache(), "and was made again");
+
+    let changed =
+        Model { nodes: &[("Neg", &["x"], "y")], inputs: &[("x", F32, "n")], outputs: &[("y", F32, "n")] };
+    fs::write(&path, changed.encode()).expect("a file");
+    let mut engine = load(InferencePrecision::F32).expect("it loads");
+    let mut y = Tensor::empty();
+    engine
+        .run(&[("x", &Tensor::f32(&[1], vec![2.0]).expect("fits"))], &mut [("y", &mut y)])
+        .expect("it runs");
+    assert_eq!(y.as_f32().expect("f32"), [-2.0], "another model has the path now");
+}
+
+#[test]
+fn bf16_stays_within_its_tolerance_and_other_devices_refuse_it() {
+    let runtime = runtime();
+    let devices = runtime.devices().expect("a list");
+    let cpu = devices.iter().find(|device| device.name == "CPU").expect("OpenVINO runs on this CPU");
+    assert!(cpu.computes_in(InferencePrecision::F32), "{cpu:?}");
+    let model = crate::models::conformance();
+    for precision in [InferencePrecision::Bf16, InferencePrecision::F16] {
+        let make = || builder().with_precision(precision).build_from_memory(&model);
+        if cpu.computes_in(precision) {
+            // 8 bits of mantissa; the terms of a product may cancel.
+            let tolerance = Tolerance { absolute: 0.5, relative: 1.0 / 128.0 };
+            let outcome = conformance::check_32_bit(make, tolerance);
+            outcome.unwrap_or_else(|failures| panic!("{precision}: {failures}"));
+            let description = make().expect("it loads").description().to_owned();
+            assert!(description.ends_with(&format!(", {precision}")), "{description}");
+        } else {
+            let error = make().expect_err("the CPU lacks the format");
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+            let text = error.to_string();
+            let expected =
+                format!("has no fast {precision} arithmetic, only {}", cpu.number_formats.join(", "));
+            assert!(text.contains(&expected), "{text}");
+        }
+    }
+}
+
+#[test]
+fn the_description_names_version_and_threads() {
+    let runtime = runtime();
+    let engine =
+        builder().with_threads(2).build_from_memory(&crate::models::conformance()).expect("it loads");
+    assert_eq!(engine.description(), format!("OpenVINO {}, CPU, 2 threads", runtime.version()));
+    let chosen = OpenVino::find(None).expect("one was loaded");
+    assert_eq!(
+        (chosen.path.as_path(), chosen.finding),
+        (runtime.path(), Finding::Usable { version: runtime.version().to_owned() })
+    );
+}
+
+#[test]
+fn a_missing_device_is_an_error_that_lists_the_devices() {
+    let runtime = runtime();
+    let names: Vec<_> = runtime.devices().expect("a list").into_iter().map(|device| device.name).collect();
+    // More GPUs than any machine has.
+    let device = OpenVinoDevice::Gpu { ordinal: 77 };
+    let built = builder().with_device(device).build_from_memory(&crate::models::conformance());
+    for error in [built.expect_err("no such GPU"), runtime.check_device(device).expect_err("no such GPU")] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        let expected = format!(
+            "OpenVINO, {}: no device GPU.77 on this machine, which has {}; a GPU needs",
+            runtime.path().display(),
+            names.join(", ")
+        );
+        assert!(error.to_string().starts_with(&expected), "{error}");
+    }
+}
+
+#[test]
+fn a_second_library_in_one_process_is_refused() {
+    let loaded = runtime();
+    let again = OpenVino::load(Some(loaded.path())).expect("the same file");
+    assert_eq!(again.path(), loaded.path());
+
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let copy = folder.path().join("libopenvino_c.so");
+    fs::copy(loaded.path(), &copy).expect("a copy");
+    let error = OpenVino::load(Some(&copy)).expect_err("another file");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains(&copy.display().to_string()), "{error}");
+}
+
+/// Compiles a shared library from C.
+#[cfg(unix)]
+fn compile(folder: &Path, name: &str, source: &str) -> std::path::PathBuf {
+    let (code, library) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
+    fs::write(&code, source).expect("a file");
+    let status =
+        std::process::Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&code).status();
+    assert!(status.expect("a C compiler").success());
+    library
+}
+
+#[cfg(unix)]
+#[test]
+fn libraries_that_cannot_be_used_are_named_with_the_reason() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let text = folder.path().join("text.so");
+    fs::write(&text, "not a library").expect("a file");
+    let cut = folder.path().join("cut.so");
+    fs::write(&cut, &fs::read(runtime().path()).expect("the library")[..100_000]).expect("a file");
+    let old =
+        "int ov_get_openvino_version(void *version) { return 0; } void ov_version_free(void *version) {}";
+    let cases = [
+        (
+            "an old version",
+            compile(folder.path(), "old", old),
+            "the version is too old: it has no `ov_get_last_err_msg`; 2026.4 or newer is needed",
+        ),
+        (
+            "another library",
+            compile(folder.path(), "other", "int answer(void) { return 42; }"),
+            "the library is not OpenVINO: it has no `ov_get_openvino_version`",
+        ),
+        ("a text file", text, "cannot use OpenVINO"),
+        ("a truncated library", cut, "the file is truncated: it has 100000 bytes of at least "),
+        ("no file", folder.path().join("none.so"), "no such file"),
+        ("an empty folder", folder.path().to_path_buf(), "the folder holds no libopenvino_c"),
+    ];
+    let mut wrong = Vec::new();
+    for (name, path, expected) in cases {
+        match OpenVino::load(Some(&path)) {
+            Err(error)
+                if error.kind() == ErrorKind::Unavailable
+                    && error.to_string().contains(expected)
+                    && error.to_string().contains(&path.display().to_string())
+                    && error
+                        .to_string()
+                        .ends_with("; give another path, or none to search for the library") => {}
+            other => wrong.push(format!("{name}: expected {expected:?}, got {other:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn models_that_cannot_be_loaded_are_named_with_the_reason() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str, content: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, content).expect("a file");
+        path
+    };
+    let good = crate::models::conformance();
+    let with = |op: &str, element_type: i32| {
+        let (nodes, x, y) = ([(op, &["x"][..], "y")], ("x", element_type, "n"), ("y", element_type, "n"));
+        Model { nodes: &nodes, inputs: &[x], outputs: &[y] }.encode()
+    };
+    let cases = [
+        ("missing", folder.path().join("missing.onnx"), "no such file"),
+        ("a folder", folder.path().to_path_buf(), "not a file"),
+        ("empty", file("empty.onnx", b""), "cannot"),
+        (
+            "a text file",
+            file("text.onnx", b"not a model, but a text of some length"),
+            "cannot read the model",
+        ),
+        ("a truncated file", file("cut.onnx", &good[..good.len() / 2]), "cannot"),
+        ("an unknown operator", file("operator.onnx", &with("Frobnicate", F32)), "Frobnicate"),
+        (
+            "strings",
+            file("strings.onnx", &with("Identity", STRING)),
+            "input `x` has ONNX's element type 8, expected f32, f16, i64, i32, u8 or bool",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (name, path, expected) in cases {
+        match builder().build_from_file(&path) {
+            Err(error)
+                if error.kind() == ErrorKind::InvalidData
+                    && error.to_string().contains(expected)
+                    && error.to_string().contains(&path.display().to_string())
+                    && !error.to_string().contains("Exception from")
+                    && error.to_string().lines().count() == 1 => {}
+            other => wrong.push(format!("{name}: expected {expected:?}, got {other:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_element_type_can_be_an_input_and_an_output() {
+    let nodes: &[(&str, &[&str], &str)] = &[
+        ("Identity", &["floats"], "same_floats"),
+        ("Identity", &["halves"], "same_halves"),
+        ("Identity", &["longs"], "same_longs"),
+        ("Identity", &["ints"], "same_ints"),
+        ("Identity", &["bytes"], "same_bytes"),
+        ("Not", &["flags"], "other_flags"),
+    ];
+    let inputs = [
+        ("floats", F32, "n"),
+        ("halves", F16, "n"),
+        ("longs", I64, "n"),
+        ("ints", I32, "n"),
+        ("bytes", U8, "n"),
+        ("flags", BOOL, "n"),
+    ];
+    let outputs = [
+        ("same_floats", F32, "n"),
+        ("same_halves", F16, "n"),
+        ("same_longs", I64, "n"),
+        ("same_ints", I32, "n"),
+        ("same_bytes", U8, "n"),
+        ("other_flags", BOOL, "n"),
+    ];
+    let model = Model { nodes, inputs: &inputs, outputs: &outputs }.encode();
+    let mut engine = builder().build_from_memory(&model).expect("it loads");
+    for count in [3_usize, 0, 2] {
+        let floats = Tensor::f32(&[count], [1.5, -0.0, 3e30][..count].to_vec()).expect("fits");
+        let halves = [1.5, 2.5, -4.0][..count].iter().map(|&value| f16::from_f32(value));
+        let halves = Tensor::new(&[count], halves.collect()).expect("fits");
+        let (least, largest) = (i32::MIN, i32::MAX);
+        let longs = [least.into(), 7, largest.into()];
+        let longs = Tensor::i64(&[count], longs[..count].to_vec()).expect("fits");
+        let ints = Tensor::new(&[count], vec![least, 7, largest][..count].to_vec()).expect("fits");
+        let bytes = Tensor::new(&[count], vec![0_u8, 7, 255][..count].to_vec()).expect("fits");
+        let flags = Tensor::new(&[count], vec![true, false, true][..count].to_vec()).expect("fits");
+        let inverse = Tensor::new(&[count], vec![false, true, false][..count].to_vec()).expect("fits");
+        let mut results = vec![Tensor::empty(); 6];
+        let names = outputs.map(|(name, ..)| name);
+        let mut filled: Vec<_> = names.into_iter().zip(&mut results).collect();
+        let given = [&floats, &halves, &longs, &ints, &bytes, &flags];
+        let given: Vec<_> = inputs.iter().map(|(name, ..)| *name).zip(given).collect();
+        engine.run(&given, &mut filled).expect("it runs");
+        let expected = [floats, halves, longs, ints, bytes, inverse];
+        let wrong: Vec<_> =
+            names.iter().zip(results).zip(expected).filter(|((_, got), want)| got != want).collect();
+        assert!(wrong.is_empty(), "{count} elements: {wrong:?}");
+    }
+}
+
+#[test]
+fn integers_beyond_32_bits_are_refused() {
+    let model = Model {
+        nodes: &[("Add", &["ids", "ids"], "doubled")],
+        inputs: &[("ids", I64, "n")],
+        outputs: &[("doubled", I64, "n")],
+    };
+    let mut engine = builder().build_from_memory(&model.encode()).expect("it loads");
+    let mut run = |value: i64| -> Result<Vec<i64>> {
+        let mut doubled = Tensor::empty();
+        engine.run(&[("ids", &Tensor::i64(&[1], vec![value])?)], &mut [("doubled", &mut doubled)])?;
+        Ok(doubled.as_i64()?.to_vec())
+    };
+    for value in [0, 7, -1_000_000_000] {
+        assert_eq!(run(value).expect("it fits"), [2 * value]);
+    }
+    for value in [i64::from(i32::MAX) + 1, i64::MIN] {
+        let error = run(value).expect_err("it does not fit");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        let expected =
+            format!("input `ids`: expected integers of 32 bits, in which OpenVINO computes, got {value}");
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn scalars_and_unnamed_dimensions_are_supported() {
+    let model = Model {
+        nodes: &[("Mul", &["x", "factor"], "y"), ("Shape", &["x"], "size")],
+        inputs: &[("x", F32, "? ?"), ("factor", F32, "")],
+        outputs: &[("y", F32, "? ?"), ("size", I64, "2")],
+    };
+    let mut engine = builder().build_from_memory(&model.encode()).expect("it loads");
+    assert_eq!(engine.spec().inputs[0].shape, [Dim::named("x.0"), Dim::named("x.1")]);
+
+    let factor = Tensor::f32(&[], vec![2.0]).expect("a scalar");
+    let (mut y, mut size) = (Tensor::empty(), Tensor::empty());
+    for shape in [[2, 3], [0, 4], [1, 1]] {
+        let x = Tensor::f32(&shape, vec![1.5; shape[0] * shape[1]]).expect("fits");
+        engine
+            .run(&[("x", &x), ("factor", &factor)], &mut [("y", &mut y), ("size", &mut size)])
+            .expect("it runs");
+        assert_eq!(y, Tensor::f32(&shape, vec![3.0; shape[0] * shape[1]]).expect("fits"));
+        assert_eq!(size.as_i64().expect("i64"), shape.map(|size| size as i64));
+    }
+}
+
+#[test]
+fn constants_inputs_and_one_tensor_twice_can_be_outputs() {
+    let model = Model {
+        nodes: &[
+            ("Identity", &["weights"], "constant"),
+            ("Identity", &["x"], "same"),
+            ("Neg", &["x"], "inner"),
+            ("Identity", &["inner"], "once"),
+            ("Identity", &["inner"], "twice"),
+        ],
+        inputs: &[("x", F32, "n"), ("unused", F32, "n")],
+        outputs: &[
+            ("constant", F32, "3 4"),
+            ("same", F32, "n"),
+            ("once", F32, "n"),
+            ("inner", F32, "n"),
+            ("twice", F32, "n"),
+        ],
+    };
+    let mut engine = builder().build_from_memory(&model.encode()).expect("it loads");
+    let names = ["constant", "same", "once", "inner", "twice"];
+    for value in [1.0, 2.0, 3.0] {
+        let x = Tensor::f32(&[2], vec![value, -value]).expect("fits");
+        let mut results = vec![Tensor::f32(&[1], vec![9.0]).expect("fits"); names.len()];
+        let mut outputs: Vec<_> = names.into_iter().zip(&mut results).collect();
+        engine.run(&[("x", &x), ("unused", &x)], &mut outputs).expect("it runs");
+        assert_eq!(results[0].as_f32().expect("f32"), conformance::WEIGHTS.as_flattened());
+        let values: Vec<_> =
+            results[1..].iter().map(|result| result.as_f32().expect("f32").to_vec()).collect();
+        let negated = vec![-value, value];
+        assert_eq!(values, [vec![value, -value], negated.clone(), negated.clone(), negated]);
+    }
+}
+
+#[test]
+fn outputs_that_a_later_run_does_not_request_are_not_written() {
+    let mut engine = builder().build_from_memory(&crate::models::conformance()).expect("it loads");
+    let (a, ids) =
+        (Tensor::f32(&[1, 3], vec![1.0; 3]).expect("fits"), Tensor::i64(&[1, 1], vec![5]).expect("fits"));
+    let inputs = [("a", &a), ("b", &a), ("ids", &ids)];
+    let (mut sum, mut product) = (Tensor::empty(), Tensor::empty());
+    engine.run(&inputs, &mut [("sum", &mut sum), ("product", &mut product)]).expect("it runs");
+    product.as_f32_mut().expect("f32").fill(42.0);
+    engine.run(&inputs, &mut [("sum", &mut sum)]).expect("it runs");
+    assert_eq!(product.as_f32().expect("f32"), [42.0; 4]);
+}
+
+#[test]
+fn a_run_that_fails_names_the_model_and_leaves_the_engine_usable() {
+    let model = Model {
+        nodes: &[("Reshape", &["x", "shape"], "y")],
+        inputs: &[("x", F32, "n"), ("shape", I64, "2")],
+        outputs: &[("y", F32, "? ?")],
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("reshape.onnx");
+    fs::write(&path, model.encode()).expect("a file");
+    let mut engine = builder().build_from_file(&path).expect("it loads");
+    let x = Tensor::zeros_f32(&[6]);
+    let mut y = Tensor::empty();
+    let mut run = |rows: i64, columns: i64| -> Result<Vec<usize>> {
+        let shape = Tensor::i64(&[2], vec![rows, columns])?;
+        engine.run(&[("x", &x), ("shape", &shape)], &mut [("y", &mut y)])?;
+        Ok(y.shape().to_vec())
+    };
+    assert_eq!(run(2, 3).expect("six"), [2, 3]);
+    let error = run(4, 4).expect_err("six are not sixteen");
+    assert_eq!(error.kind(), ErrorKind::Execution);
+    let text = error.to_string();
+    assert!(text.starts_with(&format!("cannot run the model, {}: ", path.display())), "{text}");
+    assert!(!text.contains("Exception from") && text.lines().count() == 1, "{text}");
+    assert_eq!(run(3, 2).expect("six"), [3, 2]);
+}
+
+#[test]
+fn an_output_that_contradicts_the_specification_is_an_error() {
+    let model = Model {
+        nodes: &[("NonZero", &["x"], "found")],
+        inputs: &[("x", I64, "n")],
+        outputs: &[("found", I64, "1 n")],
+    };
+    let mut engine = builder().build_from_memory(&model.encode()).expect("it loads");
+    let mut found = Tensor::empty();
+    let x = Tensor::i64(&[3], vec![1, 1, 1]).expect("fits");
+    engine.run(&[("x", &x)], &mut [("found", &mut found)]).expect("three of three");
+    let x = Tensor::i64(&[3], vec![0, 1, 0]).expect("fits");
+    let error = engine.run(&[("x", &x)], &mut [("found", &mut found)]).expect_err("one of three");
+    assert_eq!(error.kind(), ErrorKind::Execution);
+}
+
+#[test]
+fn two_engines_run_in_two_threads() {
+    let model = crate::models::conformance();
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let run = || conformance::check_32_bit(|| builder().build_from_memory(&model), Tolerance::F32);
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(run)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    assert_eq!(outcomes, [Ok(()), Ok(())]);
+}
+
+#[test]
+fn an_engine_can_move_to_another_thread() {
+    let mut engine: Box<dyn Engine> =
+        Box::new(builder().build_from_memory(&crate::models::conformance()).expect("it loads"));
+    let run = move || {
+        let (a, ids) = (Tensor::zeros_f32(&[1, 3]), Tensor::zeros::<i64>(&[1, 2]));
+        let mut sum = Tensor::empty();
+        engine.run(&[("a", &a), ("b", &a), ("ids", &ids)], &mut [("sum", &mut sum)]).map(|()| sum)
+    };
+    let sum = std::thread::spawn(run).join().expect("no panic").expect("it runs");
+    assert_eq!(sum, Tensor::zeros_f32(&[1, 3]));
+}
