@@ -149,6 +149,20 @@ impl EngineFactory {
         }
     }
 
+    /// Checks the side of the model's input, in patches.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] if the engine cannot run it.
+    pub(crate) fn check_patches(&self, patches: usize) -> Result<()> {
+        if patches > 2 || !matches!(self.0, Maker::OpenVino(_)) {
+            return Ok(());
+        }
+        // OpenVINO 2026.4.1 ends the process with a segmentation fault while it compiles such a graph.
+        let message = "engine openvino: OpenVINO crashes with an imgsz below three patches; choose a larger imgsz or another \
+                       engine";
+        Err(Error::new(ErrorKind::Unavailable, message))
+    }
+
     /// How a model exported for this engine writes attention: [`ModelRequest::target`](crate::ModelRequest::target) for
     /// programs that load graphs themselves.
     pub fn target(&self) -> Target {

@@ -178,6 +178,7 @@ impl Model {
         // Hashing the files takes as long as loading them, so it waits until a graph fails to load.
         let sizes =
             GraphSizes { context_length: self.manifest.context_length, queries: self.manifest.num_queries };
+        factory.check_patches(self.manifest.imgsz / self.manifest.patch_size.max(1))?;
         factory
             .load_sized(&self.file(name), Some(sizes))
             .map_err(|e| self.corruption(name).unwrap_or_else(|| self.unsupported(e)))

@@ -73,6 +73,9 @@ impl Tokenizer {
                 format!("cannot use the tokeniser, {name}: {}", one_line(&why)),
             )
         };
+        // The library panics at some texts that are not JSON.
+        serde_json::from_slice::<serde::de::IgnoredAny>(bytes)
+            .map_err(|error| invalid(format!("not a tokenizer.json: {error}")).with_source(error))?;
         let mut inner = tokenizers::Tokenizer::from_bytes(bytes)
             .map_err(|error| invalid(format!("not a tokenizer.json: {error}")).with_source(error))?;
         // The library panics where it looks up a special token that the file does not define.

@@ -7,11 +7,14 @@
 
 use ocelli::engines::openvino::{InferencePrecision, OpenVino, OpenVinoDevice};
 use ocelli::export::contract::{Precision, Target};
+use ocelli::export::{ExportOptions, export};
 use ocelli::{
-    Detection, Detector, EngineFactory, EngineKind, EngineOptions, Error, ErrorKind, Prompt, Prompts,
-    TextCacheFile,
+    Detection, Detector, EngineFactory, EngineKind, EngineOptions, Error, ErrorKind, ModelSource, Prompt,
+    Prompts, TextCacheFile,
 };
 use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneOptions, vocabulary};
+
+use crate::parity::golden::Golden;
 
 const OPENVINO: EngineKind = EngineKind::OpenVino { device: OpenVinoDevice::Cpu };
 
@@ -155,4 +158,20 @@ fn models_are_exported_with_standard_operators() {
     let options = EngineOptions { kind: OPENVINO, ..EngineOptions::default() };
     let factory = EngineFactory::start(&options).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(factory.target(), Target::TensorRt);
+}
+
+/// OpenVINO would end the process.
+#[test]
+fn models_of_two_patches_a_side_are_refused() {
+    let golden = Golden::all().into_iter().next().expect("there are goldens");
+    let checkpoint = golden.open_checkpoint().expect("the golden has a checkpoint");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = folder.path().join("model");
+    let patch = golden.number("patch");
+    let options = ExportOptions::default().with_target(Target::TensorRt).with_imgsz(2 * patch);
+    export(&checkpoint, &options, &model, |_| Ok(())).expect("it can be exported");
+
+    let error = Detector::builder().with_model(ModelSource::Folder(model)).with_engine(OPENVINO).build();
+    let error = error.map(drop).expect_err("it is refused").to_string();
+    assert!(error.contains("below three patches"), "{error}");
 }

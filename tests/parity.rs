@@ -252,7 +252,9 @@ fn shapes_follow_the_image_size() {
             report.check(case, |report| {
                 let checkpoint = golden.open_checkpoint()?;
                 let (patch, own) = (golden.number("patch"), golden.number("grid"));
-                for grid in [1, own - 1, own + 1, 2 * own] {
+                // OpenVINO 2026.4.1 crashes while it compiles graphs of one or two patches a side; the detector refuses them.
+                let least = if matches!(runner, Runner::OpenVino) { 3 } else { 1 };
+                for grid in [least, (own - 1).max(least), own + 1, 2 * own] {
                     let options = options.clone().with_imgsz(grid * patch);
                     expect_shapes(report, &golden, &mut Exported::on(runner, &checkpoint, &options)?, grid)?;
                 }

@@ -49,14 +49,17 @@ pub fn create_video(path: &Path, frame_rate: f64) -> Result<Box<dyn Sink>> {
     VideoFile::create(path, frame_rate).map(|file| Box::new(file) as Box<dyn Sink>)
 }
 
-/// The file extensions of videos that [`create_video`] can write here, found by trial.
+/// The file extensions of videos that [`create_video`] can write here, found by trial; `webm`, which it can write as well
+/// where OpenCV has the encoder, is not tried.
 pub fn video_formats() -> Vec<&'static str> {
     let Ok(folder) = tempfile::tempdir() else { return Vec::new() };
     native_log::quiet();
     let works = |ending: &str, codecs: &[&[u8; 4]]| {
         codecs.iter().any(|codec| can_encode(&folder.path().join(format!("trial.{ending}")), **codec))
     };
-    CODECS.iter().filter(|(ending, codecs)| works(ending, codecs)).map(|(ending, _)| *ending).collect()
+    // OpenCV writes a line to stderr whenever it opens a WebM file.
+    let quiet = CODECS.iter().filter(|(ending, _)| *ending != "webm");
+    quiet.filter(|(ending, codecs)| works(ending, codecs)).map(|(ending, _)| *ending).collect()
 }
 
 struct VideoFile {

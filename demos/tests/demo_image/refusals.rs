@@ -187,7 +187,7 @@ fn invalid_models_and_text_caches_are_errors() {
     let park = |rest: &str| format!("--image|park.png|--classes|dog|{rest}");
     let rows: Vec<(String, i32, &[&str])> = vec![
         (park("--model|nowhere"), 2, &["nowhere", "no such folder"]),
-        (park("--model|park.png"), 2, &["park.png", "it is a file", "folder"]),
+        (park("--model|park.png"), 1, &["park.png", "neither safetensors nor an archive of torch.save"]),
         (park("--model|empty"), 2, &["empty", "model.json", "config.json"]),
         (park("--model|cut-backbone"), 1, &["cut-backbone/backbone.onnx", "bytes", "export it again"]),
         (park("--model|cut-tokenizer"), 1, &["cut-tokenizer/tokenizer.json", "bytes", "export it again"]),

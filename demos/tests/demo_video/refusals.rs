@@ -82,7 +82,7 @@ fn invalid_videos_and_arguments_are_errors() {
         (dog("--video|77|--reconnect|-1"), 2, &["--reconnect is -1"]),
         (video("--detect-every|0"), 2, &["--detect-every", "is 0"]),
         (video("--class-budget|0"), 2, &["--class-budget", "is 0"]),
-        (video("--track-thresh|7"), 2, &["--track-thresh is 7"]),
+        (video("--track|--track-thresh|7"), 2, &["--track-thresh is 7"]),
         (video("--match-classes|some"), 2, &["any, same"]),
         (video("--policy|some"), 2, &["all, latest"]),
         (video("--confidence|7"), 2, &["--confidence is 7"]),

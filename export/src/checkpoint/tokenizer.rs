@@ -36,7 +36,7 @@ pub(super) fn missing(folder: &Path) -> Error {
 /// The content of a `tokenizer.json`, read or written from merges.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
     let data = std::fs::read(path).map_err(|e| Error::io("cannot read the tokeniser", path, e))?;
-    if data.first() == Some(&b'{') {
+    if data.trim_ascii_start().first() == Some(&b'{') {
         return Ok(data);
     }
     let wrong = |why: &str| {
