@@ -115,14 +115,11 @@ impl ModelArgs {
         let known = vocabulary();
         let unknown = prompts.iter().filter(|prompt| prompt.exemplars().is_empty()).map(Prompt::phrase);
         for name in unknown.filter(|name| !known.contains(&&*name.to_lowercase())) {
-            let hint =
-                closest(name, known).map_or_else(String::new, |close| format!("; did you mean \"{close}\"?"));
-            status(
-                log,
-                &format!(
-                    "the built-in model does not know \"{name}\"{hint} `ocelli classes` lists its names"
-                ),
+            let hint = closest(name, known).map_or_else(
+                || "`ocelli classes` lists its names".to_owned(),
+                |close| format!("did you mean \"{close}\"?"),
             );
+            status(log, &format!("the built-in model does not know \"{name}\"; {hint}"));
         }
     }
 
