@@ -46,10 +46,10 @@ pub(crate) fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     (best.0 >= LEAST).then_some(best.1)
 }
 
-/// The names in the values of `--classes`.
+/// The names in the values of `--classes`, files included.
 ///
 /// # Errors
-/// As [`class_map`].
+/// [`ErrorKind::InvalidArgument`] if a class is blank or a file is missing or invalid.
 pub fn class_names(arguments: &[String], log: &LogArgs) -> Result<Vec<String>> {
     Ok(class_map(arguments, log)?.names().map(str::to_owned).collect())
 }
