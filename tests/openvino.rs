@@ -171,7 +171,13 @@ fn models_of_two_patches_a_side_are_refused() {
     let options = ExportOptions::default().with_target(Target::TensorRt).with_imgsz(2 * patch);
     export(&checkpoint, &options, &model, |_| Ok(())).expect("it can be exported");
 
-    let error = Detector::builder().with_model(ModelSource::Folder(model)).with_engine(OPENVINO).build();
-    let error = error.map(drop).expect_err("it is refused").to_string();
+    let built = Detector::builder()
+        .with_model(ModelSource::Folder(model))
+        .with_engine(OPENVINO)
+        .with_text_cache(TextCacheFile::None)
+        .build();
+    let mut detector = built.expect("graphs are loaded when they are needed");
+    let prompts = Prompts::new(["dog"]).expect("a phrase");
+    let error = detector.prepare(&prompts).map(drop).expect_err("the text encoder is refused").to_string();
     assert!(error.contains("below three patches"), "{error}");
 }
