@@ -2,9 +2,11 @@
 
 # Further cargo features: make test FEATURES=tensorrt-rtx
 FEATURES ?=
-# Profile of the demo. `dev` reuses the build of the tests and runs slower.
-PROFILE ?= release
-BUILT = $(or $(CARGO_TARGET_DIR),target)/$(PROFILE:dev=debug)
+# Profile of what is built; by default `quick` for the demo and `release` for the installation. `dev` is that of the tests.
+PROFILE ?=
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+BUILT = $(TARGET)/$(or $(PROFILE:dev=debug),release)
+DEMO = $(TARGET)/$(or $(PROFILE:dev=debug),quick)
 # Where `make install` installs; packagers set DESTDIR as well.
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
@@ -33,8 +35,8 @@ opencv:
 	@bash demos/install-opencv.sh
 
 demo:
-	cargo build --profile $(PROFILE) -p ocelli-cli --no-default-features --features "cuda $(FEATURES)"
-	$(BUILT)/ocelli detect --image demos/scenes/ \
+	cargo build --profile $(or $(PROFILE),quick) -p ocelli-cli --no-default-features --features "cuda $(FEATURES)"
+	$(DEMO)/ocelli detect --image demos/scenes/ \
 	  --classes person dog cat car bus bicycle airplane boat "traffic light" bird kite tree house cup apple banana \
 	            pizza cake couch tv clock book "teddy bear" "potted plant" rocket star moon robot butterfly turtle fish \
 	  -o target/demo/ --sheet target/demo.png
@@ -44,7 +46,7 @@ test: setup opencv
 	cargo test --workspace --no-default-features --features "cuda $(OPENCV) $(FEATURES)"
 
 install: setup opencv
-	cargo build --profile $(PROFILE) -p ocelli-cli -p ocelli-demos --no-default-features --features "cuda $(OPENCV) $(FEATURES)"
+	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "cuda $(OPENCV) $(FEATURES)"
 	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
 	  $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	install $(BUILT)/ocelli $(BUILT)/demo-image $(BUILT)/demo-video $(DESTDIR)$(PREFIX)/bin
