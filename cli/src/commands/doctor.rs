@@ -103,7 +103,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
 }
 
 /// What ONNX Runtime's library would change, and where to get it.
-const ONNXRUNTIME_GAIN: &str = "it is about twice as fast as embedded; run `make setup` in the source tree, or \
+const ONNXRUNTIME_GAIN: &str = "it is somewhat faster than embedded; run `make setup` in the source tree, or \
                                 `pip install onnxruntime==1.31.1`";
 
 /// Engines that are providers of ONNX Runtime: our name, ONNX Runtime's name, and the library to install.
