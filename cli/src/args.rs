@@ -25,6 +25,7 @@ pub(crate) use classes::{class_map, closest, coco_classes, thresholds};
 #[cfg(feature = "test-support")]
 pub use exemplar::parse_exemplar;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
+pub(crate) use files::label_files;
 pub use files::{check_output_file, expand_images};
 pub use tracker::TrackerArgs;
 pub use verification::VerificationArgs;

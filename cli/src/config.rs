@@ -37,17 +37,11 @@ pub(crate) fn with_config(program: &Command, arguments: Vec<OsString>) -> Result
         added.extend(option(command, key, value, &without[at..]).map_err(refuse)?);
     }
     let mut all = without;
-    // Before the others, so that lists do not swallow positional arguments.
-    let rest = all.split_off(at);
-    // A list ends where the next flag begins; `--quiet=false` cannot be written, so nothing marks the end of the last one.
-    let first_is_value = rest.first().is_some_and(|first| !first.to_string_lossy().starts_with('-'));
-    if first_is_value {
-        all.extend(rest);
-        all.extend(added);
-    } else {
-        all.extend(added);
-        all.extend(rest);
-    }
+    // A list takes every argument up to the next flag: the options of the file are put before a flag or at the end, so that
+    // the last list among them takes nothing else.
+    let is_flag = |argument: &OsString| argument.to_string_lossy().starts_with('-');
+    let place = all[at..].iter().position(is_flag).map_or(all.len(), |position| at + position);
+    all.splice(place..place, added);
     Ok(all)
 }
 
@@ -72,7 +66,7 @@ fn taken_out(arguments: &[OsString]) -> Result<Option<(OsString, Vec<OsString>)>
     Ok(Some((path, rest)))
 }
 
-/// One option of the file as arguments; none if the command line has it as well.
+/// One option of the file as arguments; none if the command line has it as well, or one that contradicts it.
 fn option(command: &Command, key: &str, value: &Value, given: &[OsString]) -> Result<Vec<OsString>, String> {
     let long = key.replace('_', "-");
     let named = |argument: &&clap::Arg| {
@@ -86,7 +80,16 @@ fn option(command: &Command, key: &str, value: &Value, given: &[OsString]) -> Re
         return Err(format!("{key}: `{}` has no such option{hint}", command.get_name()));
     };
     let long = argument.get_long().unwrap_or(&long).to_owned();
-    if is_given(argument, given) {
+    let contradicts = |other: &&clap::Arg| {
+        let of = |argument| command.get_arg_conflicts_with(argument);
+        of(argument).iter().any(|one| one.get_id() == other.get_id())
+            || of(other).iter().any(|one| one.get_id() == argument.get_id())
+    };
+    if command
+        .get_arguments()
+        .filter(|other| is_given(other, given))
+        .any(|other| other.get_id() == argument.get_id() || contradicts(&other))
+    {
         return Ok(Vec::new());
     }
     let flag: OsString = format!("--{long}").into();
@@ -136,7 +139,8 @@ mod tests {
         let output = Arg::new("output").long("output").short('o');
         let track = Arg::new("track").long("track").action(ArgAction::SetTrue);
         let rate = Arg::new("detect_every").long("detect-every");
-        Command::new("ocelli").subcommand(Command::new("video").args([list, output, track, rate]))
+        let coco = Arg::new("coco").long("coco").action(ArgAction::SetTrue).conflicts_with("classes");
+        Command::new("ocelli").subcommand(Command::new("video").args([list, output, track, rate, coco]))
     }
 
     #[test]
@@ -151,6 +155,14 @@ mod tests {
             ),
             ("class: dog\ndetect_every: 3\n", "video", Ok("video --classes dog --detect-every 3")),
             ("output: b.mp4\ntrack: false\n", "video -o a.mp4", Ok("video -o a.mp4")),
+            ("classes: dog\n", "video --coco", Ok("video --coco")),
+            ("coco: true\n", "video --class dog", Ok("video --class dog")),
+            ("classes: dog\n", "video a.mp4 -- -b.mp4", Ok("video a.mp4 --classes dog -- -b.mp4")),
+            (
+                "classes: [dog, cat]\n",
+                "video a.mp4 --track b.mp4",
+                Ok("video a.mp4 --classes dog cat --track b.mp4"),
+            ),
             ("output: b.mp4\n", "video in.mp4", Ok("video in.mp4 --output b.mp4")),
             ("output:\n", "video", Ok("video")),
             ("clases: dog\n", "video", Err("clases: `video` has no such option; did you mean classes?")),

@@ -39,6 +39,7 @@ mod yolo;
 
 pub use class_map::{Class, ClassExemplar, ClassMap, ExemplarImage, MergeGroup};
 pub use find::find_images;
+pub use folder::data_set_around;
 pub use images::{FoundImage, ImageFile, ImageSet, Shard};
 pub use job::{Existing, LabelEvent, LabelJob};
 #[cfg(feature = "test-support")]

@@ -11,7 +11,8 @@ use crate::outcome::FrameOutcome;
 use ocelli_error::Result;
 
 /// Writes a text file for each frame, `000123.txt`, with a line `class cx cy w h` for each detection: the class id and the
-/// box as shares of the picture's sides. A frame without detections has an empty file.
+/// box as shares of the picture's sides. A frame in which nothing was found has an empty file; one in which the detector did
+/// not run has none.
 ///
 /// For data sets, which also need `data.yaml` and a record of what was written, use `ocelli label`.
 #[derive(Debug)]
@@ -58,6 +59,9 @@ impl YoloLabels {
 
 impl Sink for YoloLabels {
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
+        if !outcome.detected {
+            return Ok(());
+        }
         let name = format!("{:06}", outcome.index);
         self.write_labels(&name, outcome.size, &outcome.detections).map(drop)
     }
@@ -73,7 +77,10 @@ mod tests {
     fn boxes_are_shares_of_the_picture() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut labels = YoloLabels::create(&folder.path().join("labels")).expect("no such file yet");
-        let mut outcome = FrameOutcome { index: 7, size: (200, 100), ..FrameOutcome::default() };
+        let mut outcome = FrameOutcome { index: 6, size: (200, 100), ..FrameOutcome::default() };
+        labels.write(&outcome).expect("nothing is written");
+        assert!(!folder.path().join("labels").exists(), "the detector did not run");
+        (outcome.index, outcome.detected) = (7, true);
         let detection =
             |class_id, bbox| Detection { class_id, label: "thing".into(), score: 0.9, bbox, mask: None };
         outcome.detections = vec![

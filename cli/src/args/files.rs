@@ -3,7 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use ocelli::image::has_image_extension;
+use ocelli::sink::YoloLabels;
 use ocelli::{Error, ErrorKind, Result};
+use ocelli_datasets::label::data_set_around;
+
+use crate::output::with_flag;
 
 /// Expands files, folders and patterns (`*.jpg`, `**/*.png`) into image files, in the order of the arguments and by name
 /// within a folder or pattern. A folder stands for the images directly in it.
@@ -91,6 +95,24 @@ pub fn check_output_file(flag: &str, path: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Opens the label files of `--save-txt`, which are for folders of their own: in a data set they would overwrite what a
+/// person corrected.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] for a folder in a data set, [`ErrorKind::Io`] if it is a file.
+pub fn label_files(folder: &Path) -> Result<YoloLabels> {
+    if let Some(data_set) = data_set_around(folder) {
+        let message = format!(
+            "--save-txt, {}: it is in the data set {}, whose labels may be corrected by hand; name another folder, or use \
+             `ocelli label`",
+            folder.display(),
+            data_set.display()
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    YoloLabels::create(folder).map_err(with_flag("--save-txt"))
 }
 
 #[cfg(test)]

@@ -14,6 +14,13 @@ use ocelli::{Error, ErrorKind, Result};
 /// The folder of the journal. A folder without it is not a labelled data set.
 pub(super) const STATE_FOLDER: &str = ".ocelli-label";
 
+/// The data set that a path is in, if any: the closest folder with the record of `ocelli label`. Whoever writes there may
+/// overwrite labels that a person corrected.
+pub fn data_set_around(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    path.ancestors().find(|folder| folder.join(STATE_FOLDER).is_dir()).map(Path::to_path_buf)
+}
+
 /// An output folder, locked so that no other process writes to it.
 pub(super) struct OutputFolder {
     root: PathBuf,

@@ -19,8 +19,8 @@ static TENSORRT_FOR_RTX: Library = Library {
     name: Product::TensorRtForRtx.name(),
     stems: &["tensorrt_rtx"],
     stems_if_named: &[],
-    remedy: "unpack the wheel that `pip download --no-deps onnxruntime-ep-nv-tensorrt-rtx-cu13` downloads and set \
-             OCELLI_TENSORRT to its folder",
+    remedy: "unpack the wheel onnxruntime-ep-nv-tensorrt-rtx-cu13, which pip downloads, and set OCELLI_TENSORRT to its \
+             folder",
     version: |path| version(path, Product::TensorRtForRtx).map(|version| version.to_string()),
     ..TENSORRT
 };

@@ -6,11 +6,11 @@ use crate::output::with_flag;
 use clap::Args;
 use ocelli::image::has_image_extension;
 use ocelli::sink::{
-    Crops, JsonLines, MotFile, PictureSequence, RawOrder, RawWriter, YoloLabels, create_video, open_window,
+    Crops, JsonLines, MotFile, PictureSequence, RawOrder, RawWriter, create_video, open_window,
 };
 use ocelli::{Cancellation, Error, Sink, SourceInfo};
 
-use crate::args::OUTPUT;
+use crate::args::{OUTPUT, label_files};
 use crate::{check_output_file, usage};
 
 /// Frames per second of a source of unknown rate, without `--fps`.
@@ -158,7 +158,7 @@ impl SinkArgs {
             sinks.all.push(Box::new(Crops::create(folder, tracked).map_err(with_flag("--crops"))?));
         }
         if let Some(folder) = &self.save_txt {
-            sinks.all.push(Box::new(YoloLabels::create(folder).map_err(with_flag("--save-txt"))?));
+            sinks.all.push(Box::new(label_files(folder)?));
         }
         // Lines last: a frame that they list is complete in the other outputs.
         if let Some(path) = &self.mot {
