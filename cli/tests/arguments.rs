@@ -135,9 +135,17 @@ fn detections_as_crops_and_label_files() {
 fn arguments_that_mean_nothing_are_refused() {
     let place = place();
     place.write("clip.raw", [0; 12]);
+    place.folder("mine/.ocelli-label");
+    place.write("mine/labels/00.txt", "");
     place.refuses(
         OCELLI,
         &[
+            refusal(
+                "detect|scenes|--classes|dog|--save-txt|mine/labels",
+                2,
+                &["--save-txt", "data set", "mine"],
+            ),
+            refusal("video|--classes|dog|--save-txt|mine/labels/new", 2, &["--save-txt", "data set", "mine"]),
             refusal(
                 "label|--images|scenes|--classes|dog|-o|set",
                 2,

@@ -19,7 +19,7 @@ use self::semantic::SemanticFolder;
 use self::sheet::ContactSheet;
 use crate::args::{
     DETECTION, ExemplarArg, INPUT, OUTPUT, built_in_model_help, class_map, coco_classes, embed_exemplars,
-    prompts, thresholds,
+    label_files, prompts, thresholds,
 };
 use crate::output::with_flag;
 use crate::report::{ImageReport, Report, TableOptions, timings, write_table};
@@ -115,8 +115,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     let crops = args.crops.as_deref().map(|folder| Crops::create(folder, false)).transpose();
     let crops = crops.map_err(with_flag("--crops"))?;
-    let labels =
-        args.save_txt.as_deref().map(YoloLabels::create).transpose().map_err(with_flag("--save-txt"))?;
+    let labels = args.save_txt.as_deref().map(label_files).transpose()?;
     let semantic = args.semantic.as_deref().map(|folder| SemanticFolder::plan(folder, &files)).transpose()?;
     let builder =
         args.detector.detector()?.with_masks(args.masks).with_semantic_maps(args.semantic.is_some());
