@@ -27,6 +27,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 pub(crate) use open::open;
 
@@ -50,6 +51,39 @@ pub(crate) struct Library {
     pub(crate) remedy: &'static str,
     /// Loads a file and returns the version it states, or one line that says why it cannot be used.
     pub(crate) version: fn(&Path) -> Result<String, String>,
+}
+
+impl Library {
+    /// The library as `loaded` holds it, or after it was found and `start`ed: one file in the life of a process.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] if no library is found, if it cannot be started, or if another one is loaded.
+    pub(crate) fn load_once<T: Clone>(
+        &'static self,
+        given: Option<&Path>,
+        loaded: &Mutex<Option<(PathBuf, T)>>,
+        start: impl FnOnce(&Path, String) -> Result<T, String>,
+    ) -> Result<T> {
+        let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let (path, version) = LibrarySearch::new(self, given).locate()?;
+        let (name, file) = (self.name, path.display());
+        let message = match &*loaded {
+            Some((same, runtime)) if is_same_file(&path, same) => return Ok(runtime.clone()),
+            Some((other, _)) => {
+                let other = other.display();
+                format!("cannot load {name}, {file}: this process has loaded {other}, and can load only one")
+            }
+            None => match start(&path, version.clone()) {
+                Ok(runtime) => {
+                    tracing::debug!(path = %file, %version, "{name} loaded");
+                    *loaded = Some((path, runtime.clone()));
+                    return Ok(runtime);
+                }
+                Err(reason) => format!("cannot start {name}, {file}: {reason}"),
+            },
+        };
+        Err(Error::new(ErrorKind::Unavailable, message))
+    }
 }
 
 /// The search for one library.

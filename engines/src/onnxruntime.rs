@@ -32,7 +32,7 @@ pub use builder::{OnnxRuntimeBuilder, OptimizationLevel, default_threads};
 pub use provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
 pub use session::OnnxRuntimeEngine;
 
-use crate::library::{Candidate, Library, LibrarySearch, is_same_file};
+use crate::library::{Candidate, Library, LibrarySearch};
 use ocelli_error::{Error, ErrorKind, Result};
 use ort::environment::Environment;
 use ort::logging::LogLevel;
@@ -78,7 +78,7 @@ const SMALLEST_MODEL: &[u8] = b"\x08\x08\x3a\x33\
     \x42\x02\x10\x11";
 
 /// The loaded library: `ort` binds itself to one library and one environment for the life of the process.
-static LOADED: Mutex<Option<OnnxRuntime>> = Mutex::new(None);
+static LOADED: Mutex<Option<(PathBuf, OnnxRuntime)>> = Mutex::new(None);
 
 impl OnnxRuntime {
     /// Loads the library at `path` or in the folder `path`, or without a path the one that the
@@ -91,28 +91,11 @@ impl OnnxRuntime {
     /// [`ErrorKind::Unavailable`] if no library is found, if it is corrupt or too old, or if the process has loaded
     /// another one.
     pub fn load(path: Option<&Path>) -> Result<Self> {
-        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        let (path, version) = LibrarySearch::new(&LIBRARY, path).locate()?;
-        if let Some(runtime) = &*loaded {
-            if is_same_file(&path, runtime.path()) {
-                return Ok(runtime.clone());
-            }
-            let message = format!(
-                "cannot load ONNX Runtime, {}: this process has loaded {}, and can load only one",
-                path.display(),
-                runtime.path().display()
-            );
-            return Err(Error::new(ErrorKind::Unavailable, message));
-        }
-        let environment = start(&path).map_err(|error| {
-            let message = format!("cannot start ONNX Runtime, {}: {error}", path.display());
-            Error::new(ErrorKind::Unavailable, message)
-        })?;
-        tracing::debug!(path = %path.display(), %version, "ONNX Runtime loaded");
-        let runtime =
-            Self { loaded: Arc::new(Loaded { path, version, environment, plugins: Mutex::default() }) };
-        *loaded = Some(runtime.clone());
-        Ok(runtime)
+        LIBRARY.load_once(path, &LOADED, |path, version| {
+            let environment = start(path).map_err(|error| error.to_string())?;
+            let plugins = Mutex::default();
+            Ok(Self { loaded: Arc::new(Loaded { path: path.to_owned(), version, environment, plugins }) })
+        })
     }
 
     /// Every place that [`load`](Self::load) searches, and what it holds: the first that is not

@@ -23,7 +23,6 @@ mod builder;
 #[allow(unsafe_code)]
 mod call;
 mod device;
-mod model;
 mod session;
 #[allow(unsafe_code)]
 mod sys;
@@ -32,12 +31,12 @@ pub use builder::OpenVinoBuilder;
 pub use device::{DeviceReport, InferencePrecision, OpenVinoDevice};
 pub use session::OpenVinoEngine;
 
-use crate::library::{Candidate, Library, LibrarySearch, is_same_file};
+use crate::library::{Candidate, Library, LibrarySearch};
 use call::Runtime;
 use ocelli_error::{Error, ErrorKind, Result};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The OpenVINO of this process.
 ///
@@ -66,7 +65,7 @@ const LIBRARY: Library = Library {
 };
 
 /// The loaded library. Its parts find each other by name, so that two versions in one process would mix.
-static LOADED: Mutex<Option<OpenVino>> = Mutex::new(None);
+static LOADED: Mutex<Option<(PathBuf, OpenVino)>> = Mutex::new(None);
 
 impl OpenVino {
     /// Loads the library at `path` or in the folder `path`, or without a path the one that the
@@ -78,27 +77,10 @@ impl OpenVino {
     /// [`ErrorKind::Unavailable`] if no library is found, if it is corrupt or too old, or if the process has loaded
     /// another one.
     pub fn load(path: Option<&Path>) -> Result<Self> {
-        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        let (path, version) = LibrarySearch::new(&LIBRARY, path).locate()?;
-        if let Some(runtime) = &*loaded {
-            if is_same_file(&path, runtime.path()) {
-                return Ok(runtime.clone());
-            }
-            let message = format!(
-                "cannot load OpenVINO, {}: this process has loaded {}, and can load only one",
-                path.display(),
-                runtime.path().display()
-            );
-            return Err(Error::new(ErrorKind::Unavailable, message));
-        }
-        let runtime = Runtime::start(&path).map_err(|reason| {
-            let message = format!("cannot start OpenVINO, {}: {reason}", path.display());
-            Error::new(ErrorKind::Unavailable, message)
-        })?;
-        tracing::debug!(path = %path.display(), %version, "OpenVINO loaded");
-        let runtime = Self { loaded: Arc::new(Loaded { path, version, runtime }) };
-        *loaded = Some(runtime.clone());
-        Ok(runtime)
+        LIBRARY.load_once(path, &LOADED, |path, version| {
+            let runtime = Runtime::start(path)?;
+            Ok(Self { loaded: Arc::new(Loaded { path: path.to_owned(), version, runtime }) })
+        })
     }
 
     /// Every place that [`load`](Self::load) searches, and what it holds: the first that is not

@@ -1,5 +1,7 @@
 //! The inputs and outputs of an engine, and the checks that follow from them.
 
+pub(crate) mod onnx;
+
 use crate::device::Device;
 use crate::tensor::{ElementType, Tensor};
 use ocelli_error::{Error, ErrorKind, Result};

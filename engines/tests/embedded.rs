@@ -128,7 +128,7 @@ fn models_that_cannot_be_loaded_are_named_with_the_reason() {
     let cases = [
         ("missing", folder.path().join("missing.onnx"), "no such file"),
         ("a folder", folder.path().to_path_buf(), "not a file"),
-        ("empty", file("empty.onnx", b""), "it holds no graph"),
+        ("empty", file("empty.onnx", b""), "it has no inputs and no outputs"),
         ("a text file", file("text.onnx", b"not a model, but a text of some length"), ""),
         ("a truncated file", file("cut.onnx", &good[..good.len() / 2]), ""),
         (
@@ -140,7 +140,7 @@ fn models_that_cannot_be_loaded_are_named_with_the_reason() {
         (
             "strings",
             file("strings.onnx", &with("Identity", STRING)),
-            "input `x` holds ONNX's type 8, expected f32, f16, i64, i32, u8 or bool",
+            "input `x` has ONNX's element type 8, expected f32, f16, i64, i32, u8 or bool",
         ),
     ];
     let mut wrong = Vec::new();

@@ -3,10 +3,9 @@
 use super::map;
 use super::session::EmbeddedEngine;
 use crate::onnxruntime::default_threads;
-use crate::spec::{Dim, EngineSpec, TensorSpec};
-use crate::tensor::ElementType;
+use crate::spec::onnx;
 use ocelli_error::{Error, ErrorKind, Result};
-use ocelli_onnx::schema::{DimensionValue, GraphProto, ValueInfoProto, data_type};
+use ocelli_onnx::schema::GraphProto;
 use rten::{LoadError, LoadErrorKind, Model, ModelOptions, ThreadPool};
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -69,17 +68,7 @@ impl EmbeddedBuilder {
         graph: &GraphProto,
         load: impl FnOnce(&ModelOptions) -> Result<Model, LoadError>,
     ) -> Result<EmbeddedEngine> {
-        if graph.node.is_empty() && graph.output.is_empty() {
-            return Err(unusable(&name, "it holds no graph"));
-        }
-        let specs = |side: &str, values: &[ValueInfoProto]| -> Result<Vec<TensorSpec>> {
-            let specs = values.iter().map(|value| tensor_spec(side, value));
-            specs.collect::<Result<_, String>>().map_err(|reason| unusable(&name, &reason))
-        };
-        // Files of ONNX before version 4 list weights among the inputs.
-        let is_weight = |value: &&ValueInfoProto| graph.initializer.iter().any(|w| w.name == value.name);
-        let inputs: Vec<_> = graph.input.iter().filter(|value| !is_weight(value)).cloned().collect();
-        let spec = EngineSpec { inputs: specs("input", &inputs)?, outputs: specs("output", &graph.output)? };
+        let spec = onnx::spec(graph).map_err(|reason| unusable(&name, &reason))?;
         let mut options = ModelOptions::with_all_ops();
         options.prepack_weights(self.prepacking);
         let loaded = catch_unwind(AssertUnwindSafe(|| load(&options)));
@@ -111,36 +100,4 @@ fn refused(model: &str, error: &LoadError) -> Error {
         _ => "",
     };
     unusable(model, &format!("{reason}{remedy}"))
-}
-
-fn tensor_spec(side: &str, value: &ValueInfoProto) -> Result<TensorSpec, String> {
-    let name = &value.name;
-    let tensor = value.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
-    let Some(tensor) = tensor else { return Err(format!("{side} `{name}` is not a tensor")) };
-    let element_type = match tensor.elem_type {
-        data_type::FLOAT => ElementType::F32,
-        data_type::FLOAT16 => ElementType::F16,
-        data_type::INT64 => ElementType::I64,
-        data_type::INT32 => ElementType::I32,
-        data_type::UINT8 => ElementType::U8,
-        data_type::BOOL => ElementType::Bool,
-        other => {
-            return Err(format!(
-                "{side} `{name}` holds ONNX's type {other}, expected f32, f16, i64, i32, u8 or bool"
-            ));
-        }
-    };
-    if tensor.shape.is_none() {
-        return Err(format!("{side} `{name}` has no shape"));
-    }
-    let dims = value.dims().enumerate().map(|(axis, dim)| match dim {
-        Some(DimensionValue::DimValue(size)) => match usize::try_from(*size) {
-            Ok(size) => Dim::Fixed(size),
-            Err(_) => Dim::Named(format!("{name}.{axis}")),
-        },
-        Some(DimensionValue::DimParam(symbol)) if !symbol.is_empty() => Dim::Named(symbol.clone()),
-        // Each dimension without a name is independent of the others.
-        _ => Dim::Named(format!("{name}.{axis}")),
-    });
-    Ok(TensorSpec::new(name, element_type, dims))
 }

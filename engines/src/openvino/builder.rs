@@ -1,11 +1,11 @@
 //! Builds engines: device, threads, number format and the cache of compiled models.
 
+use super::OpenVino;
 use super::call::Compiled;
 use super::device::{InferencePrecision, OpenVinoDevice};
 use super::session::OpenVinoEngine;
-use super::{OpenVino, model};
 use crate::onnxruntime::default_threads;
-use crate::spec::EngineSpec;
+use crate::spec::{EngineSpec, onnx};
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::GraphProto;
 use std::io::Cursor;
@@ -110,7 +110,7 @@ impl OpenVinoBuilder {
             let message = format!("cannot read the model, {name}: {error}");
             Error::new(ErrorKind::InvalidData, message).with_source(error)
         })?;
-        let spec = model::spec(&graph).map_err(|reason| unusable(name, &reason))?;
+        let spec = onnx::spec(&graph).map_err(|reason| unusable(name, &reason))?;
         self.check_precision()?;
         let properties = self.properties()?;
         let compiled =

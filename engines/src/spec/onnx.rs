@@ -1,4 +1,4 @@
-//! The inputs and outputs of an ONNX file. OpenVINO does not keep the names of dimensions.
+//! The inputs and outputs of an ONNX file, for engines that do not keep the names of dimensions.
 
 use crate::spec::{Dim, EngineSpec, TensorSpec};
 use crate::tensor::ElementType;
@@ -6,7 +6,7 @@ use ocelli_onnx::schema::{DimensionValue, GraphProto, ValueInfoProto, data_type}
 use std::collections::HashSet;
 
 /// The specification of a graph, or one line that says why an engine cannot have it.
-pub(super) fn spec(graph: &GraphProto) -> Result<EngineSpec, String> {
+pub(crate) fn spec(graph: &GraphProto) -> Result<EngineSpec, String> {
     if graph.input.is_empty() && graph.output.is_empty() {
         return Err("it has no inputs and no outputs".to_owned());
     }
