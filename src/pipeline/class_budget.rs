@@ -191,6 +191,21 @@ mod tests {
         assert!(waits.longest.iter().all(|&longest| longest <= 13), "{:?}", waits.longest);
     }
 
+    /// After a first look at all classes, those that passed take turns, and the others are not waited for.
+    #[test]
+    fn classes_that_passed_take_turns() {
+        let mut budget = ClassBudget::new(2, 80);
+        assert_eq!(budget.plan_among(&[5, 9, 70]), [5, 9]);
+        assert!(budget.is_planned(0) && !budget.is_planned(70), "the others were looked at");
+        assert_eq!(budget.plan_among(&[5, 9, 70]), [5, 70]);
+        assert_eq!(budget.plan_among(&[9]), [9]);
+        assert_eq!(budget.plan_among(&[]), [0_usize; 0]);
+        assert!(budget.is_planned(9));
+        // A class that appears is decoded at the latest when the others have had their turn.
+        let seen = [budget.plan_among(&[1, 2, 3]).to_vec(), budget.plan_among(&[1, 2, 3]).to_vec()].concat();
+        assert!([1, 2, 3].iter().all(|class| seen.contains(class)), "{seen:?}");
+    }
+
     #[test]
     fn a_detected_class_stays_live_for_ten_frames() {
         let mut budget = ClassBudget::new(4, 40);
