@@ -18,6 +18,10 @@ OCELLI_TENSORRT="$OCELLI_TENSORRT_LEAN" \
   cargo test -p ocelli-engines --features tensorrt --lib -- --ignored without_a_driver_plans_are_refused
 step "the library in another workspace"
 cargo run --manifest-path tests/embed/Cargo.toml --target-dir target
+step "faults"
+command -v faketime >/dev/null || apt-get install -y -q faketime
+cargo build -p ocelli-cli --features opencv
+python3 tests/faults/run.py target/debug/ocelli >target/faults.md
 step "every crate can be packaged"
 cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks
 step done
