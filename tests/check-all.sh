@@ -16,8 +16,10 @@ bash engines/fetch-nvidia.sh target/nvidia
 # Only the runtime of TensorRT 11 is on PyPI; its builder is not.
 OCELLI_TENSORRT="$OCELLI_TENSORRT_LEAN" \
   cargo test -p ocelli-engines --features tensorrt --lib -- --ignored without_a_driver_plans_are_refused
+step "the Python package"
+bash bindings/python/check.sh
 step "the library in another workspace"
 cargo run --manifest-path tests/embed/Cargo.toml --target-dir target
 step "every crate can be packaged"
-cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks
+cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks --exclude ocelli-python
 step done

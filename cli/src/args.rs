@@ -133,7 +133,7 @@ impl ModelArgs {
         let cancellation = Cancellation::new();
         cancel_on_interrupt(&cancellation);
         let mut builder =
-            prepare_tensorrt(Detector::builder().with_engine(kind), kind, self.tensorrt.as_deref())?
+            with_tensorrt(Detector::builder().with_engine(kind), kind, self.tensorrt.as_deref())?
                 .with_cpu_fallback(self.allow_partial)
                 .with_tf32(self.tf32)
                 .with_cancellation(cancellation);
@@ -237,8 +237,12 @@ impl DetectorArgs {
     }
 }
 
-/// Has `tensorrt` build its engines into the cache once the model is known; engine files take precedence.
-fn prepare_tensorrt(
+/// Has `tensorrt` build its engines into the cache once the model is known; engine files take precedence. Other engines need
+/// no preparation.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] if TensorRT is not in this build or not installed.
+pub fn with_tensorrt(
     builder: DetectorBuilder,
     kind: EngineKind,
     library: Option<&Path>,
