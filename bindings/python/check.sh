@@ -26,6 +26,8 @@ python3 -m venv "$work/fresh"
 step "with extras"
 "$work/fresh/bin/pip" install -q "$wheel[cpu,video,supervision]" pytest pillow pycocotools mypy pyright
 "$work/fresh/bin/mypy" python/ocelli
+# The types as a user of the wheel sees them.
+"$work/fresh/bin/mypy" --python-executable "$work/fresh/bin/python" examples overhead.py
 "$work/fresh/bin/python" -m mypy.stubtest ocelli._ocelli --ignore-missing-stub
 # Fetches Node.js if there is none.
 "$work/fresh/bin/pyright" --pythonpath "$work/fresh/bin/python" || { echo "pyright failed"; exit 1; }
@@ -37,5 +39,6 @@ step examples
   "$work/fresh/bin/python" "$root/bindings/python/examples/detect.py"
   "$work/fresh/bin/python" "$root/bindings/python/examples/video.py" "$root/demos/scenes" dog tree
   "$work/fresh/bin/python" "$root/bindings/python/examples/own_loop.py"
+  "$work/fresh/bin/python" "$root/bindings/python/overhead.py"
 )
 step done

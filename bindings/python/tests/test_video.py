@@ -11,10 +11,11 @@ import pytest
 from conftest import Run
 
 import ocelli
+from ocelli._detector import DetectorKeywords
 
 Frame = npt.NDArray[np.uint8]
 SIZE = (320, 192)
-OPTIONS = {"engine": "embedded"}
+OPTIONS: DetectorKeywords = {"engine": "embedded"}
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from . import _ocelli
 from ._errors import InvalidArgument
@@ -65,6 +65,39 @@ def as_prompts(classes: Classes) -> list[Prompt]:
     """The classes as prompts."""
     given: Sequence[str | Prompt] = [classes] if isinstance(classes, (str, Prompt)) else classes
     return [Prompt(one) if isinstance(one, str) else one for one in given]
+
+
+class EngineKeywords(TypedDict, total=False):
+    """The keyword arguments of `Detector` that concern the model and what runs it."""
+
+    engine: str
+    precision: Precision | None
+    imgsz: int | None
+    class_chunk: int | None
+    threads: int | None
+    text_cache: PathLike | None
+    onnxruntime: PathLike | None
+    openvino: PathLike | None
+    tensorrt: PathLike | None
+    trt: PathLike | None
+    trt_enc_dec: PathLike | None
+    allow_partial: bool
+    tf32: bool
+
+
+class LabelKeywords(EngineKeywords, total=False):
+    """Those, and the thresholds that a data set has."""
+
+    confidence: float | None
+    nms: float | None
+    class_agnostic_nms: float | None
+
+
+class DetectorKeywords(LabelKeywords, total=False):
+    """All keyword arguments of `Detector`, for functions that pass them on."""
+
+    masks: bool
+    max_detections: int | None
 
 
 class DetectorOptions:

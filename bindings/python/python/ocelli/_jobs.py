@@ -6,10 +6,10 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Unpack
 
 from . import _ocelli
-from ._detector import DetectorOptions, PathLike, Precision
+from ._detector import DetectorOptions, EngineKeywords, LabelKeywords, PathLike, Precision
 from ._errors import InvalidArgument
 
 Progress: TypeAlias = Callable[[int, int, str], object]
@@ -79,7 +79,7 @@ def label(
     low_memory: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
-    **detector: Any,
+    **detector: Unpack[LabelKeywords],
 ) -> dict[str, Any]:
     """Labels pictures, as `ocelli label` does, and returns a summary.
 
@@ -129,7 +129,7 @@ def evaluate(
     save_predictions: PathLike | None = None,
     progress: Progress | None = None,
     model: PathLike | None = None,
-    **detector: Any,
+    **detector: Unpack[EngineKeywords],
 ) -> dict[str, Any]:
     """Computes average precision, as `ocelli eval` does, and returns the report of `ocelli eval --json`.
 

@@ -13,13 +13,13 @@ import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _decode, _ocelli
-from ._detector import ChannelOrder, Classes, DetectorOptions, PathLike, as_prompts
+from ._detector import ChannelOrder, Classes, DetectorKeywords, DetectorOptions, PathLike, as_prompts
 from ._errors import Cancelled, InvalidArgument
 from ._pictures import ImageLike, is_file, pixels
 from ._results import Detections, Track, track_from_native
@@ -106,7 +106,7 @@ class Video:
         channel_order: ChannelOrder = "rgb",
         keep_images: bool = True,
         model: PathLike | None = None,
-        **detector: Any,
+        **detector: Unpack[DetectorKeywords],
     ) -> None:
         """Opens the source and starts the pipeline.
 
