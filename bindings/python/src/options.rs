@@ -76,6 +76,7 @@ impl DetectorOptions {
         let mut builder = ocelli_cli::with_tensorrt(
             ocelli::Detector::builder().with_engine(kind),
             kind,
+            &format!("engine {kind}"),
             self.tensorrt.as_deref(),
         )?
         .with_model(self.model.clone().map_or(ModelSource::Builtin, ModelSource::named))

@@ -13,7 +13,7 @@ import ocelli
 
 ROOT = Path(__file__).resolve().parents[3]
 SCENES = ROOT / "demos" / "scenes"
-PARK_CLASSES = ["dog", "tree", "bicycle"]
+PARK_CLASSES = ["dog", "tree", "pizza"]
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -85,9 +85,9 @@ def test_masks_as_run_lengths_and_as_arrays(masking: ocelli.Detector, park: np.n
     for mask, array, box in zip(found.masks, arrays, found.xyxy, strict=True):
         assert mask.area == array.sum() > 100
         assert ocelli.Mask.from_array(array) == mask
-        rows, columns = np.nonzero(array)
-        edges = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
-        assert np.abs(edges - box).max() < 12
+        left, top, right, bottom = box.round().astype(int)
+        inside = array[top:bottom, left:right]
+        assert inside.sum() > 0.9 * mask.area and inside.mean() > 0.25
 
 
 def test_coco_annotations(masking: ocelli.Detector, park: np.ndarray) -> None:
