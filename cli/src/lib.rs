@@ -47,8 +47,8 @@ mod usage;
 #[doc(hidden)]
 pub use args::parse_exemplar;
 pub use args::{
-    DetectorArgs, ModelArgs, TrackerArgs, VerificationArgs, check_output_file, class_names, expand_images,
-    with_tensorrt,
+    DetectorArgs, ModelArgs, PrecisionChoice, TrackerArgs, VerificationArgs, check_output_file, class_names,
+    expand_images, with_tensorrt,
 };
 pub use exit::{run, usage};
 pub use host::{Host, VideoInput, Videos};

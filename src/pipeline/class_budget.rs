@@ -60,6 +60,25 @@ impl ClassBudget {
         &self.chosen
     }
 
+    /// Plans the next frame among the classes that a first look at all of them did not rule out, ascending: all of them, or
+    /// those that have waited longest. The others count as looked at.
+    pub(super) fn plan_among(&mut self, passed: &[usize]) -> &[usize] {
+        self.frame += 1;
+        self.live.fill(false);
+        for &class in passed {
+            if let Some(live) = self.live.get_mut(class) {
+                *live = true;
+            }
+        }
+        self.chosen.clear();
+        self.choose(self.slots, |passed| passed);
+        self.chosen.sort_unstable();
+        for (planned, _) in self.planned.iter_mut().zip(&self.live).filter(|(_, passed)| !**passed) {
+            *planned = self.frame;
+        }
+        &self.chosen
+    }
+
     /// Fills slots with the eligible classes that have waited longest and are not chosen yet.
     fn choose(&mut self, slots: usize, eligible: impl Fn(bool) -> bool) {
         let (planned, frame) = (&self.planned, self.frame);

@@ -24,6 +24,7 @@ pub(crate) struct ExportArguments {
     target: String,
     prompt: String,
     detection_only: bool,
+    screen: bool,
     skip_blocks: Vec<usize>,
     mask_blocks: Vec<String>,
     split_block: Option<usize>,
@@ -60,6 +61,7 @@ impl ExportArguments {
             .with_mixed_precision(parsed::<MixedPrecision>("mixed_precision", &self.mixed_precision)?)
             .with_keep_fp32(all_parsed::<Block>("keep_fp32", &self.keep_fp32)?)
             .with_detection_only(self.detection_only)
+            .with_screen(self.screen)
             .with_skip_blocks(self.skip_blocks.iter().copied())
             .with_mask_blocks(all_parsed::<MaskedBranch>("mask_blocks", &self.mask_blocks)?)
             .with_split_block(self.split_block)

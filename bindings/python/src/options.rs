@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ocelli::{DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Result, TextCacheFile};
+use ocelli::{DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Result, Screening, TextCacheFile};
 use ocelli_export::contract::Precision;
 use pyo3::prelude::*;
 
@@ -29,6 +29,8 @@ pub(crate) struct DetectorOptions {
     trt_enc_dec: Option<PathBuf>,
     allow_partial: bool,
     tf32: bool,
+    screen: bool,
+    screen_threshold: Option<f32>,
 }
 
 impl DetectorOptions {
@@ -62,6 +64,7 @@ impl DetectorOptions {
             ("confidence", self.confidence),
             ("nms", self.nms),
             ("class_agnostic_nms", self.class_agnostic_nms),
+            ("screen", self.screen_threshold),
         ] {
             if let Some(value) = value.filter(|value| !(0.0..=1.0).contains(value)) {
                 let message = format!("{name} is {value}: expected a number from 0 to 1");
@@ -85,10 +88,18 @@ impl DetectorOptions {
         .with_max_detections(self.max_detections)
         .with_cpu_fallback(self.allow_partial)
         .with_tf32(self.tf32);
-        if let Some(name) = &self.precision {
-            builder = builder.with_precision(
-                name.parse::<Precision>().map_err(|why| invalid("precision", &why.to_string()))?,
-            );
+        builder = match self.precision.as_deref() {
+            None => builder,
+            Some("auto") => builder.with_fast_precision(),
+            Some(name) => {
+                let precision = name.parse::<Precision>();
+                builder.with_precision(precision.map_err(|why| invalid("precision", &why.to_string()))?)
+            }
+        };
+        match (self.screen_threshold, self.screen) {
+            (Some(threshold), _) => builder = builder.with_screening(Screening::At(threshold)),
+            (None, true) => builder = builder.with_screening(Screening::Calibrated),
+            (None, false) => {}
         }
         if let Some(imgsz) = self.imgsz {
             builder = builder.with_imgsz(imgsz);

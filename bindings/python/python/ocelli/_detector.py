@@ -16,7 +16,7 @@ from ._results import Detections
 PathLike: TypeAlias = str | os.PathLike[str]
 Box: TypeAlias = Sequence[float]
 """Left, top, right and bottom edge in pixels."""
-Precision: TypeAlias = Literal["fp32", "fp16", "bf16", "int8"]
+Precision: TypeAlias = Literal["auto", "fp32", "fp16", "bf16", "int8"]
 ChannelOrder: TypeAlias = Literal["rgb", "bgr"]
 
 
@@ -98,6 +98,7 @@ class DetectorKeywords(LabelKeywords, total=False):
 
     masks: bool
     max_detections: int | None
+    screen: bool | float
 
 
 class DetectorOptions:
@@ -127,6 +128,7 @@ class DetectorOptions:
         trt_enc_dec: PathLike | None = None,
         allow_partial: bool = False,
         tf32: bool = False,
+        screen: bool | float = False,
     ) -> None:
         for name, number in (
             ("imgsz", imgsz),
@@ -156,6 +158,8 @@ class DetectorOptions:
             "trt_enc_dec": trt_enc_dec,
             "allow_partial": allow_partial,
             "tf32": tf32,
+            "screen": screen is not False,
+            "screen_threshold": None if isinstance(screen, bool) else float(screen),
         }
 
 
@@ -193,11 +197,12 @@ class Detector:
         trt_enc_dec: PathLike | None = None,
         allow_partial: bool = False,
         tf32: bool = False,
+        screen: bool | float = False,
     ) -> None:
         """Opens the model and loads the engine's library.
 
         engine: auto, embedded, openvino, onnxruntime, cuda, tensorrt, …, as `ocelli detect --engine`.
-        precision: number format of a checkpoint's export, or of OpenVINO's computation.
+        precision: number format of a checkpoint's export, or of OpenVINO's computation; auto is the fastest close one.
         imgsz: side of the model's square input in pixels.
         masks: whether detections have masks.
         confidence: detections with a higher score are kept, 0.3 by default.
@@ -211,6 +216,7 @@ class Detector:
         trt, trt_enc_dec: TensorRT engine files.
         allow_partial: whether operators that the engine lacks run on the CPU.
         tf32: whether CUDA may multiply in TF32.
+        screen: whether a coarse first pass rules out absent classes; a number from 0 to 1 is its threshold.
         """
         options = DetectorOptions(
             model,
@@ -232,6 +238,7 @@ class Detector:
             trt_enc_dec=trt_enc_dec,
             allow_partial=allow_partial,
             tf32=tf32,
+            screen=screen,
         )
         self._native = _ocelli.Detector(options.native)
 

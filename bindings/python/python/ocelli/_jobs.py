@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, Unpack
 
 from . import _ocelli
-from ._detector import DetectorOptions, EngineKeywords, LabelKeywords, PathLike, Precision
+from ._detector import DetectorOptions, EngineKeywords, LabelKeywords, PathLike
 from ._errors import InvalidArgument
 
 Progress: TypeAlias = Callable[[int, int, str], object]
@@ -21,12 +21,13 @@ def export(
     output: PathLike,
     *,
     imgsz: int | None = None,
-    precision: Precision = "fp32",
+    precision: Literal["fp32", "fp16", "bf16", "int8"] = "fp32",
     mixed_precision: Literal["none", "norm-softmax", "attention", "all"] = "none",
     keep_fp32: Sequence[str] = (),
     target: Literal["onnxruntime", "tensorrt"] = "onnxruntime",
     prompt: Literal["official", "text"] = "official",
     detection_only: bool = False,
+    screen: bool = False,
     skip_blocks: Sequence[int] = (),
     mask_blocks: Sequence[str] = (),
     split_block: int | None = None,
@@ -46,6 +47,7 @@ def export(
         "target": target,
         "prompt": prompt,
         "detection_only": detection_only,
+        "screen": screen,
         "skip_blocks": list(skip_blocks),
         "mask_blocks": list(mask_blocks),
         "split_block": split_block,
