@@ -3,13 +3,14 @@
 The time of the Rust call is the detector's own, `times_ms["total"]`. Prints the quantiles of the difference.
 """
 
+import sys
 import time
 
 import numpy as np
 
 import ocelli
 
-FRAMES = 200
+FRAMES = int(sys.argv[1]) if len(sys.argv) > 1 else 100
 
 detector = ocelli.Detector(max_detections=20)
 frame = np.random.default_rng(1).integers(0, 255, (1080, 1920, 3), np.uint8)

@@ -127,6 +127,14 @@ def test_thresholds(park: np.ndarray) -> None:
     assert few[0] == every[0]
 
 
+def test_a_first_pass_and_the_fastest_format(park: np.ndarray, detector: ocelli.Detector) -> None:
+    expected = detector.detect(park, PARK_CLASSES)
+    keeps_all = ocelli.Detector(engine="embedded", screen=0.0, precision="auto")
+    assert keeps_all.detect(park, PARK_CLASSES) == expected
+    drops_all = ocelli.Detector(engine="embedded", screen=1.0)
+    assert len(drops_all.detect(park, PARK_CLASSES)) == 0
+
+
 def test_results_can_be_pickled(masking: ocelli.Detector, park: np.ndarray) -> None:
     found = masking.detect(park, PARK_CLASSES)
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):

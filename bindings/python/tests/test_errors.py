@@ -27,6 +27,7 @@ def test_there_is_an_exception_for_each_kind() -> None:
         ({"confidence": 7}, ocelli.InvalidArgument, "confidence is 7: expected a number from 0 to 1"),
         ({"nms": -0.5}, ocelli.InvalidArgument, "nms is -0.5"),
         ({"threads": 0}, ocelli.InvalidArgument, "threads is 0"),
+        ({"screen": 1.5}, ocelli.InvalidArgument, "screen is 1.5"),
         ({"imgsz": 99}, ocelli.InvalidArgument, "99"),
         ({"class_chunk": 0}, ocelli.InvalidArgument, "class_chunk is 0"),
         ({"precision": "fp7"}, ocelli.InvalidArgument, "precision"),

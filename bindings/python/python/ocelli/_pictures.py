@@ -21,6 +21,8 @@ ImageLike: TypeAlias = Union[npt.NDArray[np.uint8], "PIL.Image.Image", str, "os.
 
 def pixels(image: ImageLike) -> Any:
     """An object with the pixels in a buffer: arrays as they are, pictures of other kinds read or converted."""
+    if isinstance(image, np.ndarray):
+        return image
     if isinstance(image, (str, os.PathLike)):
         return _ocelli.read_image(image)
     if _is_pil(image):
@@ -30,7 +32,7 @@ def pixels(image: ImageLike) -> Any:
 
 def is_file(image: ImageLike) -> bool:
     """Whether the pixels are read or converted here, to RGB."""
-    return isinstance(image, (str, os.PathLike)) or _is_pil(image)
+    return not isinstance(image, np.ndarray) and (isinstance(image, (str, os.PathLike)) or _is_pil(image))
 
 
 def _is_pil(image: object) -> TypeIs[PIL.Image.Image]:

@@ -168,17 +168,15 @@ class Detections:
     def _from_native(
         cls, found: _ocelli._Found, size: tuple[int, int], classes: Sequence[str]
     ) -> Detections:
-        xyxy, confidence, class_id, class_name, masks, times_ms = found
-        return cls(
-            xyxy,
-            confidence,
-            class_id,
-            class_name,
-            masks=None if masks is None else [Mask(*mask) for mask in masks],
-            size=size,
-            classes=classes,
-            times_ms=times_ms,
-        )
+        # Not through `__init__`, whose conversions and checks cost more than all else that Python does for a frame.
+        new = cls.__new__(cls)
+        new.xyxy, new.confidence, new.class_id, class_name, masks, new.times_ms = found
+        new.class_name = np.array(class_name, dtype=np.str_)
+        new.masks = None if masks is None else [Mask(*mask) for mask in masks]
+        new.tracker_id = None
+        new.size = size
+        new.classes = tuple(classes)
+        return new
 
     def __len__(self) -> int:
         return len(self.xyxy)
