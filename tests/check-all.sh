@@ -16,6 +16,8 @@ bash engines/fetch-nvidia.sh target/nvidia
 # Only the runtime of TensorRT 11 is on PyPI; its builder is not.
 OCELLI_TENSORRT="$OCELLI_TENSORRT_LEAN" \
   cargo test -p ocelli-engines --features tensorrt --lib -- --ignored without_a_driver_plans_are_refused
+step "the Python package"
+bash bindings/python/check.sh
 step "the library in another workspace"
 cargo run --manifest-path tests/embed/Cargo.toml --target-dir target
 step "faults"
@@ -23,5 +25,5 @@ command -v faketime >/dev/null || apt-get install -y -q faketime
 cargo build -p ocelli-cli --features opencv
 python3 tests/faults/run.py target/debug/ocelli >target/faults.md
 step "every crate can be packaged"
-cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks
+cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks --exclude ocelli-python
 step done

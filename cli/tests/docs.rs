@@ -13,8 +13,17 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 8] =
-    ["accuracy", "checkpoints", "embedding", "engines", "images", "labelling", "performance", "video"];
+const PAGES: [&str; 9] = [
+    "accuracy",
+    "checkpoints",
+    "embedding",
+    "engines",
+    "images",
+    "labelling",
+    "performance",
+    "python",
+    "video",
+];
 /// Flags for output files and folders.
 const OUTPUTS: [&str; 11] = [
     "-o",
