@@ -13,11 +13,12 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "accuracy",
     "checkpoints",
     "embedding",
     "engines",
+    "faults",
     "images",
     "labelling",
     "performance",
