@@ -4,6 +4,8 @@
 //! is that of OpenCV's `cvtColor(…, COLOR_YUV2RGB_NV12)`, and so are the results. Chroma is not interpolated: each sample
 //! applies to 2 × 2 pixels.
 
+use fast_image_resize::pixels::{U8, U8x2};
+
 use crate::frame_view::FrameView;
 
 const SHIFT: i32 = 20;
@@ -36,6 +38,44 @@ pub(crate) fn to_rgb_into(frame: &FrameView<'_>, rgb: &mut Vec<u8>) {
                 }
             }
         }
+    }
+}
+
+/// The planes of a checked frame without padding: luma [height, width] and chroma [⌈height / 2⌉, ⌈width / 2⌉, uv].
+pub(crate) fn planes<'a>(frame: &FrameView<'a>, packed: &'a mut Vec<u8>) -> (&'a [u8], &'a [u8]) {
+    let (width, height) = (frame.width as usize, frame.height as usize);
+    let (luma, chroma) = frame.data.split_at(frame.stride * height);
+    let (row, rows) = (width.next_multiple_of(2), height.div_ceil(2));
+    if frame.stride == width && width == row {
+        return (luma, &chroma[..row * rows]);
+    }
+    packed.clear();
+    luma.chunks(frame.stride).for_each(|line| packed.extend_from_slice(&line[..width]));
+    chroma.chunks(frame.stride).take(rows).for_each(|line| packed.extend_from_slice(&line[..row]));
+    packed.split_at(width * height)
+}
+
+/// Converts pixels to normalised planes: `out` is [rgb, pixel], (v / 255 - mean) / std.
+///
+/// The conversion is not rounded to 8 bits.
+#[allow(clippy::manual_clamp, reason = "a clamp that passes NaN on is not vectorised")]
+pub(crate) fn write_planes(luma: &[U8], chroma: &[U8x2], mean: [f32; 3], std: [f32; 3], out: &mut [f32]) {
+    let one = f64::from(1u32 << SHIFT);
+    let share = |factor: i32| (f64::from(factor) / one) as f32;
+    let from_luma = share(LUMA);
+    let (red_v, green_v, green_u, blue_u) =
+        (share(RED_FROM_V), share(GREEN_FROM_V), share(GREEN_FROM_U), share(BLUE_FROM_U));
+    let (reds, rest) = out.split_at_mut(luma.len());
+    let (greens, blues) = rest.split_at_mut(luma.len());
+    let scale = std.map(|std| 1.0 / (255.0 * std));
+    let shift: [f32; 3] = std::array::from_fn(|c| -mean[c] / std[c]);
+    for ((((luma, chroma), red), green), blue) in luma.iter().zip(chroma).zip(reds).zip(greens).zip(blues) {
+        let light = (f32::from(luma.0) - 16.0).max(0.0) * from_luma;
+        let (u, v) = (f32::from(chroma.0[0]) - 128.0, f32::from(chroma.0[1]) - 128.0);
+        let level = |value: f32| value.max(0.0).min(255.0);
+        *red = level(light + red_v * v) * scale[0] + shift[0];
+        *green = level(light + green_v * v + green_u * u) * scale[1] + shift[1];
+        *blue = level(light + blue_u * u) * scale[2] + shift[2];
     }
 }
 
