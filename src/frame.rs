@@ -1,6 +1,8 @@
 //! One frame of a stream.
 
-use std::time::Duration;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use crate::image::Image;
 
@@ -14,12 +16,17 @@ pub struct Frame {
     pub index: u64,
     /// When the frame was taken, relative to the start of the stream; never decreases from frame to frame.
     pub time: Duration,
+    /// When the frame of a live source was taken, by the clock of this machine; `None` for recorded frames, and where the
+    /// source does not know: then it is when the frame was read.
+    pub captured: Option<SystemTime>,
+    /// The picture file that the frame was read from; `None` for a frame of a video.
+    pub file: Option<Arc<Path>>,
 }
 
 impl Default for Frame {
     /// A buffer to be filled: one black pixel.
     fn default() -> Self {
         let image = Image::from_rgb8(1, 1, vec![0; 3]).expect("three bytes are one pixel");
-        Self { image, index: 0, time: Duration::ZERO }
+        Self { image, index: 0, time: Duration::ZERO, captured: None, file: None }
     }
 }

@@ -99,7 +99,13 @@ impl Preprocessor {
             let (mean, std) = (mean[c] * 255.0, std[c] * 255.0);
             std::array::from_fn(|level| (level as f32 - mean) / std)
         });
-        Ok(Self { config, resize: Resize::new(imgsz as u32, rounding), levels, packed: Vec::new(), full_size_nv12: false })
+        Ok(Self {
+            config,
+            resize: Resize::new(imgsz as u32, rounding),
+            levels,
+            packed: Vec::new(),
+            full_size_nv12: false,
+        })
     }
 
     /// Whether NV12 is converted to RGB before the resize, as a GPU does it: up to seventeen times as slow. Off by default,

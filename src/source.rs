@@ -46,6 +46,8 @@ pub struct SourceInfo {
     pub size: Option<(u32, u32)>,
     /// Frames per second.
     pub frame_rate: Option<f64>,
+    /// The shortest time between two frames, if the file has an index of them; a variable rate shows in it.
+    pub shortest_interval: Option<Duration>,
     /// The number of frames; a file's header may be wrong about it.
     pub frame_count: Option<u64>,
     /// Whether frames arrive at their own pace, whether or not they are read in time.

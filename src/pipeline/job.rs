@@ -72,6 +72,7 @@ impl Buffers {
         let mut outcome = self.outcomes.take();
         (outcome.index, outcome.time, outcome.size) = (index, time, size);
         outcome.times = Default::default();
+        (outcome.captured, outcome.file) = (None, None);
         outcome.detected = false;
         outcome.detections.clear();
         outcome.tracks.clear();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::Builder as ThreadBuilder;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::job::Job;
 use super::queue::Queue;
@@ -127,5 +127,8 @@ fn read(source: &mut impl Source, shared: &StageLoop) -> Option<Job> {
     let size = (frame.image.width(), frame.image.height());
     let mut job = shared.buffers.job(frame.index, frame.time, size, entered);
     job.picture = Some(frame.image);
+    let is_live = source.info().live;
+    job.outcome.captured = frame.captured.or_else(|| is_live.then(SystemTime::now));
+    job.outcome.file = frame.file;
     Some(job)
 }

@@ -112,7 +112,8 @@ impl Resize {
         if between.len() < pixels {
             between.resize(pixels, U8x2::default());
         }
-        let mut half = TypedImage::from_pixels_slice(size.0, size.1, &mut between[..pixels]).map_err(failed)?;
+        let mut half =
+            TypedImage::from_pixels_slice(size.0, size.1, &mut between[..pixels]).map_err(failed)?;
         let (first_crop, second_crop) = if tall {
             ((f64::from(columns), h), (w, f64::from(side)))
         } else {

@@ -15,6 +15,8 @@ use crate::{check_output_file, usage};
 
 /// Frames per second of a source of unknown rate, without `--fps`.
 const FRAME_RATE: f64 = 30.0;
+/// The highest rate that a variable rate is written with.
+const MAX_VARIABLE_RATE: f64 = 120.0;
 
 /// Outputs.
 #[derive(Args, Clone, Debug)]
@@ -142,7 +144,7 @@ impl SinkArgs {
             }
             (Some(path), _) => {
                 check_output_file("--output", path)?;
-                let video = create_video(path, info.frame_rate.unwrap_or(FRAME_RATE));
+                let video = create_video(path, video_rate(info));
                 sinks.all.push(video.map_err(with_flag("--output"))?);
                 sinks.video = true;
             }
@@ -171,6 +173,15 @@ impl SinkArgs {
         }
         Ok(sinks)
     }
+}
+
+/// The rate of an annotated video: that of the source, or of its shortest interval if the source's is variable, so that every
+/// frame has its place.
+fn video_rate(info: &SourceInfo) -> f64 {
+    let rate = info.frame_rate.unwrap_or(FRAME_RATE);
+    let fastest = info.shortest_interval.map_or(rate, |interval| 1.0 / interval.as_secs_f64());
+    // Times that are rounded to milliseconds look variable as well.
+    if fastest > 1.3 * rate { fastest.min(MAX_VARIABLE_RATE).max(rate) } else { rate }
 }
 
 /// Whether a path means a sequence of images: a folder or a numbered pattern.
