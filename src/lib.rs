@@ -97,7 +97,9 @@ pub use model::{Model, ModelRequest, ModelSource, sha256_of_file};
 pub use model_graph::ModelGraph;
 pub use ocelli_error::{Error, ErrorKind, Result};
 pub use outcome::FrameOutcome;
-pub use pipeline::{FramePolicy, Pipeline, PipelineBuilder, PipelineStats, RunSummary, StatsRecorder};
+pub use pipeline::{
+    FramePolicy, Latency, Pipeline, PipelineBuilder, PipelineStats, RunSummary, StatsRecorder,
+};
 pub use prompt::{Exemplar, Prompt, Prompts, VISUAL};
 pub use sink::Sink;
 pub use source::{Source, SourceInfo};

@@ -6,6 +6,7 @@ mod endings;
 mod refusals;
 mod score;
 mod sources;
+mod times;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

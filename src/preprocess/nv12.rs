@@ -16,6 +16,9 @@ const GREEN_FROM_V: i32 = -852_492;
 const GREEN_FROM_U: i32 = -409_993;
 const BLUE_FROM_U: i32 = 2_116_026;
 
+/// Pixels that are converted at a time.
+const BLOCK: usize = 256;
+
 /// Converts a checked frame to [height, width, rgb]; the memory of `rgb` is reused.
 pub(crate) fn to_rgb_into(frame: &FrameView<'_>, rgb: &mut Vec<u8>) {
     let (width, height) = (frame.width as usize, frame.height as usize);
@@ -69,13 +72,28 @@ pub(crate) fn write_planes(luma: &[U8], chroma: &[U8x2], mean: [f32; 3], std: [f
     let (greens, blues) = rest.split_at_mut(luma.len());
     let scale = std.map(|std| 1.0 / (255.0 * std));
     let shift: [f32; 3] = std::array::from_fn(|c| -mean[c] / std[c]);
-    for ((((luma, chroma), red), green), blue) in luma.iter().zip(chroma).zip(reds).zip(greens).zip(blues) {
-        let light = (f32::from(luma.0) - 16.0).max(0.0) * from_luma;
-        let (u, v) = (f32::from(chroma.0[0]) - 128.0, f32::from(chroma.0[1]) - 128.0);
-        let level = |value: f32| value.max(0.0).min(255.0);
-        *red = level(light + red_v * v) * scale[0] + shift[0];
-        *green = level(light + green_v * v + green_u * u) * scale[1] + shift[1];
-        *blue = level(light + blue_u * u) * scale[2] + shift[2];
+    let level = |value: f32| value.max(0.0).min(255.0);
+    let (mut light, mut us, mut vs) = ([0.0f32; BLOCK], [0.0f32; BLOCK], [0.0f32; BLOCK]);
+    let blocks = luma.chunks(BLOCK).zip(chroma.chunks(BLOCK));
+    let planes = reds.chunks_mut(BLOCK).zip(greens.chunks_mut(BLOCK)).zip(blues.chunks_mut(BLOCK));
+    // One simple loop for each plane, which the compiler turns into vector instructions.
+    for ((luma, chroma), ((red, green), blue)) in blocks.zip(planes) {
+        for (light, luma) in light.iter_mut().zip(luma) {
+            *light = (f32::from(luma.0) - 16.0).max(0.0) * from_luma;
+        }
+        for ((u, v), chroma) in us.iter_mut().zip(&mut vs).zip(chroma) {
+            *u = f32::from(chroma.0[0]) - 128.0;
+            *v = f32::from(chroma.0[1]) - 128.0;
+        }
+        for ((red, light), v) in red.iter_mut().zip(&light).zip(&vs) {
+            *red = level(light + red_v * v) * scale[0] + shift[0];
+        }
+        for (((green, light), u), v) in green.iter_mut().zip(&light).zip(&us).zip(&vs) {
+            *green = level(light + green_v * v + green_u * u) * scale[1] + shift[1];
+        }
+        for ((blue, light), u) in blue.iter_mut().zip(&light).zip(&us) {
+            *blue = level(light + blue_u * u) * scale[2] + shift[2];
+        }
     }
 }
 

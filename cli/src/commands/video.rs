@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::{Args, ValueEnum};
 use ocelli::atomic_file::write_atomically;
 use ocelli::draw::{Annotator, Overlay, OverlayOptions};
-use ocelli::{Cancellation, FramePolicy, Pipeline, PipelineBuilder, RunSummary, SourceInfo, StatsRecorder};
+use ocelli::{
+    Cancellation, FramePolicy, Latency, Pipeline, PipelineBuilder, RunSummary, SourceInfo, StatsRecorder,
+};
 use ocelli_datasets::label::ClassMap;
 
 use self::progress::LiveProgress;
@@ -80,6 +82,10 @@ pub struct VideoArgs {
     /// Process all frames, or the latest and drop others [default: latest for cameras and streams, else all]
     #[arg(long, value_name = "FRAMES", help_heading = PERFORMANCE)]
     policy: Option<Policy>,
+    /// What to favour: results soon after the frame, or frames per second [default: balanced for cameras and streams, else
+    /// throughput]
+    #[arg(long, value_name = "GOAL", conflicts_with = "sequential", help_heading = PERFORMANCE)]
+    latency: Option<LatencyGoal>,
     /// Detect in every Nth frame; tracks are predicted in between [default: 1]
     #[arg(long, value_name = "N", help_heading = PERFORMANCE, allow_negative_numbers = true)]
     detect_every: Option<u64>,
@@ -101,6 +107,16 @@ pub struct VideoArgs {
 enum Policy {
     All,
     Latest,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LatencyGoal {
+    /// One frame at a time
+    Low,
+    /// As many frames at a time as keep the slowest stage busy
+    Balanced,
+    /// Queues between all stages
+    Throughput,
 }
 
 /// Runs the pipeline over a source.
@@ -219,6 +235,13 @@ impl Job<'_> {
             pipeline = pipeline.with_policy(match policy {
                 Policy::All => FramePolicy::All,
                 Policy::Latest => FramePolicy::Latest,
+            });
+        }
+        if let Some(goal) = args.latency {
+            pipeline = pipeline.with_latency(match goal {
+                LatencyGoal::Low => Latency::Low,
+                LatencyGoal::Balanced => Latency::Balanced,
+                LatencyGoal::Throughput => Latency::Throughput,
             });
         }
         if let Some(frames) = args.detect_every {

@@ -91,6 +91,11 @@ pub fn stage_table(stats: &PipelineStats) -> String {
         &mut text,
         format_args!("{:10} {:8.1} {:8.1} {:8.1}", "end to end", latency.p50, latency.p90, latency.p99),
     );
+    let queued = stats.queued_ms;
+    put(
+        &mut text,
+        format_args!("{:10} {:8.1} {:8.1} {:8.1}", "in queues", queued.p50, queued.p90, queued.p99),
+    );
     let frames = |n: u64| if n == 1 { "1 frame".to_owned() } else { format!("{n} frames") };
     put(
         &mut text,
