@@ -21,12 +21,25 @@ pub struct Frame {
     pub captured: Option<SystemTime>,
     /// The picture file that the frame was read from; `None` for a frame of a video.
     pub file: Option<Arc<Path>>,
+    /// Which of [several](crate::source::Several) sources it is from.
+    pub origin: Option<Origin>,
+}
+
+/// One of several sources.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Origin {
+    /// Its place among them, from 0.
+    pub number: usize,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its frames per second, if known.
+    pub frame_rate: Option<f64>,
 }
 
 impl Default for Frame {
     /// A buffer to be filled: one black pixel.
     fn default() -> Self {
         let image = Image::from_rgb8(1, 1, vec![0; 3]).expect("three bytes are one pixel");
-        Self { image, index: 0, time: Duration::ZERO, captured: None, file: None }
+        Self { image, index: 0, time: Duration::ZERO, captured: None, file: None, origin: None }
     }
 }

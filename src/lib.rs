@@ -89,7 +89,7 @@ pub use detector::{
     PrepareEngines, PromptDecoder, TextCacheFile, TextEmbedder,
 };
 pub use engine::{EngineFactory, EngineKind, EngineOptions};
-pub use frame::Frame;
+pub use frame::{Frame, Origin};
 pub use frame_view::{FrameView, PixelFormat};
 pub use image::{Image, ImageView};
 pub use mask::{Mask, MaskSpan, Outline, SemanticMap};

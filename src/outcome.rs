@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use ocelli_tracking::Track;
 
 use crate::detection::Detection;
+use crate::frame::Origin;
 use crate::image::Image;
 use crate::timing::StageTimes;
 
@@ -22,6 +23,8 @@ pub struct FrameOutcome {
     pub captured: Option<SystemTime>,
     /// The picture file that the frame was read from; `None` for a frame of a video.
     pub file: Option<Arc<Path>>,
+    /// Which of [several](crate::source::Several) sources it is from; `index` and `time` are those of this source.
+    pub origin: Option<Origin>,
     /// Width and height in pixels.
     pub size: (u32, u32),
     /// Whether the detector ran on this frame; if not, `detections` is empty.

@@ -68,6 +68,9 @@ mod flat_polygons {
 /// The results of one frame, one line of [`JsonLines`](crate::sink::JsonLines).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FrameReport {
+    /// The name of the source, if there are several; omitted otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// The index of the frame in the video.
     pub frame: u64,
     /// Time since the beginning in seconds, written with six decimals.
@@ -134,6 +137,7 @@ impl TrackRecord {
 impl From<&FrameOutcome> for FrameReport {
     fn from(outcome: &FrameOutcome) -> Self {
         Self {
+            source: outcome.origin.as_ref().map(|origin| origin.name.to_string()),
             frame: outcome.index,
             time_s: outcome.time.as_secs_f64(),
             wall_time: outcome

@@ -95,7 +95,7 @@ impl Buffers {
         let mut outcome = self.outcomes.take();
         (outcome.index, outcome.time, outcome.size) = (index, time, size);
         outcome.times = Default::default();
-        (outcome.captured, outcome.file) = (None, None);
+        (outcome.captured, outcome.file, outcome.origin) = (None, None, None);
         outcome.detected = false;
         outcome.detections.clear();
         outcome.tracks.clear();

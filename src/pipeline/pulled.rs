@@ -41,7 +41,8 @@ pub(super) fn run(
     sinks: &mut [Box<dyn Sink + '_>],
 ) -> Result<RunSummary> {
     let info = source.info();
-    let policy = config.policy.unwrap_or(if info.live { FramePolicy::Latest } else { FramePolicy::All });
+    let drops = info.live && !info.keeps_newest;
+    let policy = config.policy.unwrap_or(if drops { FramePolicy::Latest } else { FramePolicy::All });
     let frame_rate = config.frame_rate.or(info.frame_rate.filter(|rate| rate.is_finite() && *rate > 0.0));
     let pictures = sinks.iter().map(Sink::pictures).fold(Pictures::default(), |all, one| all | one);
     let draws = pictures != Pictures::default();

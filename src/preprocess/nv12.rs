@@ -17,7 +17,7 @@ const GREEN_FROM_U: i32 = -409_993;
 const BLUE_FROM_U: i32 = 2_116_026;
 
 /// Pixels that are converted at a time.
-const BLOCK: usize = 256;
+const BLOCK: usize = 32;
 
 /// Converts a checked frame to [height, width, rgb]; the memory of `rgb` is reused.
 pub(crate) fn to_rgb_into(frame: &FrameView<'_>, rgb: &mut Vec<u8>) {
@@ -61,7 +61,6 @@ pub(crate) fn planes<'a>(frame: &FrameView<'a>, packed: &'a mut Vec<u8>) -> (&'a
 /// Converts pixels to normalised planes: `out` is [rgb, pixel], (v / 255 - mean) / std.
 ///
 /// The conversion is not rounded to 8 bits.
-#[allow(clippy::manual_clamp, reason = "a clamp that passes NaN on is not vectorised")]
 pub(crate) fn write_planes(luma: &[U8], chroma: &[U8x2], mean: [f32; 3], std: [f32; 3], out: &mut [f32]) {
     let one = f64::from(1u32 << SHIFT);
     let share = |factor: i32| (f64::from(factor) / one) as f32;
@@ -72,28 +71,37 @@ pub(crate) fn write_planes(luma: &[U8], chroma: &[U8x2], mean: [f32; 3], std: [f
     let (greens, blues) = rest.split_at_mut(luma.len());
     let scale = std.map(|std| 1.0 / (255.0 * std));
     let shift: [f32; 3] = std::array::from_fn(|c| -mean[c] / std[c]);
-    let level = |value: f32| value.max(0.0).min(255.0);
-    let (mut light, mut us, mut vs) = ([0.0f32; BLOCK], [0.0f32; BLOCK], [0.0f32; BLOCK]);
-    let blocks = luma.chunks(BLOCK).zip(chroma.chunks(BLOCK));
-    let planes = reds.chunks_mut(BLOCK).zip(greens.chunks_mut(BLOCK)).zip(blues.chunks_mut(BLOCK));
-    // One simple loop for each plane, which the compiler turns into vector instructions.
-    for ((luma, chroma), ((red, green), blue)) in blocks.zip(planes) {
-        for (light, luma) in light.iter_mut().zip(luma) {
-            *light = (f32::from(luma.0) - 16.0).max(0.0) * from_luma;
+    let clip = |value: f32| {
+        // Comparisons that are false for NaN become one instruction each.
+        let value = if value > 0.0 { value } else { 0.0 };
+        if value < 255.0 { value } else { 255.0 }
+    };
+    let convert = |luma: U8, chroma: U8x2| {
+        let light = f32::from(luma.0) - 16.0;
+        let light = (if light > 0.0 { light } else { 0.0 }) * from_luma;
+        let [u, v] = chroma.0.map(|value| f32::from(value) - 128.0);
+        [
+            clip(light + red_v * v) * scale[0] + shift[0],
+            clip(light + green_v * v + green_u * u) * scale[1] + shift[1],
+            clip(light + blue_u * u) * scale[2] + shift[2],
+        ]
+    };
+    let (luma, last_luma) = luma.as_chunks::<BLOCK>();
+    let (chroma, last_chroma) = chroma.as_chunks::<BLOCK>();
+    let (red, last_red) = reds.as_chunks_mut::<BLOCK>();
+    let (green, last_green) = greens.as_chunks_mut::<BLOCK>();
+    let (blue, last_blue) = blues.as_chunks_mut::<BLOCK>();
+    let planes = red.iter_mut().zip(green).zip(blue);
+    for ((luma, chroma), ((red, green), blue)) in luma.iter().zip(chroma).zip(planes) {
+        // A block of fixed size, apart from its place in memory, becomes vector instructions.
+        let (mut reds, mut greens, mut blues) = ([0.0; BLOCK], [0.0; BLOCK], [0.0; BLOCK]);
+        for at in 0..BLOCK {
+            [reds[at], greens[at], blues[at]] = convert(luma[at], chroma[at]);
         }
-        for ((u, v), chroma) in us.iter_mut().zip(&mut vs).zip(chroma) {
-            *u = f32::from(chroma.0[0]) - 128.0;
-            *v = f32::from(chroma.0[1]) - 128.0;
-        }
-        for ((red, light), v) in red.iter_mut().zip(&light).zip(&vs) {
-            *red = level(light + red_v * v) * scale[0] + shift[0];
-        }
-        for (((green, light), u), v) in green.iter_mut().zip(&light).zip(&us).zip(&vs) {
-            *green = level(light + green_v * v + green_u * u) * scale[1] + shift[1];
-        }
-        for ((blue, light), u) in blue.iter_mut().zip(&light).zip(&us) {
-            *blue = level(light + blue_u * u) * scale[2] + shift[2];
-        }
+        (*red, *green, *blue) = (reds, greens, blues);
+    }
+    for (at, (luma, chroma)) in last_luma.iter().zip(last_chroma).enumerate() {
+        [last_red[at], last_green[at], last_blue[at]] = convert(*luma, *chroma);
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::{Args, ValueEnum};
 use ocelli::atomic_file::write_atomically;
 use ocelli::draw::{Annotator, Overlay, OverlayOptions};
+use ocelli::source::SeveralStates;
 use ocelli::{
     Cancellation, FramePolicy, Latency, Pipeline, PipelineBuilder, RunSummary, SourceInfo, StatsRecorder,
 };
@@ -19,7 +20,7 @@ use ocelli_datasets::label::ClassMap;
 use self::progress::LiveProgress;
 use self::sinks::{SinkArgs, Sinks};
 use self::source::SourceArgs;
-use self::summary::{Counts, RunReport, stage_table};
+use self::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
 use crate::args::{
     DETECTION, ExemplarArg, PERFORMANCE, built_in_model_help, class_map, coco_classes, embed_exemplars,
     prompts, thresholds,
@@ -86,6 +87,9 @@ pub struct VideoArgs {
     /// throughput]
     #[arg(long, value_name = "GOAL", conflicts_with = "sequential", help_heading = PERFORMANCE)]
     latency: Option<LatencyGoal>,
+    /// With several sources: exit with status 1 if one of them failed, not only if all did
+    #[arg(long, help_heading = PERFORMANCE)]
+    strict: bool,
     /// Detect in every Nth frame; tracks are predicted in between [default: 1]
     #[arg(long, value_name = "N", help_heading = PERFORMANCE, allow_negative_numbers = true)]
     detect_every: Option<u64>,
@@ -143,10 +147,19 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let names: Vec<&str> = classes.names().collect();
     let mut source = args.source.clone();
     source.video.splice(0..0, args.sources.iter().cloned());
-    let opened = source.open(&names, &cancellation)?;
+    if source.sources.is_some() && !source.video.is_empty() {
+        return Err(usage("--sources: the file lists all sources; do not name others"));
+    }
+    let newest = args.policy.map(|policy| matches!(policy, Policy::Latest));
+    let opened = source.open(&names, newest, &cancellation)?;
+    let states = opened.states.clone();
+    let sources = states.as_ref().map_or(1, |states| states.snapshot().len());
+    if states.is_some() {
+        args.sinks.check_several()?;
+    }
     args.sinks.check_against(&opened.files, args.stats.as_deref())?;
     let info = opened.info().clone();
-    let mut sinks = args.sinks.open(&info, args.track, &cancellation)?;
+    let mut sinks = args.sinks.open(&info, sources, args.track, &cancellation)?;
     if sinks.video && info.has_sound {
         status(log, &format!("{} has sound, which is not copied to the output", info.name));
     }
@@ -173,6 +186,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         classes: prompts.len(),
         stats: StatsRecorder::new(),
         counts: Arc::default(),
+        states,
     };
     let mut pipeline = job.options(Pipeline::builder_embedded(detector, embedded), cancellation.clone());
     if args.track {
@@ -183,7 +197,8 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     // Finished frames are summarized even after an error.
     let summarized = job.summarize(&sinks, &cancellation, end.as_ref().err());
     end.and(summarized)?;
-    Ok(interrupted()?)
+    interrupted()?;
+    job.check_sources()
 }
 
 fn requested_classes(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<ClassMap> {
@@ -213,6 +228,8 @@ struct Job<'a> {
     classes: usize,
     stats: StatsRecorder,
     counts: Arc<Mutex<Counts>>,
+    /// How several sources are doing.
+    states: Option<SeveralStates>,
 }
 
 impl Job<'_> {
@@ -231,7 +248,7 @@ impl Job<'_> {
                 counts.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
                 progress.frame();
             });
-        if let Some(policy) = args.policy {
+        if let Some(policy) = args.policy.filter(|_| self.states.is_none()) {
             pipeline = pipeline.with_policy(match policy {
                 Policy::All => FramePolicy::All,
                 Policy::Latest => FramePolicy::Latest,
@@ -272,6 +289,16 @@ impl Job<'_> {
         anyhow::bail!("{why}; no result was written");
     }
 
+    /// Reports the sources that failed, which is an error with `--strict`.
+    fn check_sources(&self) -> anyhow::Result<()> {
+        let states = self.states.as_ref().map(SeveralStates::snapshot).unwrap_or_default();
+        let failed = states.iter().filter(|state| state.error.is_some()).count();
+        if failed > 0 && self.args.strict {
+            anyhow::bail!("{failed} of {} sources failed: see above", states.len());
+        }
+        Ok(())
+    }
+
     /// Prints the tables and writes the file of `--stats`.
     fn summarize(
         &self,
@@ -290,6 +317,10 @@ impl Job<'_> {
         if stats.frames_out > 0 {
             status(self.log, stage_table(&stats).trim_end());
         }
+        let states = self.states.as_ref().map(SeveralStates::snapshot).unwrap_or_default();
+        for state in &states {
+            status(self.log, &source_line(state));
+        }
         if let Some(path) = &self.args.stats {
             let report = RunReport {
                 video: &self.info.name,
@@ -297,6 +328,7 @@ impl Job<'_> {
                 frame_rate: self.info.frame_rate,
                 engine: &self.engine,
                 classes: self.classes,
+                sources: states.iter().map(SourceReport::from).collect(),
                 cancelled: cancellation.is_cancelled(),
                 error: error.map(ToString::to_string),
                 stats: &stats,

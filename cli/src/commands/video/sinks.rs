@@ -6,7 +6,7 @@ use crate::output::with_flag;
 use clap::Args;
 use ocelli::image::has_image_extension;
 use ocelli::sink::{
-    Crops, JsonLines, MotFile, PictureSequence, RawOrder, RawWriter, create_video, open_window,
+    Crops, Grid, JsonLines, MotFile, PictureSequence, RawOrder, RawWriter, create_video, open_window,
 };
 use ocelli::{Cancellation, Error, Sink, SourceInfo};
 
@@ -122,13 +122,28 @@ impl SinkArgs {
         }
     }
 
-    /// Opens all outputs. `tracked`: whether there are tracks.
+    /// Checks that each output can have the results of several sources.
+    ///
+    /// # Errors
+    /// If one cannot.
+    pub fn check_several(&self) -> anyhow::Result<()> {
+        for (flag, path) in [("--mot", &self.mot), ("--crops", &self.crops), ("--save-txt", &self.save_txt)] {
+            if path.is_some() {
+                let why = "it does not tell several sources apart: use --jsonl, or run once for each source";
+                return Err(usage(format!("{flag}: {why}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens all outputs. `tracked`: whether there are tracks. Frames of several sources become a grid.
     ///
     /// # Errors
     /// If one cannot be written, or not by this build.
     pub fn open(
         &self,
         info: &SourceInfo,
+        sources: usize,
         tracked: bool,
         cancellation: &Cancellation,
     ) -> anyhow::Result<Sinks<'static>> {
@@ -155,6 +170,11 @@ impl SinkArgs {
             let hint =
                 |e: Error| Error::new(e.kind(), format!("{e}; omit --display, or write a file with -o"));
             sinks.all.push(window.map_err(hint)?);
+        }
+        if sources > 1 && !sinks.all.is_empty() {
+            let grid =
+                Grid::new(sources, info.frame_rate.unwrap_or(FRAME_RATE), std::mem::take(&mut sinks.all));
+            sinks.all.push(Box::new(grid?));
         }
         if let Some(folder) = &self.crops {
             sinks.all.push(Box::new(Crops::create(folder, tracked).map_err(with_flag("--crops"))?));
