@@ -311,7 +311,7 @@ mod tests {
         ];
         for (weights, from, turns, expected) in cases {
             let mut scheduler = Turns::new(weights.to_vec());
-            let mut counts = vec![0; weights.len()];
+            let mut counts = vec![0usize; weights.len()];
             let mut longest = 0;
             let mut waited = vec![0; weights.len()];
             for turn in 0..turns {
