@@ -5,8 +5,10 @@
 mod endings;
 mod refusals;
 mod score;
+mod several;
 mod sources;
 mod times;
+mod zones;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -72,7 +72,9 @@ pub(super) fn run(
     // Frames in every queue and every stage, each with a second picture to draw into.
     let buffers = 2 * (depth + 1) * (queues.len() + 1);
     let mut shared = StageLoop::new(queues, buffers, config.stats.clone(), config.cancellation.clone());
-    shared.gate = (latency == Latency::Balanced && !in_turn).then(Gate::new);
+    // Before the backbone the newest frame replaces older ones for as long as there is no room.
+    let gated = if policy == FramePolicy::Latest { Stage::Backbone } else { Stage::Preprocess };
+    shared.gate = (latency == Latency::Balanced && !in_turn).then(|| (gated, Gate::new()));
     let shared = Arc::new(shared);
 
     let (mut preprocess, mut backbone, mut decode) =

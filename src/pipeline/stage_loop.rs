@@ -22,8 +22,8 @@ pub(super) struct StageLoop {
     pub(super) queues: Vec<Queue<Job>>,
     pub(super) buffers: Buffers,
     pub(super) stats: StatsRecorder,
-    /// Limits the frames in flight to what keeps the slowest stage busy.
-    pub(super) gate: Option<Arc<Gate>>,
+    /// Limits the frames in flight from a stage on to what keeps the slowest of these stages busy.
+    pub(super) gate: Option<(Stage, Arc<Gate>)>,
     cancellation: Cancellation,
     abandoned: AtomicBool,
     failure: Mutex<Option<Error>>,
@@ -71,9 +71,9 @@ impl StageLoop {
         let (input, output) = (&self.queues[position], &self.queues[position + 1]);
         loop {
             let mut ticket = None;
-            if let Some(gate) = self.gate.as_ref().filter(|_| position == 0) {
+            if let Some((_, gate)) = self.gate.as_ref().filter(|(gated, _)| *gated == stage) {
                 ticket = gate.enter(
-                    || self.stats.frames_to_keep_busy(),
+                    || self.stats.frames_to_keep_busy(stage),
                     || !self.is_stopping() && !output.is_closed(),
                 );
                 if ticket.is_none() && output.is_closed() {

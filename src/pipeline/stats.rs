@@ -284,12 +284,13 @@ impl StatsRecorder {
         records.queued.add(waited);
     }
 
-    /// How many frames in flight keep the slowest stage busy: the times of all stages over its own, rounded up.
-    pub(super) fn frames_to_keep_busy(&self) -> usize {
+    /// How many frames in flight keep the slowest stage busy, of those from `first` on: the times of all over its own, rounded
+    /// up.
+    pub(super) fn frames_to_keep_busy(&self, first: Stage) -> usize {
         let records = self.lock();
-        let after_source = &records.recent_ms[Stage::Preprocess as usize..];
-        let slowest = after_source.iter().fold(0.0, |most: f64, ms| most.max(*ms));
-        if slowest > 0.0 { (after_source.iter().sum::<f64>() / slowest).ceil() as usize } else { 1 }
+        let stages = &records.recent_ms[first as usize..];
+        let slowest = stages.iter().fold(0.0, |most: f64, ms| most.max(*ms));
+        if slowest > 0.0 { (stages.iter().sum::<f64>() / slowest).ceil() as usize } else { 1 }
     }
 
     pub(super) fn end(&self) {

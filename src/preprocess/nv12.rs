@@ -61,6 +61,7 @@ pub(crate) fn planes<'a>(frame: &FrameView<'a>, packed: &'a mut Vec<u8>) -> (&'a
 /// Converts pixels to normalised planes: `out` is [rgb, pixel], (v / 255 - mean) / std.
 ///
 /// The conversion is not rounded to 8 bits.
+#[allow(clippy::needless_range_loop, reason = "five arrays of one size")]
 pub(crate) fn write_planes(luma: &[U8], chroma: &[U8x2], mean: [f32; 3], std: [f32; 3], out: &mut [f32]) {
     let one = f64::from(1u32 << SHIFT);
     let share = |factor: i32| (f64::from(factor) / one) as f32;

@@ -79,10 +79,10 @@ fn sequential_runs_take_the_sum_of_all_stages() {
     assert_eq!((summary.stats.frames_in, summary.stats.frames_out), (FRAMES, FRAMES));
 }
 
-/// A live source of 200 frames a second, a backbone of 20 ms, an encoder-decoder of 12: the frames per second, and the
+/// A live source of 200 frames a second, a backbone of 12 ms, an encoder-decoder of 20: the frames per second, and the
 /// median of the latency and of the time in queues, in ms.
-fn live(latency: Latency) -> (f64, f64, f64) {
-    let fakes = Fakes { backbone: 20 * MS, decode: 12 * MS, ..Fakes::default() };
+fn live(latency: Latency) -> [f64; 3] {
+    let fakes = Fakes { backbone: 12 * MS, decode: 20 * MS, ..Fakes::default() };
     let mut source = Levels::new(400, 320, 180).live();
     source.delay = 5 * MS;
     let moments = Arc::new(Mutex::new(Vec::new()));
@@ -99,27 +99,25 @@ fn live(latency: Latency) -> (f64, f64, f64) {
     let stats = summary.stats;
     assert_eq!(stats.queued_ms.n, stats.frames_out);
     assert!(stats.queued_ms.p50 < stats.latency_ms.p50, "{stats:?}");
-    (rate, stats.latency_ms.p50, stats.queued_ms.p50)
+    [rate, stats.latency_ms.p50, stats.queued_ms.p50]
 }
 
-/// Other work on the machine may slow some runs down, but not all.
+/// The best of a few runs of each: other work on the machine may slow some down.
 #[test]
 fn a_live_source_waits_no_longer_than_throughput_needs() {
-    let mut seen = Vec::new();
-    for _ in 0..4 {
-        let (low, low_ms, low_queued) = live(Latency::Low);
-        let (balanced, balanced_ms, balanced_queued) = live(Latency::Balanced);
-        let (full, full_ms, full_queued) = live(Latency::Throughput);
-        seen.push(format!(
-            "low {low:.1} frames a second, {low_ms:.0} ms, {low_queued:.0} in queues; balanced {balanced:.1}, \
-             {balanced_ms:.0}, {balanced_queued:.0}; throughput {full:.1}, {full_ms:.0}, {full_queued:.0}"
-        ));
-        // One frame at a time takes 32 ms; with two the backbone is always busy.
-        let is_fast = low >= 0.9 * 1000.0 / 32.0 && balanced >= 0.93 * FULL_RATE;
-        if is_fast && low_ms < 46.0 && balanced_ms < 60.0 && balanced_ms + 8.0 < full_ms && low_queued < 10.0
-        {
+    let mut best = [[0.0, f64::INFINITY, f64::INFINITY]; 3];
+    for _ in 0..5 {
+        for (best, latency) in best.iter_mut().zip([Latency::Low, Latency::Balanced, Latency::Throughput]) {
+            let [rate, ms, queued_ms] = live(latency);
+            *best = [rate.max(best[0]), ms.min(best[1]), queued_ms.min(best[2])];
+        }
+        let [low, balanced, full] = best;
+        // One frame at a time takes 32 ms; with two the encoder-decoder is always busy, and with more they wait.
+        let is_fast = low[0] >= 0.9 * 1000.0 / 32.0 && balanced[0] >= 0.95 * FULL_RATE;
+        let is_soon = low[1] < 42.0 && balanced[1] < 52.0 && balanced[1] + 5.0 < full[1];
+        if is_fast && is_soon && low[2] < 8.0 {
             return;
         }
     }
-    panic!("{}", seen.join("\n"));
+    panic!("frames a second, latency and time in queues in ms, low, balanced, throughput: {best:.1?}");
 }

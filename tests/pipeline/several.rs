@@ -42,20 +42,20 @@ fn number(outcome: &FrameOutcome) -> usize {
     outcome.origin.as_ref().expect("it is one of several").number
 }
 
-/// The backbone takes 12 ms and the encoder-decoder 5, so that the model's rate is 83 frames a second. Each source alone
+/// The backbone takes 24 ms and the encoder-decoder 8, so that the model's rate is 42 frames a second. Each source alone
 /// delivers more. Other work on the machine may slow some runs down, but not all.
 #[test]
 fn the_models_rate_is_shared_and_no_source_starves() {
-    let model_rate = 1000.0 / 12.0;
+    let model_rate = 1000.0 / 24.0;
     for sources in [1, 4, 16] {
         let mut seen = Vec::new();
-        let passed = (0..4).any(|_| {
+        let passed = (0..6).any(|_| {
             let feeds = (0..sources).map(|name| {
-                let mut source = Levels::new(330, 64, 48).live();
-                source.delay = 8 * MS;
+                let mut source = Levels::new(150, 64, 48).live();
+                source.delay = 20 * MS;
                 feed(name, source)
             });
-            let fakes = Fakes { backbone: 12 * MS, decode: 5 * MS, ..Fakes::default() };
+            let fakes = Fakes { backbone: 24 * MS, decode: 8 * MS, ..Fakes::default() };
             let Seen { outcomes, moments, states, end } = run(feeds.collect(), &fakes);
             end.expect("no source fails");
             // At the end the sources run dry one after the other.
@@ -66,7 +66,7 @@ fn the_models_rate_is_shared_and_no_source_starves() {
             let (least, most) = (counts.iter().min().copied(), counts.iter().max().copied());
             let fair = least.zip(most).is_some_and(|(least, most)| least * 10 >= most * 8);
             for state in states.snapshot() {
-                assert_eq!(state.frames + state.dropped, 330, "{state:?}");
+                assert_eq!(state.frames + state.dropped, 150, "{state:?}");
             }
             seen.push(format!(
                 "{rate:.1} frames a second of {model_rate:.1}, {least:?} to {most:?} of a source"

@@ -4,6 +4,7 @@ mod progress;
 mod sinks;
 mod source;
 mod summary;
+mod zones;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::{Args, ValueEnum};
 use ocelli::atomic_file::write_atomically;
 use ocelli::draw::{Annotator, Overlay, OverlayOptions};
+use ocelli::sink::JsonLines;
 use ocelli::source::SeveralStates;
 use ocelli::{
     Cancellation, FramePolicy, Latency, Pipeline, PipelineBuilder, RunSummary, SourceInfo, StatsRecorder,
@@ -21,6 +23,7 @@ use self::progress::LiveProgress;
 use self::sinks::{SinkArgs, Sinks};
 use self::source::SourceArgs;
 use self::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
+use self::zones::{Counting, ZoneSink};
 use crate::args::{
     DETECTION, ExemplarArg, PERFORMANCE, built_in_model_help, class_map, coco_classes, embed_exemplars,
     prompts, thresholds,
@@ -52,7 +55,7 @@ Examples:
 pub struct VideoArgs {
     /// Sources, as with --video.
     #[arg(value_name = "SOURCE", hide = true)]
-    sources: Vec<String>,
+    named: Vec<String>,
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
@@ -136,6 +139,9 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.sinks.trails.is_some_and(|frames| frames > 0) && !args.track {
         return Err(usage("--trails draws the paths of tracks: add --track"));
     }
+    if args.sinks.zones.is_some() && !args.track {
+        return Err(usage("--zones counts tracks: add --track"));
+    }
     if args.trt_max_classes.is_some() {
         status(log, "--trt-max-classes is not needed: the number of classes is not limited");
     }
@@ -146,7 +152,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     cancel_on_interrupt(&cancellation);
     let names: Vec<&str> = classes.names().collect();
     let mut source = args.source.clone();
-    source.video.splice(0..0, args.sources.iter().cloned());
+    source.video.splice(0..0, args.named.iter().cloned());
     if source.sources.is_some() && !source.video.is_empty() {
         return Err(usage("--sources: the file lists all sources; do not name others"));
     }
@@ -159,7 +165,12 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     args.sinks.check_against(&opened.files, args.stats.as_deref())?;
     let info = opened.info().clone();
+    let counting = args.sinks.zones.as_deref().map(Counting::open).transpose()?;
     let mut sinks = args.sinks.open(&info, sources, args.track, &cancellation)?;
+    if let Some(counting) = &counting {
+        let events = args.sinks.events.as_deref().map(JsonLines::create).transpose()?;
+        sinks.all.push(Box::new(ZoneSink::new(counting.clone(), events)));
+    }
     if sinks.video && info.has_sound {
         status(log, &format!("{} has sound, which is not copied to the output", info.name));
     }
@@ -187,6 +198,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         stats: StatsRecorder::new(),
         counts: Arc::default(),
         states,
+        counting,
     };
     let mut pipeline = job.options(Pipeline::builder_embedded(detector, embedded), cancellation.clone());
     if args.track {
@@ -230,6 +242,7 @@ struct Job<'a> {
     counts: Arc<Mutex<Counts>>,
     /// How several sources are doing.
     states: Option<SeveralStates>,
+    counting: Option<Counting>,
 }
 
 impl Job<'_> {
@@ -239,11 +252,17 @@ impl Job<'_> {
         let mut overlay = Overlay::new(Annotator::new(), options);
         let mut progress = LiveProgress::new(self.log, &self.info, &self.stats);
         let counts = Arc::clone(&self.counts);
+        let (drawn, annotator) = (self.counting.clone().filter(|_| args.sinks.draw_zones), Annotator::new());
         pipeline = pipeline
             .with_sequential(args.sequential)
             .with_cancellation(cancellation)
             .with_stats(self.stats.clone())
-            .with_drawing(move |image, outcome| overlay.draw(image, outcome))
+            .with_drawing(move |image, outcome| {
+                if let Some(drawn) = &drawn {
+                    drawn.draw(&annotator, image, outcome)?;
+                }
+                overlay.draw(image, outcome)
+            })
             .with_observer(move |outcome| {
                 counts.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
                 progress.frame();
@@ -313,6 +332,8 @@ impl Job<'_> {
                 true => status(self.log, "nothing was detected"),
                 false => print(|out| out.write_all(counts.table(self.args.track).as_bytes()))?,
             }
+            let tables = self.counting.as_ref().map(Counting::tables).unwrap_or_default();
+            print(|out| out.write_all(tables.as_bytes()))?;
         }
         if stats.frames_out > 0 {
             status(self.log, stage_table(&stats).trim_end());
@@ -343,8 +364,8 @@ impl Job<'_> {
         }
         if error.is_none() {
             let written = |path: &Path| status(self.log, &format!("→ {}", path.display()));
-            let SinkArgs { output, jsonl, mot, crops, save_txt, .. } = &self.args.sinks;
-            let files = [output, jsonl, mot, crops, save_txt, &self.args.stats].into_iter().flatten();
+            let SinkArgs { output, jsonl, mot, crops, save_txt, events, .. } = &self.args.sinks;
+            let files = [output, jsonl, mot, crops, save_txt, events, &self.args.stats].into_iter().flatten();
             files.filter(|path| *path != Path::new("-") && path.exists()).for_each(|path| written(path));
             if self.args.sinks.is_empty() {
                 status(

@@ -40,6 +40,15 @@ pub struct SinkArgs {
     /// A YOLO label file per frame: class, centre and size of each box
     #[arg(long, value_name = "DIR")]
     pub save_txt: Option<PathBuf>,
+    /// Count tracks that cross lines and stay in zones, defined in a YAML file; with --track
+    #[arg(long, value_name = "FILE")]
+    pub zones: Option<PathBuf>,
+    /// One line of JSON per event of --zones; - is stdout
+    #[arg(long, value_name = "FILE", requires = "zones")]
+    pub events: Option<PathBuf>,
+    /// Draw the lines and zones of --zones with their counts
+    #[arg(long, requires = "zones")]
+    pub draw_zones: bool,
     /// Show a window; q or Esc ends the run
     #[arg(long)]
     pub display: bool,
@@ -61,7 +70,7 @@ pub struct Sinks<'s> {
 impl SinkArgs {
     /// Whether anything is written or shown.
     pub fn is_empty(&self) -> bool {
-        let files = [&self.output, &self.jsonl, &self.mot, &self.crops, &self.save_txt];
+        let files = [&self.output, &self.jsonl, &self.mot, &self.crops, &self.save_txt, &self.zones];
         files.iter().all(|file| file.is_none()) && !self.display
     }
 
@@ -71,8 +80,10 @@ impl SinkArgs {
     /// For conflicting arguments; as [`check_output_file`].
     pub fn check(&self) -> anyhow::Result<()> {
         let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
-        if [&self.output, &self.jsonl, &self.mot].iter().filter(|path| is_stdout(path)).count() > 1 {
-            return Err(usage("only one of -o, --jsonl and --mot can go to stdout"));
+        if [&self.output, &self.jsonl, &self.mot, &self.events].iter().filter(|path| is_stdout(path)).count()
+            > 1
+        {
+            return Err(usage("only one of -o, --jsonl, --mot and --events can go to stdout"));
         }
         if is_stdout(&self.output) && self.raw_out.is_none() {
             return Err(usage("-o - writes raw frames: add --raw-out bgr or --raw-out rgb"));
@@ -80,7 +91,7 @@ impl SinkArgs {
         if self.raw_out.is_some() && !is_stdout(&self.output) {
             return Err(usage("--raw-out is the pixel order of frames on stdout: add -o -"));
         }
-        for (flag, path) in [("--jsonl", &self.jsonl), ("--mot", &self.mot)] {
+        for (flag, path) in [("--jsonl", &self.jsonl), ("--mot", &self.mot), ("--events", &self.events)] {
             if let Some(path) = path.as_deref().filter(|path| *path != Path::new("-")) {
                 check_output_file(flag, path)?;
             }
@@ -97,7 +108,8 @@ impl SinkArgs {
         let output = self.output.as_deref();
         let files =
             [("--output", output), ("--jsonl", self.jsonl.as_deref()), ("--mot", self.mot.as_deref())];
-        for (flag, path) in files.into_iter().chain([("--stats", stats)]) {
+        let more = [("--stats", stats), ("--events", self.events.as_deref())];
+        for (flag, path) in files.into_iter().chain(more) {
             let Some(path) = path.filter(|path| path.canonicalize().is_ok_and(|path| read.contains(&path)))
             else {
                 continue;
@@ -147,8 +159,9 @@ impl SinkArgs {
         tracked: bool,
         cancellation: &Cancellation,
     ) -> anyhow::Result<Sinks<'static>> {
-        let mut sinks = Sinks { all: Vec::new(), video: false, stdout: false };
         let stdout = Path::new("-");
+        let has_stdout = self.events.as_deref() == Some(stdout);
+        let mut sinks = Sinks { all: Vec::new(), video: false, stdout: has_stdout };
         match (self.output.as_deref(), self.raw_out) {
             (Some(path), Some(order)) if path == stdout => {
                 sinks.all.push(Box::new(RawWriter::new("stdout", order, unbuffered_stdout()?)));
