@@ -32,7 +32,7 @@ fn invalid_videos_and_arguments_are_errors() {
         (dog("--video|cut.mp4"), 1, &["cut.mp4", "no index", "cut off"]),
         (dog("--video|empty"), 2, &["empty", "contains none"]),
         (dog("--video|*.png"), 2, &["*.png", "matches no image"]),
-        (dog("--video|in.mp4|in.avi"), 2, &["in.mp4", "expected one video"]),
+        (dog("--video|in.mp4|photos/000000.png"), 2, &["in.mp4", "expected one video"]),
         (dog("--video|77"), 1, &["camera 77", "does not exist"]),
         (dog("--video|-"), 2, &["--raw 1280x720:bgr"]),
         (dog("--raw|4x4:bgr"), 2, &["--raw", "--video -"]),
