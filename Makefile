@@ -44,7 +44,7 @@ demo:
 	@echo "look at target/demo.png"
 
 test: setup opencv
-	cargo test --workspace --no-default-features --features "cuda $(OPENCV) $(FEATURES)"
+	cargo test --workspace --exclude ocelli-python --no-default-features --features "cuda $(OPENCV) $(FEATURES)"
 
 install: setup opencv
 	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "cuda $(OPENCV) $(FEATURES)"

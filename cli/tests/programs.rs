@@ -242,7 +242,7 @@ fn doctor_reports_engines_libraries_and_cache() {
     for word in [
         "works: ONNX Runtime",
         "embedded        works",
-        "ms per image with ONNX Runtime",
+        "ms per image with OpenVINO",
         "version",
         "threads",
         "not in this ONNX Runtime",
