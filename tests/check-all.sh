@@ -23,7 +23,7 @@ cargo run --manifest-path tests/embed/Cargo.toml --target-dir target
 step "faults"
 command -v faketime >/dev/null || apt-get install -y -q faketime
 cargo build -p ocelli-cli --features opencv
-python3 tests/faults/run.py target/debug/ocelli >target/faults.md
+python3 tests/faults/run.py target/debug/ocelli --require-all >target/faults.md
 step "every crate can be packaged"
 cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks --exclude ocelli-python
 step done

@@ -304,12 +304,14 @@ impl DetectorBuilder {
         // The caller's thresholds are checked before a model is exported.
         PostProcessor::new(self.post.clone())?;
         let engines = self.open_engines()?;
+        self.check_screening(engines.is_some())?;
+        let format = self.model_format();
         let factory = match self.factory {
             Some(factory) => factory,
             None if self.prepared.is_some() => {
                 EngineFactory::start(&EngineOptions { kind: EngineKind::Cpu, ..self.engine.clone() })?
             }
-            None => EngineFactory::start_for(&self.engine, self.model_format())?,
+            None => EngineFactory::start_for(&self.engine, format)?,
         };
         let mut factory = factory.with_class_chunk(class_chunk);
         if self.fast_precision && self.prepared.is_none() {
@@ -317,7 +319,10 @@ impl DetectorBuilder {
             let chosen = self.request.precision.unwrap_or_default();
             tracing::info!("precision auto: {chosen} with {}", factory.description());
         }
-        self.request.precision = factory.set_precision(self.request.precision)?;
+        // Weights of 8 bits say what the engine computes the rest in, whether they were requested or exported.
+        let is_int8 = format.exported.is_some_and(|(precision, _)| precision == Precision::Int8);
+        let requested = self.request.precision.or(is_int8.then_some(Precision::Int8));
+        self.request.precision = factory.set_precision(requested)?;
         // Engine files take precedence over engines that would be compiled.
         let prepared = self.prepared.take().filter(|_| engines.is_none());
         self.request.target = prepared.as_ref().map_or_else(|| factory.target(), |prepared| prepared.target);
@@ -374,6 +379,18 @@ impl DetectorBuilder {
         let engine = factory.description();
         let (pixels, features) = (Tensor::empty(), ImageFeatures::default());
         Ok(Detector { model, text, preprocessor, backbone, decoder, pixels, features, engine, factory })
+    }
+
+    /// The first pass has no fixed number of classes.
+    fn check_screening(&self, has_engine_files: bool) -> Result<()> {
+        let needs_fixed =
+            matches!(self.engine.kind, EngineKind::OnnxRuntimeTensorRt { .. } | EngineKind::CoreMl);
+        if self.screening.is_none() || !(has_engine_files || self.prepared.is_some() || needs_fixed) {
+            return Ok(());
+        }
+        let message = "screen: the first pass does not run with TensorRT and Core ML, which need fixed sizes; leave it out, or \
+                       choose another engine";
+        Err(Error::new(ErrorKind::Unavailable, message))
     }
 
     /// What the model's format asks of an engine.

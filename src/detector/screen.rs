@@ -2,16 +2,19 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::PathBuf;
 
 use ocelli_engines::{Engine, Tensor};
-use ocelli_export::contract::{file, tensor};
+use ocelli_export::contract::{Manifest, file, tensor};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::chunk_prompts::{ChunkPrompts, ChunkShape};
 use super::engine_io::{HostCopies, fixed_size};
 use super::features::{IMAGE_PROMPT, ImageFeatures};
 use super::text::EmbeddedPrompts;
 use crate::atomic_file::write_atomically;
+use crate::cache::{cache_folder, create_folder, short_hex};
 use crate::engine::EngineFactory;
 use crate::model::Model;
 use crate::postprocess::sigmoid;
@@ -66,7 +69,7 @@ impl Screening {
     }
 }
 
-/// `screen.json` beside `model.json`: the threshold of the first pass and what it was found on.
+/// `screen.json`: the threshold of the first pass and what it was found on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ScreenCalibration {
@@ -90,7 +93,7 @@ pub struct ScreenCalibration {
 }
 
 impl ScreenCalibration {
-    /// The name of its file in the model's folder.
+    /// The name of its file in an exported folder.
     pub const FILE: &str = "screen.json";
 
     /// The highest threshold that keeps the share `keep` of the detections, each with the score that its class has in the
@@ -134,7 +137,7 @@ impl ScreenCalibration {
     /// # Errors
     /// [`ErrorKind::InvalidData`] if the file cannot be read.
     pub fn of(model: &Model) -> Result<Option<Self>> {
-        let path = model.file(Self::FILE);
+        let path = Self::path(model);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -151,17 +154,35 @@ impl ScreenCalibration {
         }
     }
 
+    /// Where it is kept: beside `model.json` in a folder that was exported, or in the cache folder for a checkpoint, which
+    /// has several exports there (with and without masks, for each engine).
+    pub fn path(model: &Model) -> PathBuf {
+        match cache_folder() {
+            Ok(cache) if model.folder().starts_with(&cache) => {
+                let Manifest { weights_sha256, imgsz, prompting, skip_blocks, mask_blocks, .. } =
+                    model.manifest();
+                let options = format!("{imgsz} {prompting:?} {skip_blocks:?} {mask_blocks:?}");
+                let name = short_hex(&Sha256::digest(format!("{weights_sha256} {options}")));
+                cache.join("screens").join(name + ".json")
+            }
+            _ => model.file(Self::FILE),
+        }
+    }
+
     /// The calibration of the built-in model at its own size, on drawn scenes.
     fn of_built_in() -> Self {
         serde_json::from_str(include_str!("../builtin/screen.json")).expect("a test reads it")
     }
 
-    /// Writes the file beside the model's `model.json`.
+    /// Writes the file at its [path](Self::path).
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if it cannot be written.
     pub fn save(&self, model: &Model) -> Result<()> {
-        let path = model.file(Self::FILE);
+        let path = Self::path(model);
+        if let Some(folder) = path.parent() {
+            create_folder(folder)?;
+        }
         let text = serde_json::to_string_pretty(self).expect("plain data") + "\n";
         write_atomically(&path, |file| file.write_all(text.as_bytes()))
     }
@@ -229,9 +250,11 @@ impl Screen {
             let queries = logits.shape().get(1).copied().unwrap_or(0);
             let (logits, presence) = (logits.as_f32()?, presence.as_f32()?);
             for (row, class) in chunk.iter().enumerate() {
-                let best = logits[row * queries..][..queries].iter().copied().fold(f32::MIN, f32::max);
+                let logits = &logits[row * queries..][..queries];
+                let best = logits.iter().copied().fold(f32::MIN, f32::max);
                 let score = sigmoid(best) * sigmoid(presence[row]);
-                if !score.is_finite() {
+                // The maximum passes over NaN.
+                if !score.is_finite() || logits.iter().any(|logit| !logit.is_finite()) {
                     let message = format!("screen, class {}: the score is not finite", class.prompt.label());
                     return Err(Error::new(ErrorKind::Execution, message));
                 }
@@ -245,6 +268,13 @@ impl Screen {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_built_in_model_is_calibrated() {
+        let found = ScreenCalibration::of_built_in();
+        assert!(found.images >= 50 && found.classes == 80 && found.detections >= 200, "{found:?}");
+        assert!(found.kept >= found.keep && found.passed < 10.0, "{found:?}");
+    }
 
     #[test]
     fn the_threshold_keeps_the_share_of_the_detections() {

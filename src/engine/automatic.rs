@@ -8,12 +8,10 @@ use super::{EngineFactory, EngineKind, EngineOptions, load_onnxruntime, probe};
 use ocelli_error::{Error, Result};
 
 /// What `auto` tries, best first: `docs/performance.md` has the measurements. The last needs no library.
-const CANDIDATES: [EngineKind; 4] = [
-    EngineKind::Cuda { ordinal: 0 },
-    EngineKind::OpenVino { device: OpenVinoDevice::Cpu },
-    EngineKind::Cpu,
-    EngineKind::Embedded,
-];
+const CANDIDATES: [EngineKind; 4] =
+    [EngineKind::Cuda { ordinal: 0 }, OPENVINO, EngineKind::Cpu, EngineKind::Embedded];
+
+const OPENVINO: EngineKind = EngineKind::OpenVino { device: OpenVinoDevice::Cpu };
 
 /// What an engine has to run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,12 +47,10 @@ pub(super) fn start(options: &EngineOptions, format: ModelFormat) -> Result<Engi
     if options.openvino.is_some() {
         OpenVino::load(options.openvino.as_deref())?;
     }
-    // A library that is named alone is the caller's choice of an engine.
-    let only_onnxruntime = options.onnxruntime.is_some() && options.openvino.is_none();
-    let is_candidate = |kind: &EngineKind| {
-        format.runs_on(*kind) && !(only_onnxruntime && matches!(kind, EngineKind::OpenVino { .. }))
-    };
-    let candidates: Vec<EngineKind> = CANDIDATES.into_iter().filter(is_candidate).collect();
+    let candidates = candidates(options, format);
+    if CANDIDATES.contains(&OPENVINO) && !format.runs_on(OPENVINO) {
+        tracing::info!("engine auto: {OPENVINO} does not run the model's number format or operators");
+    }
     let choice = choose(
         &candidates,
         |kind| is_installed(kind, options),
@@ -71,6 +67,21 @@ pub(super) fn start(options: &EngineOptions, format: ModelFormat) -> Result<Engi
         if missing.is_empty() { String::new() } else { format!("; not installed: {}", missing.join(", ")) };
     tracing::info!("engine auto: {chosen}{why}");
     Ok(choice.started)
+}
+
+/// The candidates for a model. A library that is named alone is the caller's choice of an engine.
+fn candidates(options: &EngineOptions, format: ModelFormat) -> Vec<EngineKind> {
+    let is_preferred = |kind: &EngineKind| match (&options.onnxruntime, &options.openvino) {
+        (Some(_), None) => *kind != OPENVINO,
+        (None, Some(_)) => matches!(kind, EngineKind::OpenVino { .. } | EngineKind::Embedded),
+        _ => true,
+    };
+    let runs: Vec<EngineKind> = CANDIDATES.into_iter().filter(|kind| format.runs_on(*kind)).collect();
+    match runs.iter().copied().filter(is_preferred).collect::<Vec<_>>() {
+        // OpenVINO is named, and does not run this model.
+        preferred if !preferred.iter().any(|kind| *kind != EngineKind::Embedded) => runs,
+        preferred => preferred,
+    }
 }
 
 /// Whether the library of an engine is on this machine, usable or not.
@@ -121,7 +132,6 @@ mod tests {
     use ocelli_error::ErrorKind;
 
     const GPU: EngineKind = EngineKind::Cuda { ordinal: 0 };
-    const OPENVINO: EngineKind = EngineKind::OpenVino { device: OpenVinoDevice::Cpu };
 
     fn broken(kind: EngineKind) -> Error {
         Error::new(ErrorKind::Unavailable, format!("engine {kind}: it is broken"))
@@ -175,6 +185,23 @@ mod tests {
             assert_eq!(format.runs_on(OPENVINO), expected, "{format:?}");
             assert!(format.runs_on(EngineKind::Cpu), "{format:?}");
         }
+    }
+
+    #[test]
+    fn a_named_library_is_preferred() {
+        use EngineKind::{Cpu, Embedded};
+        let path = || Some("library".into());
+        let plain = ModelFormat::default();
+        let fused = ModelFormat { exported: Some((Precision::Fp32, Target::OnnxRuntime)), ..plain };
+        let none = EngineOptions::default();
+        let onnxruntime = EngineOptions { onnxruntime: path(), ..EngineOptions::default() };
+        let openvino = EngineOptions { openvino: path(), ..EngineOptions::default() };
+        let both = EngineOptions { openvino: path(), ..onnxruntime.clone() };
+        assert_eq!(candidates(&none, plain), CANDIDATES);
+        assert_eq!(candidates(&both, plain), CANDIDATES);
+        assert_eq!(candidates(&onnxruntime, plain), [GPU, Cpu, Embedded]);
+        assert_eq!(candidates(&openvino, plain), [OPENVINO, Embedded]);
+        assert_eq!(candidates(&openvino, fused), [GPU, Cpu, Embedded], "OpenVINO does not run it");
     }
 
     #[test]

@@ -110,6 +110,10 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
         }
         (names, _) => names.to_vec(),
     };
+    if !(args.screen_keep > 0.0 && args.screen_keep <= 1.0) {
+        let message = format!("--screen-keep is {}: expected above 0 and at most 1", args.screen_keep);
+        return Err(usage(message));
+    }
     let images = Images::open(args, folder)?;
     let prompts = Prompts::new(names.iter().map(String::as_str))?;
     let waiting = Progress::waiting(log);
@@ -199,7 +203,7 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
             "all classes          {full:.1} ms an image without the screen, {screened:.1} ms with it"
         )
     })?;
-    status(log, &format!("→ {}", model.file(ScreenCalibration::FILE).display()));
+    status(log, &format!("→ {}", ScreenCalibration::path(&model).display()));
     match failed {
         0 => Ok(()),
         failed => anyhow::bail!("{failed} of {} images failed: see above", images.len()),
