@@ -3,7 +3,7 @@
 use super::device_tensors::DeviceTensors;
 use super::provider::ExecutionProvider;
 use super::session::OnnxRuntimeEngine;
-use super::{OnnxRuntime, assignment, call, registration};
+use super::{OnnxRuntime, assignment, call, registration, webgpu};
 use crate::device::Device;
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::GraphProto;
@@ -219,6 +219,9 @@ impl OnnxRuntimeBuilder {
         let builder = self.configure().map_err(failed)?;
         let builder =
             registration::register(&self.runtime, builder, &self.provider, self.memory_arena, graph)?;
+        if let ExecutionProvider::WebGpu(_) = self.provider {
+            webgpu::refuse_wrong_operators(name, &graph()?)?;
+        }
         let session = commit(builder).map_err(failed)?;
         let version = self.runtime.version();
         let description = if self.provider == ExecutionProvider::Cpu {
@@ -232,7 +235,10 @@ impl OnnxRuntimeBuilder {
         };
         let device =
             self.device.clone().map(|device| DeviceTensors::new(device, &self.provider)).transpose()?;
-        OnnxRuntimeEngine::new(session, device, &self.fixed_dimensions, name.to_owned(), description)
+        let reports_late = matches!(self.provider, ExecutionProvider::WebGpu(_));
+        let engine =
+            OnnxRuntimeEngine::new(session, device, &self.fixed_dimensions, name.to_owned(), description)?;
+        Ok(engine.with_late_errors(reports_late))
     }
 
     fn effective_threads(&self) -> usize {

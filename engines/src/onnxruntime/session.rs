@@ -3,6 +3,7 @@
 use super::OnnxRuntime;
 use super::builder::OnnxRuntimeBuilder;
 use super::call::{self, with_element};
+use super::webgpu;
 use super::device_tensors::DeviceTensors;
 use crate::device::Device;
 use crate::engine::Engine;
@@ -29,6 +30,8 @@ pub struct OnnxRuntimeEngine {
     input_names: Vec<CString>,
     output_names: Vec<CString>,
     device: Option<DeviceTensors>,
+    /// Whether the provider reports errors of the device in the log alone.
+    reports_late: bool,
     model: String,
     description: String,
 }
@@ -78,9 +81,16 @@ impl OnnxRuntimeEngine {
             session,
             options,
             device,
+            reports_late: false,
             model,
             description,
         })
+    }
+
+    /// Whether a run also fails if the log has an error of the device since the last run.
+    pub(super) fn with_late_errors(mut self, reports_late: bool) -> Self {
+        self.reports_late = reports_late;
+        self
     }
 
     /// A run of an engine with a device, after the checks.
@@ -138,7 +148,7 @@ impl Engine for OnnxRuntimeEngine {
             return self.run_on_device(inputs, outputs);
         }
 
-        let Self { session, options, spec, input_names, output_names, model, .. } = self;
+        let Self { session, options, spec, input_names, output_names, model, reports_late, .. } = self;
         let bindings = check_inputs(spec, inputs)?;
         let failed = |error: ort::Error| execution(model, &error);
         let mut views = Vec::with_capacity(inputs.len());
@@ -159,6 +169,9 @@ impl Engine for OnnxRuntimeEngine {
         }
         let produced = call::run(session, options, &views, &mut slots).map_err(failed)?;
         drop(slots);
+        if *reports_late && let Some(reason) = webgpu::take_error() {
+            return Err(Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {reason}")));
+        }
         for ((name, tensor), value) in outputs.iter_mut().zip(produced) {
             let output = spec.output(name).expect("check_run knows every output");
             if let Some(value) = value {
