@@ -2,8 +2,8 @@
 
 use super::OnnxRuntime;
 use super::call;
-use super::webgpu;
 use super::provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
+use super::webgpu;
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::{DimensionValue, GraphProto};
 use ort::ep::{

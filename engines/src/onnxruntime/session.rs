@@ -3,8 +3,8 @@
 use super::OnnxRuntime;
 use super::builder::OnnxRuntimeBuilder;
 use super::call::{self, with_element};
-use super::webgpu;
 use super::device_tensors::DeviceTensors;
+use super::webgpu;
 use crate::device::Device;
 use crate::engine::Engine;
 use crate::spec::{Dim, EngineSpec, TensorSpec, check_inputs, check_outputs, check_residence, check_run};

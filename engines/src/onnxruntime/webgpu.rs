@@ -45,7 +45,8 @@ pub(super) fn remedy(reason: &str) -> &'static str {
     if reason.contains("found no device") {
         "; ONNX Runtime finds GPUs through the system (on Linux in /sys/class/drm); with \
          ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER=1 it takes what Vulkan has even so"
-    } else if reason.contains("Failed to get a WebGPU adapter") || reason.contains("Failed to get a WebGPU device")
+    } else if reason.contains("Failed to get a WebGPU adapter")
+        || reason.contains("Failed to get a WebGPU device")
     {
         "; the GPU's driver lacks what WebGPU needs: update it, or choose another engine"
     } else {
@@ -74,7 +75,10 @@ mod tests {
         let error = error.expect_err("it is wrong");
         assert_eq!(error.kind(), ErrorKind::Mismatch);
         let text = error.to_string();
-        assert!(text.contains("com.microsoft.MultiHeadAttention wrongly, and the model has it (`block 3`)"), "{text}");
+        assert!(
+            text.contains("com.microsoft.MultiHeadAttention wrongly, and the model has it (`block 3`)"),
+            "{text}"
+        );
         assert!(text.contains("target tensorrt"), "{text}");
         for (domain, operator) in [("", "MultiHeadAttention"), ("", "MatMul")] {
             refuse_wrong_operators("m.onnx", &graph(domain, operator)).expect("it is not on the list");

@@ -53,6 +53,13 @@ impl Adapter {
         Self { name: name.to_owned(), kind, vendor_id: 0, device_id: 0, driver: None }
     }
 
+    /// A software adapter of this name, for tests.
+    #[cfg(any(test, feature = "test-support"))]
+    pub fn software(name: &str) -> Self {
+        let (kind, driver) = (AdapterKind::Software, Some("1".to_owned()));
+        Self { name: name.to_owned(), kind, vendor_id: 0, device_id: 0, driver }
+    }
+
     /// One line that differs between adapters and between versions of a driver; `None` if the driver is not known.
     pub fn identity(&self) -> Option<String> {
         let driver = self.driver.as_ref()?;

@@ -61,11 +61,15 @@ impl Drop for Owned {
 
 /// The adapters that a loader of Vulkan lists, in its order.
 pub(super) fn vulkan_adapters(loader: &str) -> Result<Vec<Adapter>> {
-    let unavailable = |reason: String| Error::new(ErrorKind::Unavailable, format!("no WebGPU adapter: {reason}"));
+    let unavailable =
+        |reason: String| Error::new(ErrorKind::Unavailable, format!("no WebGPU adapter: {reason}"));
     let library = library::open(Path::new(loader)).map_err(|reason| {
-        unavailable(format!("Vulkan's loader is missing ({reason}); install it (Debian: apt-get install libvulkan1)"))
+        unavailable(format!(
+            "Vulkan's loader is missing ({reason}); install it (Debian: apt-get install libvulkan1)"
+        ))
     })?;
-    let missing = |name: &str| unavailable(format!("{loader} has no {name}, which every loader of Vulkan has"));
+    let missing =
+        |name: &str| unavailable(format!("{loader} has no {name}, which every loader of Vulkan has"));
     let no_driver = || {
         unavailable(
             "Vulkan's loader has no driver for a GPU; install it (Debian: mesa-vulkan-drivers for AMD and Intel, NVIDIA's \
@@ -76,9 +80,10 @@ pub(super) fn vulkan_adapters(loader: &str) -> Result<Vec<Adapter>> {
 
     // SAFETY: the types of the four functions are their declarations in vulkan_core.h, which are stable.
     let create = unsafe {
-        library.get::<unsafe extern "system" fn(*const InstanceCreateInfo, *const c_void, *mut Instance) -> i32>(
-            b"vkCreateInstance\0",
-        )
+        library
+            .get::<unsafe extern "system" fn(*const InstanceCreateInfo, *const c_void, *mut Instance) -> i32>(
+                b"vkCreateInstance\0",
+            )
     };
     // SAFETY: as above.
     let enumerate = unsafe {
@@ -88,7 +93,9 @@ pub(super) fn vulkan_adapters(loader: &str) -> Result<Vec<Adapter>> {
     };
     // SAFETY: as above.
     let describe = unsafe {
-        library.get::<unsafe extern "system" fn(PhysicalDevice, *mut Properties)>(b"vkGetPhysicalDeviceProperties\0")
+        library.get::<unsafe extern "system" fn(PhysicalDevice, *mut Properties)>(
+            b"vkGetPhysicalDeviceProperties\0",
+        )
     };
     // SAFETY: as above.
     let destroy = unsafe { library.get::<Destroy>(b"vkDestroyInstance\0") };
@@ -113,7 +120,11 @@ pub(super) fn vulkan_adapters(loader: &str) -> Result<Vec<Adapter>> {
     match result {
         0 => {}
         NO_DRIVER => return Err(no_driver()),
-        code => return Err(unavailable(format!("Vulkan's loader fails with code {code}; check the GPU's driver"))),
+        code => {
+            return Err(unavailable(format!(
+                "Vulkan's loader fails with code {code}; check the GPU's driver"
+            )));
+        }
     }
     let owned = Owned { instance, destroy: *destroy };
 
@@ -187,7 +198,10 @@ mod tests {
         let error = vulkan_adapters("libvulkan-of-no-machine.so.1").expect_err("there is no such library");
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         let text = error.to_string();
-        assert!(text.starts_with("no WebGPU adapter: Vulkan's loader is missing (libvulkan-of-no-machine.so.1: "), "{text}");
+        assert!(
+            text.starts_with("no WebGPU adapter: Vulkan's loader is missing (libvulkan-of-no-machine.so.1: "),
+            "{text}"
+        );
         assert!(text.ends_with("apt-get install libvulkan1)"), "{text}");
     }
 
