@@ -6,21 +6,8 @@
 # package is installed. If the library is present, the script does nothing and needs no network.
 set -euo pipefail
 
-version=1.31.1
-
-fail() {
-    printf 'error: cannot fetch ONNX Runtime %s: %s\n' "$version" "$*" >&2
-    exit 1
-}
-
-if [ -n "${OCELLI_HOME:-}" ]; then
-    home=$OCELLI_HOME
-elif [ -n "${XDG_DATA_HOME:-}" ]; then
-    home=$XDG_DATA_HOME/ocelli
-else
-    home=${HOME:?HOME is not set}/.local/share/ocelli
-fi
-folder=$home/onnxruntime
+name="ONNX Runtime" package=onnxruntime version=1.31.1
+. "$(dirname "$0")/from-pypi.sh"
 
 case $(uname -s) in
     Darwin) library=libonnxruntime.$version.dylib ;;
@@ -32,26 +19,7 @@ if [ -s "$folder/$library" ]; then
     exit 0
 fi
 
-command -v python3 >/dev/null || fail "python3 is missing; install it (Debian: apt-get install python3 python3-pip)"
-python3 -m pip --version >/dev/null 2>&1 || fail "pip is missing; install it (Debian: apt-get install python3-pip)"
-mkdir -p "$folder" || fail "cannot create the folder $folder; set OCELLI_HOME to another one"
-
-# On the file system of the destination, so that the last step is a rename.
-scratch=$(mktemp -d "$folder/.fetch.XXXXXX")
-trap 'rm -rf "$scratch"' EXIT
-
-# The library does not depend on the Python version: if there is no wheel for this machine's Python, the wheel of another
-# version has the same library.
-downloaded=no
-for python_version in "" 3.13 3.12; do
-    if python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-        ${python_version:+--python-version "$python_version"} --dest "$scratch" "onnxruntime==$version" \
-        2>"$scratch/pip.log"; then
-        downloaded=yes
-        break
-    fi
-done
-[ "$downloaded" = yes ] || fail "pip download failed: $(grep -v '^$' "$scratch/pip.log" | tail -n 1)"
+download
 
 # Unpacks the wheel, loads the library and compares the version that it states.
 python3 - "$scratch" "$library" "$version" <<'PYTHON' || fail "the downloaded wheel cannot be used on this machine"

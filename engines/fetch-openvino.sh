@@ -10,12 +10,8 @@
 # needs no network.
 set -euo pipefail
 
-version=2026.4.1
-
-fail() {
-    printf 'error: cannot fetch OpenVINO %s: %s\n' "$version" "$*" >&2
-    exit 1
-}
+name="OpenVINO" package=openvino version=2026.4.1
+. "$(dirname "$0")/from-pypi.sh"
 
 devices=(cpu)
 for device in "$@"; do
@@ -24,15 +20,6 @@ for device in "$@"; do
         *) fail "$device is no device with a plugin of its own; expected gpu or npu" ;;
     esac
 done
-
-if [ -n "${OCELLI_HOME:-}" ]; then
-    home=$OCELLI_HOME
-elif [ -n "${XDG_DATA_HOME:-}" ]; then
-    home=$XDG_DATA_HOME/ocelli
-else
-    home=${HOME:?HOME is not set}/.local/share/ocelli
-fi
-folder=$home/openvino
 
 # Written last: what it lists is complete.
 present=$folder/complete-$version
@@ -45,26 +32,7 @@ if [ "$missing" = no ]; then
     exit 0
 fi
 
-command -v python3 >/dev/null || fail "python3 is missing; install it (Debian: apt-get install python3 python3-pip)"
-python3 -m pip --version >/dev/null 2>&1 || fail "pip is missing; install it (Debian: apt-get install python3-pip)"
-mkdir -p "$folder" || fail "cannot create the folder $folder; set OCELLI_HOME to another one"
-
-# On the file system of the destination, so that the last step is a rename.
-scratch=$(mktemp -d "$folder/.fetch.XXXXXX")
-trap 'rm -rf "$scratch"' EXIT
-
-# The libraries do not depend on the Python version: if there is no wheel for this machine's Python, the wheel of another
-# version has the same ones.
-downloaded=no
-for python_version in "" 3.13 3.12; do
-    if python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-        ${python_version:+--python-version "$python_version"} --dest "$scratch" "openvino==$version" \
-        2>"$scratch/pip.log"; then
-        downloaded=yes
-        break
-    fi
-done
-[ "$downloaded" = yes ] || fail "pip download failed: $(grep -v '^$' "$scratch/pip.log" | tail -n 1)"
+download
 
 # Unpacks the wheel, loads the library and compares the version that it states.
 python3 - "$scratch" "$version" "${devices[@]}" <<'PYTHON' || fail "the downloaded wheel cannot be used on this machine"

@@ -1,6 +1,6 @@
 //! From an image and prompts to detections.
 
-// Dependencies: features ← engine_io ← text, encode ← chunk_prompts, exemplars, masks ← decode ← builder.
+// Dependencies: features ← engine_io ← text, encode ← chunk_prompts, exemplars, masks, screen ← decode ← builder.
 mod builder;
 mod chunk_prompts;
 mod decode;
@@ -9,6 +9,7 @@ mod engine_io;
 mod exemplars;
 mod features;
 mod masks;
+mod screen;
 mod text;
 
 use std::time::Instant;
@@ -28,6 +29,7 @@ pub use builder::{DetectorBuilder, PrepareEngines};
 pub use decode::PromptDecoder;
 pub use encode::{Backbone, ImagePreprocessor};
 pub use features::ImageFeatures;
+pub use screen::{ScreenCalibration, Screening};
 pub use text::{EmbeddedPrompts, TextCacheFile, TextEmbedder};
 
 /// What was found in one image.

@@ -26,6 +26,7 @@ use self::webgpu::WebGpuChoice;
 use ocelli_error::{Error, ErrorKind, Result};
 
 pub use adapter_check::AdapterVerdict;
+pub(crate) use automatic::ModelFormat;
 pub(crate) use graphs::GraphSizes;
 pub use kind::EngineKind;
 
@@ -90,8 +91,13 @@ impl EngineFactory {
     /// [`ErrorKind::Unavailable`] if a library, a driver or a GPU is missing, broken or too old; the message says what to
     /// install or change. [`ErrorKind::Mismatch`] if a WebGPU adapter computes wrongly.
     pub fn start(options: &EngineOptions) -> Result<Self> {
+        Self::start_for(options, ModelFormat::default())
+    }
+
+    /// As [`start`](Self::start); [`EngineKind::Auto`] takes an engine that runs the format.
+    pub(crate) fn start_for(options: &EngineOptions, format: ModelFormat) -> Result<Self> {
         match options.kind {
-            EngineKind::Auto => automatic::start(options),
+            EngineKind::Auto => automatic::start(options, format),
             EngineKind::Embedded => Ok(Self(Maker::Embedded { threads: threads(options) })),
             EngineKind::TensorRt { .. } => {
                 let why = match Product::COMPILED {
@@ -180,8 +186,16 @@ impl EngineFactory {
     /// [`ErrorKind::InvalidArgument`] for a format that the engine does not support.
     pub(crate) fn set_precision(&mut self, precision: Option<Precision>) -> Result<Option<Precision>> {
         match &mut self.0 {
-            Maker::OpenVino(maker) => maker.set_precision(precision),
+            Maker::OpenVino(maker) => Ok(maker.set_precision(precision)),
             Maker::OnnxRuntime(_) | Maker::Embedded { .. } | Maker::Custom { .. } => Ok(precision),
+        }
+    }
+
+    /// The fastest number format of the engine in which detections stay close to those in fp32; `None` for the default.
+    pub(crate) fn fast_precision(&self) -> Option<Precision> {
+        match &self.0 {
+            Maker::OpenVino(maker) if maker.has_bf16() => Some(Precision::Bf16),
+            _ => None,
         }
     }
 

@@ -86,7 +86,7 @@ pub use cancellation::Cancellation;
 pub use detection::Detection;
 pub use detector::{
     Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageFeatures, ImagePreprocessor,
-    PrepareEngines, PromptDecoder, TextCacheFile, TextEmbedder,
+    PrepareEngines, PromptDecoder, ScreenCalibration, Screening, TextCacheFile, TextEmbedder,
 };
 pub use engine::{AdapterVerdict, EngineFactory, EngineKind, EngineOptions};
 pub use frame::Frame;

@@ -55,6 +55,8 @@ pub struct ModelRequest {
     pub target: Target,
     /// Whether masks are needed; without them the export leaves out the mask head.
     pub masks: bool,
+    /// Whether the [first pass](crate::Screening) over every class is needed.
+    pub screen: bool,
 }
 
 /// An exported model on disk.
@@ -152,6 +154,11 @@ impl Model {
                  checkpoint again for {wanted}"
             ));
         }
+        if request.screen && !self.manifest.files.contains_key(file::SCREEN) {
+            return mismatch(format!(
+                "screen, {folder}: this model was exported without its graph; export the checkpoint again with screen"
+            ));
+        }
         if request.masks && *detection_only {
             return mismatch(format!(
                 "masks, {folder}: this model was exported for detection only; export the checkpoint again with masks"
@@ -178,7 +185,8 @@ impl Model {
         // Hashing the files takes as long as loading them, so it waits until a graph fails to load.
         let sizes =
             GraphSizes { context_length: self.manifest.context_length, queries: self.manifest.num_queries };
-        factory.check_patches(self.manifest.imgsz / self.manifest.patch_size.max(1))?;
+        let grid = self.manifest.imgsz / self.manifest.patch_size.max(1);
+        factory.check_patches(if name == file::SCREEN { grid / 2 } else { grid })?;
         factory
             .load_sized(&self.file(name), Some(sizes))
             .map_err(|e| self.corruption(name).unwrap_or_else(|| self.unsupported(e)))
@@ -330,6 +338,7 @@ fn settings_hash(files: &[PathBuf]) -> Result<String> {
 fn export_options(request: &ModelRequest) -> ExportOptions {
     let options = ExportOptions::default()
         .with_detection_only(!request.masks)
+        .with_screen(request.screen)
         .with_target(request.target)
         .with_precision(request.precision.unwrap_or_default());
     match request.imgsz {

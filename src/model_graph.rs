@@ -26,11 +26,13 @@ pub enum ModelGraph {
     EncoderDecoder,
     /// Queries → masks.
     MaskHead,
+    /// Features and prompts → scores on a coarse grid.
+    Screen,
 }
 
 impl ModelGraph {
     /// Every graph.
-    pub const EVERY: [Self; 7] = [
+    pub const EVERY: [Self; 8] = [
         Self::Backbone,
         Self::BackboneFirst,
         Self::BackboneSecond,
@@ -38,6 +40,7 @@ impl ModelGraph {
         Self::ExemplarEncoder,
         Self::EncoderDecoder,
         Self::MaskHead,
+        Self::Screen,
     ];
 
     /// Its file in an exported folder.
@@ -50,6 +53,7 @@ impl ModelGraph {
             Self::ExemplarEncoder => file::EXEMPLAR_ENCODER,
             Self::EncoderDecoder => file::ENCODER_DECODER,
             Self::MaskHead => file::MASK_HEAD,
+            Self::Screen => file::SCREEN,
         }
     }
 

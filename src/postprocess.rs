@@ -270,7 +270,7 @@ impl PostProcessor {
     }
 }
 
-fn sigmoid(logit: f32) -> f32 {
+pub(crate) fn sigmoid(logit: f32) -> f32 {
     1.0 / (1.0 + (-logit).exp())
 }
 

@@ -16,6 +16,7 @@ mod pipeline;
 mod precision;
 mod preprocess_golden;
 mod scenes;
+mod screen;
 mod tensorrt;
 #[cfg(feature = "tensorrt-rtx")]
 mod tensorrt_build;

@@ -147,10 +147,12 @@ fn bf16_is_within_its_bounds_where_the_cpu_has_it() {
 }
 
 #[test]
-fn graphs_of_8_bit_integers_are_refused() {
-    let error = detector(OPENVINO, Some(Precision::Int8)).map(drop).expect_err("they are for ONNX Runtime");
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    assert!(error.to_string().starts_with("precision int8, engine openvino: "), "{error}");
+fn weights_of_8_bits_are_within_their_bounds() {
+    let mut candidate = unwrap(detector(OPENVINO, Some(Precision::Int8)));
+    let manifest = candidate.model().manifest();
+    assert_eq!((manifest.precision, manifest.target), (Precision::Int8, Target::TensorRt));
+    let mut reference = unwrap(detector(EngineKind::Cpu, None));
+    compare(&mut reference, &mut candidate, &Bounds { score: 0.05, edge: 4.0, mask_iou: 0.9 });
 }
 
 #[test]
@@ -158,6 +160,31 @@ fn models_are_exported_with_standard_operators() {
     let options = EngineOptions { kind: OPENVINO, ..EngineOptions::default() };
     let factory = EngineFactory::start(&options).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(factory.target(), Target::TensorRt);
+}
+
+/// OpenVINO computes ONNX Runtime's rotary embedding wrongly.
+#[test]
+fn models_exported_for_onnx_runtime_are_refused_and_auto_runs_them_elsewhere() {
+    let golden = Golden::all().into_iter().next().expect("there are goldens");
+    let checkpoint = golden.open_checkpoint().expect("the golden has a checkpoint");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = folder.path().join("model");
+    export(&checkpoint, &ExportOptions::default(), &model, |_| Ok(())).expect("it can be exported");
+    let build = |engine| {
+        Detector::builder()
+            .with_model(ModelSource::Folder(model.clone()))
+            .with_engine(engine)
+            .with_text_cache(TextCacheFile::None)
+            .build()
+            .expect("graphs are loaded when they are needed")
+    };
+    let prompts = Prompts::new(["dog"]).expect("a phrase");
+    let error = build(OPENVINO).prepare(&prompts).map(drop).expect_err("its operators are refused");
+    assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
+    for part in ["exported for ONNX Runtime", "target tensorrt", "com.microsoft.RotaryEmbedding"] {
+        assert!(error.to_string().contains(part), "expected {part:?} in: {error}");
+    }
+    assert!(!build(EngineKind::Auto).engine().contains("OpenVINO"));
 }
 
 /// OpenVINO would end the process.

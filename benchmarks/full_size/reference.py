@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures `transformers` (float32, CPU) as a detector: latency and peak memory for some numbers of classes.
+"""Measures `transformers` (float32 or bfloat16, CPU) as a detector: latency and peak memory for some numbers of classes.
 
     python reference.py --model DIR --classes 1 4 16 --threads 2 --runs 3
 
@@ -37,9 +37,9 @@ THRESHOLD, SUPPRESSION = 0.3, 0.7
 class Peer:
     """The model, the text features, and one image."""
 
-    def __init__(self, folder: Path, classes: int) -> None:
+    def __init__(self, folder: Path, classes: int, dtype: torch.dtype) -> None:
         started = time.perf_counter()
-        self.model = Sam3Model.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa").eval()
+        self.model = Sam3Model.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa").eval()
         self.load_s = time.perf_counter() - started
         side = self.model.config.vision_config.backbone_config.image_size
         self.processor = Sam3ImageProcessor(size={"height": side, "width": side})
@@ -58,11 +58,11 @@ class Peer:
 
     def backbone(self) -> tuple[Tensor, Tensor, Tensor]:
         """Features [1, D, P, P], their position encoding and the CLS token [1, 1, D]."""
-        pixels = self.processor(self.picture, return_tensors="pt").pixel_values
+        pixels = self.processor(self.picture, return_tensors="pt").pixel_values.to(self.model.dtype)
         vision = self.model.vision_encoder(pixels)
         features, position = vision.fpn_hidden_states[-2], vision.fpn_position_encoding[-2]
         prompt = self.model.geometry_encoder(
-            box_embeddings=torch.zeros(1, 0, 4), box_mask=torch.zeros(1, 0, dtype=torch.bool),
+            box_embeddings=torch.zeros(1, 0, 4, dtype=self.model.dtype), box_mask=torch.zeros(1, 0, dtype=torch.bool),
             box_labels=torch.zeros(1, 0, dtype=torch.long), img_feats=[features], img_pos_embeds=[position],
         ).last_hidden_state
         return features, position, prompt
@@ -92,14 +92,14 @@ class Peer:
         kept = 0
         for class_scores, class_boxes in zip(scores, boxes):
             above = class_scores > THRESHOLD
-            kept += len(torchvision.ops.nms(class_boxes[above], class_scores[above], SUPPRESSION))
+            kept += len(torchvision.ops.nms(class_boxes[above].float(), class_scores[above].float(), SUPPRESSION))
         return kept
 
 
 @torch.inference_mode()
-def measure(folder: Path, classes: int, chunk: int, threads: int, runs: int, warm_up: int) -> dict:
+def measure(folder: Path, classes: int, chunk: int, dtype: str, threads: int, runs: int, warm_up: int) -> dict:
     """One line of figures."""
-    peer = Peer(folder, classes)
+    peer = Peer(folder, classes, getattr(torch, dtype))
     backbone, rest, whole, detections = [], [], [], 0
     for run in range(warm_up + runs):
         started = time.perf_counter()
@@ -112,7 +112,7 @@ def measure(folder: Path, classes: int, chunk: int, threads: int, runs: int, war
             rest.append(ended - middle)
             whole.append(ended - started)
     return {
-        "peer": "transformers", "classes": classes, "chunk": chunk, "imgsz": peer.processor.size["height"],
+        "peer": "transformers", "dtype": dtype, "classes": classes, "chunk": chunk, "imgsz": peer.processor.size["height"],
         "total": summary(whole), "backbone": summary(backbone), "encoder_decoder": summary(rest),
         "per_class_ms": round(1000 * sum(rest) / len(rest) / classes, 1), "detections": detections,
         "load_s": round(peer.load_s, 2), "text_s": round(peer.text_s, 2), "peak_memory_gb": peak_memory_gb(),
@@ -126,6 +126,7 @@ def main() -> None:
     parser.add_argument("--classes", type=int, nargs="+", default=[1, 4, 16],
                         help="numbers of classes (default 1 4 16)")
     parser.add_argument("--chunk", type=int, default=4, help="classes per batch (default 4; more costs memory)")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="number format")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")
     parser.add_argument("--runs", type=int, default=3, help="measured runs (default 3)")
     parser.add_argument("--warm-up", type=int, default=1, help="warm-up runs (default 1)")
@@ -133,15 +134,15 @@ def main() -> None:
     if len(arguments.classes) > 1:
         for classes in arguments.classes:
             command = [sys.executable, __file__, "--model", str(arguments.model), "--classes", str(classes)]
-            for name in ("chunk", "threads", "runs", "warm_up"):
+            for name in ("chunk", "dtype", "threads", "runs", "warm_up"):
                 command += [f"--{name.replace('_', '-')}", str(getattr(arguments, name))]
             subprocess.run(command, check=True)
         return
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(arguments.threads)
-    print(json.dumps(measure(arguments.model, arguments.classes[0], arguments.chunk, arguments.threads, arguments.runs,
-                             arguments.warm_up)), flush=True)
+    print(json.dumps(measure(arguments.model, arguments.classes[0], arguments.chunk, arguments.dtype, arguments.threads,
+                             arguments.runs, arguments.warm_up)), flush=True)
 
 
 if __name__ == "__main__":

@@ -28,28 +28,41 @@ fi
 # Runs are never edited: what another run of the day left is replaced whole.
 rm -f "$out"/*.jsonl
 measure() { "$python" $here/measure_command.py "$@" | tee -a "$out/export.jsonl"; }
-for precision in fp32 int8; do
-  measure "ocelli export --detection-only --precision $precision" "$programs/ocelli" export \
-    --checkpoint "$work/checkpoint" --output "$work/graphs-$precision" --detection-only --precision $precision --force
+for target in onnxruntime tensorrt; do
+  for precision in fp32 int8; do
+    measure "ocelli export --detection-only --target $target --precision $precision" "$programs/ocelli" export \
+      --checkpoint "$work/checkpoint" --output "$work/graphs-$target-$precision" --detection-only --target $target \
+      --precision $precision --force
+  done
 done
 measure "ocelli export" "$programs/ocelli" export --checkpoint "$work/checkpoint" --output "$work/graphs-all" --force
 rm -r "$work/graphs-all"
 
 # They take turns, so that a machine that slows down slows all.
 for n in $classes; do
-  for precision in fp32 int8; do
-    "$programs/bench-detect" --quiet --model "$work/graphs-$precision" --class-counts "$n" --runs "$runs" --warm-up 1 \
-      --threads $threads | tee -a "$out/ocelli.jsonl"
+  # The engine, the exported folder, the format that the engine computes in.
+  while read -r engine graphs precision; do
+    "$programs/bench-detect" --quiet --engine "$engine" --model "$work/graphs-$graphs" ${precision:+--precision $precision} \
+      --class-counts "$n" --runs "$runs" --warm-up 1 --threads $threads </dev/null | tee -a "$out/ocelli.jsonl"
+  done <<ENGINES
+onnxruntime onnxruntime-fp32
+onnxruntime onnxruntime-int8
+openvino tensorrt-fp32 fp32
+openvino tensorrt-fp32 bf16
+openvino tensorrt-int8 int8
+embedded tensorrt-fp32
+ENGINES
+  for dtype in float32 bfloat16; do
+    "$python" $here/reference.py --model "$work/checkpoint" --classes "$n" --runs "$runs" --warm-up 1 --dtype $dtype \
+      --threads $threads | tee -a "$out/transformers.jsonl"
   done
-  "$python" $here/reference.py --model "$work/checkpoint" --classes "$n" --runs "$runs" --warm-up 1 \
-    --threads $threads | tee -a "$out/transformers.jsonl"
 done
 
 if [ "${OCELLI_BENCH_OPTIONS:-0}" = 1 ]; then
   for precision in fp32 int8; do
     while read -r options; do
       # shellcheck disable=SC2086 — options are words
-      "$programs/bench-engine" --graph "$work/graphs-$precision/backbone.onnx" --runs 2 $options </dev/null \
+      "$programs/bench-engine" --graph "$work/graphs-onnxruntime-$precision/backbone.onnx" --runs 2 $options </dev/null \
         | tee -a "$out/engine.jsonl"
     done <<'OPTIONS'
 --threads 2

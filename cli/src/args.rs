@@ -13,7 +13,7 @@ use ocelli::builtin::vocabulary;
 use ocelli::tensorrt::NativeTensorRt;
 use ocelli::{
     Cancellation, Detector, DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, PrepareEngines,
-    Prompt, Prompts, Result, TextCacheFile, cache_folder,
+    Prompt, Prompts, Result, Screening, TextCacheFile, cache_folder,
 };
 use ocelli_export::contract::{Precision, Target};
 
@@ -64,8 +64,8 @@ pub struct ModelArgs {
     #[arg(long, alias = "weights", value_name = "PATH")]
     pub model: Option<PathBuf>,
     /// auto, embedded, openvino, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt, webgpu or coreml; cuda:1 is the second
-    /// GPU, openvino:GPU Intel's. auto uses cuda if it starts, else onnxruntime if it is installed, else embedded, which needs no
-    /// library; tensorrt builds its engines into the cache once, which takes minutes
+    /// GPU, openvino:GPU Intel's. auto takes the first that is installed of cuda, openvino and onnxruntime, else embedded,
+    /// which needs no library; tensorrt builds its engines into the cache once, which takes minutes
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
     pub engine: String,
     /// Run operators that the engine lacks on the CPU, with a warning [default: fail]
@@ -95,13 +95,36 @@ pub struct ModelArgs {
     /// Library of ONNX Runtime's WebGPU provider or its folder [default: searched; see `ocelli doctor`]
     #[arg(long, value_name = "PATH")]
     pub webgpu: Option<PathBuf>,
-    /// Number format: fp32, int8 (faster on CPUs, slightly less exact), bf16 (openvino: half the time on recent CPUs, less
-    /// exact) or fp16 (for GPUs) [default: fp32, or the exported model's]
+    /// Number format: auto (bf16 with openvino on CPUs that have it, else fp32), fp32, bf16 (openvino: half the time on
+    /// recent CPUs, less exact), int8 (8-bit weights: a quarter of the memory) or fp16 (for GPUs) [default: fp32, or the
+    /// exported model's]
     #[arg(long, value_name = "FORMAT")]
-    pub precision: Option<Precision>,
+    pub precision: Option<PrecisionChoice>,
     /// CPU threads [default: one per physical core]
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     pub threads: Option<usize>,
+}
+
+/// `--precision`.
+#[derive(Clone, Copy, Debug)]
+pub enum PrecisionChoice {
+    /// The fastest one that stays close to fp32.
+    Auto,
+    /// This one.
+    Of(Precision),
+}
+
+impl std::str::FromStr for PrecisionChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => text.parse().map(Self::Of).map_err(|error: Error| {
+                Error::new(error.kind(), error.to_string().replace("expected ", "expected auto, "))
+            }),
+        }
+    }
 }
 
 impl ModelArgs {
@@ -145,9 +168,11 @@ impl ModelArgs {
                 .with_tf32(self.tf32)
                 .with_cancellation(cancellation);
         builder = builder.with_model(self.source());
-        if let Some(precision) = self.precision {
-            builder = builder.with_precision(precision);
-        }
+        builder = match self.precision {
+            None => builder,
+            Some(PrecisionChoice::Auto) => builder.with_fast_precision(),
+            Some(PrecisionChoice::Of(precision)) => builder.with_precision(precision),
+        };
         if let Some(threads) = self.threads {
             builder = builder.with_threads(threads);
         }
@@ -201,6 +226,41 @@ pub struct DetectorArgs {
     /// Classes decoded at once: more is faster and takes more memory [default: 4]
     #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
     pub class_chunk: Option<usize>,
+}
+
+/// `--screen`.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = DETECTION)]
+pub struct ScreenArgs {
+    /// Rule out absent classes in a coarse first pass and decode the others alone: for many names of which an image shows
+    /// few. The threshold, 0 to 1, is the one of `ocelli eval --calibrate-screen` unless it is named
+    #[arg(
+        long,
+        value_name = "THRESHOLD",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "calibrated",
+        value_parser = parse_screening
+    )]
+    pub screen: Option<Screening>,
+}
+
+impl ScreenArgs {
+    /// Adds the first pass to a detector's options.
+    pub fn apply(&self, builder: DetectorBuilder) -> DetectorBuilder {
+        match self.screen {
+            Some(screening) => builder.with_screening(screening),
+            None => builder,
+        }
+    }
+}
+
+fn parse_screening(text: &str) -> std::result::Result<Screening, String> {
+    match (text, text.parse::<f32>()) {
+        ("calibrated", _) => Ok(Screening::Calibrated),
+        (_, Ok(threshold)) if (0.0..=1.0).contains(&threshold) => Ok(Screening::At(threshold)),
+        _ => Err("expected a number from 0 to 1".to_owned()),
+    }
 }
 
 impl DetectorArgs {

@@ -174,7 +174,8 @@ mod tests {
             std::fs::write(&path, text)?;
             let mut arguments: Vec<OsString> = vec!["ocelli".into()];
             arguments.extend(line.split(' ').map(OsString::from));
-            arguments.extend(["--config".into(), path.clone().into_os_string()]);
+            let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
+            arguments.splice(end..end, ["--config".into(), path.clone().into_os_string()]);
             let found = with_config(&program(), arguments).map(|all| {
                 let texts: Vec<String> =
                     all[1..].iter().map(|argument| argument.to_string_lossy().into_owned()).collect();

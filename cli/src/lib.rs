@@ -46,7 +46,8 @@ mod usage;
 #[doc(hidden)]
 pub use args::parse_exemplar;
 pub use args::{
-    DetectorArgs, ModelArgs, TrackerArgs, VerificationArgs, check_output_file, class_names, expand_images,
+    DetectorArgs, ModelArgs, PrecisionChoice, TrackerArgs, VerificationArgs, check_output_file, class_names,
+    expand_images,
 };
 pub use exit::{run, usage};
 pub use interrupt::{Interrupted, cancel_on_interrupt, interrupted};

@@ -41,7 +41,7 @@ enum Command {
     /// Label images: write a YOLO or COCO data set
     Label(Box<label::LabelArgs>),
     /// Evaluate a model: average precision, recall, masks, time
-    Eval(eval::EvalArgs),
+    Eval(Box<eval::EvalArgs>),
     /// Track detections from a file, without images
     Track(track::TrackArgs),
     /// Export a checkpoint to ONNX

@@ -274,3 +274,67 @@ fn ctrl_c_ends_it_without_files() {
     assert!(outcome.stderr.contains("of 60 images are done, nothing was written"), "{outcome:?}");
     assert!(!place.path("x.json").exists() && !place.path("found.json").exists());
 }
+
+#[test]
+fn the_screen_is_calibrated_on_images_and_used() {
+    let place = Place::new();
+    let generator = SceneGenerator::new(5, SceneOptions::default()).expect("the defaults");
+    place.folder("frames");
+    for number in 0..3 {
+        let image = generator.scene(number).image.to_rgb_image();
+        image.save(place.path(&format!("frames/{number}.png"))).expect("the folder exists");
+    }
+    place.folder("checkpoint");
+    ocelli::builtin::write_checkpoint(&place.path("checkpoint")).expect("the folder exists");
+    let export =
+        ["export", "--checkpoint", "checkpoint", "--output", "model", "--screen", "--detection-only"];
+    place.succeed(OCELLI, &export);
+    let calibrate = [
+        "eval",
+        "--model",
+        "model",
+        "--calibrate-screen",
+        "frames",
+        "--classes",
+        "dog",
+        "cat",
+        "person",
+        "car",
+    ];
+    let detect =
+        ["detect", "--model", "model", "--image", "frames", "--classes", "dog", "cat", "person", "car"];
+    let screened = [&detect[..], &["--screen", "--json", "screened.json"]].concat();
+    place
+        .run(OCELLI, &screened)
+        .is_refusal(1, &["no calibrated threshold"])
+        .unwrap_or_else(|wrong| panic!("{wrong}"));
+    let printed = place.succeed(OCELLI, &calibrate);
+    assert!(printed.contains("detections kept") && printed.contains("(100.00 %)"), "{printed}");
+    let kept = place.json("model/screen.json");
+    assert_eq!(
+        (&kept["images"], &kept["classes"], &kept["kept"]),
+        (&json!(3), &json!(4), &json!(1.0)),
+        "{kept}"
+    );
+    place.succeed(OCELLI, &[&detect[..], &["--json", "plain.json"]].concat());
+    place.succeed(OCELLI, &screened);
+    let detections = |file: &str| place.json(file)["images"].clone();
+    let labels = |file: &str| -> Vec<Value> {
+        let images = detections(file);
+        let images = images.as_array().expect("a list").iter();
+        images.flat_map(|image| image["detections"].as_array().cloned().unwrap_or_default()).collect()
+    };
+    assert!(!labels("plain.json").is_empty());
+    assert_eq!(labels("screened.json").len(), labels("plain.json").len());
+    for (arguments, words) in [
+        ("eval --calibrate-screen", &["needs a folder of images, or --scenes"][..]),
+        ("eval --calibrate-screen frames --scenes 3", &["needs a folder of images, or --scenes"]),
+        ("eval --calibrate-screen nowhere --classes dog", &["nowhere", "no such file"]),
+        ("eval --calibrate-screen frames --model model", &["needs --classes"]),
+        ("eval --scenes 3 --screen-keep 0.9", &["--calibrate-screen"]),
+        ("detect --image frames --classes dog --screen=1.2", &["--screen", "0 to 1"]),
+    ] {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        place.run(OCELLI, &arguments).is_refusal(2, words).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+}

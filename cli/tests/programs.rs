@@ -146,7 +146,6 @@ fn invalid_export_options_are_errors() {
         ("--split-block|4", &["split_block is 4", "1 to 3"]),
         ("--split-block|-1", &["--split-block", "'-1'"]),
         ("--precision|fp12", &["--precision", "fp12", "possible values"]),
-        ("--precision|int8|--target|tensorrt", &["precision int8, target tensorrt", "fp32"]),
         ("--mixed-precision|all", &["mixed_precision, precision fp32", "fp16 or bf16"]),
         ("--precision|fp16|--keep-fp32|vit.99", &["keep_fp32 has vit.99", "the model has patches, vit.0"]),
         ("--precision|bf16|--keep-fp32|nose", &["`nose` is not a block", "fusion.N"]),

@@ -5,6 +5,7 @@ mod cuda_device;
 #[cfg(feature = "cuda")]
 mod device_tensors;
 mod embedded;
+mod every_engine;
 mod gpu_providers;
 mod models;
 mod onnxruntime;

@@ -1,7 +1,7 @@
 //! The embedded engine: the conformance suite, element types, models that cannot be loaded, external data.
 
-use crate::models::{BOOL, F16, F32, I32, I64, Model, STRING, U8};
-use half::f16;
+use crate::every_engine::{self, Refusals};
+use crate::models::{F32, I64, Model};
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::embedded::{EmbeddedBuilder, EmbeddedEngine};
 use ocelli_engines::{Engine, ErrorKind, Tensor};
@@ -44,43 +44,10 @@ fn the_description_names_the_threads() {
 
 #[test]
 fn every_element_type_can_be_an_input_and_an_output() {
-    let nodes: &[(&str, &[&str], &str)] = &[
-        ("Identity", &["floats"], "same_floats"),
-        ("Identity", &["halves"], "same_halves"),
-        ("Identity", &["longs"], "same_longs"),
-        ("Identity", &["ints"], "same_ints"),
-        ("Identity", &["bytes"], "same_bytes"),
-        ("Not", &["flags"], "other_flags"),
-    ];
-    let types = [F32, F16, I64, I32, U8, BOOL];
-    let inputs = ["floats", "halves", "longs", "ints", "bytes", "flags"];
-    let outputs = ["same_floats", "same_halves", "same_longs", "same_ints", "same_bytes", "other_flags"];
-    let typed = |names: [&'static str; 6]| -> Vec<_> {
-        names.into_iter().zip(types).map(|(name, of_type)| (name, of_type, "n")).collect()
-    };
-    let model = Model { nodes, inputs: &typed(inputs), outputs: &typed(outputs) }.encode();
-    let mut engine = builder().build_from_memory(&model).expect("it loads");
-    for count in [3_usize, 0] {
-        let take = |values: [f32; 3]| values[..count].to_vec();
-        let floats = Tensor::f32(&[count], take([1.5, -0.0, 3e30])).expect("fits");
-        let halves = take([1.5, 2.5, -4.0]).into_iter().map(f16::from_f32).collect();
-        let halves = Tensor::new(&[count], halves).expect("fits");
-        let longs = [i64::from(i32::MIN), 7, i64::from(i32::MAX)];
-        let longs = Tensor::i64(&[count], longs[..count].to_vec()).expect("fits");
-        let ints = Tensor::new(&[count], vec![i32::MIN, 7, i32::MAX][..count].to_vec()).expect("fits");
-        let bytes = Tensor::new(&[count], vec![0_u8, 7, 255][..count].to_vec()).expect("fits");
-        let flags = Tensor::new(&[count], vec![true, false, true][..count].to_vec()).expect("fits");
-        let inverse = Tensor::new(&[count], vec![false, true, false][..count].to_vec()).expect("fits");
-        let mut results = vec![Tensor::empty(); 6];
-        let mut filled: Vec<_> = outputs.into_iter().zip(&mut results).collect();
-        let given: Vec<_> =
-            inputs.into_iter().zip([&floats, &halves, &longs, &ints, &bytes, &flags]).collect();
-        engine.run(&given, &mut filled).expect("it runs");
-        let expected = [floats, halves, longs, ints, bytes, inverse];
-        let wrong: Vec<_> =
-            outputs.iter().zip(results).zip(expected).filter(|((_, got), want)| got != want).collect();
-        assert!(wrong.is_empty(), "{count} elements: {wrong:?}");
-    }
+    every_engine::runs_every_element_type(
+        |model| builder().build_from_memory(model),
+        (i32::MIN.into(), i32::MAX.into()),
+    );
 }
 
 #[test]
@@ -114,47 +81,15 @@ fn a_transposed_output_is_row_major() {
 
 #[test]
 fn models_that_cannot_be_loaded_are_named_with_the_reason() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = |name: &str, content: &[u8]| {
-        let path = folder.path().join(name);
-        fs::write(&path, content).expect("a file");
-        path
+    let reasons = Refusals {
+        empty: "it has no inputs and no outputs",
+        text: "",
+        truncated: "",
+        operator: "Frobnicate operator not supported or not enabled; ONNX Runtime has more operators and types than the \
+                   embedded engine",
+        strings: "input `x` has ONNX's element type 8, expected f32, f16, i64, i32, u8 or bool",
     };
-    let good = crate::models::conformance();
-    let with = |op: &str, element_type: i32| {
-        let (nodes, x, y) = ([(op, &["x"][..], "y")], ("x", element_type, "n"), ("y", element_type, "n"));
-        Model { nodes: &nodes, inputs: &[x], outputs: &[y] }.encode()
-    };
-    let cases = [
-        ("missing", folder.path().join("missing.onnx"), "no such file"),
-        ("a folder", folder.path().to_path_buf(), "not a file"),
-        ("empty", file("empty.onnx", b""), "it has no inputs and no outputs"),
-        ("a text file", file("text.onnx", b"not a model, but a text of some length"), ""),
-        ("a truncated file", file("cut.onnx", &good[..good.len() / 2]), ""),
-        (
-            "an unknown operator",
-            file("operator.onnx", &with("Frobnicate", F32)),
-            "Frobnicate operator not supported or not enabled; ONNX Runtime has more operators and types than the \
-             embedded engine",
-        ),
-        (
-            "strings",
-            file("strings.onnx", &with("Identity", STRING)),
-            "input `x` has ONNX's element type 8, expected f32, f16, i64, i32, u8 or bool",
-        ),
-    ];
-    let mut wrong = Vec::new();
-    for (name, path, expected) in cases {
-        match builder().build_from_file(&path) {
-            Err(error)
-                if error.kind() == ErrorKind::InvalidData
-                    && error.to_string().contains(expected)
-                    && error.to_string().contains(&path.display().to_string())
-                    && error.to_string().lines().count() == 1 => {}
-            other => wrong.push(format!("{name}: expected {expected:?}, got {other:?}")),
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    every_engine::refuses_unusable_models(|path| builder().build_from_file(path), &reasons);
 }
 
 /// Every file that differs from a model in one byte loads, or is an error.

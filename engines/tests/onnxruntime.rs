@@ -2,14 +2,13 @@
 //!
 //! Needs ONNX Runtime in one of the places that are searched; `make setup` installs it.
 
-use crate::models::{BOOL, F16, F32, I32, I64, Model, STRING, U8};
-use half::f16;
+use crate::every_engine::{self, Refusals, compile};
+use crate::models::{F32, I64, Model};
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::library::Finding;
 use ocelli_engines::onnxruntime::{OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine, OptimizationLevel};
 use ocelli_engines::{Dim, ElementType, Engine, ErrorKind, Result, Tensor, TensorSpec};
 use std::fs;
-use std::path::Path;
 
 fn runtime() -> OnnxRuntime {
     // The message says how to install the library.
@@ -85,17 +84,6 @@ fn a_second_library_in_one_process_is_refused() {
     assert_eq!(error.to_string(), expected);
 }
 
-/// Compiles a shared library from C.
-#[cfg(unix)]
-fn compile(folder: &Path, name: &str, source: &str) -> std::path::PathBuf {
-    let (code, library) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
-    fs::write(&code, source).expect("a file");
-    let status =
-        std::process::Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&code).status();
-    assert!(status.expect("a C compiler").success());
-    library
-}
-
 #[cfg(unix)]
 #[test]
 fn libraries_that_cannot_be_used_are_named_with_the_reason() {
@@ -110,12 +98,8 @@ fn libraries_that_cannot_be_used_are_named_with_the_reason() {
         )
     };
     let compile = |name: &str, source: &str| compile(folder.path(), name, source);
-    let text = folder.path().join("text.so");
-    fs::write(&text, "not a library").expect("a file");
-    let cut = folder.path().join("cut.so");
-    fs::write(&cut, &fs::read(runtime().path()).expect("the library")[..100_000]).expect("a file");
 
-    let cases = [
+    let cases = vec![
         (
             "an old version",
             compile("old", &base("\"1.10.0\"", "0")),
@@ -143,118 +127,25 @@ fn libraries_that_cannot_be_used_are_named_with_the_reason() {
             compile("other", "int answer(void) { return 42; }"),
             "the library is not ONNX Runtime: it has no `OrtGetApiBase`",
         ),
-        ("a text file", text, "cannot use ONNX Runtime"),
-        ("a truncated library", cut, "the file is truncated: it has 100000 bytes of at least "),
     ];
-    let mut wrong = Vec::new();
-    for (name, path, expected) in cases {
-        match OnnxRuntime::load(Some(&path)) {
-            Err(error)
-                if error.kind() == ErrorKind::Unavailable
-                    && error.to_string().contains(expected)
-                    && error.to_string().contains(&path.display().to_string())
-                    && error
-                        .to_string()
-                        .ends_with("; give another path, or none to search for the library") => {}
-            other => wrong.push(format!("{name}: expected {expected:?}, got {other:?}")),
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    every_engine::refuses_unusable_libraries(|path| OnnxRuntime::load(Some(path)), runtime().path(), cases);
 }
 
 #[test]
 fn models_that_cannot_be_loaded_are_named_with_the_reason() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = |name: &str, content: &[u8]| {
-        let path = folder.path().join(name);
-        fs::write(&path, content).expect("a file");
-        path
+    let reasons = Refusals {
+        empty: "No graph was found",
+        text: "Protobuf parsing failed",
+        truncated: "Protobuf parsing failed",
+        operator: "Frobnicate",
+        strings: "input `x` holds String, expected f32, f16, i64, i32, u8 or bool",
     };
-    let good = crate::models::conformance();
-    let with = |op: &str, element_type: i32| {
-        let (nodes, x, y) = ([(op, &["x"][..], "y")], ("x", element_type, "n"), ("y", element_type, "n"));
-        Model { nodes: &nodes, inputs: &[x], outputs: &[y] }.encode()
-    };
-    let cases = [
-        ("missing", folder.path().join("missing.onnx"), "no such file"),
-        ("a folder", folder.path().to_path_buf(), "not a file"),
-        ("empty", file("empty.onnx", b""), "No graph was found"),
-        (
-            "a text file",
-            file("text.onnx", b"not a model, but a text of some length"),
-            "Protobuf parsing failed",
-        ),
-        ("a truncated file", file("cut.onnx", &good[..good.len() / 2]), "Protobuf parsing failed"),
-        ("an unknown operator", file("operator.onnx", &with("Frobnicate", F32)), "Frobnicate"),
-        (
-            "strings",
-            file("strings.onnx", &with("Identity", STRING)),
-            "input `x` holds String, expected f32, f16, i64, i32, u8 or bool",
-        ),
-    ];
-    let mut wrong = Vec::new();
-    for (name, path, expected) in cases {
-        match builder().build_from_file(&path) {
-            Err(error)
-                if error.kind() == ErrorKind::InvalidData
-                    && error.to_string().contains(expected)
-                    && error.to_string().contains(&path.display().to_string())
-                    && error.to_string().lines().count() == 1 => {}
-            other => wrong.push(format!("{name}: expected {expected:?}, got {other:?}")),
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    every_engine::refuses_unusable_models(|path| builder().build_from_file(path), &reasons);
 }
 
 #[test]
 fn every_element_type_can_be_an_input_and_an_output() {
-    let nodes: &[(&str, &[&str], &str)] = &[
-        ("Identity", &["floats"], "same_floats"),
-        ("Identity", &["halves"], "same_halves"),
-        ("Identity", &["longs"], "same_longs"),
-        ("Identity", &["ints"], "same_ints"),
-        ("Identity", &["bytes"], "same_bytes"),
-        ("Not", &["flags"], "other_flags"),
-    ];
-    let inputs = [
-        ("floats", F32, "n"),
-        ("halves", F16, "n"),
-        ("longs", I64, "n"),
-        ("ints", I32, "n"),
-        ("bytes", U8, "n"),
-        ("flags", BOOL, "n"),
-    ];
-    let outputs = [
-        ("same_floats", F32, "n"),
-        ("same_halves", F16, "n"),
-        ("same_longs", I64, "n"),
-        ("same_ints", I32, "n"),
-        ("same_bytes", U8, "n"),
-        ("other_flags", BOOL, "n"),
-    ];
-    let model = Model { nodes, inputs: &inputs, outputs: &outputs }.encode();
-    let mut engine = builder().build_from_memory(&model).expect("it loads");
-    for count in [3_usize, 0] {
-        let take = |values: [f32; 3]| values[..count].to_vec();
-        let floats = Tensor::f32(&[count], take([1.5, -0.0, 3e30])).expect("fits");
-        let halves = Tensor::new(&[count], take([1.5, 2.5, -4.0]).into_iter().map(f16::from_f32).collect())
-            .expect("fits");
-        let longs = Tensor::i64(&[count], vec![i64::MIN, 7, i64::MAX][..count].to_vec()).expect("fits");
-        let ints = Tensor::new(&[count], vec![i32::MIN, 7, i32::MAX][..count].to_vec()).expect("fits");
-        let bytes = Tensor::new(&[count], vec![0_u8, 7, 255][..count].to_vec()).expect("fits");
-        let flags = Tensor::new(&[count], vec![true, false, true][..count].to_vec()).expect("fits");
-        let inverse = Tensor::new(&[count], vec![false, true, false][..count].to_vec()).expect("fits");
-        let mut results = vec![Tensor::empty(); 6];
-        let names = outputs.map(|(name, ..)| name);
-        let mut filled: Vec<_> = names.into_iter().zip(&mut results).collect();
-        let given = [&floats, &halves, &longs, &ints, &bytes, &flags];
-        let given: Vec<_> = inputs.iter().map(|(name, ..)| *name).zip(given).collect();
-        engine.run(&given, &mut filled).expect("it runs");
-        let expected = [floats, halves, longs, ints, bytes, inverse];
-        let wrong: Vec<_> =
-            names.iter().zip(results).zip(expected).filter(|((_, got), want)| got != want).collect();
-        assert!(wrong.is_empty(), "{count} elements: {wrong:?}");
-    }
+    every_engine::runs_every_element_type(|model| builder().build_from_memory(model), (i64::MIN, i64::MAX));
 }
 
 #[test]

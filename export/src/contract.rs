@@ -37,6 +37,8 @@ pub mod file {
     pub const ENCODER_DECODER: &str = "encoder_decoder.onnx";
     /// Queries of kept detections → masks.
     pub const MASK_HEAD: &str = "mask_head.onnx";
+    /// The coarse first pass over every class; exported on request.
+    pub const SCREEN: &str = "screen.onnx";
     /// The checkpoint's tokeniser.
     pub const TOKENIZER: &str = "tokenizer.json";
 }
@@ -174,9 +176,10 @@ pub enum Precision {
     /// 32-bit floating point.
     #[default]
     Fp32,
-    /// 8-bit integers in the large matrix products of backbone and fusion encoder, 32-bit floating point elsewhere: a
-    /// scale for every output channel of a weight, and for every token that it is multiplied with. Inputs and outputs of
-    /// the graphs are those of [`Precision::Fp32`].
+    /// 8-bit weights, with a scale for every output channel, in the linear layers of backbone and fusion encoder, 32-bit
+    /// floating point elsewhere. Graphs for [`Target::OnnxRuntime`] also quantise what the weights are multiplied with,
+    /// every token by a scale of its own; with [`Target::TensorRt`] the engine decides. Inputs and outputs of the graphs
+    /// are those of [`Precision::Fp32`].
     Int8,
     /// IEEE half precision: 11 bits, up to 65504. [`Manifest::mixed_precision`] and [`Manifest::keep_fp32`] list the parts
     /// that stay in 32 bits. Inputs and outputs of the graphs are those of [`Precision::Fp32`].

@@ -37,6 +37,7 @@ pub struct ExportOptions {
     emulated_half: bool,
     prompting: Prompting,
     detection_only: bool,
+    screen: bool,
     pruning: Pruning,
     force: bool,
 }
@@ -56,7 +57,7 @@ impl ExportOptions {
         self
     }
 
-    /// Number format of the weights; [`Precision::Int8`] requires [`Target::OnnxRuntime`].
+    /// Number format of the weights.
     #[must_use]
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
@@ -113,6 +114,13 @@ impl ExportOptions {
         self
     }
 
+    /// Adds [`file::SCREEN`]: the encoder-decoder on a grid of half the side, which rules out classes that are absent.
+    #[must_use]
+    pub fn with_screen(mut self, screen: bool) -> Self {
+        self.screen = screen;
+        self
+    }
+
     /// Removes these ViT blocks.
     #[must_use]
     pub fn with_skip_blocks(mut self, blocks: impl IntoIterator<Item = usize>) -> Self {
@@ -152,8 +160,9 @@ impl ExportOptions {
             }
             false => String::new(),
         };
+        let screen = if self.screen { ";screen" } else { "" };
         format!(
-            "v{FORMAT_VERSION}.{WRITER_REVISION};{};imgsz={};{:?};{:?};{:?};detection_only={};skip={};mask={};split={:?};{}{half}",
+            "v{FORMAT_VERSION}.{WRITER_REVISION};{};imgsz={};{:?};{:?};{:?};detection_only={};skip={};mask={};split={:?};{}{half}{screen}",
             env!("CARGO_PKG_VERSION"),
             self.imgsz.unwrap_or(checkpoint.config().vision.image_size),
             self.target,
@@ -190,15 +199,17 @@ impl ExportOptions {
                 ),
             ));
         }
+        let grid = imgsz / vision.patch_size;
+        if self.screen && !grid.is_multiple_of(2) {
+            let message = format!(
+                "screen, imgsz {imgsz}: the screen needs an even number of patches a side, got {grid}; choose imgsz {} or {}",
+                imgsz - vision.patch_size,
+                imgsz + vision.patch_size
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
         self.pruning.with(checkpoint.pruning()).check(checkpoint.config())?;
         self.check_half(checkpoint)?;
-        if self.precision == Precision::Int8 && self.target == Target::TensorRt {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                "precision int8, target tensorrt: 8-bit products are supported for target onnxruntime only; use that \
-                 target, or precision fp32",
-            ));
-        }
         Ok(imgsz)
     }
 
@@ -271,6 +282,7 @@ pub fn export(
         precision: options.precision,
         prompting: options.prompting,
         detection_only: options.detection_only,
+        screen: options.screen,
         pruning: options.pruning.with(checkpoint.pruning()),
     };
     let parent = parent_of(output);
@@ -328,6 +340,7 @@ enum Part {
     TextEncoder,
     ExemplarEncoder,
     EncoderDecoder,
+    Screen,
     MaskHead,
 }
 
@@ -340,6 +353,7 @@ impl Part {
             Self::TextEncoder => file::TEXT_ENCODER,
             Self::ExemplarEncoder => file::EXEMPLAR_ENCODER,
             Self::EncoderDecoder => file::ENCODER_DECODER,
+            Self::Screen => file::SCREEN,
             Self::MaskHead => file::MASK_HEAD,
         }
     }
@@ -350,6 +364,7 @@ impl Part {
             Self::TextEncoder => plan.text_encoder(),
             Self::ExemplarEncoder => plan.exemplar_encoder(),
             Self::EncoderDecoder => plan.encoder_decoder(),
+            Self::Screen => plan.screen(),
             Self::MaskHead => plan.mask_head(),
         }
     }
@@ -361,6 +376,9 @@ fn parts(plan: &Plan<'_>) -> Vec<Part> {
         None => vec![Part::Backbone(Section::Whole)],
     };
     parts.extend([Part::TextEncoder, Part::ExemplarEncoder, Part::EncoderDecoder]);
+    if plan.screen {
+        parts.push(Part::Screen);
+    }
     if !plan.detection_only {
         parts.push(Part::MaskHead);
     }

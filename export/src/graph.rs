@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::checkpoint::Weights;
-use crate::contract::Precision;
+use crate::contract::{Precision, Target};
 use crate::mixed_precision::Block;
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::{AttributeProto, NodeProto, attribute_type, data_type};
@@ -147,6 +147,29 @@ struct Initializer<'w> {
     rounded: Option<Element>,
 }
 
+/// How the weight of a linear layer is written, and what multiplies it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LinearForm {
+    /// Floating point.
+    #[default]
+    Float,
+    /// 8-bit codes, and inputs that the graph quantises: ONNX Runtime's operator.
+    Integers,
+    /// 8-bit codes that `DequantizeLinear` multiplies by a scale for each output: the engine decides in which format it
+    /// multiplies.
+    Codes,
+}
+
+impl LinearForm {
+    pub(crate) fn of(precision: Precision, target: Target) -> Self {
+        match (precision, target) {
+            (Precision::Int8, Target::OnnxRuntime) => Self::Integers,
+            (Precision::Int8, Target::TensorRt) => Self::Codes,
+            _ => Self::Float,
+        }
+    }
+}
+
 /// A graph under construction.
 pub(crate) struct Graph<'w> {
     name: String,
@@ -164,8 +187,8 @@ pub(crate) struct Graph<'w> {
     names: HashMap<String, usize>,
     /// Small constants by type, shape and bytes: each is written once.
     constants: HashMap<(i32, Vec<usize>, Vec<u8>), Value>,
-    /// Whether the linear layers added next compute in 8-bit integers.
-    quantizes_linear: bool,
+    /// The form of the linear layers added next.
+    linear_form: LinearForm,
     /// Values whose rows are quantised, by name and lower bound.
     quantized: HashMap<(String, Option<u32>), QuantizedRows>,
     fault: Option<Error>,
@@ -185,7 +208,7 @@ impl<'w> Graph<'w> {
             block: None,
             names: HashMap::new(),
             constants: HashMap::new(),
-            quantizes_linear: false,
+            linear_form: LinearForm::default(),
             quantized: HashMap::new(),
             fault: None,
         }
@@ -210,13 +233,13 @@ impl<'w> Graph<'w> {
         added
     }
 
-    /// Sets the precision of the linear layers that follow.
-    pub(crate) fn linear_precision(&mut self, precision: Precision) {
-        self.quantizes_linear = precision == Precision::Int8;
+    /// Sets the form of the linear layers that follow.
+    pub(crate) fn write_linear_as(&mut self, form: LinearForm) {
+        self.linear_form = form;
     }
 
-    pub(crate) fn quantizes_linear(&self) -> bool {
-        self.quantizes_linear
+    pub(crate) fn linear_form(&self) -> LinearForm {
+        self.linear_form
     }
 
     pub(crate) fn input(&mut self, name: &str, element: Element, dims: &[Dim]) -> Value {

@@ -31,6 +31,7 @@ pub(crate) struct Plan<'w> {
     pub(crate) precision: Precision,
     pub(crate) prompting: Prompting,
     pub(crate) detection_only: bool,
+    pub(crate) screen: bool,
     pub(crate) pruning: Pruning,
 }
 

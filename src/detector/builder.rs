@@ -5,16 +5,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ocelli_engines::Tensor;
-use ocelli_export::contract::{Precision, Target, file};
+use ocelli_export::contract::{Manifest, Precision, Target, file};
 
 use super::Detector;
 use super::decode::PromptDecoder;
 use super::encode::{Backbone, ImagePreprocessor};
 use super::features::ImageFeatures;
 use super::masks::MaskOutputs;
+use super::screen::Screening;
 use super::text::{TextCacheFile, TextEmbedder};
 use crate::Cancellation;
-use crate::engine::{EngineFactory, EngineKind, EngineOptions};
+use crate::engine::{EngineFactory, EngineKind, EngineOptions, ModelFormat};
 use crate::model::{Model, ModelRequest, ModelSource};
 use crate::postprocess::{PostProcessOptions, PostProcessor};
 use crate::tensorrt::{EngineFiles, NativeTensorRt};
@@ -52,6 +53,8 @@ pub struct DetectorBuilder {
     trt_encoder_decoder: Option<PathBuf>,
     prepared: Option<PreparedEngines>,
     tensorrt_library: Option<PathBuf>,
+    fast_precision: bool,
+    screening: Option<Screening>,
 }
 
 impl DetectorBuilder {
@@ -83,6 +86,25 @@ impl DetectorBuilder {
     #[must_use]
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.request.precision = Some(precision);
+        self
+    }
+
+    /// Takes the fastest number format of the engine in which detections stay close to those in 32 bits, in place of
+    /// [`with_precision`](Self::with_precision): bfloat16 with OpenVINO on CPUs that have instructions for it, elsewhere 32
+    /// bits. `docs/accuracy.md` says how close.
+    #[must_use]
+    pub fn with_fast_precision(mut self) -> Self {
+        self.fast_precision = true;
+        self
+    }
+
+    /// Rules out classes in a first, coarse pass and decodes the others alone; off by default.
+    ///
+    /// The model needs the graph of this pass: a checkpoint and the built-in model are exported with it.
+    #[must_use]
+    pub fn with_screening(mut self, screening: Screening) -> Self {
+        self.screening = Some(screening);
+        self.request.screen = true;
         self
     }
 
@@ -301,9 +323,14 @@ impl DetectorBuilder {
             None if self.prepared.is_some() => {
                 EngineFactory::start(&EngineOptions { kind: EngineKind::Cpu, ..self.engine.clone() })?
             }
-            None => EngineFactory::start(&self.engine)?,
+            None => EngineFactory::start_for(&self.engine, self.model_format())?,
         };
         let mut factory = factory.with_class_chunk(class_chunk);
+        if self.fast_precision && self.prepared.is_none() {
+            self.request.precision = factory.fast_precision();
+            let chosen = self.request.precision.unwrap_or_default();
+            tracing::info!("precision auto: {chosen} with {}", factory.description());
+        }
         self.request.precision = factory.set_precision(self.request.precision)?;
         // Engine files take precedence over engines that would be compiled.
         let prepared = self.prepared.take().filter(|_| engines.is_none());
@@ -314,6 +341,7 @@ impl DetectorBuilder {
         let mask_outputs = MaskOutputs { masks: self.request.masks, semantic_maps: self.semantic_maps };
         let masks = mask_outputs.any();
         self.request.masks = masks;
+        let is_built_in = self.model.is_none() && self.request.source == ModelSource::Builtin;
         let model = match self.model {
             Some(model) => model,
             None => Model::resolve(&self.request, report, &self.cancellation)?,
@@ -346,14 +374,34 @@ impl DetectorBuilder {
         if !self.is_nms_set {
             self.post.nms_iou = Some(thresholds.nms);
         }
+        let is_built_in = is_built_in && self.request.imgsz.is_none();
+        let screen_threshold = match self.screening {
+            Some(chosen) => Some(chosen.threshold(&model, is_built_in, self.post.score_threshold)?),
+            None => None,
+        };
         let post = PostProcessor::new(self.post)?;
         let text = TextEmbedder::new(&model, factory.clone(), &self.text_cache)?;
         let preprocessor = ImagePreprocessor::new(&model)?;
         let backbone = Backbone::new(&model, factory.clone(), masks);
-        let decoder = PromptDecoder::new(&model, factory.clone(), post, class_chunk, mask_outputs);
+        let decoder =
+            PromptDecoder::new(&model, factory.clone(), post, class_chunk, mask_outputs, screen_threshold);
         let engine = factory.description();
         let (pixels, features) = (Tensor::empty(), ImageFeatures::default());
         Ok(Detector { model, text, preprocessor, backbone, decoder, pixels, features, engine, factory })
+    }
+
+    /// What the model's format asks of an engine.
+    fn model_format(&self) -> ModelFormat {
+        let exported = match (&self.model, &self.request.source) {
+            (Some(model), _) => Some(model.manifest().clone()),
+            // A folder that cannot be read is an error when the model is opened.
+            (None, ModelSource::Folder(folder)) => Manifest::read(folder).ok(),
+            (None, _) => None,
+        };
+        ModelFormat {
+            requested: self.request.precision.unwrap_or_default(),
+            exported: exported.map(|manifest| (manifest.precision, manifest.target)),
+        }
     }
 
     /// Opens the TensorRT engine files that the caller has named, and the library that runs them.

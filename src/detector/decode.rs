@@ -12,6 +12,7 @@ use super::engine_io::{HostCopies, fixed_size, move_to};
 use super::exemplars::ExemplarEncoder;
 use super::features::{IMAGE_PROMPT, ImageFeatures};
 use super::masks::{MaskHead, MaskInputs, MaskOutputs};
+use super::screen::Screen;
 use super::text::EmbeddedPrompts;
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
@@ -31,6 +32,9 @@ pub struct PromptDecoder {
     encoder_decoder: Option<EncoderDecoder>,
     exemplar_encoder: Option<ExemplarEncoder>,
     mask_head: Option<MaskHead>,
+    /// The threshold of the first pass, if there is one.
+    screen_threshold: Option<f32>,
+    screen: Option<Screen>,
     copies: HostCopies,
     post: PostProcessor,
     candidates: Vec<Candidate>,
@@ -63,6 +67,7 @@ impl PromptDecoder {
         post: PostProcessor,
         class_chunk: usize,
         mask_outputs: MaskOutputs,
+        screen_threshold: Option<f32>,
     ) -> Self {
         Self {
             model: model.clone(),
@@ -72,6 +77,8 @@ impl PromptDecoder {
             encoder_decoder: None,
             exemplar_encoder: None,
             mask_head: None,
+            screen_threshold,
+            screen: None,
             copies: HostCopies::default(),
             post,
             candidates: Vec::new(),
@@ -90,12 +97,16 @@ impl PromptDecoder {
         if self.mask_outputs.any() && self.mask_head.is_none() {
             self.mask_head = Some(MaskHead::load(&self.model, &self.factory, self.mask_outputs)?);
         }
+        if self.screen_threshold.is_some() && self.screen.is_none() {
+            self.screen = Some(Screen::load(&self.model, &self.factory)?);
+        }
         Ok(())
     }
 
     /// Drops the engines and their buffers; they are loaded again when they are needed.
     pub fn unload(&mut self) {
         (self.encoder_decoder, self.exemplar_encoder, self.mask_head) = (None, None, None);
+        self.screen = None;
         self.copies = HostCopies::default();
     }
 
@@ -115,8 +126,56 @@ impl PromptDecoder {
         Ok(detections)
     }
 
+    /// The score of every class in a first, coarse pass, 0 to 1; `None` for classes that are always decoded, and for all
+    /// of them if the detector was built without [screening](crate::DetectorBuilder::with_screening).
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn screen_scores(
+        &mut self,
+        features: &ImageFeatures,
+        prompts: &EmbeddedPrompts,
+        times: &mut StageTimes,
+    ) -> Result<Vec<Option<f32>>> {
+        self.load()?;
+        let mut scores = vec![None; prompts.classes.len()];
+        let Some(screen) = &mut self.screen else { return Ok(scores) };
+        let start = Instant::now();
+        self.copies.begin();
+        screen.begin();
+        let is_text = |&class: &usize| {
+            let class = &prompts.classes[class];
+            class.prompt.exemplars().is_empty() && class.kept_exemplars.is_none()
+        };
+        let classes: Vec<usize> = (0..scores.len()).filter(is_text).collect();
+        let options = (self.class_chunk, &mut self.copies);
+        let found = screen.scores(&self.model, features, prompts, &classes, options)?;
+        for (class, score) in classes.into_iter().zip(found) {
+            scores[class] = Some(score);
+        }
+        times.decode += milliseconds_since(start);
+        Ok(scores)
+    }
+
+    /// The classes that [screening](crate::DetectorBuilder::with_screening) does not rule out in an image, ascending;
+    /// `None` without screening.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn screen(
+        &mut self,
+        features: &ImageFeatures,
+        prompts: &EmbeddedPrompts,
+        times: &mut StageTimes,
+    ) -> Result<Option<Vec<usize>>> {
+        let Some(threshold) = self.screen_threshold else { return Ok(None) };
+        let scores = self.screen_scores(features, prompts, times)?.into_iter().enumerate();
+        let passed = scores.filter(|(_, score)| score.is_none_or(|score| score >= threshold));
+        Ok(Some(passed.map(|(class, _)| class).collect()))
+    }
+
     /// As [`decode`](Self::decode), into a list that is cleared first. With `classes`, ascending ids into `prompts`, only
-    /// these classes are searched for; class ids stay those of `prompts`.
+    /// these classes are searched for, without screening; class ids stay those of `prompts`.
     ///
     /// # Errors
     /// As [`decode`](Self::decode), and [`ErrorKind::InvalidArgument`] for a class that `prompts` does not have.
@@ -135,6 +194,11 @@ impl PromptDecoder {
             let message = format!("class {class}: expected a class id below {known}");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
+        let screened = match classes {
+            Some(_) => None,
+            None => self.screen(features, prompts, times)?,
+        };
+        let classes = classes.or(screened.as_deref());
         let (start, masks_before) = (Instant::now(), times.masks);
         self.begin_image(features);
         // Classes of one chunk have the same number of exemplars, so that no prompt is padded.

@@ -1,21 +1,62 @@
-//! Which engine `auto` takes: the first of an ordered list that is installed and starts.
+//! Which engine `auto` takes: the first of an ordered list that is installed, runs the model's number format and starts.
 
 use ocelli_engines::onnxruntime::OnnxRuntime;
+use ocelli_engines::openvino::{OpenVino, OpenVinoDevice};
+use ocelli_export::contract::{Precision, Target};
 
 use super::{EngineFactory, EngineKind, EngineOptions, load_onnxruntime, probe};
 use ocelli_error::{Error, Result};
 
-/// What `auto` tries, best first. The last needs no library.
-const CANDIDATES: [EngineKind; 3] = [EngineKind::Cuda { ordinal: 0 }, EngineKind::Cpu, EngineKind::Embedded];
+/// What `auto` tries, best first: `docs/performance.md` has the measurements. The last needs no library.
+const CANDIDATES: [EngineKind; 4] = [
+    EngineKind::Cuda { ordinal: 0 },
+    EngineKind::OpenVino { device: OpenVinoDevice::Cpu },
+    EngineKind::Cpu,
+    EngineKind::Embedded,
+];
+
+/// What an engine has to run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ModelFormat {
+    /// The requested number format.
+    pub(crate) requested: Precision,
+    /// The number format and the operators of an exported folder; a checkpoint is exported for the engine.
+    pub(crate) exported: Option<(Precision, Target)>,
+}
+
+impl ModelFormat {
+    /// Whether the engine has the number format, as far as that depends on the engine alone.
+    fn runs_on(self, kind: EngineKind) -> bool {
+        if !matches!(kind, EngineKind::OpenVino { .. }) {
+            return true;
+        }
+        match self.exported {
+            None | Some((Precision::Fp32, Target::TensorRt)) => self.requested != Precision::Fp16,
+            Some((Precision::Int8, Target::TensorRt)) => true,
+            // It computes 32-bit graphs in bfloat16; graphs that were exported in 16 bits are for GPUs. ONNX Runtime's fused
+            // operators are refused.
+            Some(_) => false,
+        }
+    }
+}
 
 /// Starts the best engine of this machine, with a warning for each better one that is installed and does not start.
-pub(super) fn start(options: &EngineOptions) -> Result<EngineFactory> {
+pub(super) fn start(options: &EngineOptions, format: ModelFormat) -> Result<EngineFactory> {
+    // The caller named the library: it is used, or the error says why not.
     if options.onnxruntime.is_some() {
-        // The caller named the library: it is used, or the error says why not.
         load_onnxruntime(options)?;
     }
+    if options.openvino.is_some() {
+        OpenVino::load(options.openvino.as_deref())?;
+    }
+    // A library that is named alone is the caller's choice of an engine.
+    let only_onnxruntime = options.onnxruntime.is_some() && options.openvino.is_none();
+    let is_candidate = |kind: &EngineKind| {
+        format.runs_on(*kind) && !(only_onnxruntime && matches!(kind, EngineKind::OpenVino { .. }))
+    };
+    let candidates: Vec<EngineKind> = CANDIDATES.into_iter().filter(is_candidate).collect();
     let choice = choose(
-        &CANDIDATES,
+        &candidates,
         |kind| is_installed(kind, options),
         |kind| EngineFactory::start(&EngineOptions { kind, ..options.clone() }),
     )?;
@@ -35,6 +76,7 @@ pub(super) fn start(options: &EngineOptions) -> Result<EngineFactory> {
 /// Whether the library of an engine is on this machine, usable or not.
 fn is_installed(kind: EngineKind, options: &EngineOptions) -> bool {
     match kind {
+        EngineKind::OpenVino { .. } => OpenVino::find(options.openvino.as_deref()).is_some(),
         EngineKind::Cpu => OnnxRuntime::find(options.onnxruntime.as_deref()).is_some(),
         // A library that does not load is reported once, as `onnxruntime`.
         EngineKind::Cuda { .. } => load_onnxruntime(options)
@@ -79,6 +121,7 @@ mod tests {
     use ocelli_error::ErrorKind;
 
     const GPU: EngineKind = EngineKind::Cuda { ordinal: 0 };
+    const OPENVINO: EngineKind = EngineKind::OpenVino { device: OpenVinoDevice::Cpu };
 
     fn broken(kind: EngineKind) -> Error {
         Error::new(ErrorKind::Unavailable, format!("engine {kind}: it is broken"))
@@ -89,13 +132,14 @@ mod tests {
         type Kinds<'k> = &'k [EngineKind];
         use EngineKind::{Cpu, Embedded};
         // Installed, starting → chosen, not installed, failed.
-        let cases: [(Kinds<'_>, Kinds<'_>, EngineKind, Kinds<'_>, Kinds<'_>); 6] = [
-            (&[GPU, Cpu, Embedded], &[GPU, Cpu, Embedded], GPU, &[], &[]),
-            (&[GPU, Cpu, Embedded], &[Cpu, Embedded], Cpu, &[], &[GPU]),
-            (&[Cpu, Embedded], &[Cpu, Embedded], Cpu, &[GPU], &[]),
-            (&[Embedded], &[Embedded], Embedded, &[GPU, Cpu], &[]),
-            (&[Cpu, Embedded], &[Embedded], Embedded, &[GPU], &[Cpu]),
-            (&[GPU, Cpu, Embedded], &[Embedded], Embedded, &[], &[GPU, Cpu]),
+        let cases: [(Kinds<'_>, Kinds<'_>, EngineKind, Kinds<'_>, Kinds<'_>); 7] = [
+            (&CANDIDATES, &CANDIDATES, GPU, &[], &[]),
+            (&CANDIDATES, &[OPENVINO, Cpu, Embedded], OPENVINO, &[], &[GPU]),
+            (&[GPU, Cpu, Embedded], &[Cpu, Embedded], Cpu, &[OPENVINO], &[GPU]),
+            (&[OPENVINO, Cpu, Embedded], &[Cpu, Embedded], Cpu, &[GPU], &[OPENVINO]),
+            (&[Embedded], &[Embedded], Embedded, &[GPU, OPENVINO, Cpu], &[]),
+            (&[Cpu, Embedded], &[Embedded], Embedded, &[GPU, OPENVINO], &[Cpu]),
+            (&CANDIDATES, &[Embedded], Embedded, &[], &[GPU, OPENVINO, Cpu]),
         ];
         let mut wrong = Vec::new();
         for (installed, starting, expected, missing, failed) in cases {
@@ -107,6 +151,30 @@ mod tests {
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn openvino_is_tried_for_the_formats_that_it_runs() {
+        use Precision::{Bf16, Fp16, Fp32, Int8};
+        let (standard, fused) = (Target::TensorRt, Target::OnnxRuntime);
+        let cases = [
+            (Fp32, None, true),
+            (Int8, None, true),
+            (Bf16, None, true),
+            (Fp16, None, false),
+            (Fp32, Some((Fp32, standard)), true),
+            (Bf16, Some((Fp32, standard)), true),
+            (Fp32, Some((Fp32, fused)), false),
+            (Int8, Some((Int8, standard)), true),
+            (Int8, Some((Int8, fused)), false),
+            (Fp32, Some((Bf16, standard)), false),
+            (Fp32, Some((Fp16, standard)), false),
+        ];
+        for (requested, exported, expected) in cases {
+            let format = ModelFormat { requested, exported };
+            assert_eq!(format.runs_on(OPENVINO), expected, "{format:?}");
+            assert!(format.runs_on(EngineKind::Cpu), "{format:?}");
+        }
     }
 
     #[test]

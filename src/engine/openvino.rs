@@ -48,21 +48,25 @@ impl OpenVinoMaker {
     /// Computes in this number format. Returns the format in which the graphs are to be exported: OpenVINO computes a
     /// graph of 32-bit weights in 16 bits by itself.
     ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for 8-bit integers.
-    pub(super) fn set_precision(&mut self, precision: Option<Precision>) -> Result<Option<Precision>> {
+    /// int8 is the format of weights: what is left computes in bf16 where the CPU has it.
+    pub(super) fn set_precision(&mut self, precision: Option<Precision>) -> Option<Precision> {
         self.precision = match precision {
             None => self.default_precision(),
             Some(Precision::Bf16) => InferencePrecision::Bf16,
             Some(Precision::Fp16) => InferencePrecision::F16,
-            Some(Precision::Fp32) => InferencePrecision::F32,
-            Some(Precision::Int8) => {
-                let message = "precision int8, engine openvino: the graphs of 8-bit integers are for the engine onnxruntime; \
-                               choose that engine, or precision fp32 or bf16";
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
-            }
+            Some(Precision::Int8) if self.has_bf16() => InferencePrecision::Bf16,
+            Some(Precision::Fp32 | Precision::Int8) => InferencePrecision::F32,
         };
-        Ok(precision.filter(|precision| !precision.is_half()))
+        precision.filter(|precision| !precision.is_half())
+    }
+
+    /// Whether the device is a CPU with instructions for bf16.
+    pub(super) fn has_bf16(&self) -> bool {
+        let devices = self.runtime.devices().unwrap_or_default();
+        self.device == OpenVinoDevice::Cpu
+            && devices
+                .iter()
+                .any(|device| device.name == "CPU" && device.computes_in(InferencePrecision::Bf16))
     }
 
     /// The number format unless the caller names one: f32, and f16 on an NPU, which has nothing else.
@@ -74,12 +78,9 @@ impl OpenVinoMaker {
         if self.device == OpenVinoDevice::Npu {
             return InferencePrecision::F16;
         }
-        let devices = self.runtime.devices().unwrap_or_default();
-        let cpu =
-            devices.iter().find(|device| device.name == "CPU").filter(|_| self.device == OpenVinoDevice::Cpu);
-        if cpu.is_some_and(|cpu| cpu.computes_in(InferencePrecision::Bf16)) {
+        if self.has_bf16() {
             tracing::info!(
-                "engine openvino: computing in f32; with precision bf16 this CPU takes about half the time, and is less exact"
+                "engine openvino: computing in fp32; precision auto takes bf16 on this CPU, about half the time and less exact"
             );
         }
         InferencePrecision::F32
@@ -121,14 +122,14 @@ impl OpenVinoMaker {
     }
 }
 
-/// OpenVINO lacks the fused operators of ONNX Runtime.
+/// A folder that was exported for ONNX Runtime.
 fn with_remedy(error: Error, path: &Path) -> Error {
     if error.kind() != ErrorKind::InvalidData || !error.to_string().contains("com.microsoft") {
         return error;
     }
     let message = format!(
-        "engine openvino, {}: the graph has operators that only ONNX Runtime knows; export the model with target tensorrt, \
-         which writes standard operators: {error}",
+        "engine openvino, {}: the model was exported for ONNX Runtime; export it with target tensorrt, which writes standard \
+         operators: {error}",
         path.display()
     );
     Error::new(ErrorKind::Mismatch, message).with_source(error)

@@ -60,6 +60,25 @@ impl ClassBudget {
         &self.chosen
     }
 
+    /// Plans the next frame among the classes that a first look at all of them did not rule out, ascending: all of them, or
+    /// those that have waited longest. The others count as looked at.
+    pub(super) fn plan_among(&mut self, passed: &[usize]) -> &[usize] {
+        self.frame += 1;
+        self.live.fill(false);
+        for &class in passed {
+            if let Some(live) = self.live.get_mut(class) {
+                *live = true;
+            }
+        }
+        self.chosen.clear();
+        self.choose(self.slots, |passed| passed);
+        self.chosen.sort_unstable();
+        for (planned, _) in self.planned.iter_mut().zip(&self.live).filter(|(_, passed)| !**passed) {
+            *planned = self.frame;
+        }
+        &self.chosen
+    }
+
     /// Fills slots with the eligible classes that have waited longest and are not chosen yet.
     fn choose(&mut self, slots: usize, eligible: impl Fn(bool) -> bool) {
         let (planned, frame) = (&self.planned, self.frame);
@@ -170,6 +189,21 @@ mod tests {
             waits.frame(budget.plan(live));
         }
         assert!(waits.longest.iter().all(|&longest| longest <= 13), "{:?}", waits.longest);
+    }
+
+    /// After a first look at all classes, those that passed take turns, and the others are not waited for.
+    #[test]
+    fn classes_that_passed_take_turns() {
+        let mut budget = ClassBudget::new(2, 80);
+        assert_eq!(budget.plan_among(&[5, 9, 70]), [5, 9]);
+        assert!(budget.is_planned(0) && !budget.is_planned(70), "the others were looked at");
+        assert_eq!(budget.plan_among(&[5, 9, 70]), [5, 70]);
+        assert_eq!(budget.plan_among(&[9]), [9]);
+        assert_eq!(budget.plan_among(&[]), [0_usize; 0]);
+        assert!(budget.is_planned(9));
+        // A class that appears is decoded at the latest when the others have had their turn.
+        let seen = [budget.plan_among(&[1, 2, 3]).to_vec(), budget.plan_among(&[1, 2, 3]).to_vec()].concat();
+        assert!([1, 2, 3].iter().all(|class| seen.contains(class)), "{seen:?}");
     }
 
     #[test]

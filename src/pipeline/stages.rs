@@ -147,8 +147,16 @@ impl DecodeStage {
         let start = Instant::now();
         let FrameOutcome { times, detections, detected, .. } = &mut job.outcome;
         *detected = true;
+        let passed = match &self.budget {
+            Some(_) => self.decoder.screen(&features, &self.prompts, times)?,
+            None => None,
+        };
         let tracks = self.tracker.iter().flat_map(ByteTracker::tracks);
-        let classes = self.budget.as_mut().map(|budget| budget.plan(tracks.map(|track| track.class_id)));
+        let tracked = tracks.map(|track| track.class_id);
+        let classes = self.budget.as_mut().map(|budget| match &passed {
+            Some(passed) => budget.plan_among(passed),
+            None => budget.plan(tracked),
+        });
         self.decoder.decode_into(&features, &self.prompts, classes, times, detections)?;
         if let Some(budget) = &mut self.budget {
             budget.detected(detections.iter().map(|detection| detection.class_id));

@@ -73,6 +73,14 @@ fn expected(graph: ModelGraph, manifest: &Manifest) -> (Vec<Expected>, Vec<Expec
                 ],
             )
         }
+        ModelGraph::Screen => {
+            let mut inputs = vec![level(2, 1)];
+            inputs.extend(prompt(None));
+            (
+                inputs,
+                vec![(tensor::LOGITS, vec![None, known(queries)]), (tensor::PRESENCE, vec![None, known(1)])],
+            )
+        }
         ModelGraph::MaskHead => {
             let mut inputs = vec![level(0, 4), level(1, 2), encoded];
             inputs.extend(prompt(known(1)));

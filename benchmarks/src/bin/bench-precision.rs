@@ -19,7 +19,7 @@ use ocelli_benchmarks::bisect::least_needed;
 use ocelli_benchmarks::machine::Machine;
 use ocelli_benchmarks::precision::{Least, Reference, Scenes, detect, graph_bytes, time};
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_cli::{self as cli, LogArgs, ModelArgs, interrupted, print, status};
+use ocelli_cli::{self as cli, LogArgs, ModelArgs, PrecisionChoice, interrupted, print, status};
 use serde::Serialize;
 
 /// `--target`.
@@ -56,7 +56,7 @@ struct Arguments {
     /// Formats: fp32, fp16, bf16, int8, or with what stays in 32 bits: fp16:attention [default: all]
     #[arg(long, num_args = 1.., value_name = "FORMAT")]
     strategies: Vec<Strategy>,
-    /// Operators for attention; int8 needs onnxruntime [default: depends on the engine]
+    /// Operators for attention [default: depends on the engine]
     #[arg(long, value_enum)]
     target: Option<TargetArg>,
     /// Drawn scenes for average precision
@@ -269,11 +269,7 @@ impl<'a> Bench<'a> {
 
     fn compare(&self) -> anyhow::Result<()> {
         let every = Strategy::every();
-        let mut strategies =
-            if self.args.strategies.is_empty() { every } else { self.args.strategies.clone() };
-        if self.args.strategies.is_empty() && self.target == Target::TensorRt {
-            strategies.retain(|strategy| strategy.precision != Precision::Int8);
-        }
+        let strategies = if self.args.strategies.is_empty() { every } else { self.args.strategies.clone() };
         let mut file = match &self.args.output {
             Some(folder) => {
                 std::fs::create_dir_all(folder)?;
@@ -350,7 +346,13 @@ impl<'a> Bench<'a> {
     }
 
     fn bisect(&self) -> anyhow::Result<()> {
-        let precision = self.args.model.precision.unwrap_or(Precision::Fp16);
+        let precision = match self.args.model.precision {
+            None => Precision::Fp16,
+            Some(PrecisionChoice::Of(precision)) => precision,
+            Some(PrecisionChoice::Auto) => {
+                return Err(cli::usage("--bisect, --precision auto: expected fp16 or bf16"));
+            }
+        };
         let half = options(self.args, self.target)
             .with_precision(precision)
             .with_mixed_precision(self.args.mixed_precision)

@@ -131,6 +131,7 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
         imgsz: args.imgsz,
         precision: args.precision,
         target: Target::TensorRt,
+        screen: args.graphs.contains(&ModelGraph::Screen),
         masks: args.masks,
     };
     let model = Model::resolve(&request, &|line| progress.announce(line), &cancellation)?;

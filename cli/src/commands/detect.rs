@@ -18,8 +18,8 @@ use self::outputs::{Outputs, check_image_file, stems};
 use self::semantic::SemanticFolder;
 use self::sheet::ContactSheet;
 use crate::args::{
-    DETECTION, ExemplarArg, INPUT, OUTPUT, built_in_model_help, class_map, coco_classes, embed_exemplars,
-    label_files, prompts, thresholds,
+    DETECTION, ExemplarArg, INPUT, OUTPUT, ScreenArgs, built_in_model_help, class_map, coco_classes,
+    embed_exemplars, label_files, prompts, thresholds,
 };
 use crate::output::with_flag;
 use crate::report::{ImageReport, Report, TableOptions, timings, write_table};
@@ -85,6 +85,8 @@ pub struct DetectArgs {
     masks: bool,
     #[command(flatten)]
     detector: DetectorArgs,
+    #[command(flatten)]
+    screen: ScreenArgs,
 }
 
 /// `--mask-format`.
@@ -119,7 +121,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let semantic = args.semantic.as_deref().map(|folder| SemanticFolder::plan(folder, &files)).transpose()?;
     let builder =
         args.detector.detector()?.with_masks(args.masks).with_semantic_maps(args.semantic.is_some());
-    let builder = builder.with_class_confidence(thresholds);
+    let builder = args.screen.apply(builder.with_class_confidence(thresholds));
     args.detector.model.announce_built_in(&prompts, log);
     let loading = Progress::waiting(log);
     let mut detector = builder.build_reporting(&|line| loading.announce(line))?;

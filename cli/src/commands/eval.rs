@@ -2,6 +2,7 @@
 
 mod contender;
 mod images;
+mod screen;
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use ocelli_datasets::eval::{EvalReport, Protocol, write_report};
 use contender::{Contender, Task};
 use images::Images;
 
-use crate::args::{DETECTION, INPUT, MODEL, OUTPUT};
+use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, ScreenArgs};
 use crate::{LogArgs, ModelArgs, Progress, check_output_file, interrupted, print, status, usage};
 
 /// Arguments of `ocelli eval`.
@@ -20,7 +21,8 @@ use crate::{LogArgs, ModelArgs, Progress, check_output_file, interrupted, print,
 #[command(override_usage = "\
 ocelli eval --images <DIR> --annotations <FILE> [OPTIONS]
        ocelli eval --annotations <FILE> --predictions <FILE> [OPTIONS]
-       ocelli eval --scenes <N> [OPTIONS]")]
+       ocelli eval --scenes <N> [OPTIONS]
+       ocelli eval --calibrate-screen <DIR> --classes <NAME>... [OPTIONS]")]
 #[command(after_help = "\
 Average precision is computed as by pycocotools. Every class is detected in every image. Figures of different protocols \
 cannot be compared: practical keeps scores above 0.01, applies NMS at 0.7 and keeps the best 300 per image; dart keeps \
@@ -31,7 +33,8 @@ Examples:
   ocelli eval --images val2017/ --annotations instances_val2017.json \\
     --model sam3/ --protocol dart
   ocelli eval --annotations instances.json --predictions found.json
-  ocelli eval --scenes 100 --compare built-in pruned/")]
+  ocelli eval --scenes 100 --compare built-in pruned/
+  ocelli eval --calibrate-screen frames/ --model sam3/ --classes person car dog")]
 pub struct EvalArgs {
     /// Folder of the annotated images
     #[arg(long, value_name = "DIR", requires = "annotations", help_heading = INPUT)]
@@ -60,6 +63,27 @@ pub struct EvalArgs {
     /// Prompt with each instance's annotated box instead of its category, and evaluate the masks
     #[arg(long, help_heading = DETECTION)]
     exemplars_from_truth: bool,
+    #[command(flatten)]
+    screen: ScreenArgs,
+    /// Find the threshold of --screen for a model on the images of a folder, or on --scenes, and keep it beside the model
+    #[arg(
+        long,
+        value_name = "DIR",
+        num_args = 0..=1,
+        conflicts_with_all = ["images", "annotations", "predictions", "compare", "masks", "screen"],
+        help_heading = DETECTION
+    )]
+    calibrate_screen: Option<Option<PathBuf>>,
+    /// The share of the detections that the calibrated threshold keeps
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = screen::KEEP,
+        requires = "calibrate_screen",
+        allow_negative_numbers = true,
+        help_heading = DETECTION
+    )]
+    screen_keep: f64,
     /// Score threshold for precision and recall, 0 to 1
     #[arg(
         long,
@@ -99,6 +123,9 @@ pub struct EvalArgs {
 
 /// Evaluates a model or a results file, or compares two.
 pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
+    if let Some(folder) = &args.calibrate_screen {
+        return screen::calibrate(args, folder.as_deref(), log);
+    }
     check(args)?;
     let mut images = Images::open(args, log)?;
     let task = Task::new(args, &images.truth)?;

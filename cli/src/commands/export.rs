@@ -114,6 +114,9 @@ pub struct ExportArgs {
     /// Leave out what only masks need
     #[arg(long, help_heading = GRAPH)]
     detection_only: bool,
+    /// Add the graph of --screen, the coarse first pass over every class
+    #[arg(long, help_heading = GRAPH)]
+    screen: bool,
     /// ViT blocks to drop, e.g. 5,10
     #[arg(long, allow_negative_numbers = true, value_name = "BLOCKS", value_delimiter = ',', help_heading = GRAPH)]
     skip_blocks: Vec<usize>,
@@ -151,6 +154,7 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         })
         .with_keep_fp32(args.keep_fp32.iter().copied())
         .with_detection_only(args.detection_only)
+        .with_screen(args.screen)
         .with_skip_blocks(args.skip_blocks.iter().copied())
         .with_mask_blocks(args.mask_blocks.iter().copied())
         .with_split_block(args.split_block)

@@ -19,8 +19,8 @@ use self::sinks::{SinkArgs, Sinks};
 use self::source::SourceArgs;
 use self::summary::{Counts, RunReport, stage_table};
 use crate::args::{
-    DETECTION, ExemplarArg, PERFORMANCE, built_in_model_help, class_map, coco_classes, embed_exemplars,
-    prompts, thresholds,
+    DETECTION, ExemplarArg, PERFORMANCE, ScreenArgs, built_in_model_help, class_map, coco_classes,
+    embed_exemplars, prompts, thresholds,
 };
 use crate::{
     DetectorArgs, LogArgs, Progress, TrackerArgs, cancel_on_interrupt, check_output_file, interrupted, print,
@@ -72,6 +72,8 @@ pub struct VideoArgs {
     masks: bool,
     #[command(flatten)]
     detector: DetectorArgs,
+    #[command(flatten)]
+    screen: ScreenArgs,
     /// Track instances from frame to frame
     #[arg(long, help_heading = "Tracking")]
     track: bool,
@@ -122,6 +124,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let tracker = args.tracker.options()?;
     let builder =
         args.detector.detector()?.with_masks(args.masks).with_class_confidence(thresholds(&classes));
+    let builder = args.screen.apply(builder);
     let cancellation = Cancellation::new();
     cancel_on_interrupt(&cancellation);
     let names: Vec<&str> = classes.names().collect();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ocelli_engines::tensorrt::{BuildProgress, DimensionRange};
-use ocelli_export::contract::{FileEntry, Manifest, Prompting, Target, dim};
+use ocelli_export::contract::{FileEntry, Manifest, Precision, Prompting, Target, dim};
 use tempfile::NamedTempFile;
 
 pub use gate::verify_engine;
@@ -339,6 +339,7 @@ fn graphs_to_build(model: &Model, options: &BuildOptions) -> Result<Vec<ModelGra
         ModelGraph::BackboneSecond,
         ModelGraph::ExemplarEncoder,
         ModelGraph::EncoderDecoder,
+        ModelGraph::Screen,
         ModelGraph::MaskHead,
     ];
     Ok(order.into_iter().filter(|graph| wanted.contains(graph)).collect())
@@ -346,13 +347,20 @@ fn graphs_to_build(model: &Model, options: &BuildOptions) -> Result<Vec<ModelGra
 
 /// TensorRT does not have ONNX Runtime's fused operators.
 fn check_target(model: &Model) -> Result<()> {
+    let folder = model.folder().display();
+    if model.manifest().precision == Precision::Int8 {
+        let message = format!(
+            "cannot build engines from {folder}: it has 8-bit weights, which TensorRT would multiply in 32 bits; choose the \
+             precision fp16, bf16 or fp32"
+        );
+        return Err(Error::new(ErrorKind::Mismatch, message));
+    }
     if model.manifest().target == Target::TensorRt {
         return Ok(());
     }
     let message = format!(
-        "cannot build engines from {}: it was exported for ONNX Runtime, whose fused operators TensorRT does not have; export \
-         the checkpoint again with the target tensorrt, or use the checkpoint itself, which is exported into the cache",
-        model.folder().display()
+        "cannot build engines from {folder}: it was exported for ONNX Runtime, whose fused operators TensorRT does not have; export \
+         the checkpoint again with the target tensorrt, or use the checkpoint itself, which is exported into the cache"
     );
     Err(Error::new(ErrorKind::Mismatch, message))
 }
@@ -454,7 +462,7 @@ fn dimensions(
         ModelGraph::ExemplarEncoder => {
             vec![(dim::EXEMPLARS, range(1, 1, options.max_exemplars.max(2)))]
         }
-        ModelGraph::EncoderDecoder => vec![classes, tokens],
+        ModelGraph::EncoderDecoder | ModelGraph::Screen => vec![classes, tokens],
         ModelGraph::MaskHead => {
             let kept = manifest.num_queries;
             vec![tokens, (dim::MASKS, range(1, kept.min(8), kept))]

@@ -8,6 +8,7 @@ use crate::onnxruntime::default_threads;
 use crate::spec::{EngineSpec, onnx};
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::GraphProto;
+use std::collections::BTreeSet;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
@@ -111,6 +112,7 @@ impl OpenVinoBuilder {
             Error::new(ErrorKind::InvalidData, message).with_source(error)
         })?;
         let spec = onnx::spec(&graph).map_err(|reason| unusable(name, &reason))?;
+        check_operators(&graph).map_err(|reason| unusable(name, &reason))?;
         self.check_precision()?;
         let properties = self.properties()?;
         let compiled =
@@ -137,7 +139,7 @@ impl OpenVinoBuilder {
             .map_err(|reason| unusable(name, &reason))
     }
 
-    /// OpenVINO replaces a format that the device lacks by another one without a word.
+    /// OpenVINO silently replaces a format that the device lacks.
     fn check_precision(&self) -> Result<()> {
         self.runtime.check_device(self.device)?;
         if self.precision == InferencePrecision::F32 && self.device != OpenVinoDevice::Npu {
@@ -203,6 +205,17 @@ impl OpenVinoBuilder {
         }
         Ok(properties)
     }
+}
+
+/// OpenVINO 2026.4.1 reads some of ONNX Runtime's own operators and computes `RotaryEmbedding` wrongly, without an error.
+fn check_operators(graph: &GraphProto) -> Result<(), String> {
+    let foreign = graph.node.iter().filter(|node| !matches!(&*node.domain, "" | "ai.onnx"));
+    let names: BTreeSet<String> = foreign.map(|node| format!("{}.{}", node.domain, node.op_type)).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = names.into_iter().collect();
+    Err(format!("it has {}; expected ONNX's standard operators alone", names.join(", ")))
 }
 
 fn unusable(model: &str, reason: &str) -> Error {

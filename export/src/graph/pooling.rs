@@ -1,8 +1,20 @@
 //! Average pooling of boxes in basic operators.
 
-use super::{Dim, Graph, Value};
+use super::{Dim, Graph, Value, ints};
 
 impl Graph<'_> {
+    /// The mean of squares of `side` × `side` cells that do not overlap; `x` [n, channels, rows, columns] has whole ones.
+    pub(crate) fn average_pool(&mut self, x: &Value, side: usize) -> Value {
+        let Some(&[batch, channels, Dim::Fixed(rows), Dim::Fixed(columns)]) = x.dims.first_chunk::<4>()
+        else {
+            self.fail(format!("AveragePool: {:?}", x.dims));
+            return x.clone();
+        };
+        let dims = vec![batch, channels, (rows / side).into(), (columns / side).into()];
+        let attributes = vec![ints("kernel_shape", &[side as i64; 2]), ints("strides", &[side as i64; 2])];
+        self.node("AveragePool", &[x], attributes, x.element, dims)
+    }
+
     /// Average-pools boxes to `bins` × `bins`, as torchvision's `roi_align(aligned=False)` does, in operators that every
     /// runtime has: TensorRT for RTX and the embedded engine lack `RoiAlign`.
     ///

@@ -1,6 +1,6 @@
-//! Products of 8-bit integers, with ONNX Runtime's operator.
+//! Weights of 8-bit integers, and products of such weights with ONNX Runtime's operator.
 
-use super::{Element, Graph, Value};
+use super::{Element, Graph, Value, int};
 
 /// The least magnitude of a row's peak, so that a row of zeros has a scale.
 const LEAST_PEAK: f32 = 1e-12;
@@ -54,6 +54,17 @@ impl Graph<'_> {
         let rows = QuantizedRows { codes, peak, levels, zero };
         self.quantized.insert(key, rows.clone());
         rows
+    }
+
+    /// The weight of the codes i8 `[K, N]` and the scales f32 `[N]`.
+    pub(crate) fn dequantize(&mut self, codes: &Value, scales: &Value) -> Value {
+        self.node(
+            "DequantizeLinear",
+            &[codes, scales],
+            vec![int("axis", 1)],
+            Element::F32,
+            codes.dims.clone(),
+        )
     }
 
     /// rows · weight; `codes` i8 `[K, N]` and `scales` f32 `[N]` are the weight's.

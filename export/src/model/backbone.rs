@@ -3,8 +3,8 @@
 use super::Plan;
 use super::layers::LinearLayer;
 use super::position::{TokenOrder, rotary_row, rotary_tables};
-use crate::contract::{Precision, Prompting, Target, tensor};
-use crate::graph::{Dim, Element, Graph, Role, Value};
+use crate::contract::{Prompting, Target, tensor};
+use crate::graph::{Dim, Element, Graph, LinearForm, Role, Value};
 use crate::mixed_precision::{Block, Family};
 use crate::prune::Branch;
 
@@ -44,12 +44,12 @@ impl<'w> Plan<'w> {
             Section::First => 0..split,
             Section::Second => split..v.stack.layers,
         };
-        g.linear_precision(self.precision);
+        g.write_linear_as(LinearForm::of(self.precision, self.target));
         for block in blocks.filter(|block| !self.pruning.skip_blocks.contains(block)) {
             g.block(Block::layer(Family::Vit, block));
             x = self.block(g, &x, block, order, &tables);
         }
-        g.linear_precision(Precision::Fp32);
+        g.write_linear_as(LinearForm::Float);
         if section == Section::First {
             g.output(tensor::TOKENS, &x, &[tokens.into(), v.hidden.into()]);
         } else {

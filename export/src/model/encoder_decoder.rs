@@ -1,4 +1,4 @@
-//! `encoder_decoder.onnx`: image features and prompts → boxes and scores.
+//! `encoder_decoder.onnx`: image features and prompts → boxes and scores; `screen.onnx`: → scores alone, on a coarse grid.
 
 use super::Plan;
 use crate::contract::{dim, tensor};
@@ -29,6 +29,29 @@ impl<'w> Plan<'w> {
             g.output(tensor::QUERIES, &decoded.queries, &[classes, queries.into(), width.into()]);
             g.output(tensor::ENCODED, &encoded, &[classes, (grid * grid).into(), width.into()]);
         }
+        graph
+    }
+
+    /// The same on features that are averaged 2 × 2, without boxes: attention costs a sixteenth, other layers a quarter.
+    pub(crate) fn screen(&self) -> Graph<'w> {
+        let coarse = Plan { imgsz: self.imgsz / 2, pruning: self.pruning.clone(), ..*self };
+        let mut graph = Graph::new("screen", self.checkpoint.weights());
+        let g = &mut graph;
+        let (grid, width, queries) = (self.grid(), self.config().width, self.config().num_queries);
+        let classes = Dim::Named(dim::CLASSES);
+        g.block(Block::layer(Family::Fusion, 0));
+        let features = g.input(tensor::FPN[2], Element::F32, &[1, width, grid, grid].map(Dim::from));
+        let tokens = Dim::Named(dim::PROMPT_TOKENS);
+        let prompt = g.prompt_input(tensor::PROMPT_FEATURES, tensor::PROMPT_MASK, classes, tokens, width);
+        let pooled = g.average_pool(&features, 2);
+        let image = coarse.flatten_image(g, &pooled);
+        let positions = g.image_positions(&coarse);
+        let encoded = coarse.fusion_encoder(g, &image, &positions, &prompt);
+        let decoded = coarse.decode(g, &encoded, &positions, &prompt);
+        let logits = coarse.score(g, &decoded.queries, &prompt);
+
+        g.output(tensor::LOGITS, &logits, &[classes, queries.into()]);
+        g.output(tensor::PRESENCE, &decoded.presence, &[classes, 1.into()]);
         graph
     }
 }

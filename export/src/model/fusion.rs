@@ -2,8 +2,7 @@
 
 use super::Plan;
 use super::layers::Prompt;
-use crate::contract::Precision;
-use crate::graph::{Graph, Value};
+use crate::graph::{Graph, LinearForm, Value};
 use crate::mixed_precision::{Block, Family};
 
 impl<'w> Plan<'w> {
@@ -20,7 +19,7 @@ impl<'w> Plan<'w> {
     ) -> Value {
         let stack = &self.config().encoder;
         let mut x = image.clone();
-        g.linear_precision(self.precision);
+        g.write_linear_as(LinearForm::of(self.precision, self.target));
         for i in 0..stack.layers {
             let layer = format!("detr_encoder.layers.{i}");
             g.scope(layer.as_str());
@@ -43,7 +42,7 @@ impl<'w> Plan<'w> {
             let out = g.feed_forward(&normed, &format!("{layer}.mlp"), stack);
             x = g.add(&x, &out);
         }
-        g.linear_precision(Precision::Fp32);
+        g.write_linear_as(LinearForm::Float);
         x
     }
 }

@@ -3,7 +3,7 @@
 use crate::config::{Activation, Stack};
 use crate::contract::Target;
 use crate::fold::NORM_EPS;
-use crate::graph::{Dim, Element, Graph, Role, Value};
+use crate::graph::{Dim, Element, Graph, LinearForm, Role, Value};
 
 impl<'w> Graph<'w> {
     /// x · Wᵀ + b over the last axis; the file stores the transposed weight.
@@ -13,8 +13,10 @@ impl<'w> Graph<'w> {
 
     /// As [`linear`](Self::linear), for a layer with options.
     pub(super) fn linear_layer(&mut self, x: &Value, layer: &LinearLayer) -> Value {
-        if self.quantizes_linear() && !layer.exact {
-            return self.quantized_linear(x, layer);
+        match self.linear_form() {
+            LinearForm::Integers if !layer.exact => return self.quantized_linear(x, layer),
+            LinearForm::Codes if !layer.exact => return self.linear_of_codes(x, layer),
+            _ => {}
         }
         let name = format!("{}.weight", layer.name);
         let dims = self.weight_dims(&name);

@@ -9,18 +9,8 @@ use ocelli_error::Result;
 impl<'w> Graph<'w> {
     /// x · Wᵀ + b with the rows of W and x as 8-bit codes and sums in 32-bit integers.
     pub(super) fn quantized_linear(&mut self, x: &Value, layer: &LinearLayer) -> Value {
-        let weight = format!("{}.weight", layer.name);
-        let dims = self.weight_dims(&weight);
-        let (rows, columns) = (dims[0], dims[1]);
-        let suffix = layer.suffix();
-
-        let read = reader(layer, columns);
-        let codes = self.derived_codes(&format!("{weight}.T.i8{suffix}"), &[columns, rows], move |weights| {
-            Ok(transpose(&read(weights)?.codes, rows, columns))
-        });
-        let read = reader(layer, columns);
-        let scales = self
-            .derived(&format!("{weight}.scale{suffix}"), &[rows], move |weights| Ok(read(weights)?.scales));
+        let (codes, scales) = self.codes(layer);
+        let columns = self.weight_dims(&format!("{}.weight", layer.name))[1];
         let quantized = self.quantize_rows(x, layer.floor);
         let product = self.integer_matmul(&quantized, &codes, &scales);
 
@@ -29,6 +19,31 @@ impl<'w> Graph<'w> {
             _ => self.linear_bias(layer),
         };
         self.add(&product, &bias)
+    }
+
+    /// x · Wᵀ + b with the rows of W as 8-bit codes, in standard operators.
+    pub(super) fn linear_of_codes(&mut self, x: &Value, layer: &LinearLayer) -> Value {
+        let (codes, scales) = self.codes(layer);
+        let weight = self.dequantize(&codes, &scales);
+        let product = self.matmul(x, &weight);
+        let bias = self.linear_bias(layer);
+        self.add(&product, &bias)
+    }
+
+    /// The transposed weight as codes `[K, N]`, and the scale of each output, `[N]`.
+    fn codes(&mut self, layer: &LinearLayer) -> (Value, Value) {
+        let weight = format!("{}.weight", layer.name);
+        let dims = self.weight_dims(&weight);
+        let (rows, columns) = (dims[0], dims[1]);
+        let suffix = layer.suffix();
+        let read = reader(layer, columns);
+        let codes = self.derived_codes(&format!("{weight}.T.i8{suffix}"), &[columns, rows], move |weights| {
+            Ok(transpose(&read(weights)?.codes, rows, columns))
+        });
+        let read = reader(layer, columns);
+        let scales = self
+            .derived(&format!("{weight}.scale{suffix}"), &[rows], move |weights| Ok(read(weights)?.scales));
+        (codes, scales)
     }
 
     /// The bias plus the layer's result for inputs of `floor`, which the codes do not include.

@@ -112,8 +112,9 @@ impl Contender {
         task: &Task,
         report: &dyn Fn(&str),
     ) -> anyhow::Result<Self> {
-        let mut builder = model
-            .detector()?
+        let mut builder = args
+            .screen
+            .apply(model.detector()?)
             .with_post_processing(args.protocol.post_processing())
             .with_masks(args.masks || args.exemplars_from_truth);
         if let Some(imgsz) = args.imgsz {

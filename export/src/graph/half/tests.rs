@@ -319,6 +319,7 @@ fn every_graph_is_strongly_typed() {
                     precision: Precision::Fp16,
                     prompting: Prompting::Official,
                     detection_only: at % 2 == 1,
+                    screen: false,
                     pruning: Pruning { split_block: (at % 3 == 1).then_some(1), ..Pruning::default() },
                 };
                 for format in [HalfFormat::F16, HalfFormat::Bf16] {

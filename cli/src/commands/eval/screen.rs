@@ -1,0 +1,207 @@
+//! `ocelli eval --calibrate-screen`.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use ocelli::builtin::vocabulary;
+use ocelli::{
+    Backbone, EmbeddedPrompts, Error, ErrorKind, Image, ImageFeatures, ImagePreprocessor, ModelSource,
+    PromptDecoder, Prompts, Result, ScreenCalibration, Screening, StageTimes, engines::Tensor,
+};
+use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
+
+use super::EvalArgs;
+use crate::args::expand_images;
+use crate::{LogArgs, Progress, interrupted, print, status, usage};
+
+/// The scenes are none of those on which `--scenes` evaluates.
+const SEED: u64 = 77;
+
+/// The share of the detections that is kept by default.
+pub const KEEP: f64 = 0.995;
+
+/// The images of the calibration.
+enum Images {
+    Files(Vec<PathBuf>),
+    Scenes(SceneGenerator, u32),
+}
+
+impl Images {
+    fn open(args: &EvalArgs, folder: Option<&Path>) -> anyhow::Result<Self> {
+        let most = args.max_images.unwrap_or(usize::MAX);
+        match (folder, args.scenes) {
+            (Some(folder), None) => {
+                let mut files = expand_images(&[folder.to_owned()])?;
+                files.truncate(most);
+                Ok(Self::Files(files))
+            }
+            (None, Some(count)) => {
+                let count = count.min(u32::try_from(most).unwrap_or(u32::MAX));
+                Ok(Self::Scenes(SceneGenerator::new(SEED, SceneOptions::default())?, count))
+            }
+            _ => {
+                Err(usage("--calibrate-screen needs a folder of images, or --scenes for the built-in model"))
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Files(files) => files.len(),
+            Self::Scenes(_, count) => *count as usize,
+        }
+    }
+
+    fn name(&self, at: usize) -> String {
+        match self {
+            Self::Files(files) => files[at].display().to_string(),
+            Self::Scenes(..) => format!("scene {at}"),
+        }
+    }
+
+    fn read(&self, at: usize) -> Result<Image> {
+        match self {
+            Self::Files(files) => Image::open(&files[at]),
+            Self::Scenes(generator, _) => Ok(generator.scene(at as u64).image),
+        }
+    }
+}
+
+/// The detector's stages, with the features of the current image.
+struct Stages {
+    preprocessor: ImagePreprocessor,
+    backbone: Backbone,
+    decoder: PromptDecoder,
+    prompts: EmbeddedPrompts,
+    pixels: Tensor,
+    features: ImageFeatures,
+}
+
+impl Stages {
+    fn encode(&mut self, image: &Image) -> Result<()> {
+        let times = &mut StageTimes::default();
+        self.preprocessor.run_into(image, &mut self.pixels, times)?;
+        let size = (image.width(), image.height());
+        self.backbone.run_into(&self.pixels, size, &mut self.features, times)
+    }
+
+    /// The scores of the first pass.
+    fn screen(&mut self) -> Result<Vec<f32>> {
+        let scores = self.decoder.screen_scores(&self.features, &self.prompts, &mut StageTimes::default())?;
+        Ok(scores.into_iter().flatten().collect())
+    }
+
+    /// The classes of the detections, one for each, when `classes` are decoded in full.
+    fn decode(&mut self, classes: &[usize]) -> Result<Vec<usize>> {
+        let mut found = Vec::new();
+        let times = &mut StageTimes::default();
+        self.decoder.decode_into(&self.features, &self.prompts, Some(classes), times, &mut found)?;
+        Ok(found.into_iter().map(|detection| detection.class_id).collect())
+    }
+}
+
+/// Finds the threshold of the first pass on images and writes it beside the model.
+pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyhow::Result<()> {
+    let is_built_in = args.model.source() == ModelSource::Builtin;
+    let names: Vec<String> = match (&*args.classes, is_built_in) {
+        ([], true) => vocabulary().iter().map(|name| (*name).to_owned()).collect(),
+        ([], false) => {
+            return Err(usage("--calibrate-screen needs --classes: the names that you search for"));
+        }
+        (names, _) => names.to_vec(),
+    };
+    let images = Images::open(args, folder)?;
+    let prompts = Prompts::new(names.iter().map(String::as_str))?;
+    let waiting = Progress::waiting(log);
+    let mut builder =
+        args.model.detector()?.with_screening(Screening::At(0.0)).with_confidence(args.confidence);
+    if let Some(imgsz) = args.imgsz {
+        builder = builder.with_imgsz(imgsz);
+    }
+    if let Some(classes) = args.class_chunk {
+        builder = builder.with_class_chunk(classes);
+    }
+    let mut detector = builder.build_reporting(&|line| waiting.announce(line))?;
+    let prompts = detector.prepare(&prompts)?;
+    drop(waiting);
+    status(log, &format!("engine: {}", detector.engine()));
+    let model = detector.model().clone();
+    let (_, mut preprocessor, backbone, decoder) = detector.into_stages();
+    preprocessor.run_on(backbone.device());
+    let (pixels, features) = (Tensor::empty(), ImageFeatures::default());
+    let mut stages = Stages { preprocessor, backbone, decoder, prompts, pixels, features };
+
+    let all: Vec<usize> = (0..names.len()).collect();
+    let (mut detected, mut scores, mut failed) = (Vec::new(), Vec::new(), 0);
+    let progress = Progress::new(log, 2 * images.len() as u64);
+    for at in 0..images.len() {
+        interrupted()?;
+        progress.message(&images.name(at));
+        match images.read(at) {
+            Ok(image) => {
+                stages.encode(&image)?;
+                let screened = stages.screen()?;
+                detected.extend(stages.decode(&all)?.into_iter().map(|class| screened[class]));
+                scores.extend(screened);
+            }
+            Err(error) => {
+                progress.error(&error);
+                failed += 1;
+            }
+        }
+        progress.step();
+    }
+    let read = images.len() - failed;
+    if read == 0 {
+        let message = "--calibrate-screen: none of the images could be read";
+        return Err(Error::new(ErrorKind::InvalidArgument, message).into());
+    }
+    let size = (read, names.len());
+    let found = ScreenCalibration::new(detected, &scores, size, args.confidence, args.screen_keep)?;
+
+    // In turns, so that a slow period of the machine affects both.
+    let (mut full, mut screened) = ((0.0, 0), (0.0, 0));
+    for at in 0..images.len() {
+        interrupted()?;
+        let Ok(image) = images.read(at) else { continue };
+        stages.encode(&image)?;
+        for turn in [at % 2, (at + 1) % 2] {
+            let start = Instant::now();
+            let (sum, count) = if turn == 0 { &mut full } else { &mut screened };
+            let classes = match turn {
+                0 => all.clone(),
+                _ => {
+                    let scores = stages.screen()?;
+                    all.iter().copied().filter(|&class| scores[class] >= found.threshold).collect()
+                }
+            };
+            *count += stages.decode(&classes)?.len();
+            *sum += start.elapsed().as_secs_f64() * 1e3;
+        }
+        progress.step();
+    }
+    drop(progress);
+    found.save(&model)?;
+    print(|out| {
+        writeln!(out, "threshold            {:.5}", found.threshold)?;
+        writeln!(
+            out,
+            "detections kept      {} of {} ({:.2} %), at a score of at least {}",
+            screened.1,
+            full.1,
+            100.0 * found.kept,
+            found.confidence
+        )?;
+        writeln!(out, "decoded in full      {:.1} of {} classes an image", found.passed, found.classes)?;
+        let (full, screened) = (full.0 / read as f64, screened.0 / read as f64);
+        writeln!(
+            out,
+            "all classes          {full:.1} ms an image without the screen, {screened:.1} ms with it"
+        )
+    })?;
+    status(log, &format!("→ {}", model.file(ScreenCalibration::FILE).display()));
+    match failed {
+        0 => Ok(()),
+        failed => anyhow::bail!("{failed} of {} images failed: see above", images.len()),
+    }
+}

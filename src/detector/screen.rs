@@ -1,0 +1,280 @@
+//! The first look at every class, on a coarser grid: classes that are certainly absent are not decoded.
+
+use std::fs;
+use std::io::Write;
+
+use ocelli_engines::{Engine, Tensor};
+use ocelli_export::contract::{file, tensor};
+use serde::{Deserialize, Serialize};
+
+use super::chunk_prompts::{ChunkPrompts, ChunkShape};
+use super::engine_io::{HostCopies, fixed_size};
+use super::features::{IMAGE_PROMPT, ImageFeatures};
+use super::text::EmbeddedPrompts;
+use crate::atomic_file::write_atomically;
+use crate::engine::EngineFactory;
+use crate::model::Model;
+use crate::postprocess::sigmoid;
+use ocelli_error::{Error, ErrorKind, Result};
+
+/// Classes are screened this many times as many at once as they are decoded: a class takes a sixteenth of the scores of
+/// attention.
+const CHUNKS_AT_ONCE: usize = 4;
+
+/// Which classes are decoded in full: those whose score in a first, coarse pass reaches a threshold.
+///
+/// The coarse pass costs a small part of decoding a class, so that a picture is searched for many names at little more than
+/// the price of those that it shows. A class that it rules out wrongly is lost. Classes with exemplars are always decoded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Screening {
+    /// The threshold that was [calibrated](ScreenCalibration) for the model.
+    Calibrated,
+    /// A threshold from 0, which rules out nothing, to 1.
+    At(f32),
+}
+
+impl Screening {
+    /// The threshold for detections with at least this score.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a threshold outside 0 to 1, [`ErrorKind::Unavailable`] if the model has no
+    /// calibration.
+    pub(super) fn threshold(self, model: &Model, is_built_in: bool, confidence: f32) -> Result<f32> {
+        let threshold = match self {
+            Self::At(threshold) if (0.0..=1.0).contains(&threshold) => return Ok(threshold),
+            Self::At(threshold) => {
+                let message = format!("screen is {threshold}: expected 0 to 1");
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            Self::Calibrated => ScreenCalibration::of(model)?,
+        };
+        let built_in = || is_built_in.then(ScreenCalibration::of_built_in);
+        let Some(found) = threshold.or_else(built_in) else {
+            let message = format!(
+                "screen, {}: the model has no calibrated threshold; calibrate it with images of yours, or give a threshold",
+                model.folder().display()
+            );
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        };
+        if confidence < found.confidence {
+            tracing::warn!(
+                "screen: calibrated for detections from a score of {}, and more of those from {confidence} are lost",
+                found.confidence
+            );
+        }
+        Ok(found.threshold)
+    }
+}
+
+/// `screen.json` beside `model.json`: the threshold of the first pass and what it was found on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ScreenCalibration {
+    /// Classes with a lower score in the first pass are not decoded.
+    pub threshold: f32,
+    /// The share of the detections that was to be kept: 0.995.
+    pub keep: f64,
+    /// The share of them that the threshold kept.
+    pub kept: f64,
+    /// Detections of the full pass that it was found on, the score threshold that they had, and the number of images and
+    /// of classes.
+    pub detections: usize,
+    /// Score threshold of these detections.
+    pub confidence: f32,
+    /// Images.
+    pub images: usize,
+    /// Classes that were searched for in every image.
+    pub classes: usize,
+    /// Classes of an image that were decoded in full, on average.
+    pub passed: f64,
+}
+
+impl ScreenCalibration {
+    /// The name of its file in the model's folder.
+    pub const FILE: &str = "screen.json";
+
+    /// The highest threshold that keeps the share `keep` of the detections, each with the score that its class has in the
+    /// first pass of its image; `scores` has those of all classes and images.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] without detections, or if `keep` is not above 0 and at most 1.
+    pub fn new(
+        mut detected: Vec<f32>,
+        scores: &[f32],
+        (images, classes): (usize, usize),
+        confidence: f32,
+        keep: f64,
+    ) -> Result<Self> {
+        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        if !(keep > 0.0 && keep <= 1.0) {
+            return invalid(format!("keep is {keep}: expected above 0 and at most 1"));
+        }
+        if detected.is_empty() {
+            return invalid("nothing was detected: there is nothing to calibrate the screen on".to_owned());
+        }
+        detected.sort_unstable_by(f32::total_cmp);
+        let lost = ((1.0 - keep) * detected.len() as f64 + 1e-9) as usize;
+        // A little below the lowest score that is kept: other engines compute it a little differently.
+        let threshold = detected[lost.min(detected.len() - 1)] * 0.98;
+        let share = |scores: &[f32]| scores.iter().filter(|&&score| score >= threshold).count() as f64;
+        Ok(Self {
+            threshold,
+            keep,
+            kept: share(&detected) / detected.len() as f64,
+            detections: detected.len(),
+            confidence,
+            images,
+            classes,
+            passed: share(scores) / images.max(1) as f64,
+        })
+    }
+
+    /// The calibration of a model; `None` if it has none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if the file cannot be read.
+    pub fn of(model: &Model) -> Result<Option<Self>> {
+        let path = model.file(Self::FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("cannot read", &path, error)),
+        };
+        let wrong = |why: String| {
+            let message = format!("{}: {why}; calibrate the screen again", path.display());
+            Error::new(ErrorKind::InvalidData, message)
+        };
+        let found: Self = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        match (0.0..=1.0).contains(&found.threshold) {
+            true => Ok(Some(found)),
+            false => Err(wrong(format!("threshold is {}: expected 0 to 1", found.threshold))),
+        }
+    }
+
+    /// The calibration of the built-in model at its own size, on drawn scenes.
+    fn of_built_in() -> Self {
+        serde_json::from_str(include_str!("../builtin/screen.json")).expect("a test reads it")
+    }
+
+    /// Writes the file beside the model's `model.json`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if it cannot be written.
+    pub fn save(&self, model: &Model) -> Result<()> {
+        let path = model.file(Self::FILE);
+        let text = serde_json::to_string_pretty(self).expect("plain data") + "\n";
+        write_atomically(&path, |file| file.write_all(text.as_bytes()))
+    }
+}
+
+/// The graph of the first pass with its inputs and outputs.
+pub(super) struct Screen {
+    engine: Box<dyn Engine>,
+    prompts: ChunkPrompts,
+    logits: Tensor,
+    presence: Tensor,
+}
+
+impl Screen {
+    pub(super) fn load(model: &Model, factory: &EngineFactory) -> Result<Self> {
+        let engine = model.load_graph(factory, file::SCREEN)?;
+        let prompts = ChunkPrompts::new(engine.device());
+        Ok(Self { engine, prompts, logits: Tensor::empty(), presence: Tensor::empty() })
+    }
+
+    /// Clears what belongs to the last image.
+    pub(super) fn begin(&mut self) {
+        self.prompts.begin();
+    }
+
+    /// The highest score of each of `classes`, which have no exemplars in the image, in their order.
+    pub(super) fn scores(
+        &mut self,
+        model: &Model,
+        features: &ImageFeatures,
+        prompts: &EmbeddedPrompts,
+        classes: &[usize],
+        (class_chunk, copies): (usize, &mut HostCopies),
+    ) -> Result<Vec<f32>> {
+        let Self { engine, prompts: chunk_prompts, logits, presence } = self;
+        let device = engine.device();
+        let device = device.as_ref();
+        let at_once = fixed_size(&**engine, tensor::PROMPT_MASK, 0).unwrap_or(CHUNKS_AT_ONCE * class_chunk);
+        copies.copy_for(device, features, &[2])?;
+        let mut scores = Vec::with_capacity(classes.len());
+        for chunk in classes.chunks(at_once) {
+            let shape = ChunkShape::new(model.manifest(), &**engine, chunk.len(), 0)?;
+            let chunk: Vec<_> = chunk.iter().map(|&class| &prompts.classes[class]).collect();
+            let (prompt_features, prompt_mask) = chunk_prompts.prepare(shape, &chunk)?;
+            if shape.appended_len() > 0 {
+                copies.copy_for(device, features, &[IMAGE_PROMPT])?;
+                let appended = copies.readable_on(device, features, IMAGE_PROMPT);
+                for row in 0..chunk.len() {
+                    prompt_features.copy_elements(
+                        shape.appended_at(row),
+                        appended,
+                        0,
+                        shape.appended_len(),
+                    )?;
+                }
+            }
+            engine.run(
+                &[
+                    (tensor::FPN[2], copies.readable_on(device, features, 2)),
+                    (tensor::PROMPT_FEATURES, prompt_features),
+                    (tensor::PROMPT_MASK, prompt_mask),
+                ],
+                &mut [(tensor::LOGITS, &mut *logits), (tensor::PRESENCE, &mut *presence)],
+            )?;
+            let queries = logits.shape().get(1).copied().unwrap_or(0);
+            let (logits, presence) = (logits.as_f32()?, presence.as_f32()?);
+            for (row, class) in chunk.iter().enumerate() {
+                let best = logits[row * queries..][..queries].iter().copied().fold(f32::MIN, f32::max);
+                let score = sigmoid(best) * sigmoid(presence[row]);
+                if !score.is_finite() {
+                    let message = format!("screen, class {}: the score is not finite", class.prompt.label());
+                    return Err(Error::new(ErrorKind::Execution, message));
+                }
+                scores.push(score);
+            }
+        }
+        Ok(scores)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_threshold_keeps_the_share_of_the_detections() {
+        let detected: Vec<f32> = (1..=200).rev().map(|n| n as f32 / 200.0).collect();
+        let scores: Vec<f32> = (0..1000).map(|n| n as f32 / 1000.0).collect();
+        let mut wrong = Vec::new();
+        // The share to keep, detections kept, threshold.
+        for (keep, kept, lowest) in
+            [(1.0, 200, 1), (0.995, 199, 2), (0.99, 198, 3), (0.5, 100, 101), (0.001, 1, 200)]
+        {
+            let found =
+                ScreenCalibration::new(detected.clone(), &scores, (10, 100), 0.3, keep).expect("it fits");
+            let threshold = lowest as f32 / 200.0 * 0.98;
+            // Just below a score that is kept there may be another.
+            let passed = scores.iter().filter(|&&score| score >= threshold).count() as f64 / 10.0;
+            let within = detected.iter().filter(|&&score| score >= threshold).count();
+            if (found.threshold, found.passed) != (threshold, passed)
+                || within < kept
+                || (found.kept - within as f64 / 200.0).abs() > 1e-9
+            {
+                wrong.push(format!("keep {keep}: {found:?}, expected {kept} at {threshold}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        for (detected, keep, word) in
+            [(vec![], 0.995, "nothing"), (vec![0.5], 0.0, "keep"), (vec![0.5], 1.1, "keep")]
+        {
+            let error =
+                ScreenCalibration::new(detected, &scores, (10, 100), 0.3, keep).expect_err("it is refused");
+            assert!(error.to_string().starts_with(word), "{error}");
+        }
+    }
+}
