@@ -36,8 +36,17 @@ const MASK_COUNT: usize = 3;
 
 /// Each engine with each target whose operators it knows: the name of the case, the engine, the options of the target.
 fn each_case(golden: &Golden) -> impl Iterator<Item = (String, Runner, ExportOptions)> + use<'_> {
-    let runners = [Runner::OnnxRuntime, Runner::Embedded, Runner::OpenVino].into_iter();
-    let pairs = runners.flat_map(|runner| runner.targets().iter().map(move |target| (runner, *target)));
+    cases_of(golden, &[Runner::OnnxRuntime, Runner::Embedded, Runner::OpenVino])
+}
+
+fn cases_of<'g>(
+    golden: &'g Golden,
+    runners: &'static [Runner],
+) -> impl Iterator<Item = (String, Runner, ExportOptions)> + use<'g> {
+    let pairs = runners
+        .iter()
+        .copied()
+        .flat_map(|runner| runner.targets().iter().map(move |target| (runner, *target)));
     pairs.map(|(runner, target)| {
         let case = format!("{}, for {target:?} on {runner:?}", golden.name).to_lowercase();
         (case, runner, ExportOptions::default().with_target(target))
@@ -46,9 +55,19 @@ fn each_case(golden: &Golden) -> impl Iterator<Item = (String, Runner, ExportOpt
 
 #[test]
 fn every_output_of_every_graph() {
+    compare_every_output(&[Runner::OnnxRuntime, Runner::Embedded, Runner::OpenVino]);
+}
+
+#[test]
+#[ignore = "needs a software GPU: tests/fetch-software-gpu.sh; minutes"]
+fn every_output_of_every_graph_on_webgpu() {
+    compare_every_output(&[Runner::WebGpu]);
+}
+
+fn compare_every_output(runners: &'static [Runner]) {
     let mut report = Report::default();
     for golden in Golden::all() {
-        for (case, runner, options) in each_case(&golden) {
+        for (case, runner, options) in cases_of(&golden, runners) {
             report.check(case, |report| {
                 let mut model = Exported::on(runner, &golden.open_checkpoint()?, &options)?;
                 expect_outputs(
