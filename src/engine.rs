@@ -187,6 +187,16 @@ impl EngineFactory {
     pub(crate) fn set_precision(&mut self, precision: Option<Precision>) -> Result<Option<Precision>> {
         match &mut self.0 {
             Maker::OpenVino(maker) => Ok(maker.set_precision(precision)),
+            Maker::OnnxRuntime(OnnxRuntimeMaker { kind: kind @ EngineKind::WebGpu { .. }, .. })
+                if matches!(precision, Some(Precision::Bf16 | Precision::Int8)) =>
+            {
+                let format = precision.unwrap_or_default();
+                let message = format!(
+                    "precision {format}, engine {kind}: WebGPU has no such number format; choose precision fp32 or fp16, or \
+                     another engine"
+                );
+                Err(Error::new(ErrorKind::InvalidArgument, message))
+            }
             Maker::OnnxRuntime(_) | Maker::Embedded { .. } | Maker::Custom { .. } => Ok(precision),
         }
     }

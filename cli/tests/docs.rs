@@ -13,8 +13,8 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 8] =
-    ["accuracy", "checkpoints", "embedding", "engines", "images", "labelling", "performance", "video"];
+const PAGES: [&str; 9] =
+    ["accuracy", "checkpoints", "embedding", "engines", "gpus", "images", "labelling", "performance", "video"];
 /// Flags for output files and folders.
 const OUTPUTS: [&str; 11] = [
     "-o",
@@ -43,6 +43,11 @@ fn commands_about_checkpoints() {
 #[test]
 fn commands_about_engines() {
     run_page("engines");
+}
+
+#[test]
+fn commands_about_gpus() {
+    run_page("gpus");
 }
 
 #[test]

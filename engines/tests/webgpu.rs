@@ -51,6 +51,34 @@ fn the_adapters_are_listed_and_only_those_can_be_used() {
     assert!(error.to_string().contains("they are counted from 0"), "{error}");
 }
 
+/// The stages of a pipeline run on threads of their own.
+#[test]
+#[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
+fn engines_on_several_threads_take_turns() {
+    let model = Model {
+        nodes: &[("Add", &["a", "a"], "b"), ("Mul", &["b", "a"], "c"), ("Sub", &["c", "a"], "y")],
+        inputs: &[("a", F32, "n")],
+        outputs: &[("y", F32, "n")],
+    };
+    let model = model.encode();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u16 {
+            let model = &model;
+            scope.spawn(move || {
+                for run in 0..20_u16 {
+                    let mut engine = builder().build_from_memory(model).expect("it loads");
+                    let value = f32::from(thread * 100 + run);
+                    let a = Tensor::f32(&[1000], vec![value; 1000]).expect("fits");
+                    let mut y = Tensor::empty();
+                    engine.run(&[("a", &a)], &mut [("y", &mut y)]).expect("it runs");
+                    let expected = 2.0 * value * value - value;
+                    assert!(y.as_f32().expect("f32").iter().all(|y| *y == expected), "{thread}, {run}");
+                }
+            });
+        }
+    });
+}
+
 /// The provider only logs that a buffer is beyond the adapter's limits.
 #[test]
 #[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]

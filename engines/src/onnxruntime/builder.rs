@@ -222,7 +222,11 @@ impl OnnxRuntimeBuilder {
         if let ExecutionProvider::WebGpu(_) = self.provider {
             webgpu::refuse_wrong_operators(name, &graph()?)?;
         }
+        let is_webgpu = matches!(self.provider, ExecutionProvider::WebGpu(_));
+        let turn = is_webgpu.then(webgpu::exclusive);
         let session = commit(builder).map_err(failed)?;
+        drop(turn);
+        let session = webgpu::ReleasedAlone::new(session, is_webgpu);
         let version = self.runtime.version();
         let description = if self.provider == ExecutionProvider::Cpu {
             let threads = self.effective_threads();
@@ -235,10 +239,7 @@ impl OnnxRuntimeBuilder {
         };
         let device =
             self.device.clone().map(|device| DeviceTensors::new(device, &self.provider)).transpose()?;
-        let reports_late = matches!(self.provider, ExecutionProvider::WebGpu(_));
-        let engine =
-            OnnxRuntimeEngine::new(session, device, &self.fixed_dimensions, name.to_owned(), description)?;
-        Ok(engine.with_late_errors(reports_late))
+        OnnxRuntimeEngine::new(session, device, &self.fixed_dimensions, name.to_owned(), description)
     }
 
     fn effective_threads(&self) -> usize {

@@ -4,13 +4,13 @@ use super::OnnxRuntime;
 use super::builder::OnnxRuntimeBuilder;
 use super::call::{self, with_element};
 use super::device_tensors::DeviceTensors;
-use super::webgpu;
+use super::webgpu::{self, ReleasedAlone};
 use crate::device::Device;
 use crate::engine::Engine;
 use crate::spec::{Dim, EngineSpec, TensorSpec, check_inputs, check_outputs, check_residence, check_run};
 use crate::tensor::{ElementType, Tensor};
 use ocelli_error::{Error, ErrorKind, Result};
-use ort::session::{RunOptions, Session};
+use ort::session::RunOptions;
 use ort::value::{
     DynValue, DynValueRef, DynValueRefMut, Outlet, TensorElementType, TensorRef, TensorRefMut, ValueType,
 };
@@ -24,14 +24,12 @@ use std::fmt;
 /// run does not request are not fetched, and nodes that only they need may be skipped. With a
 /// [device](OnnxRuntimeBuilder::with_device), tensors on it are read and written there.
 pub struct OnnxRuntimeEngine {
-    session: Session,
+    session: ReleasedAlone,
     options: RunOptions,
     spec: EngineSpec,
     input_names: Vec<CString>,
     output_names: Vec<CString>,
     device: Option<DeviceTensors>,
-    /// Whether the provider reports errors of the device in the log alone.
-    reports_late: bool,
     model: String,
     description: String,
 }
@@ -43,7 +41,7 @@ impl OnnxRuntimeEngine {
     }
 
     pub(super) fn new(
-        session: Session,
+        session: ReleasedAlone,
         device: Option<DeviceTensors>,
         fixed_dimensions: &[(String, usize)],
         model: String,
@@ -81,16 +79,9 @@ impl OnnxRuntimeEngine {
             session,
             options,
             device,
-            reports_late: false,
             model,
             description,
         })
-    }
-
-    /// Whether a run also fails if the log has an error of the device since the last run.
-    pub(super) fn with_late_errors(mut self, reports_late: bool) -> Self {
-        self.reports_late = reports_late;
-        self
     }
 
     /// A run of an engine with a device, after the checks.
@@ -148,7 +139,7 @@ impl Engine for OnnxRuntimeEngine {
             return self.run_on_device(inputs, outputs);
         }
 
-        let Self { session, options, spec, input_names, output_names, model, reports_late, .. } = self;
+        let Self { session, options, spec, input_names, output_names, model, .. } = self;
         let bindings = check_inputs(spec, inputs)?;
         let failed = |error: ort::Error| execution(model, &error);
         let mut views = Vec::with_capacity(inputs.len());
@@ -167,9 +158,12 @@ impl Engine for OnnxRuntimeEngine {
             };
             slots.push((c_name(&spec.outputs, output_names, name), slot));
         }
+        let turn = session.turn();
         let produced = call::run(session, options, &views, &mut slots).map_err(failed)?;
         drop(slots);
-        if *reports_late && let Some(reason) = webgpu::take_error() {
+        if turn.is_some()
+            && let Some(reason) = webgpu::take_error()
+        {
             return Err(Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {reason}")));
         }
         for ((name, tensor), value) in outputs.iter_mut().zip(produced) {

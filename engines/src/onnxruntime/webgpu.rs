@@ -1,15 +1,66 @@
-//! What the WebGPU provider needs beside its options: operators that it computes wrongly are refused, and errors of the
-//! device, which it writes into the log alone, fail the run.
+//! What the WebGPU provider needs beside its options: operators that it computes wrongly are refused, errors of the device,
+//! which it writes into the log alone, fail the run, and sessions take turns.
 
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::GraphProto;
-use std::sync::{Mutex, PoisonError};
+use ort::session::Session;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Operators, with their domain, that provider 0.4.0 computes wrongly without an error.
 const WRONG: [(&str, &str); 1] = [("com.microsoft", "MultiHeadAttention")];
 
 /// The first error of the device since a run asked for it. The adapter belongs to the process, and so do its errors.
 static ERROR: Mutex<Option<String>> = Mutex::new(None);
+
+/// Held by the thread that uses the device: the sessions of a process share one command encoder and one set of buffers,
+/// without a lock of their own.
+static DEVICE: Mutex<()> = Mutex::new(());
+
+/// Waits until no other thread uses the device.
+pub(super) fn exclusive() -> MutexGuard<'static, ()> {
+    DEVICE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A session, which is released while no other thread uses its device.
+pub(super) struct ReleasedAlone {
+    /// `None` only while it is dropped.
+    session: Option<Session>,
+    /// Whether the session is of this provider.
+    is_webgpu: bool,
+}
+
+impl ReleasedAlone {
+    pub(super) fn new(session: Session, is_webgpu: bool) -> Self {
+        Self { session: Some(session), is_webgpu }
+    }
+
+    /// The turn of this session on its device, if sessions take turns there.
+    pub(super) fn turn(&self) -> Option<MutexGuard<'static, ()>> {
+        self.is_webgpu.then(exclusive)
+    }
+}
+
+impl Drop for ReleasedAlone {
+    fn drop(&mut self) {
+        let _turn = self.turn();
+        self.session = None;
+    }
+}
+
+impl Deref for ReleasedAlone {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        self.session.as_ref().expect("it is present until it is dropped")
+    }
+}
+
+impl DerefMut for ReleasedAlone {
+    fn deref_mut(&mut self) -> &mut Session {
+        self.session.as_mut().expect("it is present until it is dropped")
+    }
+}
 
 /// Fails if the model has an operator that the provider computes wrongly.
 pub(super) fn refuse_wrong_operators(model: &str, graph: &GraphProto) -> Result<()> {
