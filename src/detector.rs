@@ -18,7 +18,7 @@ use ocelli_engines::Tensor;
 
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
-use crate::image::ImageView;
+use crate::frame_view::FrameView;
 use crate::mask::SemanticMap;
 use crate::model::Model;
 use crate::prompt::Prompts;
@@ -61,7 +61,8 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// Detects the instances of `prompts` in an image.
+    /// Detects the instances of `prompts` in an image: an [`Image`](crate::Image), an [`ImageView`](crate::ImageView), or a
+    /// [`FrameView`] in the pixel format of a camera.
     ///
     /// Boxes are in pixels of the image and clipped to it. The order is deterministic: the highest score first.
     ///
@@ -69,7 +70,7 @@ impl Detector {
     /// [`Execution`](crate::ErrorKind::Execution) if a graph fails or returns values that are not finite,
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a phrase without text or an exemplar outside the image;
     /// on first use also the errors of [`prepare`](Self::prepare).
-    pub fn detect<'i>(&mut self, image: impl Into<ImageView<'i>>, prompts: &Prompts) -> Result<Detections> {
+    pub fn detect<'i>(&mut self, image: impl Into<FrameView<'i>>, prompts: &Prompts) -> Result<Detections> {
         let start = Instant::now();
         let embedded = self.text.embed(prompts)?;
         let text = milliseconds_since(start);
@@ -85,7 +86,7 @@ impl Detector {
     /// As [`detect`](Self::detect).
     pub fn detect_embedded<'i>(
         &mut self,
-        image: impl Into<ImageView<'i>>,
+        image: impl Into<FrameView<'i>>,
         prompts: &EmbeddedPrompts,
     ) -> Result<Detections> {
         let start = Instant::now();
@@ -97,11 +98,11 @@ impl Detector {
         Ok(Detections { items, semantic, times })
     }
 
-    fn encode(&mut self, image: ImageView<'_>, times: &mut StageTimes) -> Result<()> {
+    fn encode(&mut self, image: FrameView<'_>, times: &mut StageTimes) -> Result<()> {
         self.backbone.load()?;
         self.preprocessor.run_on(self.backbone.device());
         self.preprocessor.run_into(image, &mut self.pixels, times)?;
-        self.backbone.run_into(&self.pixels, (image.width(), image.height()), &mut self.features, times)
+        self.backbone.run_into(&self.pixels, (image.width, image.height), &mut self.features, times)
     }
 
     /// Encodes prompts whose exemplars are boxes in `image`, to detect their instances in other images with
@@ -115,7 +116,7 @@ impl Detector {
     /// As [`detect`](Self::detect).
     pub fn exemplar_features<'i>(
         &mut self,
-        image: impl Into<ImageView<'i>>,
+        image: impl Into<FrameView<'i>>,
         prompts: &Prompts,
     ) -> Result<EmbeddedPrompts> {
         let embedded = self.text.embed(prompts)?;

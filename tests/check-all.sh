@@ -19,8 +19,14 @@ OCELLI_TENSORRT="$OCELLI_TENSORRT_LEAN" \
 step "WebGPU, on a software GPU"
 bash tests/fetch-software-gpu.sh target/software-gpu
 (. target/software-gpu/environment && cargo test --workspace --test all -- --ignored webgpu)
+step "the Python package"
+bash bindings/python/check.sh
 step "the library in another workspace"
 cargo run --manifest-path tests/embed/Cargo.toml --target-dir target
+step "faults"
+command -v faketime >/dev/null || apt-get install -y -q faketime
+cargo build -p ocelli-cli --features opencv
+python3 tests/faults/run.py target/debug/ocelli >target/faults.md
 step "every crate can be packaged"
-cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks
+cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks --exclude ocelli-python
 step done

@@ -161,8 +161,9 @@ impl ModelArgs {
         let kind: EngineKind = self.engine.parse()?;
         let cancellation = Cancellation::new();
         cancel_on_interrupt(&cancellation);
+        let builder = Detector::builder().with_engine(kind);
         let mut builder =
-            prepare_tensorrt(Detector::builder().with_engine(kind), kind, self.tensorrt.as_deref())?
+            with_tensorrt(builder, kind, &format!("--engine {kind}"), self.tensorrt.as_deref())?
                 .with_cpu_fallback(self.allow_partial)
                 .with_allow_inexact(self.allow_inexact)
                 .with_tf32(self.tf32)
@@ -307,14 +308,19 @@ impl DetectorArgs {
     }
 }
 
-/// Has `tensorrt` build its engines into the cache once the model is known; engine files take precedence.
-fn prepare_tensorrt(
+/// Has `tensorrt` build its engines into the cache once the model is known; engine files take precedence. Other engines need
+/// no preparation. `purpose` is what the user wrote, for errors.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] if TensorRT is not in this build or not installed.
+pub fn with_tensorrt(
     builder: DetectorBuilder,
     kind: EngineKind,
+    purpose: &str,
     library: Option<&Path>,
 ) -> Result<DetectorBuilder> {
     let EngineKind::TensorRt { ordinal } = kind else { return Ok(builder) };
-    let tensorrt = NativeTensorRt::new(&format!("--engine {kind}"), library)?.with_ordinal(ordinal);
+    let tensorrt = NativeTensorRt::new(purpose, library)?.with_ordinal(ordinal);
     Ok(builder.with_prepared_engines(Target::TensorRt, move |request| {
         let options = BuildOptions { max_classes: request.class_chunk, ..BuildOptions::default() };
         let folder = cache_folder()?.join("engines");

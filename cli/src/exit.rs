@@ -15,20 +15,28 @@ pub fn run<Arguments: CommandFactory>(
     log: &LogArgs,
     program: impl FnOnce() -> anyhow::Result<()>,
 ) -> ExitCode {
+    ExitCode::from(status_of::<Arguments>(log, program))
+}
+
+/// As [`run`], with the exit status as a number.
+pub(crate) fn status_of<Arguments: CommandFactory>(
+    log: &LogArgs,
+    program: impl FnOnce() -> anyhow::Result<()>,
+) -> u8 {
     log.start();
     let end = on_interrupt().map_err(anyhow::Error::from).and_then(|()| program());
-    let Err(error) = end else { return ExitCode::SUCCESS };
+    let Err(error) = end else { return 0 };
     if is_closed_pipe(&error) {
-        return ExitCode::from(CLOSED_PIPE);
+        return CLOSED_PIPE;
     }
     let cancelled = |e: &Error| e.kind() == ErrorKind::Cancelled && interrupted().is_err();
     if error.is::<Interrupted>() || error.downcast_ref().is_some_and(cancelled) {
-        return ExitCode::from(130);
+        return 130;
     }
     let cause = Cause::of(&error);
     let message = flags::with_flags(&text(&error), cause, &flags::running(Arguments::command()));
     diagnostic(&format!("error: {message}"));
-    ExitCode::from(if cause == Cause::Usage { 2 } else { 1 })
+    if cause == Cause::Usage { 2 } else { 1 }
 }
 
 /// The exit status of a program that writes into a pipe whose reader has ended, as shells report it (128 + SIGPIPE).

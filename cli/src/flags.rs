@@ -37,7 +37,7 @@ const MAKERS: [&str; 2] = ["export", "build-engine"];
 
 /// The command that this process runs: the subcommand that its arguments name, if any.
 pub(crate) fn running(program: Command) -> Command {
-    let arguments = std::env::args_os().skip(1);
+    let arguments = crate::host::arguments().into_iter().skip(1);
     arguments.fold(program, |command, argument: OsString| {
         command.find_subcommand(&argument).cloned().unwrap_or(command)
     })

@@ -33,6 +33,7 @@ mod commands;
 mod config;
 mod exit;
 mod flags;
+mod host;
 mod interrupt;
 mod logging;
 mod output;
@@ -47,12 +48,13 @@ mod usage;
 pub use args::parse_exemplar;
 pub use args::{
     DetectorArgs, ModelArgs, PrecisionChoice, TrackerArgs, VerificationArgs, check_output_file, class_names,
-    expand_images,
+    expand_images, with_tensorrt,
 };
 pub use exit::{run, usage};
+pub use host::{Host, VideoInput, Videos};
 pub use interrupt::{Interrupted, cancel_on_interrupt, interrupted};
 pub use logging::LogArgs;
 pub use output::{print, status};
-pub use program::{demo_image, demo_video, main};
+pub use program::{Program, demo_image, demo_video, main};
 pub use progress::Progress;
 pub use usage::parse;

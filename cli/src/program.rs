@@ -7,7 +7,9 @@ use clap::{Parser, Subcommand};
 use crate::commands::{
     build_engine, classes, completions, detect, doctor, embed, eval, export, label, man, track, verify, video,
 };
-use crate::{LogArgs, parse, run};
+use crate::exit::status_of;
+use crate::host::{self, Host};
+use crate::{LogArgs, parse};
 
 /// Open-vocabulary object detection: find what you name in images and videos.
 #[derive(Parser)]
@@ -87,11 +89,43 @@ pub struct DemoVideo {
     log: LogArgs,
 }
 
-/// Runs `ocelli` with the arguments of this process.
-pub fn main() -> ExitCode {
-    silence_ffmpeg();
+/// One of the programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// `ocelli`.
+    Ocelli,
+    /// `demo-image`.
+    DemoImage,
+    /// `demo-video`.
+    DemoVideo,
+}
+
+impl Program {
+    /// Runs the program inside another one, and returns its exit status: 0 on success, 1 on a failure, 2 on wrong usage, 130
+    /// after Ctrl-C, whose handler it replaces. Wrong usage, `--help` and a second Ctrl-C end the process.
+    pub fn run_in(self, host: Host) -> u8 {
+        host::set(host);
+        self.status()
+    }
+
+    fn status(self) -> u8 {
+        match self {
+            Self::Ocelli => ocelli(),
+            Self::DemoImage => {
+                let DemoImage { args, log } = parse();
+                status_of::<DemoImage>(&log, || detect::run(&args, &log))
+            }
+            Self::DemoVideo => {
+                let DemoVideo { args, log } = parse();
+                status_of::<DemoVideo>(&log, || video::run(&args, &log))
+            }
+        }
+    }
+}
+
+fn ocelli() -> u8 {
     let Ocelli { command, log } = parse();
-    run::<Ocelli>(&log, || match command {
+    status_of::<Ocelli>(&log, || match command {
         Command::Detect(args) => detect::run(&args, &log),
         Command::Video(args) => video::run(&args, &log),
         Command::Label(args) => label::run(&args, &log),
@@ -108,17 +142,21 @@ pub fn main() -> ExitCode {
     })
 }
 
+/// Runs `ocelli` with the arguments of this process.
+pub fn main() -> ExitCode {
+    silence_ffmpeg();
+    Program::Ocelli.status().into()
+}
+
 /// Runs `demo-image` with the arguments of this process.
 pub fn demo_image() -> ExitCode {
-    let DemoImage { args, log } = parse();
-    run::<DemoImage>(&log, || detect::run(&args, &log))
+    Program::DemoImage.status().into()
 }
 
 /// Runs `demo-video` with the arguments of this process.
 pub fn demo_video() -> ExitCode {
     silence_ffmpeg();
-    let DemoVideo { args, log } = parse();
-    run::<DemoVideo>(&log, || video::run(&args, &log))
+    Program::DemoVideo.status().into()
 }
 
 /// Silences FFmpeg inside OpenCV: its messages would appear between ours on stderr, and decoder failures are reported as

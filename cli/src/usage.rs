@@ -11,7 +11,7 @@ use crate::output::diagnostic;
 /// Parses the arguments of this process. A mistake is reported in one line on stderr and ends the process with status 2;
 /// `--help` and `--version` are printed and end it with status 0.
 pub fn parse<P: Parser>() -> P {
-    let arguments = match with_config(&P::command(), std::env::args_os().collect()) {
+    let arguments = match with_config(&P::command(), crate::host::arguments()) {
         Ok(arguments) => arguments,
         Err(mistake) => {
             diagnostic(&format!("error: {mistake}"));

@@ -13,8 +13,18 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 9] =
-    ["accuracy", "checkpoints", "embedding", "engines", "gpus", "images", "labelling", "performance", "video"];
+const PAGES: [&str; 10] = [
+    "accuracy",
+    "checkpoints",
+    "embedding",
+    "engines",
+    "gpus",
+    "images",
+    "labelling",
+    "performance",
+    "python",
+    "video",
+];
 /// Flags for output files and folders.
 const OUTPUTS: [&str; 11] = [
     "-o",

@@ -6,11 +6,12 @@
 //!    ONNX Runtime; `OCELLI_WEBGPU` for its WebGPU provider; `OCELLI_OPENVINO` for OpenVINO; `OCELLI_TENSORRT` for
 //!    TensorRT;
 //! 3. the folder of the running program, and `lib` in it;
-//! 4. the setup folder: `onnxruntime`, `onnxruntime-ep-webgpu`, `openvino` or `tensorrt` in `$OCELLI_HOME`, else in `$XDG_DATA_HOME/ocelli`, else in
-//!    `~/.local/share/ocelli`;
-//! 5. Python packages that include the library, in `$VIRTUAL_ENV`, `$CONDA_PREFIX`, `~/.local`, `/usr/local` and `/usr`:
+//! 4. if the program runs inside Python, the packages of that interpreter ([`set_python_packages`]);
+//! 5. the setup folder: `onnxruntime`, `onnxruntime-ep-webgpu`, `openvino` or `tensorrt` in `$OCELLI_HOME`, else in
+//!    `$XDG_DATA_HOME/ocelli`, else in `~/.local/share/ocelli`;
+//! 6. Python packages that include the library, in `$VIRTUAL_ENV`, `$CONDA_PREFIX`, `~/.local`, `/usr/local` and `/usr`:
 //!    `onnxruntime`, `onnxruntime_ep_webgpu`, `openvino`, and for TensorRT every package with `tensorrt` in its name;
-//! 6. the folders of the system's loader: on Linux `LD_LIBRARY_PATH`, the folders that `/etc/ld.so.conf` and
+//! 7. the folders of the system's loader: on Linux `LD_LIBRARY_PATH`, the folders that `/etc/ld.so.conf` and
 //!    `/etc/ld.so.conf.d` list, `/usr/local/lib`, `/usr/lib64` and `/usr/lib`; on macOS `DYLD_LIBRARY_PATH`,
 //!    `/opt/homebrew/lib`, `/usr/local/lib` and `/usr/lib`; on Windows `PATH`.
 //!
@@ -48,6 +49,8 @@ pub(crate) struct Library {
     pub(crate) setup_folder: &'static str,
     /// Folders in a Python `site-packages` that hold the library; `*` stands for any characters: `nvidia/*/lib`.
     pub(crate) python_packages: &'static [&'static str],
+    /// The extra of the Python package `ocelli` that installs it.
+    pub(crate) python_extra: Option<&'static str>,
     /// How to install it; error messages end with this.
     pub(crate) remedy: &'static str,
     /// Loads a file and returns the version it states, or one line that says why it cannot be used.
@@ -87,12 +90,23 @@ impl Library {
     }
 }
 
+/// The `site-packages` folders of the interpreter that this program runs in.
+static PYTHON_PACKAGES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Sets the `site-packages` folders of the Python interpreter that this program runs in, for programs that are extension
+/// modules. Libraries are searched for there before the setup folder.
+pub fn set_python_packages(folders: Vec<PathBuf>) {
+    *PYTHON_PACKAGES.lock().unwrap_or_else(PoisonError::into_inner) = folders;
+}
+
 /// The search for one library.
 #[derive(Debug, Clone)]
 pub(crate) struct LibrarySearch {
     library: &'static Library,
     /// In the order of the search; a named path may be a file.
     places: Vec<(Place, PathBuf)>,
+    /// Whether the program runs inside Python.
+    in_python: bool,
 }
 
 /// One of the places where a library is searched for.
@@ -166,7 +180,24 @@ impl LibrarySearch {
     /// The search in the places of this process's environment, after the path that the caller gives.
     pub(crate) fn new(library: &'static Library, given: Option<&Path>) -> Self {
         let program = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_path_buf));
-        Self::in_environment(library, given, |name| env::var_os(name), program)
+        let mut search = Self::in_environment(library, given, |name| env::var_os(name), program);
+        search.add_interpreter(&PYTHON_PACKAGES.lock().unwrap_or_else(PoisonError::into_inner));
+        search
+    }
+
+    /// Adds the `site-packages` folders of the interpreter that this program runs in: before what is installed for the whole
+    /// machine, because they are more specific.
+    pub(crate) fn add_interpreter(&mut self, sites: &[PathBuf]) {
+        let is_general = |(place, _): &(Place, PathBuf)| {
+            matches!(place, Place::SetupFolder | Place::Python | Place::System)
+        };
+        let at = self.places.iter().position(is_general).unwrap_or(self.places.len());
+        let packages = self.library.python_packages;
+        let folders =
+            sites.iter().flat_map(|site| packages.iter().flat_map(|name| matching_folders(site, name)));
+        let folders: Vec<_> = folders.map(|folder| (Place::Python, folder)).collect();
+        self.places.splice(at..at, folders);
+        self.in_python = !sites.is_empty();
     }
 
     /// The search with these environment variables, for a program in this folder.
@@ -200,7 +231,7 @@ impl LibrarySearch {
             .chain(packages.map(|folder| (Place::Python, folder)))
             .chain(system_folders(set).into_iter().map(|folder| (Place::System, folder)))
             .collect();
-        Self { library, places }
+        Self { library, places, in_python: false }
     }
 
     /// Searches every place, for a report: the first that is not [`Finding::Missing`] decides.
@@ -221,7 +252,11 @@ impl LibrarySearch {
     /// [`ErrorKind::Unavailable`] if no place holds one, a named place does not, or the first that does cannot be used;
     /// the message names the places and the remedy.
     pub(crate) fn locate(&self) -> Result<(PathBuf, String)> {
-        let Library { name, remedy, .. } = self.library;
+        let Library { name, remedy, python_extra, .. } = self.library;
+        let remedy = match python_extra.filter(|_| self.in_python) {
+            Some(extra) => format!("`pip install \"ocelli[{extra}]\"`, or {remedy}"),
+            None => (*remedy).to_owned(),
+        };
         let mut searched = Vec::new();
         for Candidate { place, path, finding } in self.walk() {
             match finding {

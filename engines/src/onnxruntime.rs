@@ -67,6 +67,7 @@ const LIBRARY: Library = Library {
     variables: &["OCELLI_ONNXRUNTIME", "ORT_DYLIB_PATH"],
     setup_folder: "onnxruntime",
     python_packages: &["onnxruntime/capi"],
+    python_extra: Some("cpu"),
     remedy: "run `make setup` in the source tree, or `pip install onnxruntime==1.31.1`, or set OCELLI_ONNXRUNTIME to the \
              path of the library",
     version: call::version,

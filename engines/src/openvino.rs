@@ -59,6 +59,7 @@ const LIBRARY: Library = Library {
     variables: &["OCELLI_OPENVINO"],
     setup_folder: "openvino",
     python_packages: &["openvino/libs"],
+    python_extra: Some("cpu"),
     remedy: "run `make setup` in the source tree, or `pip install openvino==2026.4.1`, or set OCELLI_OPENVINO to the path \
              of libopenvino_c",
     version: call::version,

@@ -43,6 +43,7 @@ const LIBRARY: Library = Library {
     variables: &["OCELLI_WEBGPU"],
     setup_folder: "onnxruntime-ep-webgpu",
     python_packages: &["onnxruntime_ep_webgpu"],
+    python_extra: None,
     remedy: "run `make setup` in the source tree, or `pip install onnxruntime-ep-webgpu==0.4.0`, or set OCELLI_WEBGPU to the \
              path of the library",
     version,

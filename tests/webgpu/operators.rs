@@ -17,6 +17,9 @@ use ocelli_onnx::schema::{
 /// The largest max|a − b| / max|b| that passes: the rounding of sums in another order.
 const TOLERANCE: f32 = 1e-5;
 
+/// What GPUs may compute less exactly, and the largest error that Vulkan and WebGPU allow.
+const INEXACT: [(&str, f32); 2] = [("Cos", 1.0 / 2048.0), ("Sin", 1.0 / 2048.0)];
+
 /// A graph of one node.
 struct Case {
     node: NodeProto,
@@ -372,9 +375,11 @@ fn every_operator_alone_equals_the_cpu() {
         let operator = case.operator();
         let shapes: Vec<_> =
             case.inputs.iter().chain(&case.weights).map(|(_, value)| value.shape()).collect();
+        let inexact = INEXACT.iter().find(|(name, _)| *name == operator);
+        let tolerance = inexact.map_or(TOLERANCE, |(_, tolerance)| *tolerance);
         match case.error() {
-            Ok(error) if error <= TOLERANCE => {
-                if error > largest.0 {
+            Ok(error) if error <= tolerance => {
+                if error > largest.0 && tolerance == TOLERANCE {
                     largest = (error, operator.clone());
                 }
             }

@@ -216,7 +216,7 @@ impl Placer {
                 Error::new(ErrorKind::Io, message).with_source(e)
             })
         } else {
-            copy(source, &part, is_converted, now.1)
+            copy(source, (&part, &path), is_converted, now.1)
         };
         let placed = made.and_then(|()| {
             let renamed = before_write().and_then(|()| std::fs::rename(&part, &path));
@@ -302,8 +302,8 @@ impl Placer {
 
 /// Copies an image, or converts it to PNG. The copy gets the source's time of the last change, by which it is known to be
 /// up to date.
-fn copy(source: &Path, part: &Path, is_converted: bool, changed: u64) -> Result<()> {
-    let cannot = |e| Error::io("cannot write", part, e);
+fn copy(source: &Path, (part, path): (&Path, &Path), is_converted: bool, changed: u64) -> Result<()> {
+    let cannot = |e| Error::io("cannot write", path, e);
     let mut to = File::create(part).map_err(cannot)?;
     if is_converted {
         let mut encoded = io::Cursor::new(Vec::new());

@@ -11,6 +11,7 @@ fn library() -> Library {
         variables: &["OCELLI_ONNXRUNTIME", "ORT_DYLIB_PATH"],
         setup_folder: "onnxruntime",
         python_packages: &["onnxruntime/capi", "*tensorrt*", "nvidia/*/lib"],
+        python_extra: Some("cpu"),
         remedy: "run `make setup`",
         version: |_| Ok("1".to_owned()),
     }
@@ -159,6 +160,32 @@ fn the_first_place_that_holds_the_library_decides() {
         let found = search(library(), variables, &program).locate();
         assert_eq!(found.ok(), Some((expected, "1".to_owned())), "{name}");
     }
+}
+
+#[test]
+fn the_packages_of_the_interpreter_come_before_what_is_installed_for_the_machine() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| root.path().join(name);
+    let ours = at("wheel/lib/python3.13/site-packages");
+    let setup = at("data/ocelli/onnxruntime/libonnxruntime.so.1.30.0");
+    touch(&setup);
+    let inside = || {
+        let mut search = search(library(), &[("XDG_DATA_HOME", &at("data"))], &at("bin"));
+        search.add_interpreter(std::slice::from_ref(&ours));
+        search
+    };
+    assert_eq!(inside().locate().ok(), Some((setup.clone(), "1".to_owned())), "it has no such package");
+    let package = ours.join("onnxruntime/capi/libonnxruntime.so.1.31.1");
+    touch(&package);
+    assert_eq!(inside().locate().ok(), Some((package.clone(), "1".to_owned())));
+    touch(&at("bin/libonnxruntime.so.1.29.0"));
+    let beside = at("bin/libonnxruntime.so.1.29.0");
+    assert_eq!(inside().locate().ok(), Some((beside.clone(), "1".to_owned())));
+    for file in [package, beside, setup] {
+        fs::remove_file(file).expect("it was made above");
+    }
+    let message = inside().locate().map_err(|error| error.to_string());
+    assert!(message.as_ref().is_err_and(|text| text.contains("pip install \"ocelli[cpu]\"")), "{message:?}");
 }
 
 #[test]

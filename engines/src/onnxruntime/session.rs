@@ -159,13 +159,18 @@ impl Engine for OnnxRuntimeEngine {
             slots.push((c_name(&spec.outputs, output_names, name), slot));
         }
         let turn = session.turn();
-        let produced = call::run(session, options, &views, &mut slots).map_err(failed)?;
+        if turn.is_some() {
+            // Of a run that failed, or of a model that was loaded or released.
+            let _ = webgpu::take_error();
+        }
+        let outcome = call::run(session, options, &views, &mut slots);
         drop(slots);
         if turn.is_some()
             && let Some(reason) = webgpu::take_error()
         {
             return Err(Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {reason}")));
         }
+        let produced = outcome.map_err(failed)?;
         for ((name, tensor), value) in outputs.iter_mut().zip(produced) {
             let output = spec.output(name).expect("check_run knows every output");
             if let Some(value) = value {

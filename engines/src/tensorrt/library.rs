@@ -11,6 +11,7 @@ static TENSORRT: Library = Library {
     variables: &["OCELLI_TENSORRT"],
     setup_folder: "tensorrt",
     python_packages: &["*tensorrt*"],
+    python_extra: None,
     remedy: "install TensorRT 11 and set OCELLI_TENSORRT to its folder",
     version: |path| version(path, Product::TensorRt).map(|version| version.to_string()),
 };

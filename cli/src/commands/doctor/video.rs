@@ -8,6 +8,15 @@ use ocelli::source::video_library;
 /// Writes what reads and writes videos, and which cameras there are.
 pub fn write(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nvideo")?;
+    if let Some(videos) = crate::host::videos() {
+        return match videos.library() {
+            Some(library) => writeln!(out, "  reads, writes   {library}"),
+            None => writeln!(
+                out,
+                "  not installed: `pip install \"ocelli[video]\"`; folders of images and raw frames work"
+            ),
+        };
+    }
     let Some(library) = video_library() else {
         return writeln!(
             out,

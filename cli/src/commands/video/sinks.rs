@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::output::with_flag;
 use clap::Args;
 use ocelli::image::has_image_extension;
-use ocelli::sink::{
-    Crops, JsonLines, MotFile, PictureSequence, RawOrder, RawWriter, create_video, open_window,
-};
+use ocelli::sink::{Crops, JsonLines, MotFile, PictureSequence, RawOrder, RawWriter, open_window};
 use ocelli::{Cancellation, Error, Sink, SourceInfo};
 
 use crate::args::{OUTPUT, label_files};
@@ -142,7 +140,7 @@ impl SinkArgs {
             }
             (Some(path), _) => {
                 check_output_file("--output", path)?;
-                let video = create_video(path, info.frame_rate.unwrap_or(FRAME_RATE));
+                let video = crate::host::create_video(path, info.frame_rate.unwrap_or(FRAME_RATE));
                 sinks.all.push(video.map_err(with_flag("--output"))?);
                 sinks.video = true;
             }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use clap::Args;
 use ocelli::source::{
     FRAME_RATES, PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions, Selected,
-    Selection, StreamKind, StreamTimeouts, natural_order, open_camera, open_stream_as, open_video,
+    Selection, StreamKind, natural_order,
 };
 use ocelli::{Cancellation, Frame, Source, SourceInfo};
 use ocelli_datasets::scenes::{MovingScene, vocabulary};
 
 use crate::args::INPUT;
+use crate::host::{VideoInput, open_video};
 use crate::{expand_images, usage};
 
 /// Frames per second of images, and of raw frames of unknown rate.
@@ -120,9 +121,11 @@ impl SourceArgs {
                 Box::new(RawFrames::new("stdin", format.at(self.fps)?, std::io::stdin()))
             }
             [one] => match SourceName::parse(one) {
-                SourceName::Camera(index) => self.live(move || open_camera(index), cancellation)?,
+                SourceName::Camera(index) => {
+                    self.live(move || open_video(VideoInput::Camera(index)), cancellation)?
+                }
                 SourceName::Url(url) => {
-                    let open = move || open_stream_as(&url, kind, StreamTimeouts::default());
+                    let open = move || open_video(VideoInput::Url(&url, kind));
                     self.live(open, cancellation)?
                 }
                 SourceName::Images(path) => {
@@ -135,7 +138,7 @@ impl SourceArgs {
                     if !path.exists() {
                         return Err(usage(format!("no video, {one}: no such file or folder")));
                     }
-                    let source = open_video(&path)?;
+                    let source = open_video(VideoInput::File(&path))?;
                     read.push(path);
                     source
                 }

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Builds the wheel, installs it into a fresh environment, and checks it there: types, tests, examples.
+#   check.sh [PROFILE]   dev (default), quick or release
+set -euo pipefail
+cd "$(dirname "$0")"
+profile=${1:-dev}
+root=$(cd ../.. && pwd)
+work=${CARGO_TARGET_DIR:-$root/target}/python-package
+
+step() { printf '\n== %(%T)T %s\n' -1 "$*"; }
+
+step wheel
+rm -rf "$work/wheel" "$work/fresh"
+python3 -m venv "$work/build"
+"$work/build/bin/pip" install -q "maturin==1.16.0"
+"$work/build/bin/maturin" build --quiet --profile "$profile" --out "$work/wheel"
+wheel=$(echo "$work"/wheel/ocelli-*.whl)
+ls -l "$wheel"
+
+step "a fresh environment without engines"
+python3 -m venv "$work/fresh"
+"$work/fresh/bin/pip" install -q "$wheel"
+(cd / && "$work/fresh/bin/python" -c 'import ocelli; print(ocelli.__version__, ocelli.Detector().engine)')
+(cd / && "$work/fresh/bin/ocelli" --version && "$work/fresh/bin/demo-image" --version && "$work/fresh/bin/demo-video" --version)
+
+step "with extras"
+"$work/fresh/bin/pip" install -q "$wheel[cpu,video,supervision]" pytest pillow pycocotools mypy pyright
+"$work/fresh/bin/mypy" python/ocelli
+# The types as a user of the wheel sees them.
+"$work/fresh/bin/mypy" --python-executable "$work/fresh/bin/python" examples overhead.py
+"$work/fresh/bin/python" -m mypy.stubtest ocelli._ocelli --ignore-missing-stub
+# Fetches Node.js if there is none.
+"$work/fresh/bin/pyright" --pythonpath "$work/fresh/bin/python" || { echo "pyright failed"; exit 1; }
+"$work/fresh/bin/pytest" -q
+
+step examples
+(
+  cd "$work"
+  "$work/fresh/bin/python" "$root/bindings/python/examples/detect.py"
+  "$work/fresh/bin/python" "$root/bindings/python/examples/video.py" "$root/demos/scenes" dog tree
+  "$work/fresh/bin/python" "$root/bindings/python/examples/own_loop.py"
+  "$work/fresh/bin/python" "$root/bindings/python/overhead.py"
+)
+step done

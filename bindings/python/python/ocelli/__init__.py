@@ -1,0 +1,62 @@
+"""Open-vocabulary object detection in images and video.
+
+    import ocelli
+
+    detector = ocelli.Detector("sam3/")
+    found = detector.detect("street.jpg", ["person", "red apple"])
+    print(found.xyxy, found.confidence, found.class_name)
+
+`Detector` finds the instances of any classes in a picture, `Video` in a stream of frames, `Tracker` follows them.
+`export`, `label` and `evaluate` are the programs of the same names. Errors are subclasses of `ocelli.Error`.
+"""
+
+from ._detector import Classes, Detector, Prompt
+from ._environment import search_this_environment
+from ._errors import (
+    Cancelled,
+    Error,
+    Execution,
+    Internal,
+    InvalidArgument,
+    InvalidData,
+    Io,
+    Mismatch,
+    Unavailable,
+)
+from ._jobs import evaluate, export, label
+from ._ocelli import __version__, read_image, vocabulary
+from ._pictures import ImageLike
+from ._results import Detection, Detections, Mask, Track
+from ._tracker import Tracker
+from ._video import Video, VideoFrame
+
+search_this_environment()
+
+__all__ = [
+    "Cancelled",
+    "Classes",
+    "Detection",
+    "Detections",
+    "Detector",
+    "Error",
+    "Execution",
+    "ImageLike",
+    "Internal",
+    "InvalidArgument",
+    "InvalidData",
+    "Io",
+    "Mask",
+    "Mismatch",
+    "Prompt",
+    "Track",
+    "Tracker",
+    "Unavailable",
+    "Video",
+    "VideoFrame",
+    "__version__",
+    "evaluate",
+    "export",
+    "label",
+    "read_image",
+    "vocabulary",
+]

@@ -1,0 +1,238 @@
+"""Videos, streams and cameras through PyAV, the extra `ocelli[video]`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ._errors import InvalidArgument, InvalidData, Io, Unavailable
+
+_LIVE = re.compile(r"^(rtsps?|rtmps?|rtp|udp|srt|mms|tcp)://", re.IGNORECASE)
+
+
+def _pyav(what: str) -> Any:
+    """PyAV, without types: those of its packets and arrays differ between versions."""
+    try:
+        import av
+        import av.logging
+    except ImportError as why:
+        raise Unavailable(
+            f'{what}: videos need PyAV: run `pip install "ocelli[video]"`; folders of pictures work without it'
+        ) from why
+    # Errors are raised; FFmpeg's own lines would appear between ours on stderr.
+    av.logging.set_level(av.logging.PANIC)
+    return av
+
+
+def library() -> str | None:
+    """What reads and writes videos, with its version; None if it is not installed."""
+    try:
+        import av
+    except ImportError:
+        return None
+    codecs = ".".join(str(part) for part in av.library_versions["libavcodec"])
+    return f"PyAV {av.__version__}, libavcodec {codecs}"
+
+
+class VideoReader:
+    """The frames of a video, upright, in order."""
+
+    def __init__(self, name: str, *, live: bool | None = None) -> None:
+        av = _pyav(f"cannot open the video, {name}")
+        self.name = name
+        self._camera = name.isdigit()
+        is_url = "://" in name and not name.startswith("file://")
+        target, options, form = name.removeprefix("file://"), {}, None
+        if self._camera:
+            if not sys.platform.startswith("linux"):
+                raise Unavailable(f"cannot open the camera, {name}: cameras by number work on Linux only; pass frames")
+            target, form = f"/dev/video{name}", "v4l2"
+        if target.lower().startswith("rtsp"):
+            options = {"rtsp_transport": "tcp"}
+        if not is_url and not self._camera and not os.path.exists(target):
+            raise InvalidArgument(f"no video, {name}: no such file or folder")
+        try:
+            self._container: Any = av.open(
+                target, format=form, options=options, timeout=(10.0, 5.0) if is_url else None
+            )
+        except (av.error.FFmpegError, OSError, ValueError) as why:
+            raise InvalidData(f"cannot open the video, {name}: {_reason(why)}") from why
+        if not self._container.streams.video:
+            self._container.close()
+            raise InvalidData(f"cannot open the video, {name}: it has no pictures")
+        stream = self._container.streams.video[0]
+        stream.thread_type = "AUTO"
+        length = self._container.duration
+        if live is None:
+            live = self._camera or bool(_LIVE.match(name)) or (is_url and not length)
+        self.live = live
+        self.has_sound = bool(self._container.streams.audio)
+        rate = stream.average_rate or stream.guessed_rate
+        self.frame_rate = float(rate) if rate else None
+        self.frame_count = None if live else (stream.frames or None)
+        # Known once the first frame is upright.
+        self._frames = self._decode(av)
+        self._first = next(self._frames, None)
+        self.size: tuple[int, int] | None = None
+        if self._first is not None:
+            height, width = self._image(self._first[1]).shape[:2]
+            self.size = (width, height)
+
+    def _decode(self, av: Any) -> Iterator[tuple[float, Any]]:
+        start: float | None = None
+        latest = 0.0
+        step = 1.0 / (self.frame_rate or 30.0)
+        count = 0
+        try:
+            for frame in self._container.decode(video=0):
+                time = count * step if frame.time is None else float(frame.time)
+                start = time if start is None else start
+                latest = max(latest, time - start)
+                count += 1
+                yield latest, frame
+        except (av.error.FFmpegError, OSError, ValueError) as why:
+            if count == 0:
+                raise InvalidData(f"cannot open the video, {self.name}: {_reason(why)}") from why
+            raise InvalidData(f"cannot read frame {count}, {self.name}: {_reason(why)}") from why
+        expected = self.frame_count
+        if expected is not None and count < expected * 0.95 - 2:
+            raise InvalidData(f"{self.name}: it ends after {count} of {expected} frames; the file is truncated")
+
+    @staticmethod
+    def _image(frame: Any) -> npt.NDArray[np.uint8]:
+        image: npt.NDArray[np.uint8] = frame.to_ndarray(format="rgb24")
+        turns = round(frame.rotation / 90) % 4
+        return np.ascontiguousarray(np.rot90(image, turns)) if turns else image
+
+    _index = 0
+
+    def read(self, with_pixels: bool = True) -> tuple[int, float, npt.NDArray[np.uint8] | None] | None:
+        """Index, time in seconds and pixels (height, width, rgb) of the next frame; None at the end."""
+        if self._first is not None:
+            following, self._first = self._first, None
+        else:
+            found = next(self._frames, None)
+            if found is None:
+                self.close()
+                return None
+            following = found
+        time, frame = following
+        index = self._index
+        self._index += 1
+        return index, time, self._image(frame) if with_pixels else None
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._container.close()
+
+
+class VideoWriter:
+    """A video of constant frame rate: frames that are missing in the source repeat the one before."""
+
+    def __init__(self, path: str | os.PathLike[str], frame_rate: float) -> None:
+        self._path = Path(path)
+        self._av = _pyav(f"cannot write the video, {self._path}")
+        self._rate = Fraction(frame_rate).limit_denominator(65535)
+        endings = {".mp4", ".mov", ".mkv", ".avi", ".webm"}
+        if self._path.suffix.lower() not in endings:
+            names = ", ".join(sorted(endings))
+            raise InvalidArgument(f"cannot write the video, {self._path}: expected a name that ends in {names}")
+        # Written beside its place, so that it appears whole.
+        handle, part = tempfile.mkstemp(
+            prefix=".ocelli-", suffix=self._path.suffix, dir=self._path.parent if self._path.parent.name else None
+        ) if self._path.parent.is_dir() else (-1, "")
+        if handle < 0:
+            raise Io(f"cannot write the video, {self._path}: its folder does not exist")
+        os.close(handle)
+        self._part: Path | None = Path(part)
+        self._container: Any = None
+        self._stream: Any = None
+        self._frames = 0
+        self._previous: npt.NDArray[np.uint8] | None = None
+
+    def _start(self, width: int, height: int) -> None:
+        webm = self._path.suffix.lower() == ".webm"
+        codec = next((name for name in (("libvpx-vp9",) if webm else ("libx264", "mpeg4")) if _has_encoder(self._av, name)), None)
+        if codec is None:
+            raise Unavailable(f"cannot write the video, {self._path}: this PyAV has no encoder for it")
+        container = self._av.open(str(self._part), "w")
+        self._container = container
+        self._stream = container.add_stream(codec, rate=self._rate)
+        self._stream.width, self._stream.height = width // 2 * 2, height // 2 * 2
+        self._stream.pix_fmt = "yuv420p"
+
+    def write(self, time_s: float, image: npt.NDArray[np.uint8]) -> None:
+        """Adds a frame, (height, width, rgb)."""
+        try:
+            if self._container is None:
+                self._start(image.shape[1], image.shape[0])
+            place = max(self._frames, round(time_s * float(self._rate)))
+            while self._previous is not None and self._frames < place:
+                self._encode(self._previous)
+            self._encode(image)
+            self._previous = image
+        except (self._av.error.FFmpegError, OSError) as why:
+            self._discard()
+            raise Io(f"cannot write the video, {self._path}: {_reason(why)}") from why
+
+    def _encode(self, image: npt.NDArray[np.uint8]) -> None:
+        width, height = self._stream.width, self._stream.height
+        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(image[:height, :width]), format="rgb24")
+        frame.pts, frame.time_base = self._frames, 1 / self._rate
+        self._frames += 1
+        self._container.mux(self._stream.encode(frame))
+
+    def finish(self) -> None:
+        """Completes the file; without a frame there is none."""
+        if self._container is None or self._part is None:
+            self._discard()
+            return
+        try:
+            self._container.mux(self._stream.encode(None))
+            self._container.close()
+            self._part.chmod(0o644)
+            self._part.replace(self._path)
+            self._part = None
+        except (self._av.error.FFmpegError, OSError) as why:
+            self._discard()
+            raise Io(f"cannot write the video, {self._path}: {_reason(why)}") from why
+
+    def _discard(self) -> None:
+        if self._part is not None:
+            self._part.unlink(missing_ok=True)
+            self._part = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_part", None) is not None:
+            self._discard()
+
+
+def _has_encoder(av: Any, name: str) -> bool:
+    try:
+        av.codec.Codec(name, "w")
+    except (av.error.FFmpegError, ValueError):
+        return False
+    return True
+
+
+def _reason(why: BaseException) -> str:
+    return str(getattr(why, "strerror", None) or why)
+
+
+def open_video(name: str, live: bool | None = None) -> VideoReader:
+    """Opens a video file, a URL, or a camera by its number."""
+    return VideoReader(name, live=live)
+
+
+def create_video(path: str | os.PathLike[str], frame_rate: float) -> VideoWriter:
+    """Creates a video file."""
+    return VideoWriter(path, frame_rate)

@@ -1,0 +1,347 @@
+"""Video: the pipelined loop as an iterator."""
+
+from __future__ import annotations
+
+import atexit
+import glob
+import itertools
+import json
+import os
+import re
+import threading
+import weakref
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, TypeAlias, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _decode, _ocelli
+from ._detector import ChannelOrder, Classes, DetectorKeywords, DetectorOptions, PathLike, as_prompts
+from ._errors import Cancelled, InvalidArgument
+from ._pictures import ImageLike, is_file, pixels
+from ._results import Detections, Track, track_from_native
+from ._tracker import Tracker
+
+_PICTURES = frozenset(".png .jpg .jpeg .jpe .jfif .webp .bmp .dib .tif .tiff .pnm .ppm .pgm".split())
+_PICTURE_RATE = 30.0
+
+TimedFrame: TypeAlias = tuple[float, ImageLike]
+"""A time in seconds, and a picture."""
+VideoSource: TypeAlias = PathLike | int | Iterable[ImageLike] | Iterable[TimedFrame] | None
+
+
+@dataclass(frozen=True, slots=True)
+class VideoFrame:
+    """The results of one frame."""
+
+    index: int
+    """From 0; frames that were dropped leave gaps."""
+    time_s: float
+    """When it was taken, in seconds."""
+    image: Any
+    """The frame as it was read or pushed; None with `keep_images=False`."""
+    detections: Detections
+    """What was detected; with a tracker, with ids."""
+    tracks: tuple[Track, ...]
+    """The confirmed tracks; empty without a tracker."""
+    detected: bool
+    """Whether the detector ran on this frame."""
+
+    def to_json(self) -> str:
+        """A line in the form of `ocelli video --jsonl`."""
+        found = self.detections
+        tracks = [
+            (one.tracker_id, one.class_id, one.confidence, one.xyxy, one.state, one.detection) for one in self.tracks
+        ]
+        rows = found._rows()
+        names = found._names()
+        return _ocelli.frame_json(self.index, self.time_s, found.size, self.detected, rows, tracks, names)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as Python values."""
+        frame: dict[str, Any] = json.loads(self.to_json())
+        return frame
+
+    def plot(self, *, channel_order: ChannelOrder = "rgb", show_scores: bool = True, mask_opacity: float = 0.4) -> Any:
+        """The frame with the results drawn in."""
+        if self.image is None:
+            raise InvalidArgument("the frame has no image: build the video with keep_images=True")
+        return self.detections.plot(
+            self.image, channel_order=channel_order, show_scores=show_scores, mask_opacity=mask_opacity
+        )
+
+
+class Video:
+    """Detects, and tracks, in a stream of frames; iterate over it for the results, in order.
+
+    `source` is the path of a video (needs `ocelli[video]`), a folder or pattern of pictures, a URL, the number of a camera,
+    or an iterable of frames or of (seconds, frame). Without a source, push frames from another thread or between two results:
+
+        video = ocelli.Video(None, ["person"], track=True)
+        video.push(frame, time_s=0.04)
+        result = video.receive(timeout=1.0)
+
+    Reading, preprocessing, the backbone and the decoder work on different frames at the same time.
+    """
+
+    def __init__(
+        self,
+        source: VideoSource,
+        classes: Classes,
+        *,
+        track: bool | Tracker = False,
+        policy: Literal["all", "latest"] | None = None,
+        detect_every: int = 1,
+        class_budget: int | None = None,
+        queue_depth: int | None = None,
+        sequential: bool = False,
+        fps: float | None = None,
+        start: float | None = None,
+        end: float | None = None,
+        stride: int = 1,
+        max_frames: int | None = None,
+        channel_order: ChannelOrder = "rgb",
+        keep_images: bool = True,
+        model: PathLike | None = None,
+        **detector: Unpack[DetectorKeywords],
+    ) -> None:
+        """Opens the source and starts the pipeline.
+
+        track: whether to track; a `Tracker` gives its options.
+        policy: process all frames, or the latest and drop others; by default latest for cameras and streams.
+        detect_every: run the detector on every nth frame.
+        class_budget: decode at most this many classes a frame.
+        queue_depth: frames that wait before each stage.
+        sequential: one stage at a time, on one thread.
+        fps: frames per second of pictures and of frames without times [30].
+        start, end: seconds; stride: every nth frame; max_frames: the most frames.
+        channel_order: of arrays from an iterable or `push`.
+        keep_images: whether results have the frame.
+        model and further arguments: those of `Detector`.
+        """
+        if stride < 1 or detect_every < 1:
+            raise InvalidArgument(f"stride and detect_every are {stride} and {detect_every}: expected at least 1")
+        for name, number in (("max_frames", max_frames), ("class_budget", class_budget), ("queue_depth", queue_depth)):
+            if number is not None and number < 0:
+                raise InvalidArgument(f"{name} is {number}: expected at least 0")
+        self._classes = [prompt.name for prompt in as_prompts(classes)]
+        self._order: ChannelOrder = channel_order
+        self._keep_images = keep_images
+        self._images: dict[int, Any] = {}
+        self._lock = threading.Lock()
+        self._failure: BaseException | None = None
+        self._feeder: threading.Thread | None = None
+        self._closed = False
+        self._tracked = track is not False
+        frames, rate, live = _open(source, fps)
+        tracker = track.options if isinstance(track, Tracker) else Tracker().options if track else None
+        self._native = _ocelli.Pipeline(
+            DetectorOptions(model, **detector).native,
+            [prompt._parts() for prompt in as_prompts(classes)],
+            {
+                "tracker": tracker,
+                "policy": policy or ("latest" if live else "all"),
+                "queue_depth": queue_depth,
+                "detect_every": detect_every,
+                "class_budget": class_budget,
+                "sequential": sequential,
+                "frame_rate": rate,
+            },
+        )
+        self._rate = rate or _PICTURE_RATE
+        self._pushed = 0
+        _OPEN.add(self)
+        if frames is not None:
+            chosen = _select(frames, start, end, stride, max_frames)
+            self._feeder = threading.Thread(target=self._feed, args=(chosen,), name="ocelli-reader", daemon=True)
+            self._feeder.start()
+
+    @property
+    def engine(self) -> str:
+        """What runs the model."""
+        return self._native.engine
+
+    def push(self, image: ImageLike, *, time_s: float | None = None) -> int:
+        """Pushes a frame and returns its index; without a time, it follows at the rate of `fps`. Waits for room.
+
+        The array is free for reuse afterwards unless results keep their images.
+        """
+        if self._feeder is not None:
+            raise InvalidArgument("push: this video has a source; build one without, Video(None, …)")
+        return self._push(time_s, image)
+
+    def _push(self, time_s: float | None, image: ImageLike) -> int:
+        array = pixels(image)
+        order = "rgb" if is_file(image) else self._order
+        with self._lock:
+            index = self._pushed
+            if self._keep_images:
+                # Before the frame can be received.
+                self._images[index] = array
+            try:
+                self._native.push(array, index / self._rate if time_s is None else time_s, order)
+            except BaseException:
+                self._images.pop(index, None)
+                raise
+            self._pushed += 1
+            return index
+
+    def finish(self) -> None:
+        """Marks the end of pushed frames: what was pushed is finished, then the iteration ends."""
+        self._native.close()
+
+    def _feed(self, frames: Iterator[tuple[float | None, ImageLike]]) -> None:
+        try:
+            for time_s, image in frames:
+                self._push(time_s, image)
+        except Cancelled:
+            pass
+        except BaseException as failure:
+            self._failure = failure
+        finally:
+            self._native.close()
+
+    def receive(self, timeout: float | None = None) -> VideoFrame | None:
+        """The next result; None after `timeout` seconds without one, and at the end."""
+        try:
+            found = None if self._closed else self._native.receive(timeout)
+        except Cancelled:
+            if self._closed:
+                return None
+            raise
+        if found is None:
+            if self._native.is_ended and self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+            return None
+        index, time_s, size, detected, arrays, parts = found
+        tracks = tuple(track_from_native(one) for one in parts)
+        detections = Detections._from_native(arrays, size, self._classes)
+        if self._tracked:
+            detections = detections._with_tracks(tracks)
+        image = self._images.pop(index, None)
+        # Frames that were dropped.
+        for older in [one for one in list(self._images) if one < index]:
+            self._images.pop(older, None)
+        return VideoFrame(index, time_s, image, detections, tracks, detected)
+
+    def __iter__(self) -> Iterator[VideoFrame]:
+        try:
+            while (frame := self.receive()) is not None:
+                yield frame
+        finally:
+            if self._feeder is not None:
+                self.close()
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Statistics so far: frames in, out and dropped, rate, latency, time and queue of each stage."""
+        found: dict[str, Any] = json.loads(self._native.stats())
+        return found
+
+    def close(self) -> None:
+        """Stops; frames that wait are dropped. Ending the iteration, or the `with` block, does so too."""
+        if self._closed:
+            return
+        self._closed = True
+        self._native.cancel()
+        feeder = self._feeder
+        if feeder is not None and feeder is not threading.current_thread():
+            # A source that waits for its next frame is left to end by itself.
+            feeder.join(timeout=2.0)
+        self._images.clear()
+
+    def __enter__(self) -> Video:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+_OPEN: weakref.WeakSet[Video] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for video in list(_OPEN):
+        video.close()
+
+
+_Frames: TypeAlias = Iterator[tuple[float | None, ImageLike]]
+
+
+def _open(source: VideoSource, fps: float | None) -> tuple[_Frames | None, float | None, bool]:
+    """The frames with their times, the rate if it is known, and whether they come at their own pace."""
+    if source is None:
+        return None, fps, False
+    if isinstance(source, int):
+        return _read(_decode.open_video(str(source)), fps)
+    if isinstance(source, (str, os.PathLike)):
+        name = os.fspath(source)
+        pictures = _pictures(name)
+        if pictures is not None:
+            rate = fps or _PICTURE_RATE
+            return ((index / rate, path) for index, path in enumerate(pictures)), rate, False
+        return _read(_decode.open_video(name), fps)
+    return _timed(source), fps, False
+
+
+def _read(reader: _decode.VideoReader, fps: float | None) -> tuple[_Frames, float | None, bool]:
+    def frames() -> _Frames:
+        try:
+            while (found := reader.read()) is not None:
+                image: npt.NDArray[np.uint8] | None = found[2]
+                assert image is not None
+                yield found[1], image
+        finally:
+            reader.close()
+
+    return frames(), reader.frame_rate or fps, reader.live
+
+
+def _timed(source: Iterable[ImageLike] | Iterable[TimedFrame]) -> _Frames:
+    for one in source:
+        if isinstance(one, tuple):
+            yield float(one[0]), one[1]
+        else:
+            yield None, one
+
+
+def _pictures(name: str) -> list[str] | None:
+    """The pictures of a folder, a pattern or a file, in natural order; None for a video."""
+    if os.path.isdir(name):
+        found = [
+            os.path.join(folder, file)
+            for folder, _, files in os.walk(name)
+            for file in files
+            if os.path.splitext(file)[1].lower() in _PICTURES
+        ]
+    elif not os.path.exists(name) and "://" not in name and glob.has_magic(name):
+        found = glob.glob(name, recursive=True)
+    elif os.path.splitext(name)[1].lower() in _PICTURES and "://" not in name:
+        found = [name]
+    else:
+        return None
+    if not found:
+        raise InvalidArgument(f"no pictures, {name}: the folder or pattern has none")
+    return sorted(found, key=_natural)
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    parts = re.split(r"(\d+)", name)
+    return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts]
+
+
+def _select(
+    frames: _Frames, start: float | None, end: float | None, stride: int, max_frames: int | None
+) -> _Frames:
+    if start is not None:
+        frames = itertools.dropwhile(lambda one: one[0] is not None and one[0] < start, frames)
+    if end is not None:
+        frames = itertools.takewhile(lambda one: one[0] is None or one[0] < end, frames)
+    return itertools.islice(frames, 0, None if max_frames is None else max_frames * stride, stride)

@@ -1,0 +1,99 @@
+//! `ocelli.Detector`.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+
+use crate::error::OrRaise;
+use crate::options::DetectorOptions;
+use crate::pixels::Pixels;
+use crate::prompts::{PromptParts, prompts};
+use crate::results::{FoundArrays, found_arrays};
+use crate::waiting::{Worker, cancellable};
+
+/// A detector on a thread of its own.
+#[pyclass(frozen, module = "ocelli._ocelli")]
+pub(crate) struct Detector {
+    worker: Worker<ocelli::Detector>,
+    engine: String,
+    model: PathBuf,
+    imgsz: usize,
+}
+
+#[pymethods]
+impl Detector {
+    /// Opens the model, which may export it, and loads the engine's library.
+    #[new]
+    fn new(py: Python<'_>, options: DetectorOptions) -> PyResult<Self> {
+        let builder = options.builder().or_raise(py)?;
+        let built = cancellable(py, |cancellation| builder.with_cancellation(cancellation.clone()).build())?;
+        let detector = built.or_raise(py)?;
+        let (engine, model) = (detector.engine().to_owned(), detector.model().folder().to_owned());
+        let imgsz = detector.model().manifest().imgsz;
+        Ok(Self { worker: Worker::start(py, detector)?, engine, model, imgsz })
+    }
+
+    /// A description of the engine.
+    #[getter]
+    fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    /// The folder of the exported model.
+    #[getter]
+    fn model(&self) -> PathBuf {
+        self.model.clone()
+    }
+
+    /// The side of the model's input in pixels.
+    #[getter]
+    fn imgsz(&self) -> usize {
+        self.imgsz
+    }
+
+    /// Loads the engines and encodes the phrases.
+    fn prepare(&self, py: Python<'_>, classes: Vec<PromptParts>) -> PyResult<()> {
+        let prompts = prompts(py, classes)?;
+        self.worker.call(py, move |detector| detector.prepare(&prompts).map(|_| ()))?.or_raise(py)
+    }
+
+    /// Detects in one image.
+    fn detect<'py>(
+        &self,
+        py: Python<'py>,
+        image: &Bound<'py, PyAny>,
+        classes: Vec<PromptParts>,
+        channel_order: &str,
+    ) -> PyResult<FoundArrays<'py>> {
+        let prompts = prompts(py, classes)?;
+        let pixels = Pixels::new(image, channel_order)?;
+        // The pixels come back with the result, so that the thread need not wait for the GIL to release them.
+        let (found, _pixels) = self.worker.call(py, move |detector| {
+            let found = detector.detect(pixels.view(), &prompts);
+            (found, pixels)
+        })?;
+        let found = found.or_raise(py)?;
+        found_arrays(py, &found.items, Some(&found.times))
+    }
+
+    /// Detects in one image, with exemplars that are boxes in another one.
+    fn detect_like<'py>(
+        &self,
+        py: Python<'py>,
+        image: &Bound<'py, PyAny>,
+        classes: Vec<PromptParts>,
+        channel_order: &str,
+        exemplar_image: &Bound<'py, PyAny>,
+    ) -> PyResult<FoundArrays<'py>> {
+        let prompts = prompts(py, classes)?;
+        let (pixels, examples) =
+            (Pixels::new(image, channel_order)?, Pixels::new(exemplar_image, channel_order)?);
+        let (found, _pixels) = self.worker.call(py, move |detector| {
+            let embedded = detector.exemplar_features(examples.view(), &prompts);
+            let found = embedded.and_then(|embedded| detector.detect_embedded(pixels.view(), &embedded));
+            (found, (pixels, examples))
+        })?;
+        let found = found.or_raise(py)?;
+        found_arrays(py, &found.items, Some(&found.times))
+    }
+}

@@ -1,0 +1,147 @@
+//! `ocelli.export`.
+
+use std::path::{Path, PathBuf};
+
+use ocelli::{Error, ErrorKind, Result};
+use ocelli_export::contract::{Precision, Prompting, Target, TextPadding};
+use ocelli_export::{
+    Block, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision, NormEps, export as export_model,
+};
+use pyo3::prelude::*;
+
+use crate::error::{OrRaise, invalid};
+use crate::options;
+use crate::waiting::cancellable;
+
+/// The keyword arguments of `ocelli.export`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct ExportArguments {
+    imgsz: Option<usize>,
+    precision: String,
+    mixed_precision: String,
+    keep_fp32: Vec<String>,
+    target: String,
+    prompt: String,
+    detection_only: bool,
+    screen: bool,
+    skip_blocks: Vec<usize>,
+    mask_blocks: Vec<String>,
+    split_block: Option<usize>,
+    force: bool,
+    tokenizer: Option<PathBuf>,
+    base: Option<PathBuf>,
+    norm_eps: Option<String>,
+    text_padding: Option<String>,
+}
+
+impl ExportArguments {
+    fn export_options(&self) -> Result<ExportOptions> {
+        let target = match self.target.as_str() {
+            "onnxruntime" => Target::OnnxRuntime,
+            "tensorrt" => Target::TensorRt,
+            other => {
+                return Err(options::invalid(
+                    "target",
+                    &format!("{other:?}: expected onnxruntime or tensorrt"),
+                ));
+            }
+        };
+        let prompting = match self.prompt.as_str() {
+            "official" => Prompting::Official,
+            "text" => Prompting::Text,
+            other => {
+                return Err(options::invalid("prompt", &format!("{other:?}: expected official or text")));
+            }
+        };
+        let exported = ExportOptions::default()
+            .with_target(target)
+            .with_prompting(prompting)
+            .with_precision(parsed::<Precision>("precision", &self.precision)?)
+            .with_mixed_precision(parsed::<MixedPrecision>("mixed_precision", &self.mixed_precision)?)
+            .with_keep_fp32(all_parsed::<Block>("keep_fp32", &self.keep_fp32)?)
+            .with_detection_only(self.detection_only)
+            .with_screen(self.screen)
+            .with_skip_blocks(self.skip_blocks.iter().copied())
+            .with_mask_blocks(all_parsed::<MaskedBranch>("mask_blocks", &self.mask_blocks)?)
+            .with_split_block(self.split_block)
+            .with_force(self.force);
+        Ok(match self.imgsz {
+            Some(imgsz) => exported.with_imgsz(imgsz),
+            None => exported,
+        })
+    }
+
+    fn checkpoint_options(&self) -> Result<CheckpointOptions> {
+        let mut opening = CheckpointOptions::default();
+        if let Some(name) = &self.norm_eps {
+            opening = opening.with_norm_eps(parsed::<NormEps>("norm_eps", name)?);
+        }
+        if let Some(name) = &self.text_padding {
+            opening = opening.with_text_padding(parsed::<TextPadding>("text_padding", name)?);
+        }
+        if let Some(path) = &self.tokenizer {
+            opening = opening.with_tokenizer(path);
+        }
+        if let Some(path) = &self.base {
+            opening = opening.with_base(path);
+        }
+        Ok(opening)
+    }
+}
+
+fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str, text: &str) -> Result<T> {
+    text.parse().map_err(|why: T::Err| options::invalid(name, &why.to_string()))
+}
+
+fn all_parsed<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str, texts: &[String]) -> Result<Vec<T>> {
+    texts.iter().map(|text| parsed(name, text)).collect()
+}
+
+/// Exports a checkpoint and returns the content of `model.json`. `progress` is called with the number of files that are
+/// done, the number of all, and the name of the next.
+#[pyfunction]
+pub(crate) fn export(
+    py: Python<'_>,
+    checkpoint: PathBuf,
+    output: PathBuf,
+    arguments: ExportArguments,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let (exported, opening) =
+        (arguments.export_options().or_raise(py)?, arguments.checkpoint_options().or_raise(py)?);
+    let manifest = cancellable(py, move |cancellation| {
+        check(&checkpoint)?;
+        let checkpoint = opening.open(&checkpoint)?;
+        export_model(&checkpoint, &exported, &output, |step| {
+            if cancellation.is_cancelled() {
+                return Err(Error::new(ErrorKind::Cancelled, "export: cancelled"));
+            }
+            report(progress.as_ref(), step.done, step.total, step.file)
+        })
+    })?;
+    let manifest = manifest.or_raise(py)?;
+    serde_json::to_string(&manifest).map_err(|failure| invalid(py, &failure.to_string()))
+}
+
+fn check(checkpoint: &Path) -> Result<()> {
+    match checkpoint.exists() {
+        true => Ok(()),
+        false => {
+            let message = format!("no checkpoint, {}: no such folder or file", checkpoint.display());
+            Err(Error::new(ErrorKind::InvalidArgument, message))
+        }
+    }
+}
+
+/// Calls Python's progress function. What it raises ends the work.
+pub(crate) fn report(progress: Option<&Py<PyAny>>, done: usize, total: usize, what: &str) -> Result<()> {
+    let Some(progress) = progress else { return Ok(()) };
+    Python::attach(|py| match progress.call1(py, (done, total, what)) {
+        Ok(_) => Ok(()),
+        Err(failure) => {
+            let text = crate::error::from_exception(py, "progress", &failure);
+            Err(Error::new(ErrorKind::Cancelled, text.to_string()))
+        }
+    })
+}

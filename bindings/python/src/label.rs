@@ -1,0 +1,191 @@
+//! `ocelli.label`.
+
+use std::path::PathBuf;
+
+use ocelli::{Cancellation, Error, ErrorKind, Result};
+use ocelli_datasets::label::{
+    ClassMap, DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings,
+    SPILL_BYTES, Shard, Summary, find_images,
+};
+use pyo3::prelude::*;
+use serde_json::json;
+
+use crate::error::OrRaise;
+use crate::export::report;
+use crate::options::{self, DetectorOptions};
+use crate::waiting::cancellable;
+
+/// More decoders than this only wait for the disk.
+const MAX_WORKERS: usize = 64;
+/// The default: four decoders keep up with any engine.
+const WORKERS: usize = 4;
+
+/// The keyword arguments of `ocelli.label`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct LabelArguments {
+    images: Vec<PathBuf>,
+    classes: Vec<String>,
+    class_map: Option<PathBuf>,
+    output: PathBuf,
+    formats: Vec<String>,
+    image_mode: Option<String>,
+    validation_share: f64,
+    polygons: bool,
+    masks: bool,
+    min_area: f64,
+    review: Option<usize>,
+    review_below: f32,
+    shard: Option<String>,
+    restart: bool,
+    discard_corrections: bool,
+    low_memory: bool,
+    workers: Option<usize>,
+}
+
+impl LabelArguments {
+    fn data_set_options(&self) -> Result<DataSetOptions> {
+        let mut formats: Vec<Format> = self.formats.iter().map(|name| name.parse()).collect::<Result<_>>()?;
+        formats.sort_unstable();
+        formats.dedup();
+        let images = match self.image_mode.as_deref() {
+            Some("link") => ImageMode::Link,
+            Some("copy") => ImageMode::Copy,
+            Some("none") => ImageMode::None,
+            None if formats == [Format::Coco] => ImageMode::None,
+            None => ImageMode::Link,
+            Some(other) => {
+                return Err(options::invalid(
+                    "image_mode",
+                    &format!("{other:?}: expected link, copy or none"),
+                ));
+            }
+        };
+        if self.min_area.is_nan() || self.min_area < 0.0 {
+            let message = format!("min_area is {}: expected a number of pixels", self.min_area);
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let data_set = DataSetOptions {
+            formats,
+            polygons: self.polygons,
+            images,
+            validation_share: self.validation_share,
+            review: self.review,
+            review_below: self.review_below,
+        };
+        data_set.check()?;
+        Ok(data_set)
+    }
+
+    fn settings(&self, detector: &DetectorOptions, data_set: &DataSetOptions) -> Result<LabelSettings> {
+        let classes = match &self.class_map {
+            Some(path) => ClassMap::open(path)?,
+            None => ClassMap::from_names(self.classes.iter().cloned()),
+        };
+        let defaults = LabelSettings::new(classes);
+        let (nms, class_agnostic_nms) = detector.nms();
+        Ok(LabelSettings {
+            confidence: detector.confidence().unwrap_or(defaults.confidence),
+            nms: nms.unwrap_or(defaults.nms),
+            class_agnostic_nms,
+            min_area: self.min_area,
+            masks: self.masks && data_set.formats.iter().any(|format| format.needs_masks()),
+            ..defaults
+        })
+    }
+}
+
+/// Labels pictures and returns a summary as JSON.
+#[pyfunction]
+pub(crate) fn label(
+    py: Python<'_>,
+    arguments: LabelArguments,
+    detector: DetectorOptions,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let labelled =
+        cancellable(py, move |cancellation| run(&arguments, &detector, progress.as_ref(), cancellation))?;
+    let (summary, failures) = labelled.or_raise(py)?;
+    let classes: Vec<_> = summary
+        .classes
+        .iter()
+        .map(|class| json!({"name": class.name, "instances": class.instances, "images": class.images}))
+        .collect();
+    let files: Vec<String> = summary.files.iter().map(|file| file.display().to_string()).collect();
+    let json = json!({
+        "images": summary.images,
+        "failed": summary.failed,
+        "classes": classes,
+        "files": files,
+        "kept": summary.kept,
+        "failures": failures,
+    });
+    Ok(json.to_string())
+}
+
+/// Labels pictures. Returns the summary, and why pictures failed, by path.
+fn run(
+    arguments: &LabelArguments,
+    detector: &DetectorOptions,
+    progress: Option<&Py<PyAny>>,
+    cancellation: &Cancellation,
+) -> Result<(Summary, serde_json::Map<String, serde_json::Value>)> {
+    let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+    let workers = match arguments.workers {
+        Some(workers) if (1..=MAX_WORKERS).contains(&workers) => workers,
+        Some(workers) => return refuse(format!("workers is {workers}: expected 1 to {MAX_WORKERS}")),
+        None => std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS)),
+    };
+    if arguments.classes.is_empty() && arguments.class_map.is_none() {
+        return refuse("no classes: expected at least one, or a class_map".into());
+    }
+    if !detector.has_model() {
+        let message = "model is missing: name the folder of a checkpoint or an exported model; the built-in model, which \
+                       knows drawn pictograms and finds nothing in photographs, is \"built-in\"";
+        return refuse(message.into());
+    }
+    let data_set = arguments.data_set_options()?;
+    let settings = arguments.settings(detector, &data_set)?;
+    let shard: Option<Shard> = arguments.shard.as_ref().map(|text| parse_shard(text)).transpose()?;
+    LabelJob::check_output(&arguments.output)?;
+    let builder = detector.builder()?.with_masks(settings.masks);
+    let builder = builder.with_post_processing(settings.post_processing());
+    let images = ImageSet::new(find_images(&arguments.images, &arguments.output)?);
+    let detector = builder.with_cancellation(cancellation.clone()).build()?;
+    let LabelArguments { restart, discard_corrections, .. } = *arguments;
+    let existing = Existing { restart, discard_corrections };
+    let output = &arguments.output;
+    let mut job = LabelJob::open(output, detector.model(), &settings, &data_set, images, shard, existing)?;
+    let stop = || match cancellation.is_cancelled() {
+        true => Err(Error::new(ErrorKind::Cancelled, "label: cancelled; the same call continues from there")),
+        false => Ok(()),
+    };
+    let (todo, mut done) = (job.pending(), 0);
+    let mut failures = serde_json::Map::new();
+    let mut on_event = |event: LabelEvent<'_>| {
+        match event {
+            LabelEvent::Done { name, .. } => {
+                done += 1;
+                report(progress, done, todo, name)?;
+            }
+            LabelEvent::Failed { path, error } => {
+                done += 1;
+                let path = path.display().to_string();
+                report(progress, done, todo, &path)?;
+                failures.insert(path, error.to_string().into());
+            }
+            _ => {}
+        }
+        stop()
+    };
+    match arguments.low_memory {
+        _ if todo == 0 => {}
+        true => job.run_in_low_memory(detector, SPILL_BYTES, &mut on_event)?,
+        false => job.run(detector, workers, &mut on_event)?,
+    }
+    Ok((job.finish(&mut || stop())?, failures))
+}
+
+fn parse_shard(text: &str) -> Result<Shard> {
+    text.parse().map_err(|why| options::invalid("shard", &format!("{why}")))
+}

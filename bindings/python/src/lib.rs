@@ -1,0 +1,50 @@
+//! The extension module `ocelli._ocelli`: what the Python package calls.
+//!
+//! The package's own Python files (`../python/ocelli`) have the classes that users see. This module gives them detectors,
+//! pipelines and trackers, hands pixels over without a copy and results back as arrays, and runs the programs.
+
+mod detector;
+mod error;
+mod evaluate;
+mod export;
+mod label;
+mod options;
+mod pictures;
+mod pipeline;
+mod pixels;
+mod program;
+mod prompts;
+mod results;
+mod tracker;
+mod waiting;
+
+use pyo3::prelude::*;
+
+/// Native part of the package `ocelli`.
+#[pymodule]
+mod _ocelli {
+    #[pymodule_export]
+    use super::detector::Detector;
+    #[pymodule_export]
+    use super::evaluate::evaluate;
+    #[pymodule_export]
+    use super::export::export;
+    #[pymodule_export]
+    use super::label::label;
+    #[pymodule_export]
+    use super::pictures::{plot, read_image, vocabulary};
+    #[pymodule_export]
+    use super::pipeline::Pipeline;
+    #[pymodule_export]
+    use super::program::{run_program, set_python_packages};
+    #[pymodule_export]
+    use super::results::{detections_json, frame_json, mask_area, mask_from_array, mask_to_array};
+    #[pymodule_export]
+    use super::tracker::Tracker;
+    use super::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

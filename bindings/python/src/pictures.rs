@@ -1,0 +1,83 @@
+//! Reading and drawing pictures.
+
+use std::path::PathBuf;
+
+use image::RgbImage;
+use numpy::{IntoPyArray, PyArray3, PyArrayMethods};
+use ocelli::draw::{AnnotationStyle, Annotator, Overlay, OverlayOptions};
+use ocelli::{Error, ErrorKind, FrameOutcome, Image, PixelFormat};
+use pyo3::prelude::*;
+
+use crate::error::OrRaise;
+use crate::pixels::Pixels;
+use crate::results::{Rows, TrackRow, track};
+
+/// Reads a picture file as the programs do: [height, width, rgb].
+#[pyfunction]
+pub(crate) fn read_image(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyArray3<u8>>> {
+    let image = py.detach(|| Image::open(&path)).or_raise(py)?;
+    let sides = [image.height() as usize, image.width() as usize, 3];
+    image.into_rgb8().into_pyarray(py).reshape(sides)
+}
+
+/// A copy of a picture, in its own channel order, with detections drawn in; with `tracks`, those instead. `style`: whether
+/// labels have scores, the opacity of masks, the width of lines, the font size.
+#[pyfunction]
+pub(crate) fn plot<'py>(
+    py: Python<'py>,
+    image: &Bound<'py, PyAny>,
+    channel_order: &str,
+    rows: Rows,
+    tracks: Option<Vec<TrackRow>>,
+    labels: Vec<String>,
+    style: (bool, f32, Option<f32>, Option<f32>),
+) -> PyResult<Bound<'py, PyArray3<u8>>> {
+    let pixels = Pixels::new(image, channel_order)?;
+    let mut outcome = FrameOutcome::default();
+    outcome.detections = rows.detections(py)?;
+    outcome.labels = labels.into_iter().map(Into::into).collect();
+    let tracked = tracks.is_some();
+    outcome.tracks = tracks.into_iter().flatten().map(track).collect();
+    let (show_scores, mask_opacity, line_width, font_size) = style;
+    let mut style = AnnotationStyle::default();
+    (style.show_scores, style.mask_opacity) = (show_scores, mask_opacity);
+    (style.line_width, style.font_size) = (line_width, font_size);
+    let drawn = py.detach(|| {
+        let view = pixels.view();
+        let row = view.width as usize * 3;
+        let mut packed: Vec<u8> = view
+            .data
+            .chunks(view.stride)
+            .take(view.height as usize)
+            .flat_map(|chunk| &chunk[..row])
+            .copied()
+            .collect();
+        let is_bgr = view.format == PixelFormat::Bgr8;
+        if is_bgr {
+            swap_red_and_blue(&mut packed);
+        }
+        let Some(mut picture) = RgbImage::from_raw(view.width, view.height, packed) else {
+            return Err(Error::new(ErrorKind::Internal, "a picture has other bytes than its size says"));
+        };
+        let options = OverlayOptions { tracks: tracked, trail_frames: 0 };
+        Overlay::new(Annotator::new().with_style(style), options).draw(&mut picture, &outcome)?;
+        let (width, height) = picture.dimensions();
+        let mut bytes = picture.into_raw();
+        if is_bgr {
+            swap_red_and_blue(&mut bytes);
+        }
+        Ok((bytes, [height as usize, width as usize, 3]))
+    });
+    let (bytes, sides) = drawn.or_raise(py)?;
+    bytes.into_pyarray(py).reshape(sides)
+}
+
+fn swap_red_and_blue(bytes: &mut [u8]) {
+    bytes.chunks_exact_mut(3).for_each(|pixel| pixel.swap(0, 2));
+}
+
+/// The names that the built-in model knows.
+#[pyfunction]
+pub(crate) fn vocabulary() -> Vec<&'static str> {
+    ocelli::builtin::vocabulary().to_vec()
+}

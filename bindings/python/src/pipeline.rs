@@ -1,0 +1,177 @@
+//! The pipeline of `ocelli.Video`: frames are pushed, results received.
+
+use std::time::{Duration, Instant};
+
+use ocelli::{Cancellation, FrameOutcome, FramePolicy};
+use pyo3::prelude::*;
+
+use crate::error::{OrRaise, invalid};
+use crate::options::DetectorOptions;
+use crate::pixels::Pixels;
+use crate::prompts::{PromptParts, prompts};
+use crate::results::{FoundArrays, TrackParts, found_arrays, track_parts};
+use crate::tracker::TrackerOptions;
+use crate::waiting::cancellable;
+
+/// How long Ctrl-C waits at most.
+const POLL: Duration = Duration::from_millis(50);
+/// How long a frame waits for room between two looks.
+const ROOM: Duration = Duration::from_millis(1);
+
+/// Index, time in seconds, width and height, whether it was detected in, detections, tracks.
+type OutcomeParts<'py> = (u64, f64, (u32, u32), bool, FoundArrays<'py>, Vec<TrackParts>);
+
+/// The keyword arguments of `ocelli.Video` that concern the pipeline.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PipelineOptions {
+    tracker: Option<TrackerOptions>,
+    policy: String,
+    queue_depth: Option<usize>,
+    detect_every: u64,
+    class_budget: Option<usize>,
+    sequential: bool,
+    frame_rate: Option<f64>,
+}
+
+/// A running pipeline.
+#[pyclass(frozen, module = "ocelli._ocelli")]
+pub(crate) struct Pipeline {
+    pipeline: ocelli::Pipeline,
+    cancellation: Cancellation,
+    engine: String,
+}
+
+#[pymethods]
+impl Pipeline {
+    /// Builds a detector and starts the pipeline.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        detector: DetectorOptions,
+        classes: Vec<PromptParts>,
+        options: PipelineOptions,
+    ) -> PyResult<Self> {
+        let builder = detector.builder().or_raise(py)?;
+        let prompts = prompts(py, classes)?;
+        let tracker = options.tracker.as_ref().map(|tracker| tracker.options(py)).transpose()?;
+        let policy = match options.policy.as_str() {
+            "all" => FramePolicy::All,
+            "latest" => FramePolicy::Latest,
+            other => {
+                return Err(invalid(py, &format!("policy is {other:?}: expected \"all\" or \"latest\"")));
+            }
+        };
+        let token = Cancellation::new();
+        let cancellation = token.clone();
+        let built = cancellable(py, move |stop| {
+            let detector = builder.with_cancellation(stop.clone()).build()?;
+            let engine = detector.engine().to_owned();
+            let mut pipeline = ocelli::Pipeline::builder(detector, prompts)
+                .with_policy(policy)
+                .with_detect_every(options.detect_every)
+                .with_sequential(options.sequential)
+                .with_cancellation(token);
+            if let Some(tracker) = tracker {
+                pipeline = pipeline.with_tracker(tracker);
+            }
+            if let Some(depth) = options.queue_depth {
+                pipeline = pipeline.with_queue_depth(depth);
+            }
+            if let Some(classes) = options.class_budget {
+                pipeline = pipeline.with_class_budget(classes);
+            }
+            if let Some(rate) = options.frame_rate {
+                pipeline = pipeline.with_frame_rate(rate);
+            }
+            pipeline.build().map(|pipeline| (pipeline, engine))
+        })?;
+        let (pipeline, engine) = built.or_raise(py)?;
+        Ok(Self { pipeline, cancellation, engine })
+    }
+
+    /// A description of the engine.
+    #[getter]
+    fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    /// Pushes a frame and returns its index. Waits for room, without the GIL.
+    fn push(
+        &self,
+        py: Python<'_>,
+        image: &Bound<'_, PyAny>,
+        time_s: f64,
+        channel_order: &str,
+    ) -> PyResult<u64> {
+        let Ok(timestamp) = Duration::try_from_secs_f64(time_s) else {
+            return Err(invalid(py, &format!("time is {time_s}: expected seconds of at least 0")));
+        };
+        let pixels = Pixels::new(image, channel_order)?;
+        let mut view = pixels.view();
+        view.timestamp = timestamp;
+        loop {
+            let start = Instant::now();
+            let pushed = py.detach(|| {
+                loop {
+                    match self.pipeline.try_push(view) {
+                        Ok(None) if start.elapsed() < POLL => std::thread::sleep(ROOM),
+                        other => return other,
+                    }
+                }
+            });
+            match pushed.or_raise(py)? {
+                Some(index) => return Ok(index),
+                None => py.check_signals()?,
+            }
+        }
+    }
+
+    /// The next result, in order; `None` at the end or after `timeout_s` seconds.
+    fn receive<'py>(&self, py: Python<'py>, timeout_s: Option<f64>) -> PyResult<Option<OutcomeParts<'py>>> {
+        let end =
+            timeout_s.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX));
+        let start = Instant::now();
+        loop {
+            let left = end.map_or(POLL, |end| end.saturating_sub(start.elapsed()).min(POLL));
+            let received = py.detach(|| self.pipeline.recv_timeout(left)).or_raise(py)?;
+            if let Some(outcome) = received {
+                let parts = outcome_parts(py, &outcome)?;
+                self.pipeline.recycle(outcome);
+                return Ok(Some(parts));
+            }
+            if self.pipeline.is_ended() || end.is_some_and(|end| start.elapsed() >= end) {
+                return Ok(None);
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// Whether all results were received after `close`.
+    #[getter]
+    fn is_ended(&self) -> bool {
+        self.pipeline.is_ended()
+    }
+
+    /// Marks the end of the stream.
+    fn close(&self) {
+        self.pipeline.close();
+    }
+
+    /// Stops early: frames that wait are dropped.
+    fn cancel(&self) {
+        self.cancellation.cancel();
+        self.pipeline.close();
+    }
+
+    /// Statistics so far, as JSON.
+    fn stats(&self, py: Python<'_>) -> PyResult<String> {
+        serde_json::to_string(&self.pipeline.stats()).map_err(|failure| invalid(py, &failure.to_string()))
+    }
+}
+
+fn outcome_parts<'py>(py: Python<'py>, outcome: &FrameOutcome) -> PyResult<OutcomeParts<'py>> {
+    let found = found_arrays(py, &outcome.detections, Some(&outcome.times))?;
+    let tracks = outcome.tracks.iter().map(track_parts).collect();
+    Ok((outcome.index, outcome.time.as_secs_f64(), outcome.size, outcome.detected, found, tracks))
+}

@@ -1,0 +1,49 @@
+"""What the tests share. They run against the installed wheel."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import ocelli
+
+ROOT = Path(__file__).resolve().parents[3]
+SCENES = ROOT / "demos" / "scenes"
+PARK_CLASSES = ["dog", "tree", "pizza"]
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def scenes() -> Path:
+    return SCENES
+
+
+@pytest.fixture(scope="session")
+def park() -> npt.NDArray[np.uint8]:
+    return ocelli.read_image(SCENES / "park.png")
+
+
+@pytest.fixture(scope="session")
+def detector() -> ocelli.Detector:
+    return ocelli.Detector(engine="embedded")
+
+
+@pytest.fixture(scope="session")
+def masking() -> ocelli.Detector:
+    return ocelli.Detector(engine="embedded", masks=True)
+
+
+@pytest.fixture(scope="session")
+def program() -> Run:
+    """Runs one of the installed programs."""
+
+    def run(name: str, *arguments: str | Path, timeout: float = 300.0) -> subprocess.CompletedProcess[str]:
+        command: Sequence[str] = [str(Path(sys.executable).parent / name), *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+    return run

@@ -1,0 +1,137 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from conftest import Run
+
+import ocelli
+
+
+def test_the_programs_say_what_they_are(program: Run) -> None:
+    for name in ("ocelli", "demo-image", "demo-video"):
+        ran = program(name, "--version")
+        assert (ran.returncode, ran.stdout) == (0, f"{name} {ocelli.__version__}\n")
+    ran = program("ocelli", "detect", "--help")
+    assert ran.returncode == 0 and "--classes" in ran.stdout
+
+
+def test_exit_statuses(program: Run, scenes: Path, tmp_path: Path) -> None:
+    park = scenes / "park.png"
+    broken = tmp_path / "broken.png"
+    broken.write_text("no picture")
+    for arguments, status, said in [
+        (["detect", "--image", park, "--classes", "dog", "--engine", "embedded"], 0, "engine: "),
+        (["detect", "--image", broken, "--classes", "dog", "--engine", "embedded"], 1, "error: "),
+        (["detect", "--image", park, "--nonsense"], 2, "error: unexpected argument '--nonsense'"),
+        (["detect", "--image", park, "--classes", "dog", "--confidence", "7"], 2, "error: --confidence is 7"),
+    ]:
+        ran = program("ocelli", *arguments)
+        assert (ran.returncode, said in ran.stderr) == (status, True), (arguments, ran.stderr)
+
+
+def test_ctrl_c_ends_a_program(scenes: Path, tmp_path: Path) -> None:
+    for number in range(300):
+        os.link(scenes / "park.png", tmp_path / f"{number}.png") if os.stat(scenes).st_dev == os.stat(
+            tmp_path
+        ).st_dev else (tmp_path / f"{number}.png").write_bytes((scenes / "park.png").read_bytes())
+    lines = tmp_path / "found.json"
+    command = [Path(sys.executable).parent / "demo-image", "--engine", "embedded", "--image", tmp_path]
+    process = subprocess.Popen(
+        [*map(str, command), "--classes", *ocelli.vocabulary(), "--json", str(lines)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert 1 <= len(json.loads(lines.read_text())["images"]) < 300
+
+
+def test_the_doctor_finds_the_libraries_of_this_environment(program: Run) -> None:
+    ran = program("ocelli", "doctor")
+    assert ran.returncode == 0
+    for package in ("onnxruntime", "openvino"):
+        found = [path for path in Path(sys.prefix).glob(f"lib/python3*/site-packages/{package}") if path.is_dir()]
+        assert (str(found[0]) in ran.stdout) if found else True, ran.stdout
+    assert "PyAV" in ran.stdout or "ocelli[video]" in ran.stdout
+
+
+def test_python_finds_the_libraries_of_this_environment() -> None:
+    for package, engine in (("onnxruntime", "ONNX Runtime"), ("openvino", "OpenVINO")):
+        if not list(Path(sys.prefix).glob(f"lib/python3*/site-packages/{package}")):
+            continue
+        detector = ocelli.Detector(engine=package)
+        assert engine in detector.engine
+        assert sys.prefix in Path("/proc/self/maps").read_text()
+
+
+def test_export(tmp_path: Path) -> None:
+    checkpoint = Path(__file__).resolve().parents[3] / "tests" / "golden" / "parity" / "plain"
+    steps: list[tuple[int, int, str]] = []
+    manifest = ocelli.export(
+        checkpoint, tmp_path / "model", imgsz=112, progress=lambda *step: steps.append(step)
+    )
+    assert manifest["imgsz"] == 112
+    assert json.loads((tmp_path / "model" / "model.json").read_text()) == manifest
+    assert len(steps) >= 4 and steps[0][:2] == (0, steps[0][1])
+    found = ocelli.Detector(tmp_path / "model", engine="embedded")
+    assert found.imgsz == 112 and found.model == tmp_path / "model"
+    for options, kind in [({"target": "abacus"}, ocelli.InvalidArgument), ({"imgsz": 113}, ocelli.InvalidArgument)]:
+        try:
+            ocelli.export(checkpoint, tmp_path / "other", **options)  # type: ignore[arg-type]
+        except kind as error:
+            assert "\n" not in str(error)
+        else:
+            raise AssertionError(options)
+
+
+def test_label(program: Run, scenes: Path, tmp_path: Path) -> None:
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for name in ("park", "street", "coast"):
+        (pictures / f"{name}.png").write_bytes((scenes / f"{name}.png").read_bytes())
+    (pictures / "broken.png").write_text("no picture")
+    classes = ["dog", "car", "boat"]
+    steps: list[int] = []
+    summary = ocelli.label(
+        pictures, classes, tmp_path / "ours", model="built-in", formats=["yolo", "coco"], image_mode="copy",
+        engine="embedded", progress=lambda done, total, name: steps.append(done),
+    )  # fmt: skip
+    assert (summary["images"], summary["failed"]) == (3, 1) and steps == [1, 2, 3, 4]
+    assert [one["name"] for one in summary["classes"]] == classes
+    assert list(summary["failures"]) == [str(pictures / "broken.png")]
+    ran = program(
+        "ocelli", "label", "--images", pictures, "--classes", *classes, "-o", tmp_path / "theirs", "--model", "built-in",
+        "--format", "yolo,coco", "--copy", "--engine", "embedded",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    files = [
+        path.relative_to(tmp_path / "theirs")
+        for part in ("labels", "images")
+        for path in sorted((tmp_path / "theirs" / part).rglob("*.*"))
+    ]
+    assert len(files) == 6
+    for file in [*files, Path("annotations.json"), Path("classes.txt")]:
+        assert (tmp_path / "ours" / file).read_bytes() == (tmp_path / "theirs" / file).read_bytes(), file
+    again = ocelli.label(
+        pictures, classes, tmp_path / "ours", model="built-in", formats=["yolo", "coco"], image_mode="copy", engine="embedded"
+    )
+    assert again["images"] == 3
+
+
+def test_evaluate(program: Run, tmp_path: Path) -> None:
+    report = ocelli.evaluate(scenes=6, engine="embedded", masks=True, save_predictions=tmp_path / "found.json")
+    ran = program("ocelli", "eval", "--scenes", "6", "--engine", "embedded", "--masks", "--json", "-", "--quiet")
+    assert ran.returncode == 0, ran.stderr
+    theirs = json.loads(ran.stdout)
+    for one in (report, theirs):
+        for model in one["models"]:
+            del model["timing_ms"]
+    assert report == theirs
+    assert report["models"][0]["bbox"]["ap"] > 0.4
