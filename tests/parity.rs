@@ -53,21 +53,29 @@ fn cases_of<'g>(
     })
 }
 
-#[test]
-fn every_output_of_every_graph() {
-    compare_every_output(&[Runner::OnnxRuntime, Runner::Embedded, Runner::OpenVino]);
-}
-
+/// From pixels to masks through every graph: a software GPU takes minutes for more.
 #[test]
 #[ignore = "needs a software GPU: tests/fetch-software-gpu.sh; minutes"]
-fn every_output_of_every_graph_on_webgpu() {
-    compare_every_output(&[Runner::WebGpu]);
-}
-
-fn compare_every_output(runners: &'static [Runner]) {
+fn every_graph_on_webgpu() {
     let mut report = Report::default();
     for golden in Golden::all() {
-        for (case, runner, options) in cases_of(&golden, runners) {
+        let started = std::time::Instant::now();
+        let case = format!("{}, for tensorrt on webgpu", golden.name);
+        report.check(case, |report| {
+            let options = ExportOptions::default().with_target(Target::TensorRt);
+            let mut model = Exported::on(Runner::WebGpu, &golden.open_checkpoint()?, &options)?;
+            compare_chain(report, &golden, &mut model)
+        });
+        println!("{}: {:.0} s", golden.name, started.elapsed().as_secs_f32());
+    }
+    report.finish("every graph on WebGPU");
+}
+
+#[test]
+fn every_output_of_every_graph() {
+    let mut report = Report::default();
+    for golden in Golden::all() {
+        for (case, runner, options) in each_case(&golden) {
             report.check(case, |report| {
                 let mut model = Exported::on(runner, &golden.open_checkpoint()?, &options)?;
                 expect_outputs(
