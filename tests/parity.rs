@@ -36,17 +36,8 @@ const MASK_COUNT: usize = 3;
 
 /// Each engine with each target whose operators it knows: the name of the case, the engine, the options of the target.
 fn each_case(golden: &Golden) -> impl Iterator<Item = (String, Runner, ExportOptions)> + use<'_> {
-    cases_of(golden, &[Runner::OnnxRuntime, Runner::Embedded, Runner::OpenVino])
-}
-
-fn cases_of<'g>(
-    golden: &'g Golden,
-    runners: &'static [Runner],
-) -> impl Iterator<Item = (String, Runner, ExportOptions)> + use<'g> {
-    let pairs = runners
-        .iter()
-        .copied()
-        .flat_map(|runner| runner.targets().iter().map(move |target| (runner, *target)));
+    let runners = [Runner::OnnxRuntime, Runner::Embedded, Runner::OpenVino].into_iter();
+    let pairs = runners.flat_map(|runner| runner.targets().iter().map(move |target| (runner, *target)));
     pairs.map(|(runner, target)| {
         let case = format!("{}, for {target:?} on {runner:?}", golden.name).to_lowercase();
         (case, runner, ExportOptions::default().with_target(target))
