@@ -79,7 +79,7 @@ struct OnnxRuntimeMaker {
     device: Option<Device>,
     class_chunk: usize,
     /// Of the engine [`EngineKind::WebGpu`].
-    webgpu: Option<WebGpuChoice>,
+    webgpu: Option<Box<WebGpuChoice>>,
 }
 
 type Make = dyn Fn(&Path) -> Result<Box<dyn Engine>> + Send + Sync;
@@ -157,7 +157,7 @@ impl EngineFactory {
             tf32: false,
             device: None,
             class_chunk: 1,
-            webgpu: Some(webgpu.clone()),
+            webgpu: Some(Box::new(webgpu.clone())),
         };
         let checked = Checked {
             adapter: &webgpu.adapter,

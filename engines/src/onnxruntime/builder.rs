@@ -1,7 +1,7 @@
 //! Builds engines: provider, threads, and how ONNX Runtime optimises the model.
 
 use super::device_tensors::DeviceTensors;
-use super::provider::ExecutionProvider;
+use super::provider::{ExecutionProvider, WEBGPU};
 use super::session::OnnxRuntimeEngine;
 use super::{OnnxRuntime, assignment, call, registration, webgpu};
 use crate::device::Device;
@@ -222,7 +222,7 @@ impl OnnxRuntimeBuilder {
         if let ExecutionProvider::WebGpu(_) = self.provider {
             webgpu::refuse_wrong_operators(name, &graph()?)?;
         }
-        let is_webgpu = matches!(self.provider, ExecutionProvider::WebGpu(_));
+        let is_webgpu = self.provider.name() == WEBGPU;
         let turn = is_webgpu.then(webgpu::exclusive);
         let session = commit(builder).map_err(failed)?;
         drop(turn);

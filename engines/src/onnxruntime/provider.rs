@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+/// ONNX Runtime's name for [`ExecutionProvider::WebGpu`].
+pub(super) const WEBGPU: &str = "WebGpuExecutionProvider";
+
 /// An execution provider: the part of ONNX Runtime that computes on one kind of hardware.
 ///
 /// A provider that cannot start is an error; nothing falls back to another one. Nodes that it does not support are an
@@ -36,7 +39,7 @@ impl ExecutionProvider {
             Self::Cuda(_) => "CUDAExecutionProvider",
             Self::TensorRt(_) => "TensorrtExecutionProvider",
             Self::CoreMl(_) => "CoreMLExecutionProvider",
-            Self::WebGpu(_) => "WebGpuExecutionProvider",
+            Self::WebGpu(_) => WEBGPU,
             Self::Other(other) => &other.name,
         }
     }
@@ -123,7 +126,7 @@ impl WebGpuOptions {
         let power = if self.low_power { "low-power" } else { "high-performance" };
         let option = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         OtherProvider {
-            name: "WebGpuExecutionProvider".to_owned(),
+            name: WEBGPU.to_owned(),
             library: Some(self.library.clone()),
             options: vec![option("enableInt64", "1"), option("powerPreference", power)],
         }
