@@ -91,6 +91,34 @@ impl Annotator {
         self.draw_marks(picture, marks.collect())
     }
 
+    /// Draws a line through points, or a polygon if `closed`, with a label at its first point. `number` selects the colour.
+    pub fn draw_shape(
+        &self,
+        picture: &mut RgbImage,
+        points: &[[f32; 2]],
+        closed: bool,
+        label: &str,
+        number: usize,
+    ) {
+        let Some(&[x, y]) = points.first() else { return };
+        let (width, height) = picture.dimensions();
+        let sizes = Sizes::of(&self.style, width, height);
+        let mut canvas = Canvas::new(picture);
+        let (casing, color) = (sizes.line + 2.0 * sizes.casing, class_color(number));
+        if closed {
+            canvas.stroke_rings(&[points], casing, DARK, 0.35);
+            canvas.stroke_rings(&[points], sizes.line, color, 0.9);
+        } else {
+            canvas.stroke_line(points, casing, DARK, 0.35);
+            canvas.stroke_line(points, sizes.line, color, 0.9);
+        }
+        let room = (canvas.width(), canvas.height());
+        let Some(line) = self.typeface.fit(label, "", sizes.font, room) else { return };
+        let at = Rect { x1: x, y1: y, x2: x + 1.0, y2: y + 1.0 };
+        let tag = LabelLayout::new(room.0, room.1).place(at, sizes.line, line.tag_size());
+        draw_tag(&mut canvas, tag, &line, color, &sizes);
+    }
+
     fn draw_marks(&self, picture: &mut RgbImage, mut marks: Vec<Mark<'_>>) -> Result<()> {
         let (width, height) = picture.dimensions();
         for mark in &marks {

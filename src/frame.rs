@@ -1,6 +1,8 @@
 //! One frame of a stream.
 
-use std::time::Duration;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use crate::image::Image;
 
@@ -14,12 +16,30 @@ pub struct Frame {
     pub index: u64,
     /// When the frame was taken, relative to the start of the stream; never decreases from frame to frame.
     pub time: Duration,
+    /// When the frame of a live source was taken, by the clock of this machine; `None` for recorded frames, and where the
+    /// source does not know: then it is when the frame was read.
+    pub captured: Option<SystemTime>,
+    /// The picture file that the frame was read from; `None` for a frame of a video.
+    pub file: Option<Arc<Path>>,
+    /// Which of [several](crate::source::Several) sources it is from.
+    pub origin: Option<Origin>,
+}
+
+/// One of several sources.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Origin {
+    /// Its place among them, from 0.
+    pub number: usize,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its frames per second, if known.
+    pub frame_rate: Option<f64>,
 }
 
 impl Default for Frame {
     /// A buffer to be filled: one black pixel.
     fn default() -> Self {
         let image = Image::from_rgb8(1, 1, vec![0; 3]).expect("three bytes are one pixel");
-        Self { image, index: 0, time: Duration::ZERO }
+        Self { image, index: 0, time: Duration::ZERO, captured: None, file: None, origin: None }
     }
 }

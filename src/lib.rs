@@ -89,7 +89,7 @@ pub use detector::{
     PrepareEngines, PromptDecoder, ScreenCalibration, Screening, TextCacheFile, TextEmbedder,
 };
 pub use engine::{AdapterVerdict, EngineFactory, EngineKind, EngineOptions};
-pub use frame::Frame;
+pub use frame::{Frame, Origin};
 pub use frame_view::{FrameView, PixelFormat};
 pub use image::{Image, ImageView};
 pub use mask::{Mask, MaskSpan, Outline, SemanticMap};
@@ -97,7 +97,9 @@ pub use model::{Model, ModelRequest, ModelSource, sha256_of_file};
 pub use model_graph::ModelGraph;
 pub use ocelli_error::{Error, ErrorKind, Result};
 pub use outcome::FrameOutcome;
-pub use pipeline::{FramePolicy, Pipeline, PipelineBuilder, PipelineStats, RunSummary, StatsRecorder};
+pub use pipeline::{
+    FramePolicy, Latency, Pipeline, PipelineBuilder, PipelineStats, RunSummary, StatsRecorder,
+};
 pub use prompt::{Exemplar, Prompt, Prompts, VISUAL};
 pub use sink::Sink;
 pub use source::{Source, SourceInfo};

@@ -1,11 +1,13 @@
 //! The results of one frame.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ocelli_tracking::Track;
 
 use crate::detection::Detection;
+use crate::frame::Origin;
 use crate::image::Image;
 use crate::timing::StageTimes;
 
@@ -17,6 +19,12 @@ pub struct FrameOutcome {
     pub index: u64,
     /// When the frame was taken, as reported by the source or the caller.
     pub time: Duration,
+    /// When the frame of a live source was taken, by the clock of this machine; `None` for recorded frames.
+    pub captured: Option<SystemTime>,
+    /// The picture file that the frame was read from; `None` for a frame of a video.
+    pub file: Option<Arc<Path>>,
+    /// Which of [several](crate::source::Several) sources it is from; `index` and `time` are those of this source.
+    pub origin: Option<Origin>,
     /// Width and height in pixels.
     pub size: (u32, u32),
     /// Whether the detector ran on this frame; if not, `detections` is empty.

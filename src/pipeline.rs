@@ -39,6 +39,7 @@
 mod builder;
 mod class_budget;
 mod config;
+mod gate;
 mod job;
 mod pulled;
 mod pushed;
@@ -49,7 +50,7 @@ mod stages;
 mod stats;
 
 pub use builder::PipelineBuilder;
-pub use config::FramePolicy;
+pub use config::{FramePolicy, Latency};
 pub use pulled::RunSummary;
 pub use pushed::Pipeline;
 pub use stats::{PipelineStats, Quantiles, QueueStats, Stage, StageStats, StatsRecorder};

@@ -1,5 +1,7 @@
 //! The JSON form of results: detections and tracks with rounded numbers.
 
+use std::time::UNIX_EPOCH;
+
 use ocelli_tracking::{BoundingBox, Track, TrackState};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -66,11 +68,21 @@ mod flat_polygons {
 /// The results of one frame, one line of [`JsonLines`](crate::sink::JsonLines).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FrameReport {
+    /// The name of the source, if there are several; omitted otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// The index of the frame in the video.
     pub frame: u64,
     /// Time since the beginning in seconds, written with six decimals.
     #[serde(serialize_with = "with_six_decimals")]
     pub time_s: f64,
+    /// When the frame of a live source was taken, in seconds since 1970-01-01 00:00 UTC, written with six decimals; omitted
+    /// for recorded frames.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "maybe_with_six_decimals")]
+    pub wall_time: Option<f64>,
+    /// The picture file of the frame; omitted for frames of a video.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Width of the frame in pixels.
     #[serde(default)]
     pub width: u32,
@@ -125,8 +137,14 @@ impl TrackRecord {
 impl From<&FrameOutcome> for FrameReport {
     fn from(outcome: &FrameOutcome) -> Self {
         Self {
+            source: outcome.origin.as_ref().map(|origin| origin.name.to_string()),
             frame: outcome.index,
             time_s: outcome.time.as_secs_f64(),
+            wall_time: outcome
+                .captured
+                .and_then(|captured| captured.duration_since(UNIX_EPOCH).ok())
+                .map(|since| since.as_secs_f64()),
+            file: outcome.file.as_ref().map(|file| file.to_string_lossy().into_owned()),
             width: outcome.size.0,
             height: outcome.size.1,
             detected: outcome.detected,
@@ -147,6 +165,11 @@ fn is_yes(value: &bool) -> bool {
 
 fn with_six_decimals<S: Serializer>(seconds: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     rounded(*seconds, 1e6).serialize(serializer)
+}
+
+#[allow(clippy::ref_option, reason = "serde passes a reference")]
+fn maybe_with_six_decimals<S: Serializer>(seconds: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    seconds.map(|seconds| rounded(seconds, 1e6)).serialize(serializer)
 }
 
 /// Rounds in `f64`, whose shortest decimal form then has no further digits.

@@ -1,6 +1,7 @@
 //! Where results go: videos, picture sequences, JSON lines, MOTChallenge and YOLO files, crops, windows and pipes, behind one trait.
 
 mod crops;
+mod grid;
 mod json_lines;
 mod lines;
 mod mot;
@@ -20,6 +21,7 @@ use crate::outcome::FrameOutcome;
 use ocelli_error::Result;
 
 pub use crops::Crops;
+pub use grid::Grid;
 pub use json_lines::JsonLines;
 pub use mot::MotFile;
 #[cfg(not(feature = "opencv"))]

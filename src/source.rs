@@ -10,6 +10,7 @@ mod pictures;
 mod raw;
 mod reconnecting;
 mod selection;
+mod several;
 mod stream_kind;
 
 #[cfg(feature = "opencv")]
@@ -20,6 +21,7 @@ pub use pictures::{PictureFiles, natural_order};
 pub use raw::{RawFormat, RawFrames};
 pub use reconnecting::{Reconnecting, ReconnectingOptions};
 pub use selection::{Position, Selected, Selection};
+pub use several::{Feed, FeedState, Several, SeveralStates};
 pub use stream_kind::StreamKind;
 
 use std::ops::RangeInclusive;
@@ -46,10 +48,14 @@ pub struct SourceInfo {
     pub size: Option<(u32, u32)>,
     /// Frames per second.
     pub frame_rate: Option<f64>,
+    /// The shortest time between two frames, if the file has an index of them; a variable rate shows in it.
+    pub shortest_interval: Option<Duration>,
     /// The number of frames; a file's header may be wrong about it.
     pub frame_count: Option<u64>,
     /// Whether frames arrive at their own pace, whether or not they are read in time.
     pub live: bool,
+    /// Whether the source itself drops frames in favour of newer ones, so that each one that it provides is to be processed.
+    pub keeps_newest: bool,
     /// Whether the stream has sound, as far as its container tells.
     pub has_sound: bool,
 }

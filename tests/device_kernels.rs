@@ -28,6 +28,7 @@ fn compare(device: &Arc<CudaDevice>, cases: &[Case], element_type: ElementType) 
         };
         if known.as_ref().is_none_or(|(of, ..)| *of != config) {
             let cpu = Preprocessor::new(config).expect("the configuration is valid");
+            let cpu = cpu.with_full_size_nv12(true);
             let gpu = DevicePreprocessor::new(device, config).expect("the kernel compiles");
             known = Some((config, cpu, gpu.with_element_type(element_type).expect("f32 or f16")));
         }

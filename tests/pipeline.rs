@@ -8,3 +8,4 @@ mod fakes;
 mod flow;
 mod pushed;
 mod rate;
+mod several;

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fakes::{Count, Fakes, Levels, detector, prompts};
+use ocelli::source::{Feed, Several};
 use ocelli::tracking::ByteTrackerOptions;
-use ocelli::{FrameView, Pipeline, PixelFormat, Sink};
+use ocelli::{Cancellation, FrameView, Pipeline, PixelFormat, Sink, Source};
 
 static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
@@ -126,4 +127,34 @@ fn nothing_grows_over_twenty_thousand_frames() {
         }
     }
     check("pushed", early, counts());
+
+    // Each further source needs as much memory as the ones before.
+    let mut most = Vec::new();
+    for sources in [1, 4, 16] {
+        let feed = |number| Feed {
+            name: format!("camera {number}"),
+            weight: 1,
+            source: Box::new(Levels::new(200, SIZE.0, SIZE.1)) as Box<dyn Source>,
+        };
+        let before = counts().live_bytes;
+        let feeds = (0..sources).map(feed).collect();
+        let several = Several::start(feeds, None, Cancellation::new()).expect("they have names");
+        let (peak, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let at = peak.clone();
+        Pipeline::builder(detector(&Fakes::default()), prompts(3))
+            .with_tracker(ByteTrackerOptions::default())
+            .with_observer(move |_| {
+                at.fetch_max(counts().live_bytes, Ordering::Relaxed);
+            })
+            .run(several, &mut [Box::new(Count(seen.clone())) as Box<dyn Sink>])
+            .expect("it runs");
+        assert_eq!(seen.load(Ordering::Relaxed), 200 * sources);
+        most.push(peak.load(Ordering::Relaxed).saturating_sub(before));
+    }
+    let frame_bytes = SIZE.0 as usize * SIZE.1 as usize * 3;
+    println!("1, 4 and 16 sources: {most:?} bytes at most; a frame is {frame_bytes}");
+    for (pair, more) in most.windows(2).zip([3, 12]) {
+        let each = pair[1].saturating_sub(pair[0]) / more;
+        assert!(each <= 4 * frame_bytes, "{each} bytes for each of {more} more sources: {most:?}");
+    }
 }

@@ -2,35 +2,63 @@
 
 use std::fmt::Display;
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output::{diagnostic, one_line};
 use crate::{LogArgs, status};
 
-/// Progress of work that takes more than a second.
+/// Time between two lines where there is no terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Progress of work that takes more than a second. If stderr is not a terminal, a line every ten seconds.
 pub struct Progress {
     bar: ProgressBar,
     log: LogArgs,
+    lines: Option<Mutex<Lines>>,
+}
+
+/// When lines are due.
+struct Lines {
+    last: Instant,
+    done: u64,
+    total: Option<u64>,
+}
+
+impl Lines {
+    /// Counts a step; the line to print, if one is due.
+    fn step(&mut self, now: Instant, message: &str) -> Option<String> {
+        self.done += 1;
+        if now.saturating_duration_since(self.last) < LINE_INTERVAL {
+            return None;
+        }
+        self.last = now;
+        let of = self.total.map(|total| format!("{} of {total}", self.done));
+        let parts = of.into_iter().chain((!message.is_empty()).then(|| message.to_owned()));
+        Some(format!("progress: {}", parts.collect::<Vec<_>>().join(", ")))
+    }
 }
 
 impl Progress {
-    /// A bar of `total` steps; hidden with `--quiet` and if stderr is not a terminal.
+    /// A bar of `total` steps; hidden with `--quiet`.
     pub fn new(log: &LogArgs, total: u64) -> Self {
         let bar = if log.quiet || total < 2 { ProgressBar::hidden() } else { ProgressBar::new(total) };
-        Self::styled(bar, "{bar:24} {pos}/{len}  {elapsed}, {eta} left  {wide_msg}", log)
+        Self::styled(bar, "{bar:24} {pos}/{len}  {elapsed}, {eta} left  {wide_msg}", log, Some(total))
     }
 
     /// A spinner for steps of unknown length, shown with the first [`announce`](Self::announce).
     pub fn waiting(log: &LogArgs) -> Self {
         let bar = if log.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-        Self::styled(bar, "{spinner} {elapsed}  {wide_msg}", log)
+        Self::styled(bar, "{spinner} {elapsed}  {wide_msg}", log, None)
     }
 
-    fn styled(bar: ProgressBar, template: &str, log: &LogArgs) -> Self {
+    fn styled(bar: ProgressBar, template: &str, log: &LogArgs, total: Option<u64>) -> Self {
         let style = ProgressStyle::with_template(template).expect("the templates are constant and valid");
-        Self { bar: bar.with_style(style), log: log.clone() }
+        let lines = Lines { last: Instant::now(), done: 0, total };
+        let lines = (!log.quiet && !std::io::stderr().is_terminal()).then(|| Mutex::new(lines));
+        Self { bar: bar.with_style(style), log: log.clone(), lines }
     }
 
     /// Sets the message beside the bar.
@@ -66,6 +94,12 @@ impl Progress {
     /// Advances by one step.
     pub fn step(&self) {
         self.bar.inc(1);
+        let Some(lines) = &self.lines else { return };
+        let message = self.bar.message();
+        let due = lines.lock().unwrap_or_else(PoisonError::into_inner).step(Instant::now(), &message);
+        if let Some(line) = due {
+            status(&self.log, &line);
+        }
     }
 
     /// Prints an error that does not end the program, above the bar.
@@ -87,5 +121,25 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_due_every_ten_seconds() {
+        let start = Instant::now();
+        let mut lines = Lines { last: start, done: 0, total: Some(90) };
+        let mut printed = Vec::new();
+        // A step every second.
+        for second in 1..=25 {
+            printed.extend(lines.step(start + Duration::from_secs(second), "5.0 FPS"));
+        }
+        assert_eq!(printed, ["progress: 10 of 90, 5.0 FPS", "progress: 20 of 90, 5.0 FPS"]);
+        let mut unknown = Lines { last: start, done: 0, total: None };
+        let line = unknown.step(start + LINE_INTERVAL, "frame 7");
+        assert_eq!(line.as_deref(), Some("progress: frame 7"));
     }
 }

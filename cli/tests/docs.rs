@@ -13,11 +13,12 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "accuracy",
     "checkpoints",
     "embedding",
     "engines",
+    "faults",
     "gpus",
     "images",
     "labelling",

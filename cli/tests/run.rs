@@ -162,6 +162,7 @@ impl Outcome {
             "warning: ",
             "exporting ",
             "writing ",
+            "progress: ",
             "→ ",
         ];
         let foreign = self.stderr.lines().find(|line| !known.iter().any(|start| line.starts_with(start)));

@@ -5,7 +5,10 @@
 mod endings;
 mod refusals;
 mod score;
+mod several;
 mod sources;
+mod times;
+mod zones;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -129,8 +132,10 @@ fn a_video_gives_the_same_detections_as_its_frames() {
     for (number, frame) in frames_of(&place.path("in.mkv")).0.iter().enumerate() {
         write_picture(&place.path(&format!("frames/{number}.png")), &frame.image).expect("it can be written");
     }
-    let of_folder = lines_of(succeed(&place, &format!("--video frames {arguments} --fps 25")).as_bytes());
+    let mut of_folder = lines_of(succeed(&place, &format!("--video frames {arguments} --fps 25")).as_bytes());
     let of_pattern = lines_of(succeed(&place, &format!("--video frames/?.png {arguments}")).as_bytes());
+    let files: Vec<String> = of_folder.iter_mut().filter_map(|line| line.file.take()).collect();
+    assert_eq!((files.len(), files[11].as_str()), (12, "frames/11.png"));
     assert_eq!(of_video, of_folder);
     assert_eq!(numbers(&of_pattern), (0..10).collect::<Vec<_>>());
     let report = outcome(&mut command(&place, IMAGE_DEMO, "--image frames --classes moon --json -")).stdout;

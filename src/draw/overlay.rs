@@ -28,8 +28,8 @@ pub struct OverlayOptions {
 pub struct Overlay {
     annotator: Annotator,
     options: OverlayOptions,
-    /// By track id: frames and centres in pixels.
-    trails: BTreeMap<u64, VecDeque<(u64, [f32; 2])>>,
+    /// By source and track id: frames and centres in pixels.
+    trails: BTreeMap<(usize, u64), VecDeque<(u64, [f32; 2])>>,
 }
 
 impl Overlay {
@@ -47,7 +47,7 @@ impl Overlay {
             return self.annotator.annotate(picture, &outcome.detections);
         }
         self.extend_trails(outcome);
-        self.draw_trails(picture);
+        self.draw_trails(picture, source_of(outcome));
         let marks = outcome.tracks.iter().map(|track| {
             let label = outcome.labels.get(track.class_id).map_or("", |label| label);
             let detection = track.detection.and_then(|index| outcome.detections.get(index));
@@ -67,13 +67,17 @@ impl Overlay {
         if self.options.trail_frames == 0 {
             return;
         }
+        let source = source_of(outcome);
         for track in &outcome.tracks {
             let [x1, y1, x2, y2] = track.bbox.to_xyxy();
             let centre = [0.5 * (x1 + x2), 0.5 * (y1 + y2)];
-            self.trails.entry(track.id).or_default().push_back((outcome.index, centre));
+            self.trails.entry((source, track.id)).or_default().push_back((outcome.index, centre));
         }
         let oldest = outcome.index.saturating_sub(self.options.trail_frames);
-        self.trails.retain(|_, trail| {
+        self.trails.retain(|(of, _), trail| {
+            if *of != source {
+                return true;
+            }
             while trail.front().is_some_and(|(frame, _)| *frame < oldest) {
                 trail.pop_front();
             }
@@ -81,16 +85,22 @@ impl Overlay {
         });
     }
 
-    fn draw_trails(&self, picture: &mut RgbImage) {
+    fn draw_trails(&self, picture: &mut RgbImage, source: usize) {
         let (width, height) = picture.dimensions();
         let sizes = Sizes::of(&self.annotator.style, width, height);
         let mut canvas = Canvas::new(picture);
-        for (id, trail) in self.trails.iter().filter(|(_, trail)| trail.len() > 1) {
+        let of_source = self.trails.range((source, 0)..=(source, u64::MAX));
+        for ((_, id), trail) in of_source.filter(|(_, trail)| trail.len() > 1) {
             let points: Vec<[f32; 2]> = trail.iter().map(|(_, centre)| *centre).collect();
             canvas.stroke_line(&points, sizes.line + 2.0 * sizes.casing, DARK, 0.35);
             canvas.stroke_line(&points, sizes.line, track_color(*id), 0.9);
         }
     }
+}
+
+/// The place of the frame's source among several; 0 of one.
+fn source_of(outcome: &FrameOutcome) -> usize {
+    outcome.origin.as_ref().map_or(0, |origin| origin.number)
 }
 
 #[cfg(test)]
@@ -131,8 +141,8 @@ mod tests {
             let ids: &[u64] = if index < 10 { &[1, 3] } else { &[1] };
             overlay.draw(&mut last, &outcome(index, ids)).expect("there is no mask");
         }
-        assert_eq!(overlay.trails.keys().collect::<Vec<_>>(), [&1], "the other was not seen for long");
-        assert_eq!(overlay.trails[&1].len(), 4);
+        assert_eq!(overlay.trails.keys().collect::<Vec<_>>(), [&(0, 1)], "the other was not seen for long");
+        assert_eq!(overlay.trails[&(0, 1)].len(), 4);
         // The box's lower edge, the trail behind it, and nothing where it was before that.
         assert_eq!(last.get_pixel(205, 90).0, track_color(1));
         assert_ne!(last.get_pixel(180, 75).0, [90; 3]);

@@ -2,12 +2,12 @@
 
 use ocelli_tracking::ByteTrackerOptions;
 
-use super::FramePolicy;
 use super::config::PipelineConfig;
 use super::pulled::{self, Observer, RunSummary};
 use super::pushed::Pipeline;
 use super::stages::{DetectorParts, Drawing};
 use super::stats::StatsRecorder;
+use super::{FramePolicy, Latency};
 use crate::cancellation::Cancellation;
 use crate::detector::{Detector, EmbeddedPrompts};
 use crate::draw::Annotator;
@@ -75,6 +75,14 @@ impl PipelineBuilder {
     /// Deeper queues add latency, and add throughput only if the stages' times vary.
     pub fn with_queue_depth(mut self, frames: usize) -> Self {
         self.config.queue_depth = Some(frames);
+        self
+    }
+
+    /// What [`run`](Self::run) favours: frames per second, or results soon after the frame. The default is
+    /// [`Latency::Balanced`] for live sources, else [`Latency::Throughput`]. The results of frames that are not dropped are
+    /// the same.
+    pub fn with_latency(mut self, latency: Latency) -> Self {
+        self.config.latency = Some(latency);
         self
     }
 

@@ -23,12 +23,28 @@ pub enum FramePolicy {
     Latest,
 }
 
+/// How long a frame may wait so that more frames pass, in [`run`](super::PipelineBuilder::run).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Latency {
+    /// One frame at a time: no frame waits behind another. Right where all stages share the same cores, which gain little
+    /// from working on several frames.
+    Low,
+    /// As many frames at a time as keep the slowest stage busy: the times of all stages over that of the slowest, rounded
+    /// up, as measured during the run.
+    Balanced,
+    /// Queues between all stages, which also even out stages whose times vary.
+    #[default]
+    Throughput,
+}
+
 /// The options of a pipeline, as plain data: the builder fills it in, [`run`](super::pulled::run) and
 /// [`Pipeline::start`](super::pushed::Pipeline::start) read it.
 pub(super) struct PipelineConfig {
     pub(super) tracker: Option<ByteTrackerOptions>,
     pub(super) policy: Option<FramePolicy>,
     pub(super) queue_depth: Option<usize>,
+    pub(super) latency: Option<Latency>,
     pub(super) detect_every: u64,
     pub(super) class_budget: Option<usize>,
     pub(super) sequential: bool,
@@ -43,6 +59,7 @@ impl Default for PipelineConfig {
             tracker: None,
             policy: None,
             queue_depth: None,
+            latency: None,
             detect_every: 1,
             class_budget: None,
             sequential: false,

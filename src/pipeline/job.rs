@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ocelli_engines::Tensor;
 
+use super::gate::Ticket;
 use crate::detector::ImageFeatures;
 use crate::frame::Frame;
 use crate::image::Image;
@@ -14,6 +15,11 @@ use crate::outcome::FrameOutcome;
 pub(super) struct Job {
     /// When the frame entered the pipeline.
     pub(super) entered: Instant,
+    /// Since when it waits for the next stage, and how long it has waited for all before.
+    queued: Option<Instant>,
+    waited: Duration,
+    /// Its place, if the number of frames in flight is limited.
+    pub(super) ticket: Option<Ticket>,
     /// The frame's picture, as long as a stage needs it.
     pub(super) picture: Option<Image>,
     /// The backbone's input, if the detector is to run on this frame.
@@ -21,6 +27,23 @@ pub(super) struct Job {
     /// The backbone's output.
     pub(super) features: Option<ImageFeatures>,
     pub(super) outcome: FrameOutcome,
+}
+
+impl Job {
+    /// The frame begins to wait for a stage.
+    pub(super) fn wait(&mut self) {
+        self.queued = Some(Instant::now());
+    }
+
+    /// A stage has taken the frame.
+    pub(super) fn taken(&mut self) {
+        self.waited += self.queued.take().map_or(Duration::ZERO, |since| since.elapsed());
+    }
+
+    /// How long it has waited for stages.
+    pub(super) fn waited(&self) -> Duration {
+        self.waited
+    }
 }
 
 /// Pools of free buffers.
@@ -72,10 +95,20 @@ impl Buffers {
         let mut outcome = self.outcomes.take();
         (outcome.index, outcome.time, outcome.size) = (index, time, size);
         outcome.times = Default::default();
+        (outcome.captured, outcome.file, outcome.origin) = (None, None, None);
         outcome.detected = false;
         outcome.detections.clear();
         outcome.tracks.clear();
-        Job { entered, picture: None, pixels: None, features: None, outcome }
+        Job {
+            entered,
+            queued: None,
+            waited: Duration::ZERO,
+            ticket: None,
+            picture: None,
+            pixels: None,
+            features: None,
+            outcome,
+        }
     }
 
     /// Returns all buffers of a finished or dropped job.

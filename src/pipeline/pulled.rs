@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
-use super::FramePolicy;
 use super::config::PipelineConfig;
+use super::gate::Gate;
 use super::job::Job;
 use super::queue::Queue;
 use super::reader::{Reader, run_reader};
 use super::stage_loop::{StageLoop, StageWork, guard, join};
 use super::stages::{DetectorParts, DrawStage, Drawing};
 use super::stats::{PipelineStats, Stage};
+use super::{FramePolicy, Latency};
 use crate::outcome::FrameOutcome;
 use crate::sink::{Pictures, Sink};
 use crate::source::Source;
@@ -40,16 +41,25 @@ pub(super) fn run(
     sinks: &mut [Box<dyn Sink + '_>],
 ) -> Result<RunSummary> {
     let info = source.info();
-    let policy = config.policy.unwrap_or(if info.live { FramePolicy::Latest } else { FramePolicy::All });
+    let drops = info.live && !info.keeps_newest;
+    let policy = config.policy.unwrap_or(if drops { FramePolicy::Latest } else { FramePolicy::All });
     let frame_rate = config.frame_rate.or(info.frame_rate.filter(|rate| rate.is_finite() && *rate > 0.0));
     let pictures = sinks.iter().map(Sink::pictures).fold(Pictures::default(), |all, one| all | one);
     let draws = pictures != Pictures::default();
 
-    let depth = config.depth(policy);
+    let latency = config.latency.unwrap_or(if info.live { Latency::Balanced } else { Latency::Throughput });
+    let in_turn = config.sequential || latency == Latency::Low;
+    let depth =
+        if latency == Latency::Throughput { config.depth(policy) } else { config.queue_depth.unwrap_or(1) };
     let first = if policy == FramePolicy::Latest { 1 } else { depth };
     let queue = |stage, capacity, policy| Queue::before(stage, capacity, policy, &config.stats);
     let mut queues = Vec::new();
-    if !config.sequential {
+    if in_turn {
+        // The newest frame waits for its turn; other frames are read when it is theirs.
+        if policy == FramePolicy::Latest && !config.sequential {
+            queues.push(queue(Stage::Preprocess, 1, policy));
+        }
+    } else {
         // Only frames that the backbone has not seen are dropped: later ones have cost too much.
         queues.push(queue(Stage::Preprocess, first, policy));
         queues.push(queue(Stage::Backbone, depth, policy));
@@ -61,7 +71,11 @@ pub(super) fn run(
     }
     // Frames in every queue and every stage, each with a second picture to draw into.
     let buffers = 2 * (depth + 1) * (queues.len() + 1);
-    let shared = Arc::new(StageLoop::new(queues, buffers, config.stats.clone(), config.cancellation.clone()));
+    let mut shared = StageLoop::new(queues, buffers, config.stats.clone(), config.cancellation.clone());
+    // Before the backbone the newest frame replaces older ones for as long as there is no room.
+    let gated = if policy == FramePolicy::Latest { Stage::Backbone } else { Stage::Preprocess };
+    shared.gate = (latency == Latency::Balanced && !in_turn).then(|| (gated, Gate::new()));
+    let shared = Arc::new(shared);
 
     let (mut preprocess, mut backbone, mut decode) =
         parts.into_stages(&config, frame_rate, draws, &shared)?;
@@ -76,8 +90,10 @@ pub(super) fn run(
     }
 
     let mut output = Output { sinks, observer, shared: &shared };
-    if config.sequential {
+    if in_turn && shared.queues.is_empty() {
         run_in_turn(source, stages, &mut output);
+    } else if in_turn {
+        run_newest_in_turn(source, stages, &mut output);
     } else {
         run_threads(source, stages, &mut output);
     }
@@ -119,6 +135,32 @@ fn run_in_turn(source: impl Source + 'static, mut stages: Vec<StageWork>, output
     }
 }
 
+/// Reads on another thread without a pause, and processes and writes the newest frame on this one.
+fn run_newest_in_turn(
+    source: impl Source + 'static,
+    mut stages: Vec<StageWork>,
+    output: &mut Output<'_, '_>,
+) {
+    let shared = output.shared;
+    let newest = &shared.queues[0];
+    let reader = run_reader(source, shared.clone()).map_err(|error| shared.fail(error)).ok();
+    while reader.is_some() {
+        let Some(mut job) = newest.pop_timeout(Duration::MAX, || !shared.is_stopping()) else { break };
+        if shared.is_stopping() {
+            break;
+        }
+        job.taken();
+        let done = StageLoop::run_in_turn(&mut stages, &mut job).and_then(|()| output.write(job));
+        if let Err(error) = done {
+            shared.fail(error);
+            break;
+        }
+    }
+    newest.close();
+    output.finish();
+    reader.into_iter().for_each(Reader::end);
+}
+
 /// Runs the source and each stage on a thread of its own, and the sinks on this one.
 fn run_threads(source: impl Source + 'static, stages: Vec<StageWork>, output: &mut Output<'_, '_>) {
     let shared = output.shared;
@@ -135,7 +177,8 @@ fn run_threads(source: impl Source + 'static, stages: Vec<StageWork>, output: &m
     });
     let reader = run_reader(source, shared.clone()).map_err(fail).ok();
     loop {
-        let Some(job) = last.pop_timeout(Duration::MAX, || !shared.is_stopping() || first.is_closed()) else {
+        let Some(mut job) = last.pop_timeout(Duration::MAX, || !shared.is_stopping() || first.is_closed())
+        else {
             if last.is_ended() {
                 break;
             }
@@ -143,6 +186,7 @@ fn run_threads(source: impl Source + 'static, stages: Vec<StageWork>, output: &m
             first.close();
             continue;
         };
+        job.taken();
         if let Err(error) = output.write(job) {
             fail(error);
             break;

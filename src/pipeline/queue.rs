@@ -111,6 +111,14 @@ impl<T> Queue<T> {
         self.changed.notify_all();
     }
 
+    /// Waits until there is room, the queue is closed, or `keep_waiting` is false.
+    pub(super) fn wait_for_room(&self, keep_waiting: impl Fn() -> bool) {
+        let mut state = self.lock();
+        while !state.closed && state.items.len() >= self.capacity && keep_waiting() {
+            state = self.wait(state, CHECK_INTERVAL);
+        }
+    }
+
     /// Whether an item added now would have to wait for room.
     pub(super) fn would_block(&self) -> bool {
         let state = self.lock();

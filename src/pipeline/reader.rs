@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::Builder as ThreadBuilder;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::job::Job;
 use super::queue::Queue;
@@ -90,7 +90,13 @@ impl Reader {
 pub(super) fn run_reader(mut source: impl Source + 'static, shared: Arc<StageLoop>) -> Result<Reader> {
     Reader::spawn(sync_channel(1).0, shared, move |shared, _| {
         let first = &shared.queues[0];
-        while let Some(job) = read(&mut source, shared) {
+        let keeps_newest = source.info().keeps_newest;
+        loop {
+            if keeps_newest {
+                // A frame that is read now would be older when there is room.
+                first.wait_for_room(|| !shared.is_stopping());
+            }
+            let Some(job) = read(&mut source, shared) else { break };
             if !shared.pass_on(job, first) {
                 break;
             }
@@ -127,5 +133,8 @@ fn read(source: &mut impl Source, shared: &StageLoop) -> Option<Job> {
     let size = (frame.image.width(), frame.image.height());
     let mut job = shared.buffers.job(frame.index, frame.time, size, entered);
     job.picture = Some(frame.image);
+    let is_live = source.info().live && frame.origin.is_none();
+    job.outcome.captured = frame.captured.or_else(|| is_live.then(SystemTime::now));
+    (job.outcome.file, job.outcome.origin) = (frame.file, frame.origin);
     Some(job)
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder as ThreadBuilder, JoinHandle};
 
+use super::gate::Gate;
 use super::job::{Buffers, Job};
 use super::queue::Queue;
 use super::stats::{Stage, StatsRecorder};
@@ -21,6 +22,8 @@ pub(super) struct StageLoop {
     pub(super) queues: Vec<Queue<Job>>,
     pub(super) buffers: Buffers,
     pub(super) stats: StatsRecorder,
+    /// Limits the frames in flight from a stage on to what keeps the slowest of these stages busy.
+    pub(super) gate: Option<(Stage, Arc<Gate>)>,
     cancellation: Cancellation,
     abandoned: AtomicBool,
     failure: Mutex<Option<Error>>,
@@ -38,6 +41,7 @@ impl StageLoop {
             queues,
             buffers: Buffers::new(buffers),
             stats,
+            gate: None,
             cancellation,
             abandoned: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -65,7 +69,20 @@ impl StageLoop {
     /// Runs a stage until no more frames arrive or no more are taken.
     fn run_stage(&self, position: usize, (stage, mut work): StageWork) {
         let (input, output) = (&self.queues[position], &self.queues[position + 1]);
-        while let Some(mut job) = input.pop() {
+        loop {
+            let mut ticket = None;
+            if let Some((_, gate)) = self.gate.as_ref().filter(|(gated, _)| *gated == stage) {
+                ticket = gate.enter(
+                    || self.stats.frames_to_keep_busy(stage),
+                    || !self.is_stopping() && !output.is_closed(),
+                );
+                if ticket.is_none() && output.is_closed() {
+                    break;
+                }
+            }
+            let Some(mut job) = input.pop() else { break };
+            job.taken();
+            job.ticket = job.ticket.take().or(ticket);
             if self.is_stopping() && !self.is_decoded(input) {
                 self.buffers.recycle(job);
                 continue;
@@ -90,7 +107,8 @@ impl StageLoop {
     }
 
     /// Adds a frame to a queue; `false` if the queue takes no more.
-    pub(super) fn pass_on(&self, job: Job, queue: &Queue<Job>) -> bool {
+    pub(super) fn pass_on(&self, mut job: Job, queue: &Queue<Job>) -> bool {
+        job.wait();
         match queue.push(job, || !self.is_stopping() || self.is_decoded(queue)) {
             Ok(None) => true,
             Ok(Some(dropped)) => {
@@ -122,7 +140,7 @@ impl StageLoop {
     /// Records a finished frame.
     pub(super) fn record_out(&self, job: &Job) {
         let outcome = &job.outcome;
-        self.stats.frame_out(job.entered, outcome.detected, outcome.detections.len());
+        self.stats.frame_out(job.entered, job.waited(), outcome.detected, outcome.detections.len());
         tracing::debug!(
             frame = outcome.index,
             detections = outcome.detections.len(),

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ocelli_tracking::{ByteTracker, TrackerDetection};
+use ocelli_tracking::{ByteTracker, ByteTrackerOptions, TrackerDetection};
 
 use super::class_budget::ClassBudget;
 use super::config::PipelineConfig;
@@ -40,22 +40,28 @@ impl DetectorParts {
         shared: &Arc<StageLoop>,
     ) -> Result<(PreprocessStage, BackboneStage, DecodeStage)> {
         let Self { preprocessor, backbone, decoder, prompts } = self;
+        // Checked here, so that the stream of each source can make its own.
         let tracker =
             config.tracker.map(|options| ByteTracker::builder().options(options).build()).transpose();
-        let tracker = tracker.map_err(|e| Error::new(ErrorKind::InvalidArgument, e.to_string()))?;
+        tracker.map_err(|e| Error::new(ErrorKind::InvalidArgument, e.to_string()))?;
         let slots = config.class_budget.filter(|&slots| slots < prompts.len());
         let every = config.detect_every;
-        let preprocess =
-            PreprocessStage { preprocessor, every, until_next: 0, keep_picture, shared: shared.clone() };
+        let preprocess = PreprocessStage {
+            preprocessor,
+            every,
+            until_next: Vec::new(),
+            keep_picture,
+            shared: shared.clone(),
+        };
         let decode = DecodeStage {
             decoder,
-            budget: slots.map(|slots| ClassBudget::new(slots, prompts.len())),
+            streams: Vec::new(),
+            tracker: config.tracker,
+            slots,
             labels: prompts.labels(),
             prompts,
-            tracker,
             tracked: Vec::new(),
             frame_rate,
-            previous: None,
             shared: shared.clone(),
         };
         Ok((preprocess, BackboneStage { backbone, shared: shared.clone() }, decode))
@@ -67,8 +73,8 @@ pub(super) struct PreprocessStage {
     preprocessor: ImagePreprocessor,
     /// The detector runs on every `every`th frame.
     every: u64,
-    /// Frames until the detector runs again.
-    until_next: u64,
+    /// Frames until the detector runs again, for each source.
+    until_next: Vec<u64>,
     /// Whether a later stage needs the picture.
     keep_picture: bool,
     shared: Arc<StageLoop>,
@@ -78,8 +84,13 @@ impl PreprocessStage {
     /// Preprocesses a frame in the caller's memory. If it replaces a frame that the detector was going to run on, the
     /// detector runs on this one instead.
     pub(super) fn run(&mut self, job: &mut Job, view: FrameView<'_>) -> Result<()> {
-        let detect = self.until_next == 0 || self.shared.would_replace_detection();
-        self.until_next = if detect { self.every - 1 } else { self.until_next - 1 };
+        let source = source_of(&job.outcome);
+        if self.until_next.len() <= source {
+            self.until_next.resize(source + 1, 0);
+        }
+        let until_next = &mut self.until_next[source];
+        let detect = *until_next == 0 || self.shared.would_replace_detection();
+        *until_next = if detect { self.every - 1 } else { *until_next - 1 };
         if detect {
             let start = Instant::now();
             let pixels = job.pixels.insert(self.shared.buffers.pixels.take());
@@ -123,20 +134,49 @@ impl BackboneStage {
 pub(super) struct DecodeStage {
     decoder: PromptDecoder,
     prompts: EmbeddedPrompts,
-    budget: Option<ClassBudget>,
-    tracker: Option<ByteTracker>,
+    /// One for each source.
+    streams: Vec<Stream>,
+    tracker: Option<ByteTrackerOptions>,
+    /// Classes to decode in a frame, if not all.
+    slots: Option<usize>,
     labels: Arc<[Arc<str>]>,
     /// The frame's detections as the tracker takes them.
     tracked: Vec<TrackerDetection>,
     frame_rate: Option<f64>,
+    shared: Arc<StageLoop>,
+}
+
+/// What is remembered from frame to frame of a source.
+struct Stream {
+    budget: Option<ClassBudget>,
+    tracker: Option<ByteTracker>,
+    frame_rate: Option<f64>,
     /// Index and time of the previous frame.
     previous: Option<(u64, Duration)>,
-    shared: Arc<StageLoop>,
+}
+
+/// The source's place among several; 0 of one.
+fn source_of(outcome: &FrameOutcome) -> usize {
+    outcome.origin.as_ref().map_or(0, |origin| origin.number)
 }
 
 impl DecodeStage {
     pub(super) fn run(&mut self, job: &mut Job) -> Result<()> {
         job.outcome.labels = self.labels.clone();
+        let frame_rate = job.outcome.origin.as_ref().map_or(self.frame_rate, |origin| origin.frame_rate);
+        while self.streams.len() <= source_of(&job.outcome) {
+            let build = |options| {
+                let tracker = ByteTracker::builder().options(options).build();
+                tracker.expect("the options were checked when the pipeline was built")
+            };
+            self.streams.push(Stream {
+                budget: self.slots.map(|slots| ClassBudget::new(slots, self.prompts.len())),
+                tracker: self.tracker.map(build),
+                frame_rate: None,
+                previous: None,
+            });
+        }
+        self.streams[source_of(&job.outcome)].frame_rate = frame_rate;
         self.decode(job)?;
         self.track(&mut job.outcome);
         Ok(())
@@ -145,20 +185,21 @@ impl DecodeStage {
     fn decode(&mut self, job: &mut Job) -> Result<()> {
         let Some(features) = job.features.take() else { return Ok(()) };
         let start = Instant::now();
+        let Stream { budget, tracker, .. } = &mut self.streams[source_of(&job.outcome)];
         let FrameOutcome { times, detections, detected, .. } = &mut job.outcome;
         *detected = true;
-        let passed = match &self.budget {
+        let passed = match &*budget {
             Some(_) => self.decoder.screen(&features, &self.prompts, times)?,
             None => None,
         };
-        let tracks = self.tracker.iter().flat_map(ByteTracker::tracks);
+        let tracks = tracker.iter().flat_map(ByteTracker::tracks);
         let tracked = tracks.map(|track| track.class_id);
-        let classes = self.budget.as_mut().map(|budget| match &passed {
+        let classes = budget.as_mut().map(|budget| match &passed {
             Some(passed) => budget.plan_among(passed),
             None => budget.plan(tracked),
         });
         self.decoder.decode_into(&features, &self.prompts, classes, times, detections)?;
-        if let Some(budget) = &mut self.budget {
+        if let Some(budget) = budget {
             budget.detected(detections.iter().map(|detection| detection.class_id));
         }
         self.shared.buffers.features.give(features);
@@ -167,8 +208,9 @@ impl DecodeStage {
     }
 
     fn track(&mut self, outcome: &mut FrameOutcome) {
-        let frames = self.frames_since_previous(outcome.index, outcome.time);
-        let Some(tracker) = &mut self.tracker else { return };
+        let stream = &mut self.streams[source_of(outcome)];
+        let frames = stream.frames_since_previous(outcome.index, outcome.time);
+        let Some(tracker) = &mut stream.tracker else { return };
         let start = Instant::now();
         let tracks = if outcome.detected {
             self.tracked.clear();
@@ -177,7 +219,7 @@ impl DecodeStage {
                 score: detection.score,
                 class_id: detection.class_id,
             }));
-            let budget = self.budget.as_ref();
+            let budget = stream.budget.as_ref();
             let is_decoded = |class| budget.is_none_or(|budget| budget.is_planned(class));
             tracker.update_where(&self.tracked, frames, is_decoded)
         } else {
@@ -186,7 +228,9 @@ impl DecodeStage {
         outcome.tracks.extend_from_slice(tracks);
         self.shared.stats.stage(Stage::Track, start.elapsed());
     }
+}
 
+impl Stream {
     /// The time since the previous frame, in the tracker's frames.
     fn frames_since_previous(&mut self, index: u64, time: Duration) -> f32 {
         let Some((last_index, last_time)) = self.previous.replace((index, time)) else { return 1.0 };

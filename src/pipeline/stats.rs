@@ -126,6 +126,8 @@ pub struct PipelineStats {
     /// From when a frame entered (it was read or pushed) to when it left (all sinks have written it, or it can be
     /// received).
     pub latency_ms: Quantiles,
+    /// The part of it that a frame waits for stages that work on other frames.
+    pub queued_ms: Quantiles,
     /// The stages that did any work, in order.
     pub stages: Vec<StageStats>,
 }
@@ -149,6 +151,9 @@ struct Records {
     frames_dropped: u64,
     detections: u64,
     latency: Histogram,
+    queued: Histogram,
+    /// The time of each stage in milliseconds, smoothed over the last frames.
+    recent_ms: [f64; Stage::ALL.len()],
     stages: [Histogram; Stage::ALL.len()],
     queues: [Option<QueueRecord>; Stage::ALL.len()],
     /// When the last frames left.
@@ -201,6 +206,7 @@ impl StatsRecorder {
             fps: per_second(records.frames_out as f64, elapsed),
             fps_now,
             latency_ms: records.latency.quantiles(),
+            queued_ms: records.queued.quantiles(),
             stages: stages.collect(),
         }
     }
@@ -225,7 +231,11 @@ impl StatsRecorder {
     }
 
     pub(super) fn stage(&self, stage: Stage, took: Duration) {
-        self.lock().stages[stage as usize].add(took);
+        let mut records = self.lock();
+        records.stages[stage as usize].add(took);
+        let (recent, ms) = (&mut records.recent_ms[stage as usize], took.as_secs_f64() * 1e3);
+        *recent = if *recent > 0.0 { 0.8 * *recent + 0.2 * ms } else { ms };
+        drop(records);
         tracing::trace!(stage = stage.name(), ms = took.as_secs_f64() * 1e3, "stage");
     }
 
@@ -260,7 +270,7 @@ impl StatsRecorder {
         records.frames_out -= 1;
     }
 
-    pub(super) fn frame_out(&self, entered: Instant, detected: bool, detections: usize) {
+    pub(super) fn frame_out(&self, entered: Instant, waited: Duration, detected: bool, detections: usize) {
         let now = Instant::now();
         let mut records = self.lock();
         if records.recent.len() == RECENT {
@@ -271,6 +281,16 @@ impl StatsRecorder {
         records.frames_detected += u64::from(detected);
         records.detections += detections as u64;
         records.latency.add(now.duration_since(entered));
+        records.queued.add(waited);
+    }
+
+    /// How many frames in flight keep the slowest stage busy, of those from `first` on: the times of all over its own, rounded
+    /// up.
+    pub(super) fn frames_to_keep_busy(&self, first: Stage) -> usize {
+        let records = self.lock();
+        let stages = &records.recent_ms[first as usize..];
+        let slowest = stages.iter().fold(0.0, |most: f64, ms| most.max(*ms));
+        if slowest > 0.0 { (stages.iter().sum::<f64>() / slowest).ceil() as usize } else { 1 }
     }
 
     pub(super) fn end(&self) {
@@ -298,7 +318,7 @@ mod tests {
             stats.frame_in(start);
             stats.queued(Stage::Backbone, depth);
             stats.stage(Stage::Backbone, Duration::from_millis(20));
-            stats.frame_out(start, depth == 1, 3);
+            stats.frame_out(start, Duration::ZERO, depth == 1, 3);
         }
         stats.unqueued(Stage::Backbone, 0);
         stats.frame_dropped();

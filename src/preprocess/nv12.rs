@@ -4,6 +4,8 @@
 //! is that of OpenCV's `cvtColor(…, COLOR_YUV2RGB_NV12)`, and so are the results. Chroma is not interpolated: each sample
 //! applies to 2 × 2 pixels.
 
+use fast_image_resize::pixels::{U8, U8x2};
+
 use crate::frame_view::FrameView;
 
 const SHIFT: i32 = 20;
@@ -13,6 +15,9 @@ const RED_FROM_V: i32 = 1_673_527;
 const GREEN_FROM_V: i32 = -852_492;
 const GREEN_FROM_U: i32 = -409_993;
 const BLUE_FROM_U: i32 = 2_116_026;
+
+/// Pixels that are converted at a time.
+const BLOCK: usize = 32;
 
 /// Converts a checked frame to [height, width, rgb]; the memory of `rgb` is reused.
 pub(crate) fn to_rgb_into(frame: &FrameView<'_>, rgb: &mut Vec<u8>) {
@@ -36,6 +41,68 @@ pub(crate) fn to_rgb_into(frame: &FrameView<'_>, rgb: &mut Vec<u8>) {
                 }
             }
         }
+    }
+}
+
+/// The planes of a checked frame without padding: luma [height, width] and chroma [⌈height / 2⌉, ⌈width / 2⌉, uv].
+pub(crate) fn planes<'a>(frame: &FrameView<'a>, packed: &'a mut Vec<u8>) -> (&'a [u8], &'a [u8]) {
+    let (width, height) = (frame.width as usize, frame.height as usize);
+    let (luma, chroma) = frame.data.split_at(frame.stride * height);
+    let (row, rows) = (width.next_multiple_of(2), height.div_ceil(2));
+    if frame.stride == width && width == row {
+        return (luma, &chroma[..row * rows]);
+    }
+    packed.clear();
+    luma.chunks(frame.stride).for_each(|line| packed.extend_from_slice(&line[..width]));
+    chroma.chunks(frame.stride).take(rows).for_each(|line| packed.extend_from_slice(&line[..row]));
+    packed.split_at(width * height)
+}
+
+/// Converts pixels to normalised planes: `out` is [rgb, pixel], (v / 255 - mean) / std.
+///
+/// The conversion is not rounded to 8 bits.
+#[allow(clippy::needless_range_loop, reason = "five arrays of one size")]
+pub(crate) fn write_planes(luma: &[U8], chroma: &[U8x2], mean: [f32; 3], std: [f32; 3], out: &mut [f32]) {
+    let one = f64::from(1u32 << SHIFT);
+    let share = |factor: i32| (f64::from(factor) / one) as f32;
+    let from_luma = share(LUMA);
+    let (red_v, green_v, green_u, blue_u) =
+        (share(RED_FROM_V), share(GREEN_FROM_V), share(GREEN_FROM_U), share(BLUE_FROM_U));
+    let (reds, rest) = out.split_at_mut(luma.len());
+    let (greens, blues) = rest.split_at_mut(luma.len());
+    let scale = std.map(|std| 1.0 / (255.0 * std));
+    let shift: [f32; 3] = std::array::from_fn(|c| -mean[c] / std[c]);
+    let clip = |value: f32| {
+        // Comparisons that are false for NaN become one instruction each.
+        let value = if value > 0.0 { value } else { 0.0 };
+        if value < 255.0 { value } else { 255.0 }
+    };
+    let convert = |luma: U8, chroma: U8x2| {
+        let light = f32::from(luma.0) - 16.0;
+        let light = (if light > 0.0 { light } else { 0.0 }) * from_luma;
+        let [u, v] = chroma.0.map(|value| f32::from(value) - 128.0);
+        [
+            clip(light + red_v * v) * scale[0] + shift[0],
+            clip(light + green_v * v + green_u * u) * scale[1] + shift[1],
+            clip(light + blue_u * u) * scale[2] + shift[2],
+        ]
+    };
+    let (luma, last_luma) = luma.as_chunks::<BLOCK>();
+    let (chroma, last_chroma) = chroma.as_chunks::<BLOCK>();
+    let (red, last_red) = reds.as_chunks_mut::<BLOCK>();
+    let (green, last_green) = greens.as_chunks_mut::<BLOCK>();
+    let (blue, last_blue) = blues.as_chunks_mut::<BLOCK>();
+    let planes = red.iter_mut().zip(green).zip(blue);
+    for ((luma, chroma), ((red, green), blue)) in luma.iter().zip(chroma).zip(planes) {
+        // A block of fixed size, apart from its place in memory, becomes vector instructions.
+        let (mut reds, mut greens, mut blues) = ([0.0; BLOCK], [0.0; BLOCK], [0.0; BLOCK]);
+        for at in 0..BLOCK {
+            [reds[at], greens[at], blues[at]] = convert(luma[at], chroma[at]);
+        }
+        (*red, *green, *blue) = (reds, greens, blues);
+    }
+    for (at, (luma, chroma)) in last_luma.iter().zip(last_chroma).enumerate() {
+        [last_red[at], last_green[at], last_blue[at]] = convert(*luma, *chroma);
     }
 }
 

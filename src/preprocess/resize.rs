@@ -1,8 +1,10 @@
 //! Antialiased bilinear resize to a square, in the order and rounding of the reference.
 
+use std::cell::Cell;
+
 use fast_image_resize::images::{TypedImage, TypedImageRef};
-use fast_image_resize::pixels::{U8, U8x3, U16x3};
-use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::pixels::{U8, U8x2, U8x3, U16x3};
+use fast_image_resize::{Filter, FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 
 use super::Rounding;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -25,6 +27,7 @@ pub(super) struct Resize {
     resizer: Resizer,
     rgb: Buffers<U8x3>,
     gray: Buffers<U8>,
+    chroma: Buffers<U8x2>,
     /// 16 bits per channel, for [`Rounding::Once`].
     deep: Buffers<U16x3>,
     deep_source: Vec<U16x3>,
@@ -46,6 +49,7 @@ impl Resize {
             resizer: Resizer::new(),
             rgb: Buffers::default(),
             gray: Buffers::default(),
+            chroma: Buffers::default(),
             deep: Buffers::default(),
             deep_source: Vec::new(),
         }
@@ -77,6 +81,78 @@ impl Resize {
         let source = TypedImageRef::from_buffer(width, height, bytes).map_err(failed)?;
         two_passes(&mut self.resizer, &source, &mut self.gray, self.side)?;
         Ok(&self.gray.square)
+    }
+
+    /// Resizes the two planes of NV12, `luma` [height, width] and `chroma` [⌈height / 2⌉, ⌈width / 2⌉, uv], to [S·S] each,
+    /// rounding after each pass. Chroma gets the weights that it would have if it were repeated for 2 × 2 pixels first.
+    pub(super) fn run_nv12(
+        &mut self,
+        luma: &[u8],
+        chroma: &[u8],
+        (width, height): (u32, u32),
+    ) -> Result<(&[U8], &[U8x2])> {
+        let Self { side, resizer, gray, chroma: chroma_buffers, .. } = self;
+        let luma = TypedImageRef::from_buffer(width, height, luma).map_err(failed)?;
+        two_passes(resizer, &luma, gray, *side)?;
+        let (columns, rows) = (width.div_ceil(2), height.div_ceil(2));
+        let chroma = TypedImageRef::<U8x2>::from_buffer(columns, rows, chroma).map_err(failed)?;
+        let weights = |pixels: u32| RepeatedChroma { scale: f64::from(pixels) / f64::from(*side) };
+        let Buffers { between, square } = chroma_buffers;
+        let side = *side;
+        square.resize(side as usize * side as usize, U8x2::default());
+        // Half of an odd side's last sample lies outside of the image.
+        let (w, h) = (f64::from(width) / 2.0, f64::from(height) / 2.0);
+        let tall = is_down_first(width, height, side as usize);
+        let (first, second, size) = if tall {
+            (weights(height), weights(width), (columns, side))
+        } else {
+            (weights(width), weights(height), (side, rows))
+        };
+        let pixels = size.0 as usize * size.1 as usize;
+        if between.len() < pixels {
+            between.resize(pixels, U8x2::default());
+        }
+        let mut half =
+            TypedImage::from_pixels_slice(size.0, size.1, &mut between[..pixels]).map_err(failed)?;
+        let (first_crop, second_crop) = if tall {
+            ((f64::from(columns), h), (w, f64::from(side)))
+        } else {
+            ((w, f64::from(rows)), (f64::from(side), h))
+        };
+        let options = first.options().crop(0.0, 0.0, first_crop.0, first_crop.1);
+        resizer.resize_typed(&chroma, &mut half, &options).map_err(failed)?;
+        let mut to = TypedImage::from_pixels_slice(side, side, square).map_err(failed)?;
+        let options = second.options().crop(0.0, 0.0, second_crop.0, second_crop.1);
+        resizer.resize_typed(&half, &mut to, &options).map_err(failed)?;
+        Ok((&self.gray.square, &self.chroma.square))
+    }
+}
+
+/// The weights of chroma samples in one direction: the sum of the two bilinear weights of the pixels that a sample applies to.
+struct RepeatedChroma {
+    /// Pixels of the image for one of the square.
+    scale: f64,
+}
+
+thread_local! {
+    /// What the filter computes its weights from: the library takes a function without data, and calls it on this thread.
+    static CHROMA_SCALES: Cell<(f64, f64)> = const { Cell::new((1.0, 1.0)) };
+}
+
+impl RepeatedChroma {
+    fn options(&self) -> ResizeOptions {
+        // The width of the bilinear filter in pixels, and the unit of the library's argument in pixels.
+        let triangle = self.scale.max(1.0);
+        let unit = 2.0 * (0.5 * self.scale).max(1.0);
+        CHROMA_SCALES.set((triangle, unit));
+        let weight = |x: f64| {
+            let (triangle, unit) = CHROMA_SCALES.get();
+            let bilinear = |pixels: f64| (1.0 - (pixels / triangle).abs()).max(0.0);
+            bilinear(x * unit - 0.5) + bilinear(x * unit + 0.5)
+        };
+        let filter = Filter::new("repeated chroma", weight, (triangle + 0.5) / unit);
+        let filter = filter.expect("the support is positive and finite");
+        ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Custom(filter))).use_alpha(false)
     }
 }
 

@@ -19,15 +19,30 @@ impl JsonLines {
     pub fn create(path: &Path) -> Result<Self> {
         Lines::create(path).map(Self)
     }
+
+    /// Creates, or empties, the file now, for a file that may stay without lines.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io) if it cannot be written.
+    pub fn begin(&mut self) -> Result<()> {
+        self.0.write(|_| Ok(()))
+    }
+
+    /// Writes a line of another kind, such as an event.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io) if it cannot be written.
+    pub fn write_record(&mut self, record: &impl serde::Serialize) -> Result<()> {
+        self.0.write(|line| {
+            serde_json::to_writer(&mut *line, record)?;
+            line.push(b'\n');
+            Ok(())
+        })
+    }
 }
 
 impl Sink for JsonLines {
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
-        let report = FrameReport::from(outcome);
-        self.0.write(|line| {
-            serde_json::to_writer(&mut *line, &report)?;
-            line.push(b'\n');
-            Ok(())
-        })
+        self.write_record(&FrameReport::from(outcome))
     }
 }

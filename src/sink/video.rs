@@ -36,10 +36,10 @@ const LONGEST_GAP_S: f64 = 10.0;
 
 /// Creates a video of annotated frames at `frame_rate` frames per second; the file extension selects codec and container.
 ///
-/// A trial encoding here fails early if this build lacks the encoder. Every frame is written. If time stamps leave a gap
-/// (a variable rate, a stride, dropped frames), the previous frame is repeated for at most ten seconds, so that the video
-/// keeps time; if frames arrive faster than the rate, the video falls behind and catches up in the next gap. Odd sides
-/// get a repeated row or column, and frames whose size differs from the first one's are scaled to fit. The file appears
+/// A trial encoding here fails early if this build lacks the encoder. The rate of the file is constant, and each frame is
+/// shown within one frame interval of its time: if time stamps leave a gap (a variable rate, a stride, dropped frames), the
+/// previous frame is repeated for at most ten seconds; of frames that arrive faster than the rate, those are left out that
+/// would be shown later than that. Odd sides get a repeated row or column, and frames whose size differs from the first one's are scaled to fit. The file appears
 /// when it is complete, also if the stream ends early.
 ///
 /// # Errors
@@ -173,6 +173,12 @@ impl VideoFile {
             }
             // The rest of a long gap is left out for good.
             open.start += gap.saturating_sub(longest) as f64 / self.frame_rate;
+        }
+        // Half a millisecond for times that are rounded to milliseconds.
+        let shown = open.start + open.frames as f64 / self.frame_rate;
+        if shown - time > 1.0 / self.frame_rate + 5e-4 {
+            self.open = Some(open);
+            return Ok(());
         }
         open.fill(picture);
         open.writer.write(&open.encoded).map_err(encoder)?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ocelli_opencv::{Backend, Capture as VideoCapture, Property, has_stream_backend};
 
-use super::container::Container;
+use super::container::{Container, frame_times};
 use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts};
 use crate::frame::Frame;
 use crate::frame_view::swap_red_and_blue;
@@ -67,6 +67,10 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
     }
     let mut source = Capture::new(name, capture, turns.unwrap_or(0))?;
     source.info.has_sound = container.has_sound;
+    if let Some(times) = frame_times(path).map_err(io)? {
+        source.info.shortest_interval = times.windows(2).map(|pair| pair[1] - pair[0]).min();
+        source.timeline = Timeline::indexed(times, source.info.frame_rate);
+    }
     source.file = Some(container);
     Ok(Box::new(source))
 }
@@ -92,7 +96,8 @@ pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
 /// Opens a stream by its URL: `rtsp://…`, `http://…` and the other protocols of FFmpeg.
 ///
 /// A file on a server (see [`StreamKind::of_url`]) provides every frame, and to end early is an error. All other streams
-/// are live: frames are timed by the clock, and the end is an error.
+/// are live: frames are timed by the stream's clock if it keeps time with this machine's, else by their arrival, and the end is
+/// an error.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if nothing answers in time, or the answer is not a video.
@@ -184,7 +189,7 @@ impl Capture {
         })
     }
 
-    /// Marks the source as live: frames are timed by the clock.
+    /// Marks the source as live: frames are timed by the stream's clock or this machine's.
     fn go_live(&mut self) {
         self.info.live = true;
         self.info.frame_count = None;
@@ -204,7 +209,7 @@ impl Capture {
         self.failures += u64::from(attempts > 1);
         let position_ms = self.capture.get(Property::PositionMs);
         frame.index = self.next;
-        frame.time = self.timeline.next(position_ms);
+        (frame.time, frame.captured) = self.timeline.next(position_ms);
         self.next += 1;
         Ok(true)
     }

@@ -3,9 +3,12 @@
 //! Decoders stop at the end of a truncated file without an error; only the container's structure reveals that data is
 //! missing. ISO base media (MP4, MOV), Matroska (MKV, WebM) and AVI are supported.
 
+mod index;
 mod iso;
 mod matroska;
 mod riff;
+
+pub(crate) use index::frame_times;
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::{FRAME_RATES, Source, SourceInfo, time_of};
 use crate::frame::Frame;
@@ -52,6 +53,7 @@ impl PictureFiles {
         let file = self.files.get(self.next)?;
         frame.index = self.next as u64;
         frame.time = time_of(self.next as u64, self.frame_rate);
+        frame.file = Some(Arc::from(file.as_path()));
         self.next += 1;
         Some(file)
     }

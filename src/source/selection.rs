@@ -105,6 +105,7 @@ impl<S: Source> Selected<S> {
         let in_range = end.map(|end| end.saturating_sub(start).div_ceil(stride));
         info.frame_count = in_range.into_iter().chain(selection.max_frames).min();
         info.frame_rate = info.frame_rate.map(|rate| rate / stride as f64);
+        info.shortest_interval = info.shortest_interval.filter(|_| stride == 1);
         Ok(Self { source, info, selection, stride, selected: 0 })
     }
 }

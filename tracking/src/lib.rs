@@ -30,6 +30,7 @@
 //! | [`BoundingBox`] | an axis-aligned box with area, overlap, clipping and the common notations |
 //! | [`ByteTracker`] | the tracker; [`ByteTrackerBuilder`] sets its options |
 //! | [`ByteTrackerOptions`] | thresholds, and whether a track can change its class ([`MatchClasses`]) |
+//! | [`ZoneCounter`] | counts tracks that cross lines and stay in zones |
 //! | [`MotBox`] | a line of a MOTChallenge file; [`read_mot`] reads and [`MotWriter`] writes such files |
 //!
 //! The crate knows neither images nor detectors. Coordinates are in any unit, x to the right and y downwards; time is
@@ -46,9 +47,14 @@ mod overlaps;
 #[cfg(test)]
 mod test_random;
 mod track;
+mod zones;
 
 pub use bounding_box::BoundingBox;
 pub use byte_track::{ByteTracker, ByteTrackerBuilder, ByteTrackerOptions, MatchClasses};
 pub use mot::{MotBox, MotWriter, read_mot};
 pub use ocelli_error::{Error, ErrorKind, Result};
 pub use track::{Track, TrackState, TrackerDetection};
+pub use zones::{
+    Anchor, CountingLine, Direction, LineCounts, Zone, ZoneCounter, ZoneCounts, ZoneEvent, ZoneEventKind,
+    ZoneOptions,
+};

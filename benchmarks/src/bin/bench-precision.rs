@@ -234,16 +234,30 @@ impl<'a> Bench<'a> {
                 Checkpoint::open(&folder)?
             }
         };
-        let factory = EngineFactory::start(&EngineOptions {
-            kind,
-            threads: args.model.threads,
-            onnxruntime: args.model.onnxruntime.clone(),
-            openvino: args.model.openvino.clone(),
-            webgpu: args.model.webgpu.clone(),
-            allow_inexact: args.model.allow_inexact,
-            cpu_fallback: args.model.allow_partial,
-            tf32: args.model.tf32,
-        })?;
+        let start = |kind| {
+            EngineFactory::start(&EngineOptions {
+                kind,
+                threads: args.model.threads,
+                onnxruntime: args.model.onnxruntime.clone(),
+                openvino: args.model.openvino.clone(),
+                webgpu: args.model.webgpu.clone(),
+                allow_inexact: args.model.allow_inexact,
+                cpu_fallback: args.model.allow_partial,
+                tf32: args.model.tf32,
+            })
+        };
+        // OpenVINO removes the rounding that stands for half precision on a CPU.
+        let is_openvino = |factory: &EngineFactory| factory.description().starts_with("OpenVINO");
+        let factory = match start(kind)? {
+            factory if is_openvino(&factory) && kind == EngineKind::Auto => start(EngineKind::Cpu)?,
+            factory => factory,
+        };
+        let is_half = |strategy: &Strategy| strategy.precision.is_half();
+        let has_half = args.bisect || args.strategies.is_empty() || args.strategies.iter().any(is_half);
+        if is_openvino(&factory) && has_half {
+            let why = "it removes the rounding that stands for half precision; choose onnxruntime, or --strategies fp32,int8";
+            return Err(cli::usage(format!("--engine {kind}: {why}")));
+        }
         let target = match args.target {
             Some(TargetArg::Tensorrt) => Target::TensorRt,
             Some(TargetArg::Onnxruntime) => Target::OnnxRuntime,

@@ -4,6 +4,7 @@ mod progress;
 mod sinks;
 mod source;
 mod summary;
+mod zones;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,13 +12,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::{Args, ValueEnum};
 use ocelli::atomic_file::write_atomically;
 use ocelli::draw::{Annotator, Overlay, OverlayOptions};
-use ocelli::{Cancellation, FramePolicy, Pipeline, PipelineBuilder, RunSummary, SourceInfo, StatsRecorder};
+use ocelli::sink::JsonLines;
+use ocelli::source::SeveralStates;
+use ocelli::{
+    Cancellation, FramePolicy, Latency, Pipeline, PipelineBuilder, RunSummary, SourceInfo, StatsRecorder,
+};
 use ocelli_datasets::label::ClassMap;
 
 use self::progress::LiveProgress;
 use self::sinks::{SinkArgs, Sinks};
 use self::source::SourceArgs;
-use self::summary::{Counts, RunReport, stage_table};
+use self::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
+use self::zones::{Counting, ZoneSink};
 use crate::args::{
     DETECTION, ExemplarArg, PERFORMANCE, ScreenArgs, built_in_model_help, class_map, coco_classes,
     embed_exemplars, prompts, thresholds,
@@ -49,7 +55,7 @@ Examples:
 pub struct VideoArgs {
     /// Sources, as with --video.
     #[arg(value_name = "SOURCE", hide = true)]
-    sources: Vec<String>,
+    named: Vec<String>,
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
@@ -82,6 +88,13 @@ pub struct VideoArgs {
     /// Process all frames, or the latest and drop others [default: latest for cameras and streams, else all]
     #[arg(long, value_name = "FRAMES", help_heading = PERFORMANCE)]
     policy: Option<Policy>,
+    /// What to favour: results soon after the frame, or frames per second [default: balanced for cameras and streams, else
+    /// throughput]
+    #[arg(long, value_name = "GOAL", conflicts_with = "sequential", help_heading = PERFORMANCE)]
+    latency: Option<LatencyGoal>,
+    /// With several sources: exit with status 1 if one of them failed, not only if all did
+    #[arg(long, help_heading = PERFORMANCE)]
+    strict: bool,
     /// Detect in every Nth frame; tracks are predicted in between [default: 1]
     #[arg(long, value_name = "N", help_heading = PERFORMANCE, allow_negative_numbers = true)]
     detect_every: Option<u64>,
@@ -105,6 +118,16 @@ enum Policy {
     Latest,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LatencyGoal {
+    /// One frame at a time
+    Low,
+    /// As many frames at a time as keep the slowest stage busy
+    Balanced,
+    /// Queues between all stages
+    Throughput,
+}
+
 /// Runs the pipeline over a source.
 pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let classes = requested_classes(args, log)?;
@@ -118,6 +141,9 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.sinks.trails.is_some_and(|frames| frames > 0) && !args.track {
         return Err(usage("--trails draws the paths of tracks: add --track"));
     }
+    if args.sinks.zones.is_some() && !args.track {
+        return Err(usage("--zones counts tracks: add --track"));
+    }
     if args.trt_max_classes.is_some() {
         status(log, "--trt-max-classes is not needed: the number of classes is not limited");
     }
@@ -129,11 +155,25 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     cancel_on_interrupt(&cancellation);
     let names: Vec<&str> = classes.names().collect();
     let mut source = args.source.clone();
-    source.video.splice(0..0, args.sources.iter().cloned());
-    let opened = source.open(&names, &cancellation)?;
+    source.video.splice(0..0, args.named.iter().cloned());
+    if source.sources.is_some() && !source.video.is_empty() {
+        return Err(usage("--sources: the file lists all sources; do not name others"));
+    }
+    let newest = args.policy.map(|policy| matches!(policy, Policy::Latest));
+    let opened = source.open(&names, newest, &cancellation)?;
+    let states = opened.states.clone();
+    let sources = states.as_ref().map_or(1, |states| states.snapshot().len());
+    if states.is_some() {
+        args.sinks.check_several()?;
+    }
     args.sinks.check_against(&opened.files, args.stats.as_deref())?;
     let info = opened.info().clone();
-    let mut sinks = args.sinks.open(&info, args.track, &cancellation)?;
+    let counting = args.sinks.zones.as_deref().map(Counting::open).transpose()?;
+    let mut sinks = args.sinks.open(&info, sources, args.track, &cancellation)?;
+    if let Some(counting) = &counting {
+        let events = args.sinks.events.as_deref().map(JsonLines::create).transpose()?;
+        sinks.all.push(Box::new(ZoneSink::new(counting.clone(), events)));
+    }
     if sinks.video && info.has_sound {
         status(log, &format!("{} has sound, which is not copied to the output", info.name));
     }
@@ -160,6 +200,8 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         classes: prompts.len(),
         stats: StatsRecorder::new(),
         counts: Arc::default(),
+        states,
+        counting,
     };
     let mut pipeline = job.options(Pipeline::builder_embedded(detector, embedded), cancellation.clone());
     if args.track {
@@ -170,7 +212,8 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     // Finished frames are summarized even after an error.
     let summarized = job.summarize(&sinks, &cancellation, end.as_ref().err());
     end.and(summarized)?;
-    Ok(interrupted()?)
+    interrupted()?;
+    job.check_sources()
 }
 
 fn requested_classes(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<ClassMap> {
@@ -200,6 +243,9 @@ struct Job<'a> {
     classes: usize,
     stats: StatsRecorder,
     counts: Arc<Mutex<Counts>>,
+    /// How several sources are doing.
+    states: Option<SeveralStates>,
+    counting: Option<Counting>,
 }
 
 impl Job<'_> {
@@ -209,19 +255,32 @@ impl Job<'_> {
         let mut overlay = Overlay::new(Annotator::new(), options);
         let mut progress = LiveProgress::new(self.log, &self.info, &self.stats);
         let counts = Arc::clone(&self.counts);
+        let (drawn, annotator) = (self.counting.clone().filter(|_| args.sinks.draw_zones), Annotator::new());
         pipeline = pipeline
             .with_sequential(args.sequential)
             .with_cancellation(cancellation)
             .with_stats(self.stats.clone())
-            .with_drawing(move |image, outcome| overlay.draw(image, outcome))
+            .with_drawing(move |image, outcome| {
+                if let Some(drawn) = &drawn {
+                    drawn.draw(&annotator, image, outcome)?;
+                }
+                overlay.draw(image, outcome)
+            })
             .with_observer(move |outcome| {
                 counts.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
                 progress.frame();
             });
-        if let Some(policy) = args.policy {
+        if let Some(policy) = args.policy.filter(|_| self.states.is_none()) {
             pipeline = pipeline.with_policy(match policy {
                 Policy::All => FramePolicy::All,
                 Policy::Latest => FramePolicy::Latest,
+            });
+        }
+        if let Some(goal) = args.latency {
+            pipeline = pipeline.with_latency(match goal {
+                LatencyGoal::Low => Latency::Low,
+                LatencyGoal::Balanced => Latency::Balanced,
+                LatencyGoal::Throughput => Latency::Throughput,
             });
         }
         if let Some(frames) = args.detect_every {
@@ -252,6 +311,16 @@ impl Job<'_> {
         anyhow::bail!("{why}; no result was written");
     }
 
+    /// Reports the sources that failed, which is an error with `--strict`.
+    fn check_sources(&self) -> anyhow::Result<()> {
+        let states = self.states.as_ref().map(SeveralStates::snapshot).unwrap_or_default();
+        let failed = states.iter().filter(|state| state.error.is_some()).count();
+        if failed > 0 && self.args.strict {
+            anyhow::bail!("{failed} of {} sources failed: see above", states.len());
+        }
+        Ok(())
+    }
+
     /// Prints the tables and writes the file of `--stats`.
     fn summarize(
         &self,
@@ -266,9 +335,15 @@ impl Job<'_> {
                 true => status(self.log, "nothing was detected"),
                 false => print(|out| out.write_all(counts.table(self.args.track).as_bytes()))?,
             }
+            let tables = self.counting.as_ref().map(Counting::tables).unwrap_or_default();
+            print(|out| out.write_all(tables.as_bytes()))?;
         }
         if stats.frames_out > 0 {
             status(self.log, stage_table(&stats).trim_end());
+        }
+        let states = self.states.as_ref().map(SeveralStates::snapshot).unwrap_or_default();
+        for state in &states {
+            status(self.log, &source_line(state));
         }
         if let Some(path) = &self.args.stats {
             let report = RunReport {
@@ -277,6 +352,7 @@ impl Job<'_> {
                 frame_rate: self.info.frame_rate,
                 engine: &self.engine,
                 classes: self.classes,
+                sources: states.iter().map(SourceReport::from).collect(),
                 cancelled: cancellation.is_cancelled(),
                 error: error.map(ToString::to_string),
                 stats: &stats,
@@ -291,8 +367,8 @@ impl Job<'_> {
         }
         if error.is_none() {
             let written = |path: &Path| status(self.log, &format!("→ {}", path.display()));
-            let SinkArgs { output, jsonl, mot, crops, save_txt, .. } = &self.args.sinks;
-            let files = [output, jsonl, mot, crops, save_txt, &self.args.stats].into_iter().flatten();
+            let SinkArgs { output, jsonl, mot, crops, save_txt, events, .. } = &self.args.sinks;
+            let files = [output, jsonl, mot, crops, save_txt, events, &self.args.stats].into_iter().flatten();
             files.filter(|path| *path != Path::new("-") && path.exists()).for_each(|path| written(path));
             if self.args.sinks.is_empty() {
                 status(

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ocelli::report::FrameReport;
 
@@ -188,6 +188,7 @@ fn a_lost_stream_reconnects_until_the_time_is_up() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
     let server = std::thread::spawn(move || camera(listener, images, &[20, 15]));
+    let began = SystemTime::now();
     let arguments = format!(
         "--video http://user:secret@{address}/stream --classes dog --track --policy all --reconnect 1 --jsonl lines -o \
          out.mp4"
@@ -208,7 +209,15 @@ fn a_lost_stream_reconnects_until_the_time_is_up() {
     // The decoder may need the first few frames to detect the format, and buffers the last.
     assert!((25..=35).contains(&lines.len()), "{} frames of both connections", lines.len());
     assert!(lines.windows(2).all(|pair| pair[0].time_s <= pair[1].time_s));
-    assert!(frames_of(&place.path("out.mp4")).0.len() >= lines.len(), "it was completed");
+    let since_1970 = |time: SystemTime| time.duration_since(UNIX_EPOCH).expect("it is later").as_secs_f64();
+    let taken: Vec<f64> = lines.iter().map(|line| line.wall_time.expect("a live stream has it")).collect();
+    assert!(taken.windows(2).all(|pair| pair[0] <= pair[1]), "{taken:?}");
+    assert!(
+        taken[0] >= since_1970(began) && taken[taken.len() - 1] <= since_1970(SystemTime::now()),
+        "{taken:?}"
+    );
+    // Frames that arrive at once do not all have a place in the video.
+    assert!(!frames_of(&place.path("out.mp4")).0.is_empty(), "it was completed");
 }
 
 /// A web server with one file: whether it supports byte ranges, and the byte at which each connection breaks.

@@ -84,7 +84,8 @@ fn compare(cases: &[Case], half_precision: bool) {
                 rounding: case.rounding,
                 ..PreprocessConfig::new(case.side)
             };
-            let mut cpu = Preprocessor::new(config).expect("the configuration is valid");
+            let cpu = Preprocessor::new(config).expect("the configuration is valid");
+            let mut cpu = cpu.with_full_size_nv12(true);
             let (data, stride) = image(case);
             let (width, height, format) = (case.width, case.height, case.format);
             let frame = FrameView { data: &data, width, height, stride, format, timestamp: Duration::ZERO };

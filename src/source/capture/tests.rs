@@ -83,3 +83,23 @@ fn skipped_frames_keep_their_indices_and_times() {
     }
     assert_eq!(found, (0..12).map(|index| (index, 100 * index)).collect::<Vec<_>>());
 }
+
+#[test]
+fn the_index_of_a_file_has_the_time_of_each_frame() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let picture = Image::from_rgb8(64, 48, vec![120; 64 * 48 * 3]).expect("64 × 48 pixels");
+    for ending in ["mp4", "mov", "mkv"] {
+        let path = folder.path().join(format!("x.{ending}"));
+        let mut video = create_video(&path, 25.0).expect("it can be encoded");
+        for index in 0..30 {
+            let (annotated, time) = (Some(picture.clone()), Duration::from_millis(40 * index));
+            video
+                .write(&FrameOutcome { index, time, annotated, ..FrameOutcome::default() })
+                .expect("there is room");
+        }
+        video.finish().expect("it is complete");
+        let times = frame_times(&path).expect("it can be read").unwrap_or_default();
+        let off = times.iter().zip(0..).map(|(time, at)| time.abs_diff(Duration::from_millis(40 * at)));
+        assert!(off.max() < Some(Duration::from_millis(1)) && times.len() == 30, "{ending}: {times:?}");
+    }
+}

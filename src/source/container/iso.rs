@@ -97,3 +97,89 @@ fn quarter_turns(matrix: &[u8]) -> u8 {
         (false, _, true) => 3,
     }
 }
+
+/// The times of the samples of the first video track in nanoseconds, without those that the edit list leaves out; `None` for
+/// a fragmented file, several edits, or an index that contradicts itself.
+pub(super) fn frame_times(file: &mut File, length: u64) -> io::Result<Option<Vec<i128>>> {
+    let mut at: u64 = 0;
+    for _ in 0..MAX_ELEMENTS {
+        if length.saturating_sub(at) < 8 {
+            break;
+        }
+        let head = bytes_at(file, at, 16)?;
+        let (header, size) = match big_endian(&head[..4]) {
+            0 => (8, length - at),
+            1 if head.len() == 16 => (16, big_endian(&head[8..16])),
+            size => (8, size),
+        };
+        if size < header {
+            break;
+        }
+        if &head[4..8] == b"moov" {
+            return Ok(track_times(&bytes_at(file, at.saturating_add(header), size - header)?));
+        }
+        at = at.saturating_add(size);
+    }
+    Ok(None)
+}
+
+fn track_times(movie: &[u8]) -> Option<Vec<i128>> {
+    let track = boxes(movie).filter(|(kind, _)| kind == b"trak").map(|(_, track)| track).find(|track| {
+        let handler = child(track, b"mdia").and_then(|mdia| child(mdia, b"hdlr")).and_then(|h| h.get(8..12));
+        handler == Some(b"vide")
+    })?;
+    let media = child(track, b"mdia")?;
+    let header = child(media, b"mdhd")?;
+    let scale = header.get(if header.first() == Some(&1) { 20..24 } else { 12..16 }).map(big_endian)?;
+    let table = child(child(media, b"minf")?, b"stbl")?;
+    let start = match child(track, b"edts").and_then(|edits| child(edits, b"elst")) {
+        Some(list) => only_edit(list)?,
+        None => i64::MIN,
+    };
+    if scale == 0 {
+        return None;
+    }
+    let mut offsets = match child(table, b"ctts") {
+        Some(list) => runs(list)?,
+        None => Vec::new(),
+    }
+    .into_iter()
+    .flat_map(|(count, offset)| std::iter::repeat_n(i64::from(offset as i32), count as usize));
+    let mut times = Vec::new();
+    let mut decoded: i64 = 0;
+    for (count, step) in runs(child(table, b"stts")?)? {
+        for _ in 0..count {
+            if times.len() == MAX_ELEMENTS {
+                return None;
+            }
+            let shown = decoded + offsets.next().unwrap_or(0);
+            if shown >= start {
+                times.push(i128::from(shown) * 1_000_000_000 / i128::from(scale));
+            }
+            decoded = decoded.checked_add(i64::from(step))?;
+        }
+    }
+    Some(times)
+}
+
+/// Where the only edit begins, in units of the track; `None` if there are several.
+fn only_edit(list: &[u8]) -> Option<i64> {
+    let wide = list.first() == Some(&1);
+    let count = list.get(4..8).map(big_endian)? as usize;
+    let entries = list.get(8..)?.chunks_exact(if wide { 20 } else { 12 }).take(count);
+    let starts = entries.map(|entry| match wide {
+        true => big_endian(&entry[8..16]) as i64,
+        false => i64::from(big_endian(&entry[4..8]) as u32 as i32),
+    });
+    // An empty edit delays the whole track.
+    let mut starts = starts.filter(|start| *start >= 0);
+    let start = starts.next().unwrap_or(i64::MIN);
+    starts.next().is_none().then_some(start)
+}
+
+/// Pairs of a count and a value, after a version and the number of pairs.
+fn runs(list: &[u8]) -> Option<Vec<(u32, u32)>> {
+    let count = list.get(4..8).map(big_endian)? as usize;
+    let pairs = list.get(8..)?.chunks_exact(8).take(count);
+    Some(pairs.map(|pair| (big_endian(&pair[..4]) as u32, big_endian(&pair[4..]) as u32)).collect())
+}

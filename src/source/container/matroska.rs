@@ -10,7 +10,17 @@ const TRACKS: u64 = 0x1654_ae6b;
 const TRACK_ENTRY: u64 = 0xae;
 const TRACK_TYPE: u64 = 0x83;
 const SOUND: u64 = 2;
+const VIDEO: u64 = 1;
+const TRACK_NUMBER: u64 = 0xd7;
+const INFO: u64 = 0x1549_a966;
+const TIMESTAMP_SCALE: u64 = 0x2a_d7b1;
 const CLUSTER: u64 = 0x1f43_b675;
+const TIMESTAMP: u64 = 0xe7;
+const SIMPLE_BLOCK: u64 = 0xa3;
+const BLOCK_GROUP: u64 = 0xa0;
+const BLOCK: u64 = 0xa1;
+/// A block whose frame is decoded, but not shown.
+const INVISIBLE: u8 = 0x08;
 
 pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
     let mut container = Container::default();
@@ -72,4 +82,52 @@ fn elements(mut bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
         bytes = &bytes[end..];
         Some((id, content))
     })
+}
+
+/// The times of the frames of the first video track in nanoseconds; `None` if the size of a cluster is unknown.
+pub(super) fn frame_times(file: &mut File) -> io::Result<Option<Vec<i128>>> {
+    let (mut at, mut scale, mut track) = (0, 1_000_000, None);
+    let (mut cluster, mut times) = (0i128, Vec::new());
+    for _ in 0..MAX_ELEMENTS {
+        let Some((id, size, header)) = element(&bytes_at(file, at, 12)?) else { break };
+        let content = at.saturating_add(header);
+        // These are entered; everything else is read or passed over.
+        if [SEGMENT, CLUSTER, BLOCK_GROUP].contains(&id) {
+            at = content;
+            continue;
+        }
+        let Some(size) = size else { return Ok(None) };
+        at = content.saturating_add(size);
+        match id {
+            INFO => {
+                let info = bytes_at(file, content, size)?;
+                let found = elements(&info).find(|(id, _)| *id == TIMESTAMP_SCALE);
+                scale = found.map_or(scale, |(_, value)| i128::from(big_endian(value)));
+            }
+            TRACKS => {
+                let tracks = bytes_at(file, content, size)?;
+                let field =
+                    |entry, wanted| elements(entry).find(|(id, _)| *id == wanted).map(|(_, v)| big_endian(v));
+                let mut entries = elements(&tracks).filter(|(id, _)| *id == TRACK_ENTRY);
+                track = entries.find_map(|(_, entry)| {
+                    (field(entry, TRACK_TYPE) == Some(VIDEO)).then(|| field(entry, TRACK_NUMBER)).flatten()
+                });
+            }
+            TIMESTAMP => cluster = i128::from(big_endian(&bytes_at(file, content, size.min(8))?)),
+            SIMPLE_BLOCK | BLOCK => {
+                let head = bytes_at(file, content, size.min(12))?;
+                let Some(length) = head.first().map(|first| first.leading_zeros() as usize + 1) else {
+                    break;
+                };
+                let number = head.get(..length).map(|bytes| big_endian(bytes) & !(1 << (7 * length)));
+                let Some([high, low, flags]) = head.get(length..length + 3) else { break };
+                if number.is_some() && number == track && flags & INVISIBLE == 0 {
+                    let relative = i16::from_be_bytes([*high, *low]);
+                    times.push((cluster + i128::from(relative)).saturating_mul(scale));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(Some(times).filter(|times| !times.is_empty()))
 }

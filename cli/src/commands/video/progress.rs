@@ -18,7 +18,7 @@ pub struct LiveProgress {
 }
 
 impl LiveProgress {
-    /// Hidden with `--quiet` and if stderr is not a terminal.
+    /// Hidden with `--quiet`; if stderr is not a terminal, a line now and then.
     pub fn new(log: &LogArgs, info: &SourceInfo, stats: &StatsRecorder) -> Self {
         let progress = match info.frame_count {
             Some(frames) if !info.live => Progress::new(log, frames),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::output::with_flag;
 use clap::Args;
 use ocelli::image::has_image_extension;
-use ocelli::sink::{Crops, JsonLines, MotFile, PictureSequence, RawOrder, RawWriter, open_window};
+use ocelli::sink::{Crops, Grid, JsonLines, MotFile, PictureSequence, RawOrder, RawWriter, open_window};
 use ocelli::{Cancellation, Error, Sink, SourceInfo};
 
 use crate::args::{OUTPUT, label_files};
@@ -13,6 +13,8 @@ use crate::{check_output_file, usage};
 
 /// Frames per second of a source of unknown rate, without `--fps`.
 const FRAME_RATE: f64 = 30.0;
+/// The highest rate that a variable rate is written with.
+const MAX_VARIABLE_RATE: f64 = 120.0;
 
 /// Outputs.
 #[derive(Args, Clone, Debug)]
@@ -36,6 +38,15 @@ pub struct SinkArgs {
     /// A YOLO label file per frame: class, centre and size of each box
     #[arg(long, value_name = "DIR")]
     pub save_txt: Option<PathBuf>,
+    /// Count tracks that cross lines and stay in zones, defined in a YAML file; with --track
+    #[arg(long, value_name = "FILE")]
+    pub zones: Option<PathBuf>,
+    /// One line of JSON per event of --zones; - is stdout
+    #[arg(long, value_name = "FILE", requires = "zones")]
+    pub events: Option<PathBuf>,
+    /// Draw the lines and zones of --zones with their counts
+    #[arg(long, requires = "zones")]
+    pub draw_zones: bool,
     /// Show a window; q or Esc ends the run
     #[arg(long)]
     pub display: bool,
@@ -57,7 +68,7 @@ pub struct Sinks<'s> {
 impl SinkArgs {
     /// Whether anything is written or shown.
     pub fn is_empty(&self) -> bool {
-        let files = [&self.output, &self.jsonl, &self.mot, &self.crops, &self.save_txt];
+        let files = [&self.output, &self.jsonl, &self.mot, &self.crops, &self.save_txt, &self.zones];
         files.iter().all(|file| file.is_none()) && !self.display
     }
 
@@ -67,8 +78,10 @@ impl SinkArgs {
     /// For conflicting arguments; as [`check_output_file`].
     pub fn check(&self) -> anyhow::Result<()> {
         let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
-        if [&self.output, &self.jsonl, &self.mot].iter().filter(|path| is_stdout(path)).count() > 1 {
-            return Err(usage("only one of -o, --jsonl and --mot can go to stdout"));
+        if [&self.output, &self.jsonl, &self.mot, &self.events].iter().filter(|path| is_stdout(path)).count()
+            > 1
+        {
+            return Err(usage("only one of -o, --jsonl, --mot and --events can go to stdout"));
         }
         if is_stdout(&self.output) && self.raw_out.is_none() {
             return Err(usage("-o - writes raw frames: add --raw-out bgr or --raw-out rgb"));
@@ -76,7 +89,7 @@ impl SinkArgs {
         if self.raw_out.is_some() && !is_stdout(&self.output) {
             return Err(usage("--raw-out is the pixel order of frames on stdout: add -o -"));
         }
-        for (flag, path) in [("--jsonl", &self.jsonl), ("--mot", &self.mot)] {
+        for (flag, path) in [("--jsonl", &self.jsonl), ("--mot", &self.mot), ("--events", &self.events)] {
             if let Some(path) = path.as_deref().filter(|path| *path != Path::new("-")) {
                 check_output_file(flag, path)?;
             }
@@ -93,7 +106,8 @@ impl SinkArgs {
         let output = self.output.as_deref();
         let files =
             [("--output", output), ("--jsonl", self.jsonl.as_deref()), ("--mot", self.mot.as_deref())];
-        for (flag, path) in files.into_iter().chain([("--stats", stats)]) {
+        let more = [("--stats", stats), ("--events", self.events.as_deref())];
+        for (flag, path) in files.into_iter().chain(more) {
             let Some(path) = path.filter(|path| path.canonicalize().is_ok_and(|path| read.contains(&path)))
             else {
                 continue;
@@ -118,18 +132,34 @@ impl SinkArgs {
         }
     }
 
-    /// Opens all outputs. `tracked`: whether there are tracks.
+    /// Checks that each output can have the results of several sources.
+    ///
+    /// # Errors
+    /// If one cannot.
+    pub fn check_several(&self) -> anyhow::Result<()> {
+        for (flag, path) in [("--mot", &self.mot), ("--crops", &self.crops), ("--save-txt", &self.save_txt)] {
+            if path.is_some() {
+                let why = "it does not tell several sources apart: use --jsonl, or run once for each source";
+                return Err(usage(format!("{flag}: {why}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens all outputs. `tracked`: whether there are tracks. Frames of several sources become a grid.
     ///
     /// # Errors
     /// If one cannot be written, or not by this build.
     pub fn open(
         &self,
         info: &SourceInfo,
+        sources: usize,
         tracked: bool,
         cancellation: &Cancellation,
     ) -> anyhow::Result<Sinks<'static>> {
-        let mut sinks = Sinks { all: Vec::new(), video: false, stdout: false };
         let stdout = Path::new("-");
+        let has_stdout = self.events.as_deref() == Some(stdout);
+        let mut sinks = Sinks { all: Vec::new(), video: false, stdout: has_stdout };
         match (self.output.as_deref(), self.raw_out) {
             (Some(path), Some(order)) if path == stdout => {
                 sinks.all.push(Box::new(RawWriter::new("stdout", order, unbuffered_stdout()?)));
@@ -140,7 +170,7 @@ impl SinkArgs {
             }
             (Some(path), _) => {
                 check_output_file("--output", path)?;
-                let video = crate::host::create_video(path, info.frame_rate.unwrap_or(FRAME_RATE));
+                let video = crate::host::create_video(path, video_rate(info));
                 sinks.all.push(video.map_err(with_flag("--output"))?);
                 sinks.video = true;
             }
@@ -151,6 +181,11 @@ impl SinkArgs {
             let hint =
                 |e: Error| Error::new(e.kind(), format!("{e}; omit --display, or write a file with -o"));
             sinks.all.push(window.map_err(hint)?);
+        }
+        if sources > 1 && !sinks.all.is_empty() {
+            let grid =
+                Grid::new(sources, info.frame_rate.unwrap_or(FRAME_RATE), std::mem::take(&mut sinks.all));
+            sinks.all.push(Box::new(grid?));
         }
         if let Some(folder) = &self.crops {
             sinks.all.push(Box::new(Crops::create(folder, tracked).map_err(with_flag("--crops"))?));
@@ -169,6 +204,15 @@ impl SinkArgs {
         }
         Ok(sinks)
     }
+}
+
+/// The rate of an annotated video: that of the source, or of its shortest interval if the source's is variable, so that every
+/// frame has its place.
+fn video_rate(info: &SourceInfo) -> f64 {
+    let rate = info.frame_rate.unwrap_or(FRAME_RATE);
+    let fastest = info.shortest_interval.map_or(rate, |interval| 1.0 / interval.as_secs_f64());
+    // Times that are rounded to milliseconds look variable as well.
+    if fastest > 1.3 * rate { fastest.min(MAX_VARIABLE_RATE).max(rate) } else { rate }
 }
 
 /// Whether a path means a sequence of images: a folder or a numbered pattern.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 use ocelli::source::{
-    FRAME_RATES, PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions, Selected,
-    Selection, StreamKind, natural_order,
+    FRAME_RATES, Feed, PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions,
+    Selected, Selection, Several, SeveralStates, StreamKind, natural_order,
 };
 use ocelli::{Cancellation, Frame, Source, SourceInfo};
 use ocelli_datasets::scenes::{MovingScene, vocabulary};
@@ -29,9 +29,12 @@ const SCENE_SEED: u64 = 5;
 #[command(next_help_heading = INPUT)]
 pub struct SourceArgs {
     /// Video file, folder or pattern of images, camera number (0 is the first), rtsp:// or http:// URL, or - for raw frames
-    /// on stdin [default: a drawn scene]
+    /// on stdin; several videos, cameras and streams share the model [default: a drawn scene]
     #[arg(long, aliases = ["source", "input"], num_args = 1.., value_name = "SOURCE")]
     pub video: Vec<String>,
+    /// File with a source per line, as with --video: SOURCE, NAME=SOURCE, or NAME:3=SOURCE for three turns instead of one
+    #[arg(long, value_name = "FILE", conflicts_with = "video")]
+    pub sources: Option<PathBuf>,
     /// Format of raw frames on stdin: WIDTHxHEIGHT:PIXELS[@FPS], PIXELS is bgr, rgb, gray or nv12
     #[arg(long, value_name = "FORMAT")]
     pub raw: Option<RawArg>,
@@ -71,6 +74,8 @@ pub struct OpenSource {
     pub source: Box<dyn Source>,
     /// The files that it reads.
     pub files: Vec<PathBuf>,
+    /// How several sources are doing.
+    pub states: Option<SeveralStates>,
 }
 
 impl OpenSource {
@@ -83,14 +88,20 @@ impl OpenSource {
 impl SourceArgs {
     /// Whether the source is the drawn scene.
     pub fn is_drawn(&self) -> bool {
-        self.video.is_empty()
+        self.video.is_empty() && self.sources.is_none()
     }
 
-    /// Opens the source; a live source reconnects until `cancellation`. Without a source, draws `classes`.
+    /// Opens the source; a live source reconnects until `cancellation`. Without a source, draws `classes`. Of several sources,
+    /// `newest` is whether newer frames replace older ones.
     ///
     /// # Errors
     /// If arguments conflict or the source cannot be opened.
-    pub fn open(&self, classes: &[&str], cancellation: &Cancellation) -> anyhow::Result<OpenSource> {
+    pub fn open(
+        &self,
+        classes: &[&str],
+        newest: Option<bool>,
+        cancellation: &Cancellation,
+    ) -> anyhow::Result<OpenSource> {
         let rate = self.fps.unwrap_or(FRAME_RATE);
         if !FRAME_RATES.contains(&rate) {
             let (least, most) = (FRAME_RATES.start(), FRAME_RATES.end());
@@ -101,16 +112,82 @@ impl SourceArgs {
             (_, true) => Some(StreamKind::File),
             _ => None,
         };
-        let is_url = |one: &String| matches!(SourceName::parse(one), SourceName::Url(_));
-        if kind.is_some() && !self.video.first().is_some_and(is_url) {
+        let several = match &self.sources {
+            Some(path) => Some(named_sources(path)?),
+            None if is_several(&self.video) => {
+                let named = |text: &String| Named { name: None, weight: 1, source: text.clone() };
+                Some(self.video.iter().map(named).collect())
+            }
+            None => None,
+        };
+        let is_url = |one: &str| matches!(SourceName::parse(one), SourceName::Url(_));
+        let has_url = match &several {
+            Some(all) => all.iter().any(|named| is_url(&named.source)),
+            None => self.video.first().is_some_and(|one| is_url(one)),
+        };
+        if kind.is_some() && !has_url {
             let flag = if self.live { "--live" } else { "--file" };
             return Err(usage(format!("{flag} is for URLs: expected --video http://… or another URL")));
         }
         if self.raw.is_some() && self.video != ["-"] {
             return Err(usage("--raw is the format of frames on stdin: add --video -"));
         }
+        if let Some(several) = several {
+            return self.open_several(several, rate, kind, newest, cancellation);
+        }
+        let (source, files) = self.open_one(&self.video, rate, kind, classes, cancellation)?;
+        Ok(OpenSource { source, files, states: None })
+    }
+
+    /// Opens several sources. A stream or a camera that cannot be opened has failed, and leaves the others alone.
+    fn open_several(
+        &self,
+        several: Vec<Named>,
+        rate: f64,
+        kind: Option<StreamKind>,
+        newest: Option<bool>,
+        cancellation: &Cancellation,
+    ) -> anyhow::Result<OpenSource> {
+        let (mut feeds, mut files) = (Vec::<Feed>::new(), Vec::new());
+        for Named { name, weight, source: text } in several {
+            if text == "-" {
+                return Err(usage("--video -: frames on stdin cannot be one of several sources"));
+            }
+            let opened = self.open_one(std::slice::from_ref(&text), rate, kind, &[], cancellation);
+            let may_fail = matches!(SourceName::parse(&text), SourceName::Camera(_) | SourceName::Url(_));
+            let source: Box<dyn Source> = match opened {
+                Ok((source, read)) => {
+                    files.extend(read);
+                    source
+                }
+                Err(error) => match error.downcast::<ocelli::Error>() {
+                    Ok(error) if may_fail => Box::new(Unopened::new(error)),
+                    Ok(error) => return Err(error.into()),
+                    Err(error) => return Err(error),
+                },
+            };
+            let wanted = name.unwrap_or_else(|| source.info().name.clone());
+            let is_free = |name: &String| feeds.iter().all(|feed| feed.name != *name);
+            let numbered = (2..).map(|number| format!("{wanted} {number}"));
+            let name = std::iter::once(wanted.clone()).chain(numbered).find(is_free).unwrap_or(wanted);
+            feeds.push(Feed { name, weight, source });
+        }
+        let several = Several::start(feeds, newest, cancellation.clone())?;
+        let states = several.states();
+        Ok(OpenSource { source: Box::new(several), files, states: Some(states) })
+    }
+
+    /// Opens what values of `--video` stand for, and selects its frames.
+    fn open_one(
+        &self,
+        video: &[String],
+        rate: f64,
+        kind: Option<StreamKind>,
+        classes: &[&str],
+        cancellation: &Cancellation,
+    ) -> anyhow::Result<(Box<dyn Source>, Vec<PathBuf>)> {
         let mut read = Vec::new();
-        let source: Box<dyn Source> = match self.video.as_slice() {
+        let source: Box<dyn Source> = match video {
             [] => self.scene(classes)?,
             [one] if one == "-" => {
                 let Some(format) = self.raw else {
@@ -163,7 +240,7 @@ impl SourceArgs {
         (selection.start, selection.end) = (self.start, self.end);
         (selection.stride, selection.max_frames) = (self.vid_stride, self.max_frames);
         let selected = Selected::new(source, selection)?;
-        Ok(OpenSource { source: Box::new(selected), files: read })
+        Ok((Box::new(selected), read))
     }
 
     /// A source that reconnects when it is lost. A file behind a URL is not live: its end is no loss.
@@ -218,6 +295,81 @@ impl SourceArgs {
                 .min(SCENE_FRAMES.max(frames.saturating_mul(self.vid_stride.unwrap_or(1).max(1)))),
         };
         Ok(Box::new(MovingScene::new(SCENE_SEED, &drawn, width, height, frames, rate)?))
+    }
+}
+
+/// A line of the file of `--sources`.
+#[derive(Debug, PartialEq)]
+struct Named {
+    name: Option<String>,
+    weight: u32,
+    source: String,
+}
+
+/// Whether values of `--video` are several sources; several images are one.
+fn is_several(video: &[String]) -> bool {
+    let is_images = |text: &String| matches!(SourceName::parse(text), SourceName::Images(_));
+    let is_image = |text: &String| is_images(text) && Path::new(text).is_file();
+    video.len() > 1 && !video.iter().all(is_images) && !video.iter().any(is_image)
+}
+
+/// Reads the file of `--sources`.
+fn named_sources(path: &Path) -> anyhow::Result<Vec<Named>> {
+    let text =
+        std::fs::read_to_string(path).map_err(|e| usage(format!("--sources, {}: {e}", path.display())))?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let named: Vec<Named> = lines
+        .map(Named::parse)
+        .collect::<Result<_, _>>()
+        .map_err(|why| usage(format!("--sources, {}: {why}", path.display())))?;
+    if named.is_empty() {
+        return Err(usage(format!("--sources, {}: expected a source per line", path.display())));
+    }
+    Ok(named)
+}
+
+impl Named {
+    fn parse(line: &str) -> Result<Self, String> {
+        let plain = || Self { name: None, weight: 1, source: line.to_owned() };
+        // URLs and paths may contain an equals sign as well.
+        let is_name = |name: &str| !name.is_empty() && !name.contains(['/', '\\', '?']);
+        let Some((name, source)) = line.split_once('=').filter(|(name, _)| is_name(name)) else {
+            return Ok(plain());
+        };
+        let (name, weight) = match name.rsplit_once(':') {
+            Some((name, weight)) => {
+                let weight = weight.trim().parse().ok().filter(|weight| (1..=1000).contains(weight));
+                let why =
+                    || format!("{line}: expected NAME:WEIGHT=SOURCE with a whole number from 1 to 1000");
+                (name, weight.ok_or_else(why)?)
+            }
+            None => (name, 1),
+        };
+        Ok(Self { name: Some(name.trim().to_owned()), weight, source: source.trim().to_owned() })
+    }
+}
+
+/// A stream or camera that cannot be opened.
+struct Unopened {
+    info: SourceInfo,
+    error: Option<ocelli::Error>,
+}
+
+impl Unopened {
+    fn new(error: ocelli::Error) -> Self {
+        let mut info = SourceInfo::default();
+        info.name = "source".into();
+        Self { info, error: Some(error) }
+    }
+}
+
+impl Source for Unopened {
+    fn info(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn read_into(&mut self, _: &mut Frame) -> ocelli::Result<bool> {
+        self.error.take().map_or(Ok(false), Err)
     }
 }
 
@@ -341,6 +493,31 @@ mod tests {
             Rated::new(Box::new(Nothing(info)), fps)
         };
         assert_eq!(arguments(7.5).info().frame_rate, Some(7.5));
+    }
+
+    #[test]
+    fn lines_of_sources() {
+        let named = |name: &str, weight, source: &str| Named {
+            name: Some(name.into()),
+            weight,
+            source: source.into(),
+        };
+        let plain = |source: &str| Named { name: None, weight: 1, source: source.into() };
+        for (line, expected) in [
+            ("street.mp4", Ok(plain("street.mp4"))),
+            ("door=rtsp://a:b@c/d?x=1", Ok(named("door", 1, "rtsp://a:b@c/d?x=1"))),
+            ("back gate:3 = 0", Ok(named("back gate", 3, "0"))),
+            ("rtsp://c/d?x=1", Ok(plain("rtsp://c/d?x=1"))),
+            ("in/a=b.mp4", Ok(plain("in/a=b.mp4"))),
+            ("door:0=1", Err("NAME:WEIGHT=SOURCE")),
+            ("door:x=1", Err("NAME:WEIGHT=SOURCE")),
+        ] {
+            match (Named::parse(line), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{line}"),
+                (Err(found), Err(word)) => assert!(found.contains(word), "{line}: {found}"),
+                (found, expected) => panic!("{line}: {found:?}, expected {expected:?}"),
+            }
+        }
     }
 
     struct Nothing(SourceInfo);

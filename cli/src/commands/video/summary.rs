@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use ocelli::source::FeedState;
 use ocelli::{FrameOutcome, PipelineStats};
 use serde::Serialize;
 
@@ -17,7 +18,8 @@ struct ClassCounts {
     label: String,
     frames: u64,
     detections: u64,
-    tracks: BTreeSet<u64>,
+    /// By source and id.
+    tracks: BTreeSet<(usize, u64)>,
     best: f32,
 }
 
@@ -40,7 +42,8 @@ impl Counts {
                 class.label =
                     outcome.labels.get(track.class_id).map_or_else(String::new, ToString::to_string);
             }
-            class.tracks.insert(track.id);
+            let source = outcome.origin.as_ref().map_or(0, |origin| origin.number);
+            class.tracks.insert((source, track.id));
         }
     }
 
@@ -91,6 +94,11 @@ pub fn stage_table(stats: &PipelineStats) -> String {
         &mut text,
         format_args!("{:10} {:8.1} {:8.1} {:8.1}", "end to end", latency.p50, latency.p90, latency.p99),
     );
+    let queued = stats.queued_ms;
+    put(
+        &mut text,
+        format_args!("{:10} {:8.1} {:8.1} {:8.1}", "in queues", queued.p50, queued.p90, queued.p99),
+    );
     let frames = |n: u64| if n == 1 { "1 frame".to_owned() } else { format!("{n} frames") };
     put(
         &mut text,
@@ -110,6 +118,29 @@ fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
     writeln!(text, "{line}").expect("writing to a string does not fail");
 }
 
+/// One of several sources.
+#[derive(Debug, Serialize)]
+pub struct SourceReport {
+    name: String,
+    frames: u64,
+    dropped: u64,
+    error: Option<String>,
+}
+
+impl From<&FeedState> for SourceReport {
+    fn from(state: &FeedState) -> Self {
+        let FeedState { name, frames, dropped, error, .. } = state.clone();
+        Self { name, frames, dropped, error }
+    }
+}
+
+/// How one of several sources has done.
+pub fn source_line(state: &FeedState) -> String {
+    let FeedState { name, frames, dropped, error, .. } = state;
+    let failed = error.as_ref().map_or_else(String::new, |error| format!("; failed: {error}"));
+    format!("{name}: {frames} frames, {dropped} dropped{failed}")
+}
+
 /// What `--stats` writes.
 #[derive(Debug, Serialize)]
 pub struct RunReport<'a> {
@@ -123,6 +154,9 @@ pub struct RunReport<'a> {
     pub engine: &'a str,
     /// Number of classes.
     pub classes: usize,
+    /// Several sources.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceReport>,
     /// Whether the run was cancelled.
     pub cancelled: bool,
     /// The error that ended the run, if any.

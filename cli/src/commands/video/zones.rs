@@ -1,0 +1,358 @@
+//! `--zones`: lines and zones from a YAML file, their counts, and the events of `--events`.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::UNIX_EPOCH;
+
+use ocelli::draw::Annotator;
+use ocelli::sink::JsonLines;
+use ocelli::{FrameOutcome, Sink};
+use ocelli_tracking::{
+    Anchor, CountingLine, Direction, LineCounts, Zone, ZoneCounter, ZoneCounts, ZoneEvent, ZoneEventKind,
+    ZoneOptions,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::usage;
+
+/// The margin without one in the file, as a share of the frame's height.
+const MARGIN: f32 = 0.01;
+
+/// The file of `--zones`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ZonesFile {
+    units: Option<Units>,
+    anchor: Option<AnchorName>,
+    margin: Option<f32>,
+    #[serde(default)]
+    lines: Vec<LineEntry>,
+    #[serde(default)]
+    zones: Vec<ZoneEntry>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Units {
+    Pixels,
+    Relative,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum AnchorName {
+    Bottom,
+    Centre,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LineEntry {
+    name: String,
+    from: [f32; 2],
+    to: [f32; 2],
+    source: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ZoneEntry {
+    name: String,
+    points: Vec<[f32; 2]>,
+    source: Option<String>,
+}
+
+impl ZonesFile {
+    fn read(path: &Path) -> anyhow::Result<Self> {
+        let refuse = |why: String| usage(format!("--zones, {}: {why}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|e| refuse(e.to_string()))?;
+        let file: Self = serde_saphyr::from_str(&text).map_err(|e| {
+            let said = e.to_string();
+            refuse(format!(
+                "expected YAML with `lines` (name, from, to) and `zones` (name, points): {}",
+                said.lines().next().unwrap_or_default()
+            ))
+        })?;
+        if file.lines.is_empty() && file.zones.is_empty() {
+            return Err(refuse("expected at least one line or zone".into()));
+        }
+        // Points are checked in a frame of any size.
+        file.counter(None, (1000, 1000), true).map_err(|e| refuse(e.to_string()))?;
+        Ok(file)
+    }
+
+    fn is_relative(&self) -> bool {
+        let lines = self.lines.iter().flat_map(|line| [line.from, line.to]);
+        let mut points = lines.chain(self.zones.iter().flat_map(|zone| zone.points.iter().copied()));
+        match self.units {
+            Some(units) => units == Units::Relative,
+            None => points.all(|point| point.iter().all(|value| (0.0..=1.0).contains(value))),
+        }
+    }
+
+    /// The counter of a source whose frames have this size; `all` takes what belongs to other sources as well.
+    fn counter(
+        &self,
+        source: Option<&str>,
+        (width, height): (u32, u32),
+        all: bool,
+    ) -> ocelli::Result<ZoneCounter> {
+        let relative = self.is_relative();
+        let scale = if relative { [width as f32, height as f32] } else { [1.0; 2] };
+        let scaled = |point: [f32; 2]| [point[0] * scale[0], point[1] * scale[1]];
+        let is_here = |of: &Option<String>| all || of.is_none() || of.as_deref() == source;
+        let lines = self.lines.iter().filter(|line| is_here(&line.source)).map(|line| CountingLine {
+            name: line.name.clone(),
+            from: scaled(line.from),
+            to: scaled(line.to),
+        });
+        let zones = self.zones.iter().filter(|zone| is_here(&zone.source)).map(|zone| Zone {
+            name: zone.name.clone(),
+            points: zone.points.iter().copied().map(scaled).collect(),
+        });
+        let anchor = match self.anchor {
+            Some(AnchorName::Centre) => Anchor::Centre,
+            _ => Anchor::Bottom,
+        };
+        let margin = match self.margin {
+            Some(margin) if !relative => margin,
+            margin => margin.unwrap_or(MARGIN) * height as f32,
+        };
+        let options = ZoneOptions { anchor, margin, ..ZoneOptions::default() };
+        ZoneCounter::new(lines.collect(), zones.collect(), options)
+    }
+}
+
+/// The counters of all sources; clones share them.
+#[derive(Clone)]
+pub struct Counting {
+    file: Arc<ZonesFile>,
+    counters: Arc<Mutex<Vec<Option<SourceCounter>>>>,
+}
+
+struct SourceCounter {
+    source: Option<Arc<str>>,
+    counter: ZoneCounter,
+    labels: Arc<[Arc<str>]>,
+}
+
+impl Counting {
+    /// Reads the file of `--zones`.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a line or zone is invalid.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let file = Arc::new(ZonesFile::read(path)?);
+        Ok(Self { file, counters: Arc::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<SourceCounter>>> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `action` with the counter of the frame's source.
+    fn with_counter<R>(
+        &self,
+        outcome: &FrameOutcome,
+        action: impl FnOnce(&mut SourceCounter) -> R,
+    ) -> ocelli::Result<R> {
+        let number = outcome.origin.as_ref().map_or(0, |origin| origin.number);
+        let mut counters = self.lock();
+        if counters.len() <= number {
+            counters.resize_with(number + 1, || None);
+        }
+        if counters[number].is_none() {
+            let source = outcome.origin.as_ref().map(|origin| origin.name.clone());
+            let counter = self.file.counter(source.as_deref(), outcome.size, false)?;
+            counters[number] = Some(SourceCounter { source, counter, labels: outcome.labels.clone() });
+        }
+        Ok(action(counters[number].as_mut().expect("it was just made")))
+    }
+
+    /// Draws the lines and zones with their counts.
+    ///
+    /// # Errors
+    /// As [`ZoneCounter::new`].
+    pub fn draw(
+        &self,
+        annotator: &Annotator,
+        image: &mut image::RgbImage,
+        outcome: &FrameOutcome,
+    ) -> ocelli::Result<()> {
+        self.with_counter(outcome, |one| {
+            let counter = &one.counter;
+            for (number, (line, counts)) in counter.lines().iter().zip(counter.line_counts()).enumerate() {
+                let (entered, left) =
+                    counts.values().fold((0, 0), |(a, b), counts| (a + counts.entered, b + counts.left));
+                let label = format!("{}: {entered} in, {left} out", line.name);
+                annotator.draw_shape(image, &[line.from, line.to], false, &label, number);
+            }
+            for (number, (zone, counts)) in counter.zones().iter().zip(counter.zone_counts()).enumerate() {
+                let inside: u64 = counts.values().map(|counts| counts.inside).sum();
+                let label = format!("{}: {inside}", zone.name);
+                annotator.draw_shape(image, &zone.points, true, &label, counter.lines().len() + number);
+            }
+        })
+    }
+
+    /// Tables of the counts, for the terminal.
+    pub fn tables(&self) -> String {
+        let (mut lines, mut zones) = (String::new(), String::new());
+        for one in self.lock().iter().flatten() {
+            let source = one.source.as_ref().map_or_else(String::new, |source| format!("{source}: "));
+            let label = |class: usize| one.labels.get(class).map_or("", |label| label);
+            for (line, counts) in one.counter.lines().iter().zip(one.counter.line_counts()) {
+                for (class, LineCounts { entered, left }) in counts {
+                    let name = format!("{source}{}", line.name);
+                    put(&mut lines, format_args!("{name:20} {:16} {entered:8} {left:8}", label(*class)));
+                }
+            }
+            for (zone, counts) in one.counter.zones().iter().zip(one.counter.zone_counts()) {
+                for (class, counts) in counts {
+                    let ZoneCounts { inside, entered, dwell, longest, first, last } = *counts;
+                    let ended = entered.saturating_sub(inside).max(1);
+                    let name = format!("{source}{}", zone.name);
+                    put(
+                        &mut zones,
+                        format_args!(
+                            "{name:20} {:16} {entered:8} {:9.1} {:9.1} {:9.1} {:9.1}",
+                            label(*class),
+                            dwell.as_secs_f64() / ended as f64,
+                            longest.as_secs_f64(),
+                            first.as_secs_f64(),
+                            last.as_secs_f64()
+                        ),
+                    );
+                }
+            }
+        }
+        let mut text = String::new();
+        if !lines.is_empty() {
+            put(&mut text, format_args!("{:20} {:16} {:>8} {:>8}", "line", "label", "in", "out"));
+            text.push_str(&lines);
+        }
+        if !zones.is_empty() {
+            let head = ["entered", "mean s", "longest s", "first s", "last s"];
+            put(
+                &mut text,
+                format_args!(
+                    "{:20} {:16} {:>8} {:>9} {:>9} {:>9} {:>9}",
+                    "zone", "label", head[0], head[1], head[2], head[3], head[4]
+                ),
+            );
+            text.push_str(&zones);
+        }
+        text
+    }
+}
+
+fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(text, "{line}").expect("writing to a string does not fail");
+}
+
+/// A line of `--events`.
+#[derive(Serialize)]
+struct EventRecord<'a> {
+    event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'a str>,
+    time_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wall_time: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zone: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direction: Option<Direction>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dwell_s: Option<f64>,
+    track: u64,
+    class_id: usize,
+    label: &'a str,
+}
+
+/// Counts the tracks of each frame and writes the events.
+pub struct ZoneSink {
+    counting: Counting,
+    events: Option<JsonLines>,
+    begun: bool,
+}
+
+impl ZoneSink {
+    /// Writes events to a file, or only counts.
+    pub fn new(counting: Counting, events: Option<JsonLines>) -> Self {
+        Self { counting, events, begun: false }
+    }
+
+    fn write_events(
+        events: &mut Option<JsonLines>,
+        one: &SourceCounter,
+        found: &[ZoneEvent],
+        wall_time: Option<f64>,
+    ) -> ocelli::Result<()> {
+        let Some(writer) = events else { return Ok(()) };
+        for ZoneEvent { kind, time, track, class_id } in found {
+            let mut record = EventRecord {
+                event: "crossed",
+                source: one.source.as_deref(),
+                time_s: rounded(time.as_secs_f64()),
+                wall_time,
+                line: None,
+                zone: None,
+                direction: None,
+                dwell_s: None,
+                track: *track,
+                class_id: *class_id,
+                label: one.labels.get(*class_id).map_or("", |label| label),
+            };
+            let zone = |number: usize| one.counter.zones().get(number).map(|zone| zone.name.as_str());
+            match kind {
+                ZoneEventKind::Crossed(number, direction) => {
+                    record.line = one.counter.lines().get(*number).map(|line| line.name.as_str());
+                    record.direction = Some(*direction);
+                }
+                ZoneEventKind::Entered(number) => (record.event, record.zone) = ("entered", zone(*number)),
+                ZoneEventKind::Left(number, dwell) => {
+                    (record.event, record.zone) = ("left", zone(*number));
+                    record.dwell_s = Some(rounded(dwell.as_secs_f64()));
+                }
+                _ => continue,
+            }
+            writer.write_record(&record)?;
+        }
+        Ok(())
+    }
+}
+
+/// Six decimals, as in the lines of frames.
+fn rounded(seconds: f64) -> f64 {
+    (seconds * 1e6).round() / 1e6
+}
+
+impl Sink for ZoneSink {
+    fn write(&mut self, outcome: &FrameOutcome) -> ocelli::Result<()> {
+        if !std::mem::replace(&mut self.begun, true)
+            && let Some(events) = &mut self.events
+        {
+            events.begin()?;
+        }
+        let captured = outcome.captured.and_then(|captured| captured.duration_since(UNIX_EPOCH).ok());
+        let wall_time = captured.map(|since| rounded(since.as_secs_f64()));
+        let events = &mut self.events;
+        self.counting.with_counter(outcome, |one| {
+            let found = one.counter.update(&outcome.tracks, outcome.time).to_vec();
+            Self::write_events(events, one, &found, wall_time)
+        })?
+    }
+
+    fn finish(&mut self) -> ocelli::Result<()> {
+        let Self { counting, events, .. } = self;
+        for one in counting.lock().iter_mut().flatten() {
+            let found = one.counter.finish().to_vec();
+            Self::write_events(events, one, &found, None)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! Lines and zones: counts, events, what is drawn.
+
+use std::time::Duration;
+
+use ocelli::tracking::{CountingLine, Track, TrackState, Zone, ZoneCounter, ZoneEventKind, ZoneOptions};
+use serde_json::Value;
+
+use super::{draw_video, frames_of, lines_of, succeed};
+use crate::run::{Place, refusal};
+
+const ZONES: &str = "\
+lines:
+  - {name: middle, from: [0.5, 0.0], to: [0.5, 1.0]}
+  - {name: level, from: [0.0, 0.5], to: [1.0, 0.5]}
+zones:
+  - name: left half
+    points: [[0.0, 0.0], [0.5, 0.0], [0.5, 1.0], [0.0, 1.0]]
+";
+
+/// The events that the library finds in the tracks of the lines of frames.
+fn expected(lines: &[ocelli::report::FrameReport]) -> Vec<(String, u64, u64)> {
+    let (w, h) = (lines[0].width as f32, lines[0].height as f32);
+    let line = |from: [f32; 2], to: [f32; 2]| CountingLine { name: "x".into(), from, to };
+    let zone = Zone { name: "x".into(), points: vec![[0.0, 0.0], [0.5 * w, 0.0], [0.5 * w, h], [0.0, h]] };
+    let options = ZoneOptions { margin: 0.01 * h, ..ZoneOptions::default() };
+    let across = vec![line([0.5 * w, 0.0], [0.5 * w, h]), line([0.0, 0.5 * h], [w, 0.5 * h])];
+    let mut counter = ZoneCounter::new(across, vec![zone], options).expect("they are valid");
+    let mut found = Vec::new();
+    let mut keep = |events: &[ocelli::tracking::ZoneEvent]| {
+        found.extend(events.iter().map(|event| {
+            let kind = match event.kind {
+                ZoneEventKind::Crossed(line, direction) => {
+                    format!("crossed {line} {direction:?}").to_lowercase()
+                }
+                ZoneEventKind::Entered(_) => "entered".into(),
+                _ => "left".into(),
+            };
+            (kind, event.track, event.time.as_millis() as u64)
+        }));
+    };
+    for frame in lines {
+        let tracks: Vec<Track> = frame
+            .tracks
+            .iter()
+            .map(|track| Track {
+                id: track.id,
+                class_id: track.class_id,
+                score: track.score,
+                bbox: track.bbox,
+                age_frames: 0.0,
+                hits: 1,
+                state: if track.state == TrackState::Lost { TrackState::Lost } else { TrackState::Tracked },
+                velocity: [0.0; 2],
+                frames_since_seen: 0.0,
+                detection: None,
+            })
+            .collect();
+        keep(counter.update(&tracks, Duration::from_secs_f64(frame.time_s)));
+    }
+    keep(counter.finish());
+    found
+}
+
+#[test]
+fn lines_and_zones_are_counted_written_and_drawn() {
+    let place = Place::new();
+    draw_video(&place, "in.mp4", 150);
+    place.write("zones.yaml", ZONES);
+    let run = "--video in.mp4 --classes moon --track --zones zones.yaml --jsonl lines.jsonl -q";
+    let events = succeed(&place, &format!("{run} --events - -o out.mp4 --draw-zones"));
+    let events: Vec<Value> = events
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}")))
+        .collect();
+    let found: Vec<(String, u64, u64)> = events
+        .iter()
+        .map(|event| {
+            let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+            let kind = match text("event").as_str() {
+                "crossed" => {
+                    let line = if text("line") == "middle" { 0 } else { 1 };
+                    format!("crossed {line} {}", text("direction"))
+                }
+                other => {
+                    assert_eq!(text("zone"), "left half");
+                    assert_eq!(other == "left", event["dwell_s"].is_number(), "{event}");
+                    other.to_owned()
+                }
+            };
+            assert_eq!((text("label"), event["class_id"].as_u64()), ("moon".into(), Some(0)));
+            let ms = (event["time_s"].as_f64().expect("it has a time") * 1e3).round() as u64;
+            (kind, event["track"].as_u64().expect("it has a track"), ms)
+        })
+        .collect();
+    let lines = lines_of(&place.read("lines.jsonl"));
+    assert_eq!(found, expected(&lines));
+    assert!(!found.is_empty(), "the moon moves through the picture");
+    // The line in the middle is drawn, where there was none.
+    let (drawn, _) = frames_of(&place.path("out.mp4"));
+    succeed(&place, &format!("{run} -o plain.mp4"));
+    let (plain, _) = frames_of(&place.path("plain.mp4"));
+    let differing = (0..240).filter(|y| {
+        let at = 3 * (320 * y + 160);
+        drawn[0].image.as_rgb8()[at].abs_diff(plain[0].image.as_rgb8()[at]) > 20
+    });
+    assert!(differing.count() > 100, "along the line");
+    // The tables, and a file of events that is emptied even if there are none.
+    place.write("events.jsonl", "yesterday's\n");
+    let table = succeed(
+        &place,
+        "--video in.mp4 --classes moon --track --zones zones.yaml --max-frames 1 --events events.jsonl",
+    );
+    assert!(table.contains("moon"), "{table}");
+    let one = expected(&lines[..1]).len();
+    assert_eq!(String::from_utf8_lossy(&place.read("events.jsonl")).lines().count(), one);
+}
+
+#[test]
+fn invalid_zones_are_refused() {
+    let place = Place::new();
+    place.write("zones.yaml", ZONES);
+    place.write("point.yaml", "lines: [{name: door, from: [0.5, 0.5], to: [0.5, 0.5]}]");
+    place.write("key.yaml", "lines: [{nam: door, from: [0, 0], to: [1, 1]}]");
+    place.write("none.yaml", "units: pixels");
+    let row = |end: &str| format!("--classes|dog|--max-frames|1|{end}");
+    let rows = [
+        (row("--zones|zones.yaml"), &["--zones", "--track"][..]),
+        (row("--events|x.jsonl|--track"), &["--zones"]),
+        (row("--track|--zones|point.yaml"), &["point.yaml", "line door"]),
+        (row("--track|--zones|key.yaml"), &["key.yaml", "expected YAML"]),
+        (row("--track|--zones|none.yaml"), &["none.yaml", "at least one"]),
+        (row("--track|--zones|missing.yaml"), &["missing.yaml"]),
+    ];
+    let rows: Vec<_> = rows.iter().map(|(arguments, words)| refusal(arguments, 2, words)).collect();
+    place.refuses(super::DEMO, &rows);
+}

@@ -1,0 +1,68 @@
+//! Limits how many frames are between the first stage and the last.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often a blocked thread checks whether it should still wait: cancellation does not wake it.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Counts the frames that have entered and not left.
+pub(super) struct Gate {
+    inside: Mutex<usize>,
+    left: Condvar,
+}
+
+/// The place of a frame inside; dropping it makes room.
+pub(super) struct Ticket(Arc<Gate>);
+
+impl Gate {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { inside: Mutex::new(0), left: Condvar::new() })
+    }
+
+    /// Waits until fewer than `limit` frames are inside; `None` once `keep_waiting` is false.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        limit: impl Fn() -> usize,
+        keep_waiting: impl Fn() -> bool,
+    ) -> Option<Ticket> {
+        let mut inside = self.lock();
+        while *inside >= limit() {
+            if !keep_waiting() {
+                return None;
+            }
+            inside = self.left.wait_timeout(inside, CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *inside += 1;
+        Some(Ticket(self.clone()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        *self.0.lock() -= 1;
+        self.0.left.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_that_leaves_makes_room() {
+        let gate = Gate::new();
+        let first = gate.enter(|| 2, || false).expect("there is room");
+        let second = gate.enter(|| 2, || false).expect("there is room");
+        assert!(gate.enter(|| 2, || false).is_none());
+        drop(first);
+        let third = gate.enter(|| 2, || false).expect("one has left");
+        assert!(gate.enter(|| 1, || false).is_none(), "the limit may fall");
+        drop((second, third));
+        assert!(gate.enter(|| 1, || false).is_some());
+    }
+}

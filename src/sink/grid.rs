@@ -1,0 +1,201 @@
+//! The annotated frames of several sources side by side.
+
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::U8x3;
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
+
+use super::{Pictures, Sink};
+use crate::image::Image;
+use crate::outcome::FrameOutcome;
+use ocelli_error::{Error, ErrorKind, Result};
+use std::time::Duration;
+
+/// The widest grid in pixels.
+const MAX_WIDTH: u32 = 1920;
+/// Rates and times are rounded.
+const SLACK: Duration = Duration::from_millis(1);
+
+/// Passes on the newest annotated frames of several sources as one picture, in columns and rows.
+///
+/// The grid has as many columns as rows, or one more. All cells are as large as the first source's frames, or smaller if the
+/// grid would be wider than 1920 pixels; a frame is scaled to fit into its cell. The inner sinks get a picture for each frame interval,
+/// without detections: its time is the latest of all sources.
+pub struct Grid<'s> {
+    sinks: Vec<Box<dyn Sink + 's>>,
+    columns: u32,
+    rows: u32,
+    interval: Duration,
+    cell: Option<(u32, u32)>,
+    picture: Vec<u8>,
+    resizer: Resizer,
+    time: Duration,
+    written: Option<(u64, Duration)>,
+    /// Whether the grid shows a frame that was not passed on.
+    changed: bool,
+}
+
+impl<'s> Grid<'s> {
+    /// A grid of `sources` cells for sinks of annotated pictures, with `frame_rate` pictures a second.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] without a source, or if the frame rate is not above 0.
+    pub fn new(sources: usize, frame_rate: f64, sinks: Vec<Box<dyn Sink + 's>>) -> Result<Self> {
+        let interval = Duration::try_from_secs_f64(1.0 / frame_rate).ok().filter(|one| !one.is_zero());
+        let (Some(interval), 1..) = (interval, sources) else {
+            let message =
+                format!("a grid of {sources} sources at {frame_rate} frames a second: expected at least one");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        };
+        let columns = (1..).find(|columns| columns * columns >= sources).unwrap_or(1);
+        Ok(Self {
+            sinks,
+            columns: columns as u32,
+            rows: sources.div_ceil(columns) as u32,
+            interval,
+            cell: None,
+            picture: Vec::new(),
+            resizer: Resizer::new(),
+            time: Duration::ZERO,
+            written: None,
+            changed: false,
+        })
+    }
+
+    /// Scales a frame into its cell.
+    fn place(&mut self, number: usize, frame: &Image) -> Result<()> {
+        let (columns, rows) = (self.columns, self.rows);
+        let (width, height) = *self.cell.get_or_insert_with(|| {
+            let width = frame.width().min(MAX_WIDTH / columns).max(2);
+            let height = u64::from(frame.height()) * u64::from(width) / u64::from(frame.width());
+            (width.next_multiple_of(2), (height.max(2) as u32).next_multiple_of(2))
+        });
+        let row_bytes = (3 * width * columns) as usize;
+        self.picture.resize(row_bytes * (height * rows) as usize, 0);
+        let scale =
+            (f64::from(width) / f64::from(frame.width())).min(f64::from(height) / f64::from(frame.height()));
+        let side = |side: u32, most: u32| ((f64::from(side) * scale).round() as u32).clamp(1, most);
+        let (w, h) = (side(frame.width(), width), side(frame.height(), height));
+        let failed = |e: &dyn std::fmt::Display| {
+            Error::new(ErrorKind::InvalidArgument, format!("the grid, source {number}: {e}"))
+        };
+        let from = TypedImageRef::<U8x3>::from_buffer(frame.width(), frame.height(), frame.as_rgb8());
+        let mut scaled = TypedImage::<U8x3>::new(w, h);
+        let options =
+            ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).use_alpha(false);
+        let from = from.map_err(|e| failed(&e))?;
+        self.resizer.resize_typed(&from, &mut scaled, &options).map_err(|e| failed(&e))?;
+        let number = number as u32;
+        let (left, top) = (number % columns * width, number / columns * height);
+        for y in 0..height {
+            let start = (top + y) as usize * row_bytes + 3 * left as usize;
+            self.picture[start..start + 3 * width as usize].fill(0);
+        }
+        let (left, top) = (left + (width - w) / 2, top + (height - h) / 2);
+        for (y, row) in (0..h).zip(scaled.pixels().chunks_exact(w as usize)) {
+            let start = (top + y) as usize * row_bytes + 3 * left as usize;
+            let to = self.picture[start..start + 3 * w as usize].chunks_exact_mut(3);
+            to.zip(row).for_each(|(to, pixel)| to.copy_from_slice(&pixel.0));
+        }
+        Ok(())
+    }
+
+    fn pass_on(&mut self) -> Result<()> {
+        let Some((width, height)) = self.cell else { return Ok(()) };
+        let size = (width * self.columns, height * self.rows);
+        let index = self.written.map_or(0, |(index, _)| index + 1);
+        let outcome = FrameOutcome {
+            index,
+            time: self.time,
+            size,
+            annotated: Some(Image::from_rgb8(size.0, size.1, self.picture.clone())?),
+            ..FrameOutcome::default()
+        };
+        self.written = Some((index, self.time));
+        self.changed = false;
+        self.sinks.iter_mut().try_for_each(|sink| sink.write(&outcome))
+    }
+}
+
+impl Sink for Grid<'_> {
+    fn pictures(&self) -> Pictures {
+        Pictures::ANNOTATED
+    }
+
+    fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
+        let Some(picture) = &outcome.annotated else { return Ok(()) };
+        self.time = self.time.max(outcome.time);
+        let number = outcome.origin.as_ref().map_or(0, |origin| origin.number);
+        if number < (self.columns * self.rows) as usize {
+            self.place(number, picture)?;
+            self.changed = true;
+        }
+        let interval = self.interval.saturating_sub(SLACK);
+        if self.written.is_none_or(|(_, last)| self.time.saturating_sub(last) >= interval) {
+            self.pass_on()?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let last = if self.changed { self.pass_on() } else { Ok(()) };
+        let finished = self.sinks.iter_mut().map(Sink::finish).fold(Ok(()), Result::and);
+        last.and(finished)
+    }
+}
+
+impl std::fmt::Debug for Grid<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Grid")
+            .field("columns", &self.columns)
+            .field("rows", &self.rows)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::frame::Origin;
+
+    struct Keep(Arc<Mutex<Vec<FrameOutcome>>>);
+
+    impl Sink for Keep {
+        fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
+            self.0.lock().expect("no test panics while it holds it").push(outcome.clone());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn each_source_has_its_cell_and_the_rate_is_kept() {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let mut grid = Grid::new(3, 10.0, vec![Box::new(Keep(kept.clone()))]).expect("three sources");
+        for tick in 0..6u64 {
+            for number in 0..3 {
+                let level = 50 * (number as u8 + 1);
+                let (w, h) = if number == 2 { (20, 40) } else { (40, 20) };
+                let pixels = vec![level; 3 * (w * h) as usize];
+                grid.write(&FrameOutcome {
+                    time: Duration::from_millis(50 * tick),
+                    origin: Some(Origin { number, name: "x".into(), frame_rate: None }),
+                    annotated: Some(Image::from_rgb8(w, h, pixels).expect("grey pixels")),
+                    ..FrameOutcome::default()
+                })
+                .expect("it is written");
+            }
+        }
+        grid.finish().expect("it is finished");
+        let kept = kept.lock().expect("no test panics while it holds it");
+        let times: Vec<u128> = kept.iter().map(|outcome| outcome.time.as_millis()).collect();
+        assert_eq!(times, [0, 100, 200, 250], "a picture each tenth of a second, and the last");
+        let last = kept[3].annotated.as_ref().expect("it is a picture");
+        assert_eq!((last.width(), last.height()), (80, 40));
+        let level = |x: usize, y: usize| last.as_rgb8()[3 * (80 * y + x)];
+        // The third is upright, and the fourth cell empty.
+        let found = [level(20, 10), level(60, 10), level(20, 30), level(2, 30), level(60, 30)];
+        assert_eq!(found, [50, 100, 150, 0, 0]);
+        assert!(Grid::new(0, 10.0, Vec::new()).is_err() && Grid::new(1, 0.0, Vec::new()).is_err());
+    }
+}

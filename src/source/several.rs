@@ -1,0 +1,331 @@
+//! Several sources as one, in fair turns.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder as ThreadBuilder;
+use std::time::{Duration, SystemTime};
+
+use super::{Source, SourceInfo};
+use crate::cancellation::Cancellation;
+use crate::frame::{Frame, Origin};
+use ocelli_error::{Error, ErrorKind, Result};
+
+/// How often a wait for a frame checks for cancellation.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// The most sources of one stream, and the most turns of one of them.
+const MAX_SOURCES: usize = 1024;
+
+/// One of [`Several`] sources.
+pub struct Feed {
+    /// Its name in results; unique.
+    pub name: String,
+    /// How many turns it gets for each of a source of weight 1, from 1 on.
+    pub weight: u32,
+    /// Its frames.
+    pub source: Box<dyn Source>,
+}
+
+/// Several sources through one pipeline, so that one model serves them all.
+///
+/// Each source is read on a thread of its own. Of a live source the newest frame waits for its turn and replaces an older
+/// one; other sources keep every frame, and are read one frame ahead. Sources that have a frame take turns, as many as their
+/// weights say; one that has none loses its turn. [`Frame::origin`] says which source a frame is from; indices and times are
+/// those of the source. The stream ends when all sources have. A source that fails ends alone, unless all of them fail.
+///
+/// In a pipeline each source has a tracker and a class budget of its own.
+pub struct Several {
+    info: SourceInfo,
+    origins: Vec<Origin>,
+    shared: Arc<Shared>,
+    turns: Turns,
+    cancellation: Cancellation,
+}
+
+/// How the sources of [`Several`] are doing; clones show the same.
+#[derive(Clone)]
+pub struct SeveralStates(Arc<Shared>);
+
+/// How one of several sources is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FeedState {
+    /// Its name.
+    pub name: String,
+    /// Frames that it got a turn for.
+    pub frames: u64,
+    /// Frames that newer ones have replaced.
+    pub dropped: u64,
+    /// Whether it has ended.
+    pub ended: bool,
+    /// Why it has failed.
+    pub error: Option<String>,
+}
+
+struct Shared {
+    slots: Mutex<Slots>,
+    changed: Condvar,
+}
+
+struct Slots {
+    all: Vec<Slot>,
+    closed: bool,
+    first_error: Option<Error>,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// The frame that waits for its turn.
+    frame: Option<Frame>,
+    /// A buffer to read into.
+    spare: Option<Frame>,
+    state: FeedState,
+}
+
+impl Several {
+    /// Starts to read `feeds`. `newest` is whether newer frames replace older ones; by default they do in live sources.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] without a source, with two of the same name, or with a weight of 0;
+    /// [`ErrorKind::Io`] if a thread cannot be started.
+    pub fn start(feeds: Vec<Feed>, newest: Option<bool>, cancellation: Cancellation) -> Result<Self> {
+        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        if feeds.is_empty() || feeds.len() > MAX_SOURCES {
+            return invalid(format!("{} sources: expected 1 to {MAX_SOURCES}", feeds.len()));
+        }
+        for (number, feed) in feeds.iter().enumerate() {
+            if feeds[..number].iter().any(|other| other.name == feed.name) {
+                return invalid(format!("two sources are named {}: expected a name for each", feed.name));
+            }
+            if feed.weight == 0 {
+                return invalid(format!("the weight of source {} is 0: expected at least 1", feed.name));
+            }
+        }
+        let infos = || feeds.iter().map(|feed| feed.source.info());
+        let frame_count = infos().map(|info| info.frame_count).sum::<Option<u64>>();
+        let fastest = infos()
+            .filter_map(|info| info.frame_rate)
+            .fold(None, |most: Option<f64>, rate| Some(most.map_or(rate, |most| most.max(rate))));
+        let info = SourceInfo {
+            name: format!("{} sources", feeds.len()),
+            size: infos().find_map(|info| info.size),
+            frame_rate: fastest,
+            frame_count,
+            live: infos().any(|info| info.live),
+            keeps_newest: true,
+            has_sound: infos().any(|info| info.has_sound),
+            shortest_interval: None,
+        };
+        let origins: Vec<Origin> = feeds
+            .iter()
+            .enumerate()
+            .map(|(number, feed)| Origin {
+                number,
+                name: Arc::from(feed.name.as_str()),
+                frame_rate: feed.source.info().frame_rate.filter(|rate| rate.is_finite() && *rate > 0.0),
+            })
+            .collect();
+        let slot = |feed: &Feed| Slot {
+            state: FeedState { name: feed.name.clone(), ..FeedState::default() },
+            ..Slot::default()
+        };
+        let slots = Slots { all: feeds.iter().map(slot).collect(), closed: false, first_error: None };
+        let shared = Arc::new(Shared { slots: Mutex::new(slots), changed: Condvar::new() });
+        let turns = Turns::new(feeds.iter().map(|feed| feed.weight).collect());
+        let several = Self { info, origins, shared, turns, cancellation };
+        for (number, feed) in feeds.into_iter().enumerate() {
+            let newest = newest.unwrap_or(feed.source.info().live);
+            let shared = several.shared.clone();
+            let thread = ThreadBuilder::new().name(format!("ocelli-source-{number}"));
+            let started = thread.spawn(move || shared.read(number, feed.source, newest));
+            started.map_err(|e| {
+                Error::new(ErrorKind::Io, format!("cannot start a thread: {e}")).with_source(e)
+            })?;
+        }
+        Ok(several)
+    }
+
+    /// How the sources are doing, also after the stream has ended.
+    pub fn states(&self) -> SeveralStates {
+        SeveralStates(self.shared.clone())
+    }
+}
+
+impl SeveralStates {
+    /// The state of each source, in their order.
+    pub fn snapshot(&self) -> Vec<FeedState> {
+        self.0.lock().all.iter().map(|slot| slot.state.clone()).collect()
+    }
+}
+
+impl Shared {
+    /// Reads a source to its end.
+    fn read(&self, number: usize, mut source: Box<dyn Source>, newest: bool) {
+        let is_live = source.info().live;
+        let mut frame = Frame::default();
+        loop {
+            let read = source.read_into(&mut frame);
+            if is_live && frame.captured.is_none() {
+                frame.captured = Some(SystemTime::now());
+            }
+            let mut slots = self.lock();
+            if let Err(error) = &read
+                && !slots.closed
+            {
+                tracing::warn!("source {} failed: {error}", slots.all[number].state.name);
+            }
+            while !newest && !slots.closed && slots.all[number].frame.is_some() && matches!(read, Ok(true)) {
+                slots = self.changed.wait(slots).unwrap_or_else(PoisonError::into_inner);
+            }
+            if slots.closed {
+                return;
+            }
+            let slot = &mut slots.all[number];
+            match read {
+                Ok(true) => {
+                    let replaced = slot.frame.take();
+                    slot.state.dropped += u64::from(replaced.is_some());
+                    slot.frame = Some(frame);
+                    frame = replaced.or_else(|| slot.spare.take()).unwrap_or_default();
+                    // What the next frame does not have must not be that of an earlier one.
+                    (frame.captured, frame.file, frame.origin) = (None, None, None);
+                }
+                Ok(false) => slot.state.ended = true,
+                Err(error) => {
+                    slot.state.ended = true;
+                    slot.state.error = Some(error.to_string());
+                    slots.first_error.get_or_insert(error);
+                }
+            }
+            let ended = slots.all[number].state.ended;
+            drop(slots);
+            self.changed.notify_all();
+            if ended {
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Source for Several {
+    fn info(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn read_into(&mut self, frame: &mut Frame) -> Result<bool> {
+        let mut slots = self.shared.lock();
+        loop {
+            if self.cancellation.is_cancelled() {
+                return Ok(false);
+            }
+            let next = self.turns.next(|number| slots.all[number].frame.is_some());
+            if let Some((number, mut waiting)) =
+                next.and_then(|number| slots.all[number].frame.take().map(|frame| (number, frame)))
+            {
+                std::mem::swap(frame, &mut waiting);
+                frame.origin = Some(self.origins[number].clone());
+                slots.all[number].spare = Some(waiting);
+                slots.all[number].state.frames += 1;
+                drop(slots);
+                self.shared.changed.notify_all();
+                return Ok(true);
+            }
+            if slots.all.iter().all(|slot| slot.state.ended) {
+                let all_failed = slots.all.iter().all(|slot| slot.state.error.is_some());
+                return match slots.first_error.take().filter(|_| all_failed) {
+                    Some(error) if slots.all.len() == 1 => Err(error),
+                    Some(error) => {
+                        let message = format!("all {} sources failed; the first: {error}", slots.all.len());
+                        Err(Error::new(error.kind(), message).with_source(error))
+                    }
+                    None => Ok(false),
+                };
+            }
+            let changed = &self.shared.changed;
+            slots = changed.wait_timeout(slots, CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for Several {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl std::fmt::Debug for Several {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Several").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for SeveralStates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("SeveralStates").field(&self.snapshot()).finish()
+    }
+}
+
+/// Whose turn it is: the one that has had the least turns for its weight (stride scheduling).
+struct Turns {
+    /// What a turn costs.
+    costs: Vec<f64>,
+    /// What the turns of each have cost.
+    spent: Vec<f64>,
+    /// What the last turn's owner had spent before it.
+    now: f64,
+}
+
+impl Turns {
+    fn new(weights: Vec<u32>) -> Self {
+        let spent = vec![0.0; weights.len()];
+        Self { costs: weights.into_iter().map(|weight| 1.0 / f64::from(weight)).collect(), spent, now: 0.0 }
+    }
+
+    /// The next of those that are ready. Who was not ready saves nothing.
+    fn next(&mut self, is_ready: impl Fn(usize) -> bool) -> Option<usize> {
+        let ready = (0..self.costs.len()).filter(|&number| is_ready(number));
+        let next =
+            ready.min_by(|&a, &b| self.spent[a].max(self.now).total_cmp(&self.spent[b].max(self.now)))?;
+        self.now = self.spent[next].max(self.now);
+        self.spent[next] = self.now + self.costs[next];
+        Some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_follow_the_weights_of_those_that_are_ready() {
+        // Weights, which are ready from which turn on, turns, and how many turns each has had.
+        let cases: [(&[u32], &[usize], usize, &[usize]); 5] = [
+            (&[1, 1, 1], &[0, 0, 0], 30, &[10, 10, 10]),
+            (&[3, 1], &[0, 0], 40, &[30, 10]),
+            (&[1, 1], &[0, 20], 40, &[30, 10]),
+            (&[1, 1, 1], &[0, 999, 0], 20, &[10, 0, 10]),
+            (&[2, 1, 1], &[0, 0, 0], 40, &[20, 10, 10]),
+        ];
+        for (weights, from, turns, expected) in cases {
+            let mut scheduler = Turns::new(weights.to_vec());
+            let mut counts = vec![0usize; weights.len()];
+            let mut longest = 0;
+            let mut waited = vec![0; weights.len()];
+            for turn in 0..turns {
+                let next = scheduler.next(|number| from[number] <= turn).expect("one is ready");
+                counts[next] += 1;
+                for (number, waited) in waited.iter_mut().enumerate() {
+                    *waited = if number == next || from[number] > turn { 0 } else { *waited + 1 };
+                    longest = longest.max(*waited);
+                }
+            }
+            let off = counts.iter().zip(expected).map(|(a, b)| a.abs_diff(*b)).max();
+            assert!(off <= Some(1), "{weights:?}, {from:?}: {counts:?}, expected {expected:?}");
+            assert!(longest <= weights.iter().sum::<u32>() as usize, "{weights:?}: {longest}");
+        }
+        assert_eq!(Turns::new(vec![1, 1]).next(|_| false), None);
+    }
+}
