@@ -20,7 +20,7 @@ help:
 	@echo "make test        run all tests"
 	@echo "make install     install the programs, shell completions and man pages below PREFIX (/usr/local)"
 	@echo "make python      build the Python wheel and test it in a fresh environment"
-	@echo "make setup       fetch the libraries of ONNX Runtime and OpenVINO into ~/.local/share/ocelli"
+	@echo "make setup       fetch the libraries of ONNX Runtime, its WebGPU provider and OpenVINO into ~/.local/share/ocelli"
 	@echo "make opencv      install OpenCV from Debian's packages, for video files, cameras and windows"
 	@echo "make bench       measure the built-in model"
 	@echo "make bench-full  measure a full-size model with random weights beside transformers (12 GB of disk)"
@@ -31,6 +31,7 @@ help:
 setup:
 	@bash engines/fetch-onnxruntime.sh
 	@bash engines/fetch-openvino.sh
+	@bash engines/fetch-webgpu.sh
 
 opencv:
 	@bash demos/install-opencv.sh

@@ -1,9 +1,11 @@
 //! The engines that run the graphs. A named engine that cannot start is an error; only `auto` tries another.
 
+mod adapter_check;
 mod automatic;
 mod graphs;
 mod kind;
 mod openvino;
+mod webgpu;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,9 +20,12 @@ use ocelli_engines::tensorrt::Product;
 use ocelli_engines::{Device, Engine};
 use ocelli_export::contract::{Precision, Target};
 
+use self::adapter_check::Checked;
 use self::openvino::OpenVinoMaker;
+use self::webgpu::WebGpuChoice;
 use ocelli_error::{Error, ErrorKind, Result};
 
+pub use adapter_check::AdapterVerdict;
 pub(crate) use automatic::ModelFormat;
 pub(crate) use graphs::GraphSizes;
 pub use kind::EngineKind;
@@ -39,9 +44,13 @@ pub struct EngineOptions {
     pub onnxruntime: Option<PathBuf>,
     /// The path of OpenVINO's library (`libopenvino_c`) or its folder; the usual places are searched by default.
     pub openvino: Option<PathBuf>,
+    /// The path of the library of ONNX Runtime's WebGPU provider or its folder; the usual places are searched by default.
+    pub webgpu: Option<PathBuf>,
     /// Whether nodes that the engine does not support run on the CPU, with a warning. By default loading such a graph
     /// fails, and the error lists the nodes.
     pub cpu_fallback: bool,
+    /// Whether a WebGPU adapter is used that computes wrongly, with a warning. By default that is an error.
+    pub allow_inexact: bool,
     /// Whether CUDA may multiply f32 matrices in TF32: several times as fast, with 10 mantissa bits in place of 23.
     pub tf32: bool,
 }
@@ -69,6 +78,8 @@ struct OnnxRuntimeMaker {
     /// The device on which tensors stay between graphs.
     device: Option<Device>,
     class_chunk: usize,
+    /// Of the engine [`EngineKind::WebGpu`].
+    webgpu: Option<Box<WebGpuChoice>>,
 }
 
 type Make = dyn Fn(&Path) -> Result<Box<dyn Engine>> + Send + Sync;
@@ -78,7 +89,7 @@ impl EngineFactory {
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if a library, a driver or a GPU is missing, broken or too old; the message says what to
-    /// install or change.
+    /// install or change. [`ErrorKind::Mismatch`] if a WebGPU adapter computes wrongly.
     pub fn start(options: &EngineOptions) -> Result<Self> {
         Self::start_for(options, ModelFormat::default())
     }
@@ -102,6 +113,7 @@ impl EngineFactory {
             EngineKind::OpenVino { device } => {
                 Ok(Self(Maker::OpenVino(OpenVinoMaker::start(options, device)?)))
             }
+            EngineKind::WebGpu { ordinal } => Self::start_webgpu(options, ordinal),
             kind => Self::start_onnxruntime(options, kind),
         }
     }
@@ -129,7 +141,31 @@ impl EngineFactory {
             tf32: options.tf32,
             device,
             class_chunk: 1,
+            webgpu: None,
         })))
+    }
+
+    /// Starts the adapter, and compares it with the CPU before its first use.
+    fn start_webgpu(options: &EngineOptions, ordinal: usize) -> Result<Self> {
+        let (runtime, webgpu) = WebGpuChoice::start(options, ordinal)?;
+        let bytes = webgpu.webgpu.path().metadata().map_or(0, |metadata| metadata.len());
+        let maker = OnnxRuntimeMaker {
+            runtime,
+            kind: EngineKind::WebGpu { ordinal },
+            threads: threads(options),
+            cpu_fallback: options.cpu_fallback,
+            tf32: false,
+            device: None,
+            class_chunk: 1,
+            webgpu: Some(Box::new(webgpu.clone())),
+        };
+        let checked = Checked {
+            adapter: &webgpu.adapter,
+            provider: (webgpu.webgpu.version(), bytes),
+            onnxruntime: maker.runtime.version(),
+        };
+        checked.check(options.allow_inexact, |graph| maker.load(graph, None))?;
+        Ok(Self(Maker::OnnxRuntime(maker)))
     }
 
     /// The number of classes decoded at once, which some engines need when they load a graph.
@@ -151,6 +187,16 @@ impl EngineFactory {
     pub(crate) fn set_precision(&mut self, precision: Option<Precision>) -> Result<Option<Precision>> {
         match &mut self.0 {
             Maker::OpenVino(maker) => Ok(maker.set_precision(precision)),
+            Maker::OnnxRuntime(OnnxRuntimeMaker { kind: kind @ EngineKind::WebGpu { .. }, .. })
+                if matches!(precision, Some(Precision::Bf16 | Precision::Int8)) =>
+            {
+                let format = precision.unwrap_or_default();
+                let message = format!(
+                    "precision {format}, engine {kind}: WebGPU has no such number format; choose precision fp32 or fp16, or \
+                     another engine"
+                );
+                Err(Error::new(ErrorKind::InvalidArgument, message))
+            }
             Maker::OnnxRuntime(_) | Maker::Embedded { .. } | Maker::Custom { .. } => Ok(precision),
         }
     }
@@ -182,7 +228,9 @@ impl EngineFactory {
     pub fn target(&self) -> Target {
         match &self.0 {
             Maker::OnnxRuntime(maker) => match maker.kind {
-                EngineKind::OnnxRuntimeTensorRt { .. } | EngineKind::CoreMl => Target::TensorRt,
+                EngineKind::OnnxRuntimeTensorRt { .. } | EngineKind::WebGpu { .. } | EngineKind::CoreMl => {
+                    Target::TensorRt
+                }
                 _ => Target::OnnxRuntime,
             },
             Maker::OpenVino(_) => Target::TensorRt,
@@ -249,10 +297,14 @@ impl OnnxRuntimeMaker {
     fn load(&self, path: &Path, sizes: Option<GraphSizes>) -> Result<Box<dyn Engine>> {
         let Self { kind, tf32, class_chunk, .. } = *self;
         let graph = graphs::Graph { path, kind, tf32, class_chunk, sizes };
+        let provider = match &self.webgpu {
+            Some(webgpu) => webgpu.provider.clone(),
+            None => graph.provider()?,
+        };
         let builder = OnnxRuntimeEngine::builder(&self.runtime)
             .with_threads(self.threads)
             .with_cpu_fallback(self.cpu_fallback)
-            .with_provider(graph.provider()?);
+            .with_provider(provider);
         let builder = match &self.device {
             Some(device) => builder.with_device(device.clone()),
             None => builder,
@@ -262,6 +314,9 @@ impl OnnxRuntimeMaker {
 
     fn description(&self) -> String {
         let version = self.runtime.version();
+        if let Some(webgpu) = &self.webgpu {
+            return format!("ONNX Runtime {version}, {}", webgpu.description());
+        }
         match self.kind {
             EngineKind::Cpu => {
                 let plural = if self.threads == 1 { "" } else { "s" };
@@ -293,9 +348,11 @@ fn probe(kind: EngineKind) -> ExecutionProvider {
             ExecutionProvider::TensorRt(TensorRtOptions { cuda: cuda(ordinal), ..TensorRtOptions::default() })
         }
         EngineKind::CoreMl => ExecutionProvider::CoreMl(CoreMlOptions::default()),
-        EngineKind::Auto | EngineKind::Embedded | EngineKind::Cpu | EngineKind::OpenVino { .. } => {
-            ExecutionProvider::Cpu
-        }
+        EngineKind::Auto
+        | EngineKind::Embedded
+        | EngineKind::Cpu
+        | EngineKind::OpenVino { .. }
+        | EngineKind::WebGpu { .. } => ExecutionProvider::Cpu,
     }
 }
 

@@ -25,7 +25,7 @@
 //! | [`Image`], [`ImageView`], [`FrameView`] | pixels: owned, borrowed, borrowed in the format of a camera |
 //! | [`Prompts`], [`Prompt`] | the classes to detect |
 //! | [`Model`] | graphs exported from a SAM3 checkpoint; the default is a small built-in model of drawn scenes ([`builtin`]) |
-//! | [`EngineKind`], [`EngineFactory`] | what runs the graphs: the engine inside the program, OpenVINO, ONNX Runtime on the CPU, CUDA, TensorRT, Core ML, or your own engine |
+//! | [`EngineKind`], [`EngineFactory`] | what runs the graphs: the engine inside the program, OpenVINO, ONNX Runtime on the CPU, CUDA, TensorRT, WebGPU, Core ML, or your own engine |
 //! | [`Detector`], [`DetectorBuilder`] | an image in, [`Detections`] out |
 //! | [`Pipeline`] | frames of a [`Source`] or pushed by your program, detected and [tracked](tracking) on several threads, to [`Sink`]s |
 //! | [`draw::Annotator`] | boxes, labels and masks drawn into a picture |
@@ -88,7 +88,7 @@ pub use detector::{
     Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageFeatures, ImagePreprocessor,
     PrepareEngines, PromptDecoder, ScreenCalibration, Screening, TextCacheFile, TextEmbedder,
 };
-pub use engine::{EngineFactory, EngineKind, EngineOptions};
+pub use engine::{AdapterVerdict, EngineFactory, EngineKind, EngineOptions};
 pub use frame::{Frame, Origin};
 pub use frame_view::{FrameView, PixelFormat};
 pub use image::{Image, ImageView};

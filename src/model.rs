@@ -17,7 +17,7 @@ use crate::tokenizer::{Tokenizer, TokenizerConfig};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Changes when the content of a cached export does although its options do not.
-const CACHE_REVISION: u32 = 3;
+pub(crate) const CACHE_REVISION: u32 = 4;
 
 /// Where a model comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

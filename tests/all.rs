@@ -22,3 +22,4 @@ mod tensorrt;
 mod tensorrt_build;
 mod tokenizer_golden;
 mod verify;
+mod webgpu;

@@ -16,6 +16,9 @@ bash engines/fetch-nvidia.sh target/nvidia
 # Only the runtime of TensorRT 11 is on PyPI; its builder is not.
 OCELLI_TENSORRT="$OCELLI_TENSORRT_LEAN" \
   cargo test -p ocelli-engines --features tensorrt --lib -- --ignored without_a_driver_plans_are_refused
+step "WebGPU, on a software GPU"
+bash tests/fetch-software-gpu.sh target/software-gpu
+(. target/software-gpu/environment && cargo test --workspace --test all -- --ignored webgpu)
 step "the Python package"
 bash bindings/python/check.sh
 step "the library in another workspace"

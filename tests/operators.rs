@@ -16,7 +16,7 @@ const MAX_OPSET: i64 = 20;
 const FUSED: [&str; 2] = ["com.microsoft.MultiHeadAttention", "com.microsoft.RotaryEmbedding"];
 
 /// The committed list.
-fn allowed() -> BTreeSet<String> {
+pub fn allowed() -> BTreeSet<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("allowed_operators.txt");
     let text = std::fs::read_to_string(&path).expect("the list is in the repository");
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));

@@ -44,6 +44,26 @@ fn each_case(golden: &Golden) -> impl Iterator<Item = (String, Runner, ExportOpt
     })
 }
 
+/// From pixels to masks through every graph: a software GPU takes minutes for more.
+///
+/// The limit is the error of sine and cosine that WebGPU allows; they encode the positions of boxes.
+#[test]
+#[ignore = "needs a software GPU: tests/fetch-software-gpu.sh; minutes"]
+fn every_graph_on_webgpu() {
+    let mut report = Report::with_tolerance(1.0 / 2048.0);
+    for golden in Golden::all() {
+        let started = std::time::Instant::now();
+        let case = format!("{}, for tensorrt on webgpu", golden.name);
+        report.check(case, |report| {
+            let options = ExportOptions::default().with_target(Target::TensorRt);
+            let mut model = Exported::on(Runner::WebGpu, &golden.open_checkpoint()?, &options)?;
+            compare_chain(report, &golden, &mut model)
+        });
+        println!("{}: {:.0} s", golden.name, started.elapsed().as_secs_f32());
+    }
+    report.finish("every graph on WebGPU");
+}
+
 #[test]
 fn every_output_of_every_graph() {
     let mut report = Report::default();

@@ -63,14 +63,17 @@ pub struct ModelArgs {
     /// cache. built-in is the built-in model [default: built-in]
     #[arg(long, alias = "weights", value_name = "PATH")]
     pub model: Option<PathBuf>,
-    /// auto, embedded, openvino, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt or coreml; cuda:1 is the second GPU,
-    /// openvino:GPU Intel's. auto takes the first that is installed of cuda, openvino and onnxruntime, else embedded, which
-    /// needs no library; tensorrt builds its engines into the cache once, which takes minutes
+    /// auto, embedded, openvino, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt, webgpu or coreml; cuda:1 is the second
+    /// GPU, openvino:GPU Intel's. auto takes the first that is installed of cuda, openvino and onnxruntime, else embedded,
+    /// which needs no library; tensorrt builds its engines into the cache once, which takes minutes
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
     pub engine: String,
     /// Run operators that the engine lacks on the CPU, with a warning [default: fail]
     #[arg(long)]
     pub allow_partial: bool,
+    /// Use a WebGPU adapter that computes wrongly, with a warning [default: fail]
+    #[arg(long)]
+    pub allow_inexact: bool,
     /// Allow TF32 on cuda: faster, less exact
     #[arg(long)]
     pub tf32: bool,
@@ -89,6 +92,9 @@ pub struct ModelArgs {
     /// OpenVINO library (libopenvino_c) or its folder [default: searched; see `ocelli doctor`]
     #[arg(long, value_name = "PATH")]
     pub openvino: Option<PathBuf>,
+    /// Library of ONNX Runtime's WebGPU provider or its folder [default: searched; see `ocelli doctor`]
+    #[arg(long, value_name = "PATH")]
+    pub webgpu: Option<PathBuf>,
     /// Number format: auto (bf16 with openvino on CPUs that have it, else fp32), fp32, bf16 (openvino: half the time on
     /// recent CPUs, less exact), int8 (8-bit weights: a quarter of the memory) or fp16 (for GPUs) [default: fp32, or the
     /// exported model's]
@@ -159,6 +165,7 @@ impl ModelArgs {
         let mut builder =
             with_tensorrt(builder, kind, &format!("--engine {kind}"), self.tensorrt.as_deref())?
                 .with_cpu_fallback(self.allow_partial)
+                .with_allow_inexact(self.allow_inexact)
                 .with_tf32(self.tf32)
                 .with_cancellation(cancellation);
         builder = builder.with_model(self.source());
@@ -175,6 +182,9 @@ impl ModelArgs {
         }
         if let Some(path) = &self.openvino {
             builder = builder.with_openvino(path);
+        }
+        if let Some(path) = &self.webgpu {
+            builder = builder.with_webgpu(path);
         }
         if let Some(engine) = &self.trt {
             builder = builder.with_trt_backbone(engine);

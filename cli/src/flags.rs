@@ -8,7 +8,7 @@ use crate::exit::Cause;
 use crate::program::Ocelli;
 
 /// Parameters and environment variables whose flag has another name.
-const OTHER_NAMES: [(&str, &str); 20] = [
+const OTHER_NAMES: [(&str, &str); 21] = [
     ("class_agnostic_nms_iou", "class-agnostic-nms"),
     ("coast_frames", "coast"),
     ("cpu_fallback", "allow-partial"),
@@ -23,6 +23,7 @@ const OTHER_NAMES: [(&str, &str); 20] = [
     ("OCELLI_ONNXRUNTIME", "onnxruntime"),
     ("OCELLI_OPENVINO", "openvino"),
     ("OCELLI_TENSORRT", "tensorrt"),
+    ("OCELLI_WEBGPU", "webgpu"),
     ("score_threshold", "confidence"),
     ("spill_bytes", "spill"),
     ("stride", "vid-stride"),

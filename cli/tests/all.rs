@@ -14,3 +14,4 @@ mod programs;
 mod run;
 mod track;
 mod tracking_golden;
+mod webgpu;

@@ -13,12 +13,13 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "accuracy",
     "checkpoints",
     "embedding",
     "engines",
     "faults",
+    "gpus",
     "images",
     "labelling",
     "performance",
@@ -53,6 +54,11 @@ fn commands_about_checkpoints() {
 #[test]
 fn commands_about_engines() {
     run_page("engines");
+}
+
+#[test]
+fn commands_about_gpus() {
+    run_page("gpus");
 }
 
 #[test]

@@ -248,6 +248,8 @@ fn doctor_reports_engines_libraries_and_cache() {
         "not in this ONNX Runtime",
         "onnxruntime     works",
         "openvino        works: OpenVINO 2026",
+        "webgpu          ",
+        "\nWebGPU\n",
         "number formats: ",
         "1 model;",
     ] {
@@ -259,8 +261,8 @@ fn doctor_reports_engines_libraries_and_cache() {
         &["\nvideo\n  not in this build"]
     };
     assert!(video.iter().all(|word| healthy.contains(word)), "{healthy}");
-    // Of ONNX Runtime and OpenVINO, and of the TensorRT that the program was built for.
-    let libraries = 2 + usize::from(cfg!(any(feature = "tensorrt", feature = "tensorrt-rtx")));
+    // Of ONNX Runtime, its WebGPU provider and OpenVINO, and of the TensorRT that the program was built for.
+    let libraries = 3 + usize::from(cfg!(any(feature = "tensorrt", feature = "tensorrt-rtx")));
     assert_eq!(healthy.matches("system folders").count(), libraries, "{healthy}");
 
     place.write("text", "hello");

@@ -8,6 +8,7 @@
 //! - [`embedded`] runs ONNX files with no library at all.
 //! - [`onnxruntime`] loads ONNX Runtime at run time and creates engines from ONNX files.
 //! - [`openvino`] loads OpenVINO at run time, for CPUs and for Intel's GPUs and NPUs.
+//! - [`webgpu`] has the GPUs that ONNX Runtime's WebGPU provider runs on.
 //! - [`library`] is the search for such libraries.
 //! - [`tensorrt`] loads TensorRT at run time, and builds and runs its plans.
 //! - `cuda` (with the feature of this name) has the memory and streams of NVIDIA GPUs, and kernels for them.
@@ -75,6 +76,7 @@ pub mod openvino;
 pub mod spec;
 mod tensor;
 pub mod tensorrt;
+pub mod webgpu;
 
 pub use device::{Device, Transferred};
 pub use engine::Engine;

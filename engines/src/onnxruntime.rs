@@ -27,9 +27,12 @@ mod device_tensors;
 mod provider;
 mod registration;
 mod session;
+mod webgpu;
 
 pub use builder::{OnnxRuntimeBuilder, OptimizationLevel, default_threads};
-pub use provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
+pub use provider::{
+    CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions, WebGpuOptions,
+};
 pub use session::OnnxRuntimeEngine;
 
 use crate::library::{Candidate, Library, LibrarySearch};
@@ -181,6 +184,7 @@ fn start(path: &Path) -> ort::Result<Environment> {
 
 /// Called by ONNX Runtime from any of its threads.
 fn forward_log(level: LogLevel, _category: &str, _id: &str, code: &str, message: &str) {
+    webgpu::note(message);
     match level {
         LogLevel::Fatal => tracing::error!(target: "onnxruntime", code, "{message}"),
         _ => tracing::debug!(target: "onnxruntime", code, "{message}"),

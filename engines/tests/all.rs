@@ -16,3 +16,4 @@ mod tensorrt;
 mod tensorrt_libraries;
 #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
 mod tensorrt_run;
+mod webgpu;

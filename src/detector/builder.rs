@@ -158,6 +158,20 @@ impl DetectorBuilder {
         self
     }
 
+    /// The path of the library of ONNX Runtime's WebGPU provider or its folder; the usual places are searched by default.
+    #[must_use]
+    pub fn with_webgpu(mut self, path: impl Into<PathBuf>) -> Self {
+        self.engine.webgpu = Some(path.into());
+        self
+    }
+
+    /// Whether a WebGPU adapter is used that computes wrongly, with a warning; off by default.
+    #[must_use]
+    pub fn with_allow_inexact(mut self, allow_inexact: bool) -> Self {
+        self.engine.allow_inexact = allow_inexact;
+        self
+    }
+
     /// Whether nodes that the engine does not support run on the CPU, with a warning; off by default. Without it, building
     /// fails and the error lists the nodes.
     #[must_use]

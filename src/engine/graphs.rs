@@ -77,6 +77,7 @@ impl Graph<'_> {
             | EngineKind::Embedded
             | EngineKind::Cpu
             | EngineKind::OpenVino { .. }
+            | EngineKind::WebGpu { .. }
             | EngineKind::TensorRt { .. } => ExecutionProvider::Cpu,
         })
     }

@@ -42,14 +42,29 @@ pub enum EngineKind {
         /// As CUDA counts.
         ordinal: usize,
     },
+    /// Any GPU with Vulkan, Direct3D 12 or Metal, through ONNX Runtime's WebGPU provider; see
+    /// [`webgpu`](crate::engines::webgpu). Before an adapter is used for the first time it is compared with the CPU.
+    WebGpu {
+        /// The adapter's number in [`adapters`](crate::engines::webgpu::adapters).
+        ordinal: usize,
+    },
     /// ONNX Runtime's Core ML provider.
     CoreMl,
 }
 
 impl EngineKind {
     /// The name of every engine.
-    pub const NAMES: [&'static str; 8] =
-        ["auto", "embedded", "openvino", "onnxruntime", "cuda", "tensorrt", "onnxruntime-tensorrt", "coreml"];
+    pub const NAMES: [&'static str; 9] = [
+        "auto",
+        "embedded",
+        "openvino",
+        "onnxruntime",
+        "cuda",
+        "tensorrt",
+        "onnxruntime-tensorrt",
+        "webgpu",
+        "coreml",
+    ];
 
     /// The name, and the GPU's number if the engine runs on one.
     fn parts(self) -> (&'static str, Option<usize>) {
@@ -61,6 +76,7 @@ impl EngineKind {
             Self::Cuda { ordinal } => ("cuda", Some(ordinal)),
             Self::TensorRt { ordinal } => ("tensorrt", Some(ordinal)),
             Self::OnnxRuntimeTensorRt { ordinal } => ("onnxruntime-tensorrt", Some(ordinal)),
+            Self::WebGpu { ordinal } => ("webgpu", Some(ordinal)),
             Self::CoreMl => ("coreml", None),
         }
     }
@@ -122,6 +138,7 @@ impl FromStr for EngineKind {
             "cuda" | "gpu" => Self::Cuda { ordinal },
             "tensorrt" | "trt" => Self::TensorRt { ordinal },
             "onnxruntime-tensorrt" => Self::OnnxRuntimeTensorRt { ordinal },
+            "webgpu" => Self::WebGpu { ordinal },
             "coreml" | "mps" => Self::CoreMl,
             _ => {
                 return invalid(&format!("no such engine; expected one of {}", Self::NAMES.join(", ")));
@@ -168,6 +185,9 @@ mod tests {
             ("tensorrt", Ok(EngineKind::TensorRt { ordinal: 0 })),
             ("TRT:1", Ok(EngineKind::TensorRt { ordinal: 1 })),
             ("onnxruntime-tensorrt:1", Ok(EngineKind::OnnxRuntimeTensorRt { ordinal: 1 })),
+            ("webgpu", Ok(EngineKind::WebGpu { ordinal: 0 })),
+            ("WebGPU:1", Ok(EngineKind::WebGpu { ordinal: 1 })),
+            ("webgpu:GPU", Err("a GPU's number")),
             ("coreml", Ok(EngineKind::CoreMl)),
             ("mps", Ok(EngineKind::CoreMl)),
             ("cuda-native", Err("no such engine")),
@@ -176,7 +196,7 @@ mod tests {
                 "quick",
                 Err(
                     "no such engine; expected one of auto, embedded, openvino, onnxruntime, cuda, tensorrt, \
-                     onnxruntime-tensorrt, coreml",
+                     onnxruntime-tensorrt, webgpu, coreml",
                 ),
             ),
             ("cuda:", Err("a GPU's number")),

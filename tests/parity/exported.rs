@@ -23,6 +23,7 @@ pub enum Runner {
     OnnxRuntime,
     Embedded,
     OpenVino,
+    WebGpu,
 }
 
 impl Runner {
@@ -30,7 +31,7 @@ impl Runner {
     pub fn targets(self) -> &'static [Target] {
         match self {
             Self::OnnxRuntime | Self::Embedded => &[Target::OnnxRuntime, Target::TensorRt],
-            Self::OpenVino => &[Target::TensorRt],
+            Self::OpenVino | Self::WebGpu => &[Target::TensorRt],
         }
     }
 }
@@ -78,6 +79,7 @@ impl Exported {
                     let runtime = OpenVino::load(None)?;
                     Box::new(OpenVinoEngine::builder(&runtime).with_threads(1).build_from_file(path)?)
                 }
+                Runner::WebGpu => Box::new(crate::webgpu::builder()?.build_from_file(path)?),
             };
             self.engines.insert(file.to_owned(), engine);
         }

@@ -19,19 +19,30 @@ struct Row {
 }
 
 impl Row {
-    fn passes(&self) -> bool {
-        self.outcome.as_ref().is_ok_and(|error| *error <= TOLERANCE)
+    fn passes(&self, tolerance: f64) -> bool {
+        self.outcome.as_ref().is_ok_and(|error| *error <= tolerance)
     }
 }
 
 /// The comparisons of one test.
-#[derive(Default)]
 pub struct Report {
     rows: Vec<Row>,
     case: String,
+    tolerance: f64,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self::with_tolerance(TOLERANCE)
+    }
 }
 
 impl Report {
+    /// A report with another limit than [`TOLERANCE`].
+    pub fn with_tolerance(tolerance: f64) -> Self {
+        Self { rows: Vec::new(), case: String::new(), tolerance }
+    }
+
     /// Starts a case; later comparisons belong to it.
     pub fn begin(&mut self, case: impl Into<String>) {
         self.case = case.into();
@@ -86,7 +97,7 @@ impl Report {
             println!("  {case:<44} {count:>4}   worst {error:8.1e}   {output}");
         }
         let mut table = String::new();
-        let failing: Vec<&Row> = self.rows.iter().filter(|row| !row.passes()).collect();
+        let failing: Vec<&Row> = self.rows.iter().filter(|row| !row.passes(self.tolerance)).collect();
         for Row { case, output, outcome } in &failing {
             let text = match outcome {
                 Ok(error) => format!("{error:.2e}"),

@@ -240,6 +240,8 @@ impl<'a> Bench<'a> {
                 threads: args.model.threads,
                 onnxruntime: args.model.onnxruntime.clone(),
                 openvino: args.model.openvino.clone(),
+                webgpu: args.model.webgpu.clone(),
+                allow_inexact: args.model.allow_inexact,
                 cpu_fallback: args.model.allow_partial,
                 tf32: args.model.tf32,
             })

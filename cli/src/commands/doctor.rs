@@ -3,6 +3,7 @@
 mod nvidia;
 mod openvino;
 mod video;
+mod webgpu;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,9 @@ pub struct DoctorArgs {
     /// OpenVINO library or its folder [default: searched]
     #[arg(long, value_name = "PATH", help_heading = MODEL)]
     openvino: Option<PathBuf>,
+    /// Library of ONNX Runtime's WebGPU provider or its folder [default: searched]
+    #[arg(long, value_name = "PATH", help_heading = MODEL)]
+    webgpu: Option<PathBuf>,
     /// TensorRT library or its folder [default: searched]
     #[arg(long, value_name = "PATH", help_heading = MODEL)]
     tensorrt: Option<PathBuf>,
@@ -75,8 +79,10 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
             };
             writeln!(out, "  {name:<15} {state}")?;
         }
+        webgpu::write_engine(out, args.webgpu.as_deref())?;
         writeln!(out, "\nONNX Runtime")?;
         write_places(out, &OnnxRuntime::candidates(args.onnxruntime.as_deref()))?;
+        webgpu::write_library(out, args.webgpu.as_deref())?;
         openvino::write_library(out, args.openvino.as_deref())?;
         nvidia::write(out, args.tensorrt.as_deref())?;
         video::write(out)?;

@@ -50,6 +50,12 @@ pub struct VerifyArgs {
     /// OpenVINO library or its folder [default: searched; see `ocelli doctor`]
     #[arg(long, value_name = "PATH", help_heading = MODEL)]
     openvino: Option<PathBuf>,
+    /// Library of ONNX Runtime's WebGPU provider or its folder [default: searched; see `ocelli doctor`]
+    #[arg(long, value_name = "PATH", help_heading = MODEL)]
+    webgpu: Option<PathBuf>,
+    /// Use a WebGPU adapter that computes wrongly, with a warning [default: fail]
+    #[arg(long, help_heading = MODEL)]
+    allow_inexact: bool,
     /// CPU threads [default: one per physical core]
     #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
     threads: Option<usize>,
@@ -71,6 +77,8 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
             threads: args.threads,
             onnxruntime: args.onnxruntime.clone(),
             openvino: args.openvino.clone(),
+            webgpu: args.webgpu.clone(),
+            allow_inexact: args.allow_inexact,
             ..EngineOptions::default()
         })
     };

@@ -1,9 +1,9 @@
 //! Builds engines: provider, threads, and how ONNX Runtime optimises the model.
 
 use super::device_tensors::DeviceTensors;
-use super::provider::ExecutionProvider;
+use super::provider::{ExecutionProvider, WEBGPU};
 use super::session::OnnxRuntimeEngine;
-use super::{OnnxRuntime, assignment, call, registration};
+use super::{OnnxRuntime, assignment, call, registration, webgpu};
 use crate::device::Device;
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::GraphProto;
@@ -219,7 +219,14 @@ impl OnnxRuntimeBuilder {
         let builder = self.configure().map_err(failed)?;
         let builder =
             registration::register(&self.runtime, builder, &self.provider, self.memory_arena, graph)?;
+        if let ExecutionProvider::WebGpu(_) = self.provider {
+            webgpu::refuse_wrong_operators(name, &graph()?)?;
+        }
+        let is_webgpu = self.provider.name() == WEBGPU;
+        let turn = is_webgpu.then(webgpu::exclusive);
         let session = commit(builder).map_err(failed)?;
+        drop(turn);
+        let session = webgpu::ReleasedAlone::new(session, is_webgpu);
         let version = self.runtime.version();
         let description = if self.provider == ExecutionProvider::Cpu {
             let threads = self.effective_threads();

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+/// ONNX Runtime's name for [`ExecutionProvider::WebGpu`].
+pub(super) const WEBGPU: &str = "WebGpuExecutionProvider";
+
 /// An execution provider: the part of ONNX Runtime that computes on one kind of hardware.
 ///
 /// A provider that cannot start is an error; nothing falls back to another one. Nodes that it does not support are an
@@ -22,6 +25,8 @@ pub enum ExecutionProvider {
     TensorRt(TensorRtOptions),
     /// Apple's Core ML.
     CoreMl(CoreMlOptions),
+    /// Any GPU with Vulkan, Direct3D 12 or Metal: see [`webgpu`](crate::webgpu).
+    WebGpu(WebGpuOptions),
     /// Any other provider, by its name.
     Other(OtherProvider),
 }
@@ -34,6 +39,7 @@ impl ExecutionProvider {
             Self::Cuda(_) => "CUDAExecutionProvider",
             Self::TensorRt(_) => "TensorrtExecutionProvider",
             Self::CoreMl(_) => "CoreMLExecutionProvider",
+            Self::WebGpu(_) => WEBGPU,
             Self::Other(other) => &other.name,
         }
     }
@@ -55,6 +61,7 @@ impl fmt::Display for ExecutionProvider {
             Self::Cuda(options) => write!(f, "CUDA device {}", options.ordinal),
             Self::TensorRt(options) => write!(f, "TensorRT on CUDA device {}", options.cuda.ordinal),
             Self::CoreMl(_) => f.write_str("Core ML"),
+            Self::WebGpu(_) => f.write_str("WebGPU"),
             Self::Other(other) => f.write_str(&other.name),
         }
     }
@@ -101,6 +108,29 @@ pub struct TensorRtOptions {
 pub struct CoreMlOptions {
     /// The folder for compiled models, created if it is missing. Every model needs its own.
     pub model_cache: Option<PathBuf>,
+}
+
+/// Options of [`ExecutionProvider::WebGpu`], which [`WebGpu::provider`](crate::webgpu::WebGpu::provider) fills in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebGpuOptions {
+    /// The provider's library.
+    pub library: PathBuf,
+    /// Whether an integrated GPU is preferred to a discrete one.
+    pub low_power: bool,
+}
+
+impl WebGpuOptions {
+    /// The plugin with its options. Integers of 64 bits, such as ids and masks, are computed in 32 bits on the GPU; without
+    /// that their nodes would run on the CPU.
+    pub(super) fn plugin(&self) -> OtherProvider {
+        let power = if self.low_power { "low-power" } else { "high-performance" };
+        let option = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        OtherProvider {
+            name: WEBGPU.to_owned(),
+            library: Some(self.library.clone()),
+            options: vec![option("enableInt64", "1"), option("powerPreference", power)],
+        }
+    }
 }
 
 /// A provider that this crate has no options for.

@@ -3,6 +3,7 @@
 use super::OnnxRuntime;
 use super::call;
 use super::provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions};
+use super::webgpu;
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::{DimensionValue, GraphProto};
 use ort::ep::{
@@ -29,6 +30,10 @@ pub(super) fn register(
             vec![tensorrt(options, graph)?.build(), cuda(&options.cuda).build()]
         }
         ExecutionProvider::CoreMl(options) => vec![coreml(options)?.build()],
+        ExecutionProvider::WebGpu(options) => {
+            session = register_other(runtime, session, &options.plugin()).map_err(unavailable)?;
+            Vec::new()
+        }
         ExecutionProvider::Other(other) => {
             session = register_other(runtime, session, other).map_err(unavailable)?;
             Vec::new()
@@ -211,6 +216,8 @@ fn remedy(provider: &ExecutionProvider, reason: &str) -> &'static str {
             }
             _ => "",
         }
+    } else if let ExecutionProvider::WebGpu(_) = provider {
+        webgpu::remedy(reason)
     } else if missing && reason.contains("libcuda.so") {
         "; install NVIDIA's driver"
     } else if missing && nvidia && !lacks_another_library(reason) {

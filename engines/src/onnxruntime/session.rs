@@ -4,12 +4,13 @@ use super::OnnxRuntime;
 use super::builder::OnnxRuntimeBuilder;
 use super::call::{self, with_element};
 use super::device_tensors::DeviceTensors;
+use super::webgpu::{self, ReleasedAlone};
 use crate::device::Device;
 use crate::engine::Engine;
 use crate::spec::{Dim, EngineSpec, TensorSpec, check_inputs, check_outputs, check_residence, check_run};
 use crate::tensor::{ElementType, Tensor};
 use ocelli_error::{Error, ErrorKind, Result};
-use ort::session::{RunOptions, Session};
+use ort::session::RunOptions;
 use ort::value::{
     DynValue, DynValueRef, DynValueRefMut, Outlet, TensorElementType, TensorRef, TensorRefMut, ValueType,
 };
@@ -23,7 +24,7 @@ use std::fmt;
 /// run does not request are not fetched, and nodes that only they need may be skipped. With a
 /// [device](OnnxRuntimeBuilder::with_device), tensors on it are read and written there.
 pub struct OnnxRuntimeEngine {
-    session: Session,
+    session: ReleasedAlone,
     options: RunOptions,
     spec: EngineSpec,
     input_names: Vec<CString>,
@@ -40,7 +41,7 @@ impl OnnxRuntimeEngine {
     }
 
     pub(super) fn new(
-        session: Session,
+        session: ReleasedAlone,
         device: Option<DeviceTensors>,
         fixed_dimensions: &[(String, usize)],
         model: String,
@@ -157,8 +158,19 @@ impl Engine for OnnxRuntimeEngine {
             };
             slots.push((c_name(&spec.outputs, output_names, name), slot));
         }
-        let produced = call::run(session, options, &views, &mut slots).map_err(failed)?;
+        let turn = session.turn();
+        if turn.is_some() {
+            // Of a run that failed, or of a model that was loaded or released.
+            let _ = webgpu::take_error();
+        }
+        let outcome = call::run(session, options, &views, &mut slots);
         drop(slots);
+        if turn.is_some()
+            && let Some(reason) = webgpu::take_error()
+        {
+            return Err(Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {reason}")));
+        }
+        let produced = outcome.map_err(failed)?;
         for ((name, tensor), value) in outputs.iter_mut().zip(produced) {
             let output = spec.output(name).expect("check_run knows every output");
             if let Some(value) = value {

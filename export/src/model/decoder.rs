@@ -174,12 +174,16 @@ impl<'w> Plan<'w> {
             let places = g.constant("places", &[1, 1, grid, 1], &places);
             let distance = g.sub(&places, &edges);
             let distance = g.scale(&distance, BIAS_UNITS as f32);
-            let sign = g.unary("Sign", &distance);
-            let size = g.unary("Abs", &distance);
+            // sign(d) · ln(|d| + 1) = ln(max(d, 0) + 1) − ln(max(−d, 0) + 1), exactly: one of the two is ln(1) = 0. `Sign` is
+            // missing in ONNX Runtime's WebGPU provider, and runtimes disagree about the sign of zero.
             let one = g.scalar(1.0);
-            let size = g.add(&size, &one);
-            let log = g.unary("Log", &size);
-            let log = g.mul(&log, &sign);
+            let negated = g.scale(&distance, -1.0);
+            let [above, below] = [distance, negated].map(|distance| {
+                let beyond = g.unary("Relu", &distance);
+                let shifted = g.add(&beyond, &one);
+                g.unary("Log", &shifted)
+            });
+            let log = g.sub(&above, &below);
             g.scale(&log, (1.0 / BIAS_UNITS.ln()) as f32)
         });
         let bias = g.perceptron(&log, &format!("{ROOT}.box_rpb_embed_{axis}"), 2);
