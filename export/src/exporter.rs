@@ -23,8 +23,8 @@ pub(crate) const MAX_IMGSZ: usize = 8192;
 pub(crate) const MAX_GRID: usize = 1024;
 
 /// Increased when the same options write other files, so that cached exports are made again. 2: repeated numbers are not
-/// packed.
-const WRITER_REVISION: u32 = 2;
+/// packed. 3: no `Sign`.
+const WRITER_REVISION: u32 = 3;
 
 /// Options of an export; the [`Default`] is the unchanged checkpoint, for ONNX Runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
