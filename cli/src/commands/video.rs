@@ -120,11 +120,8 @@ enum Policy {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LatencyGoal {
-    /// One frame at a time
     Low,
-    /// As many frames at a time as keep the slowest stage busy
     Balanced,
-    /// Queues between all stages
     Throughput,
 }
 
