@@ -22,7 +22,7 @@ for name, image, order in (
     ("contiguous", frame, "rgb"),
     ("BGR", frame, "bgr"),
     ("rows with padding", padded, "rgb"),
-    ("mirrored view, copied", mirrored, "rgb"),
+    ("mirrored view", mirrored, "rgb"),
 ):
     over: list[float] = []
     total: list[float] = []

@@ -78,9 +78,8 @@ impl PipelineBuilder {
         self
     }
 
-    /// What [`run`](Self::run) favours: frames per second, or results soon after the frame. The default is
-    /// [`Latency::Balanced`] for live sources, else [`Latency::Throughput`]. The results of frames that are not dropped are
-    /// the same.
+    /// What to favour: frames per second, or results soon after the frame. The default is [`Latency::Balanced`] for live
+    /// sources in [`run`](Self::run), else [`Latency::Throughput`]. The results of frames that are not dropped are the same.
     pub fn with_latency(mut self, latency: Latency) -> Self {
         self.config.latency = Some(latency);
         self

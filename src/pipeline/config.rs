@@ -23,7 +23,7 @@ pub enum FramePolicy {
     Latest,
 }
 
-/// How long a frame may wait so that more frames pass, in [`run`](super::PipelineBuilder::run).
+/// How long a frame may wait so that more frames pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Latency {

@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::FramePolicy;
 use super::config::PipelineConfig;
+use super::gate::Gate;
 use super::job::Job;
 use super::queue::Queue;
 use super::stage_loop::{StageLoop, StageWork, guard, join};
 use super::stages::{DetectorParts, PreprocessStage};
 use super::stats::{PipelineStats, Stage};
+use super::{FramePolicy, Latency};
 use crate::frame_view::FrameView;
 use crate::outcome::FrameOutcome;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -35,23 +36,35 @@ pub struct Pipeline {
 struct Front {
     next_index: u64,
     preprocess: PreprocessStage,
-    /// The other stages of a sequential pipeline, which run on this thread too.
+    /// The other stages of a pipeline that works on one frame at a time, which run on this thread too.
     others: Vec<StageWork>,
 }
 
 impl Pipeline {
     pub(super) fn start(config: PipelineConfig, parts: DetectorParts) -> Result<Self> {
         let policy = config.policy.unwrap_or_default();
-        let depth = config.depth(policy);
+        let latency = config.latency.unwrap_or_default();
+        let depth = if latency == Latency::Throughput {
+            config.depth(policy)
+        } else {
+            config.queue_depth.unwrap_or(1)
+        };
+        // With the latest policy, the newest frame waits for its turn while the caller pushes others.
+        let newest_in_turn = latency == Latency::Low && policy == FramePolicy::Latest && !config.sequential;
+        let in_turn = config.sequential || (latency == Latency::Low && !newest_in_turn);
         let mut queues = Vec::new();
-        if !config.sequential {
+        if newest_in_turn {
+            queues.push(Queue::before(Stage::Backbone, 1, policy, &config.stats));
+        } else if !in_turn {
             queues.push(Queue::before(Stage::Backbone, depth, policy, &config.stats));
             queues.push(Queue::before(Stage::Decode, depth, FramePolicy::All, &config.stats));
         }
         // The results.
         queues.push(Queue::new(depth, policy));
         let (stats, cancellation) = (config.stats.clone(), config.cancellation.clone());
-        let shared = Arc::new(StageLoop::new(queues, 4 * (depth + 1), stats, cancellation));
+        let mut shared = StageLoop::new(queues, 4 * (depth + 1), stats, cancellation);
+        shared.gate = (latency == Latency::Balanced && !in_turn).then(|| (Stage::Backbone, Gate::new()));
+        let shared = Arc::new(shared);
 
         let (preprocess, mut backbone, mut decode) =
             parts.into_stages(&config, config.frame_rate, false, &shared)?;
@@ -65,12 +78,17 @@ impl Pipeline {
                     job.outcome.times.total = job.entered.elapsed().as_secs_f64() * 1e3;
                     // Recorded before the result can be received, so that its receiver finds it in the statistics.
                     recorder.record_out(job);
+                    // A result that nobody has received yet does not hold up the next frame.
+                    job.ticket = None;
                     Ok(())
                 }),
             ),
         ];
-        let threads =
-            if config.sequential { Vec::new() } else { shared.start(std::mem::take(&mut others))? };
+        if newest_in_turn {
+            let mut each = std::mem::take(&mut others);
+            others.push((Stage::Backbone, Box::new(move |job| StageLoop::run_in_turn(&mut each, job))));
+        }
+        let threads = if in_turn { Vec::new() } else { shared.start(std::mem::take(&mut others))? };
         let front = Mutex::new(Front { next_index: 0, preprocess, others });
         Ok(Self { front, shared, threads })
     }

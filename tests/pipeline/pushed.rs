@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{
-    Cancellation, Error, ErrorKind, FrameOutcome, FramePolicy, FrameView, Pipeline, PipelineBuilder,
+    Cancellation, Error, ErrorKind, FrameOutcome, FramePolicy, FrameView, Latency, Pipeline, PipelineBuilder,
     PixelFormat,
 };
 
@@ -284,5 +284,44 @@ fn two_pipelines_in_one_process_are_independent() {
                 "each pipeline counts track ids from 1"
             );
         }
+    }
+}
+
+#[test]
+fn low_latency_is_one_frame_at_a_time() {
+    let pipeline = built(builder(&Fakes::default()).with_latency(Latency::Low));
+    for index in 0..20 {
+        assert_eq!(with_view(index, |view| pipeline.push(view)).expect("the pipeline is open"), index);
+        // It was processed by the time that it was pushed.
+        check(&pipeline.try_recv().expect("no stage fails").expect("the result is ready"));
+    }
+    pipeline.close();
+    assert!(pipeline.recv().expect("no stage fails").is_none());
+}
+
+#[test]
+fn with_a_latency_goal_few_frames_are_inside_and_the_newest_comes_out() {
+    let fakes = Fakes { backbone: 4 * MS, decode: 8 * MS, ..Fakes::default() };
+    // One frame waits for its turn; one, or two of which the decoder is always busy, have theirs.
+    for (latency, most) in [(Latency::Low, 2), (Latency::Balanced, 3)] {
+        let pipeline = built(builder(&fakes).with_policy(FramePolicy::Latest).with_latency(latency));
+        for index in 0..200 {
+            with_view(index, |view| pipeline.push(view)).expect("the pipeline is open");
+            let stats = pipeline.stats();
+            let inside = stats.frames_in - stats.frames_out - stats.frames_dropped;
+            assert!(inside <= most, "{latency:?}: {stats:?}");
+            std::thread::sleep(MS / 2);
+        }
+        pipeline.close();
+        let (mut last, deadline) = (None, Instant::now() + LONG);
+        while !pipeline.is_ended() {
+            assert!(Instant::now() < deadline, "{latency:?}: it does not end");
+            if let Some(outcome) = pipeline.recv().expect("no stage fails") {
+                check(&outcome);
+                last = Some(outcome.index);
+            }
+        }
+        assert_eq!(last, Some(199), "{latency:?}");
+        assert!(pipeline.stats().frames_dropped > 50, "{latency:?}: {:?}", pipeline.stats());
     }
 }

@@ -1,12 +1,13 @@
 //! `ocelli.Detector`.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
 use crate::error::OrRaise;
 use crate::options::DetectorOptions;
-use crate::pixels::Pixels;
+use crate::pixels::{CopiedPixels, Pixels};
 use crate::prompts::{PromptParts, prompts};
 use crate::results::{FoundArrays, found_arrays};
 use crate::waiting::{Worker, cancellable};
@@ -18,6 +19,21 @@ pub(crate) struct Detector {
     engine: String,
     model: PathBuf,
     imgsz: usize,
+    /// The memory of the last picture's copy, for the next one's.
+    spare: Mutex<Vec<u8>>,
+}
+
+impl Detector {
+    /// A copy of an array: after Ctrl-C the worker goes on reading, while the caller may write to the array or free it.
+    fn copied(&self, image: &Bound<'_, PyAny>, channel_order: &str) -> PyResult<CopiedPixels> {
+        let pixels = Pixels::new(image, channel_order)?;
+        let spare = std::mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(pixels.copy(spare))
+    }
+
+    fn give_back(&self, copied: CopiedPixels) {
+        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = copied.into_spare();
+    }
 }
 
 #[pymethods]
@@ -30,7 +46,8 @@ impl Detector {
         let detector = built.or_raise(py)?;
         let (engine, model) = (detector.engine().to_owned(), detector.model().folder().to_owned());
         let imgsz = detector.model().manifest().imgsz;
-        Ok(Self { worker: Worker::start(py, detector)?, engine, model, imgsz })
+        let (worker, spare) = (Worker::start(py, detector)?, Mutex::default());
+        Ok(Self { worker, engine, model, imgsz, spare })
     }
 
     /// A description of the engine.
@@ -66,12 +83,12 @@ impl Detector {
         channel_order: &str,
     ) -> PyResult<FoundArrays<'py>> {
         let prompts = prompts(py, classes)?;
-        let pixels = Pixels::new(image, channel_order)?;
-        // The pixels come back with the result, so that the thread need not wait for the GIL to release them.
-        let (found, _pixels) = self.worker.call(py, move |detector| {
+        let pixels = self.copied(image, channel_order)?;
+        let (found, pixels) = self.worker.call(py, move |detector| {
             let found = detector.detect(pixels.view(), &prompts);
             (found, pixels)
         })?;
+        self.give_back(pixels);
         let found = found.or_raise(py)?;
         found_arrays(py, &found.items, Some(&found.times))
     }
@@ -86,13 +103,14 @@ impl Detector {
         exemplar_image: &Bound<'py, PyAny>,
     ) -> PyResult<FoundArrays<'py>> {
         let prompts = prompts(py, classes)?;
-        let (pixels, examples) =
-            (Pixels::new(image, channel_order)?, Pixels::new(exemplar_image, channel_order)?);
-        let (found, _pixels) = self.worker.call(py, move |detector| {
+        let pixels = self.copied(image, channel_order)?;
+        let examples = Pixels::new(exemplar_image, channel_order)?.copy(Vec::new());
+        let (found, pixels) = self.worker.call(py, move |detector| {
             let embedded = detector.exemplar_features(examples.view(), &prompts);
             let found = embedded.and_then(|embedded| detector.detect_embedded(pixels.view(), &embedded));
-            (found, (pixels, examples))
+            (found, pixels)
         })?;
+        self.give_back(pixels);
         let found = found.or_raise(py)?;
         found_arrays(py, &found.items, Some(&found.times))
     }

@@ -1,7 +1,7 @@
 //! The extension module `ocelli._ocelli`: what the Python package calls.
 //!
 //! The package's own Python files (`../python/ocelli`) have the classes that users see. This module gives them detectors,
-//! pipelines and trackers, hands pixels over without a copy and results back as arrays, and runs the programs.
+//! pipelines and trackers, takes pixels from arrays and hands results back as such, and runs the programs.
 
 mod detector;
 mod error;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ocelli::{Cancellation, FrameOutcome, FramePolicy};
+use ocelli::{Cancellation, FrameOutcome, FramePolicy, Latency};
 use pyo3::prelude::*;
 
 use crate::error::{OrRaise, invalid};
@@ -27,6 +27,7 @@ type OutcomeParts<'py> = (u64, f64, (u32, u32), bool, FoundArrays<'py>, Vec<Trac
 struct PipelineOptions {
     tracker: Option<TrackerOptions>,
     policy: String,
+    latency: Option<String>,
     queue_depth: Option<usize>,
     detect_every: u64,
     class_budget: Option<usize>,
@@ -62,6 +63,17 @@ impl Pipeline {
                 return Err(invalid(py, &format!("policy is {other:?}: expected \"all\" or \"latest\"")));
             }
         };
+        let latency = match options.latency.as_deref() {
+            None => None,
+            Some("low") => Some(Latency::Low),
+            Some("balanced") => Some(Latency::Balanced),
+            Some("throughput") => Some(Latency::Throughput),
+            Some(other) => {
+                let message =
+                    format!("latency is {other:?}: expected \"low\", \"balanced\" or \"throughput\"");
+                return Err(invalid(py, &message));
+            }
+        };
         let token = Cancellation::new();
         let cancellation = token.clone();
         let built = cancellable(py, move |stop| {
@@ -74,6 +86,9 @@ impl Pipeline {
                 .with_cancellation(token);
             if let Some(tracker) = tracker {
                 pipeline = pipeline.with_tracker(tracker);
+            }
+            if let Some(latency) = latency {
+                pipeline = pipeline.with_latency(latency);
             }
             if let Some(depth) = options.queue_depth {
                 pipeline = pipeline.with_queue_depth(depth);
@@ -108,12 +123,13 @@ impl Pipeline {
             return Err(invalid(py, &format!("time is {time_s}: expected seconds of at least 0")));
         };
         let pixels = Pixels::new(image, channel_order)?;
-        let mut view = pixels.view();
-        view.timestamp = timestamp;
         loop {
             let start = Instant::now();
             let pushed = py.detach(|| {
                 loop {
+                    // Made anew, so that nothing refers to the pixels while this waits for room.
+                    let mut view = pixels.view();
+                    view.timestamp = timestamp;
                     match self.pipeline.try_push(view) {
                         Ok(None) if start.elapsed() < POLL => std::thread::sleep(ROOM),
                         other => return other,

@@ -1,4 +1,4 @@
-//! Pixels in Python's memory, without a copy where their rows are contiguous.
+//! Pixels in Python's memory, without a copy where their rows are contiguous, and copies of them.
 
 use std::time::Duration;
 
@@ -69,14 +69,32 @@ impl Pixels {
         Ok(Self { buffer, width, height, stride, format })
     }
 
+    /// A copy for another thread, made while this one has the GIL, so that Python code cannot write meanwhile. `spare` is
+    /// memory that is used again.
+    pub(crate) fn copy(&self, spare: Vec<u8>) -> CopiedPixels {
+        let view = self.view();
+        let row = view.width as usize * 3;
+        let mut data = spare;
+        data.clear();
+        data.reserve_exact(row * view.height as usize);
+        if view.stride == row {
+            data.extend_from_slice(view.data);
+        } else {
+            view.data.chunks(view.stride).for_each(|chunk| data.extend_from_slice(&chunk[..row]));
+        }
+        CopiedPixels { data, width: self.width, height: self.height, format: self.format }
+    }
+
     /// The pixels as a frame at time zero.
+    ///
+    /// No other thread may write to them while the view is used.
     #[allow(unsafe_code, reason = "Python's buffers are borrowed through a pointer")]
     pub(crate) fn view(&self) -> FrameView<'_> {
         let length = self.stride * (self.height as usize - 1) + self.width as usize * 3;
         // SAFETY: `new` has checked that the buffer has `height` rows of `width * 3` bytes, `stride` bytes apart, so that
         // `length` bytes from its start are in it. The buffer is held until `self` is dropped, and Python neither frees nor
-        // resizes memory with a buffer on it. A Python thread that writes to the pixels meanwhile changes bytes, of which
-        // every value is valid: it gets a picture between the two.
+        // resizes memory with a buffer on it. That no other thread writes to the pixels while the view is used is the
+        // caller's duty, which the documentation of `push` and `plot` names; a detector's thread gets a `copy` instead.
         let data = unsafe { std::slice::from_raw_parts(self.buffer.buf_ptr().cast::<u8>(), length) };
         FrameView {
             data,
@@ -86,6 +104,33 @@ impl Pixels {
             format: self.format,
             timestamp: Duration::ZERO,
         }
+    }
+}
+
+/// A copy of an array's pixels, without padding.
+pub(crate) struct CopiedPixels {
+    data: Vec<u8>,
+    width: u32,
+    height: u32,
+    format: PixelFormat,
+}
+
+impl CopiedPixels {
+    /// The pixels as a frame at time zero.
+    pub(crate) fn view(&self) -> FrameView<'_> {
+        FrameView {
+            data: &self.data,
+            width: self.width,
+            height: self.height,
+            stride: self.width as usize * 3,
+            format: self.format,
+            timestamp: Duration::ZERO,
+        }
+    }
+
+    /// The memory, for the next copy.
+    pub(crate) fn into_spare(self) -> Vec<u8> {
+        self.data
     }
 }
 

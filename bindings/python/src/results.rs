@@ -1,12 +1,13 @@
 //! Detections and tracks between Rust and Python's arrays.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, UNIX_EPOCH};
 
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use ocelli::report::{DetectionRecord, FrameReport};
 use ocelli::tracking::{Track, TrackState};
-use ocelli::{BoundingBox, Detection, FrameOutcome, Mask, StageTimes};
+use ocelli::{BoundingBox, Detection, FrameOutcome, Mask, Origin, StageTimes};
 use pyo3::prelude::*;
 
 use crate::error::{OrRaise, invalid};
@@ -141,6 +142,10 @@ pub(crate) fn detections_json(py: Python<'_>, rows: Rows) -> PyResult<String> {
     to_json(py, &records)
 }
 
+/// Where a frame is from, as Python passes it: the name of its source, its picture file, and when it was taken, in seconds
+/// since 1970-01-01 00:00 UTC.
+pub(crate) type OriginRow = (Option<String>, Option<PathBuf>, Option<f64>);
+
 /// A frame of a video in the JSON form of the programs.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "Python passes the fields of a frame")]
@@ -153,15 +158,23 @@ pub(crate) fn frame_json(
     rows: Rows,
     tracks: Vec<TrackRow>,
     labels: Vec<String>,
+    origin: OriginRow,
 ) -> PyResult<String> {
-    let Ok(time) = Duration::try_from_secs_f64(time_s) else {
-        return Err(invalid(py, &format!("time is {time_s}: expected seconds of at least 0")));
+    let (source, file, wall_time) = origin;
+    let seconds = |name: &str, number: f64| {
+        Duration::try_from_secs_f64(number)
+            .map_err(|_| invalid(py, &format!("{name} is {number}: expected seconds of at least 0")))
     };
+    let time = seconds("time", time_s)?;
+    let since = wall_time.map(|wall_time| seconds("wall_time", wall_time)).transpose()?;
     let mut outcome = FrameOutcome::default();
     (outcome.index, outcome.time, outcome.size, outcome.detected) = (index, time, size, detected);
     outcome.detections = rows.detections(py)?;
     outcome.tracks = tracks.into_iter().map(track).collect();
     outcome.labels = labels.into_iter().map(Into::into).collect();
+    outcome.origin = source.map(|name| Origin { number: 0, name: name.into(), frame_rate: None });
+    outcome.file = file.map(Into::into);
+    outcome.captured = since.and_then(|since| UNIX_EPOCH.checked_add(since));
     to_json(py, &FrameReport::from(&outcome))
 }
 

@@ -43,5 +43,6 @@ def test_the_guide_names_everything() -> None:
     words = set(re.findall(r"`([A-Za-z_]+)`", GUIDE))
     known = set(dir(ocelli)) | set(dir(ocelli.Detections)) | set(dir(ocelli.Video)) | set(dir(ocelli.Detector))
     known |= set(dir(ocelli.Mask)) | set(dir(ocelli.Tracker)) | set(ocelli.Detections.__slots__)
+    known |= set(dir(ocelli.VideoFrame))
     extras = {"ocelli", "cpu", "cuda", "video", "supervision", "progress", "KeyboardInterrupt"}
     assert words <= known | extras, words - known - extras

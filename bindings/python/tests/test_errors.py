@@ -134,6 +134,25 @@ def test_ctrl_c_ends_a_long_detection() -> None:
     assert seconds < 5
 
 
+def test_after_ctrl_c_the_array_is_free() -> None:
+    text = """
+        import ocelli
+        detector = ocelli.Detector(engine="embedded", confidence=0.0)
+        detector.prepare(ocelli.vocabulary())
+        words = [f"{word} {number}" for word in ocelli.vocabulary() for number in range(40)]
+        frame = memoryview(bytearray(64 * 64 * 3)).cast("B", (64, 64, 3))
+        print("ready")
+        try:
+            detector.detect(frame, words)
+        except KeyboardInterrupt:
+            # A BufferError if anything still refers to the memory.
+            frame.release()
+            raise
+    """
+    status, said, _ = _interrupted(text, 1.0)
+    assert "KeyboardInterrupt" in said and "BufferError" not in said, (status, said)
+
+
 def test_ctrl_c_ends_an_evaluation() -> None:
     text = """
         import ocelli

@@ -11,6 +11,7 @@ import pytest
 from conftest import Run
 
 import ocelli
+from ocelli import _decode
 from ocelli._detector import DetectorKeywords
 
 Frame = npt.NDArray[np.uint8]
@@ -132,6 +133,58 @@ def test_options_of_sources(frames: list[Frame]) -> None:
     assert [round(one.time_s, 3) for one in video] == [0.2, 0.4, 0.6]
 
 
+def test_options_of_frames_without_times(frames: list[Frame]) -> None:
+    video = ocelli.Video(frames, ["dog"], fps=10, start=0.2, end=1.0, stride=3, **OPTIONS)
+    results = list(video)
+    assert [round(one.time_s, 3) for one in results] == [0.2, 0.5, 0.8]
+    assert [one.image is frames[place] for one, place in zip(results, (2, 5, 8), strict=True)] == [True] * 3
+
+    def ends_after(count: int) -> Iterator[Frame]:
+        yield from frames[:count]
+        raise RuntimeError("read too far")
+
+    assert len(list(ocelli.Video(ends_after(4), ["dog"], stride=3, max_frames=2, **OPTIONS))) == 2
+
+
+def test_where_a_frame_is_from(frames: list[Frame], folder: Path) -> None:
+    with ocelli.Video(None, ["dog"], name="gate", **OPTIONS) as video:
+        video.push(frames[0], wall_time=1_700_000_000.25)
+        video.push(folder / "frame 3.png")
+        video.finish()
+        taken, read = video
+    assert (taken.source, taken.file, taken.wall_time) == ("gate", None, 1_700_000_000.25)
+    line = taken.to_dict()
+    assert (line["source"], line["wall_time"], "file" in line) == ("gate", 1_700_000_000.25, False)
+    line = read.to_dict()
+    assert (line["source"], line["file"], "wall_time" in line) == ("gate", str(folder / "frame 3.png"), False)
+    assert pickle.loads(pickle.dumps(read)).to_dict() == line
+
+
+def test_latency(frames: list[Frame]) -> None:
+    expected = [one.to_dict() for one in ocelli.Video(frames, ["dog", "tree"], track=True, **OPTIONS)]
+    for latency in ("low", "balanced", "throughput"):
+        video = ocelli.Video(frames, ["dog", "tree"], track=True, latency=latency, **OPTIONS)  # type: ignore[arg-type]
+        assert [one.to_dict() for one in video] == expected, latency
+    # One frame at a time: the result is there when the frame is pushed.
+    with ocelli.Video(None, ["dog"], latency="low", **OPTIONS) as video:
+        for frame in frames:
+            index = video.push(frame)
+            found = video.receive(timeout=0)
+            assert found is not None and found.index == index
+    for latency, most in (("low", 2), ("balanced", 3)):
+        with ocelli.Video(None, ["dog"], policy="latest", latency=latency, **OPTIONS) as video:  # type: ignore[arg-type]
+            for number in range(200):
+                video.push(frames[number % 12])
+            stats = video.stats
+            video.finish()
+            inside = stats["frames_in"] - stats["frames_out"] - stats["frames_dropped"]
+            assert inside <= most and stats["frames_dropped"] > 0, (latency, stats)
+            indices = [one.index for one in video]
+            assert indices[-1] == 199 and indices == sorted(set(indices))
+    with pytest.raises(ocelli.InvalidArgument, match='latency is "soon"'):
+        ocelli.Video(None, ["dog"], latency="soon", **OPTIONS)  # type: ignore[arg-type]
+
+
 def test_an_error_of_the_source_comes_after_its_frames(frames: list[Frame]) -> None:
     def broken() -> Iterator[Frame]:
         yield from frames[:3]
@@ -215,3 +268,82 @@ def test_the_program_reads_and_writes_videos(clip: Path, program: Run, tmp_path:
     assert ran.returncode == 1 and ran.stderr.startswith("error: cannot open the video"), ran.stderr
     ran = program("demo-video", "--video", tmp_path / "none.mp4", "--classes", "dog")
     assert ran.returncode == 2 and "no such file" in ran.stderr
+
+
+def test_a_video_in_the_current_folder(
+    clip: Path, program: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # Written beside its place: the folder of temporary files may be another file system.
+    writer = _decode.create_video("new.mp4", 10)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".mp4"]
+    writer.finish()
+    assert list(tmp_path.iterdir()) == []
+    ran = program(
+        "demo-video", "--engine", "embedded", "--video", clip, "--classes", "dog", "--start", "0:00.5", "-o", "out.mp4", "--quiet"
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    # From the first frame that was asked for: nothing is repeated before it.
+    assert len(_pictures(Path("out.mp4"))) == 7
+    assert [path.name for path in tmp_path.iterdir()] == ["out.mp4"]
+
+
+def _pictures(path: Path) -> list[Frame]:
+    import av
+
+    with av.open(str(path)) as container:
+        return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+
+
+def _written(path: Path, rate: float, times_and_pictures: list[tuple[float, Frame]]) -> list[Frame]:
+    """The pictures of a video that these were written to."""
+    pytest.importorskip("av")
+    writer = _decode.create_video(path, rate)
+    for time_s, picture in times_and_pictures:
+        writer.write(time_s, picture)
+    writer.finish()
+    return _pictures(path)
+
+
+def _grey(level: int, width: int = 64, height: int = 48) -> Frame:
+    return np.full((height, width, 3), level, np.uint8)
+
+
+def _levels(pictures: list[Frame]) -> list[int]:
+    return [round(float(picture.mean()) / 20) * 20 for picture in pictures]
+
+
+def test_the_first_frame_of_a_video_is_its_start(tmp_path: Path) -> None:
+    timed = [(60.0 + number / 10, _grey(40 + 20 * number)) for number in range(4)]
+    assert _levels(_written(tmp_path / "late.mp4", 10, timed)) == [40, 60, 80, 100]
+
+
+def test_a_long_gap_of_a_video_is_cut(tmp_path: Path) -> None:
+    timed = [(0.0, _grey(40)), (0.3, _grey(80)), (3600.0, _grey(120)), (3600.1, _grey(160)), (3600.3, _grey(200))]
+    levels = _levels(_written(tmp_path / "gap.mp4", 10, timed))
+    assert levels == [40] * 3 + [80] * 101 + [120, 160, 160, 200]
+
+
+def test_frames_that_arrive_faster_are_left_out(tmp_path: Path) -> None:
+    timed = [(number / 60, _grey(40 + number)) for number in range(120)]
+    # Two seconds at 30 frames a second.
+    pictures = _written(tmp_path / "fast.mp4", 30, timed)
+    assert 60 <= len(pictures) <= 61
+    # Each is shown within an interval of its time.
+    for number, picture in enumerate(pictures):
+        assert abs(float(picture.mean()) - (40 + 2 * number)) <= 4
+
+
+def test_pictures_of_other_sizes_fit_into_a_video(tmp_path: Path) -> None:
+    sizes = [(63, 47), (128, 48), (32, 96), (20, 20), (1, 400)]
+    timed = [(number / 10, _grey(200, *size)) for number, size in enumerate(sizes)]
+    pictures = _written(tmp_path / "sizes.mp4", 10, timed)
+    assert {picture.shape for picture in pictures} == {(48, 64, 3)} and len(pictures) == len(sizes)
+    bright = [(picture[:47, :63] > 100).any(axis=2) for picture in pictures]
+    lit = [(int(one.any(axis=0).sum()), int(one.any(axis=1).sum())) for one in bright]
+    # Scaled to touch two sides, on black.
+    for found, wanted in zip(lit, [(63, 47), (63, 24), (16, 47), (47, 47)], strict=False):
+        assert abs(found[0] - wanted[0]) <= 2 and abs(found[1] - wanted[1]) <= 2, (found, wanted)
+    assert lit[-1][1] >= 40
+    # The encoder's smallest.
+    assert _written(tmp_path / "tiny.mp4", 10, [(0.0, _grey(90, 5, 3))])[0].shape == (16, 16, 3)

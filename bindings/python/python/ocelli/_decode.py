@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -16,6 +17,10 @@ import numpy.typing as npt
 
 from ._errors import InvalidArgument, InvalidData, Io, Unavailable
 
+_LONGEST_GAP_S = 10.0
+"""At most this much of a gap in time is filled: a stream may have been down for an hour."""
+_LEAST_SIDE = 16
+"""Encoders reject smaller pictures."""
 _LIVE = re.compile(r"^(rtsps?|rtmps?|rtp|udp|srt|mms|tcp)://", re.IGNORECASE)
 
 
@@ -136,7 +141,11 @@ class VideoReader:
 
 
 class VideoWriter:
-    """A video of constant frame rate: frames that are missing in the source repeat the one before."""
+    """A video of constant frame rate from the first frame on; each frame is shown within one frame interval of its time.
+
+    Where the source has no frame, the one before is repeated for at most ten seconds. Of frames that arrive faster than the
+    rate, those are left out that would be shown later. Frames of another size than the first are scaled to fit.
+    """
 
     def __init__(self, path: str | os.PathLike[str], frame_rate: float) -> None:
         self._path = Path(path)
@@ -146,47 +155,86 @@ class VideoWriter:
         if self._path.suffix.lower() not in endings:
             names = ", ".join(sorted(endings))
             raise InvalidArgument(f"cannot write the video, {self._path}: expected a name that ends in {names}")
+        # The target of a link is replaced, not the link.
+        target = self._path.resolve()
         # Written beside its place, so that it appears whole.
-        handle, part = tempfile.mkstemp(
-            prefix=".ocelli-", suffix=self._path.suffix, dir=self._path.parent if self._path.parent.name else None
-        ) if self._path.parent.is_dir() else (-1, "")
-        if handle < 0:
-            raise Io(f"cannot write the video, {self._path}: its folder does not exist")
+        try:
+            handle, part = tempfile.mkstemp(prefix=".ocelli-", suffix=self._path.suffix, dir=target.parent)
+        except FileNotFoundError as why:
+            raise Io(f"cannot write the video, {self._path}: its folder does not exist") from why
+        except OSError as why:
+            raise Io(f"cannot write the video, {self._path}: {_reason(why)}") from why
         os.close(handle)
+        self._target = target
         self._part: Path | None = Path(part)
         self._container: Any = None
         self._stream: Any = None
+        self._start_s = 0.0
         self._frames = 0
-        self._previous: npt.NDArray[np.uint8] | None = None
+        self._size = (0, 0)
+        self._previous: Any = None
 
-    def _start(self, width: int, height: int) -> None:
+    def _start(self, width: int, height: int, time_s: float) -> None:
         webm = self._path.suffix.lower() == ".webm"
-        codec = next((name for name in (("libvpx-vp9",) if webm else ("libx264", "mpeg4")) if _has_encoder(self._av, name)), None)
+        codecs = ("libvpx-vp9",) if webm else ("libx264", "mpeg4")
+        codec = next((name for name in codecs if _has_encoder(self._av, name)), None)
         if codec is None:
             raise Unavailable(f"cannot write the video, {self._path}: this PyAV has no encoder for it")
         container = self._av.open(str(self._part), "w")
         self._container = container
         self._stream = container.add_stream(codec, rate=self._rate)
-        self._stream.width, self._stream.height = width // 2 * 2, height // 2 * 2
+        width, height = max(width, _LEAST_SIDE), max(height, _LEAST_SIDE)
+        self._stream.width, self._stream.height = width + width % 2, height + height % 2
         self._stream.pix_fmt = "yuv420p"
+        self._start_s = time_s
 
     def write(self, time_s: float, image: npt.NDArray[np.uint8]) -> None:
         """Adds a frame, (height, width, rgb)."""
+        height, width = image.shape[:2]
         try:
             if self._container is None:
-                self._start(image.shape[1], image.shape[0])
-            place = max(self._frames, round(time_s * float(self._rate)))
-            while self._previous is not None and self._frames < place:
-                self._encode(self._previous)
-            self._encode(image)
-            self._previous = image
+                self._start(width, height, time_s)
+                self._size = (width, height)
+            rate = float(self._rate)
+            # The previous frame is shown until this one was taken.
+            gap = math.floor((time_s - self._start_s) * rate + 0.5) - self._frames
+            if self._previous is not None and gap > 0:
+                longest = int(_LONGEST_GAP_S * rate)
+                for _ in range(min(gap, longest)):
+                    self._encode(self._previous)
+                # The rest of a long gap is left out for good.
+                self._start_s += max(0, gap - longest) / rate
+            # Half a millisecond for times that are rounded to milliseconds.
+            if self._start_s + self._frames / rate - time_s > 1.0 / rate + 5e-4:
+                return
+            self._previous = self._picture(image)
+            self._encode(self._previous)
         except (self._av.error.FFmpegError, OSError) as why:
             self._discard()
             raise Io(f"cannot write the video, {self._path}: {_reason(why)}") from why
 
+    def _picture(self, image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """The encoder's input: the first frame's size, and the last row and column again up to even sides."""
+        if (image.shape[1], image.shape[0]) != self._size:
+            image = self._fitted(image)
+        below, right = self._stream.height - image.shape[0], self._stream.width - image.shape[1]
+        if below or right:
+            image = np.pad(image, ((0, below), (0, right), (0, 0)), mode="edge")
+        return np.ascontiguousarray(image)
+
+    def _fitted(self, image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """A picture, scaled to fit into a black page of the first frame's size, centred."""
+        (height, width), (page_width, page_height) = image.shape[:2], self._size
+        scale = min(page_width / width, page_height / height)
+        w, h = (min(max(1, round(side * scale)), most) for side, most in ((width, page_width), (height, page_height)))
+        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+        page = np.zeros((page_height, page_width, 3), np.uint8)
+        top, left = (page_height - h) // 2, (page_width - w) // 2
+        page[top : top + h, left : left + w] = frame.reformat(width=w, height=h, format="rgb24").to_ndarray()
+        return page
+
     def _encode(self, image: npt.NDArray[np.uint8]) -> None:
-        width, height = self._stream.width, self._stream.height
-        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(image[:height, :width]), format="rgb24")
+        frame = self._av.VideoFrame.from_ndarray(image, format="rgb24")
         frame.pts, frame.time_base = self._frames, 1 / self._rate
         self._frames += 1
         self._container.mux(self._stream.encode(frame))
@@ -200,7 +248,7 @@ class VideoWriter:
             self._container.mux(self._stream.encode(None))
             self._container.close()
             self._part.chmod(0o644)
-            self._part.replace(self._path)
+            self._part.replace(self._target)
             self._part = None
         except (self._av.error.FFmpegError, OSError) as why:
             self._discard()

@@ -274,7 +274,7 @@ class Detector:
     ) -> Detections:
         """Detects the instances of the classes in a picture.
 
-        An array is read in place if the pixels of its rows are side by side; others are copied. Arrays from OpenCV are
+        An array is copied first; no other thread may write to it before this returns or raises. Arrays from OpenCV are
         `channel_order="bgr"`; it has no effect on paths and PIL images. With `exemplar_image`, the boxes of the prompts are
         in that picture, which has the same kind of channels.
         """

@@ -326,7 +326,8 @@ class Detections:
     ) -> Uint8Array:
         """A copy of the picture with boxes, labels and masks drawn in, in the same channel order.
 
-        With a tracker, labels have the ids of tracks, and only what has a track is drawn.
+        With a tracker, labels have the ids of tracks, and only what has a track is drawn. No other thread may write to an
+        array before this returns.
         """
         tracks: list[_ocelli._TrackRow] | None = None
         if self.tracker_id is not None:

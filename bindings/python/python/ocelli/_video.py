@@ -9,9 +9,10 @@ import json
 import os
 import re
 import threading
+import time
 import weakref
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, Unpack
 
@@ -49,6 +50,12 @@ class VideoFrame:
     """The confirmed tracks; empty without a tracker."""
     detected: bool
     """Whether the detector ran on this frame."""
+    source: str | None = None
+    """The name of the video, if it has one."""
+    file: str | None = None
+    """The picture file that the frame was read from; None for others."""
+    wall_time: float | None = None
+    """When the frame of a live source was taken, in seconds since 1970-01-01 00:00 UTC; None for recorded frames."""
 
     def to_json(self) -> str:
         """A line in the form of `ocelli video --jsonl`."""
@@ -58,7 +65,8 @@ class VideoFrame:
         ]
         rows = found._rows()
         names = found._names()
-        return _ocelli.frame_json(self.index, self.time_s, found.size, self.detected, rows, tracks, names)
+        origin = (self.source, self.file, self.wall_time)
+        return _ocelli.frame_json(self.index, self.time_s, found.size, self.detected, rows, tracks, names, origin)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as Python values."""
@@ -94,6 +102,7 @@ class Video:
         *,
         track: bool | Tracker = False,
         policy: Literal["all", "latest"] | None = None,
+        latency: Literal["low", "balanced", "throughput"] | None = None,
         detect_every: int = 1,
         class_budget: int | None = None,
         queue_depth: int | None = None,
@@ -105,6 +114,7 @@ class Video:
         max_frames: int | None = None,
         channel_order: ChannelOrder = "rgb",
         keep_images: bool = True,
+        name: str | None = None,
         model: PathLike | None = None,
         **detector: Unpack[DetectorKeywords],
     ) -> None:
@@ -112,6 +122,8 @@ class Video:
 
         track: whether to track; a `Tracker` gives its options.
         policy: process all frames, or the latest and drop others; by default latest for cameras and streams.
+        latency: what to favour: results soon after the frame, low (one frame at a time) or balanced, or frames per second,
+        throughput; by default balanced for cameras and streams, else throughput.
         detect_every: run the detector on every nth frame.
         class_budget: decode at most this many classes a frame.
         queue_depth: frames that wait before each stage.
@@ -120,17 +132,19 @@ class Video:
         start, end: seconds; stride: every nth frame; max_frames: the most frames.
         channel_order: of arrays from an iterable or `push`.
         keep_images: whether results have the frame.
+        name: the `source` of all results, for programs with several videos.
         model and further arguments: those of `Detector`.
         """
         if stride < 1 or detect_every < 1:
             raise InvalidArgument(f"stride and detect_every are {stride} and {detect_every}: expected at least 1")
-        for name, number in (("max_frames", max_frames), ("class_budget", class_budget), ("queue_depth", queue_depth)):
+        for option, number in (("max_frames", max_frames), ("class_budget", class_budget), ("queue_depth", queue_depth)):
             if number is not None and number < 0:
-                raise InvalidArgument(f"{name} is {number}: expected at least 0")
+                raise InvalidArgument(f"{option} is {number}: expected at least 0")
         self._classes = [prompt.name for prompt in as_prompts(classes)]
         self._order: ChannelOrder = channel_order
         self._keep_images = keep_images
-        self._images: dict[int, Any] = {}
+        self._name = name
+        self._taken: dict[int, _Frame] = {}
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
         self._feeder: threading.Thread | None = None
@@ -144,6 +158,7 @@ class Video:
             {
                 "tracker": tracker,
                 "policy": policy or ("latest" if live else "all"),
+                "latency": latency or ("balanced" if live else None),
                 "queue_depth": queue_depth,
                 "detect_every": detect_every,
                 "class_budget": class_budget,
@@ -155,7 +170,7 @@ class Video:
         self._pushed = 0
         _OPEN.add(self)
         if frames is not None:
-            chosen = _select(frames, start, end, stride, max_frames)
+            chosen = _select(frames, self._rate, start, end, stride, max_frames)
             self._feeder = threading.Thread(target=self._feed, args=(chosen,), name="ocelli-reader", daemon=True)
             self._feeder.start()
 
@@ -164,27 +179,29 @@ class Video:
         """What runs the model."""
         return self._native.engine
 
-    def push(self, image: ImageLike, *, time_s: float | None = None) -> int:
+    def push(self, image: ImageLike, *, time_s: float | None = None, wall_time: float | None = None) -> int:
         """Pushes a frame and returns its index; without a time, it follows at the rate of `fps`. Waits for room.
 
-        The array is free for reuse afterwards unless results keep their images.
+        wall_time: when a live frame was taken, in seconds since 1970, for the results.
+
+        No other thread may write to the array before this returns. Afterwards it is free for reuse, unless results keep
+        their images.
         """
         if self._feeder is not None:
             raise InvalidArgument("push: this video has a source; build one without, Video(None, …)")
-        return self._push(time_s, image)
+        return self._push(_Frame(time_s, image, _file(image), wall_time))
 
-    def _push(self, time_s: float | None, image: ImageLike) -> int:
-        array = pixels(image)
-        order = "rgb" if is_file(image) else self._order
+    def _push(self, frame: _Frame) -> int:
+        array = pixels(frame.image)
+        order = "rgb" if is_file(frame.image) else self._order
         with self._lock:
             index = self._pushed
-            if self._keep_images:
-                # Before the frame can be received.
-                self._images[index] = array
+            # Before the frame can be received.
+            self._taken[index] = replace(frame, image=array if self._keep_images else None)
             try:
-                self._native.push(array, index / self._rate if time_s is None else time_s, order)
+                self._native.push(array, index / self._rate if frame.time_s is None else frame.time_s, order)
             except BaseException:
-                self._images.pop(index, None)
+                self._taken.pop(index, None)
                 raise
             self._pushed += 1
             return index
@@ -193,10 +210,10 @@ class Video:
         """Marks the end of pushed frames: what was pushed is finished, then the iteration ends."""
         self._native.close()
 
-    def _feed(self, frames: Iterator[tuple[float | None, ImageLike]]) -> None:
+    def _feed(self, frames: Iterator[_Frame]) -> None:
         try:
-            for time_s, image in frames:
-                self._push(time_s, image)
+            for frame in frames:
+                self._push(frame)
         except Cancelled:
             pass
         except BaseException as failure:
@@ -222,11 +239,13 @@ class Video:
         detections = Detections._from_native(arrays, size, self._classes)
         if self._tracked:
             detections = detections._with_tracks(tracks)
-        image = self._images.pop(index, None)
+        taken = self._taken.pop(index, _NOTHING)
         # Frames that were dropped.
-        for older in [one for one in list(self._images) if one < index]:
-            self._images.pop(older, None)
-        return VideoFrame(index, time_s, image, detections, tracks, detected)
+        for older in [one for one in list(self._taken) if one < index]:
+            self._taken.pop(older, None)
+        return VideoFrame(
+            index, time_s, taken.image, detections, tracks, detected, self._name, taken.file, taken.wall_time
+        )
 
     def __iter__(self) -> Iterator[VideoFrame]:
         try:
@@ -252,7 +271,7 @@ class Video:
         if feeder is not None and feeder is not threading.current_thread():
             # A source that waits for its next frame is left to end by itself.
             feeder.join(timeout=2.0)
-        self._images.clear()
+        self._taken.clear()
 
     def __enter__(self) -> Video:
         return self
@@ -272,7 +291,18 @@ def _close_all() -> None:
         video.close()
 
 
-_Frames: TypeAlias = Iterator[tuple[float | None, ImageLike]]
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """A frame before it is detected in."""
+
+    time_s: float | None
+    image: Any
+    file: str | None = None
+    wall_time: float | None = None
+
+
+_NOTHING = _Frame(None, None)
+_Frames: TypeAlias = Iterator[_Frame]
 
 
 def _open(source: VideoSource, fps: float | None) -> tuple[_Frames | None, float | None, bool]:
@@ -286,7 +316,7 @@ def _open(source: VideoSource, fps: float | None) -> tuple[_Frames | None, float
         pictures = _pictures(name)
         if pictures is not None:
             rate = fps or _PICTURE_RATE
-            return ((index / rate, path) for index, path in enumerate(pictures)), rate, False
+            return (_Frame(index / rate, path, path) for index, path in enumerate(pictures)), rate, False
         return _read(_decode.open_video(name), fps)
     return _timed(source), fps, False
 
@@ -297,7 +327,7 @@ def _read(reader: _decode.VideoReader, fps: float | None) -> tuple[_Frames, floa
             while (found := reader.read()) is not None:
                 image: npt.NDArray[np.uint8] | None = found[2]
                 assert image is not None
-                yield found[1], image
+                yield _Frame(found[1], image, wall_time=time.time() if reader.live else None)
         finally:
             reader.close()
 
@@ -307,9 +337,13 @@ def _read(reader: _decode.VideoReader, fps: float | None) -> tuple[_Frames, floa
 def _timed(source: Iterable[ImageLike] | Iterable[TimedFrame]) -> _Frames:
     for one in source:
         if isinstance(one, tuple):
-            yield float(one[0]), one[1]
+            yield _Frame(float(one[0]), one[1], _file(one[1]))
         else:
-            yield None, one
+            yield _Frame(None, one, _file(one))
+
+
+def _file(image: ImageLike) -> str | None:
+    return os.fspath(image) if isinstance(image, (str, os.PathLike)) else None
 
 
 def _pictures(name: str) -> list[str] | None:
@@ -338,10 +372,16 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def _select(
-    frames: _Frames, start: float | None, end: float | None, stride: int, max_frames: int | None
+    frames: _Frames, rate: float, start: float | None, end: float | None, stride: int, max_frames: int | None
 ) -> _Frames:
+    # Before any frame is left out: its place among all gives a frame without a time its own.
+    frames = (
+        frame if frame.time_s is not None else replace(frame, time_s=index / rate) for index, frame in enumerate(frames)
+    )
     if start is not None:
-        frames = itertools.dropwhile(lambda one: one[0] is not None and one[0] < start, frames)
+        frames = itertools.dropwhile(lambda one: (one.time_s or 0.0) < start, frames)
     if end is not None:
-        frames = itertools.takewhile(lambda one: one[0] is None or one[0] < end, frames)
-    return itertools.islice(frames, 0, None if max_frames is None else max_frames * stride, stride)
+        frames = itertools.takewhile(lambda one: (one.time_s or 0.0) < end, frames)
+    # No further than the last one: the next may never come.
+    stop = None if max_frames is None else max(0, (max_frames - 1) * stride + 1)
+    return itertools.islice(frames, 0, stop, stride)
