@@ -42,3 +42,10 @@ pub struct FrameOutcome {
     /// How long the stages took.
     pub times: StageTimes,
 }
+
+impl FrameOutcome {
+    /// The source's place among several; 0 of one.
+    pub(crate) fn source_number(&self) -> usize {
+        self.origin.as_ref().map_or(0, |origin| origin.number)
+    }
+}

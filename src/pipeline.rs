@@ -53,4 +53,5 @@ pub use builder::PipelineBuilder;
 pub use config::{FramePolicy, Latency};
 pub use pulled::RunSummary;
 pub use pushed::Pipeline;
+pub(crate) use stage_loop::guard;
 pub use stats::{PipelineStats, Quantiles, QueueStats, Stage, StageStats, StatsRecorder};

@@ -22,7 +22,7 @@ pub use raw::{RawFormat, RawFrames};
 pub use reconnecting::{Reconnecting, ReconnectingOptions};
 pub use selection::{Position, Selected, Selection};
 pub use several::{Feed, FeedState, Several, SeveralStates};
-pub use stream_kind::StreamKind;
+pub use stream_kind::{StreamKind, without_password};
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

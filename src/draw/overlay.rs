@@ -47,7 +47,7 @@ impl Overlay {
             return self.annotator.annotate(picture, &outcome.detections);
         }
         self.extend_trails(outcome);
-        self.draw_trails(picture, source_of(outcome));
+        self.draw_trails(picture, outcome.source_number());
         let marks = outcome.tracks.iter().map(|track| {
             let label = outcome.labels.get(track.class_id).map_or("", |label| label);
             let detection = track.detection.and_then(|index| outcome.detections.get(index));
@@ -67,7 +67,7 @@ impl Overlay {
         if self.options.trail_frames == 0 {
             return;
         }
-        let source = source_of(outcome);
+        let source = outcome.source_number();
         for track in &outcome.tracks {
             let [x1, y1, x2, y2] = track.bbox.to_xyxy();
             let centre = [0.5 * (x1 + x2), 0.5 * (y1 + y2)];
@@ -96,11 +96,6 @@ impl Overlay {
             canvas.stroke_line(&points, sizes.line, track_color(*id), 0.9);
         }
     }
-}
-
-/// The place of the frame's source among several; 0 of one.
-fn source_of(outcome: &FrameOutcome) -> usize {
-    outcome.origin.as_ref().map_or(0, |origin| origin.number)
 }
 
 #[cfg(test)]

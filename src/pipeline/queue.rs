@@ -125,12 +125,11 @@ impl<T> Queue<T> {
         self.policy == FramePolicy::All && !state.closed && state.items.len() >= self.capacity
     }
 
-    /// Whether an item added now would replace the oldest one, and an item like this is waiting.
-    pub(super) fn would_replace(&self, is_like: impl Fn(&T) -> bool) -> bool {
+    /// What `found` says of a waiting item, if an item added now would replace the oldest one.
+    pub(super) fn would_replace<R>(&self, found: impl FnMut(&T) -> Option<R>) -> Option<R> {
         let state = self.lock();
-        self.policy == FramePolicy::Latest
-            && state.items.len() >= self.capacity
-            && state.items.iter().any(is_like)
+        let is_full = self.policy == FramePolicy::Latest && state.items.len() >= self.capacity;
+        if is_full { state.items.iter().find_map(found) } else { None }
     }
 
     /// Whether the queue is closed.
@@ -166,7 +165,7 @@ mod tests {
         for item in 0..3 {
             assert_eq!(queue.push(item, || true), Ok(None));
         }
-        assert!(queue.would_block() && !queue.would_replace(|_| true));
+        assert!(queue.would_block() && queue.would_replace(|_| Some(())).is_none());
         assert_eq!(queue.push(3, || false), Err(3), "the queue is full and waiting was given up");
         queue.close();
         assert_eq!(queue.push(4, || true), Err(4));
@@ -187,7 +186,8 @@ mod tests {
             (0..4).map(|i| queue.push(i, || false)).collect::<Vec<_>>(),
             [Ok(None), Ok(None), Ok(Some(0)), Ok(Some(1))]
         );
-        assert!(queue.would_replace(|&item| item == 3) && !queue.would_replace(|&item| item == 1));
+        let would_replace = |wanted| queue.would_replace(|&item| (item == wanted).then_some(item));
+        assert_eq!((would_replace(3), would_replace(1)), (Some(3), None));
         assert_eq!((queue.pop(), queue.pop()), (Some(2), Some(3)));
         let seen = stats.snapshot().stages[0].queue.expect("the stage has a queue");
         assert_eq!((seen.depth, seen.max, seen.capacity, seen.mean), (0, 2, 2, 1.75));

@@ -131,10 +131,10 @@ impl StageLoop {
         matches!(queue.stage(), Some(Stage::Draw | Stage::Sinks))
     }
 
-    /// Whether the next frame would replace one that the detector was going to run on.
-    pub(super) fn would_replace_detection(&self) -> bool {
-        let queue = self.queues.iter().find(|queue| queue.stage() == Some(Stage::Backbone));
-        queue.is_some_and(|queue| queue.would_replace(|job| job.pixels.is_some()))
+    /// The frame that the detector was going to run on and the next frame would replace: its source's place among several.
+    pub(super) fn would_replace_detection(&self) -> Option<usize> {
+        let queue = self.queues.iter().find(|queue| queue.stage() == Some(Stage::Backbone))?;
+        queue.would_replace(|job| job.pixels.is_some().then(|| job.outcome.source_number()))
     }
 
     /// Records a finished frame.
@@ -187,7 +187,7 @@ impl StageLoop {
 }
 
 /// Runs a stage's work; a panic becomes an error that names the stage.
-pub(super) fn guard<T>(stage: Stage, work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn guard<T>(stage: Stage, work: impl FnOnce() -> Result<T>) -> Result<T> {
     // What a panic leaves half done is never used again: the stage ends with it.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let message = format!("stage {stage} panicked: {}", panic_message(&*panic));

@@ -82,14 +82,19 @@ pub(super) struct PreprocessStage {
 
 impl PreprocessStage {
     /// Preprocesses a frame in the caller's memory. If it replaces a frame that the detector was going to run on, the
-    /// detector runs on this one instead.
+    /// detector runs on the next frame of the same source instead, which may be this one.
     pub(super) fn run(&mut self, job: &mut Job, view: FrameView<'_>) -> Result<()> {
-        let source = source_of(&job.outcome);
+        let source = job.outcome.source_number();
         if self.until_next.len() <= source {
             self.until_next.resize(source + 1, 0);
         }
+        if let Some(until_next) =
+            self.shared.would_replace_detection().and_then(|replaced| self.until_next.get_mut(replaced))
+        {
+            *until_next = 0;
+        }
         let until_next = &mut self.until_next[source];
-        let detect = *until_next == 0 || self.shared.would_replace_detection();
+        let detect = *until_next == 0;
         *until_next = if detect { self.every - 1 } else { *until_next - 1 };
         if detect {
             let start = Instant::now();
@@ -155,16 +160,11 @@ struct Stream {
     previous: Option<(u64, Duration)>,
 }
 
-/// The source's place among several; 0 of one.
-fn source_of(outcome: &FrameOutcome) -> usize {
-    outcome.origin.as_ref().map_or(0, |origin| origin.number)
-}
-
 impl DecodeStage {
     pub(super) fn run(&mut self, job: &mut Job) -> Result<()> {
         job.outcome.labels = self.labels.clone();
         let frame_rate = job.outcome.origin.as_ref().map_or(self.frame_rate, |origin| origin.frame_rate);
-        while self.streams.len() <= source_of(&job.outcome) {
+        while self.streams.len() <= job.outcome.source_number() {
             let build = |options| {
                 let tracker = ByteTracker::builder().options(options).build();
                 tracker.expect("the options were checked when the pipeline was built")
@@ -176,7 +176,7 @@ impl DecodeStage {
                 previous: None,
             });
         }
-        self.streams[source_of(&job.outcome)].frame_rate = frame_rate;
+        self.streams[job.outcome.source_number()].frame_rate = frame_rate;
         self.decode(job)?;
         self.track(&mut job.outcome);
         Ok(())
@@ -185,7 +185,7 @@ impl DecodeStage {
     fn decode(&mut self, job: &mut Job) -> Result<()> {
         let Some(features) = job.features.take() else { return Ok(()) };
         let start = Instant::now();
-        let Stream { budget, tracker, .. } = &mut self.streams[source_of(&job.outcome)];
+        let Stream { budget, tracker, .. } = &mut self.streams[job.outcome.source_number()];
         let FrameOutcome { times, detections, detected, .. } = &mut job.outcome;
         *detected = true;
         let passed = match &*budget {
@@ -208,7 +208,7 @@ impl DecodeStage {
     }
 
     fn track(&mut self, outcome: &mut FrameOutcome) {
-        let stream = &mut self.streams[source_of(outcome)];
+        let stream = &mut self.streams[outcome.source_number()];
         let frames = stream.frames_since_previous(outcome.index, outcome.time);
         let Some(tracker) = &mut stream.tracker else { return };
         let start = Instant::now();

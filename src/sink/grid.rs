@@ -17,8 +17,8 @@ const SLACK: Duration = Duration::from_millis(1);
 
 /// Passes on the newest annotated frames of several sources as one picture, in columns and rows.
 ///
-/// The grid has as many columns as rows, or one more. All cells are as large as the first source's frames, or smaller if the
-/// grid would be wider than 1920 pixels; a frame is scaled to fit into its cell. The inner sinks get a picture for each frame interval,
+/// The grid has as many columns as rows, or one more. All cells are as large as the [first](Grid::with_frame_size) source's
+/// frames, or smaller if the grid would be wider than 1920 pixels; a frame is scaled to fit into its cell. The inner sinks get a picture for each frame interval,
 /// without detections: its time is the latest of all sources.
 pub struct Grid<'s> {
     sinks: Vec<Box<dyn Sink + 's>>,
@@ -61,14 +61,27 @@ impl<'s> Grid<'s> {
         })
     }
 
+    /// Makes the cells as large as frames of this width and height, if neither is 0. By default they are as large as the first
+    /// frame that arrives, of whichever source.
+    pub fn with_frame_size(mut self, (width, height): (u32, u32)) -> Self {
+        if width > 0 && height > 0 {
+            self.cell = Some(self.cell_for(width, height));
+        }
+        self
+    }
+
+    /// The width and height of cells for frames of this size; both are even.
+    fn cell_for(&self, frame_width: u32, frame_height: u32) -> (u32, u32) {
+        let width = frame_width.min(MAX_WIDTH / self.columns).max(2);
+        let height = u64::from(frame_height) * u64::from(width) / u64::from(frame_width);
+        (width.next_multiple_of(2), (height.max(2) as u32).next_multiple_of(2))
+    }
+
     /// Scales a frame into its cell.
     fn place(&mut self, number: usize, frame: &Image) -> Result<()> {
         let (columns, rows) = (self.columns, self.rows);
-        let (width, height) = *self.cell.get_or_insert_with(|| {
-            let width = frame.width().min(MAX_WIDTH / columns).max(2);
-            let height = u64::from(frame.height()) * u64::from(width) / u64::from(frame.width());
-            (width.next_multiple_of(2), (height.max(2) as u32).next_multiple_of(2))
-        });
+        let (width, height) = self.cell.unwrap_or_else(|| self.cell_for(frame.width(), frame.height()));
+        self.cell = Some((width, height));
         let row_bytes = (3 * width * columns) as usize;
         self.picture.resize(row_bytes * (height * rows) as usize, 0);
         let scale =
@@ -196,6 +209,8 @@ mod tests {
         // The third is upright, and the fourth cell empty.
         let found = [level(20, 10), level(60, 10), level(20, 30), level(2, 30), level(60, 30)];
         assert_eq!(found, [50, 100, 150, 0, 0]);
+        let grid = Grid::new(3, 10.0, Vec::new()).expect("three sources").with_frame_size((20, 40));
+        assert_eq!(grid.cell, Some((20, 40)), "whichever frame arrives first");
         assert!(Grid::new(0, 10.0, Vec::new()).is_err() && Grid::new(1, 0.0, Vec::new()).is_err());
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ocelli_opencv::{Backend, Capture as VideoCapture, Property, has_stream_backend};
 
 use super::container::{Container, frame_times};
-use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts};
+use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts, without_password};
 use crate::frame::Frame;
 use crate::frame_view::swap_red_and_blue;
 use crate::native_log;
@@ -136,16 +136,6 @@ pub fn open_stream_as(
         source.go_live();
     }
     Ok(Box::new(source))
-}
-
-/// URLs of cameras contain passwords, which must not end up in logs.
-fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let host = rest.find('/').unwrap_or(rest.len());
-    match rest[..host].rfind('@') {
-        Some(at) => format!("{scheme}://…{}", &rest[at..]),
-        None => url.to_owned(),
-    }
 }
 
 struct Capture {

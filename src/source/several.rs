@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use super::{Source, SourceInfo};
 use crate::cancellation::Cancellation;
 use crate::frame::{Frame, Origin};
+use crate::pipeline::{Stage, guard};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// How often a wait for a frame checks for cancellation.
@@ -18,7 +19,8 @@ const MAX_SOURCES: usize = 1024;
 pub struct Feed {
     /// Its name in results; unique.
     pub name: String,
-    /// How many turns it gets for each of a source of weight 1, from 1 on.
+    /// How many turns it gets for each of a source of weight 1, from 1 on. Of no effect between recorded sources that keep
+    /// every frame: they play side by side.
     pub weight: u32,
     /// Its frames.
     pub source: Box<dyn Source>,
@@ -28,8 +30,10 @@ pub struct Feed {
 ///
 /// Each source is read on a thread of its own. Of a live source the newest frame waits for its turn and replaces an older
 /// one; other sources keep every frame, and are read one frame ahead. Sources that have a frame take turns, as many as their
-/// weights say; one that has none loses its turn. [`Frame::origin`] says which source a frame is from; indices and times are
-/// those of the source. The stream ends when all sources have. A source that fails ends alone, unless all of them fail.
+/// weights say; one that has none loses its turn. Recorded sources that keep every frame play side by side: of their frames
+/// the one with the earliest time goes next, so that each run gives the same order. [`Frame::origin`] says which source a
+/// frame is from; indices and times are those of the source. The stream ends when all sources have. A source that fails, or
+/// panics, ends alone, unless all of them fail.
 ///
 /// In a pipeline each source has a tracker and a class budget of its own.
 pub struct Several {
@@ -71,12 +75,26 @@ struct Slots {
     first_error: Option<Error>,
 }
 
+impl Slots {
+    /// The source with the earliest frame of those in the order of time; `None` while one of them may still get an earlier.
+    fn earliest(&self) -> Option<usize> {
+        let in_order = || self.all.iter().enumerate().filter(|(_, slot)| slot.in_order);
+        if in_order().any(|(_, slot)| slot.frame.is_none() && !slot.state.ended) {
+            return None;
+        }
+        let times = in_order().filter_map(|(number, slot)| Some((slot.frame.as_ref()?.time, number)));
+        times.min().map(|(_, number)| number)
+    }
+}
+
 #[derive(Default)]
 struct Slot {
     /// The frame that waits for its turn.
     frame: Option<Frame>,
     /// A buffer to read into.
     spare: Option<Frame>,
+    /// Whether its frames are in the order of time with those of other sources.
+    in_order: bool,
     state: FeedState,
 }
 
@@ -123,7 +141,9 @@ impl Several {
                 frame_rate: feed.source.info().frame_rate.filter(|rate| rate.is_finite() && *rate > 0.0),
             })
             .collect();
+        let keeps_newest = |feed: &Feed| newest.unwrap_or(feed.source.info().live);
         let slot = |feed: &Feed| Slot {
+            in_order: !keeps_newest(feed) && !feed.source.info().live,
             state: FeedState { name: feed.name.clone(), ..FeedState::default() },
             ..Slot::default()
         };
@@ -132,7 +152,7 @@ impl Several {
         let turns = Turns::new(feeds.iter().map(|feed| feed.weight).collect());
         let several = Self { info, origins, shared, turns, cancellation };
         for (number, feed) in feeds.into_iter().enumerate() {
-            let newest = newest.unwrap_or(feed.source.info().live);
+            let newest = keeps_newest(&feed);
             let shared = several.shared.clone();
             let thread = ThreadBuilder::new().name(format!("ocelli-source-{number}"));
             let started = thread.spawn(move || shared.read(number, feed.source, newest));
@@ -162,7 +182,7 @@ impl Shared {
         let is_live = source.info().live;
         let mut frame = Frame::default();
         loop {
-            let read = source.read_into(&mut frame);
+            let read = guard(Stage::Source, || source.read_into(&mut frame));
             if is_live && frame.captured.is_none() {
                 frame.captured = Some(SystemTime::now());
             }
@@ -220,7 +240,13 @@ impl Source for Several {
             if self.cancellation.is_cancelled() {
                 return Ok(false);
             }
-            let next = self.turns.next(|number| slots.all[number].frame.is_some());
+            let next = {
+                let earliest = slots.earliest();
+                self.turns.next(|number| {
+                    let slot = &slots.all[number];
+                    slot.frame.is_some() && (!slot.in_order || earliest == Some(number))
+                })
+            };
             if let Some((number, mut waiting)) =
                 next.and_then(|number| slots.all[number].frame.take().map(|frame| (number, frame)))
             {

@@ -236,6 +236,8 @@ pub struct Levels {
     pub panics_at: Option<u64>,
     /// The difference between the levels of consecutive frames; 0 is a still image.
     pub step: u64,
+    /// The time between frames.
+    pub interval: Duration,
     next: u64,
 }
 
@@ -246,7 +248,8 @@ impl Levels {
         info.size = Some((width, height));
         info.frame_rate = Some(25.0);
         info.frame_count = Some(frames);
-        Self { info, frames, delay: Duration::ZERO, fails_at: None, panics_at: None, step: STEP, next: 0 }
+        let (delay, interval) = (Duration::ZERO, Duration::from_millis(40));
+        Self { info, frames, delay, fails_at: None, panics_at: None, step: STEP, interval, next: 0 }
     }
 
     pub fn live(mut self) -> Self {
@@ -274,7 +277,7 @@ impl Source for Levels {
         let (width, height) = self.info.size.expect("it has one");
         frame.image.reset_rgb8(width, height)?.fill((self.next * self.step % 256) as u8);
         frame.index = self.next;
-        frame.time = Duration::from_millis(40 * self.next);
+        frame.time = self.interval * self.next as u32;
         self.next += 1;
         Ok(true)
     }

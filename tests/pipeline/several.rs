@@ -126,6 +126,44 @@ fn a_source_that_fails_harms_no_other() {
     assert!(message.contains("all 3 sources failed") && message.contains("cut short"), "{message}");
 }
 
+/// A panic in one source is its failure; without the others it is that of the run, and never a wait without an end.
+#[test]
+fn a_source_that_panics_harms_no_other() {
+    let feeds = |panicking: &[usize]| -> Vec<Feed> {
+        (0..2)
+            .map(|name| {
+                let mut source = Levels::new(20, 32, 24);
+                source.panics_at = panicking.contains(&name).then_some(5);
+                feed(name, source)
+            })
+            .collect()
+    };
+    let Seen { states, end, .. } = run(feeds(&[0]), &Fakes::default());
+    assert_eq!(end.expect("the other goes on").stats.frames_out, 25);
+    let states = states.snapshot();
+    let error = states[0].error.as_deref().unwrap_or_default();
+    assert!(states[0].ended && error.contains("was to panic"), "{states:?}");
+    let Seen { end, .. } = run(feeds(&[0, 1]), &Fakes::default());
+    let message = end.expect_err("none is left").to_string();
+    assert!(message.contains("all 2 sources failed") && message.contains("was to panic"), "{message}");
+}
+
+/// Recorded sources of 25 and 100 frames a second, the second slower to read and with three times the weight, end together.
+#[test]
+fn recorded_sources_play_side_by_side() {
+    let feeds = [(40, 25), (10, 100)].into_iter().enumerate().map(|(name, (interval, frames))| {
+        let mut source = Levels::new(frames, 32, 24);
+        source.interval = interval * MS;
+        source.delay = if name == 1 { MS } else { Duration::ZERO };
+        Feed { weight: 1 + 2 * name as u32, ..feed(name, source) }
+    });
+    let Seen { outcomes, end, .. } = run(feeds.collect(), &Fakes::default());
+    assert_eq!(end.expect("no source fails").stats.frames_out, 125);
+    let order: Vec<(u128, usize)> =
+        outcomes.iter().map(|outcome| (outcome.time.as_millis(), number(outcome))).collect();
+    assert!(order.is_sorted(), "{order:?}");
+}
+
 #[test]
 fn weights_are_turns() {
     let feeds = [3, 1].into_iter().enumerate().map(|(name, weight)| {

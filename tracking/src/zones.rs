@@ -134,8 +134,9 @@ pub struct ZoneCounts {
 ///
 /// A track is where its [anchor](Anchor) is. It has crossed a line when the anchor was clearly on one side and then is on
 /// the other, farther from it than the [margin](ZoneOptions::margin), and went through the line between its two ends; to
-/// touch the line is not to cross it. The same margin applies to the edges of a zone, but no more than a quarter of its
-/// width or height. Predicted places of lost tracks are ignored.
+/// touch the line is not to cross it. The same margin applies to the edges of a zone, but no more than half its area divided
+/// by its perimeter, which is a quarter of the width of a long strip. Predicted places are ignored: those of lost tracks, and
+/// those of frames in which the detector did not look for the track.
 #[derive(Clone, Debug)]
 pub struct ZoneCounter {
     lines: Vec<CountingLine>,
@@ -152,6 +153,8 @@ pub struct ZoneCounter {
 struct Seen {
     class_id: usize,
     last: Duration,
+    /// When it was last reported and not lost, seen or predicted.
+    kept: Duration,
     lines: Vec<LineState>,
     /// Since when it is inside of each zone.
     zones: Vec<Option<Duration>>,
@@ -228,13 +231,17 @@ impl ZoneCounter {
     pub fn update(&mut self, tracks: &[Track], time: Duration) -> &[ZoneEvent] {
         self.events.clear();
         for track in tracks.iter().filter(|track| track.state == TrackState::Tracked) {
-            self.see(track, time);
+            if track.frames_since_seen == 0.0 {
+                self.see(track, time);
+            } else if let Some(seen) = self.tracks.get_mut(&track.id) {
+                seen.kept = time;
+            }
         }
         let patience = self.options.patience;
         let gone: Vec<u64> = self
             .tracks
             .iter()
-            .filter(|(_, seen)| time.saturating_sub(seen.last) > patience)
+            .filter(|(_, seen)| time.saturating_sub(seen.kept) > patience)
             .map(|(id, _)| *id)
             .collect();
         gone.into_iter().for_each(|id| self.forget(id));
@@ -256,6 +263,7 @@ impl ZoneCounter {
         let seen = tracks.entry(track.id).or_insert_with(|| Seen {
             class_id,
             last: time,
+            kept: time,
             lines: vec![LineState::default(); lines.len()],
             zones: vec![None; zones.len()],
         });
@@ -271,7 +279,7 @@ impl ZoneCounter {
             }
             seen.class_id = class_id;
         }
-        seen.last = time;
+        (seen.last, seen.kept) = (time, time);
         let mut report = |kind| events.push(ZoneEvent { kind, time, track: track.id, class_id });
         for (number, (line, state)) in lines.iter().zip(&mut seen.lines).enumerate() {
             if let Some(direction) = state.moved(line, anchor, options.margin) {
@@ -284,7 +292,8 @@ impl ZoneCounter {
             }
         }
         for (number, (zone, since)) in zones.iter().zip(&mut seen.zones).enumerate() {
-            let margin = options.margin.min(0.25 * geometry::least_side(&zone.points));
+            let margin =
+                options.margin.min(0.5 * geometry::area(&zone.points) / geometry::perimeter(&zone.points));
             let inside = is_inside(&zone.points, anchor);
             let is_clear = distance_to_edges(&zone.points, anchor) >= margin;
             let counts = &mut zone_counts[number];

@@ -23,7 +23,7 @@ use self::progress::LiveProgress;
 use self::sinks::{SinkArgs, Sinks};
 use self::source::SourceArgs;
 use self::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
-use self::zones::{Counting, ZoneSink};
+use self::zones::{Counting, ZoneDrawing, ZoneSink};
 use crate::args::{
     DETECTION, ExemplarArg, PERFORMANCE, ScreenArgs, built_in_model_help, class_map, coco_classes,
     embed_exemplars, prompts, thresholds,
@@ -165,7 +165,17 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     args.sinks.check_against(&opened.files, args.stats.as_deref())?;
     let info = opened.info().clone();
-    let counting = args.sinks.zones.as_deref().map(Counting::open).transpose()?;
+    let counting = match &args.sinks.zones {
+        Some(path) => {
+            let several = states.as_ref().map(SeveralStates::snapshot).unwrap_or_default();
+            let mut names: Vec<String> = several.into_iter().map(|state| state.name).collect();
+            if names.is_empty() {
+                names.push(info.name.clone());
+            }
+            Some(Counting::open(path, &names)?)
+        }
+        None => None,
+    };
     let mut sinks = args.sinks.open(&info, sources, args.track, &cancellation)?;
     if let Some(counting) = &counting {
         let events = args.sinks.events.as_deref().map(JsonLines::create).transpose()?;
@@ -252,14 +262,14 @@ impl Job<'_> {
         let mut overlay = Overlay::new(Annotator::new(), options);
         let mut progress = LiveProgress::new(self.log, &self.info, &self.stats);
         let counts = Arc::clone(&self.counts);
-        let (drawn, annotator) = (self.counting.clone().filter(|_| args.sinks.draw_zones), Annotator::new());
+        let mut zones = self.counting.as_ref().filter(|_| args.sinks.draw_zones).map(ZoneDrawing::new);
         pipeline = pipeline
             .with_sequential(args.sequential)
             .with_cancellation(cancellation)
             .with_stats(self.stats.clone())
             .with_drawing(move |image, outcome| {
-                if let Some(drawn) = &drawn {
-                    drawn.draw(&annotator, image, outcome)?;
+                if let Some(zones) = &mut zones {
+                    zones.draw(image, outcome)?;
                 }
                 overlay.draw(image, outcome)
             })

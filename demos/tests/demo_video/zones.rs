@@ -122,6 +122,7 @@ fn invalid_zones_are_refused() {
     place.write("point.yaml", "lines: [{name: door, from: [0.5, 0.5], to: [0.5, 0.5]}]");
     place.write("key.yaml", "lines: [{nam: door, from: [0, 0], to: [1, 1]}]");
     place.write("none.yaml", "units: pixels");
+    place.write("other.yaml", "lines: [{name: door, from: [0, 0], to: [1, 1], source: gate}]");
     let row = |end: &str| format!("--classes|dog|--max-frames|1|{end}");
     let rows = [
         (row("--zones|zones.yaml"), &["--zones", "--track"][..]),
@@ -130,6 +131,7 @@ fn invalid_zones_are_refused() {
         (row("--track|--zones|key.yaml"), &["key.yaml", "expected YAML"]),
         (row("--track|--zones|none.yaml"), &["none.yaml", "at least one"]),
         (row("--track|--zones|missing.yaml"), &["missing.yaml"]),
+        (row("--track|--zones|other.yaml"), &["other.yaml", "line door is of source gate", "expected "]),
     ];
     let rows: Vec<_> = rows.iter().map(|(arguments, words)| refusal(arguments, 2, words)).collect();
     place.refuses(super::DEMO, &rows);

@@ -19,7 +19,14 @@ pub(super) enum Timeline {
         last: Option<Duration>,
     },
     /// The index of a file: decoders that hold frames back lose the time stamps of the last ones.
-    Index { times: Vec<Duration>, next: usize, first: Option<Duration>, step: Duration },
+    Index {
+        times: Vec<Duration>,
+        next: usize,
+        first: Option<Duration>,
+        step: Duration,
+        /// The time of the last frame that the index does not have.
+        beyond: Option<Duration>,
+    },
     /// The stream's clock, or this machine's.
     Live { began: Option<Instant>, clock: StreamClock, last: Duration },
 }
@@ -32,7 +39,7 @@ impl Timeline {
 
     /// The times of a file's frames, in order and from zero.
     pub(super) fn indexed(times: Vec<Duration>, frame_rate: Option<f64>) -> Self {
-        Self::Index { times, next: 0, first: None, step: interval(frame_rate) }
+        Self::Index { times, next: 0, first: None, step: interval(frame_rate), beyond: None }
     }
 
     pub(super) fn live() -> Self {
@@ -42,7 +49,8 @@ impl Timeline {
     /// The time of the next frame relative to the first, and when it was taken if it is live.
     ///
     /// Decoders that delay frames lose the last few time stamps, and raw streams have none. A time stamp that does not
-    /// increase is ignored, and the frame assumed to be one interval later, or the next one of the index.
+    /// increase is ignored, and the frame assumed to be one interval later, or the next one of the index. Frames beyond the
+    /// end of the index have the decoder's time stamps.
     pub(super) fn next(&mut self, position_ms: f64) -> (Duration, Option<SystemTime>) {
         let stamp = Duration::try_from_secs_f64(position_ms / 1e3).ok();
         let time = match self {
@@ -52,7 +60,7 @@ impl Timeline {
                 let captured = SystemTime::now().checked_sub(arrived.saturating_sub(*last));
                 return (*last, captured);
             }
-            Self::Index { times, next, first, step } => {
+            Self::Index { times, next, first, step, beyond } => {
                 let start = *first.get_or_insert(stamp.unwrap_or_default());
                 let stamp = stamp.and_then(|stamp| stamp.checked_sub(start));
                 let rest = times.get(*next..).unwrap_or_default().iter().take(SEARCHED);
@@ -60,9 +68,11 @@ impl Timeline {
                     stamp.and_then(|stamp| rest.clone().position(|time| time.abs_diff(stamp) <= SAME_FRAME));
                 let at = *next + found.unwrap_or(0);
                 *next = at + 1;
-                let beyond = (at + 1).saturating_sub(times.len()) as u32;
-                let last = times.last().copied().unwrap_or_default();
-                times.get(at).copied().unwrap_or_else(|| last.saturating_add(step.saturating_mul(beyond)))
+                times.get(at).copied().unwrap_or_else(|| {
+                    let last = beyond.or(times.last().copied()).unwrap_or_default();
+                    let stamp = stamp.filter(|stamp| *stamp > last.saturating_add(SAME_FRAME));
+                    *beyond.insert(stamp.unwrap_or(last.saturating_add(*step)))
+                })
             }
             Self::Stamps { nominal, step, first, last } => {
                 let start = *first.get_or_insert(stamp.unwrap_or_default());
@@ -88,9 +98,9 @@ impl Timeline {
         match self {
             Self::Live { began, .. } => began.map_or(Duration::ZERO, |began| began.elapsed()),
             Self::Stamps { step, last, .. } => last.map_or(Duration::ZERO, |last| last.saturating_add(*step)),
-            Self::Index { times, next, step, .. } => {
-                let last = next.checked_sub(1).and_then(|at| times.get(at).or(times.last()));
-                last.map_or(Duration::ZERO, |last| last.saturating_add(*step))
+            Self::Index { times, next, step, beyond, .. } => {
+                let shown = next.checked_sub(1).and_then(|at| times.get(at)).copied();
+                beyond.or(shown).map_or(Duration::ZERO, |last| last.saturating_add(*step))
             }
         }
     }
@@ -172,11 +182,17 @@ mod tests {
     fn the_index_has_the_times_that_the_decoder_lost() {
         let index: Vec<Duration> = [0, 40, 60, 160, 200, 320].map(Duration::from_millis).to_vec();
         // The decoder's time stamps and the times: stamps that are lost, stamps from 1.4 s on, a frame left out.
-        let cases: [(&str, &[f64], &[u64], u64); 4] = [
+        let cases: [(&str, &[f64], &[u64], u64); 5] = [
             ("held back", &[0.0, 40.0, 60.0, 160.0, 0.0, 0.0], &[0, 40, 60, 160, 200, 320], 360),
             ("begins late", &[1400.0, 1440.0, 1460.0], &[0, 40, 60], 100),
             ("left out", &[0.0, 40.0, 160.0, 160.0, 0.0], &[0, 40, 160, 200, 320], 360),
-            ("too many", &[0.0, 40.0, 60.0, 160.0, 0.0, 0.0, 0.0], &[0, 40, 60, 160, 200, 320, 360], 360),
+            ("too many", &[0.0, 40.0, 60.0, 160.0, 0.0, 0.0, 0.0], &[0, 40, 60, 160, 200, 320, 360], 400),
+            (
+                "beyond",
+                &[0.0, 40.0, 60.0, 160.0, 200.0, 320.0, 420.0, 430.0, 0.0],
+                &[0, 40, 60, 160, 200, 320, 420, 430, 470],
+                510,
+            ),
         ];
         for (name, stamps, expected, end) in cases {
             let mut timeline = Timeline::indexed(index.clone(), Some(25.0));

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{bytes_at, iso, matroska};
+use super::{MAX_ELEMENTS, bytes_at, iso, matroska};
 
 /// The times of the frames of the first video track in the order in which they are shown, relative to the first frame;
 /// `None` if the file has no index that this reads.
@@ -15,7 +15,7 @@ pub(crate) fn frame_times(path: &Path) -> io::Result<Option<Vec<Duration>>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     let times = match bytes_at(&mut file, 0, 12)?.as_slice() {
-        [0x1a, 0x45, 0xdf, 0xa3, ..] => matroska::frame_times(&mut file)?,
+        [0x1a, 0x45, 0xdf, 0xa3, ..] => matroska::frame_times(&mut file, MAX_ELEMENTS)?,
         [_, _, _, _, b'f', b't', b'y', b'p', ..]
         | [_, _, _, _, b'm', b'o', b'o', b'v', ..]
         | [_, _, _, _, b'm', b'd', b'a', b't', ..]

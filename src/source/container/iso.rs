@@ -124,6 +124,10 @@ pub(super) fn frame_times(file: &mut File, length: u64) -> io::Result<Option<Vec
 }
 
 fn track_times(movie: &[u8]) -> Option<Vec<i128>> {
+    if child(movie, b"mvex").is_some() {
+        // The fragments have frames that this index does not list.
+        return None;
+    }
     let track = boxes(movie).filter(|(kind, _)| kind == b"trak").map(|(_, track)| track).find(|track| {
         let handler = child(track, b"mdia").and_then(|mdia| child(mdia, b"hdlr")).and_then(|h| h.get(8..12));
         handler == Some(b"vide")
@@ -145,11 +149,12 @@ fn track_times(movie: &[u8]) -> Option<Vec<i128>> {
     }
     .into_iter()
     .flat_map(|(count, offset)| std::iter::repeat_n(i64::from(offset as i32), count as usize));
-    let mut times = Vec::new();
+    let (mut times, mut samples) = (Vec::new(), 0);
     let mut decoded: i64 = 0;
     for (count, step) in runs(child(table, b"stts")?)? {
         for _ in 0..count {
-            if times.len() == MAX_ELEMENTS {
+            samples += 1;
+            if samples > MAX_ELEMENTS {
                 return None;
             }
             let shown = decoded + offsets.next().unwrap_or(0);

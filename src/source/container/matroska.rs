@@ -84,12 +84,15 @@ fn elements(mut bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     })
 }
 
-/// The times of the frames of the first video track in nanoseconds; `None` if the size of a cluster is unknown.
-pub(super) fn frame_times(file: &mut File) -> io::Result<Option<Vec<i128>>> {
+/// The times of the frames of the first video track in nanoseconds; `None` if the size of an element is unknown, or there are
+/// `most` elements or more.
+pub(super) fn frame_times(file: &mut File, most: usize) -> io::Result<Option<Vec<i128>>> {
     let (mut at, mut scale, mut track) = (0, 1_000_000, None);
     let (mut cluster, mut times) = (0i128, Vec::new());
-    for _ in 0..MAX_ELEMENTS {
-        let Some((id, size, header)) = element(&bytes_at(file, at, 12)?) else { break };
+    for _ in 0..most {
+        let Some((id, size, header)) = element(&bytes_at(file, at, 12)?) else {
+            return Ok(Some(times).filter(|times| !times.is_empty()));
+        };
         let content = at.saturating_add(header);
         // These are entered; everything else is read or passed over.
         if [SEGMENT, CLUSTER, BLOCK_GROUP].contains(&id) {
@@ -117,10 +120,10 @@ pub(super) fn frame_times(file: &mut File) -> io::Result<Option<Vec<i128>>> {
             SIMPLE_BLOCK | BLOCK => {
                 let head = bytes_at(file, content, size.min(12))?;
                 let Some(length) = head.first().map(|first| first.leading_zeros() as usize + 1) else {
-                    break;
+                    continue;
                 };
                 let number = head.get(..length).map(|bytes| big_endian(bytes) & !(1 << (7 * length)));
-                let Some([high, low, flags]) = head.get(length..length + 3) else { break };
+                let Some([high, low, flags]) = head.get(length..length + 3) else { continue };
                 if number.is_some() && number == track && flags & INVISIBLE == 0 {
                     let relative = i16::from_be_bytes([*high, *low]);
                     times.push((cluster + i128::from(relative)).saturating_mul(scale));
@@ -129,5 +132,5 @@ pub(super) fn frame_times(file: &mut File) -> io::Result<Option<Vec<i128>>> {
             _ => {}
         }
     }
-    Ok(Some(times).filter(|times| !times.is_empty()))
+    Ok(None)
 }

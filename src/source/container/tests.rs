@@ -173,3 +173,57 @@ fn corrupt_structures_do_not_panic() {
         }
     }
 }
+
+/// A movie whose index has these runs of samples with their durations, at 1000 units a second, shown from `start` on.
+fn indexed_movie(runs: &[u32], start: u32, more: &[u8]) -> Vec<u8> {
+    let handler = iso_box(b"hdlr", &[&numbers(&[0, 0]), b"vide".as_slice(), &numbers(&[0; 4])].concat());
+    let samples = iso_box(b"stts", &[numbers(&[0, runs.len() as u32 / 2]), numbers(runs)].concat());
+    let table = iso_box(b"minf", &iso_box(b"stbl", &samples));
+    let header = iso_box(b"mdhd", &numbers(&[0, 0, 0, 1000, 0, 0]));
+    let edits = iso_box(b"edts", &iso_box(b"elst", &numbers(&[0, 1, 1000, start, 0x1_0000])));
+    let media = iso_box(b"mdia", &[header, handler, table].concat());
+    let movie = iso_box(b"moov", &[&iso_box(b"trak", &[edits, media].concat()), more].concat());
+    [iso_box(b"ftyp", b"isomiso2"), movie].concat()
+}
+
+fn times_of(bytes: &[u8]) -> Option<Vec<u128>> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("video");
+    std::fs::write(&path, bytes).expect("it can be written to");
+    let times = frame_times(&path).expect("it can be read")?;
+    Some(times.iter().map(Duration::as_millis).collect())
+}
+
+#[test]
+fn an_index_that_is_not_whole_is_none() {
+    assert_eq!(times_of(&indexed_movie(&[3, 40], 0, &[])), Some(vec![0, 40, 80]));
+    assert_eq!(
+        times_of(&indexed_movie(&[3, 40], 1, &[])),
+        Some(vec![0, 40]),
+        "the edit leaves the first out"
+    );
+    let fragmented = indexed_movie(&[3, 40], 0, &iso_box(b"mvex", &[0; 8]));
+    assert_eq!(times_of(&fragmented), None, "more frames are in fragments");
+    // 4 × 10¹² samples that are all left out.
+    let endless = [u32::MAX, 0].repeat(1000);
+    assert_eq!(times_of(&indexed_movie(&endless, 1, &[])), None);
+}
+
+#[test]
+fn an_index_of_matroska_is_whole_or_none() {
+    let block = |time: u8| element(&[0xa3], &[0x81, 0, time, 0x80]);
+    let blocks: Vec<u8> = [0, 40, 80].into_iter().flat_map(block).collect();
+    let entry = element(&[0xae], &[element(&[0x83], &[1]), element(&[0xd7], &[1])].concat());
+    let tracks = element(&[0x16, 0x54, 0xae, 0x6b], &entry);
+    let cluster = element(&[0x1f, 0x43, 0xb6, 0x75], &[element(&[0xe7], &[0]), blocks].concat());
+    let segment = element(&[0x18, 0x53, 0x80, 0x67], &[tracks, cluster].concat());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("video");
+    let bytes = [element(&[0x1a, 0x45, 0xdf, 0xa3], &[0; 20]), segment].concat();
+    std::fs::write(&path, bytes).expect("it can be written to");
+    let mut file = File::open(&path).expect("it can be read");
+    // Head, segment, tracks, cluster, its time and three blocks; then the end is seen.
+    for (most, expected) in [(8, None), (9, Some(vec![0, 40_000_000, 80_000_000]))] {
+        assert_eq!(matroska::frame_times(&mut file, most).expect("it can be read"), expected, "{most}");
+    }
+}

@@ -57,11 +57,7 @@ pub(super) fn area(points: &[Point]) -> f32 {
     0.5 * edges(points).map(|(a, b)| cross(a, b)).sum::<f32>().abs()
 }
 
-/// The width or height of a polygon, whichever is less.
-pub(super) fn least_side(points: &[Point]) -> f32 {
-    let side = |axis: usize| {
-        let values = || points.iter().map(|point| point[axis]);
-        values().fold(f32::MIN, f32::max) - values().fold(f32::MAX, f32::min)
-    };
-    side(0).min(side(1))
+/// The length of all edges of a polygon.
+pub(super) fn perimeter(points: &[Point]) -> f32 {
+    edges(points).map(|(from, to)| length(minus(to, from))).sum()
 }

@@ -124,6 +124,35 @@ fn a_zone_is_entered_and_left_once() {
 }
 
 #[test]
+fn a_narrow_slanting_zone_can_be_entered() {
+    // 14 pixels wide, in a bounding box of 1000 pixels.
+    let points = vec![[0.0, 0.0], [1000.0, 980.0], [1000.0, 1000.0], [0.0, 20.0]];
+    let path = [[500.0, 450.0], [500.0, 500.0], [500.0, 550.0]];
+    for margin in [5.0, 100.0] {
+        let zone = Zone { points: points.clone(), ..square() };
+        let found = events(Vec::new(), vec![zone], margin, &path);
+        assert_eq!(found, [(1, Entered(0)), (2, Left(0, seconds(1)))], "{margin}");
+    }
+}
+
+#[test]
+fn predicted_places_do_not_count_and_end_no_visit() {
+    let mut counter =
+        ZoneCounter::new(vec![line()], vec![square()], ZoneOptions::default()).expect("they are valid");
+    // Seen in the zone at 0 s and at 5 s; in between it is predicted to leave the zone through the line.
+    for at in 0..6 {
+        let predicted = (1..5).contains(&at);
+        let seen = track(1, 0, if predicted { [150.0, 40.0 * at as f32] } else { [50.0, 50.0] });
+        let track = Track { frames_since_seen: if predicted { at as f32 } else { 0.0 }, ..seen };
+        let expected: &[_] = if at == 0 { &[Entered(0)] } else { &[] };
+        let found: Vec<_> = counter.update(&[track], seconds(at)).iter().map(|event| event.kind).collect();
+        assert_eq!(found, expected, "{at} s");
+    }
+    let ended: Vec<_> = counter.finish().iter().map(|event| event.kind).collect();
+    assert_eq!(ended, [Left(0, seconds(5))]);
+}
+
+#[test]
 fn the_inside_of_a_polygon_with_a_notch() {
     // A square with a notch from above, down to (50, 60).
     let points =

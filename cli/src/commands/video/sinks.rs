@@ -183,9 +183,12 @@ impl SinkArgs {
             sinks.all.push(window.map_err(hint)?);
         }
         if sources > 1 && !sinks.all.is_empty() {
-            let grid =
-                Grid::new(sources, info.frame_rate.unwrap_or(FRAME_RATE), std::mem::take(&mut sinks.all));
-            sinks.all.push(Box::new(grid?));
+            let rate = info.frame_rate.unwrap_or(FRAME_RATE);
+            let mut grid = Grid::new(sources, rate, std::mem::take(&mut sinks.all))?;
+            if let Some(size) = info.size {
+                grid = grid.with_frame_size(size);
+            }
+            sinks.all.push(Box::new(grid));
         }
         if let Some(folder) = &self.crops {
             sinks.all.push(Box::new(Crops::create(folder, tracked).map_err(with_flag("--crops"))?));

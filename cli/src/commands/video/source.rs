@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use ocelli::source::{
     FRAME_RATES, Feed, PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions,
-    Selected, Selection, Several, SeveralStates, StreamKind, natural_order,
+    Selected, Selection, Several, SeveralStates, StreamKind, natural_order, without_password,
 };
 use ocelli::{Cancellation, Frame, Source, SourceInfo};
 use ocelli_datasets::scenes::{MovingScene, vocabulary};
@@ -161,7 +161,7 @@ impl SourceArgs {
                     source
                 }
                 Err(error) => match error.downcast::<ocelli::Error>() {
-                    Ok(error) if may_fail => Box::new(Unopened::new(error)),
+                    Ok(error) if may_fail => Box::new(Unopened::new(&text, error)),
                     Ok(error) => return Err(error.into()),
                     Err(error) => return Err(error),
                 },
@@ -356,9 +356,13 @@ struct Unopened {
 }
 
 impl Unopened {
-    fn new(error: ocelli::Error) -> Self {
+    /// Its name is that of an open one.
+    fn new(text: &str, error: ocelli::Error) -> Self {
         let mut info = SourceInfo::default();
-        info.name = "source".into();
+        info.name = match SourceName::parse(text) {
+            SourceName::Camera(index) => format!("camera {index}"),
+            _ => without_password(text),
+        };
         Self { info, error: Some(error) }
     }
 }
@@ -517,6 +521,19 @@ mod tests {
                 (Err(found), Err(word)) => assert!(found.contains(word), "{line}: {found}"),
                 (found, expected) => panic!("{line}: {found:?}, expected {expected:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_source_that_cannot_be_opened_is_named_as_if_it_were_open() {
+        for (text, expected) in [
+            ("7", "camera 7"),
+            ("/dev/video7", "camera 7"),
+            ("rtsp://door/1", "rtsp://door/1"),
+            ("rtsp://user:secret@door/1", "rtsp://…@door/1"),
+        ] {
+            let error = ocelli::Error::new(ocelli::ErrorKind::Io, "nothing answers");
+            assert_eq!(Unopened::new(text, error).info().name, expected);
         }
     }
 

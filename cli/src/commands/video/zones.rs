@@ -82,6 +82,14 @@ impl ZonesFile {
         Ok(file)
     }
 
+    /// The lines and zones that belong to one source, and its name.
+    fn sources(&self) -> impl Iterator<Item = (String, &String)> {
+        let of = |kind: &str, name: &str, source| Some((format!("{kind} {name}"), source));
+        let lines = self.lines.iter().filter_map(move |line| of("line", &line.name, line.source.as_ref()?));
+        let zones = self.zones.iter().filter_map(move |zone| of("zone", &zone.name, zone.source.as_ref()?));
+        lines.chain(zones)
+    }
+
     fn is_relative(&self) -> bool {
         let lines = self.lines.iter().flat_map(|line| [line.from, line.to]);
         let mut points = lines.chain(self.zones.iter().flat_map(|zone| zone.points.iter().copied()));
@@ -128,6 +136,8 @@ impl ZonesFile {
 #[derive(Clone)]
 pub struct Counting {
     file: Arc<ZonesFile>,
+    /// The name of the only source, whose frames have no origin.
+    only: Option<Arc<str>>,
     counters: Arc<Mutex<Vec<Option<SourceCounter>>>>,
 }
 
@@ -138,13 +148,29 @@ struct SourceCounter {
 }
 
 impl Counting {
-    /// Reads the file of `--zones`.
+    /// Reads the file of `--zones`, for sources with these names.
     ///
     /// # Errors
-    /// If it cannot be read, or a line or zone is invalid.
-    pub fn open(path: &Path) -> anyhow::Result<Self> {
-        let file = Arc::new(ZonesFile::read(path)?);
-        Ok(Self { file, counters: Arc::default() })
+    /// If it cannot be read, or a line or zone is invalid or of another source.
+    pub fn open(path: &Path, sources: &[String]) -> anyhow::Result<Self> {
+        let file = ZonesFile::read(path)?;
+        if let Some((what, source)) = file.sources().find(|(_, source)| !sources.contains(source)) {
+            return Err(usage(format!(
+                "--zones, {}: {what} is of source {source}, which is not open: expected {}",
+                path.display(),
+                sources.join(", ")
+            )));
+        }
+        let only = match sources {
+            [one] => Some(Arc::from(one.as_str())),
+            _ => None,
+        };
+        Ok(Self { file: Arc::new(file), only, counters: Arc::default() })
+    }
+
+    /// The same lines and zones with counts of their own.
+    fn apart(&self) -> Self {
+        Self { counters: Arc::default(), ..self.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Option<SourceCounter>>> {
@@ -164,36 +190,11 @@ impl Counting {
         }
         if counters[number].is_none() {
             let source = outcome.origin.as_ref().map(|origin| origin.name.clone());
-            let counter = self.file.counter(source.as_deref(), outcome.size, false)?;
+            let name = source.as_deref().or(self.only.as_deref());
+            let counter = self.file.counter(name, outcome.size, false)?;
             counters[number] = Some(SourceCounter { source, counter, labels: outcome.labels.clone() });
         }
         Ok(action(counters[number].as_mut().expect("it was just made")))
-    }
-
-    /// Draws the lines and zones with their counts.
-    ///
-    /// # Errors
-    /// As [`ZoneCounter::new`].
-    pub fn draw(
-        &self,
-        annotator: &Annotator,
-        image: &mut image::RgbImage,
-        outcome: &FrameOutcome,
-    ) -> ocelli::Result<()> {
-        self.with_counter(outcome, |one| {
-            let counter = &one.counter;
-            for (number, (line, counts)) in counter.lines().iter().zip(counter.line_counts()).enumerate() {
-                let (entered, left) =
-                    counts.values().fold((0, 0), |(a, b), counts| (a + counts.entered, b + counts.left));
-                let label = format!("{}: {entered} in, {left} out", line.name);
-                annotator.draw_shape(image, &[line.from, line.to], false, &label, number);
-            }
-            for (number, (zone, counts)) in counter.zones().iter().zip(counter.zone_counts()).enumerate() {
-                let inside: u64 = counts.values().map(|counts| counts.inside).sum();
-                let label = format!("{}: {inside}", zone.name);
-                annotator.draw_shape(image, &zone.points, true, &label, counter.lines().len() + number);
-            }
-        })
     }
 
     /// Tables of the counts, for the terminal.
@@ -249,6 +250,42 @@ impl Counting {
 
 fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
     writeln!(text, "{line}").expect("writing to a string does not fail");
+}
+
+/// Draws lines and zones with their counts. It counts for itself: sinks may be some frames behind what is drawn.
+pub struct ZoneDrawing {
+    counting: Counting,
+    annotator: Annotator,
+}
+
+impl ZoneDrawing {
+    /// Draws what `counting` counts.
+    pub fn new(counting: &Counting) -> Self {
+        Self { counting: counting.apart(), annotator: Annotator::new() }
+    }
+
+    /// Counts the tracks of a frame, and draws the counts with this frame.
+    ///
+    /// # Errors
+    /// As [`ZoneCounter::new`].
+    pub fn draw(&mut self, image: &mut image::RgbImage, outcome: &FrameOutcome) -> ocelli::Result<()> {
+        let Self { counting, annotator } = self;
+        counting.with_counter(outcome, |one| {
+            one.counter.update(&outcome.tracks, outcome.time);
+            let counter = &one.counter;
+            for (number, (line, counts)) in counter.lines().iter().zip(counter.line_counts()).enumerate() {
+                let (entered, left) =
+                    counts.values().fold((0, 0), |(a, b), counts| (a + counts.entered, b + counts.left));
+                let label = format!("{}: {entered} in, {left} out", line.name);
+                annotator.draw_shape(image, &[line.from, line.to], false, &label, number);
+            }
+            for (number, (zone, counts)) in counter.zones().iter().zip(counter.zone_counts()).enumerate() {
+                let inside: u64 = counts.values().map(|counts| counts.inside).sum();
+                let label = format!("{}: {inside}", zone.name);
+                annotator.draw_shape(image, &zone.points, true, &label, counter.lines().len() + number);
+            }
+        })
+    }
 }
 
 /// A line of `--events`.
