@@ -329,5 +329,6 @@ fn help_lists(subcommand: &str, flag: &str) -> bool {
         Place::new().succeed(OCELLI, &arguments)
     });
     let flag = flag.split('=').next().unwrap_or(flag).trim_end_matches([',', '.']);
-    help.split_whitespace().any(|word| word.trim_end_matches([',', ';', '.']) == flag)
+    help.split_whitespace()
+        .any(|word| word.split('[').next().unwrap_or(word).trim_end_matches([',', ';', '.']) == flag)
 }
