@@ -23,6 +23,7 @@ use ocelli_export::contract::{Precision, Target};
 use self::adapter_check::Checked;
 use self::openvino::OpenVinoMaker;
 use self::webgpu::WebGpuChoice;
+use crate::model::ModelSource;
 use ocelli_error::{Error, ErrorKind, Result};
 
 pub use adapter_check::AdapterVerdict;
@@ -92,6 +93,14 @@ impl EngineFactory {
     /// install or change. [`ErrorKind::Mismatch`] if a WebGPU adapter computes wrongly.
     pub fn start(options: &EngineOptions) -> Result<Self> {
         Self::start_for(options, ModelFormat::default())
+    }
+
+    /// As [`start`](Self::start); [`EngineKind::Auto`] takes an engine that runs the model's number format and operators.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_for_model(options: &EngineOptions, source: &ModelSource) -> Result<Self> {
+        Self::start_for(options, ModelFormat::of(source, Precision::default()))
     }
 
     /// As [`start`](Self::start); [`EngineKind::Auto`] takes an engine that runs the format.

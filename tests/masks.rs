@@ -11,7 +11,8 @@ use ocelli::export::contract::{file, tensor};
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
-    Detection, Detector, EngineFactory, EngineOptions, Image, Model, Prompts, SemanticMap, TextCacheFile,
+    Detection, Detector, EngineFactory, EngineKind, EngineOptions, Image, Model, Prompts, SemanticMap,
+    TextCacheFile,
 };
 
 /// One run of an engine.
@@ -55,7 +56,8 @@ impl Engine for Recording {
 }
 
 fn recording(runs: &Runs) -> EngineFactory {
-    let factory = EngineFactory::start(&EngineOptions::default()).expect("`make setup` was run");
+    let factory = EngineFactory::start(&EngineOptions { kind: EngineKind::Cpu, ..EngineOptions::default() })
+        .expect("`make setup` was run");
     let runs = Arc::clone(runs);
     EngineFactory::custom("recording", move |graph| {
         let name = graph.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ocelli_engines::Tensor;
-use ocelli_export::contract::{Manifest, Precision, Target, file};
+use ocelli_export::contract::{Precision, Target, file};
 
 use super::Detector;
 use super::decode::PromptDecoder;
@@ -409,15 +409,13 @@ impl DetectorBuilder {
 
     /// What the model's format asks of an engine.
     fn model_format(&self) -> ModelFormat {
-        let exported = match (&self.model, &self.request.source) {
-            (Some(model), _) => Some(model.manifest().clone()),
-            // A folder that cannot be read is an error when the model is opened.
-            (None, ModelSource::Folder(folder)) => Manifest::read(folder).ok(),
-            (None, _) => None,
-        };
-        ModelFormat {
-            requested: self.request.precision.unwrap_or_default(),
-            exported: exported.map(|manifest| (manifest.precision, manifest.target)),
+        let requested = self.request.precision.unwrap_or_default();
+        match &self.model {
+            Some(model) => {
+                let manifest = model.manifest();
+                ModelFormat { requested, exported: Some((manifest.precision, manifest.target)) }
+            }
+            None => ModelFormat::of(&self.request.source, requested),
         }
     }
 

@@ -2,7 +2,9 @@
 
 use ocelli_engines::onnxruntime::OnnxRuntime;
 use ocelli_engines::openvino::{OpenVino, OpenVinoDevice};
-use ocelli_export::contract::{Precision, Target};
+use ocelli_export::contract::{Manifest, Precision, Target};
+
+use crate::model::ModelSource;
 
 use super::{EngineFactory, EngineKind, EngineOptions, load_onnxruntime, probe};
 use ocelli_error::{Error, Result};
@@ -23,6 +25,16 @@ pub(crate) struct ModelFormat {
 }
 
 impl ModelFormat {
+    /// The format of a model that is not open yet.
+    pub(crate) fn of(source: &ModelSource, requested: Precision) -> Self {
+        let manifest = match source {
+            // A folder that cannot be read is an error when the model is opened.
+            ModelSource::Folder(folder) => Manifest::read(folder).ok(),
+            ModelSource::Builtin => None,
+        };
+        Self { requested, exported: manifest.map(|manifest| (manifest.precision, manifest.target)) }
+    }
+
     /// Whether the engine has the number format, as far as that depends on the engine alone.
     fn runs_on(self, kind: EngineKind) -> bool {
         if !matches!(kind, EngineKind::OpenVino { .. }) {

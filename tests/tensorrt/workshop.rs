@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use ocelli::export::contract::Target;
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::{
-    Detection, Detector, DetectorBuilder, EngineFactory, EngineOptions, Image, Model, Prompts, TextCacheFile,
+    Detection, Detector, DetectorBuilder, EngineFactory, EngineKind, EngineOptions, Image, Model, Prompts,
+    TextCacheFile,
 };
 use ocelli_cli::tensorrt::BuildOptions;
 use ocelli_datasets::verify::VerificationOptions;
@@ -42,7 +43,8 @@ impl Workshop {
         export(&checkpoint, options, &exported, |_| Ok(())).expect("it exports");
         let model = Model::open(&exported).expect("it was just exported");
         let onnxruntime =
-            EngineFactory::start(&EngineOptions::default()).expect("`make setup` installs ONNX Runtime");
+            EngineFactory::start(&EngineOptions { kind: EngineKind::Cpu, ..EngineOptions::default() })
+                .expect("`make setup` installs ONNX Runtime");
         Self { folder, model, onnxruntime }
     }
 

@@ -4,14 +4,15 @@ use std::path::Path;
 
 use half::f16;
 use ocelli::export::{Checkpoint, ExportOptions, export};
-use ocelli::{EngineFactory, EngineOptions, Model};
+use ocelli::{EngineFactory, EngineKind, EngineOptions, Model};
 use ocelli_engines::{Engine, EngineSpec, Result, Tensor};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use tempfile::TempDir;
 
 /// ONNX Runtime on the CPU.
 pub fn engine() -> EngineFactory {
-    EngineFactory::start(&EngineOptions::default()).expect("`make setup` installs ONNX Runtime")
+    EngineFactory::start(&EngineOptions { kind: EngineKind::Cpu, ..EngineOptions::default() })
+        .expect("`make setup` installs ONNX Runtime")
 }
 
 /// The built-in model, exported into a temporary folder instead of the user's cache.

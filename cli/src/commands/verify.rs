@@ -71,8 +71,8 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
     let kind: EngineKind = args.engine.parse()?;
     let cancellation = Cancellation::new();
     cancel_on_interrupt(&cancellation);
-    let engine = |kind| {
-        EngineFactory::start(&EngineOptions {
+    let engine = |kind, source: &ModelSource| {
+        let options = EngineOptions {
             kind,
             threads: args.threads,
             onnxruntime: args.onnxruntime.clone(),
@@ -80,17 +80,21 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
             webgpu: args.webgpu.clone(),
             allow_inexact: args.allow_inexact,
             ..EngineOptions::default()
-        })
+        };
+        EngineFactory::start_for_model(&options, source)
     };
-    let (reference_engine, candidate_engine) = (engine(EngineKind::Cpu)?, engine(kind)?);
+    let source = |folder: Option<&PathBuf>| folder.map_or(ModelSource::Builtin, ModelSource::named);
+    let (reference, candidate) =
+        (source(args.model.as_ref()), source(args.candidate.as_ref().or(args.model.as_ref())));
+    let (reference_engine, candidate_engine) =
+        (engine(EngineKind::Cpu, &reference)?, engine(kind, &candidate)?);
     let progress = Progress::new(log, 100);
-    let resolve = |folder: Option<&PathBuf>, engine: &EngineFactory| {
-        let source = folder.map_or(ModelSource::Builtin, ModelSource::named);
+    let resolve = |source, engine: &EngineFactory| {
         let request = ModelRequest { source, target: engine.target(), ..ModelRequest::default() };
         Model::resolve(&request, &|line| progress.announce(line), &cancellation)
     };
-    let reference = resolve(args.model.as_ref(), &reference_engine)?;
-    let candidate = resolve(args.candidate.as_ref().or(args.model.as_ref()), &candidate_engine)?;
+    let reference = resolve(reference, &reference_engine)?;
+    let candidate = resolve(candidate, &candidate_engine)?;
     let graphs = graphs(&args.graphs, &reference, &candidate)?;
     options.graphs.clone_from(&graphs);
     let mut on_progress = |step: &VerificationProgress| show_progress(&progress, step, &cancellation);
