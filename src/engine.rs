@@ -86,13 +86,14 @@ struct OnnxRuntimeMaker {
 type Make = dyn Fn(&Path) -> Result<Box<dyn Engine>> + Send + Sync;
 
 impl EngineFactory {
-    /// Loads the library of the engine and starts it.
+    /// Loads the library of the engine and starts it. [`EngineKind::Auto`] takes an engine that runs the operators of every
+    /// exported model; [`start_for_model`](Self::start_for_model) may know a faster one.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if a library, a driver or a GPU is missing, broken or too old; the message says what to
     /// install or change. [`ErrorKind::Mismatch`] if a WebGPU adapter computes wrongly.
     pub fn start(options: &EngineOptions) -> Result<Self> {
-        Self::start_for(options, ModelFormat::default())
+        Self::start_for(options, ModelFormat::ANY)
     }
 
     /// As [`start`](Self::start); [`EngineKind::Auto`] takes an engine that runs the model's number format and operators.

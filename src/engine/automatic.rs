@@ -25,6 +25,10 @@ pub(crate) struct ModelFormat {
 }
 
 impl ModelFormat {
+    /// Any model: the operators that the fewest engines have.
+    pub(super) const ANY: Self =
+        Self { requested: Precision::Fp32, exported: Some((Precision::Fp32, Target::OnnxRuntime)) };
+
     /// The format of a model that is not open yet.
     pub(crate) fn of(source: &ModelSource, requested: Precision) -> Self {
         let manifest = match source {
@@ -61,7 +65,9 @@ pub(super) fn start(options: &EngineOptions, format: ModelFormat) -> Result<Engi
     }
     let candidates = candidates(options, format);
     if CANDIDATES.contains(&OPENVINO) && !format.runs_on(OPENVINO) {
-        tracing::info!("engine auto: {OPENVINO} does not run the model's number format or operators");
+        tracing::info!(
+            "engine auto: {OPENVINO} is left out: it runs fp32, bf16 and int8 with standard operators"
+        );
     }
     let choice = choose(
         &candidates,
