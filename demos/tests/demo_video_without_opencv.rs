@@ -32,10 +32,18 @@ fn images_raw_frames_and_scenes_need_no_opencv() {
     let mut child = place.command(DEMO, &piped).stdin(Stdio::piped()).spawn().expect("the program starts");
     child.stdin.take().expect("it is piped").write_all(&raw).expect("it is read");
     assert!(child.wait().expect("it ends").success());
-    let lines = place.read("a.jsonl");
-    assert_eq!(lines.iter().filter(|byte| **byte == b'\n').count(), 4);
-    assert_eq!(place.read("b.jsonl"), lines);
-    assert_eq!(place.read("c.jsonl"), lines);
+    let text = |name| String::from_utf8(place.read(name)).expect("lines are UTF-8");
+    let lines = text("a.jsonl");
+    assert_eq!(lines.lines().count(), 4);
+    assert_eq!(text("c.jsonl"), lines);
+    // A folder's lines name the image of each frame as well.
+    let named: Vec<_> = text("b.jsonl").lines().map(str::to_owned).collect();
+    assert_eq!(named.len(), 4);
+    for (frame, (line, named)) in lines.lines().zip(&named).enumerate() {
+        let file = format!("\"file\":\"in/{frame:02}.png\",");
+        assert!(named.contains(&file), "{file} is not in {named}");
+        assert_eq!(named.replace(&file, ""), line);
+    }
 }
 
 #[test]

@@ -81,7 +81,10 @@ class Matrix:
         missing = [word for word in words if word.lower() not in run.stderr.lower()]
         if run.status not in statuses or missing or not holds or "panicked" in run.stderr:
             self.wrong.append(f"{fault}: status {run.status}, expected {statuses}; missing {missing}; {kept}: {holds}\n{run.stderr}")
-        message = re.sub(r"/tmp\w{8}/|/[^ ]*/ocelli-faults-\w+/", "", run.message().replace(f"{self.work}/", "")).replace("|", "\\|")
+        message = run.message().replace(f"{self.work}/", "").replace("|", "\\|")
+        # Names that differ from run to run: temporary folders, and the built-in model's key.
+        message = re.sub(r"\btmp\w{8}/", "", message)
+        message = re.sub(r"(-export-|builtin-)[\w-]+", r"\1…", message)
         self.rows.append((fault, kept, message or "–", str(run.status)))
         print(f"{'FAILED ' if self.wrong and self.wrong[-1].startswith(fault) else ''}{fault}: {run.status} {message}", file=sys.stderr)
 
