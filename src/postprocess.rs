@@ -146,6 +146,17 @@ impl PostProcessor {
         Ok(Self { options, image_width: 0.0, image_height: 0.0, kept: Vec::new(), class: Vec::new() })
     }
 
+    /// Changes the score threshold for the images that follow.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a threshold outside 0 to 1.
+    pub fn set_score_threshold(&mut self, score_threshold: f32) -> Result<()> {
+        let options = PostProcessOptions { score_threshold, ..self.options.clone() };
+        options.validate()?;
+        self.options = options;
+        Ok(())
+    }
+
     /// Starts an image of `width` × `height` pixels, without candidates.
     pub fn begin(&mut self, width: u32, height: u32) {
         self.image_width = width as f32;

@@ -28,6 +28,8 @@ bash tests/fetch-software-gpu.sh target/software-gpu
 )
 step "the Python package"
 bash bindings/python/check.sh
+step "the page in the browser"
+bash bindings/wasm/check.sh
 step "the library in another workspace"
 cargo run --manifest-path tests/embed/Cargo.toml --target-dir target
 step "faults"

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::slice::from_ref;
-use std::time::Instant;
 
 use ocelli_engines::{Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
@@ -19,7 +18,7 @@ use crate::engine::EngineFactory;
 use crate::mask::SemanticMap;
 use crate::model::Model;
 use crate::postprocess::{Candidate, PostProcessor, RawOutputs};
-use crate::timing::{StageTimes, milliseconds_since};
+use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Finds the instances of prompts in image features: the encoder-decoder, the exemplar encoder, the mask head and the
@@ -101,6 +100,14 @@ impl PromptDecoder {
             self.screen = Some(Screen::load(&self.model, &self.factory)?);
         }
         Ok(())
+    }
+
+    /// Changes the [confidence](crate::DetectorBuilder::with_confidence) for the images that follow.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a threshold outside 0 to 1.
+    pub fn set_confidence(&mut self, score_threshold: f32) -> Result<()> {
+        self.post.set_score_threshold(score_threshold)
     }
 
     /// Drops the engines and their buffers; they are loaded again when they are needed.
