@@ -23,6 +23,10 @@ use self::progress::LiveProgress;
 use self::sinks::{SinkArgs, Sinks};
 use self::source::SourceArgs;
 use self::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
+#[cfg(feature = "test-support")]
+pub use self::source::parse_sources;
+#[cfg(feature = "test-support")]
+pub use self::zones::parse_zones;
 use self::zones::{Counting, ZoneDrawing, ZoneSink};
 use crate::args::{
     DETECTION, ExemplarArg, PERFORMANCE, ScreenArgs, built_in_model_help, class_map, coco_classes,
