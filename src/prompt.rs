@@ -174,19 +174,19 @@ mod tests {
     #[test]
     fn errors_name_the_class() {
         let flat = BoundingBox::new(5.0, 5.0, 5.0, 9.0);
-        let cases: [(Vec<Prompt>, &str); 4] = [
+        let cases: [(Vec<Prompt>, &str); 6] = [
             (vec![], "at least one"),
+            (vec!["dog".into(), "é".repeat(501).into()], "class 1 has 1002 bytes, \"ééé"),
+            (vec!["dog".into(); MAX_CLASSES + 1], "65537 prompts: expected at most 65536"),
             (vec!["dog".into(), " \t".into()], "class 1"),
             (vec![Prompt::visual("thing").with_exemplar(flat, true)], "thing"),
             (vec![Prompt::new("x").with_exemplar(BoundingBox::new(0.0, 0.0, f32::NAN, 1.0), true)], "\"x\""),
         ];
         for (prompts, word) in cases {
-            match Prompts::new(prompts.clone()) {
-                Ok(_) => panic!("accepted {prompts:?}"),
-                Err(e) => assert!(e.to_string().contains(word), "{prompts:?}: {e}"),
-            }
+            let found = Prompts::new(prompts).map(|prompts| prompts.len()).map_err(|e| e.to_string());
+            assert!(found.as_ref().is_err_and(|why| why.contains(word)), "expected {word}: {found:?}");
         }
-        assert_eq!(Prompts::new(["dog", "red apple"]).map(|p| p.len()).ok(), Some(2));
+        assert_eq!(Prompts::new(["dog", "red apple", &"x".repeat(1000)]).map(|p| p.len()).ok(), Some(3));
     }
 
     #[test]

@@ -155,7 +155,8 @@ impl Several {
             state: FeedState { name: feed.name.clone(), ..FeedState::default() },
             ..Slot::default()
         };
-        let slots = Slots { all: feeds.iter().map(slot).collect(), closed: false, open: 0, first_error: None };
+        let slots =
+            Slots { all: feeds.iter().map(slot).collect(), closed: false, open: 0, first_error: None };
         let shared = Arc::new(Shared { slots: Mutex::new(slots), changed: Condvar::new() });
         let turns = Turns::new(feeds.iter().map(|feed| feed.weight).collect());
         let mut several = Self { info, origins, shared, threads: Vec::new(), turns, cancellation };

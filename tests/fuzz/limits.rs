@@ -45,5 +45,6 @@ pub fn exceeded(length: usize, parse: impl FnOnce()) -> Option<String> {
     PEAK.store(before, Ordering::Relaxed);
     parse();
     let peak = PEAK.load(Ordering::Relaxed).saturating_sub(before);
-    (peak > BASE_BYTES + BYTES_PER_BYTE * length).then(|| format!("allocated {peak} bytes for an input of {length}"))
+    (peak > BASE_BYTES + BYTES_PER_BYTE * length)
+        .then(|| format!("allocated {peak} bytes for an input of {length}"))
 }

@@ -112,7 +112,8 @@ pub const TARGETS: &[Target] = &[
                     r#"{{"file":"{file}","hash":"{hash}","before":null,"format":"yolo","classes":12970366926827028480}}"#
                 )
             };
-            let (a, b) = (line("labels/train/a.txt", &"0a".repeat(32)), line("labels/val/b/c.txt", &"ff".repeat(32)));
+            let (a, b) =
+                (line("labels/train/a.txt", &"0a".repeat(32)), line("labels/val/b/c.txt", &"ff".repeat(32)));
             vec![format!("{{\"ocelli_label_written\":1}}\n[{a}]\n[{a},{b}]\n").into_bytes()]
         },
     },

@@ -190,7 +190,8 @@ fn sources_are_closed_with_the_stream() {
             let source = SlowToClose { frames, silence: silences.next(), closed: closed.clone() };
             Feed { name: format!("camera {name}"), weight: 1, source: Box::new(source) as Box<dyn Source> }
         });
-        let mut several = Several::start(feeds.collect(), None, Cancellation::new()).expect("they have names");
+        let mut several =
+            Several::start(feeds.collect(), None, Cancellation::new()).expect("they have names");
         let mut frame = Frame::default();
         assert!(several.read_into(&mut frame).expect("three of them have frames"));
         let began = Instant::now();

@@ -22,9 +22,9 @@ use ocelli_datasets::label::ClassMap;
 use self::progress::LiveProgress;
 use self::sinks::{SinkArgs, Sinks};
 use self::source::SourceArgs;
-use self::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
 #[cfg(feature = "test-support")]
 pub use self::source::parse_sources;
+use self::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
 #[cfg(feature = "test-support")]
 pub use self::zones::parse_zones;
 use self::zones::{Counting, ZoneDrawing, ZoneSink};

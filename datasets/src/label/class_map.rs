@@ -403,7 +403,11 @@ mod tests {
         assert!(error.contains("65537 classes: expected at most 65536"), "{error}");
         for (bytes, is_valid) in [(MAX_PHRASE_BYTES, true), (MAX_PHRASE_BYTES + 1, false)] {
             let long = "x".repeat(bytes);
-            for text in [format!("classes: [{long}]"), format!("classes: {{a: [{long}]}}"), format!("names: [{long}]")] {
+            for text in [
+                format!("classes: [{long}]"),
+                format!("classes: {{a: [{long}]}}"),
+                format!("names: [{long}]"),
+            ] {
                 let found = parse(&text);
                 assert_eq!(found.is_ok(), is_valid, "{bytes} bytes: {}", &text[..20]);
                 assert!(found.is_ok() || found.is_err_and(|why| why.contains("expected at most 1000")));

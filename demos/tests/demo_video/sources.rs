@@ -157,7 +157,11 @@ fn an_mkv_that_is_damaged_midway_is_an_error() {
     bytes[at..at + 16].fill(0);
     place.write("damaged.mkv", bytes);
     let (lines, last) = read_damaged(&place, "damaged.mkv");
-    assert!(lines.len() >= 100 && last.contains(&format!("corrupt at byte {at}")), "{} frames, {last}", lines.len());
+    assert!(
+        lines.len() >= 100 && last.contains(&format!("corrupt at byte {at}")),
+        "{} frames, {last}",
+        lines.len()
+    );
 }
 
 #[test]

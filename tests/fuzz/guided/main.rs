@@ -28,7 +28,8 @@ fn write_seeds(folder: &Path) {
         let folder = folder.join(target.name);
         std::fs::create_dir_all(&folder).expect("the folder can be written to");
         for (number, seed) in (target.seeds)().iter().enumerate() {
-            std::fs::write(folder.join(format!("seed-{number}")), seed).expect("the folder can be written to");
+            std::fs::write(folder.join(format!("seed-{number}")), seed)
+                .expect("the folder can be written to");
         }
     }
 }

@@ -494,11 +494,9 @@ mod tests {
             let raw: RawArg = raw.parse().expect("it is a format");
             assert_eq!(raw.at(fps).ok().map(|format| format.frame_rate), expected, "{raw:?} {fps:?}");
         }
-        for (own, fps, expected) in [
-            (None, Some(7.5), Some(7.5)),
-            (None, None, None),
-            (Some(25.0), Some(7.5), Some(25.0)),
-        ] {
+        for (own, fps, expected) in
+            [(None, Some(7.5), Some(7.5)), (None, None, None), (Some(25.0), Some(7.5), Some(25.0))]
+        {
             let mut info = SourceInfo::default();
             info.frame_rate = own;
             assert_eq!(rated(Box::new(Nothing(info)), fps).info().frame_rate, expected, "{own:?} {fps:?}");
