@@ -119,7 +119,9 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "zones",
-        parse: |folder, bytes| drop(ocelli_cli::parsers::parse_zones(&written(folder, "zones.yaml", bytes))),
+        parse: |folder, bytes| {
+            ocelli_cli::parsers::parse_zones(&written(folder, "zones.yaml", bytes));
+        },
         seeds: || {
             vec![
                 b"units: relative\nanchor: bottom\nmargin: 0.02\nlines:\n  - {name: door, from: [0, 0.5], to: [1, 0.5]}\n"
@@ -130,7 +132,9 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "options_file",
-        parse: |folder, bytes| drop(ocelli_cli::parsers::parse_options(&written(folder, "o.yaml", bytes))),
+        parse: |folder, bytes| {
+            ocelli_cli::parsers::parse_options(&written(folder, "o.yaml", bytes));
+        },
         seeds: || {
             vec![
                 b"classes: [person, dog]\ntrack: true\nconfidence: 0.4\nvideo: street.mp4\n".to_vec(),
@@ -140,7 +144,9 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "sources_file",
-        parse: |folder, bytes| drop(ocelli_cli::parsers::parse_sources(&written(folder, "s.txt", bytes))),
+        parse: |folder, bytes| {
+            ocelli_cli::parsers::parse_sources(&written(folder, "s.txt", bytes));
+        },
         seeds: || vec![b"# cameras\ndoor=rtsp://a:b@c/d?x=1\nback gate:3 = 0\nin/a=b.mp4\n".to_vec()],
     },
 ];
