@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn of_an_animation_the_first_frame_counts() {
         use ::image::codecs::gif::GifEncoder;
-        use ::image::{Frame, RgbaImage};
+        use ::image::{Frame, Rgba, RgbaImage};
         let mut bytes = Vec::new();
         let frames =
             [[255, 0, 0, 255], [0, 255, 0, 255]].map(|colour| RgbaImage::from_pixel(4, 2, Rgba(colour)));
