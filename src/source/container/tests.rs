@@ -231,9 +231,9 @@ fn an_index_of_matroska_is_whole_or_none() {
     let junk = [bytes.as_slice(), &[0; 30]].concat();
     assert_eq!(times_of(&junk, 99), whole, "what follows the segment is not part of it");
 
-    // The second of the three blocks, 6 bytes each at the end: its identifier, and its size.
-    let second = bytes.len() - 12;
-    for (at, value) in [(second, 0), (second + 1, 0x8b), (second + 1, 0xff), (second + 1, 0)] {
+    // The second of the three blocks, 7 bytes each at the end: its identifier, and a size beyond the cluster, unknown, invalid.
+    let second = bytes.len() - 14;
+    for (at, value) in [(second, 0), (second + 1, 0x41), (second + 1, 0xff), (second + 1, 0)] {
         let mut damaged = bytes.clone();
         damaged[at] = value;
         assert_eq!(times_of(&damaged, 99), FrameIndex::DamagedAt(second as u64), "{value:#x} at {at}");
