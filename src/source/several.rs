@@ -126,7 +126,8 @@ impl Several {
             }
         }
         let infos = || feeds.iter().map(|feed| feed.source.info());
-        let frame_count = infos().map(|info| info.frame_count).sum::<Option<u64>>();
+        let frame_count =
+            infos().try_fold(0u64, |sum, info| info.frame_count.and_then(|count| sum.checked_add(count)));
         let fastest = infos()
             .filter_map(|info| info.frame_rate)
             .fold(None, |most: Option<f64>, rate| Some(most.map_or(rate, |most| most.max(rate))));
