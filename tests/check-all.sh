@@ -36,6 +36,11 @@ cargo run --manifest-path tests/embed/Cargo.toml --target-dir target
 step "faults"
 command -v faketime >/dev/null || apt-get install -y -q faketime
 python3 tests/faults/run.py target/debug/ocelli --require-all >target/faults.md
+step "power loss"
+command -v strace >/dev/null || apt-get install -y -q strace
+python3 tests/faults/power_loss.py target/debug/ocelli --runs 60
+step "the parsers, fuzzed with coverage"
+bash tests/fuzz/guided/run.sh 10
 step "every crate can be packaged"
 cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks --exclude ocelli-python
 step done
