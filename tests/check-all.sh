@@ -34,6 +34,10 @@ step "faults"
 command -v faketime >/dev/null || apt-get install -y -q faketime
 cargo build -p ocelli-cli --features opencv
 python3 tests/faults/run.py target/debug/ocelli --require-all >target/faults.md
+step "the page, Label Studio and the metrics of ocelli serve"
+command -v chromium >/dev/null && command -v npm >/dev/null && command -v promtool >/dev/null ||
+  apt-get install -y -q --no-install-recommends chromium nodejs npm prometheus
+bash tests/serve/check.sh target/debug/ocelli target/serve
 step "every crate can be packaged"
 cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks --exclude ocelli-python
 step done

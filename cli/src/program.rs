@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[cfg(feature = "serve")]
+use crate::commands::serve;
 use crate::commands::{
     build_engine, classes, completions, detect, doctor, embed, eval, export, label, man, track, verify, video,
 };
-#[cfg(feature = "serve")]
-use crate::commands::serve;
 use crate::exit::status_of;
 use crate::host::{self, Host};
 use crate::{LogArgs, parse};

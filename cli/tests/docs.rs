@@ -78,6 +78,11 @@ fn commands_about_performance() {
 }
 
 #[test]
+fn commands_about_serve() {
+    run_page("serve");
+}
+
+#[test]
 #[cfg_attr(not(feature = "opencv"), ignore = "needs the feature opencv")]
 fn commands_about_video() {
     run_page("video");
@@ -317,8 +322,19 @@ fn unknown_flags(command: &[String]) -> Vec<String> {
 }
 
 fn is_flag_somewhere(flag: &str) -> bool {
-    let of_ocelli =
-        ["detect", "video", "label", "eval", "export", "build-engine", "verify", "embed", "track", "doctor", "serve"];
+    let of_ocelli = [
+        "detect",
+        "video",
+        "label",
+        "eval",
+        "export",
+        "build-engine",
+        "verify",
+        "embed",
+        "track",
+        "doctor",
+        "serve",
+    ];
     of_ocelli.iter().any(|subcommand| help_lists(subcommand, flag))
 }
 

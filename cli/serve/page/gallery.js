@@ -7,7 +7,7 @@ const $ = (id) => document.getElementById(id);
 
 export class Gallery {
   constructor({ say, fail, thresholds, limits }) {
-    Object.assign(this, { say, fail, thresholds, limits, classes: [], images: [], total: 0, open: null, boxes: [], undo: [], isChanged: false, isVisible: false });
+    Object.assign(this, { say, fail, thresholds, limits, classes: [], images: [], total: 0, open: null, boxes: [], undo: [], isChanged: false, isVisible: false, turn: 0 });
     this.stage = new Stage($("editor"), {
       mayDraw: () => colorOf(this.classId()),
       draw: (box) => this.add(box),
@@ -65,13 +65,15 @@ export class Gallery {
 
   async choose(at) {
     if (!this.images[at] || !this.mayLeave()) return;
-    const image = this.images[at];
+    const image = this.images[at], turn = ++this.turn;
     this.fail("");
     try {
       const [labels, file] = await Promise.all([api(`/v1/gallery/${image.id}`), fetch(`/v1/gallery/${image.id}/image`)]);
       if (!file.ok) throw new Error((await file.json()).error);
       const blob = await file.blob();
       const bitmap = await createImageBitmap(blob);
+      // Another image was chosen meanwhile.
+      if (turn !== this.turn) return;
       this.open = { at, image, labels, blob };
       $("gallery-list").hidden = true;
       $("gallery-editor").hidden = false;
@@ -220,6 +222,7 @@ export class Gallery {
 
   leave() {
     if (!this.mayLeave()) return;
+    this.turn++;
     const at = this.open?.at ?? 0;
     [this.open, this.isChanged] = [null, false];
     $("gallery-list").hidden = false;

@@ -152,7 +152,7 @@ export class Stage {
     return [inside((event.clientX - frame.left) / frame.width * this.width, this.width), inside((event.clientY - frame.top) / frame.height * this.height, this.height)];
   }
 
-  // The corner of the selected box, or the smallest box, at a point.
+  // The corner of the selected box, or the smallest box, at a point; boxes that can be changed come first.
   hit([x, y], near) {
     const one = this.boxes[this.selected];
     if (one?.editable) {
@@ -161,8 +161,8 @@ export class Stage {
       }
     }
     let best = null;
-    this.boxes.forEach(({ box: [x1, y1, x2, y2] }, number) => {
-      const area = (x2 - x1) * (y2 - y1);
+    this.boxes.forEach(({ box: [x1, y1, x2, y2], editable }, number) => {
+      const area = (x2 - x1) * (y2 - y1) * (editable ? 1e-9 : 1);
       if (x >= x1 && x <= x2 && y >= y1 && y <= y2 && (!best || area < best.area)) best = { number, area };
     });
     return best;

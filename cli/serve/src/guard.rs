@@ -97,7 +97,10 @@ fn admit(app: &App, request: &Request) -> Result<Option<Response>, Problem> {
     let Some(token) = app.token.as_ref().filter(|_| request.uri().path() != OPEN) else { return Ok(None) };
     if let Some(given) = token_of_page(request) {
         if !token.is_of(given) {
-            return Err(Problem::new(StatusCode::UNAUTHORIZED, "the token in the address is not the server's"));
+            return Err(Problem::new(
+                StatusCode::UNAUTHORIZED,
+                "the token in the address is not the server's",
+            ));
         }
         let cookie = format!("{COOKIE}={given}; Path=/; HttpOnly; SameSite=Strict");
         let cookie = HeaderValue::from_str(&cookie).map_err(|_| Problem::bad("the token is not text"))?;

@@ -84,7 +84,10 @@ async fn versions(State(app): State<Arc<App>>) -> Response {
 /// The model is not trained here.
 async fn nothing_to_train(request: Request) -> Result<Response, Problem> {
     body(request).await?;
-    Ok(json_response(StatusCode::OK, &json!({"status": "ok", "detail": "Ocelli is not trained by Label Studio"})))
+    Ok(json_response(
+        StatusCode::OK,
+        &json!({"status": "ok", "detail": "Ocelli is not trained by Label Studio"}),
+    ))
 }
 
 async fn is_training() -> Response {

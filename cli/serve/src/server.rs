@@ -50,7 +50,10 @@ impl Server {
         let gallery = config.gallery.as_deref().map(Gallery::open).transpose()?.map(Arc::new);
         let pictures = Pictures::new(config.label_studio.as_ref(), config.limits.body_bytes)?;
         let listener = TcpListener::bind(config.listen).map_err(|error| {
-            let message = format!("cannot listen on {}: {error}; choose another with listen", config.listen);
+            let message = format!(
+                "cannot listen on {}: {error}; end the program that uses it, or choose another address",
+                config.listen
+            );
             Error::new(ErrorKind::Io, message).with_source(error)
         })?;
         let address = listener.local_addr().map_err(|error| cannot_listen(&config, error))?;
@@ -79,7 +82,8 @@ impl Server {
 
     /// The address of the page, with the token if there is one.
     pub fn url(&self) -> String {
-        let token = self.app.config.token.as_ref().map_or_else(String::new, |token| format!("?token={token}"));
+        let token =
+            self.app.config.token.as_ref().map_or_else(String::new, |token| format!("?token={token}"));
         format!("http://{}/{token}", self.address)
     }
 

@@ -87,7 +87,7 @@ async fn serve(app: &App, client: IpAddr, mut socket: WebSocket) {
                     Err(problem) => json!({"frame": number, "dropped": dropped, "error": problem.message}),
                 }
             }
-            _ = stopping.wait_for(|stopping| *stopping) => {
+            () = stopped(&mut stopping) => {
                 drop(socket.send(Message::Close(None)).await);
                 return;
             }
@@ -97,6 +97,11 @@ async fn serve(app: &App, client: IpAddr, mut socket: WebSocket) {
             return;
         }
     }
+}
+
+async fn stopped(stopping: &mut tokio::sync::watch::Receiver<bool>) {
+    // The value is locked while it is borrowed.
+    drop(stopping.wait_for(|stopping| *stopping).await);
 }
 
 impl Frames {

@@ -157,9 +157,8 @@ impl CorrectedSet {
 
     /// The file of an image: the one in the data set, or its source.
     pub fn file(&self, image: &SetImage) -> PathBuf {
-        let in_set = [false, true].map(|validation| {
-            self.root.join(format!("images/{}", image_path(&image.name, validation)))
-        });
+        let in_set = [false, true]
+            .map(|validation| self.root.join(format!("images/{}", image_path(&image.name, validation))));
         in_set.into_iter().find(|path| path.is_file()).unwrap_or_else(|| image.source.clone())
     }
 
@@ -183,10 +182,8 @@ impl CorrectedSet {
 
     fn opened(&self, folder: OutputFolder, contents: Option<Contents>, written: Written) -> Opened {
         let options = contents.map(|contents| contents.options).unwrap_or_default();
-        let files = self.images.iter().map(|image| ImageFile {
-            path: PathBuf::new(),
-            name: image.name.clone(),
-        });
+        let files =
+            self.images.iter().map(|image| ImageFile { path: PathBuf::new(), name: image.name.clone() });
         let set = ImageSet::from_named(files.collect());
         let classes = hash_of_classes(&ClassMap::from_names(&self.classes));
         let placer = Placer::new(written, &self.root, &options, &set, classes);

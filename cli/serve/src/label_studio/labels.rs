@@ -133,12 +133,17 @@ fn read_labels(reader: &mut Reader<&[u8]>, parent: &str) -> Result<Vec<(String, 
     let mut labels = Vec::new();
     loop {
         match reader.read_event().map_err(|error| wrong(error.to_string()))? {
-            Event::Start(tag) | Event::Empty(tag) if tag.local_name().as_ref().eq_ignore_ascii_case(b"label") => {
+            Event::Start(tag) | Event::Empty(tag)
+                if tag.local_name().as_ref().eq_ignore_ascii_case(b"label") =>
+            {
                 let Some(value) = attribute(&tag, "value")? else { continue };
                 // The attribute by which Label Studio's own backends map names of a model to labels.
                 let phrases = attribute(&tag, "predicted_values")?.unwrap_or_else(|| value.clone());
-                let phrases: Vec<String> =
-                    phrases.split(',').map(|phrase| phrase.trim().to_owned()).filter(|p| !p.is_empty()).collect();
+                let phrases: Vec<String> = phrases
+                    .split(',')
+                    .map(|phrase| phrase.trim().to_owned())
+                    .filter(|p| !p.is_empty())
+                    .collect();
                 if !phrases.is_empty() {
                     labels.push((value, phrases));
                 }
@@ -189,7 +194,13 @@ mod tests {
         let data = json!({"photo": "/data/a.png", "image": "no"});
         let picture = config.picture_of(data.as_object().expect("it is one"));
         assert_eq!(picture.expect("it has one"), "/data/a.png");
-        for wrong in ["", "<View/>", "<View><Image name=\"i\" value=\"$i\"/>", "<RectangleLabels name=\"a\" toName=\"b\">", "<a b=c"] {
+        for wrong in [
+            "",
+            "<View/>",
+            "<View><Image name=\"i\" value=\"$i\"/>",
+            "<RectangleLabels name=\"a\" toName=\"b\">",
+            "<a b=c",
+        ] {
             assert!(LabelConfig::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -78,7 +78,8 @@ impl Origin {
             let message = format!("label_studio, {}: {why}", studio.url);
             Error::new(ErrorKind::InvalidArgument, message)
         };
-        let uri: Uri = studio.url.parse().map_err(|_| wrong("expected an address such as http://127.0.0.1:8080"))?;
+        let uri: Uri =
+            studio.url.parse().map_err(|_| wrong("expected an address such as http://127.0.0.1:8080"))?;
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") => {
@@ -114,7 +115,9 @@ impl Origin {
             None => return refuse("it is not in the Label Studio that the server was started with"),
         };
         // What Label Studio did not encode is encoded here.
-        let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'#');
+        let is_plain = |byte: u8| {
+            byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'#')
+        };
         let encoded: String = path
             .bytes()
             .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
@@ -194,9 +197,8 @@ mod tests {
 
     #[test]
     fn only_files_of_the_label_studio_are_fetched() {
-        let origin = |url: &str| {
-            Origin::new(&LabelStudio { url: url.into(), token: None }).expect("it is an address")
-        };
+        let origin =
+            |url: &str| Origin::new(&LabelStudio { url: url.into(), token: None }).expect("it is an address");
         let plain = origin("http://ls:8080/");
         let below = origin("http://ls/studio");
         let cases = [

@@ -20,7 +20,8 @@ pub(super) fn regions(config: &LabelConfig, prompts: &Prompts, found: &Found) ->
         let phrase = prompts[detection.class_id].phrase();
         for control in &config.controls {
             let Some(label) = control.label_of(phrase) else { continue };
-            for (part, mut value) in values(control.shape, detection, (width, height)).into_iter().enumerate() {
+            for (part, mut value) in values(control.shape, detection, (width, height)).into_iter().enumerate()
+            {
                 value[control.shape.kind()] = json!([label]);
                 regions.push(json!({
                     "id": format!("{}-{number}-{part}", control.from_name),
@@ -50,7 +51,8 @@ fn values(shape: Shape, detection: &ocelli::Detection, (width, height): (u32, u3
         }
         (Shape::Polygon, Some(mask)) => {
             let least = mask.area() as f64 * MIN_PART;
-            let parts = mask.polygons(TOLERANCE).into_iter().filter(|ring| ring.len() > 2 && area(ring) >= least);
+            let parts =
+                mask.polygons(TOLERANCE).into_iter().filter(|ring| ring.len() > 2 && area(ring) >= least);
             let points = |ring: Vec<[f32; 2]>| -> Vec<[f64; 2]> {
                 ring.into_iter().map(|[px, py]| [x(px), y(py)]).collect()
             };

@@ -121,8 +121,10 @@ pub(super) fn followed(
     let mut free: Vec<bool> = vec![true; polygons.len()];
     let mut polygon_of = Vec::new();
     for line in boxes {
-        let candidates = polygons.iter().enumerate().filter(|(at, other)| free[*at] && other.class == line.class);
-        let best = candidates.map(|(at, other)| (at, other.bbox.iou(&line.bbox))).max_by(|a, b| a.1.total_cmp(&b.1));
+        let candidates =
+            polygons.iter().enumerate().filter(|(at, other)| free[*at] && other.class == line.class);
+        let best =
+            candidates.map(|(at, other)| (at, other.bbox.iou(&line.bbox))).max_by(|a, b| a.1.total_cmp(&b.1));
         let best = best.filter(|(_, iou)| *iou > MATCH).map(|(at, _)| at);
         if let Some(at) = best {
             free[at] = false;
