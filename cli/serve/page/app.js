@@ -77,7 +77,7 @@ async function search() {
 }
 
 const shownBoxes = () => [
-  ...examples.map(({ box, wanted }) => ({ box, label: wanted ? "＋" : "－", color: wanted ? "#1f8a4c" : "#b3382c", dashed: true, editable: true })),
+  ...examples.map(({ box, wanted }) => ({ box, label: wanted ? "+" : "−", color: wanted ? "#1f8a4c" : "#b3382c", dashed: true, editable: true })),
   ...(found?.detections ?? []).map((one, number) => ({ box: one.box, label: one.label, score: one.score, color: colorOf(one.class_id), mask: one.mask, drawn: one.drawn, dim: highlighted >= 0 && highlighted !== number })),
 ];
 
@@ -275,10 +275,10 @@ function show(next) {
   if (view !== "camera") camera.stop();
   $("panel-ask").hidden = view === "gallery";
   $("examples").hidden = view !== "picture";
-  gallery.visible(view === "gallery");
   say("");
   fail("");
   showFound(null);
+  gallery.visible(view === "gallery");
   if (view === "picture") changed();
 }
 

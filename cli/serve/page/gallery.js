@@ -33,8 +33,10 @@ export class Gallery {
   visible(isVisible) {
     this.isVisible = isVisible;
     $("panel-labels").hidden = !isVisible || !this.open;
-    if (isVisible && !this.images.length) this.load(0);
-    if (isVisible) this.stage.draw();
+    if (!isVisible) return;
+    if (!this.images.length) this.load(0);
+    if (!this.open) this.say("Choose an image to correct.");
+    this.stage.draw();
   }
 
   async load(from) {
@@ -229,7 +231,7 @@ export class Gallery {
     $("gallery-editor").hidden = true;
     $("panel-labels").hidden = true;
     $("panel-found").hidden = true;
-    this.say("");
+    this.say("Choose an image to correct.");
     $("thumbnails").querySelectorAll("button")[at]?.focus();
   }
 
