@@ -35,7 +35,8 @@ export class Gallery {
     $("panel-labels").hidden = !isVisible || !this.open;
     if (!isVisible) return;
     if (!this.images.length) this.load(0);
-    if (!this.open) this.say("Choose an image to correct.");
+    if (this.open) this.list();
+    else this.say("Choose an image to correct.");
     this.stage.draw();
   }
 
