@@ -27,7 +27,7 @@ page() {
   mkdir "$folder/pictures"
   cp "$scenes"/0[0-5].png "$folder/pictures"
   "$program" label --quiet --engine embedded --model built-in --images "$folder/pictures" -o "$folder/set" \
-    --classes person,house,cat,tree,boat,moon >/dev/null
+    --classes "cake,house,wine glass,tv,bottle,orange" >/dev/null
   start --gallery "$folder/set"
   PLAYWRIGHT=$folder node "$here/page.mjs" "$address" "$here/../../demos/scenes/park.png" "$folder"
   stop

@@ -20,7 +20,7 @@ from label_studio_sdk.converter.brush import decode_rle
 program, pictures = pathlib.Path(sys.argv[1]).resolve(), [pathlib.Path(name).resolve() for name in sys.argv[2:]]
 TOKEN = "0123456789abcdef0123456789abcdef01234567"
 CONFIG = """<View><Image name="image" value="$image"/>
-<RectangleLabels name="box" toName="image"><Label value="House"/><Label value="Plant" predicted_values="tree"/></RectangleLabels>
+<RectangleLabels name="box" toName="image"><Label value="House"/><Label value="Food" predicted_values="hot dog, cake"/></RectangleLabels>
 <PolygonLabels name="outline" toName="image"><Label value="House"/></PolygonLabels>
 <BrushLabels name="mask" toName="image"><Label value="House"/></BrushLabels></View>"""
 

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-CLIENTS, CLASSES = 8, ["person", "house", "cat", "tree"]
+CLIENTS, CLASSES = 8, ["cake", "house", "wine glass", "tv"]
 program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 20.0
 pictures = sorted(folder.glob("*.png"))[:48]

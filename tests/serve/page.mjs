@@ -10,7 +10,7 @@ import path from "node:path";
 
 const { chromium } = createRequire(`${path.resolve(process.env.PLAYWRIGHT)}/package.json`)("playwright-core");
 const [url, picture, folder] = process.argv.slice(2);
-const NAMES = "person, house, cat, tree, boat, moon, car, dog, bird, kite";
+const NAMES = "person, tree, dog, butterfly, bicycle, kite, moon";
 
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",

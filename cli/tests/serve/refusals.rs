@@ -63,7 +63,7 @@ fn requests_that_are_wrong_name_the_reason() {
             "names no class",
         ),
         (format!("{post}{json}"), large, 400, "600x600 is too large"),
-        (format!("{post}{json}"), vec![b' '; 300_000], 413, "limit"),
+        (format!("{post}{json}"), vec![b' '; 210_000], 413, "limit"),
         (format!("{post}Content-Type: text/plain"), b"x".to_vec(), 415, "application/json"),
         (format!("{post}{multipart}"), unknown, 400, "clases: no such field"),
         (format!("{post}{multipart}"), no_number, 400, "confidence is \"nan?\""),
