@@ -130,8 +130,11 @@ fn decode_all(
         };
         match image {
             Err(error) => drop(job.reply.send(Err(error))),
-            Ok(image) if decoded.send(Decoded { key, image, job }).is_err() => return,
-            Ok(_) => {}
+            Ok(image) => {
+                if decoded.send(Decoded { key, image, job }).is_err() {
+                    return;
+                }
+            }
         }
     }
 }
