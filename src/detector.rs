@@ -19,6 +19,7 @@ use crate::engine::EngineFactory;
 use crate::frame_view::FrameView;
 use crate::mask::SemanticMap;
 use crate::model::Model;
+use crate::postprocess::PostProcessOptions;
 use crate::prompt::Prompts;
 use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::Result;
@@ -141,7 +142,8 @@ impl Detector {
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a threshold outside 0 to 1.
     pub fn set_confidence(&mut self, score_threshold: f32) -> Result<()> {
-        self.decoder.set_confidence(score_threshold)
+        let options = PostProcessOptions { score_threshold, ..self.decoder.post_processing().clone() };
+        self.decoder.set_post_processing(options)
     }
 
     /// The model.

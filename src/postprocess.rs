@@ -146,15 +146,9 @@ impl PostProcessor {
         Ok(Self { options, image_width: 0.0, image_height: 0.0, kept: Vec::new(), class: Vec::new() })
     }
 
-    /// Changes the score threshold for the images that follow.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a threshold outside 0 to 1.
-    pub fn set_score_threshold(&mut self, score_threshold: f32) -> Result<()> {
-        let options = PostProcessOptions { score_threshold, ..self.options.clone() };
-        options.validate()?;
-        self.options = options;
-        Ok(())
+    /// The thresholds and limits.
+    pub fn options(&self) -> &PostProcessOptions {
+        &self.options
     }
 
     /// Starts an image of `width` × `height` pixels, without candidates.
