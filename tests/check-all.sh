@@ -37,8 +37,9 @@ step "faults"
 command -v faketime >/dev/null || apt-get install -y -q faketime
 python3 tests/faults/run.py target/debug/ocelli --require-all >target/faults.md
 step "the page, Label Studio and the metrics of ocelli serve"
-command -v chromium >/dev/null && command -v npm >/dev/null && command -v promtool >/dev/null ||
-  apt-get install -y -q --no-install-recommends chromium nodejs npm prometheus
+for pair in chromium=chromium npm=npm promtool=prometheus; do
+  command -v "${pair%=*}" >/dev/null || apt-get install -y -q --no-install-recommends "${pair#*=}"
+done
 bash tests/serve/check.sh target/debug/ocelli target/serve
 step "every crate can be packaged"
 cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks --exclude ocelli-python
