@@ -59,7 +59,7 @@ def call(method, path, body=None, kind="application/json", authorization=f"Token
     return json.loads(text) if text else None
 
 
-def wait_until(what, check, seconds=180):
+def wait_until(what, check, seconds=600):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
