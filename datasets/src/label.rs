@@ -52,3 +52,6 @@ pub use low_memory::SPILL_BYTES;
 pub use merge::merge;
 pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings};
 pub use write::{ClassCount, Summary};
+#[cfg(feature = "test-support")]
+#[doc(hidden)]
+pub use written::check_written;

@@ -68,6 +68,15 @@ struct Entry {
     meaning: Meaning,
 }
 
+/// Reads a record, for the tests that feed it corrupt files.
+///
+/// # Errors
+/// If it is corrupt.
+#[cfg(feature = "test-support")]
+pub fn check_written(path: &Path) -> Result<()> {
+    Written::load(Path::new("."), path).map(drop)
+}
+
 /// Whose a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
