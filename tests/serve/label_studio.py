@@ -41,6 +41,8 @@ environment = os.environ | {
     "LABEL_STUDIO_USER_TOKEN": TOKEN,
     "LABEL_STUDIO_ENABLE_LEGACY_API_TOKEN": "true",
     "LABEL_STUDIO_HOST": studio,
+    # Label Studio refuses backends on its own machine otherwise.
+    "ML_BLOCK_LOCAL_IP": "false",
     "COLLECT_ANALYTICS": "false",
     "LATEST_VERSION_CHECK": "false",
     "SENTRY_DSN": "",
