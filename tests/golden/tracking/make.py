@@ -75,7 +75,7 @@ def run_ours(program: Path, sequence: Sequence, flags: dict) -> list[np.ndarray]
     with tempfile.TemporaryDirectory() as folder:
         detections = Path(folder) / "det.txt"
         write_mot(detections, sequence.detections, with_id=False)
-        arguments = [str(part) for flag in flags.items() for part in flag]
+        arguments = [str(part) for flag in flags.items() for part in flag if part != ""]
         text = subprocess.run([program, "track", "--quiet", "--detections", detections, *arguments],
                               check=True, capture_output=True, text=True).stdout
     tracks: list[list] = [[] for _ in sequence.detections]
