@@ -1,5 +1,5 @@
-"""MOTA, IDF1 and HOTA, quickly enough to tune with. `make.py` checks MOTA and IDF1 against `motmetrics`, and `harder.py` all
-three against `trackeval` as well, on every sequence they report.
+"""MOTA, IDF1 and HOTA, quickly enough to tune with. `make.py` checks MOTA and IDF1 against `motmetrics` on every sequence it
+reports, and HOTA against TrackEval.
 
 MOTA: Bernardin & Stiefelhagen, "Evaluating Multiple Object Tracking Performance", 2008. IDF1: Ristani et al.,
 "Performance Measures and a Data Set for Multi-Target, Multi-Camera Tracking", 2016. HOTA: Luiten et al., "HOTA: A Higher

@@ -79,14 +79,14 @@ def camera_path(rng: np.random.Generator, name: str, frames: int) -> np.ndarray:
     time = np.arange(frames)
     wave = lambda least, most: np.sin(2 * np.pi * (time / rng.uniform(least, most) + rng.random()))
     path = np.zeros((frames, 3))
-    if name == "pan":  # Up to 15 pixels a frame.
+    if name == "pan":  # Up to 17 pixels a frame.
         path[:, 1] = 300 * wave(110, 160)
         path[:, 2] = 40 * wave(60, 120)
     if name == "shake":  # Carried by somebody who walks, with a jolt now and then.
         jolts = np.where(rng.random((frames, 2)) < 0.04, rng.normal(0, 35, (frames, 2)), 0)
         path[:, 1:] = rng.normal(0, 7, (frames, 2)) + jolts
         path[:, 2] += 18 * wave(10, 16)
-    if name == "zoom":  # Up to 3.5 % a frame.
+    if name == "zoom":  # Up to 4.5 % a frame.
         path[:, 0] = 0.5 * wave(70, 110)
         path[:, 1] = 60 * wave(80, 140)
     path[:, 0] = np.exp(path[:, 0])
