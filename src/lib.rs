@@ -100,7 +100,7 @@ pub use outcome::FrameOutcome;
 pub use pipeline::{
     FramePolicy, Latency, Pipeline, PipelineBuilder, PipelineStats, RunSummary, StatsRecorder,
 };
-pub use prompt::{Exemplar, Prompt, Prompts, VISUAL};
+pub use prompt::{Exemplar, MAX_CLASSES, MAX_PHRASE_BYTES, Prompt, Prompts, VISUAL};
 pub use sink::Sink;
 pub use source::{Source, SourceInfo};
 pub use timing::StageTimes;

@@ -12,6 +12,8 @@ mod eval;
 mod label;
 mod programs;
 mod run;
+#[cfg(all(unix, feature = "serve"))]
+mod serve;
 mod track;
 mod tracking_golden;
 mod webgpu;

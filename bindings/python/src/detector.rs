@@ -37,7 +37,7 @@ impl Detector {
         &self,
         py: Python<'py>,
         pixels: CopiedPixels,
-        find: impl FnOnce(&mut ocelli::Detector, ImageView<'_>) -> ocelli::Result<Detections> + Send + 'static,
+        find: impl FnOnce(&mut ocelli::Detector, FrameView<'_>) -> ocelli::Result<Detections> + Send + 'static,
     ) -> PyResult<FoundArrays<'py>> {
         let (found, pixels) = self.worker.call(py, move |detector| {
             let found = find(detector, pixels.view());

@@ -76,7 +76,8 @@ pub(crate) fn job<A: Send + 'static, R: Send + 'static>(
     progress: Option<Py<PyAny>>,
     run: fn(&A, &DetectorOptions, Option<&Py<PyAny>>, &Cancellation) -> ocelli::Result<R>,
 ) -> PyResult<R> {
-    let ended = cancellable(py, move |cancellation| run(&arguments, &detector, progress.as_ref(), cancellation))?;
+    let ended =
+        cancellable(py, move |cancellation| run(&arguments, &detector, progress.as_ref(), cancellation))?;
     ended.or_raise(py)
 }
 

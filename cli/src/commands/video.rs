@@ -22,7 +22,11 @@ use ocelli_datasets::label::ClassMap;
 use self::progress::LiveProgress;
 use self::sinks::{SinkArgs, Sinks};
 use self::source::SourceArgs;
+#[cfg(feature = "test-support")]
+pub use self::source::parse_sources;
 use self::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
+#[cfg(feature = "test-support")]
+pub use self::zones::parse_zones;
 use self::zones::{Counting, ZoneDrawing, ZoneSink};
 use crate::args::{
     DETECTION, ExemplarArg, PERFORMANCE, ScreenArgs, built_in_model_help, class_map, coco_classes,

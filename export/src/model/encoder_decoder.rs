@@ -53,7 +53,12 @@ impl<'w> Plan<'w> {
     }
 
     /// Encoded features `[C, grid², D]`, what the decoder makes of them, and the logits `[C, Q]`, on features of this grid.
-    fn encode_and_decode(&self, g: &mut Graph<'w>, features: &Value, prompt: &Prompt) -> (Value, Decoded, Value) {
+    fn encode_and_decode(
+        &self,
+        g: &mut Graph<'w>,
+        features: &Value,
+        prompt: &Prompt,
+    ) -> (Value, Decoded, Value) {
         let image = self.flatten_image(g, features);
         let positions = g.image_positions(self);
         let encoded = self.fusion_encoder(g, &image, &positions, prompt);

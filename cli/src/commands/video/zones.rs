@@ -8,6 +8,7 @@ use std::time::UNIX_EPOCH;
 use ocelli::draw::Annotator;
 use ocelli::sink::JsonLines;
 use ocelli::{FrameOutcome, Sink};
+use ocelli_export::read_text;
 use ocelli_tracking::{
     Anchor, CountingLine, Direction, LineCounts, Zone, ZoneCounter, ZoneCounts, ZoneEvent, ZoneEventKind,
     ZoneOptions,
@@ -18,6 +19,12 @@ use crate::usage;
 
 /// The margin without one in the file, as a share of the frame's height.
 const MARGIN: f32 = 0.01;
+
+/// Reads the file of `--zones`, for the tests that feed it corrupt ones; whether it is valid.
+#[cfg(feature = "test-support")]
+pub fn parse_zones(path: &Path) -> bool {
+    ZonesFile::read(path).is_ok()
+}
 
 /// The file of `--zones`.
 #[derive(Clone, Debug, Deserialize)]
@@ -66,7 +73,7 @@ struct ZoneEntry {
 impl ZonesFile {
     fn read(path: &Path) -> anyhow::Result<Self> {
         let refuse = |why: String| usage(format!("--zones, {}: {why}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|e| refuse(e.to_string()))?;
+        let text = read_text(path, "the file of --zones").map_err(|e| usage(e.to_string()))?;
         let file: Self = serde_saphyr::from_str(&text).map_err(|e| {
             let said = e.to_string();
             refuse(format!(
