@@ -9,14 +9,8 @@ set -euo pipefail
 folder=${1:?usage: fetch-nvidia.sh FOLDER}
 wheels=(onnxruntime-ep-nv-tensorrt-rtx-cu13==0.5.0 tensorrt-lean-cu13-libs==11.4.0.106 nvidia-cuda-nvrtc==13.5.37)
 
-mkdir -p "$folder"
-folder=$(cd "$folder" && pwd)
-if [ -s "$folder/environment" ]; then
-    printf "NVIDIA's libraries: %s (present)\n" "$folder"
-    exit 0
-fi
-scratch=$(mktemp -d "$folder/.fetch.XXXXXX")
-trap 'rm -rf "$scratch"' EXIT
+name="NVIDIA's libraries"
+. "$(dirname "$0")/fetch-into.sh"
 python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
     --platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 \
     --platform manylinux2010_x86_64 --platform manylinux_2_12_x86_64 --dest "$scratch" "${wheels[@]}"

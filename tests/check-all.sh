@@ -5,10 +5,13 @@ cd "$(dirname "$0")/.."
 
 step() { printf '\n== %(%T)T %s\n' -1 "$*"; }
 
+# The tests' features, so that nothing is built twice.
+features=(--no-default-features --features "cuda opencv tensorrt-rtx")
+
 step "exported files in other readers"
 python3 -m venv target/checkers
 target/checkers/bin/pip install -q "onnx==1.23.2"
-cargo build -p ocelli-cli
+cargo build --workspace --exclude ocelli-python "${features[@]}"
 bash tests/golden/parity/check_exports.sh target/debug/ocelli target/checkers/bin/python --readers
 step "TensorRT's lean runtime"
 bash engines/fetch-nvidia.sh target/nvidia
@@ -24,7 +27,7 @@ bash tests/fetch-software-gpu.sh target/software-gpu
   libraries=$LD_LIBRARY_PATH
   unset LD_LIBRARY_PATH
   CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="env LD_LIBRARY_PATH=$libraries" \
-    cargo test --workspace --exclude ocelli-python --test all -- --ignored webgpu
+    cargo test --workspace --exclude ocelli-python "${features[@]}" --test all -- --ignored webgpu
 )
 step "the Python package"
 bash bindings/python/check.sh
@@ -32,7 +35,6 @@ step "the library in another workspace"
 cargo run --manifest-path tests/embed/Cargo.toml --target-dir target
 step "faults"
 command -v faketime >/dev/null || apt-get install -y -q faketime
-cargo build -p ocelli-cli --features opencv
 python3 tests/faults/run.py target/debug/ocelli --require-all >target/faults.md
 step "every crate can be packaged"
 cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks --exclude ocelli-python

@@ -7,14 +7,8 @@
 set -euo pipefail
 
 folder=${1:?usage: fetch-software-gpu.sh FOLDER}
-mkdir -p "$folder"
-folder=$(cd "$folder" && pwd)
-if [ -s "$folder/environment" ]; then
-    printf 'software GPU: %s (present)\n' "$folder"
-    exit 0
-fi
-scratch=$(mktemp -d "$folder/.fetch.XXXXXX")
-trap 'rm -rf "$scratch"' EXIT
+name="software GPU"
+. "$(dirname "$0")/../engines/fetch-into.sh"
 # apt's own user writes there if this runs as root.
 chmod 777 "$scratch"
 download() { (cd "$scratch" && apt-get download -q chromium-common >/dev/null 2>"$scratch/apt.log"); }

@@ -24,6 +24,7 @@
 
 mod accuracy;
 mod exemplars;
+mod interval;
 mod precision_recall;
 mod predictions;
 mod protocol;
@@ -34,6 +35,7 @@ mod truth;
 
 pub use accuracy::{Accuracy, ClassAccuracy, Overlap, average_precision};
 pub use exemplars::ExemplarMasks;
+pub use interval::difference_interval;
 pub use precision_recall::{MIN_IOU, PrecisionRecall, precision_recall};
 pub use predictions::Predictions;
 pub use protocol::Protocol;

@@ -96,6 +96,79 @@ pub(crate) fn runs_every_element_type<E: Engine>(
     }
 }
 
+/// Runs a model that fails for some inputs: the error is one line that names the file, with `part` in it and without
+/// `absent`, and the engine can be used afterwards.
+pub(crate) fn survives_a_run_that_fails<E: Engine>(
+    build: impl FnOnce(&Path) -> Result<E>,
+    part: &str,
+    absent: &str,
+) {
+    let model = Model {
+        nodes: &[("Reshape", &["x", "shape"], "y")],
+        inputs: &[("x", F32, "n"), ("shape", I64, "2")],
+        outputs: &[("y", F32, "? ?")],
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("reshape.onnx");
+    fs::write(&path, model.encode()).expect("a file");
+    let mut engine = build(&path).expect("it loads");
+    let x = Tensor::zeros_f32(&[6]);
+    let mut y = Tensor::empty();
+    let mut run = |rows: i64, columns: i64| -> Result<Vec<usize>> {
+        let shape = Tensor::i64(&[2], vec![rows, columns])?;
+        engine.run(&[("x", &x), ("shape", &shape)], &mut [("y", &mut y)])?;
+        Ok(y.shape().to_vec())
+    };
+    assert_eq!(run(2, 3).expect("six"), [2, 3]);
+    let error = run(4, 4).expect_err("six are not sixteen");
+    assert_eq!(error.kind(), ErrorKind::Execution);
+    let text = error.to_string();
+    assert!(text.starts_with(&format!("cannot run the model, {}: ", path.display())), "{text}");
+    assert!(text.contains(part) && !text.contains(absent) && text.lines().count() == 1, "{text}");
+    assert_eq!(run(3, 2).expect("six"), [3, 2]);
+}
+
+/// Runs a model whose output is not always as long as the input, as it declares.
+pub(crate) fn refuses_an_output_that_contradicts_the_model<E: Engine>(
+    build: impl FnOnce(&[u8]) -> Result<E>,
+) {
+    let model = Model {
+        nodes: &[("NonZero", &["x"], "found")],
+        inputs: &[("x", I64, "n")],
+        outputs: &[("found", I64, "1 n")],
+    };
+    let mut engine = build(&model.encode()).expect("it loads");
+    let mut found = Tensor::empty();
+    let x = Tensor::i64(&[3], vec![1, 1, 1]).expect("fits");
+    engine.run(&[("x", &x)], &mut [("found", &mut found)]).expect("three of three");
+    let x = Tensor::i64(&[3], vec![0, 1, 0]).expect("fits");
+    let error = engine.run(&[("x", &x)], &mut [("found", &mut found)]).expect_err("one of three");
+    assert_eq!(error.kind(), ErrorKind::Execution);
+}
+
+/// Runs the conformance suite, `check`, in two threads at once.
+pub(crate) fn runs_in_two_threads<F: PartialEq + Debug + Send>(
+    check: impl Fn() -> std::result::Result<(), F> + Sync,
+) {
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(&check)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    assert_eq!(outcomes, [Ok(()), Ok(())]);
+}
+
+/// Runs an engine in another thread than the one that has built it.
+pub(crate) fn moves_to_another_thread<E: Engine + 'static>(build: impl FnOnce(&[u8]) -> Result<E>) {
+    let mut engine: Box<dyn Engine> = Box::new(build(&crate::models::conformance()).expect("it loads"));
+    let run = move || {
+        let (a, ids) = (Tensor::zeros_f32(&[1, 3]), Tensor::zeros::<i64>(&[1, 2]));
+        let mut sum = Tensor::empty();
+        engine.run(&[("a", &a), ("b", &a), ("ids", &ids)], &mut [("sum", &mut sum)]).map(|()| sum)
+    };
+    let sum = std::thread::spawn(run).join().expect("no panic").expect("it runs");
+    assert_eq!(sum, Tensor::zeros_f32(&[1, 3]));
+}
+
 /// Loads libraries that cannot be used, `cases` and a truncated copy of `usable` among them: each error names the file
 /// and the reason.
 #[cfg(unix)]

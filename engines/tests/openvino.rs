@@ -291,67 +291,23 @@ fn outputs_that_a_later_run_does_not_request_are_not_written() {
 
 #[test]
 fn a_run_that_fails_names_the_model_and_leaves_the_engine_usable() {
-    let model = Model {
-        nodes: &[("Reshape", &["x", "shape"], "y")],
-        inputs: &[("x", F32, "n"), ("shape", I64, "2")],
-        outputs: &[("y", F32, "? ?")],
-    };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("reshape.onnx");
-    fs::write(&path, model.encode()).expect("a file");
-    let mut engine = builder().build_from_file(&path).expect("it loads");
-    let x = Tensor::zeros_f32(&[6]);
-    let mut y = Tensor::empty();
-    let mut run = |rows: i64, columns: i64| -> Result<Vec<usize>> {
-        let shape = Tensor::i64(&[2], vec![rows, columns])?;
-        engine.run(&[("x", &x), ("shape", &shape)], &mut [("y", &mut y)])?;
-        Ok(y.shape().to_vec())
-    };
-    assert_eq!(run(2, 3).expect("six"), [2, 3]);
-    let error = run(4, 4).expect_err("six are not sixteen");
-    assert_eq!(error.kind(), ErrorKind::Execution);
-    let text = error.to_string();
-    assert!(text.starts_with(&format!("cannot run the model, {}: ", path.display())), "{text}");
-    assert!(!text.contains("Exception from") && text.lines().count() == 1, "{text}");
-    assert_eq!(run(3, 2).expect("six"), [3, 2]);
+    every_engine::survives_a_run_that_fails(|path| builder().build_from_file(path), "", "Exception from");
 }
 
 #[test]
-fn an_output_that_contradicts_the_specification_is_an_error() {
-    let model = Model {
-        nodes: &[("NonZero", &["x"], "found")],
-        inputs: &[("x", I64, "n")],
-        outputs: &[("found", I64, "1 n")],
-    };
-    let mut engine = builder().build_from_memory(&model.encode()).expect("it loads");
-    let mut found = Tensor::empty();
-    let x = Tensor::i64(&[3], vec![1, 1, 1]).expect("fits");
-    engine.run(&[("x", &x)], &mut [("found", &mut found)]).expect("three of three");
-    let x = Tensor::i64(&[3], vec![0, 1, 0]).expect("fits");
-    let error = engine.run(&[("x", &x)], &mut [("found", &mut found)]).expect_err("one of three");
-    assert_eq!(error.kind(), ErrorKind::Execution);
+fn an_output_that_contradicts_the_model_is_an_error() {
+    every_engine::refuses_an_output_that_contradicts_the_model(|model| builder().build_from_memory(model));
 }
 
 #[test]
 fn two_engines_run_in_two_threads() {
     let model = crate::models::conformance();
-    let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let run = || conformance::check_32_bit(|| builder().build_from_memory(&model), Tolerance::F32);
-        let threads: Vec<_> = (0..2).map(|_| scope.spawn(run)).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    every_engine::runs_in_two_threads(|| {
+        conformance::check_32_bit(|| builder().build_from_memory(&model), Tolerance::F32)
     });
-    assert_eq!(outcomes, [Ok(()), Ok(())]);
 }
 
 #[test]
 fn an_engine_can_move_to_another_thread() {
-    let mut engine: Box<dyn Engine> =
-        Box::new(builder().build_from_memory(&crate::models::conformance()).expect("it loads"));
-    let run = move || {
-        let (a, ids) = (Tensor::zeros_f32(&[1, 3]), Tensor::zeros::<i64>(&[1, 2]));
-        let mut sum = Tensor::empty();
-        engine.run(&[("a", &a), ("b", &a), ("ids", &ids)], &mut [("sum", &mut sum)]).map(|()| sum)
-    };
-    let sum = std::thread::spawn(run).join().expect("no panic").expect("it runs");
-    assert_eq!(sum, Tensor::zeros_f32(&[1, 3]));
+    every_engine::moves_to_another_thread(|model| builder().build_from_memory(model));
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use ocelli::{Detections, FrameView};
 use pyo3::prelude::*;
 
 use crate::error::OrRaise;
@@ -31,8 +32,20 @@ impl Detector {
         Ok(pixels.copy(spare))
     }
 
-    fn give_back(&self, copied: CopiedPixels) {
-        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = copied.into_spare();
+    /// Runs `find` on the detector's thread and keeps the memory of the pixels for the next picture.
+    fn search<'py>(
+        &self,
+        py: Python<'py>,
+        pixels: CopiedPixels,
+        find: impl FnOnce(&mut ocelli::Detector, FrameView<'_>) -> ocelli::Result<Detections> + Send + 'static,
+    ) -> PyResult<FoundArrays<'py>> {
+        let (found, pixels) = self.worker.call(py, move |detector| {
+            let found = find(detector, pixels.view());
+            (found, pixels)
+        })?;
+        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = pixels.into_spare();
+        let found = found.or_raise(py)?;
+        found_arrays(py, &found.items, Some(&found.times))
     }
 }
 
@@ -84,13 +97,7 @@ impl Detector {
     ) -> PyResult<FoundArrays<'py>> {
         let prompts = prompts(py, classes)?;
         let pixels = self.copied(image, channel_order)?;
-        let (found, pixels) = self.worker.call(py, move |detector| {
-            let found = detector.detect(pixels.view(), &prompts);
-            (found, pixels)
-        })?;
-        self.give_back(pixels);
-        let found = found.or_raise(py)?;
-        found_arrays(py, &found.items, Some(&found.times))
+        self.search(py, pixels, move |detector, image| detector.detect(image, &prompts))
     }
 
     /// Detects in one image, with exemplars that are boxes in another one.
@@ -105,13 +112,9 @@ impl Detector {
         let prompts = prompts(py, classes)?;
         let pixels = self.copied(image, channel_order)?;
         let examples = Pixels::new(exemplar_image, channel_order)?.copy(Vec::new());
-        let (found, pixels) = self.worker.call(py, move |detector| {
-            let embedded = detector.exemplar_features(examples.view(), &prompts);
-            let found = embedded.and_then(|embedded| detector.detect_embedded(pixels.view(), &embedded));
-            (found, pixels)
-        })?;
-        self.give_back(pixels);
-        let found = found.or_raise(py)?;
-        found_arrays(py, &found.items, Some(&found.times))
+        self.search(py, pixels, move |detector, image| {
+            let embedded = detector.exemplar_features(examples.view(), &prompts)?;
+            detector.detect_embedded(image, &embedded)
+        })
     }
 }

@@ -10,10 +10,10 @@ use ocelli_datasets::eval::{
 use ocelli_datasets::scenes::{SceneGenerator, SceneOptions, vocabulary};
 use pyo3::prelude::*;
 
-use crate::error::{OrRaise, invalid};
+use crate::error::invalid;
 use crate::export::report;
 use crate::options::{self, DetectorOptions};
-use crate::waiting::cancellable;
+use crate::waiting::job;
 
 /// The seed of `ocelli eval --scenes`.
 const SEED: u64 = 1;
@@ -41,9 +41,7 @@ pub(crate) fn evaluate(
     detector: DetectorOptions,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let evaluated =
-        cancellable(py, move |cancellation| run(&arguments, &detector, progress.as_ref(), cancellation))?;
-    let report = evaluated.or_raise(py)?;
+    let report = job(py, arguments, detector, progress, run)?;
     serde_json::to_string(&report).map_err(|failure| invalid(py, &failure.to_string()))
 }
 

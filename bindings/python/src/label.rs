@@ -10,10 +10,9 @@ use ocelli_datasets::label::{
 use pyo3::prelude::*;
 use serde_json::json;
 
-use crate::error::OrRaise;
 use crate::export::report;
 use crate::options::{self, DetectorOptions};
-use crate::waiting::cancellable;
+use crate::waiting::job;
 
 /// More decoders than this only wait for the disk.
 const MAX_WORKERS: usize = 64;
@@ -103,9 +102,7 @@ pub(crate) fn label(
     detector: DetectorOptions,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let labelled =
-        cancellable(py, move |cancellation| run(&arguments, &detector, progress.as_ref(), cancellation))?;
-    let (summary, failures) = labelled.or_raise(py)?;
+    let (summary, failures) = job(py, arguments, detector, progress, run)?;
     let classes: Vec<_> = summary
         .classes
         .iter()

@@ -8,7 +8,8 @@ use std::time::Duration;
 use ocelli::{Cancellation, Error, ErrorKind};
 use pyo3::prelude::*;
 
-use crate::error::exception;
+use crate::error::{OrRaise, exception};
+use crate::options::DetectorOptions;
 
 /// How long Ctrl-C waits at most.
 const POLL: Duration = Duration::from_millis(50);
@@ -62,6 +63,22 @@ pub(crate) fn cancellable<R: Send + 'static>(
         }
         raised
     })
+}
+
+/// Runs a function of the package, such as `ocelli.label`, with what Python passed to it.
+///
+/// # Errors
+/// As [`cancellable`], and the exception for what `run` returns.
+pub(crate) fn job<A: Send + 'static, R: Send + 'static>(
+    py: Python<'_>,
+    arguments: A,
+    detector: DetectorOptions,
+    progress: Option<Py<PyAny>>,
+    run: fn(&A, &DetectorOptions, Option<&Py<PyAny>>, &Cancellation) -> ocelli::Result<R>,
+) -> PyResult<R> {
+    let ended =
+        cancellable(py, move |cancellation| run(&arguments, &detector, progress.as_ref(), cancellation))?;
+    ended.or_raise(py)
 }
 
 type Job<S> = Box<dyn FnOnce(&mut S) + Send>;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ocelli::atomic_file::write_atomically;
-use ocelli_datasets::eval::{EvalReport, Protocol, write_report};
+use ocelli_datasets::eval::{EvalReport, Overlap, Protocol, difference_interval, write_report};
 
 use contender::{Contender, Task};
 use images::Images;
@@ -234,6 +234,7 @@ fn report(
 ) -> anyhow::Result<EvalReport> {
     let protocol = contenders.iter().any(Contender::is_model).then_some(args.protocol);
     let truth = task.truth_of(&images.truth)?;
+    let intervals = intervals(args, images, &truth, &contenders)?;
     let models = contenders
         .into_iter()
         .map(|contender| contender.evaluate(args, &truth, &images.ids))
@@ -248,5 +249,26 @@ fn report(
         models,
         difference: None,
     };
-    Ok(report.with_difference())
+    let mut report = report.with_difference();
+    if let Some(difference) = &mut report.difference {
+        [difference.ap_interval, difference.segm_ap_interval] = intervals;
+    }
+    Ok(report)
+}
+
+/// The confidence intervals of the differences in box and mask AP of two models.
+fn intervals(
+    args: &EvalArgs,
+    images: &Images,
+    truth: &Truth,
+    contenders: &[Contender],
+) -> anyhow::Result<[Option<[f64; 2]>; 2]> {
+    let [first, second] = contenders else { return Ok([None; 2]) };
+    if args.exemplars_from_truth {
+        return Ok([None; 2]);
+    }
+    let predictions = [first.predictions(), second.predictions()];
+    let boxes = difference_interval(truth, predictions, &images.ids, Overlap::Boxes)?;
+    let masks = args.masks.then(|| difference_interval(truth, predictions, &images.ids, Overlap::Masks));
+    Ok([boxes, masks.transpose()?.flatten()])
 }

@@ -61,10 +61,16 @@ pub struct ModelReport {
 pub struct Difference {
     /// Average precision of boxes, −1 to 1.
     pub ap: Option<f64>,
+    /// Its 95 % confidence interval, if there are enough images: see [`difference_interval`](super::difference_interval).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ap_interval: Option<[f64; 2]>,
     /// At an IoU threshold of 0.50.
     pub ap50: Option<f64>,
     /// Average precision of masks, −1 to 1.
     pub segm_ap: Option<f64>,
+    /// Its 95 % confidence interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segm_ap_interval: Option<[f64; 2]>,
     /// Mean mask IoU of instances with exemplars, −1 to 1.
     pub mask_iou: Option<f64>,
     /// Median time of an image in milliseconds.
@@ -87,6 +93,7 @@ impl EvalReport {
                 mask_iou: minus(|model| model.from_truth_boxes.as_ref()?.mask_iou),
                 total_p50_ms: minus(|model| Some(model.timing_ms.as_ref()?.total.p50)),
                 speed_up: median(a).zip(median(b)).map(|(a, b)| a / b),
+                ..Difference::default()
             });
         }
         self

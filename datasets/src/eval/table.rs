@@ -26,9 +26,9 @@ pub fn write_report(mut writer: impl Write, report: &EvalReport, per_class: bool
     }
     if let Some(difference) = &report.difference {
         let shown = [
-            ("box AP", difference.ap.map(points)),
+            ("box AP", difference.ap.map(|ap| points(ap) + &interval(difference.ap_interval))),
             ("AP50", difference.ap50.map(points)),
-            ("mask AP", difference.segm_ap.map(points)),
+            ("mask AP", difference.segm_ap.map(|ap| points(ap) + &interval(difference.segm_ap_interval))),
             ("mask IoU", difference.mask_iou.map(|value| format!("{value:+.3}"))),
             ("median", difference.total_p50_ms.map(|ms| format!("{ms:+.1} ms"))),
             ("speed", difference.speed_up.map(|factor| format!("×{factor:.2}"))),
@@ -42,6 +42,11 @@ pub fn write_report(mut writer: impl Write, report: &EvalReport, per_class: bool
         }
     }
     Ok(())
+}
+
+/// ` (-0.3 to +0.1)`.
+fn interval(interval: Option<[f64; 2]>) -> String {
+    interval.map(|[low, high]| format!(" ({} to {})", points(low), points(high))).unwrap_or_default()
 }
 
 fn write_model(writer: &mut impl Write, model: &ModelReport) -> io::Result<()> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     Accuracy, ClassAccuracy, ExemplarMasks, Overlap, Predictions, StageTiming, Truth, TruthBuilder,
-    average_precision, precision_recall,
+    average_precision, difference_interval, precision_recall,
 };
 use ocelli::Detection;
 use ocelli::ErrorKind;
@@ -341,4 +341,32 @@ fn percentiles_are_measured_values() {
         let came = StageTiming::of(durations.iter().copied()).map(|t| [t.mean, t.p50, t.p90, t.p99]);
         assert_eq!(came, expected, "{durations:?}");
     }
+}
+
+#[test]
+fn the_interval_of_a_difference_tells_chance_from_a_loss() {
+    let mut truth = TruthBuilder::new(["a"]);
+    let bbox = BoundingBox::from_ltwh([10.0, 10.0, 40.0, 40.0]);
+    let images: Vec<u64> = (0..40).map(|_| truth.add_image("", 100, 100)).collect();
+    images.iter().for_each(|image| truth.add_instance(*image, 0, bbox, None));
+    let truth = truth.build().expect("classes that exist");
+    let finds = |found: fn(usize) -> bool| {
+        let mut predictions = Predictions::default();
+        for (_, image) in images.iter().enumerate().filter(|(index, _)| found(*index)) {
+            predictions.push(*image, 1, bbox, 0.9, None);
+        }
+        predictions
+    };
+    let interval = |predictions: [&Predictions; 2], ids: &[u64]| {
+        difference_interval(&truth, predictions, ids, Overlap::Boxes).expect("boxes")
+    };
+
+    let (all, quarter, other) =
+        (finds(|_| true), finds(|index| index % 4 > 0), finds(|index| index % 4 != 1));
+    assert_eq!(interval([&all, &all], &images), Some([0.0, 0.0]));
+    assert_eq!(interval([&all, &quarter], &images[..19]), None, "too few images");
+    let [low, high] = interval([&all, &quarter], &images).expect("forty images");
+    assert!(low < -0.25 && -0.25 < high && high < 0.0, "a loss: {low} to {high}");
+    let [low, high] = interval([&quarter, &other], &images).expect("forty images");
+    assert!(low < 0.0 && high > 0.0, "no loss: {low} to {high}");
 }

@@ -1,8 +1,10 @@
 //! `encoder_decoder.onnx`: image features and prompts → boxes and scores; `screen.onnx`: → scores alone, on a coarse grid.
 
 use super::Plan;
+use super::decoder::Decoded;
+use super::layers::Prompt;
 use crate::contract::{dim, tensor};
-use crate::graph::{Dim, Element, Graph};
+use crate::graph::{Dim, Element, Graph, Value};
 use crate::mixed_precision::{Block, Family};
 
 impl<'w> Plan<'w> {
@@ -12,15 +14,8 @@ impl<'w> Plan<'w> {
         let g = &mut graph;
         let (grid, width, queries) = (self.grid(), self.config().width, self.config().num_queries);
         let classes = Dim::Named(dim::CLASSES);
-        g.block(Block::layer(Family::Fusion, 0));
-        let features = g.input(tensor::FPN[2], Element::F32, &[1, width, grid, grid].map(Dim::from));
-        let tokens = Dim::Named(dim::PROMPT_TOKENS);
-        let prompt = g.prompt_input(tensor::PROMPT_FEATURES, tensor::PROMPT_MASK, classes, tokens, width);
-        let image = self.flatten_image(g, &features);
-        let positions = g.image_positions(self);
-        let encoded = self.fusion_encoder(g, &image, &positions, &prompt);
-        let decoded = self.decode(g, &encoded, &positions, &prompt);
-        let logits = self.score(g, &decoded.queries, &prompt);
+        let (features, prompt) = self.features_and_prompt(g);
+        let (encoded, decoded, logits) = self.encode_and_decode(g, &features, &prompt);
 
         g.output(tensor::LOGITS, &logits, &[classes, queries.into()]);
         g.output(tensor::BOXES, &decoded.boxes, &[classes, queries.into(), 4.into()]);
@@ -37,21 +32,38 @@ impl<'w> Plan<'w> {
         let coarse = Plan { imgsz: self.imgsz / 2, pruning: self.pruning.clone(), ..*self };
         let mut graph = Graph::new("screen", self.checkpoint.weights());
         let g = &mut graph;
-        let (grid, width, queries) = (self.grid(), self.config().width, self.config().num_queries);
         let classes = Dim::Named(dim::CLASSES);
-        g.block(Block::layer(Family::Fusion, 0));
-        let features = g.input(tensor::FPN[2], Element::F32, &[1, width, grid, grid].map(Dim::from));
-        let tokens = Dim::Named(dim::PROMPT_TOKENS);
-        let prompt = g.prompt_input(tensor::PROMPT_FEATURES, tensor::PROMPT_MASK, classes, tokens, width);
+        let (features, prompt) = self.features_and_prompt(g);
         let pooled = g.average_pool(&features, 2);
-        let image = coarse.flatten_image(g, &pooled);
-        let positions = g.image_positions(&coarse);
-        let encoded = coarse.fusion_encoder(g, &image, &positions, &prompt);
-        let decoded = coarse.decode(g, &encoded, &positions, &prompt);
-        let logits = coarse.score(g, &decoded.queries, &prompt);
+        let (_, decoded, logits) = coarse.encode_and_decode(g, &pooled, &prompt);
 
-        g.output(tensor::LOGITS, &logits, &[classes, queries.into()]);
+        g.output(tensor::LOGITS, &logits, &[classes, self.config().num_queries.into()]);
         g.output(tensor::PRESENCE, &decoded.presence, &[classes, 1.into()]);
         graph
+    }
+
+    /// The inputs: features `[1, D, grid, grid]` of the coarsest level, and the prompts of C classes.
+    fn features_and_prompt(&self, g: &mut Graph<'w>) -> (Value, Prompt) {
+        let (grid, width) = (self.grid(), self.config().width);
+        g.block(Block::layer(Family::Fusion, 0));
+        let features = g.input(tensor::FPN[2], Element::F32, &[1, width, grid, grid].map(Dim::from));
+        let (classes, tokens) = (Dim::Named(dim::CLASSES), Dim::Named(dim::PROMPT_TOKENS));
+        let prompt = g.prompt_input(tensor::PROMPT_FEATURES, tensor::PROMPT_MASK, classes, tokens, width);
+        (features, prompt)
+    }
+
+    /// Encoded features `[C, grid², D]`, what the decoder makes of them, and the logits `[C, Q]`, on features of this grid.
+    fn encode_and_decode(
+        &self,
+        g: &mut Graph<'w>,
+        features: &Value,
+        prompt: &Prompt,
+    ) -> (Value, Decoded, Value) {
+        let image = self.flatten_image(g, features);
+        let positions = g.image_positions(self);
+        let encoded = self.fusion_encoder(g, &image, &positions, prompt);
+        let decoded = self.decode(g, &encoded, &positions, prompt);
+        let logits = self.score(g, &decoded.queries, prompt);
+        (encoded, decoded, logits)
     }
 }

@@ -19,14 +19,7 @@ pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
             // Some recorders leave padding after the last box.
             break;
         }
-        let (header, size) = match big_endian(&head[..4]) {
-            0 => (8, length - at),
-            1 if head.len() == 16 => (16, big_endian(&head[8..16])),
-            size => (8, size),
-        };
-        if size < header {
-            break;
-        }
+        let Some((header, size)) = box_size(&head, length - at) else { break };
         if kind == b"moov" {
             container.unfinished = false;
             movie(&bytes_at(file, at.saturating_add(header), size - header)?, &mut container);
@@ -36,6 +29,17 @@ pub(super) fn inspect(file: &mut File, length: u64) -> io::Result<Container> {
         at = end;
     }
     Ok(container)
+}
+
+/// Bytes of a box's header and of the whole box, of which `head` is the start; a size of zero reaches to the end of the file.
+/// `None` if the box would be smaller than its header.
+fn box_size(head: &[u8], remaining: u64) -> Option<(u64, u64)> {
+    let (header, size) = match big_endian(&head[..4]) {
+        0 => (8, remaining),
+        1 if head.len() == 16 => (16, big_endian(&head[8..16])),
+        size => (8, size),
+    };
+    (size >= header).then_some((header, size))
 }
 
 /// Kinds and contents of the boxes inside a box.
@@ -107,14 +111,7 @@ pub(super) fn frame_times(file: &mut File, length: u64) -> io::Result<Option<Vec
             break;
         }
         let head = bytes_at(file, at, 16)?;
-        let (header, size) = match big_endian(&head[..4]) {
-            0 => (8, length - at),
-            1 if head.len() == 16 => (16, big_endian(&head[8..16])),
-            size => (8, size),
-        };
-        if size < header {
-            break;
-        }
+        let Some((header, size)) = box_size(&head, length - at) else { break };
         if &head[4..8] == b"moov" {
             return Ok(track_times(&bytes_at(file, at.saturating_add(header), size - header)?));
         }

@@ -34,7 +34,8 @@ END
     done
     export_to fp16-kept --precision fp16 --keep-fp32 "vit.$windowed,fusion,scoring" --split-block 1
     export_to bf16 --precision bf16 --mixed-precision norm-softmax
-    if [ "$target" = onnxruntime ]; then export_to int8 --precision int8; fi
+    export_to int8 --precision int8
+    export_to screen --screen
   done
 done
 "$python" "$here/check_onnx.py" "$work" >"$work/checked" || { grep -v '^ok' "$work/checked"; exit 1; }

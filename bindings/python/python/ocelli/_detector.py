@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast
 
 from . import _ocelli
 from ._errors import InvalidArgument
@@ -107,57 +107,23 @@ class DetectorOptions:
     __slots__ = ("native",)
 
     def __init__(
-        self,
-        model: PathLike | None = None,
-        *,
-        engine: str = "auto",
-        precision: Precision | None = None,
-        imgsz: int | None = None,
-        masks: bool = False,
-        confidence: float | None = None,
-        nms: float | None = None,
-        class_agnostic_nms: float | None = None,
-        max_detections: int | None = None,
-        class_chunk: int | None = None,
-        threads: int | None = None,
-        text_cache: PathLike | None = None,
-        onnxruntime: PathLike | None = None,
-        openvino: PathLike | None = None,
-        tensorrt: PathLike | None = None,
-        trt: PathLike | None = None,
-        trt_enc_dec: PathLike | None = None,
-        allow_partial: bool = False,
-        tf32: bool = False,
-        screen: bool | float = False,
+        self, model: PathLike | None = None, **options: Unpack[DetectorKeywords]
     ) -> None:
-        for name, number in (
-            ("imgsz", imgsz),
-            ("max_detections", max_detections),
-            ("class_chunk", class_chunk),
-            ("threads", threads),
-        ):
+        if unknown := sorted(options.keys() - DetectorKeywords.__optional_keys__):
+            raise TypeError(f"unexpected keyword argument {unknown[0]!r}")
+        for name in ("imgsz", "max_detections", "class_chunk", "threads"):
+            number = cast(int | None, options.get(name))
             if number is not None and number < 1:
                 raise InvalidArgument(f"{name} is {number}: expected at least 1")
+        screen = options.get("screen", False)
         self.native: dict[str, Any] = {
+            **dict.fromkeys(DetectorKeywords.__optional_keys__),
             "model": model,
-            "engine": engine,
-            "precision": precision,
-            "imgsz": imgsz,
-            "masks": masks,
-            "confidence": confidence,
-            "nms": nms,
-            "class_agnostic_nms": class_agnostic_nms,
-            "max_detections": max_detections,
-            "class_chunk": class_chunk,
-            "threads": threads,
-            "text_cache": text_cache,
-            "onnxruntime": onnxruntime,
-            "openvino": openvino,
-            "tensorrt": tensorrt,
-            "trt": trt,
-            "trt_enc_dec": trt_enc_dec,
-            "allow_partial": allow_partial,
-            "tf32": tf32,
+            "engine": "auto",
+            "masks": False,
+            "allow_partial": False,
+            "tf32": False,
+            **options,
             "screen": screen is not False,
             "screen_threshold": None if isinstance(screen, bool) else float(screen),
         }

@@ -15,6 +15,14 @@ from ._errors import InvalidArgument
 Progress: TypeAlias = Callable[[int, int, str], object]
 """Called with the number of steps that are done, the number of all, and the name of a file."""
 
+_Job: TypeAlias = Callable[[dict[str, Any], dict[str, Any], Progress | None], str]
+
+
+def _run(job: _Job, arguments: dict[str, Any], detector: DetectorOptions, progress: Progress | None) -> dict[str, Any]:
+    """What a function of the native module returns as JSON."""
+    returned: dict[str, Any] = json.loads(job(arguments, detector.native, progress))
+    return returned
+
 
 def export(
     checkpoint: PathLike,
@@ -113,9 +121,7 @@ def label(
         "low_memory": low_memory,
         "workers": workers,
     }
-    options = DetectorOptions(model, **detector).native
-    summary: dict[str, Any] = json.loads(_ocelli.label(arguments, options, progress))
-    return summary
+    return _run(_ocelli.label, arguments, DetectorOptions(model, **detector), progress)
 
 
 def evaluate(
@@ -150,6 +156,4 @@ def evaluate(
         "max_images": max_images,
         "save_predictions": save_predictions,
     }
-    options = DetectorOptions(model, **detector).native
-    report: dict[str, Any] = json.loads(_ocelli.evaluate(arguments, options, progress))
-    return report
+    return _run(_ocelli.evaluate, arguments, DetectorOptions(model, **detector), progress)
