@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ocelli::atomic_file::write_atomically;
-use ocelli_datasets::eval::{EvalReport, Overlap, Protocol, difference_interval, write_report};
+use ocelli_datasets::eval::{EvalReport, Overlap, Protocol, Truth, difference_interval, write_report};
 
 use contender::{Contender, Task};
 use images::Images;

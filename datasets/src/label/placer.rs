@@ -200,7 +200,9 @@ impl Placer {
                 let (text, meaning) = (self.label_text(&added, format), self.meaning(Some(format)));
                 self.written.place_bytes(&proposal, meaning, text.as_bytes()).map_err(resumable)?;
             }
-            None if self.written.is_recorded(&proposal) => drop(self.written.remove(&proposal)?),
+            None if self.written.is_recorded(&proposal) => {
+                self.written.remove(&proposal)?;
+            }
             None => {}
         }
         Ok(())

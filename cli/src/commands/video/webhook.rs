@@ -46,7 +46,9 @@ impl Webhook {
                 ureq::Agent::config_builder().timeout_global(Some(REQUEST_TIMEOUT)).build().into();
             for event in waiting {
                 match send(&agent, &to, &event) {
-                    Ok(()) => drop(count.fetch_add(1, Ordering::Relaxed)),
+                    Ok(()) => {
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
                     Err(why) => *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(why),
                 }
             }
@@ -68,7 +70,8 @@ impl Webhook {
         if self.queue.take().is_none() {
             return;
         }
-        drop(self.ended.recv_timeout(END_TIMEOUT));
+        // Ends early once the thread has ended.
+        let _ = self.ended.recv_timeout(END_TIMEOUT);
         let lost = self.offered - self.delivered.load(Ordering::Relaxed);
         if lost > 0 {
             let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
