@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use ocelli::atomic_file::write_atomically;
 use ocelli::{BoundingBox, Error, ErrorKind, Result};
 
-use super::adopt::{hash_of_classes, open_record};
+use super::adopt::open_record;
 use super::class_map::ClassMap;
 use super::folder::{Contents, OutputFolder, STATE_FOLDER};
 use super::images::{ImageFile, ImageSet, hash_of};
@@ -185,8 +185,8 @@ impl CorrectedSet {
         let files =
             self.images.iter().map(|image| ImageFile { path: PathBuf::new(), name: image.name.clone() });
         let set = ImageSet::from_named(files.collect());
-        let classes = hash_of_classes(&ClassMap::from_names(&self.classes));
-        let placer = Placer::new(written, &self.root, &options, &set, classes);
+        let classes = ClassMap::from_names(&self.classes);
+        let placer = Placer::new(written, &self.root, &options, &set, &classes);
         Opened { folder, placer }
     }
 
