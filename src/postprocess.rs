@@ -146,6 +146,11 @@ impl PostProcessor {
         Ok(Self { options, image_width: 0.0, image_height: 0.0, kept: Vec::new(), class: Vec::new() })
     }
 
+    /// The thresholds and limits.
+    pub fn options(&self) -> &PostProcessOptions {
+        &self.options
+    }
+
     /// Starts an image of `width` × `height` pixels, without candidates.
     pub fn begin(&mut self, width: u32, height: u32) {
         self.image_width = width as f32;

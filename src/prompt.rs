@@ -14,6 +14,12 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// The text of a prompt that has exemplars only.
 pub const VISUAL: &str = "visual";
 
+/// The most classes of one run; LVIS has 1203.
+pub const MAX_CLASSES: usize = 65_536;
+
+/// The longest text prompt in bytes; a model reads the first few dozen words.
+pub const MAX_PHRASE_BYTES: usize = 1000;
+
 /// A box around an instance that shows what to detect, or what not to detect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -97,14 +103,25 @@ impl Prompts {
     /// The classes in order: text prompts, or [`Prompt`]s with a label or exemplars.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the list is empty, a prompt is blank, or an exemplar box has no area.
+    /// [`ErrorKind::InvalidArgument`] if the list is empty or has more than [`MAX_CLASSES`], a prompt is blank or has more than
+    /// [`MAX_PHRASE_BYTES`], or an exemplar box has no area.
     pub fn new<P: Into<Prompt>>(prompts: impl IntoIterator<Item = P>) -> Result<Self> {
         let prompts: Vec<Prompt> = prompts.into_iter().map(Into::into).collect();
         let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
         if prompts.is_empty() {
             return invalid("no prompts: expected at least one class".into());
         }
+        if prompts.len() > MAX_CLASSES {
+            return invalid(format!("{} prompts: expected at most {MAX_CLASSES}", prompts.len()));
+        }
         for (class, prompt) in prompts.iter().enumerate() {
+            let bytes = prompt.phrase.len();
+            if bytes > MAX_PHRASE_BYTES {
+                let start: String = prompt.phrase.chars().take(30).collect();
+                return invalid(format!(
+                    "class {class} has {bytes} bytes, \"{start}…\": expected at most {MAX_PHRASE_BYTES}"
+                ));
+            }
             if prompt.phrase.is_empty() {
                 return invalid(format!("class {class} is blank: expected a word or a short phrase"));
             }
@@ -157,19 +174,19 @@ mod tests {
     #[test]
     fn errors_name_the_class() {
         let flat = BoundingBox::new(5.0, 5.0, 5.0, 9.0);
-        let cases: [(Vec<Prompt>, &str); 4] = [
+        let cases: [(Vec<Prompt>, &str); 6] = [
             (vec![], "at least one"),
+            (vec!["dog".into(), "é".repeat(501).into()], "class 1 has 1002 bytes, \"ééé"),
+            (vec!["dog".into(); MAX_CLASSES + 1], "65537 prompts: expected at most 65536"),
             (vec!["dog".into(), " \t".into()], "class 1"),
             (vec![Prompt::visual("thing").with_exemplar(flat, true)], "thing"),
             (vec![Prompt::new("x").with_exemplar(BoundingBox::new(0.0, 0.0, f32::NAN, 1.0), true)], "\"x\""),
         ];
         for (prompts, word) in cases {
-            match Prompts::new(prompts.clone()) {
-                Ok(_) => panic!("accepted {prompts:?}"),
-                Err(e) => assert!(e.to_string().contains(word), "{prompts:?}: {e}"),
-            }
+            let found = Prompts::new(prompts).map(|prompts| prompts.len()).map_err(|e| e.to_string());
+            assert!(found.as_ref().is_err_and(|why| why.contains(word)), "expected {word}: {found:?}");
         }
-        assert_eq!(Prompts::new(["dog", "red apple"]).map(|p| p.len()).ok(), Some(2));
+        assert_eq!(Prompts::new(["dog", "red apple", &"x".repeat(1000)]).map(|p| p.len()).ok(), Some(3));
     }
 
     #[test]

@@ -4,10 +4,12 @@ use std::time::UNIX_EPOCH;
 
 use ocelli_tracking::{BoundingBox, Track, TrackState};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use crate::detection::Detection;
 use crate::mask::Mask;
 use crate::outcome::FrameOutcome;
+use crate::timing::StageTimes;
 
 /// A [`Detection`] with rounded numbers, as reports contain it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -183,6 +185,20 @@ fn with_five_decimals<S: Serializer>(score: &f32, serializer: S) -> Result<S::Ok
 
 fn with_two_decimals<S: Serializer>(bbox: &BoundingBox, serializer: S) -> Result<S::Ok, S::Error> {
     bbox.to_xyxy().map(|edge| rounded(f64::from(edge), 1e2)).serialize(serializer)
+}
+
+/// The times of the stages in milliseconds, with two decimals.
+pub fn timings(times: &StageTimes) -> Map<String, Value> {
+    let StageTimes { text, preprocess, backbone, decode, masks, total, .. } = *times;
+    let stages = [
+        ("text", text),
+        ("preprocess", preprocess),
+        ("backbone", backbone),
+        ("decode", decode),
+        ("masks", masks),
+        ("total", total),
+    ];
+    stages.map(|(stage, ms)| (stage.to_owned(), ((ms * 100.0).round() / 100.0).into())).into_iter().collect()
 }
 
 #[cfg(test)]

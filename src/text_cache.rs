@@ -77,6 +77,11 @@ impl TextCache {
         self.entries.get(phrase)
     }
 
+    /// Removes a phrase.
+    pub(crate) fn remove(&mut self, phrase: &str) {
+        self.entries.remove(phrase);
+    }
+
     /// Adds a phrase or replaces its entry: `features` `[L, D]`, `mask` `[L]`.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 step() { printf '\n== %(%T)T %s\n' -1 "$*"; }
 
 # The tests' features, so that nothing is built twice.
-features=(--no-default-features --features "cuda opencv tensorrt-rtx")
+features=(--no-default-features --features "cuda fonts opencv serve tensorrt-rtx")
 
 step "exported files in other readers"
 python3 -m venv target/checkers
@@ -31,11 +31,23 @@ bash tests/fetch-software-gpu.sh target/software-gpu
 )
 step "the Python package"
 bash bindings/python/check.sh
+step "the page in the browser"
+bash bindings/wasm/check.sh
 step "the library in another workspace"
 cargo run --manifest-path tests/embed/Cargo.toml --target-dir target
 step "faults"
 command -v faketime >/dev/null || apt-get install -y -q faketime
 python3 tests/faults/run.py target/debug/ocelli --require-all >target/faults.md
+step "power loss"
+command -v strace >/dev/null || apt-get install -y -q strace
+python3 tests/faults/power_loss.py target/debug/ocelli --runs 60
+step "the parsers, fuzzed with coverage"
+bash tests/fuzz/guided/run.sh 10
+step "the page, Label Studio and the metrics of ocelli serve"
+for pair in chromium=chromium npm=npm promtool=prometheus; do
+  command -v "${pair%=*}" >/dev/null || apt-get install -y -q --no-install-recommends "${pair#*=}"
+done
+bash tests/serve/check.sh target/debug/ocelli target/serve
 step "every crate can be packaged"
 cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks --exclude ocelli-python
 step done

@@ -10,6 +10,8 @@ pub mod eval;
 pub mod export;
 pub mod label;
 pub mod man;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod track;
 pub mod verify;
 pub mod video;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::{ArgAction, Command};
+use ocelli_export::read_text;
 use serde_json::{Map, Value, json};
 
 /// The name of the flag.
@@ -19,7 +20,8 @@ pub(crate) fn with_config(program: &Command, arguments: Vec<OsString>) -> Result
     let mut program = program.clone();
     program.build();
     let refuse = |why: String| format!("--{FLAG}, {}: {why}", path.to_string_lossy());
-    let text = std::fs::read_to_string(Path::new(&path)).map_err(|error| refuse(error.to_string()))?;
+    let text =
+        read_text(Path::new(&path), &format!("the file of --{FLAG}")).map_err(|error| error.to_string())?;
     let options: Map<String, Value> = serde_saphyr::from_str(&text).map_err(|error| {
         let said = error.to_string();
         refuse(format!(

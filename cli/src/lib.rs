@@ -37,15 +37,15 @@ mod host;
 mod interrupt;
 mod logging;
 mod output;
+#[cfg(feature = "test-support")]
+#[doc(hidden)]
+pub mod parsers;
 mod program;
 mod progress;
 pub mod report;
 pub mod tensorrt;
 mod usage;
 
-#[cfg(feature = "test-support")]
-#[doc(hidden)]
-pub use args::parse_exemplar;
 pub use args::{
     DetectorArgs, ModelArgs, PrecisionChoice, TrackerArgs, VerificationArgs, check_output_file, class_names,
     expand_images, with_tensorrt,

@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[cfg(feature = "serve")]
+use crate::commands::serve;
 use crate::commands::{
     build_engine, classes, completions, detect, doctor, embed, eval, export, label, man, track, verify, video,
 };
@@ -40,6 +42,10 @@ enum Command {
     #[command(arg_required_else_help = true, after_help = video::AFTER_HELP)]
     #[command(override_usage = "ocelli video [--video <SOURCE>] --classes <PHRASE>... [OPTIONS]")]
     Video(Box<video::VideoArgs>),
+    /// Serve a page, a REST API and a backend for Label Studio
+    #[cfg(feature = "serve")]
+    #[command(after_help = serve::AFTER_HELP)]
+    Serve(Box<serve::ServeArgs>),
     /// Label images: write a YOLO or COCO data set
     Label(Box<label::LabelArgs>),
     /// Evaluate a model: average precision, recall, masks, time
@@ -128,6 +134,8 @@ fn ocelli() -> u8 {
     status_of::<Ocelli>(&log, || match command {
         Command::Detect(args) => detect::run(&args, &log),
         Command::Video(args) => video::run(&args, &log),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::run(&args, &log),
         Command::Label(args) => label::run(&args, &log),
         Command::Eval(args) => eval::run(&args, &log),
         Command::Track(args) => track::run(&args, &log),

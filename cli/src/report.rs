@@ -4,8 +4,8 @@ mod table;
 
 use std::io::{self, Write};
 
-use ocelli::StageTimes;
 use ocelli::report::DetectionRecord;
+pub use ocelli::report::timings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -42,20 +42,6 @@ impl Report {
         serde_json::to_writer(&mut writer, self)?;
         writer.write_all(b"\n")
     }
-}
-
-/// The times of the stages in milliseconds, with two decimals.
-pub fn timings(times: &StageTimes) -> Map<String, Value> {
-    let StageTimes { text, preprocess, backbone, decode, masks, total, .. } = *times;
-    let stages = [
-        ("text", text),
-        ("preprocess", preprocess),
-        ("backbone", backbone),
-        ("decode", decode),
-        ("masks", masks),
-        ("total", total),
-    ];
-    stages.map(|(stage, ms)| (stage.to_owned(), ((ms * 100.0).round() / 100.0).into())).into_iter().collect()
 }
 
 #[cfg(test)]

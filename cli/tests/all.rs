@@ -14,6 +14,8 @@ mod fonts;
 mod label;
 mod programs;
 mod run;
+#[cfg(all(unix, feature = "serve"))]
+mod serve;
 mod track;
 mod tracking_golden;
 mod webgpu;

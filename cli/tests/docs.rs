@@ -13,8 +13,9 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 14] = [
     "accuracy",
+    "browser",
     "checkpoints",
     "comparison",
     "embedding",
@@ -25,6 +26,7 @@ const PAGES: [&str; 12] = [
     "labelling",
     "performance",
     "python",
+    "serve",
     "video",
 ];
 /// Flags for output files and folders.
@@ -75,6 +77,11 @@ fn commands_about_labelling() {
 #[test]
 fn commands_about_performance() {
     run_page("performance");
+}
+
+#[test]
+fn commands_about_serve() {
+    run_page("serve");
 }
 
 #[test]
@@ -317,8 +324,19 @@ fn unknown_flags(command: &[String]) -> Vec<String> {
 }
 
 fn is_flag_somewhere(flag: &str) -> bool {
-    let of_ocelli =
-        ["detect", "video", "label", "eval", "export", "build-engine", "verify", "embed", "track", "doctor"];
+    let of_ocelli = [
+        "detect",
+        "video",
+        "label",
+        "eval",
+        "export",
+        "build-engine",
+        "verify",
+        "embed",
+        "track",
+        "doctor",
+        "serve",
+    ];
     of_ocelli.iter().any(|subcommand| help_lists(subcommand, flag))
 }
 

@@ -9,11 +9,13 @@
 //! processes shared.
 //!
 //! The hash of each label file is on record. A file whose content is another was corrected by a person and is never
-//! overwritten, moved or removed, unless [`Existing::discard_corrections`] says so.
+//! overwritten, moved or removed, unless [`Existing::discard_corrections`] says so. A [`CorrectedSet`] is how a program makes
+//! such corrections for a person.
 
 mod adopt;
 mod class_map;
 mod coco;
+mod correct;
 #[cfg(test)]
 mod corrections;
 mod find;
@@ -41,6 +43,7 @@ mod written;
 mod yolo;
 
 pub use class_map::{Class, ClassExemplar, ClassMap, ExemplarImage, MergeGroup};
+pub use correct::{CorrectedSet, LabelledInstance, Labels, SetImage};
 pub use find::find_images;
 pub use folder::data_set_around;
 pub use images::{FoundImage, ImageFile, ImageSet, Shard};
@@ -52,3 +55,6 @@ pub use low_memory::SPILL_BYTES;
 pub use merge::merge;
 pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings};
 pub use write::{ClassCount, Summary};
+#[cfg(feature = "test-support")]
+#[doc(hidden)]
+pub use written::check_written;

@@ -49,4 +49,4 @@ pub use exporter::{ExportOptions, ExportProgress, export};
 pub use mixed_precision::{Block, MixedPrecision};
 pub use ocelli_error::{Error, ErrorKind, Result};
 pub use prune::{Branch, MaskedBranch, Pruning};
-pub(crate) use text_file::read_text;
+pub use text_file::read_text;

@@ -10,7 +10,10 @@ use ocelli_error::{Error, ErrorKind, Result};
 const MAX_TEXT_BYTES: u64 = 64 << 20;
 
 /// Reads a text file of at most 64 MiB; `what` is its content in messages.
-pub(crate) fn read_text(path: &Path, what: &str) -> Result<String> {
+///
+/// # Errors
+/// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::InvalidData`] if it is larger.
+pub fn read_text(path: &Path, what: &str) -> Result<String> {
     let failed = |e| Error::io(&format!("cannot read {what}"), path, e);
     let mut text = String::new();
     // One byte above the limit reveals a file that is too large, even an endless one such as /dev/zero.

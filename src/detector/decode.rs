@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::slice::from_ref;
-use std::time::Instant;
 
 use ocelli_engines::{Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
@@ -18,8 +17,8 @@ use crate::detection::Detection;
 use crate::engine::EngineFactory;
 use crate::mask::SemanticMap;
 use crate::model::Model;
-use crate::postprocess::{Candidate, PostProcessor, RawOutputs};
-use crate::timing::{StageTimes, milliseconds_since};
+use crate::postprocess::{Candidate, PostProcessOptions, PostProcessor, RawOutputs};
+use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Finds the instances of prompts in image features: the encoder-decoder, the exemplar encoder, the mask head and the
@@ -32,6 +31,8 @@ pub struct PromptDecoder {
     encoder_decoder: Option<EncoderDecoder>,
     exemplar_encoder: Option<ExemplarEncoder>,
     mask_head: Option<MaskHead>,
+    /// The mask head while it is [switched off](Self::set_masks), and what it computes.
+    paused: Option<(MaskOutputs, Option<MaskHead>)>,
     /// The threshold of the first pass, if there is one.
     screen_threshold: Option<f32>,
     screen: Option<Screen>,
@@ -77,6 +78,7 @@ impl PromptDecoder {
             encoder_decoder: None,
             exemplar_encoder: None,
             mask_head: None,
+            paused: None,
             screen_threshold,
             screen: None,
             copies: HostCopies::default(),
@@ -106,8 +108,37 @@ impl PromptDecoder {
     /// Drops the engines and their buffers; they are loaded again when they are needed.
     pub fn unload(&mut self) {
         (self.encoder_decoder, self.exemplar_encoder, self.mask_head) = (None, None, None);
+        if let Some((_, head)) = &mut self.paused {
+            *head = None;
+        }
         self.screen = None;
         self.copies = HostCopies::default();
+    }
+
+    /// The thresholds and limits.
+    pub fn post_processing(&self) -> &PostProcessOptions {
+        self.post.options()
+    }
+
+    /// Replaces the thresholds and limits from the next image on, for programs in which each request has its own.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a threshold outside 0 to 1; the options are not changed then.
+    pub fn set_post_processing(&mut self, options: PostProcessOptions) -> Result<()> {
+        self.post = PostProcessor::new(options)?;
+        Ok(())
+    }
+
+    /// Whether the next images get masks. It makes no difference to a detector that was built without them.
+    pub fn set_masks(&mut self, masks: bool) {
+        match (masks, self.paused.take()) {
+            (true, Some((outputs, head))) => (self.mask_outputs, self.mask_head) = (outputs, head),
+            (false, None) if self.mask_outputs.any() => {
+                self.paused = Some((self.mask_outputs, self.mask_head.take()));
+                self.mask_outputs = MaskOutputs { masks: false, semantic_maps: false };
+            }
+            (_, paused) => self.paused = paused,
+        }
     }
 
     /// Returns the detections, the highest score first, and adds the times of the stages to `times`.

@@ -1,5 +1,6 @@
 //! From text prompts to text features; each phrase is encoded once.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -90,6 +91,14 @@ pub struct TextEmbedder {
     file: Option<PathBuf>,
     /// Whether a cache that cannot be saved is an error, not a warning.
     must_save: bool,
+    /// Set if new phrases stay in memory.
+    transient: Option<Transient>,
+}
+
+/// New phrases that are not saved, the oldest first.
+struct Transient {
+    most: usize,
+    phrases: VecDeque<String>,
 }
 
 impl TextEmbedder {
@@ -115,7 +124,13 @@ impl TextEmbedder {
             },
         };
         let must_save = matches!(cache_file, TextCacheFile::File(_));
-        Ok(Self { model: model.clone(), factory, tokenizer, cache, file, must_save })
+        Ok(Self { model: model.clone(), factory, tokenizer, cache, file, must_save, transient: None })
+    }
+
+    /// From now on, new phrases are not saved to the cache file, and the newest `most` of them are kept in memory: for
+    /// programs whose phrases come from strangers, who must not fill the disk or the memory.
+    pub fn keep_in_memory(&mut self, most: usize) {
+        self.transient = Some(Transient { most, phrases: VecDeque::new() });
     }
 
     /// Encodes text prompts. The text encoder is loaded if a phrase is not in the cache, and dropped afterwards.
@@ -141,13 +156,23 @@ impl TextEmbedder {
         }
         if !new.is_empty() {
             self.encode(&new)?;
-            self.save()?;
+            if let Some(transient) = &mut self.transient {
+                transient.phrases.extend(new.iter().map(|(phrase, _)| (*phrase).to_owned()));
+            } else {
+                self.save()?;
+            }
         }
         let embedded = |prompt: &Prompt| {
             let text = self.cache.get(prompt.phrase()).expect("every phrase was cached or encoded above");
             EmbeddedPrompt { prompt: prompt.clone(), text: text.clone(), kept_exemplars: None }
         };
-        Ok(EmbeddedPrompts { classes: prompts.iter().map(embedded).collect() })
+        let classes = prompts.iter().map(embedded).collect();
+        while let Some(transient) = self.transient.as_mut().filter(|kept| kept.phrases.len() > kept.most) {
+            if let Some(oldest) = transient.phrases.pop_front() {
+                self.cache.remove(&oldest);
+            }
+        }
+        Ok(EmbeddedPrompts { classes })
     }
 
     /// Encodes phrases into the cache.

@@ -233,6 +233,21 @@ mod tests {
     }
 
     #[test]
+    fn of_an_animation_the_first_frame_counts() {
+        use ::image::codecs::gif::GifEncoder;
+        use ::image::{Frame, Rgba, RgbaImage};
+        let mut bytes = Vec::new();
+        let frames =
+            [[255, 0, 0, 255], [0, 255, 0, 255]].map(|colour| RgbaImage::from_pixel(4, 2, Rgba(colour)));
+        GifEncoder::new(&mut bytes).encode_frames(frames.map(Frame::new)).expect("it can be encoded");
+        let first = Image::decode(&bytes, "x.gif").expect("it is an image");
+        assert_eq!(
+            (first.width(), first.height(), first.as_rgb8()),
+            (4, 2, [255, 0, 0].repeat(8).as_slice())
+        );
+    }
+
+    #[test]
     fn errors_name_files_that_are_not_images() {
         let bomb = b"P6\n60000 60000\n255\n\0\0\0".as_slice();
         let cases: [(&str, &[u8], &str); 9] = [

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ocelli_opencv::{Backend, Capture as VideoCapture, Property, has_stream_backend};
 
-use super::container::{Container, frame_times};
+use super::container::{Container, FrameIndex, frame_times};
 use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts, without_password};
 use crate::frame::Frame;
 use crate::frame_view::swap_red_and_blue;
@@ -40,7 +40,7 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
     if path.is_dir() {
         return Err(io(std::io::ErrorKind::IsADirectory.into()));
     }
-    let container = Container::inspect(path).map_err(io)?.unwrap_or_default();
+    let mut container = Container::inspect(path).map_err(io)?.unwrap_or_default();
     let name = path.display().to_string();
     let refuse =
         |why: &str| Error::new(ErrorKind::InvalidData, format!("cannot open the video, {name}: {why}"));
@@ -67,9 +67,13 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
     }
     let mut source = Capture::new(name, capture, turns.unwrap_or(0))?;
     source.info.has_sound = container.has_sound;
-    if let Some(times) = frame_times(path).map_err(io)? {
-        source.info.shortest_interval = times.windows(2).map(|pair| pair[1] - pair[0]).min();
-        source.timeline = Timeline::indexed(times, source.info.frame_rate);
+    match frame_times(path).map_err(io)? {
+        FrameIndex::Times(times) => {
+            source.info.shortest_interval = times.windows(2).map(|pair| pair[1] - pair[0]).min();
+            source.timeline = Timeline::indexed(times, source.info.frame_rate);
+        }
+        FrameIndex::Unknown => {}
+        FrameIndex::DamagedAt(byte) => container.damaged_at = Some(byte),
     }
     source.file = Some(container);
     Ok(Box::new(source))
@@ -241,6 +245,9 @@ impl Capture {
         }
         if read == 0 {
             return refuse("the file is corrupt, or has no frames");
+        }
+        if let Some(byte) = container.damaged_at {
+            return refuse(&format!("the file is corrupt at byte {byte}: frames behind it may be missing"));
         }
         if self.failures > 0 && count.is_none_or(|count| read < count) {
             return refuse("the file is corrupt: some frames could not be decoded");

@@ -8,7 +8,7 @@ mod iso;
 mod matroska;
 mod riff;
 
-pub(crate) use index::frame_times;
+pub(crate) use index::{FrameIndex, frame_times};
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -27,6 +27,8 @@ pub(crate) struct Container {
     pub(crate) missing_bytes: u64,
     /// The index is missing, or the size was never filled in: the writer did not finish.
     pub(crate) unfinished: bool,
+    /// The byte at which the structure is damaged.
+    pub(crate) damaged_at: Option<u64>,
     /// Clockwise quarter turns that make the decoded pictures upright.
     pub(crate) quarter_turns: Option<u8>,
     /// The duration of the first video track.

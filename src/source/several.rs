@@ -1,8 +1,8 @@
 //! Several sources as one, in fair turns.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Builder as ThreadBuilder;
-use std::time::{Duration, SystemTime};
+use std::thread::{Builder as ThreadBuilder, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::{Source, SourceInfo};
 use crate::cancellation::Cancellation;
@@ -12,6 +12,8 @@ use ocelli_error::{Error, ErrorKind, Result};
 
 /// How often a wait for a frame checks for cancellation.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a stream that is dropped waits for the threads of its sources: less than a run waits for its source.
+const PATIENCE: Duration = Duration::from_millis(800);
 /// The most sources of one stream, and the most turns of one of them.
 const MAX_SOURCES: usize = 1024;
 
@@ -35,11 +37,15 @@ pub struct Feed {
 /// frame is from; indices and times are those of the source. The stream ends when all sources have. A source that fails, or
 /// panics, ends alone, unless all of them fail.
 ///
+/// Dropping the stream closes the sources and joins their threads, within a second: a source that still waits for a frame
+/// then is left behind, and closed when its read returns.
+///
 /// In a pipeline each source has a tracker and a class budget of its own.
 pub struct Several {
     info: SourceInfo,
     origins: Vec<Origin>,
     shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
     turns: Turns,
     cancellation: Cancellation,
 }
@@ -72,6 +78,8 @@ struct Shared {
 struct Slots {
     all: Vec<Slot>,
     closed: bool,
+    /// Threads whose sources are not closed yet.
+    open: usize,
     first_error: Option<Error>,
 }
 
@@ -118,7 +126,8 @@ impl Several {
             }
         }
         let infos = || feeds.iter().map(|feed| feed.source.info());
-        let frame_count = infos().map(|info| info.frame_count).sum::<Option<u64>>();
+        let frame_count =
+            infos().try_fold(0u64, |sum, info| info.frame_count.and_then(|count| sum.checked_add(count)));
         let fastest = infos()
             .filter_map(|info| info.frame_rate)
             .fold(None, |most: Option<f64>, rate| Some(most.map_or(rate, |most| most.max(rate))));
@@ -147,18 +156,26 @@ impl Several {
             state: FeedState { name: feed.name.clone(), ..FeedState::default() },
             ..Slot::default()
         };
-        let slots = Slots { all: feeds.iter().map(slot).collect(), closed: false, first_error: None };
+        let slots =
+            Slots { all: feeds.iter().map(slot).collect(), closed: false, open: 0, first_error: None };
         let shared = Arc::new(Shared { slots: Mutex::new(slots), changed: Condvar::new() });
         let turns = Turns::new(feeds.iter().map(|feed| feed.weight).collect());
-        let several = Self { info, origins, shared, turns, cancellation };
+        let mut several = Self { info, origins, shared, threads: Vec::new(), turns, cancellation };
         for (number, feed) in feeds.into_iter().enumerate() {
             let newest = keeps_newest(&feed);
             let shared = several.shared.clone();
             let thread = ThreadBuilder::new().name(format!("ocelli-source-{number}"));
-            let started = thread.spawn(move || shared.read(number, feed.source, newest));
-            started.map_err(|e| {
+            several.shared.lock().open += 1;
+            let started = thread.spawn(move || {
+                shared.read(number, feed.source, newest);
+                shared.lock().open -= 1;
+                shared.changed.notify_all();
+            });
+            let started = started.map_err(|e| {
+                several.shared.lock().open -= 1;
                 Error::new(ErrorKind::Io, format!("cannot start a thread: {e}")).with_source(e)
-            })?;
+            });
+            several.threads.push(started?);
         }
         Ok(several)
     }
@@ -277,8 +294,26 @@ impl Source for Several {
 
 impl Drop for Several {
     fn drop(&mut self) {
-        self.shared.lock().closed = true;
+        let deadline = Instant::now() + PATIENCE;
+        let mut slots = self.shared.lock();
+        slots.closed = true;
         self.shared.changed.notify_all();
+        while slots.open > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let count = slots.open;
+                tracing::debug!("{count} sources still wait for a frame and are left behind");
+                break;
+            }
+            let changed = &self.shared.changed;
+            slots = changed.wait_timeout(slots, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let all = slots.open == 0;
+        drop(slots);
+        for thread in self.threads.drain(..).filter(|thread| all || thread.is_finished()) {
+            // Panics of the source were caught where they happened.
+            drop(thread.join());
+        }
     }
 }
 

@@ -7,74 +7,41 @@
 #![allow(unsafe_code, reason = "a global allocator needs it")]
 #![allow(clippy::print_stdout, reason = "the counts are of interest when the test passes")]
 
+mod limits;
 mod mutate;
 mod targets;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use limits::{Counting, exceeded};
 use mutate::{Random, mutated};
 use targets::{TARGETS, Target};
 
+/// The folder with the goldens and seeds.
+const TESTS: &str = env!("CARGO_MANIFEST_DIR");
 /// Cases of each target in an ordinary run.
 const CASES: usize = 400;
-/// A parser may allocate this much, and [`BYTES_PER_BYTE`] times its input.
-const BASE_BYTES: usize = 64 << 20;
-const BYTES_PER_BYTE: usize = 64;
 /// The time of a case; a busy machine takes a hundredth of it.
 const MOST_TIME: Duration = Duration::from_secs(5);
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-fn grow(bytes: usize) {
-    let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    PEAK.fetch_max(live, Ordering::Relaxed);
-}
-
-// SAFETY: all calls are forwarded to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        grow(layout.size());
-        // SAFETY: the caller keeps the promises of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        grow(layout.size());
-        // SAFETY: the caller keeps the promises of `alloc_zeroed`. Zeroed pages cost nothing until they are used.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the pointer came from `alloc` above, with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
 /// What is wrong with a case, if anything.
 fn wrong(target: &Target, folder: &Path, bytes: &[u8]) -> Option<String> {
-    let before = LIVE.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
     let start = Instant::now();
-    let parsed = catch_unwind(AssertUnwindSafe(|| (target.parse)(folder, bytes)));
-    let (time, peak) = (start.elapsed(), PEAK.load(Ordering::Relaxed).saturating_sub(before));
-    if let Err(panic) = parsed {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        return Some(format!("panicked: {text}"));
-    }
-    if peak > BASE_BYTES + BYTES_PER_BYTE * bytes.len() {
-        return Some(format!("allocated {peak} bytes for an input of {}", bytes.len()));
+    let parsed = catch_unwind(AssertUnwindSafe(|| exceeded(bytes.len(), || (target.parse)(folder, bytes))));
+    let time = start.elapsed();
+    match parsed {
+        Ok(Some(why)) => return Some(why),
+        Ok(None) => {}
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+            return Some(format!("panicked: {text}"));
+        }
     }
     (time > MOST_TIME).then(|| format!("took {time:?}"))
 }

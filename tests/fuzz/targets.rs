@@ -89,10 +89,70 @@ pub const TARGETS: &[Target] = &[
         },
     },
     Target { name: "onnx", parse: onnx, seeds: onnx_seeds },
+    Target {
+        name: "torch_file",
+        parse: torch_file,
+        seeds: || {
+            ["formats", "legacy", "module", "protocol4", "script", "views", "wrapped"]
+                .map(|name| golden(&format!("checkpoints/containers/{name}.pt")))
+                .to_vec()
+        },
+    },
+    Target {
+        name: "class_list",
+        parse: class_list,
+        seeds: || vec!["\u{feff}dog\nred  apple\n\n person \n".into(), b"Dog\r\ndog\r\ncaf\xc3\xa9".to_vec()],
+    },
+    Target {
+        name: "written_record",
+        parse: written_record,
+        seeds: || {
+            let line = |file: &str, hash: &str| {
+                format!(
+                    r#"{{"file":"{file}","hash":"{hash}","before":null,"format":"yolo","classes":12970366926827028480}}"#
+                )
+            };
+            let (a, b) =
+                (line("labels/train/a.txt", &"0a".repeat(32)), line("labels/val/b/c.txt", &"ff".repeat(32)));
+            vec![format!("{{\"ocelli_label_written\":1}}\n[{a}]\n[{a},{b}]\n").into_bytes()]
+        },
+    },
+    Target {
+        name: "zones",
+        parse: |folder, bytes| {
+            ocelli_cli::parsers::parse_zones(&written(folder, "zones.yaml", bytes));
+        },
+        seeds: || {
+            vec![
+                b"units: relative\nanchor: bottom\nmargin: 0.02\nlines:\n  - {name: door, from: [0, 0.5], to: [1, 0.5]}\n"
+                    .to_vec(),
+                b"zones:\n  - name: park\n    points: [[10, 10], [500, 10], [300, 400]]\n    source: cam\n".to_vec(),
+            ]
+        },
+    },
+    Target {
+        name: "options_file",
+        parse: |folder, bytes| {
+            ocelli_cli::parsers::parse_options(&written(folder, "o.yaml", bytes));
+        },
+        seeds: || {
+            vec![
+                b"classes: [person, dog]\ntrack: true\nconfidence: 0.4\nvideo: street.mp4\n".to_vec(),
+                b"max-frames: 3\nmasks: false\nraw: null\nsources: [a, b]\n".to_vec(),
+            ]
+        },
+    },
+    Target {
+        name: "sources_file",
+        parse: |folder, bytes| {
+            ocelli_cli::parsers::parse_sources(&written(folder, "s.txt", bytes));
+        },
+        seeds: || vec![b"# cameras\ndoor=rtsp://a:b@c/d?x=1\nback gate:3 = 0\nin/a=b.mp4\n".to_vec()],
+    },
 ];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+    PathBuf::from(super::TESTS)
 }
 
 fn golden(name: &str) -> Vec<u8> {
@@ -195,6 +255,19 @@ fn sidecar(folder: &Path, bytes: &[u8]) {
     drop(ocelli::tensorrt::Sidecar::read(&folder.join("x.engine")));
 }
 
+fn torch_file(folder: &Path, bytes: &[u8]) {
+    let path = written(folder, "x.pt", bytes);
+    drop(ocelli::export::CheckpointOptions::default().inspect(&path));
+}
+
+fn class_list(folder: &Path, bytes: &[u8]) {
+    ocelli_cli::parsers::parse_classes(&written(folder, "classes.txt", bytes));
+}
+
+fn written_record(folder: &Path, bytes: &[u8]) {
+    drop(ocelli_datasets::label::check_written(&written(folder, "written.jsonl", bytes)));
+}
+
 fn mot(_: &Path, bytes: &[u8]) {
     drop(ocelli::tracking::read_mot("boxes", bytes));
 }
@@ -241,7 +314,7 @@ fn position(_: &Path, bytes: &[u8]) {
 }
 
 fn exemplar(_: &Path, bytes: &[u8]) {
-    ocelli_cli::parse_exemplar(&String::from_utf8_lossy(bytes));
+    ocelli_cli::parsers::parse_exemplar(&String::from_utf8_lossy(bytes));
 }
 
 fn onnx(_: &Path, bytes: &[u8]) {

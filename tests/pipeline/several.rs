@@ -1,11 +1,13 @@
 //! Several sources through one model.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ocelli::source::{Feed, Several, SeveralStates};
 use ocelli::tracking::ByteTrackerOptions;
-use ocelli::{Cancellation, FrameOutcome, Pipeline, Result, RunSummary, Sink, Source};
+use ocelli::{Cancellation, Frame, FrameOutcome, Pipeline, Result, RunSummary, Sink, Source, SourceInfo};
 
 use super::fakes::{Fakes, Keep, Levels, detector, level_found, level_of, prompts};
 
@@ -146,6 +148,58 @@ fn a_source_that_panics_harms_no_other() {
     let Seen { end, .. } = run(feeds(&[0, 1]), &Fakes::default());
     let message = end.expect_err("none is left").to_string();
     assert!(message.contains("all 2 sources failed") && message.contains("was to panic"), "{message}");
+}
+
+/// A camera that takes a while to close, and may wait for a frame that never comes.
+struct SlowToClose {
+    frames: Levels,
+    silence: Option<Receiver<()>>,
+    closed: Arc<AtomicUsize>,
+}
+
+impl Source for SlowToClose {
+    fn info(&self) -> &SourceInfo {
+        self.frames.info()
+    }
+
+    fn read_into(&mut self, frame: &mut Frame) -> Result<bool> {
+        if let Some(silence) = &self.silence {
+            silence.recv().ok();
+        }
+        self.frames.read_into(frame)
+    }
+}
+
+impl Drop for SlowToClose {
+    fn drop(&mut self) {
+        std::thread::sleep(100 * MS);
+        self.closed.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// When the stream is dropped, its sources are closed and their threads have ended; only one that is silent is left behind.
+#[test]
+fn sources_are_closed_with_the_stream() {
+    for silent in [0, 1] {
+        let closed = Arc::new(AtomicUsize::new(0));
+        let (over, silences): (Vec<_>, Vec<_>) = (0..silent).map(|_| channel()).unzip();
+        let mut silences = silences.into_iter();
+        let feeds = (0..4).map(|name| {
+            let mut frames = Levels::new(u64::MAX, 16, 8).live();
+            frames.delay = MS;
+            let source = SlowToClose { frames, silence: silences.next(), closed: closed.clone() };
+            Feed { name: format!("camera {name}"), weight: 1, source: Box::new(source) as Box<dyn Source> }
+        });
+        let mut several =
+            Several::start(feeds.collect(), None, Cancellation::new()).expect("they have names");
+        let mut frame = Frame::default();
+        assert!(several.read_into(&mut frame).expect("three of them have frames"));
+        let began = Instant::now();
+        drop(several);
+        assert_eq!(closed.load(Ordering::SeqCst), 4 - silent, "{silent} silent");
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        drop(over);
+    }
 }
 
 /// Recorded sources of 25 and 100 frames a second, the second slower to read and with three times the weight, end together.

@@ -1,10 +1,12 @@
 //! `--classes`: phrases, or files that list them.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use ocelli::{Error, ErrorKind, Prompt, Result};
 use ocelli_datasets::COCO_CLASSES;
 use ocelli_datasets::label::{Class, ClassMap};
+use ocelli_export::read_text;
 
 use crate::{LogArgs, status};
 
@@ -57,11 +59,11 @@ pub fn class_names(arguments: &[String], log: &LogArgs) -> Result<Vec<String>> {
 /// The classes in order, and the duplicates. The model does not distinguish case.
 fn distinct(arguments: &[String]) -> Result<(ClassMap, Vec<String>)> {
     let (mut map, mut repeated) = (ClassMap::default(), Vec::new());
+    let (mut known, mut reported) = (HashSet::new(), HashSet::new());
     let mut add = |class: Class| {
-        let name = class.name.to_lowercase();
-        if !map.classes.iter().any(|known| known.name.to_lowercase() == name) {
+        if known.insert(class.name.to_lowercase()) {
             map.classes.push(class);
-        } else if !repeated.contains(&class.name) {
+        } else if reported.insert(class.name.clone()) {
             repeated.push(class.name);
         }
     };
@@ -95,8 +97,7 @@ fn listed_in_file(argument: &str) -> Result<Option<ClassMap>> {
         "txt" | "yaml" | "yml" | "json" if !path.is_file() => refuse("no such file"),
         "yaml" | "yml" | "json" => ClassMap::open(path).map(Some),
         "txt" => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Error::io("cannot read the classes", path, error))?;
+            let text = read_text(path, "the classes")?;
             let lines = text.lines().map(|line| Prompt::new(line.trim_start_matches('\u{feff}')));
             let names: Vec<String> =
                 lines.map(|line| line.phrase().to_owned()).filter(|name| !name.is_empty()).collect();

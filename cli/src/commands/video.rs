@@ -25,8 +25,12 @@ use ocelli_datasets::label::ClassMap;
 use self::progress::LiveProgress;
 use self::sinks::{SinkArgs, Sinks};
 use self::source::SourceArgs;
+#[cfg(feature = "test-support")]
+pub use self::source::parse_sources;
 use self::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
 use self::webhook::Webhook;
+#[cfg(feature = "test-support")]
+pub use self::zones::parse_zones;
 use self::zones::{Counting, ZoneDrawing, ZoneSink, ZonesFile};
 use crate::args::{
     DETECTION, ExemplarArg, PERFORMANCE, PrivacyArgs, ScreenArgs, built_in_model_help, class_map,

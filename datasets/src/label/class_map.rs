@@ -1,12 +1,14 @@
 //! The classes of a data set, with their phrases, exemplars and limits.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use ocelli_export::read_text;
 use ocelli_tracking::BoundingBox;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use ocelli::{Error, ErrorKind, Prompt, Result};
+use ocelli::{Error, ErrorKind, MAX_CLASSES, MAX_PHRASE_BYTES, Prompt, Result};
 
 /// The classes of a data set, in the order of their ids.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -96,8 +98,7 @@ impl ClassMap {
     /// # Errors
     /// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::InvalidArgument`] if it is not a class map; the message has the key.
     pub fn open(path: &Path) -> Result<Self> {
-        let text =
-            std::fs::read_to_string(path).map_err(|e| Error::io("cannot read the class map", path, e))?;
+        let text = read_text(path, "the class map")?;
         let folder = path.parent().unwrap_or(Path::new(""));
         Self::parse(&text, folder).map_err(|why| {
             Error::new(ErrorKind::InvalidArgument, format!("class map, {}: {why}", path.display()))
@@ -155,8 +156,17 @@ impl ClassMap {
         if self.classes.is_empty() {
             return Err("classes: expected at least one class".into());
         }
-        for (id, class) in self.classes.iter().enumerate() {
-            if self.classes[..id].iter().any(|other| other.name == class.name) {
+        if self.classes.len() > MAX_CLASSES {
+            return Err(format!("{} classes: expected at most {MAX_CLASSES}", self.classes.len()));
+        }
+        let mut names = HashSet::new();
+        for class in &self.classes {
+            let texts = class.phrases.iter().chain([&class.name]);
+            if let Some(long) = texts.into_iter().find(|text| text.len() > MAX_PHRASE_BYTES) {
+                let (start, bytes) = (long.chars().take(30).collect::<String>(), long.len());
+                return Err(format!("\"{start}…\" has {bytes} bytes: expected at most {MAX_PHRASE_BYTES}"));
+            }
+            if !names.insert(&class.name) {
                 return Err(format!("class \"{}\": duplicate name", class.name));
             }
             if class.phrases.is_empty() && class.exemplars.is_empty() {
@@ -380,6 +390,29 @@ mod tests {
         assert_eq!((&file.image, file.wanted), (&ExemplarImage::File("maps/c.png".into()), true));
         let groups: Vec<_> = listed.merge.iter().map(|group| (group.classes.clone(), group.iou)).collect();
         assert_eq!(groups, [(vec![0, 1], 0.7), (vec![1, 0], 0.2)]);
+    }
+
+    #[test]
+    fn lists_and_names_have_limits() {
+        let list = |count: usize| {
+            let names: String = (0..count).map(|number| format!("- c{number}\n")).collect();
+            parse(&format!("classes:\n{names}"))
+        };
+        assert_eq!(list(MAX_CLASSES).map(|map| map.classes.len()), Ok(MAX_CLASSES));
+        let error = list(MAX_CLASSES + 1).expect_err("one too many");
+        assert!(error.contains("65537 classes: expected at most 65536"), "{error}");
+        for (bytes, is_valid) in [(MAX_PHRASE_BYTES, true), (MAX_PHRASE_BYTES + 1, false)] {
+            let long = "x".repeat(bytes);
+            for text in [
+                format!("classes: [{long}]"),
+                format!("classes: {{a: [{long}]}}"),
+                format!("names: [{long}]"),
+            ] {
+                let found = parse(&text);
+                assert_eq!(found.is_ok(), is_valid, "{bytes} bytes: {}", &text[..20]);
+                assert!(found.is_ok() || found.is_err_and(|why| why.contains("expected at most 1000")));
+            }
+        }
     }
 
     #[test]

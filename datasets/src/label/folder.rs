@@ -29,8 +29,8 @@ pub(super) fn journal_path(root: &Path) -> PathBuf {
 /// An output folder, locked so that no other process writes to it.
 pub(super) struct OutputFolder {
     root: PathBuf,
-    /// Closing the file releases the lock.
-    _lock: File,
+    /// Closing the file releases the lock; `None` for a folder that is only read.
+    _lock: Option<File>,
 }
 
 /// The contents of an output folder, stored as a file in the state folder.
@@ -90,12 +90,17 @@ impl OutputFolder {
         Self::lock(root)
     }
 
+    /// A folder to read from, while another process may write to it.
+    pub fn unlocked(root: &Path) -> Self {
+        Self { root: root.to_owned(), _lock: None }
+    }
+
     fn lock(root: &Path) -> Result<Self> {
         let path = root.join(STATE_FOLDER).join("lock");
         let file = File::options().create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(|e| Error::io("cannot write", &path, e))?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { root: root.to_owned(), _lock: file }),
+            Ok(()) => Ok(Self { root: root.to_owned(), _lock: Some(file) }),
             Err(TryLockError::WouldBlock) => {
                 let message = format!(
                     "cannot write the data set, {}: another process is writing to this folder; wait for it, or choose \

@@ -28,6 +28,8 @@ const FORMAT: u32 = 1;
 /// Files that wait for their rename, to sync the record once for all of them.
 const FILES_PER_COMMIT: usize = 32;
 const TIME_PER_COMMIT: Duration = Duration::from_secs(2);
+/// In place of the hash of a file that a person saved: no file has it.
+const SAVED: &str = "saved by a person";
 /// Temporary files are named `.ocelli-*.part`.
 const PART: (&str, &str) = (".ocelli-", ".part");
 
@@ -88,6 +90,15 @@ struct Entry {
     before: Option<String>,
     #[serde(flatten)]
     meaning: Meaning,
+}
+
+/// Reads a record, for the tests that feed it corrupt files.
+///
+/// # Errors
+/// If it is corrupt.
+#[cfg(feature = "test-support")]
+pub fn check_written(path: &Path) -> Result<()> {
+    Written::load(Path::new("."), path).map(drop)
 }
 
 /// Whose a file is.
@@ -358,6 +369,12 @@ impl Written {
         if self.file.is_some() {
             self.staged.push(Staged { entry, part: None });
         }
+    }
+
+    /// Records that a file is the person's, whatever its content is, and syncs the record.
+    pub fn give_to_person(&mut self, file: &str, meaning: Meaning) -> Result<()> {
+        self.note(file, Some(SAVED.into()), meaning);
+        self.commit()
     }
 
     /// Writes a file at the next commit unless it is the person's. Returns its owner and the hash of what `write` wrote.

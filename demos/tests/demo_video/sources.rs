@@ -143,6 +143,28 @@ fn readable_frames_of_a_corrupt_video_are_kept() {
 }
 
 #[test]
+fn an_mkv_that_is_damaged_midway_is_an_error() {
+    let place = Place::new();
+    draw_video(&place, "whole.mkv", 250);
+    let mut bytes = place.read("whole.mkv");
+    // The head of a cluster in the middle; FFmpeg starts one every five seconds.
+    let clusters: Vec<usize> = bytes
+        .windows(4)
+        .enumerate()
+        .filter_map(|(at, window)| (window == [0x1f, 0x43, 0xb6, 0x75]).then_some(at))
+        .collect();
+    let at = *clusters.get(1).expect("ten seconds have two clusters");
+    bytes[at..at + 16].fill(0);
+    place.write("damaged.mkv", bytes);
+    let (lines, last) = read_damaged(&place, "damaged.mkv");
+    assert!(
+        lines.len() >= 100 && last.contains(&format!("corrupt at byte {at}")),
+        "{} frames, {last}",
+        lines.len()
+    );
+}
+
+#[test]
 fn dropped_sound_is_reported() {
     // An AVI with a second stream header, for sound, instead of padding.
     let place = Place::new();

@@ -9,9 +9,19 @@ use std::time::Duration;
 
 use super::{MAX_ELEMENTS, bytes_at, iso, matroska};
 
-/// The times of the frames of the first video track in the order in which they are shown, relative to the first frame;
-/// `None` if the file has no index that this reads.
-pub(crate) fn frame_times(path: &Path) -> io::Result<Option<Vec<Duration>>> {
+/// What the structure of a file says about the times of its frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FrameIndex<T> {
+    /// The time of each frame of the first video track.
+    Times(Vec<T>),
+    /// There is no index that this reads.
+    Unknown,
+    /// The structure is damaged at this byte: frames and times behind it may be missing.
+    DamagedAt(u64),
+}
+
+/// The times of the frames of the first video track in the order in which they are shown, relative to the first frame.
+pub(crate) fn frame_times(path: &Path) -> io::Result<FrameIndex<Duration>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     let times = match bytes_at(&mut file, 0, 12)?.as_slice() {
@@ -19,10 +29,16 @@ pub(crate) fn frame_times(path: &Path) -> io::Result<Option<Vec<Duration>>> {
         [_, _, _, _, b'f', b't', b'y', b'p', ..]
         | [_, _, _, _, b'm', b'o', b'o', b'v', ..]
         | [_, _, _, _, b'm', b'd', b'a', b't', ..]
-        | [_, _, _, _, b'w', b'i', b'd', b'e', ..] => iso::frame_times(&mut file, length)?,
-        _ => None,
+        | [_, _, _, _, b'w', b'i', b'd', b'e', ..] => {
+            iso::frame_times(&mut file, length)?.map_or(FrameIndex::Unknown, FrameIndex::Times)
+        }
+        _ => FrameIndex::Unknown,
     };
-    Ok(times.and_then(shown))
+    Ok(match times {
+        FrameIndex::Times(times) => shown(times).map_or(FrameIndex::Unknown, FrameIndex::Times),
+        FrameIndex::Unknown => FrameIndex::Unknown,
+        FrameIndex::DamagedAt(byte) => FrameIndex::DamagedAt(byte),
+    })
 }
 
 /// Nanoseconds in the order of decoding become times in the order of showing; `None` if two frames have the same time.

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-use super::{Container, MAX_ELEMENTS, big_endian, bytes_at};
+use super::{Container, FrameIndex, MAX_ELEMENTS, big_endian, bytes_at};
 
 const SEGMENT: u64 = 0x1853_8067;
 const TRACKS: u64 = 0x1654_ae6b;
@@ -84,23 +84,35 @@ fn elements(mut bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     })
 }
 
-/// The times of the frames of the first video track in nanoseconds; `None` if the size of an element is unknown, or there are
-/// `most` elements or more.
-pub(super) fn frame_times(file: &mut File, most: usize) -> io::Result<Option<Vec<i128>>> {
+/// The times of the frames of the first video track in nanoseconds; unknown if there are `most` elements or more, damaged where
+/// an element is not readable, or exceeds the one that contains it.
+pub(super) fn frame_times(file: &mut File, most: usize) -> io::Result<FrameIndex<i128>> {
     let (mut at, mut scale, mut track) = (0, 1_000_000, None);
     let (mut cluster, mut times) = (0i128, Vec::new());
+    // Where the elements that contain this place end, if their sizes are known.
+    let mut ends: Vec<u64> = Vec::new();
     for _ in 0..most {
-        let Some((id, size, header)) = element(&bytes_at(file, at, 12)?) else {
-            return Ok(Some(times).filter(|times| !times.is_empty()));
+        ends.retain(|end| at < *end);
+        let head = bytes_at(file, at, 12)?;
+        let Some((id, size, header)) = element(&head) else {
+            // The end of a file, which may be cut off, or what follows the segment, which is not part of the video.
+            let is_whole = head.len() < 12 || ends.is_empty();
+            return Ok(if is_whole { FrameIndex::Times(times) } else { FrameIndex::DamagedAt(at) });
         };
         let content = at.saturating_add(header);
+        let end = size.map(|size| content.saturating_add(size));
+        if end.zip(ends.last()).is_some_and(|(end, outer)| end > *outer) {
+            return Ok(FrameIndex::DamagedAt(at));
+        }
         // These are entered; everything else is read or passed over.
         if [SEGMENT, CLUSTER, BLOCK_GROUP].contains(&id) {
+            ends.extend(end);
             at = content;
             continue;
         }
-        let Some(size) = size else { return Ok(None) };
-        at = content.saturating_add(size);
+        // Of the others none may leave out its size.
+        let (Some(size), Some(end)) = (size, end) else { return Ok(FrameIndex::DamagedAt(at)) };
+        at = end;
         match id {
             INFO => {
                 let info = bytes_at(file, content, size)?;
@@ -132,5 +144,5 @@ pub(super) fn frame_times(file: &mut File, most: usize) -> io::Result<Option<Vec
             _ => {}
         }
     }
-    Ok(None)
+    Ok(FrameIndex::Unknown)
 }

@@ -190,7 +190,7 @@ fn times_of(bytes: &[u8]) -> Option<Vec<u128>> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("video");
     std::fs::write(&path, bytes).expect("it can be written to");
-    let times = frame_times(&path).expect("it can be read")?;
+    let FrameIndex::Times(times) = frame_times(&path).expect("it can be read") else { return None };
     Some(times.iter().map(Duration::as_millis).collect())
 }
 
@@ -217,13 +217,25 @@ fn an_index_of_matroska_is_whole_or_none() {
     let tracks = element(&[0x16, 0x54, 0xae, 0x6b], &entry);
     let cluster = element(&[0x1f, 0x43, 0xb6, 0x75], &[element(&[0xe7], &[0]), blocks].concat());
     let segment = element(&[0x18, 0x53, 0x80, 0x67], &[tracks, cluster].concat());
+    let bytes = [element(&[0x1a, 0x45, 0xdf, 0xa3], &[0; 20]), segment].concat();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("video");
-    let bytes = [element(&[0x1a, 0x45, 0xdf, 0xa3], &[0; 20]), segment].concat();
-    std::fs::write(&path, bytes).expect("it can be written to");
-    let mut file = File::open(&path).expect("it can be read");
+    let times_of = |bytes: &[u8], most| {
+        std::fs::write(&path, bytes).expect("it can be written to");
+        matroska::frame_times(&mut File::open(&path).expect("it can be read"), most).expect("it can be read")
+    };
     // Head, segment, tracks, cluster, its time and three blocks; then the end is seen.
-    for (most, expected) in [(8, None), (9, Some(vec![0, 40_000_000, 80_000_000]))] {
-        assert_eq!(matroska::frame_times(&mut file, most).expect("it can be read"), expected, "{most}");
+    let whole = FrameIndex::Times(vec![0, 40_000_000, 80_000_000]);
+    assert_eq!(times_of(&bytes, 8), FrameIndex::Unknown);
+    assert_eq!(times_of(&bytes, 9), whole);
+    let junk = [bytes.as_slice(), &[0; 30]].concat();
+    assert_eq!(times_of(&junk, 99), whole, "what follows the segment is not part of it");
+
+    // The second of the three blocks, 7 bytes each at the end: its identifier, and a size beyond the cluster, unknown, invalid.
+    let second = bytes.len() - 14;
+    for (at, value) in [(second, 0), (second + 1, 0x41), (second + 1, 0xff), (second + 1, 0)] {
+        let mut damaged = bytes.clone();
+        damaged[at] = value;
+        assert_eq!(times_of(&damaged, 99), FrameIndex::DamagedAt(second as u64), "{value:#x} at {at}");
     }
 }

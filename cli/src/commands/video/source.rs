@@ -11,6 +11,7 @@ use ocelli::source::{
 };
 use ocelli::{Cancellation, Frame, Source, SourceInfo};
 use ocelli_datasets::scenes::{MovingScene, vocabulary};
+use ocelli_export::read_text;
 
 use crate::args::INPUT;
 use crate::host::{VideoInput, open_video};
@@ -232,10 +233,7 @@ impl SourceArgs {
                 Box::new(PictureFiles::new("images", read.clone(), rate)?)
             }
         };
-        let source: Box<dyn Source> = match self.fps {
-            Some(rate) if source.info().frame_rate.is_none() => Box::new(Rated::new(source, rate)),
-            _ => source,
-        };
+        let source = rated(source, self.fps);
         let mut selection = Selection::default();
         (selection.start, selection.end) = (self.start, self.end);
         (selection.stride, selection.max_frames) = (self.vid_stride, self.max_frames);
@@ -313,10 +311,15 @@ fn is_several(video: &[String]) -> bool {
     video.len() > 1 && !video.iter().all(is_images) && !video.iter().any(is_image)
 }
 
+/// Reads the file of `--sources`, for the tests that feed it corrupt ones; whether it is valid.
+#[cfg(feature = "test-support")]
+pub fn parse_sources(path: &Path) -> bool {
+    named_sources(path).is_ok()
+}
+
 /// Reads the file of `--sources`.
 fn named_sources(path: &Path) -> anyhow::Result<Vec<Named>> {
-    let text =
-        std::fs::read_to_string(path).map_err(|e| usage(format!("--sources, {}: {e}", path.display())))?;
+    let text = read_text(path, "the file of --sources").map_err(|e| usage(e.to_string()))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let named: Vec<Named> = lines
         .map(Named::parse)
@@ -415,12 +418,12 @@ struct Rated {
     info: SourceInfo,
 }
 
-impl Rated {
-    fn new(source: Box<dyn Source>, rate: f64) -> Self {
-        let mut info = source.info().clone();
-        info.frame_rate = Some(rate);
-        Self { source, info }
-    }
+/// The source with the rate of `--fps`, unless it has one.
+fn rated(source: Box<dyn Source>, fps: Option<f64>) -> Box<dyn Source> {
+    let Some(rate) = fps.filter(|_| source.info().frame_rate.is_none()) else { return source };
+    let mut info = source.info().clone();
+    info.frame_rate = Some(rate);
+    Box::new(Rated { source, info })
 }
 
 impl Source for Rated {
@@ -491,12 +494,13 @@ mod tests {
             let raw: RawArg = raw.parse().expect("it is a format");
             assert_eq!(raw.at(fps).ok().map(|format| format.frame_rate), expected, "{raw:?} {fps:?}");
         }
-        let arguments = |fps| {
+        for (own, fps, expected) in
+            [(None, Some(7.5), Some(7.5)), (None, None, None), (Some(25.0), Some(7.5), Some(25.0))]
+        {
             let mut info = SourceInfo::default();
-            info.name = "camera".into();
-            Rated::new(Box::new(Nothing(info)), fps)
-        };
-        assert_eq!(arguments(7.5).info().frame_rate, Some(7.5));
+            info.frame_rate = own;
+            assert_eq!(rated(Box::new(Nothing(info)), fps).info().frame_rate, expected, "{own:?} {fps:?}");
+        }
     }
 
     #[test]

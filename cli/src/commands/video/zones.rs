@@ -8,6 +8,7 @@ use std::time::UNIX_EPOCH;
 use ocelli::draw::Annotator;
 use ocelli::sink::JsonLines;
 use ocelli::{FrameOutcome, Sink};
+use ocelli_export::read_text;
 use ocelli_tracking::{
     Anchor, CountingLine, Direction, LineCounts, Zone, ZoneCounter, ZoneCounts, ZoneEvent, ZoneEventKind,
     ZoneOptions,
@@ -19,6 +20,12 @@ use crate::usage;
 
 /// The margin without one in the file, as a share of the frame's height.
 const MARGIN: f32 = 0.01;
+
+/// Reads the file of `--zones`, for the tests that feed it corrupt ones; whether it is valid.
+#[cfg(feature = "test-support")]
+pub fn parse_zones(path: &Path) -> bool {
+    ZonesFile::read(path).is_ok()
+}
 
 /// The file of `--zones`.
 #[derive(Clone, Debug, Deserialize)]
@@ -88,7 +95,7 @@ impl ZonesFile {
         let refuse = |why: String| usage(format!("--zones, {name}: {why}"));
         let text = match inline {
             Some(text) => text.to_owned(),
-            None => std::fs::read_to_string(path).map_err(|e| refuse(e.to_string()))?,
+            None => read_text(path, "the file of --zones").map_err(|e| usage(e.to_string()))?,
         };
         let mut file: Self = serde_saphyr::from_str(&text).map_err(|e| {
             let said = e.to_string();

@@ -1,0 +1,330 @@
+// The page: what is asked, what was found, and the three places to look at.
+
+import { Camera } from "/page/camera.js";
+import { asText, download, extension, stem } from "/page/formats.js";
+import { Gallery } from "/page/gallery.js";
+import { api, detect, rows } from "/page/server.js";
+import { annotated, colorOf, Stage } from "/page/stage.js";
+
+const $ = (id) => document.getElementById(id);
+const DELAY = 350;
+
+let about = { limits: {} };
+let view = "picture";
+let picture = null; // { file, name, bitmap, width, height }
+let examples = []; // { box, wanted, class }
+let found = null; // { width, height, detections, timing_ms }
+let highlighted = -1;
+let timer = 0, request = null;
+
+function say(text) {
+  $("status").textContent = text;
+}
+
+function fail(text) {
+  $("problem").textContent = text;
+  $("problem").hidden = !text;
+  if (text) say("");
+}
+
+const names = () => {
+  const seen = new Set();
+  return $("names").value.split(",").map((name) => name.trim().replace(/\s+/g, " ")).filter((name) => name && !seen.has(name.toLowerCase()) && seen.add(name.toLowerCase()));
+};
+
+const thresholds = () => ({ confidence: Number($("confidence").value), nms: Number($("overlap").value), masks: $("masks").checked && about.masks });
+
+function question() {
+  const classes = names();
+  const exemplars = examples.map(({ box, wanted, class: of }) => ({ box: box.map((value) => Math.round(value * 100) / 100), wanted, ...(classes.includes(of) ? { class: of } : classes.length > 1 ? { class: classes[0] } : {}) }));
+  return { classes, exemplars, ...thresholds() };
+}
+
+function changed() {
+  $("confidence-value").value = Number($("confidence").value).toFixed(2);
+  $("overlap-value").value = Number($("overlap").value).toFixed(2);
+  try {
+    sessionStorage.setItem("names", $("names").value);
+  } catch { /* a private window */ }
+  clearTimeout(timer);
+  timer = setTimeout(view === "camera" ? () => camera.ask() : search, DELAY);
+}
+
+async function search() {
+  request?.abort();
+  if (view !== "picture" || !picture) return;
+  const asked = question();
+  if (!asked.classes.length && !examples.some((example) => example.wanted)) {
+    showFound(null);
+    say(examples.length ? "Add a wanted example, or a name." : "Type what to find.");
+    return;
+  }
+  request = new AbortController();
+  const { signal } = request;
+  say("Looking…");
+  try {
+    const result = await detect(picture.file, asked, signal);
+    if (signal.aborted) return;
+    fail("");
+    showFound(result);
+    const count = result.detections.length;
+    say(`${count === 0 ? "Nothing" : count} found in ${Math.round(result.timing_ms.total)} ms.`);
+  } catch (error) {
+    if (signal.aborted) return;
+    showFound(null);
+    fail(error.message);
+  }
+}
+
+const shownBoxes = () => [
+  ...examples.map(({ box, wanted }) => ({ box, label: wanted ? "+" : "−", color: wanted ? "#1f8a4c" : "#b3382c", dashed: true, editable: true })),
+  ...(found?.detections ?? []).map((one, number) => ({ box: one.box, label: one.label, score: one.score, color: colorOf(one.class_id), mask: one.mask, drawn: one.drawn, dim: highlighted >= 0 && highlighted !== number })),
+];
+
+function paint(selected = stage.selected) {
+  const boxes = shownBoxes();
+  stage.set(highlighted >= 0 ? boxes.filter((one) => !one.dim) : boxes, highlighted >= 0 ? -1 : selected);
+  const count = found?.detections.length ?? 0;
+  $("stage").setAttribute("aria-label", picture ? `${picture.name}, ${count} found: ${[...new Set((found?.detections ?? []).map((one) => one.label))].join(", ") || "nothing"}` : "The picture");
+}
+
+function showFound(result) {
+  found = result;
+  highlighted = -1;
+  $("panel-found").hidden = !found || view === "gallery";
+  listFound();
+  if (view === "picture") paint();
+}
+
+function listFound() {
+  const items = (found?.detections ?? []).map((one) => ({ color: colorOf(one.class_id), text: one.label, number: one.score.toFixed(2) }));
+  rows($("found"), items, {
+    pressed: highlighted,
+    choose: (at) => {
+      highlighted = highlighted === at ? -1 : at;
+      const buttons = [...$("found").querySelectorAll(".row")];
+      buttons.forEach((button, number) => button.setAttribute("aria-pressed", String(number === highlighted)));
+      if (view === "picture") paint();
+    },
+  });
+  $("found-heading").textContent = `Found ${items.length}`;
+  $("exports").hidden = view !== "picture";
+}
+
+function showExamples() {
+  rows($("examples"), examples.map(({ wanted, class: of }) => ({ color: wanted ? "#1f8a4c" : "#b3382c", text: `${wanted ? "Wanted" : "Unwanted"} example${of ? ` of ${of}` : ""}` })), {
+    pressed: stage.selected,
+    choose: (at) => { highlighted = -1; paint(at); showExamples(); $("stage").focus(); },
+    remove: removeExample,
+  });
+}
+
+function removeExample(at) {
+  examples.splice(at, 1);
+  paint(-1);
+  showExamples();
+  changed();
+}
+
+// The box that is drawn next: "wanted", "unwanted" or none.
+let drawing = "";
+
+function setDrawing(kind) {
+  drawing = drawing === kind ? "" : kind;
+  for (const one of ["wanted", "unwanted"]) $(`draw-${one}`).setAttribute("aria-pressed", String(drawing === one));
+  $("stage").classList.toggle("look", !drawing && !examples.length);
+  if (drawing) say("Draw a box around the example, or press Enter for one in the middle.");
+}
+
+function addExample(box) {
+  if (examples.length >= (about.limits.exemplars ?? 32)) return fail("There are too many examples.");
+  const classes = names();
+  examples.push({ box, wanted: drawing !== "unwanted", class: classes.length > 1 ? classes[0] : undefined });
+  setDrawing(drawing);
+  highlighted = -1;
+  paint(examples.length - 1);
+  showExamples();
+  changed();
+}
+
+const stage = new Stage($("stage"), {
+  drawsOver: true,
+  mayDraw: () => (drawing === "wanted" ? "#1f8a4c" : drawing === "unwanted" ? "#b3382c" : null),
+  draw: addExample,
+  change: (number, box) => { examples[number].box = box; },
+  commit: changed,
+  select: () => showExamples(),
+  remove: removeExample,
+});
+
+$("stage").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && drawing && picture) {
+    const { width, height } = picture;
+    addExample([width * 0.35, height * 0.35, width * 0.65, height * 0.65]);
+    event.preventDefault();
+  } else if (event.key === "Escape" && drawing) {
+    setDrawing(drawing);
+  }
+});
+
+for (const kind of ["wanted", "unwanted"]) {
+  $(`draw-${kind}`).addEventListener("click", () => {
+    setDrawing(kind);
+    if (drawing) $("stage").focus({ preventScroll: true });
+  });
+}
+
+async function open(file) {
+  if (!file) return;
+  if (about.limits.bytes && file.size > about.limits.bytes - 4096) return fail(`The picture has ${(file.size / 1e6).toFixed(1)} MB; the server takes ${(about.limits.bytes / 1e6).toFixed(0)} MB.`);
+  let bitmap;
+  try {
+    bitmap = await createImageBitmap(file);
+  } catch {
+    return fail(`${file.name}: the browser cannot show this file. Choose a JPEG, PNG or WebP.`);
+  }
+  fail("");
+  examples = [];
+  showFound(null);
+  picture = { file, name: file.name || "picture", bitmap, width: bitmap.width, height: bitmap.height };
+  $("drop").hidden = true;
+  $("picture").hidden = false;
+  stage.show(bitmap, bitmap.width, bitmap.height);
+  setDrawing("");
+  showExamples();
+  show("picture");
+  changed();
+}
+
+for (const id of ["file", "file-again"]) {
+  $(id).addEventListener("change", (event) => {
+    open(event.target.files[0]);
+    event.target.value = "";
+  });
+}
+const drop = $("main");
+for (const kind of ["dragenter", "dragover"]) drop.addEventListener(kind, (event) => { event.preventDefault(); $("drop").classList.add("over"); });
+for (const kind of ["dragleave", "drop"]) drop.addEventListener(kind, () => $("drop").classList.remove("over"));
+drop.addEventListener("drop", (event) => { event.preventDefault(); open([...event.dataTransfer.files].find((file) => file.type.startsWith("image/"))); });
+document.addEventListener("paste", (event) => open([...(event.clipboardData?.files ?? [])].find((file) => file.type.startsWith("image/"))));
+
+for (const id of ["names", "confidence", "overlap", "masks"]) $(id).addEventListener("input", changed);
+
+$("copy").addEventListener("click", async () => {
+  try {
+    await navigator.clipboard.writeText(asText($("format").value, picture.name, found, question().classes));
+    say("Copied.");
+  } catch {
+    fail("The browser does not let this page copy: download the file.");
+  }
+});
+$("download").addEventListener("click", () => {
+  const format = $("format").value;
+  const classes = question().classes;
+  download(new Blob([asText(format, picture.name, found, classes.length ? classes : ["visual"])], { type: "text/plain" }), `${stem(picture.name)}.${extension[format]}`);
+});
+$("download-picture").addEventListener("click", async () => {
+  const boxes = found.detections.map((one) => ({ ...one, color: colorOf(one.class_id) }));
+  download(await annotated(picture.bitmap, picture.width, picture.height, boxes), `${stem(picture.name)}-found.png`);
+});
+
+const camera = new Camera($("camera"), {
+  question: () => ({ classes: names(), exemplars: [], ...thresholds() }),
+  found: (message, rate) => {
+    fail("");
+    showFound(message);
+    $("camera-rate").textContent = `${rate.toFixed(1)} frames a second`;
+    $("camera").setAttribute("aria-label", `The camera's picture, ${message.detections.length} found`);
+  },
+  said: say,
+  failed: fail,
+  ended: () => { $("camera-start").disabled = false; $("camera-stop").disabled = true; $("camera-rate").textContent = ""; },
+});
+
+async function startCamera() {
+  fail("");
+  $("camera-start").disabled = true;
+  try {
+    await camera.start($("camera-which").value);
+    $("camera-start").disabled = true;
+    $("camera-stop").disabled = false;
+    say(names().length ? "" : "Type what to find.");
+    const devices = (await navigator.mediaDevices.enumerateDevices()).filter((device) => device.kind === "videoinput");
+    const chosen = $("camera-which").value;
+    $("camera-which").replaceChildren(new Option("Default", ""), ...devices.map((device, at) => new Option(device.label || `Camera ${at + 1}`, device.deviceId)));
+    $("camera-which").value = chosen;
+  } catch (error) {
+    camera.stop();
+    fail(error.name === "NotAllowedError" ? "The browser was told not to give the camera to this page." : error.message);
+  }
+}
+$("camera-start").addEventListener("click", startCamera);
+$("camera-stop").addEventListener("click", () => camera.stop());
+$("camera-which").addEventListener("change", () => { if (camera.stream) startCamera(); });
+
+const gallery = new Gallery({ say, fail, thresholds, limits: () => about.limits });
+
+function show(next) {
+  view = next;
+  for (const one of ["picture", "camera", "gallery"]) {
+    const tab = $(`tab-${one}`), isShown = one === view;
+    tab.setAttribute("aria-selected", String(isShown));
+    tab.tabIndex = isShown ? 0 : -1;
+    $(`view-${one}`).hidden = !isShown;
+  }
+  if (view !== "camera") camera.stop();
+  $("panel-ask").hidden = view === "gallery";
+  $("examples").hidden = view !== "picture";
+  say("");
+  fail("");
+  showFound(null);
+  gallery.visible(view === "gallery");
+  if (view === "picture") changed();
+}
+
+const tabs = [...document.querySelectorAll("[role=tab]")];
+tabs.forEach((tab) => {
+  tab.addEventListener("click", () => show(tab.id.slice(4)));
+  tab.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const shown = tabs.filter((one) => !one.hidden);
+    const next = shown[(shown.indexOf(tab) + step + shown.length) % shown.length];
+    next.focus();
+    next.click();
+    event.preventDefault();
+  });
+});
+
+async function begin() {
+  try {
+    about = await api("/v1/about");
+  } catch (error) {
+    return fail(error.message);
+  }
+  $("about").textContent = `${about.model === "built-in" ? "Built-in model" : about.model} · ${about.engine}`;
+  $("confidence").value = about.confidence;
+  $("overlap").value = about.nms;
+  if (!about.masks) Object.assign($("masks"), { checked: false, disabled: true });
+  $("tab-gallery").hidden = !about.gallery;
+  if (about.vocabulary.length) {
+    $("vocabulary").hidden = false;
+    $("vocabulary-names").replaceChildren(...about.vocabulary.map((name) => {
+      const item = document.createElement("li");
+      const button = Object.assign(document.createElement("button"), { type: "button", textContent: name });
+      button.addEventListener("click", () => {
+        const all = names();
+        $("names").value = (all.includes(name) ? all.filter((one) => one !== name) : [...all, name]).join(", ");
+        changed();
+      });
+      item.append(button);
+      return item;
+    }));
+  }
+  try {
+    $("names").value = sessionStorage.getItem("names") ?? "";
+  } catch { /* a private window */ }
+  changed();
+}
+
+begin();

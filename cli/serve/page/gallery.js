@@ -1,0 +1,253 @@
+// A labelled data set: its images, and the boxes of one of them to correct.
+
+import { api, detect, rows } from "/page/server.js";
+import { colorOf, Stage } from "/page/stage.js";
+
+const $ = (id) => document.getElementById(id);
+
+export class Gallery {
+  constructor({ say, fail, thresholds, limits }) {
+    Object.assign(this, { say, fail, thresholds, limits, classes: [], images: [], total: 0, open: null, boxes: [], undo: [], isChanged: false, isVisible: false, turn: 0 });
+    this.stage = new Stage($("editor"), {
+      mayDraw: () => colorOf(this.classId()),
+      draw: (box) => this.add(box),
+      change: (number, box) => Object.assign(this.boxes[number], { box, moved: true }),
+      commit: () => this.changed(),
+      select: (number) => this.select(number),
+      remove: (number) => this.remove(number),
+    });
+    $("gallery-more").addEventListener("click", () => this.load(this.images.length));
+    $("gallery-back").addEventListener("click", () => this.leave());
+    $("gallery-previous").addEventListener("click", () => this.step(-1));
+    $("gallery-next").addEventListener("click", () => this.step(1));
+    $("label-add").addEventListener("click", () => this.addInMiddle());
+    $("label-remove").addEventListener("click", () => this.remove(this.stage.selected));
+    $("label-undo").addEventListener("click", () => this.takeBack());
+    $("label-save").addEventListener("click", () => this.save());
+    $("label-detect").addEventListener("click", () => this.suggest());
+    $("label-class").addEventListener("change", () => this.setClass());
+    document.addEventListener("keydown", (event) => this.key(event));
+    window.addEventListener("beforeunload", (event) => { if (this.isChanged) event.preventDefault(); });
+  }
+
+  visible(isVisible) {
+    this.isVisible = isVisible;
+    $("panel-labels").hidden = !isVisible || !this.open;
+    if (!isVisible) return;
+    if (!this.images.length) this.load(0);
+    if (this.open) this.list();
+    else this.say("Choose an image to correct.");
+    this.stage.draw();
+  }
+
+  async load(from) {
+    try {
+      const page = await api(`/v1/gallery?from=${from}`);
+      this.images = from ? [...this.images, ...page.images] : page.images;
+      [this.classes, this.total] = [page.classes, page.total];
+    } catch (error) {
+      return this.fail(error.message);
+    }
+    $("label-class").replaceChildren(...this.classes.map((name, id) => new Option(name, id)));
+    $("gallery-count").textContent = `${this.total} images, ${this.classes.length} classes`;
+    $("gallery-more").hidden = this.images.length >= this.total;
+    $("thumbnails").replaceChildren(...this.images.map((image, at) => {
+      const item = document.createElement("li");
+      const button = Object.assign(document.createElement("button"), { type: "button" });
+      const small = Object.assign(document.createElement("img"), { loading: "lazy", alt: "", src: `/v1/gallery/${image.id}/thumbnail` });
+      button.append(small, Object.assign(document.createElement("span"), { textContent: image.name }));
+      button.addEventListener("click", () => this.choose(at));
+      item.append(button);
+      return item;
+    }));
+  }
+
+  mayLeave() {
+    return !this.isChanged || window.confirm("The changes to this image are not saved. Leave it?");
+  }
+
+  async choose(at) {
+    if (!this.images[at] || !this.mayLeave()) return;
+    const image = this.images[at], turn = ++this.turn;
+    this.fail("");
+    try {
+      const [labels, file] = await Promise.all([api(`/v1/gallery/${image.id}`), fetch(`/v1/gallery/${image.id}/image`)]);
+      if (!file.ok) throw new Error((await file.json()).error);
+      const blob = await file.blob();
+      const bitmap = await createImageBitmap(blob);
+      // Another image was chosen meanwhile.
+      if (turn !== this.turn) return;
+      this.open = { at, image, labels, blob };
+      $("gallery-list").hidden = true;
+      $("gallery-editor").hidden = false;
+      $("panel-labels").hidden = !this.isVisible;
+      this.stage.show(bitmap, labels.width, labels.height);
+      this.take(labels);
+      $("editor").focus({ preventScroll: true });
+    } catch (error) {
+      this.fail(error.message);
+    }
+  }
+
+  // Shows labels as the server has them.
+  take(labels) {
+    this.open.labels = labels;
+    this.boxes = labels.instances.map(({ line, class_id, box, polygon }) => ({ line, class_id, box, polygon }));
+    [this.undo, this.isChanged] = [[], false];
+    this.before = JSON.stringify(this.boxes);
+    $("gallery-name").textContent = labels.name;
+    $("gallery-previous").disabled = this.open.at === 0;
+    $("gallery-next").disabled = this.open.at + 1 >= this.images.length;
+    this.paint(-1);
+  }
+
+  classId() {
+    return Number($("label-class").value) || 0;
+  }
+
+  paint(selected = this.stage.selected) {
+    const boxes = this.boxes.map((one) => ({ ...one, label: this.classes[one.class_id] ?? "?", color: colorOf(one.class_id), editable: true, polygon: one.moved ? undefined : one.polygon }));
+    this.stage.set(boxes, selected);
+    this.list();
+  }
+
+  list() {
+    const { selected } = this.stage;
+    const box = (one) => one.box.map(Math.round).join(", ");
+    rows($("found"), this.boxes.map((one) => ({ color: colorOf(one.class_id), text: this.classes[one.class_id] ?? "?", number: box(one), removeName: `Remove ${this.classes[one.class_id]} at ${box(one)}` })), {
+      pressed: selected,
+      choose: (at) => { this.stage.select(at); $("editor").focus(); },
+      remove: (at) => this.remove(at),
+    });
+    $("panel-found").hidden = !this.open || !this.isVisible;
+    $("found-heading").textContent = `${this.boxes.length} boxes`;
+    $("exports").hidden = true;
+    $("label-remove").disabled = selected < 0;
+    $("label-undo").disabled = !this.undo.length;
+    $("label-save").disabled = false;
+    $("gallery-state").textContent = this.isChanged ? "Not saved" : this.open.labels.corrected ? "Corrected" : "";
+    $("label-save").textContent = this.isChanged ? "Save" : this.open.labels.corrected ? "Saved" : "Save as it is";
+    $("editor").setAttribute("aria-label", `${this.open.image.name}, ${this.boxes.length} boxes${selected >= 0 ? `, ${this.classes[this.boxes[selected].class_id]} at ${box(this.boxes[selected])} is selected` : ""}`);
+  }
+
+  select(number) {
+    if (this.boxes[number]) $("label-class").value = this.boxes[number].class_id;
+    this.list();
+  }
+
+  // Remembers what was there before a change.
+  changed(selected = this.stage.selected) {
+    this.undo.push(this.before);
+    this.before = JSON.stringify(this.boxes);
+    this.isChanged = true;
+    this.paint(selected);
+  }
+
+  takeBack() {
+    const before = this.undo.pop();
+    if (!before) return;
+    this.boxes = JSON.parse(before);
+    this.before = before;
+    this.isChanged = true;
+    this.paint(-1);
+  }
+
+  add(box) {
+    this.boxes.push({ class_id: this.classId(), box });
+    this.changed(this.boxes.length - 1);
+  }
+
+  addInMiddle() {
+    if (!this.open) return;
+    const { width, height } = this.open.labels;
+    this.add([width * 0.4, height * 0.4, width * 0.6, height * 0.6]);
+    $("editor").focus();
+  }
+
+  remove(number) {
+    if (!this.boxes[number]) return;
+    this.boxes.splice(number, 1);
+    this.changed(-1);
+  }
+
+  setClass() {
+    const one = this.boxes[this.stage.selected];
+    if (!one || one.class_id === this.classId()) return;
+    one.class_id = this.classId();
+    this.changed();
+  }
+
+  // Adds what the detector finds and no box covers yet.
+  async suggest() {
+    const { open } = this;
+    if (!open) return;
+    this.say("Looking…");
+    try {
+      const most = this.limits().classes ?? this.classes.length;
+      const classes = this.classes.slice(0, most);
+      const result = await detect(open.blob, { ...this.thresholds(), classes, masks: false });
+      if (this.open !== open) return;
+      const overlap = ([a, b, c, d], [x, y, z, w]) => {
+        const common = Math.max(0, Math.min(c, z) - Math.max(a, x)) * Math.max(0, Math.min(d, w) - Math.max(b, y));
+        return common / ((c - a) * (d - b) + (z - x) * (w - y) - common);
+      };
+      const known = [...this.boxes];
+      const fresh = result.detections.filter((one) => !known.some((box) => box.class_id === one.class_id && overlap(box.box, one.box) > 0.5));
+      fresh.forEach(({ class_id, box }) => this.boxes.push({ class_id, box }));
+      if (fresh.length) this.changed(-1);
+      this.say(fresh.length ? `${fresh.length} added: check them, then save.` : "Nothing new found.");
+      this.fail("");
+    } catch (error) {
+      this.fail(error.message);
+    }
+  }
+
+  async save() {
+    const { open } = this;
+    if (!open || this.isSaving) return;
+    this.isSaving = true;
+    try {
+      const instances = this.boxes.map(({ line, class_id, box }) => ({ ...(line === undefined || line === null ? {} : { line }), class_id, box }));
+      const labels = await api(`/v1/gallery/${open.image.id}`, { method: "PUT", headers: { "content-type": "application/json" }, body: JSON.stringify({ version: open.labels.version, instances }) });
+      if (this.open === open) this.take(labels);
+      this.fail("");
+      this.say("Saved. Later labelling leaves this image as it is.");
+    } catch (error) {
+      this.fail(error.message);
+    } finally {
+      this.isSaving = false;
+    }
+  }
+
+  step(by) {
+    if (this.open) this.choose(this.open.at + by);
+  }
+
+  leave() {
+    if (!this.mayLeave()) return;
+    this.turn++;
+    const at = this.open?.at ?? 0;
+    [this.open, this.isChanged] = [null, false];
+    $("gallery-list").hidden = false;
+    $("gallery-editor").hidden = true;
+    $("panel-labels").hidden = true;
+    $("panel-found").hidden = true;
+    this.say("Choose an image to correct.");
+    $("thumbnails").querySelectorAll("button")[at]?.focus();
+  }
+
+  key(event) {
+    if (!this.isVisible || !this.open) return;
+    if ((event.ctrlKey || event.metaKey) && event.key === "s") {
+      event.preventDefault();
+      return this.save();
+    }
+    if ((event.ctrlKey || event.metaKey) && event.key === "z") return this.takeBack();
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    const work = { n: () => this.addInMiddle(), "[": () => this.step(-1), "]": () => this.step(1), Escape: () => this.leave() }[event.key];
+    if (work) {
+      event.preventDefault();
+      work();
+    }
+  }
+}

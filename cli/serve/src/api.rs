@@ -1,0 +1,87 @@
+//! The routes.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::json;
+
+use crate::app::App;
+use crate::metrics::Now;
+use crate::problem::{Problem, json_response};
+use crate::{detect, gallery, guard, label_studio, page, video};
+
+/// The description of the API.
+pub(crate) const OPENAPI: &str = include_str!("openapi.json");
+
+/// Every route; all of them pass the guard.
+pub(crate) fn router(app: &Arc<App>) -> Router {
+    Router::new()
+        .route("/", get(page::index))
+        .route("/page/{file}", get(page::file))
+        .route("/healthz", get(health))
+        .route("/metrics", get(metrics))
+        .route("/openapi.json", get(openapi))
+        .route("/v1/about", get(about))
+        .route("/v1/detect", post(detect::detect))
+        .route("/v1/video", get(video::video))
+        .route("/v1/gallery", get(gallery::list))
+        .route("/v1/gallery/{id}", get(gallery::read).put(gallery::save))
+        .route("/v1/gallery/{id}/image", get(gallery::image))
+        .route("/v1/gallery/{id}/thumbnail", get(gallery::thumbnail))
+        .nest("/label-studio", label_studio::router())
+        .fallback(nothing_here)
+        .layer(DefaultBodyLimit::max(app.config.limits.body_bytes))
+        .layer(from_fn_with_state(app.clone(), guard::guard))
+        .with_state(app.clone())
+}
+
+async fn nothing_here() -> Problem {
+    Problem::missing("there is nothing at this address; /openapi.json lists what there is")
+}
+
+async fn health() -> Response {
+    json_response(StatusCode::OK, &json!({"status": "ok"}))
+}
+
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let now = Now {
+        waiting: app.engine.waiting(),
+        free_slots: app.slots.available_permits(),
+        engine: &app.about.engine,
+        model: &app.about.model,
+    };
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (kind, app.metrics.text(&now)).into_response()
+}
+
+/// What the page has to know.
+async fn about(State(app): State<Arc<App>>) -> Response {
+    let limits = &app.config.limits;
+    let about = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "engine": app.about.engine,
+        "model": app.about.model,
+        "vocabulary": app.about.vocabulary,
+        "masks": app.about.masks,
+        "confidence": app.about.confidence,
+        "nms": app.about.nms,
+        "gallery": app.gallery.is_some(),
+        "limits": {
+            "bytes": limits.body_bytes,
+            "pixels": limits.pixels,
+            "classes": limits.classes,
+            "exemplars": limits.exemplars,
+            "seconds": limits.time.as_secs_f64(),
+        },
+    });
+    json_response(StatusCode::OK, &about)
+}

@@ -1,0 +1,91 @@
+//! `POST /v1/detect`.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::multipart::{Multipart, MultipartError};
+use axum::extract::{FromRequest, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::Response;
+use ocelli::report::{DetectionRecord, timings};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::app::{App, Ends};
+use crate::engine::Found;
+use crate::problem::{Problem, json_response};
+use crate::request::Asked;
+
+/// What was found in a picture: an entry of `ocelli detect --json`, without the file.
+#[derive(Serialize)]
+pub(crate) struct Answer {
+    width: u32,
+    height: u32,
+    detections: Vec<DetectionRecord>,
+    timing_ms: Map<String, Value>,
+}
+
+impl From<Found> for Answer {
+    fn from(found: Found) -> Self {
+        Self {
+            width: found.width,
+            height: found.height,
+            detections: found.detections.iter().map(Into::into).collect(),
+            timing_ms: timings(&found.times),
+        }
+    }
+}
+
+/// Detects in one picture.
+pub(crate) async fn detect(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let _slot = app.slot()?;
+    let client = client_of(&request)?;
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let (picture, asked) = match kind.as_str() {
+        "application/json" => {
+            let mut asked = Asked::from_json(&body(request).await?)?;
+            (asked.take_picture()?, asked)
+        }
+        "multipart/form-data" => form(request).await?,
+        _ => {
+            let message = "expected application/json or multipart/form-data as the content type";
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        }
+    };
+    let picture = picture.filter(|picture| !picture.is_empty());
+    let picture = picture.ok_or_else(|| Problem::bad("image is missing: expected a picture file"))?;
+    let question = asked.question(&app.config.limits)?;
+    let found = app.engine.ask(client, picture, question).await?;
+    Ok(json_response(StatusCode::OK, &Answer::from(found)))
+}
+
+/// The address of the client.
+pub(crate) fn client_of(request: &Request) -> Result<std::net::IpAddr, Problem> {
+    let ends = request.extensions().get::<Ends>();
+    ends.map(|ends| ends.client)
+        .ok_or_else(|| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a connection without an address"))
+}
+
+/// The whole body, within the limit.
+pub(crate) async fn body(request: Request) -> Result<Bytes, Problem> {
+    Bytes::from_request(request, &()).await.map_err(|error| Problem::new(error.status(), error.body_text()))
+}
+
+/// A form with the picture in `image`, and the question in `request` as JSON or in a field for each option.
+async fn form(request: Request) -> Result<(Option<Bytes>, Asked), Problem> {
+    let broken = |error: MultipartError| Problem::new(error.status(), error.body_text());
+    let mut form = Multipart::from_request(request, &())
+        .await
+        .map_err(|error| Problem::new(error.status(), error.body_text()))?;
+    let (mut picture, mut asked) = (None, Asked::default());
+    while let Some(field) = form.next_field().await.map_err(broken)? {
+        let name = field.name().unwrap_or_default().to_owned();
+        match name.as_str() {
+            "image" => picture = Some(field.bytes().await.map_err(broken)?),
+            "request" => asked = Asked::from_json(&field.bytes().await.map_err(broken)?)?,
+            _ => asked.set(&name, &field.text().await.map_err(broken)?)?,
+        }
+    }
+    Ok((picture, asked))
+}

@@ -1,0 +1,252 @@
+//! `/v1/gallery`: a labelled data set to look at and to correct. Images are named by ids that are no paths.
+
+use std::collections::HashMap;
+use std::io::Cursor;
+use std::path::Path as FilePath;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use axum::extract::{Path, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use image::ImageFormat;
+use image::imageops::FilterType;
+use ocelli::{BoundingBox, ErrorKind, Image, Result};
+use ocelli_datasets::label::{CorrectedSet, LabelledInstance, Labels, SetImage};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+
+use crate::app::App;
+use crate::detect::body;
+use crate::problem::{Problem, json_response};
+
+/// Images of one answer.
+const PAGE: usize = 200;
+/// The longer side of a thumbnail, in pixels.
+const THUMBNAIL: u32 = 256;
+/// Thumbnails that are kept.
+const KEPT_THUMBNAILS: usize = 2_000;
+
+/// The data set, and its small images.
+pub(crate) struct Gallery {
+    set: RwLock<CorrectedSet>,
+    thumbnails: Mutex<HashMap<String, Vec<u8>>>,
+    /// One save at a time: the second waits instead of failing on the lock.
+    saving: Mutex<()>,
+}
+
+impl Gallery {
+    pub fn open(root: &FilePath) -> Result<Self> {
+        let set = RwLock::new(CorrectedSet::open(root)?);
+        Ok(Self { set, thumbnails: Mutex::default(), saving: Mutex::default() })
+    }
+
+    fn read<T>(&self, work: impl FnOnce(&CorrectedSet) -> T) -> T {
+        work(&self.set.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn image(&self, id: &str) -> std::result::Result<SetImage, Problem> {
+        let found = self.read(|set| set.image(id).cloned());
+        found.ok_or_else(|| Problem::missing("the gallery has no such image"))
+    }
+
+    fn refresh(&self) -> Result<()> {
+        self.set.write().unwrap_or_else(PoisonError::into_inner).refresh()
+    }
+
+    /// The labels of an image in JSON.
+    fn labels(&self, image: &SetImage, labels: &Labels) -> Value {
+        let classes = self.read(|set| set.classes().to_vec());
+        let instances = labels.instances.iter().map(|one| {
+            json!({
+                "line": one.line,
+                "class_id": one.class,
+                "label": classes.get(one.class),
+                "box": one.bbox.to_xyxy().map(rounded),
+                "polygon": one.polygon.as_ref().map(|points| {
+                    points.iter().map(|point| point.map(rounded)).collect::<Vec<_>>()
+                }),
+            })
+        });
+        json!({
+            "id": image.id,
+            "name": image.name,
+            "width": image.width,
+            "height": image.height,
+            "version": labels.version,
+            "corrected": labels.is_corrected,
+            "instances": instances.collect::<Vec<_>>(),
+        })
+    }
+
+    fn thumbnail(&self, image: &SetImage) -> Result<Vec<u8>> {
+        let lock = || self.thumbnails.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(&image.id) {
+            return Ok(known.clone());
+        }
+        let whole = Image::open(self.read(|set| set.file(image)))?.into_rgb_image();
+        let scale = f64::from(THUMBNAIL) / f64::from(whole.width().max(whole.height()));
+        let side = |pixels: u32| ((f64::from(pixels) * scale.min(1.0)).round() as u32).max(1);
+        let (width, height) = (side(whole.width()), side(whole.height()));
+        let small = image::imageops::resize(&whole, width, height, FilterType::Triangle);
+        let mut bytes = Cursor::new(Vec::new());
+        small.write_to(&mut bytes, ImageFormat::Jpeg).map_err(not_encoded)?;
+        let bytes = bytes.into_inner();
+        let mut known = lock();
+        if known.len() >= KEPT_THUMBNAILS {
+            known.clear();
+        }
+        known.insert(image.id.clone(), bytes.clone());
+        Ok(bytes)
+    }
+}
+
+fn rounded(value: f32) -> f64 {
+    (f64::from(value) * 100.0).round() / 100.0
+}
+
+fn not_encoded(error: image::ImageError) -> ocelli::Error {
+    ocelli::Error::new(ErrorKind::Execution, format!("cannot encode an image: {error}")).with_source(error)
+}
+
+fn gallery(app: &App) -> std::result::Result<Arc<Gallery>, Problem> {
+    app.gallery.clone().ok_or_else(|| Problem::missing("the server was started without a gallery"))
+}
+
+/// Work with files, away from the threads of the network.
+async fn with_files<T: Send + 'static>(
+    work: impl FnOnce() -> std::result::Result<T, Problem> + Send + 'static,
+) -> std::result::Result<T, Problem> {
+    let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request failed; see the log");
+    spawn_blocking(work).await.map_err(failed)?
+}
+
+/// The classes, and a page of the images: `?from=200` continues.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> std::result::Result<Response, Problem> {
+    let gallery = gallery(&app)?;
+    let query = request.uri().query().unwrap_or_default();
+    let from = query.split('&').find_map(|pair| pair.strip_prefix("from=")).unwrap_or("0");
+    let wrong = |_| Problem::bad("from: expected the number of an image, from 0");
+    let from: usize = from.parse().map_err(wrong)?;
+    let listed = with_files(move || {
+        if from == 0 {
+            gallery.refresh()?;
+        }
+        Ok(gallery.read(|set| {
+            let images = set.images().iter().skip(from).take(PAGE);
+            let images = images.map(|image| {
+                json!({"id": image.id, "name": image.name, "width": image.width, "height": image.height})
+            });
+            json!({
+                "classes": set.classes(),
+                "total": set.images().len(),
+                "from": from,
+                "images": images.collect::<Vec<_>>(),
+            })
+        }))
+    });
+    Ok(json_response(StatusCode::OK, &listed.await?))
+}
+
+/// The labels of an image.
+pub(crate) async fn read(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+) -> std::result::Result<Response, Problem> {
+    let gallery = gallery(&app)?;
+    let labels = with_files(move || {
+        let image = gallery.image(&id)?;
+        let labels = gallery.read(|set| set.labels(&image))?;
+        Ok(gallery.labels(&image, &labels))
+    });
+    Ok(json_response(StatusCode::OK, &labels.await?))
+}
+
+/// What a person made of the labels of an image.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Correction {
+    /// That of the labels that were changed.
+    version: String,
+    instances: Vec<CorrectedInstance>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CorrectedInstance {
+    /// The line that it comes from; a new instance has none.
+    line: Option<usize>,
+    class_id: usize,
+    #[serde(rename = "box")]
+    bbox: [f32; 4],
+}
+
+/// Saves the labels of an image.
+pub(crate) async fn save(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> std::result::Result<Response, Problem> {
+    let gallery = gallery(&app)?;
+    let correction: Correction = serde_json::from_slice(&body(request).await?)
+        .map_err(|error| Problem::bad(format!("correction: {error}")))?;
+    let saved = with_files(move || {
+        let image = gallery.image(&id)?;
+        let instance = |one: &CorrectedInstance| {
+            let [x1, y1, x2, y2] = one.bbox;
+            let bbox = BoundingBox::new(x1, y1, x2, y2);
+            LabelledInstance { line: one.line, class: one.class_id, bbox, polygon: None }
+        };
+        let instances: Vec<LabelledInstance> = correction.instances.iter().map(instance).collect();
+        let _saving = gallery.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let saved = gallery.read(|set| set.save(&image, &correction.version, &instances));
+        let labels = saved.map_err(|error| match error.kind() {
+            ErrorKind::Mismatch => Problem::new(StatusCode::CONFLICT, error.to_string()),
+            _ => error.into(),
+        })?;
+        Ok(gallery.labels(&image, &labels))
+    });
+    Ok(json_response(StatusCode::OK, &saved.await?))
+}
+
+/// The file of an image, in a format that browsers show.
+pub(crate) async fn image(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+) -> std::result::Result<Response, Problem> {
+    let gallery = gallery(&app)?;
+    let (kind, bytes) = with_files(move || {
+        let image = gallery.image(&id)?;
+        let path = gallery.read(|set| set.file(&image));
+        let bytes = std::fs::read(&path)
+            .map_err(|error| ocelli::Error::io("cannot read the image", FilePath::new(&image.name), error))?;
+        let kind = match image::guess_format(&bytes) {
+            Ok(ImageFormat::Jpeg) => "image/jpeg",
+            Ok(ImageFormat::Png) => "image/png",
+            Ok(ImageFormat::WebP) => "image/webp",
+            _ => {
+                let mut png = Cursor::new(Vec::new());
+                let decoded = Image::decode(&bytes, &image.name)?.into_rgb_image();
+                decoded.write_to(&mut png, ImageFormat::Png).map_err(not_encoded)?;
+                return Ok(("image/png", png.into_inner()));
+            }
+        };
+        Ok((kind, bytes))
+    })
+    .await?;
+    Ok(([(header::CONTENT_TYPE, kind)], bytes).into_response())
+}
+
+/// A small JPEG of an image.
+pub(crate) async fn thumbnail(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+) -> std::result::Result<Response, Problem> {
+    let gallery = gallery(&app)?;
+    let bytes = with_files(move || Ok(gallery.thumbnail(&gallery.image(&id)?)?)).await?;
+    let headers = [(header::CONTENT_TYPE, "image/jpeg"), (header::CACHE_CONTROL, "private, max-age=600")];
+    Ok((headers, bytes).into_response())
+}

@@ -1,0 +1,224 @@
+//! What every request has to pass: the host, the origin and the token; and the headers of every answer.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+
+use crate::app::{App, Ends};
+use crate::problem::Problem;
+
+/// The cookie that a browser gets for the token in the page's address.
+const COOKIE: &str = "ocelli_token";
+/// Answers without a token, so that a service manager can ask.
+const OPEN: &str = "/healthz";
+
+/// Scripts and styles come from this server alone, and no page may embed this one.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
+                      media-src 'self' blob:; connect-src 'self'; manifest-src 'self'; form-action 'none'; \
+                      base-uri 'none'; frame-ancestors 'none'";
+
+/// The hash of the token: comparing hashes takes the same time for every wrong token.
+pub(crate) struct TokenHash([u8; 32]);
+
+impl TokenHash {
+    pub fn new(token: &str) -> Self {
+        Self(Sha256::digest(token.as_bytes()).into())
+    }
+
+    fn is_of(&self, token: &str) -> bool {
+        Self::new(token).0 == self.0
+    }
+}
+
+/// Checks a request, limits its time, counts it, and adds the headers to its answer.
+pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let start = std::time::Instant::now();
+    let route = request
+        .extensions()
+        .get::<axum::extract::MatchedPath>()
+        .map_or_else(|| "other".to_owned(), |path| path.as_str().to_owned());
+    let mut response = match admit(&app, &request) {
+        Err(problem) => {
+            let is_unauthorised = problem.status == StatusCode::UNAUTHORIZED;
+            let mut response = problem.into_response();
+            if is_unauthorised {
+                let ask = HeaderValue::from_static("Basic realm=\"ocelli\", charset=\"UTF-8\"");
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, ask);
+            }
+            response
+        }
+        Ok(Some(welcome)) => welcome,
+        Ok(None) => match tokio::time::timeout(app.config.limits.time, next.run(request)).await {
+            Ok(response) => response,
+            Err(_) => {
+                let seconds = app.config.limits.time.as_secs_f64();
+                let message = format!("the request took longer than {seconds} s");
+                Problem::new(StatusCode::GATEWAY_TIMEOUT, message).into_response()
+            }
+        },
+    };
+    app.metrics.answered(&route, response.status().as_u16(), start.elapsed().as_secs_f64());
+    add_headers(response.headers_mut());
+    response
+}
+
+fn add_headers(headers: &mut HeaderMap) {
+    let always = [
+        ("content-security-policy", POLICY),
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("permissions-policy", "camera=(self), microphone=(), geolocation=()"),
+    ];
+    for (name, value) in always {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}
+
+/// Lets a request in. A browser that opens the page with the token in its address is welcomed with a cookie.
+fn admit(app: &App, request: &Request) -> Result<Option<Response>, Problem> {
+    let headers = request.headers();
+    let ends = request.extensions().get::<Ends>().copied();
+    let host = check_host(app, request, ends.map(|ends| ends.server))?;
+    let is_upgrade = headers.contains_key(header::UPGRADE);
+    if is_upgrade || !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
+        check_origin(headers, host)?;
+    }
+    let Some(token) = app.token.as_ref().filter(|_| request.uri().path() != OPEN) else { return Ok(None) };
+    if let Some(given) = token_of_page(request) {
+        if !token.is_of(given) {
+            return Err(Problem::new(
+                StatusCode::UNAUTHORIZED,
+                "the token in the address is not the server's",
+            ));
+        }
+        let cookie = format!("{COOKIE}={given}; Path=/; HttpOnly; SameSite=Strict");
+        let cookie = HeaderValue::from_str(&cookie).map_err(|_| Problem::bad("the token is not text"))?;
+        let to_page = [(header::LOCATION, HeaderValue::from_static("/")), (header::SET_COOKIE, cookie)];
+        return Ok(Some((StatusCode::SEE_OTHER, to_page).into_response()));
+    }
+    let known = tokens(headers).iter().any(|given| token.is_of(given));
+    match known {
+        true => Ok(None),
+        false => Err(Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "a token is needed: send it as `Authorization: Bearer TOKEN`, or open the page with ?token=TOKEN",
+        )),
+    }
+}
+
+/// A page of another name that resolves to this machine must not reach it (DNS rebinding). Returns the host with its port.
+fn check_host<'r>(app: &App, request: &'r Request, own: Option<IpAddr>) -> Result<&'r str, Problem> {
+    let in_header = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let in_address = request.uri().authority().map(axum::http::uri::Authority::as_str);
+    let host = in_header.or(in_address).unwrap_or_default();
+    let is_known = |host: &str| {
+        let name = name_of(host);
+        let address: Option<IpAddr> = name.trim_matches(['[', ']']).parse().ok();
+        name.eq_ignore_ascii_case("localhost")
+            || address.is_some_and(|address| address.is_loopback() || Some(address.to_canonical()) == own)
+            || app.config.hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
+    };
+    if is_known(host) && in_address.is_none_or(is_known) {
+        return Ok(host);
+    }
+    let message = format!(
+        "host \"{}\" is not a name of this server: add it when the server is started",
+        host.chars().take(100).collect::<String>()
+    );
+    Err(Problem::new(StatusCode::FORBIDDEN, message))
+}
+
+/// The host without its port.
+fn name_of(host: &str) -> &str {
+    match host.strip_prefix('[').and_then(|rest| rest.find(']')) {
+        Some(end) => &host[..end + 2],
+        None => host.split(':').next().unwrap_or_default(),
+    }
+}
+
+/// Browsers name the page that sends a request; other programs do not.
+fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let is_own = match text("origin") {
+        None => !matches!(text("sec-fetch-site"), Some("cross-site" | "same-site")),
+        Some(origin) => {
+            let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
+            authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+        }
+    };
+    match is_own {
+        true => Ok(()),
+        false => Err(Problem::new(StatusCode::FORBIDDEN, "requests of other pages are refused")),
+    }
+}
+
+fn token_of_page(request: &Request) -> Option<&str> {
+    let is_page = request.uri().path() == "/" && *request.method() == Method::GET;
+    let query = request.uri().query().filter(|_| is_page)?;
+    query.split('&').find_map(|pair| pair.strip_prefix("token="))
+}
+
+/// The tokens that a request has: as a bearer, as the password of basic authentication, or in the cookie.
+fn tokens(headers: &HeaderMap) -> Vec<String> {
+    let mut tokens = Vec::new();
+    let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    if let Some((scheme, given)) = authorization.and_then(|value| value.split_once(' ')) {
+        if scheme.eq_ignore_ascii_case("bearer") {
+            tokens.push(given.trim().to_owned());
+        } else if scheme.eq_ignore_ascii_case("basic") {
+            let decoded = STANDARD.decode(given.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            tokens.extend(decoded.and_then(|pair| pair.split_once(':').map(|(_, word)| word.to_owned())));
+        }
+    }
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    tokens.extend(pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value.to_owned()));
+    tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_lose_their_ports() {
+        for (host, name) in
+            [("a.b:80", "a.b"), ("[::1]:80", "[::1]"), ("[::1]", "[::1]"), ("[", "["), ("", ""), ("a", "a")]
+        {
+            assert_eq!(name_of(host), name);
+        }
+    }
+
+    #[test]
+    fn origins_of_other_pages_are_refused() {
+        let cases = [
+            (&[][..], true),
+            (&[("origin", "http://localhost:8080")], true),
+            (&[("origin", "https://LOCALHOST:8080")], true),
+            (&[("origin", "http://localhost:8081")], false),
+            (&[("origin", "http://localhost:8080.evil")], false),
+            (&[("origin", "null")], false),
+            (&[("origin", "http://evil")], false),
+            (&[("sec-fetch-site", "cross-site")], false),
+            (&[("sec-fetch-site", "same-origin")], true),
+        ];
+        for (pairs, is_own) in cases {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.insert(*name, HeaderValue::from_static(value));
+            }
+            assert_eq!(check_origin(&headers, "localhost:8080").is_ok(), is_own, "{pairs:?}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The labelling configuration of a project: which labels there are, and what they become.
+
+use quick_xml::Reader;
+use quick_xml::events::{BytesStart, Event};
+use serde_json::{Map, Value};
+
+use crate::problem::Problem;
+
+/// What a tag makes of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Rectangle,
+    Polygon,
+    Brush,
+}
+
+impl Shape {
+    fn of_tag(tag: &str) -> Option<Self> {
+        match tag.to_ascii_lowercase().as_str() {
+            "rectanglelabels" => Some(Self::Rectangle),
+            "polygonlabels" => Some(Self::Polygon),
+            "brushlabels" => Some(Self::Brush),
+            _ => None,
+        }
+    }
+
+    /// The type of its results.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Rectangle => "rectanglelabels",
+            Self::Polygon => "polygonlabels",
+            Self::Brush => "brushlabels",
+        }
+    }
+}
+
+/// A tag with labels for an image.
+#[derive(Debug)]
+pub(super) struct Control {
+    pub shape: Shape,
+    pub from_name: String,
+    pub to_name: String,
+    /// A label, and the phrases that are searched for it.
+    labels: Vec<(String, Vec<String>)>,
+}
+
+impl Control {
+    /// The label of a phrase.
+    pub fn label_of(&self, phrase: &str) -> Option<&str> {
+        let has = |phrases: &[String]| phrases.iter().any(|known| known.eq_ignore_ascii_case(phrase));
+        self.labels.iter().find(|(_, phrases)| has(phrases)).map(|(label, _)| label.as_str())
+    }
+}
+
+/// What the detector is asked.
+pub(super) struct Asks {
+    pub phrases: Vec<String>,
+    pub masks: bool,
+}
+
+/// The part of a labelling configuration that matters here.
+#[derive(Debug)]
+pub(super) struct LabelConfig {
+    pub controls: Vec<Control>,
+    /// The names of the image tags, and the keys of the task's data that they show.
+    images: Vec<(String, String)>,
+}
+
+impl LabelConfig {
+    /// Reads the XML of a configuration.
+    pub fn parse(xml: &str) -> Result<Self, Problem> {
+        let wrong = |error: String| Problem::bad(format!("labelling configuration: {error}"));
+        let mut reader = Reader::from_str(xml);
+        let mut config = Self { controls: Vec::new(), images: Vec::new() };
+        loop {
+            let event = reader.read_event().map_err(|error| wrong(error.to_string()))?;
+            let (tag, is_open) = match &event {
+                Event::Start(tag) => (tag, true),
+                Event::Empty(tag) => (tag, false),
+                Event::Eof => break,
+                _ => continue,
+            };
+            let name = String::from_utf8_lossy(tag.local_name().as_ref()).into_owned();
+            if let Some(shape) = Shape::of_tag(&name) {
+                let from_name = attribute(tag, "name")?.unwrap_or_default();
+                let to_name = attribute(tag, "toName")?.unwrap_or_default();
+                let labels = if is_open { read_labels(&mut reader, &name)? } else { Vec::new() };
+                config.controls.push(Control { shape, from_name, to_name, labels });
+            } else if name.eq_ignore_ascii_case("image") {
+                let value = attribute(tag, "value")?.unwrap_or_default();
+                let key = value.trim_start_matches('$').to_owned();
+                config.images.push((attribute(tag, "name")?.unwrap_or_default(), key));
+            }
+        }
+        let images = &config.images;
+        config.controls.retain(|control| {
+            !control.labels.is_empty() && images.iter().any(|(name, _)| *name == control.to_name)
+        });
+        if config.controls.is_empty() {
+            return Err(wrong(
+                "expected RectangleLabels, PolygonLabels or BrushLabels with labels, for an Image".into(),
+            ));
+        }
+        Ok(config)
+    }
+
+    /// The phrases of all labels, each once.
+    pub fn asks(&self) -> Asks {
+        let all = self.controls.iter().flat_map(|control| &control.labels).flat_map(|(_, phrases)| phrases);
+        let mut phrases: Vec<String> = Vec::new();
+        for phrase in all {
+            if !phrases.iter().any(|known| known.eq_ignore_ascii_case(phrase)) {
+                phrases.push(phrase.clone());
+            }
+        }
+        let masks = self.controls.iter().any(|control| control.shape != Shape::Rectangle);
+        Asks { phrases, masks }
+    }
+
+    /// The address of the picture in the data of a task.
+    pub fn picture_of<'d>(&self, data: &'d Map<String, Value>) -> Result<&'d str, Problem> {
+        let used = |name: &str| self.controls.iter().any(|control| control.to_name == name);
+        let keys = self.images.iter().filter(|(name, _)| used(name)).map(|(_, key)| key);
+        keys.filter_map(|key| data.get(key)?.as_str())
+            .next()
+            .ok_or_else(|| Problem::bad("a task has no picture under the name that the configuration has"))
+    }
+}
+
+/// The labels up to the end of the tag.
+fn read_labels(reader: &mut Reader<&[u8]>, parent: &str) -> Result<Vec<(String, Vec<String>)>, Problem> {
+    let wrong = |error: String| Problem::bad(format!("labelling configuration: {error}"));
+    let mut labels = Vec::new();
+    loop {
+        match reader.read_event().map_err(|error| wrong(error.to_string()))? {
+            Event::Start(tag) | Event::Empty(tag)
+                if tag.local_name().as_ref().eq_ignore_ascii_case(b"label") =>
+            {
+                let Some(value) = attribute(&tag, "value")? else { continue };
+                // The attribute by which Label Studio's own backends map names of a model to labels.
+                let phrases = attribute(&tag, "predicted_values")?.unwrap_or_else(|| value.clone());
+                let phrases: Vec<String> = phrases
+                    .split(',')
+                    .map(|phrase| phrase.trim().to_owned())
+                    .filter(|p| !p.is_empty())
+                    .collect();
+                if !phrases.is_empty() {
+                    labels.push((value, phrases));
+                }
+            }
+            Event::End(tag) if tag.local_name().as_ref() == parent.as_bytes() => return Ok(labels),
+            Event::Eof => return Err(wrong(format!("{parent} is not closed"))),
+            _ => {}
+        }
+    }
+}
+
+fn attribute(tag: &BytesStart<'_>, name: &str) -> Result<Option<String>, Problem> {
+    let wrong = |error: String| Problem::bad(format!("labelling configuration: {error}"));
+    for attribute in tag.attributes() {
+        let attribute = attribute.map_err(|error| wrong(error.to_string()))?;
+        if attribute.key.local_name().as_ref().eq_ignore_ascii_case(name.as_bytes()) {
+            let text = String::from_utf8_lossy(&attribute.value).into_owned();
+            let text = quick_xml::escape::unescape(&text).map_err(|error| wrong(error.to_string()))?;
+            return Ok(Some(text.into_owned()));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn labels_shapes_and_pictures_are_read() {
+        let xml = r#"<View>
+          <Image name="img" value="$photo"/>
+          <RectangleLabels name="box" toName="img">
+            <Label value="Dog" background="red"/><Label value="Fruit" predicted_values="red apple, banana"/>
+          </RectangleLabels>
+          <BrushLabels name="brush" toName="img"><Label value="Cat &amp; dog"></Label></BrushLabels>
+          <PolygonLabels name="other" toName="text"><Label value="no"/></PolygonLabels>
+          <Choices name="c" toName="img"><Choice value="x"/></Choices>
+        </View>"#;
+        let config = LabelConfig::parse(xml).expect("it is a configuration");
+        let asks = config.asks();
+        assert_eq!(asks.phrases, ["Dog", "red apple", "banana", "Cat & dog"]);
+        assert!(asks.masks);
+        assert_eq!(config.controls[0].label_of("Red Apple"), Some("Fruit"));
+        assert_eq!(config.controls[1].label_of("dog"), None);
+        let data = json!({"photo": "/data/a.png", "image": "no"});
+        let picture = config.picture_of(data.as_object().expect("it is one"));
+        assert_eq!(picture.expect("it has one"), "/data/a.png");
+        for wrong in [
+            "",
+            "<View/>",
+            "<View><Image name=\"i\" value=\"$i\"/>",
+            "<RectangleLabels name=\"a\" toName=\"b\">",
+            "<a b=c",
+        ] {
+            assert!(LabelConfig::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The pictures of tasks: data URIs, and files of the one Label Studio that the server was started with.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use axum::http::{Method, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use ocelli::{Error, ErrorKind, Result};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::config::LabelStudio;
+use crate::problem::Problem;
+use crate::request::from_base64;
+
+const CONNECT: Duration = Duration::from_secs(5);
+const FETCH: Duration = Duration::from_secs(30);
+/// Label Studio's access tokens live for five minutes.
+const TOKEN_LIFE: Duration = Duration::from_secs(240);
+/// Paths under which Label Studio has pictures.
+const FOLDERS: [&str; 3] = ["/data/", "/storage-data/", "/tasks/"];
+
+/// Where pictures come from.
+pub(crate) struct Pictures {
+    origin: Option<Origin>,
+    most: usize,
+}
+
+/// A Label Studio.
+struct Origin {
+    /// Without a slash at the end.
+    url: String,
+    host: String,
+    port: u16,
+    /// The path of its own, without a slash at the end.
+    base: String,
+    token: Option<String>,
+    /// What a personal access token was exchanged for, and when.
+    access: Mutex<Option<(String, Instant)>>,
+}
+
+impl Pictures {
+    /// Pictures of this Label Studio, of at most `most` bytes; without one, data URIs alone.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the address is not `http://HOST`.
+    pub fn new(studio: Option<&LabelStudio>, most: usize) -> Result<Self> {
+        Ok(Self { origin: studio.map(Origin::new).transpose()?, most })
+    }
+
+    /// The picture at an address of a task.
+    pub async fn get(&self, address: &str) -> std::result::Result<Bytes, Problem> {
+        if address.starts_with("data:") {
+            return from_base64(address);
+        }
+        let Some(origin) = &self.origin else {
+            return Err(Problem::bad(
+                "the picture lies in Label Studio: start the server with its address (`label_studio`) and a token",
+            ));
+        };
+        let path = origin.path_of(address)?;
+        let failed = |why: String| {
+            Problem::new(StatusCode::BAD_GATEWAY, format!("cannot fetch {path} from {}: {why}", origin.url))
+        };
+        let token = origin.authorization(self.most).await.map_err(&failed)?;
+        let fetched = origin.request(Method::GET, &path, token, Bytes::new(), self.most).await;
+        fetched.map_err(failed)
+    }
+}
+
+impl Origin {
+    fn new(studio: &LabelStudio) -> Result<Self> {
+        let wrong = |why: &str| {
+            let message = format!("label_studio, {}: {why}", studio.url);
+            Error::new(ErrorKind::InvalidArgument, message)
+        };
+        let uri: Uri =
+            studio.url.parse().map_err(|_| wrong("expected an address such as http://127.0.0.1:8080"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => {
+                return Err(wrong(
+                    "https is not supported; name the address behind the proxy, or a tunnel on this machine",
+                ));
+            }
+            _ => return Err(wrong("expected an address such as http://127.0.0.1:8080")),
+        }
+        let host = uri.host().filter(|host| !host.is_empty());
+        let host = host.ok_or_else(|| wrong("expected an address such as http://127.0.0.1:8080"))?.to_owned();
+        Ok(Self {
+            url: studio.url.trim_end_matches('/').to_owned(),
+            port: uri.port_u16().unwrap_or(80),
+            base: uri.path().trim_end_matches('/').to_owned(),
+            host,
+            token: studio.token.clone(),
+            access: Mutex::default(),
+        })
+    }
+
+    /// The path of a picture, if it is one of this Label Studio.
+    fn path_of(&self, address: &str) -> std::result::Result<String, Problem> {
+        let refuse = |why: &str| {
+            let start: String = address.chars().take(80).collect();
+            Err(Problem::bad(format!("picture {start}: {why}")))
+        };
+        let path = match address.strip_prefix(&self.url) {
+            Some(path) => path,
+            None if address.starts_with('/') && !address.starts_with("//") => {
+                address.strip_prefix(&*self.base).filter(|path| path.starts_with('/')).unwrap_or(address)
+            }
+            None => return refuse("it is not in the Label Studio that the server was started with"),
+        };
+        // What Label Studio did not encode is encoded here.
+        let is_plain = |byte: u8| {
+            byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'#')
+        };
+        let encoded: String = path
+            .bytes()
+            .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+            .collect();
+        let folders = encoded.split('?').next().unwrap_or_default().to_ascii_lowercase().replace("%2e", ".");
+        let has_steps = folders.split(['/', '\\']).any(|part| part == "..") || folders.contains("%2f");
+        if has_steps || !FOLDERS.iter().any(|folder| folders.starts_with(folder)) {
+            return refuse("expected a path of Label Studio's files, such as /data/upload/1/picture.jpg");
+        }
+        Ok(format!("{}{encoded}", self.base))
+    }
+
+    /// The value of the header: a legacy token as it is, a personal access token exchanged for one that lives shortly.
+    async fn authorization(&self, most: usize) -> std::result::Result<Option<String>, String> {
+        let Some(token) = &self.token else { return Ok(None) };
+        if token.split('.').count() != 3 {
+            return Ok(Some(format!("Token {token}")));
+        }
+        let known = self.access.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((access, _)) = known.filter(|(_, since)| since.elapsed() < TOKEN_LIFE) {
+            return Ok(Some(format!("Bearer {access}")));
+        }
+        let body = json!({"refresh": token}).to_string().into();
+        let path = format!("{}/api/token/refresh", self.base);
+        let answer = self.request(Method::POST, &path, None, body, most).await?;
+        let answer: Value = serde_json::from_slice(&answer).map_err(|error| error.to_string())?;
+        let access = answer["access"].as_str().ok_or("it refused the token")?.to_owned();
+        *self.access.lock().unwrap_or_else(PoisonError::into_inner) = Some((access.clone(), Instant::now()));
+        Ok(Some(format!("Bearer {access}")))
+    }
+
+    /// One request on a connection of its own; redirections are not followed.
+    async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        authorization: Option<String>,
+        body: Bytes,
+        most: usize,
+    ) -> std::result::Result<Bytes, String> {
+        let work = async {
+            let place = (self.host.trim_matches(['[', ']']), self.port);
+            let stream = timeout(CONNECT, TcpStream::connect(place)).await;
+            let stream = stream.map_err(|_| "it does not answer".to_owned())?.map_err(|e| e.to_string())?;
+            let (mut sender, connection) =
+                handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+            let connection = tokio::spawn(connection);
+            let mut request = hyper::Request::builder()
+                .method(method)
+                .uri(path)
+                .header(header::HOST, format!("{}:{}", self.host, self.port))
+                .header(header::CONTENT_TYPE, "application/json");
+            if let Some(authorization) = authorization {
+                request = request.header(header::AUTHORIZATION, authorization);
+            }
+            let request = request.body(Full::new(body)).map_err(|error| error.to_string())?;
+            let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+            let status = answer.status();
+            if !status.is_success() {
+                return Err(match status.as_u16() {
+                    401 | 403 => format!("{status}: a valid token of Label Studio is needed"),
+                    _ => status.to_string(),
+                });
+            }
+            let body = Limited::new(answer.into_body(), most).collect().await.map_err(|e| e.to_string())?;
+            drop(sender);
+            connection.abort();
+            Ok(body.to_bytes())
+        };
+        timeout(FETCH, work).await.map_err(|_| "it took too long".to_owned())?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_of_the_label_studio_are_fetched() {
+        let origin =
+            |url: &str| Origin::new(&LabelStudio { url: url.into(), token: None }).expect("it is an address");
+        let plain = origin("http://ls:8080/");
+        let below = origin("http://ls/studio");
+        let cases = [
+            (&plain, "/data/upload/1/a b.png", Some("/data/upload/1/a%20b.png")),
+            (&plain, "/data/local-files/?d=x/../y.png", Some("/data/local-files/?d=x/../y.png")),
+            (&plain, "http://ls:8080/data/upload/ä.png", Some("/data/upload/%C3%A4.png")),
+            (&below, "/data/a.png", Some("/studio/data/a.png")),
+            (&below, "/studio/data/a.png", Some("/studio/data/a.png")),
+            (&plain, "http://ls:80801/data/a.png", None),
+            (&plain, "http://ls:8080.evil/data/a.png", None),
+            (&plain, "http://evil/data/a.png", None),
+            (&plain, "//evil/data/a.png", None),
+            (&plain, "/api/users", None),
+            (&plain, "/data/../api/users", None),
+            (&plain, "/data/%2e%2E/api/users", None),
+            (&plain, "/data/..%2Fapi", None),
+            (&plain, "file:///etc/passwd", None),
+            (&plain, "s3://bucket/a.png", None),
+            (&plain, "", None),
+        ];
+        for (origin, address, expected) in cases {
+            assert_eq!(origin.path_of(address).ok().as_deref(), expected, "{address}");
+        }
+        for wrong in ["ls:8080", "https://ls", "ftp://ls", "", "/data"] {
+            assert!(Origin::new(&LabelStudio { url: wrong.into(), token: None }).is_err(), "{wrong}");
+        }
+    }
+}

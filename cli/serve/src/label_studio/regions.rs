@@ -1,0 +1,174 @@
+//! Detections as the regions of a prediction.
+
+use ocelli::{Mask, Prompts};
+use serde_json::{Value, json};
+
+use super::labels::{LabelConfig, Shape};
+use crate::engine::Found;
+use crate::problem::Problem;
+
+/// The largest distance of a polygon from the mask's border, in pixels.
+const TOLERANCE: f32 = 1.0;
+/// Parts of a mask that are smaller than this share of it get no polygon.
+const MIN_PART: f64 = 0.02;
+
+/// The regions of a picture: one for each detection and tag that has its label.
+pub(super) fn regions(config: &LabelConfig, prompts: &Prompts, found: &Found) -> Result<Vec<Value>, Problem> {
+    let (width, height) = (found.width, found.height);
+    let mut regions = Vec::new();
+    for (number, detection) in found.detections.iter().enumerate() {
+        let phrase = prompts[detection.class_id].phrase();
+        for control in &config.controls {
+            let Some(label) = control.label_of(phrase) else { continue };
+            for (part, mut value) in values(control.shape, detection, (width, height)).into_iter().enumerate()
+            {
+                value[control.shape.kind()] = json!([label]);
+                regions.push(json!({
+                    "id": format!("{}-{number}-{part}", control.from_name),
+                    "from_name": control.from_name,
+                    "to_name": control.to_name,
+                    "type": control.shape.kind(),
+                    "original_width": width,
+                    "original_height": height,
+                    "image_rotation": 0,
+                    "score": detection.score,
+                    "value": value,
+                }));
+            }
+        }
+    }
+    Ok(regions)
+}
+
+fn values(shape: Shape, detection: &ocelli::Detection, (width, height): (u32, u32)) -> Vec<Value> {
+    let x = |pixels: f32| f64::from(pixels) / f64::from(width) * 100.0;
+    let y = |pixels: f32| f64::from(pixels) / f64::from(height) * 100.0;
+    match (shape, &detection.mask) {
+        (Shape::Rectangle, _) => {
+            let [x1, y1, x2, y2] = detection.bbox.to_xyxy();
+            let sides = (x(x2) - x(x1), y(y2) - y(y1));
+            vec![json!({"x": x(x1), "y": y(y1), "width": sides.0, "height": sides.1, "rotation": 0})]
+        }
+        (Shape::Polygon, Some(mask)) => {
+            let least = mask.area() as f64 * MIN_PART;
+            let parts =
+                mask.polygons(TOLERANCE).into_iter().filter(|ring| ring.len() > 2 && area(ring) >= least);
+            let points = |ring: Vec<[f32; 2]>| -> Vec<[f64; 2]> {
+                ring.into_iter().map(|[px, py]| [x(px), y(py)]).collect()
+            };
+            parts.map(|ring| json!({"points": points(ring), "closed": true})).collect()
+        }
+        (Shape::Brush, Some(mask)) => vec![json!({"format": "rle", "rle": brush_rle(mask)})],
+        (_, None) => Vec::new(),
+    }
+}
+
+fn area(ring: &[[f32; 2]]) -> f64 {
+    let next = ring.iter().cycle().skip(1);
+    let twice: f64 = ring
+        .iter()
+        .zip(next)
+        .map(|(a, b)| f64::from(a[0]) * f64::from(b[1]) - f64::from(b[0]) * f64::from(a[1]))
+        .sum();
+    (twice / 2.0).abs()
+}
+
+/// Bits of the lengths of runs, for the four kinds of runs.
+const LENGTHS: [u32; 4] = [3, 4, 8, 16];
+/// Bits of a value.
+const WORD: u32 = 8;
+/// Red, green, blue and alpha have the same values.
+const CHANNELS: u32 = 4;
+
+/// A mask in Label Studio's run-length encoding of an RGBA picture (`label_studio_sdk.converter.brush`): a header of 32 bits for
+/// the number of values, 5 for the bits of a value and four times 4 for those of lengths, and runs of a bit 1, two bits for
+/// the kind of the length, the length and the value.
+fn brush_rle(mask: &Mask) -> Vec<u8> {
+    let bitmap = mask.to_bitmap();
+    let mut bits = Bits::default();
+    bits.push(bitmap.len() as u32 * CHANNELS, 32);
+    bits.push(WORD - 1, 5);
+    LENGTHS.iter().for_each(|length| bits.push(length - 1, 4));
+    for run in bitmap.chunk_by(|a, b| a == b) {
+        let value = if run[0] == 0 { 0 } else { 255 };
+        let mut left = run.len() as u64 * u64::from(CHANNELS);
+        while left > 0 {
+            let kind = LENGTHS.iter().position(|bits| left <= 1 << bits).unwrap_or(LENGTHS.len() - 1);
+            let length = left.min(1 << LENGTHS[kind]);
+            bits.push(1, 1);
+            bits.push(kind as u32, 2);
+            bits.push((length - 1) as u32, LENGTHS[kind]);
+            bits.push(value, WORD);
+            left -= length;
+        }
+    }
+    bits.bytes
+}
+
+#[derive(Default)]
+struct Bits {
+    bytes: Vec<u8>,
+    /// Bits of the last byte that are used; 0 if it is full.
+    used: u32,
+}
+
+impl Bits {
+    /// Appends the lowest `count` bits, the highest first.
+    fn push(&mut self, value: u32, count: u32) {
+        for at in (0..count).rev() {
+            if self.used == 0 {
+                self.bytes.push(0);
+            }
+            let bit = (value >> at & 1) as u8;
+            if let Some(last) = self.bytes.last_mut() {
+                *last |= bit << (7 - self.used);
+            }
+            self.used = (self.used + 1) % 8;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `label_studio_sdk.converter.brush.decode_rle`.
+    fn decoded(rle: &[u8]) -> Vec<u8> {
+        let mut at = 0;
+        let mut read = |count: u32| {
+            let mut value = 0u32;
+            for _ in 0..count {
+                value = value << 1 | u32::from(rle[at / 8] >> (7 - at % 8) & 1);
+                at += 1;
+            }
+            value
+        };
+        let number = read(32) as usize;
+        let word = read(5) + 1;
+        let sizes: Vec<u32> = (0..4).map(|_| read(4) + 1).collect();
+        let mut values = Vec::new();
+        while values.len() < number {
+            let is_run = read(1) == 1;
+            let kind = read(2) as usize;
+            let length = read(sizes[kind]) as usize + 1;
+            if is_run {
+                let value = read(word) as u8;
+                values.extend(std::iter::repeat_n(value, length));
+            } else {
+                values.extend((0..length).map(|_| read(word) as u8));
+            }
+        }
+        values
+    }
+
+    #[test]
+    fn brushes_are_read_back() {
+        for (width, height, inside) in [(3, 2, 0..3), (300, 200, 1_000..40_000), (5, 1, 0..0), (1, 1, 0..1)] {
+            let mut bitmap = vec![0; width * height];
+            bitmap[inside].fill(1);
+            let mask = Mask::from_bitmap(&bitmap, width as u32, height as u32).expect("the size is right");
+            let expected: Vec<u8> = bitmap.iter().flat_map(|pixel| [pixel * 255; 4]).collect();
+            assert_eq!(decoded(&brush_rle(&mask)), expected, "{width}x{height}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! A web page and a REST API for a detector, on one port.
+//!
+//! A [`Server`] takes a [`Detector`](ocelli::Detector) and a [`ServeConfig`], and serves until a
+//! [`Cancellation`](ocelli::Cancellation):
+//!
+//! ```no_run
+//! use ocelli::{Cancellation, Detector};
+//! use ocelli_serve::{ServeConfig, Server};
+//!
+//! # fn main() -> ocelli::Result<()> {
+//! let detector = Detector::builder().with_masks(true).build()?;
+//! let server = Server::bind(detector, ServeConfig::default())?;
+//! println!("{}", server.url());
+//! server.run(&Cancellation::new())
+//! # }
+//! ```
+//!
+//! A request passes the checks of `guard` (host, origin, token), takes one of a limited number of slots, and waits in a
+//! queue that serves the clients in turn. Threads decode the pictures ahead of one thread that owns the engine. A client
+//! that goes away gives its slot back, and its picture is skipped.
+//!
+//! Nothing that a client sends becomes a path. The only addresses that are fetched are pictures of the
+//! [Label Studio](LabelStudio) that the configuration names.
+
+#![forbid(unsafe_code)]
+
+mod api;
+mod app;
+mod config;
+mod detect;
+mod engine;
+mod gallery;
+mod guard;
+mod label_studio;
+mod metrics;
+mod page;
+mod problem;
+mod queue;
+mod request;
+mod server;
+mod video;
+
+pub use config::{LabelStudio, Limits, ServeConfig, random_token};
+pub use server::Server;

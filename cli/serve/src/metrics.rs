@@ -1,0 +1,168 @@
+//! `/metrics`, in Prometheus' text format.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use ocelli::StageTimes;
+
+/// Upper bounds of the histograms, in seconds.
+const BOUNDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+const STAGES: [&str; 6] = ["text", "preprocess", "backbone", "decode", "masks", "total"];
+
+/// What is counted since the start.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    /// By route and status.
+    requests: Mutex<BTreeMap<(String, u16), u64>>,
+    answers: Histogram,
+    stages: [Histogram; STAGES.len()],
+    pictures: AtomicU64,
+    failures: AtomicU64,
+    detections: AtomicU64,
+    pub frames_received: AtomicU64,
+    pub frames_dropped: AtomicU64,
+    pub frames_done: AtomicU64,
+    pub videos: Gauge,
+    pub connections: Gauge,
+}
+
+/// A number that goes up and down.
+#[derive(Default)]
+pub(crate) struct Gauge(AtomicI64);
+
+/// Counts until it is dropped.
+pub(crate) struct Counted<'g>(&'g Gauge);
+
+impl Gauge {
+    pub fn count(&self) -> Counted<'_> {
+        self.0.fetch_add(1, Relaxed);
+        Counted(self)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Relaxed);
+    }
+}
+
+#[derive(Default)]
+struct Histogram {
+    /// By bound; those above all bounds are in the count alone.
+    buckets: [AtomicU64; BOUNDS.len()],
+    count: AtomicU64,
+    nanoseconds: AtomicU64,
+}
+
+impl Histogram {
+    fn observe(&self, seconds: f64) {
+        if let Some(bucket) = BOUNDS.iter().position(|bound| seconds <= *bound) {
+            self.buckets[bucket].fetch_add(1, Relaxed);
+        }
+        self.count.fetch_add(1, Relaxed);
+        self.nanoseconds.fetch_add((seconds * 1e9) as u64, Relaxed);
+    }
+
+    fn write(&self, text: &mut String, name: &str, label: &str) -> std::fmt::Result {
+        let comma = if label.is_empty() { "" } else { "," };
+        let mut total = 0;
+        for (bound, bucket) in BOUNDS.iter().zip(&self.buckets) {
+            total += bucket.load(Relaxed);
+            writeln!(text, "{name}_bucket{{{label}{comma}le=\"{bound}\"}} {total}")?;
+        }
+        // An observation between the loads must not make the last bucket smaller than the one before.
+        let count = self.count.load(Relaxed).max(total);
+        let braces = if label.is_empty() { String::new() } else { format!("{{{label}}}") };
+        writeln!(text, "{name}_bucket{{{label}{comma}le=\"+Inf\"}} {count}")?;
+        writeln!(text, "{name}_sum{braces} {}", self.nanoseconds.load(Relaxed) as f64 / 1e9)?;
+        writeln!(text, "{name}_count{braces} {count}")
+    }
+}
+
+/// What is known at the time of the request alone.
+pub(crate) struct Now<'a> {
+    pub waiting: usize,
+    pub free_slots: usize,
+    pub engine: &'a str,
+    pub model: &'a str,
+}
+
+impl Metrics {
+    pub fn answered(&self, route: &str, status: u16, seconds: f64) {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        *requests.entry((route.to_owned(), status)).or_default() += 1;
+        self.answers.observe(seconds);
+    }
+
+    pub fn observe(&self, times: &StageTimes, detections: usize) {
+        let StageTimes { text, preprocess, backbone, decode, masks, total, .. } = *times;
+        let all = [text, preprocess, backbone, decode, masks, total];
+        for (stage, milliseconds) in self.stages.iter().zip(all) {
+            stage.observe(milliseconds / 1e3);
+        }
+        self.pictures.fetch_add(1, Relaxed);
+        self.detections.fetch_add(detections as u64, Relaxed);
+    }
+
+    pub fn failed(&self) {
+        self.failures.fetch_add(1, Relaxed);
+    }
+
+    /// The text of `/metrics`.
+    pub fn text(&self, now: &Now<'_>) -> String {
+        let mut text = String::new();
+        self.write(&mut text, now).expect("writing to a string does not fail");
+        text
+    }
+
+    fn write(&self, text: &mut String, now: &Now<'_>) -> std::fmt::Result {
+        header(text, "ocelli_build_info", "gauge", "Version, engine and model.")?;
+        let (engine, model) = (escaped(now.engine), escaped(now.model));
+        let version = env!("CARGO_PKG_VERSION");
+        writeln!(text, "ocelli_build_info{{version=\"{version}\",engine=\"{engine}\",model=\"{model}\"}} 1")?;
+        header(text, "ocelli_requests_total", "counter", "Answered requests.")?;
+        for ((route, status), count) in &*self.requests.lock().unwrap_or_else(PoisonError::into_inner) {
+            let route = escaped(route);
+            writeln!(text, "ocelli_requests_total{{route=\"{route}\",status=\"{status}\"}} {count}")?;
+        }
+        header(text, "ocelli_request_seconds", "histogram", "From a request to its answer.")?;
+        self.answers.write(text, "ocelli_request_seconds", "")?;
+        header(text, "ocelli_stage_seconds", "histogram", "Stages of the detector.")?;
+        for (stage, histogram) in STAGES.iter().zip(&self.stages) {
+            histogram.write(text, "ocelli_stage_seconds", &format!("stage=\"{stage}\""))?;
+        }
+        let counters = [
+            ("ocelli_pictures_total", "Pictures in which was detected.", &self.pictures),
+            ("ocelli_failures_total", "Pictures on which the detector failed.", &self.failures),
+            ("ocelli_detections_total", "Detected instances.", &self.detections),
+            ("ocelli_frames_received_total", "Video frames that arrived.", &self.frames_received),
+            ("ocelli_frames_dropped_total", "Video frames that a newer one replaced.", &self.frames_dropped),
+            ("ocelli_frames_done_total", "Video frames that were answered.", &self.frames_done),
+        ];
+        for (name, help, counter) in counters {
+            header(text, name, "counter", help)?;
+            writeln!(text, "{name} {}", counter.load(Relaxed))?;
+        }
+        let gauges = [
+            ("ocelli_queue_depth", "Pictures that wait for the engine.", now.waiting as i64),
+            ("ocelli_free_slots", "Requests that are accepted before 503.", now.free_slots as i64),
+            ("ocelli_videos", "Open video connections.", self.videos.0.load(Relaxed)),
+            ("ocelli_connections", "Open connections.", self.connections.0.load(Relaxed)),
+        ];
+        for (name, help, value) in gauges {
+            header(text, name, "gauge", help)?;
+            writeln!(text, "{name} {value}")?;
+        }
+        Ok(())
+    }
+}
+
+fn header(text: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Result {
+    writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}")
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

@@ -1,0 +1,117 @@
+//! The queue in front of the engine: clients take turns, and what nobody waits for any more is skipped.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Work that somebody waits for.
+pub(crate) trait Awaited {
+    /// Whether nobody waits for it any more.
+    fn is_abandoned(&self) -> bool;
+}
+
+/// Jobs of several clients. A client with many jobs does not delay another with one: their jobs alternate. The jobs of one
+/// client keep their order. How many there are is limited by the slots that requests hold.
+pub(crate) struct Queue<J> {
+    state: Mutex<State<J>>,
+    changed: Condvar,
+}
+
+struct State<J> {
+    jobs: HashMap<IpAddr, VecDeque<J>>,
+    /// The clients that have jobs, the next one first.
+    turns: VecDeque<IpAddr>,
+    is_closed: bool,
+}
+
+impl<J: Awaited> Queue<J> {
+    pub fn new() -> Self {
+        let state = State { jobs: HashMap::new(), turns: VecDeque::new(), is_closed: false };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<J>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a job; it is dropped if the queue is closed.
+    pub fn push(&self, client: IpAddr, job: J) {
+        let mut state = self.lock();
+        if state.is_closed {
+            return;
+        }
+        let jobs = state.jobs.entry(client).or_default();
+        jobs.push_back(job);
+        if jobs.len() == 1 {
+            state.turns.push_back(client);
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Waits for the next job; `None` once the queue is closed.
+    pub fn pop(&self) -> Option<J> {
+        let mut state = self.lock();
+        loop {
+            if state.is_closed {
+                return None;
+            }
+            while let Some(client) = state.turns.pop_front() {
+                let Some(jobs) = state.jobs.get_mut(&client) else { continue };
+                let job = jobs.pop_front();
+                if jobs.is_empty() {
+                    state.jobs.remove(&client);
+                } else {
+                    state.turns.push_back(client);
+                }
+                if let Some(job) = job.filter(|job| !job.is_abandoned()) {
+                    return Some(job);
+                }
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The number of jobs that somebody waits for.
+    pub fn len(&self) -> usize {
+        self.lock().jobs.values().flatten().filter(|job| !job.is_abandoned()).count()
+    }
+
+    /// Drops all jobs and ends those who wait for one.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        state.jobs.clear();
+        state.turns.clear();
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Awaited for (u8, bool) {
+        fn is_abandoned(&self) -> bool {
+            self.1
+        }
+    }
+
+    #[test]
+    fn clients_take_turns_and_abandoned_jobs_are_skipped() {
+        let queue = Queue::new();
+        let client = |number: u8| IpAddr::from([127, 0, 0, number]);
+        for job in 0..4 {
+            queue.push(client(1), (job, job == 1));
+        }
+        queue.push(client(2), (10, false));
+        queue.push(client(3), (20, true));
+        queue.push(client(2), (11, false));
+        assert_eq!(queue.len(), 5);
+        let order: Vec<u8> = (0..5).filter_map(|_| queue.pop()).map(|job| job.0).collect();
+        assert_eq!(order, [0, 10, 11, 2, 3]);
+        queue.close();
+        assert_eq!(queue.pop(), None);
+    }
+}

@@ -1,0 +1,232 @@
+//! What a client asks: classes, exemplars and thresholds, from JSON or from a form.
+
+use std::io::Cursor;
+
+use axum::body::Bytes;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use image::ImageReader;
+use ocelli::postprocess::PostProcessOptions;
+use ocelli::{BoundingBox, Error, ErrorKind, Prompt, Prompts, Result, VISUAL};
+use serde::Deserialize;
+
+use crate::config::Limits;
+use crate::problem::Problem;
+
+/// Characters of a class's name: the model reads 32 tokens.
+const MAX_NAME: usize = 200;
+
+/// A question about a picture.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    pub prompts: Prompts,
+    pub thresholds: Thresholds,
+    pub masks: bool,
+}
+
+/// Thresholds and limits that replace those of the server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Thresholds {
+    confidence: Option<f32>,
+    nms: Option<f32>,
+    class_agnostic_nms: Option<f32>,
+    max_detections: Option<usize>,
+}
+
+impl Thresholds {
+    /// These, and the server's for the rest.
+    pub fn over(self, of_server: &PostProcessOptions) -> PostProcessOptions {
+        PostProcessOptions {
+            score_threshold: self.confidence.unwrap_or(of_server.score_threshold),
+            nms_iou: self.nms.or(of_server.nms_iou),
+            class_agnostic_nms_iou: self.class_agnostic_nms.or(of_server.class_agnostic_nms_iou),
+            max_detections: self.max_detections.or(of_server.max_detections),
+            ..of_server.clone()
+        }
+    }
+}
+
+/// The JSON form of a question.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    /// The picture file in base64; a data URI is one as well.
+    image: Option<String>,
+    #[serde(default)]
+    classes: Vec<String>,
+    confidence: Option<f32>,
+    nms: Option<f32>,
+    class_agnostic_nms: Option<f32>,
+    max_detections: Option<usize>,
+    #[serde(default)]
+    masks: bool,
+    #[serde(default)]
+    exemplars: Vec<ExemplarBox>,
+}
+
+/// A box around an example.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExemplarBox {
+    #[serde(rename = "box")]
+    bbox: [f32; 4],
+    #[serde(default = "yes")]
+    wanted: bool,
+    class: Option<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Asked {
+    /// Reads the JSON form.
+    pub fn from_json(bytes: &[u8]) -> std::result::Result<Self, Problem> {
+        serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("request: {error}")))
+    }
+
+    /// Classes alone.
+    pub fn of_classes(classes: Vec<String>, masks: bool) -> Self {
+        Self { classes, masks, ..Self::default() }
+    }
+
+    /// Takes the picture out.
+    pub fn take_picture(&mut self) -> std::result::Result<Option<Bytes>, Problem> {
+        self.image.take().map(|text| from_base64(&text)).transpose()
+    }
+
+    /// Sets one field of a form.
+    pub fn set(&mut self, name: &str, value: &str) -> std::result::Result<(), Problem> {
+        let wrong = |expected: &str| Problem::bad(format!("{name} is \"{value}\": expected {expected}"));
+        let number = || value.trim().parse::<f32>().map_err(|_| wrong("a number from 0 to 1"));
+        match name {
+            "classes" => self.classes.extend(value.split(',').map(str::to_owned)),
+            "confidence" => self.confidence = Some(number()?),
+            "nms" => self.nms = Some(number()?),
+            "class_agnostic_nms" => self.class_agnostic_nms = Some(number()?),
+            "max_detections" => {
+                self.max_detections =
+                    Some(value.trim().parse().map_err(|_| wrong("a number of detections"))?);
+            }
+            "masks" => self.masks = value.trim().parse().map_err(|_| wrong("true or false"))?,
+            "exemplars" => {
+                self.exemplars = serde_json::from_str(value)
+                    .map_err(|error| Problem::bad(format!("exemplars: {error}")))?;
+            }
+            _ => {
+                let fields = "image, request, classes, confidence, nms, class_agnostic_nms, max_detections, masks, exemplars";
+                return Err(Problem::bad(format!("{name}: no such field; the fields are {fields}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks everything against the limits.
+    pub fn question(self, limits: &Limits) -> Result<Question> {
+        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        for (name, value) in [
+            ("confidence", self.confidence),
+            ("nms", self.nms),
+            ("class_agnostic_nms", self.class_agnostic_nms),
+        ] {
+            if let Some(value) = value.filter(|value| !(0.0..=1.0).contains(value)) {
+                return refuse(format!("{name} is {value}: expected a number from 0 to 1"));
+            }
+        }
+        if self.max_detections == Some(0) {
+            return refuse("max_detections is 0: expected at least 1".into());
+        }
+        if self.exemplars.len() > limits.exemplars {
+            let (found, most) = (self.exemplars.len(), limits.exemplars);
+            return refuse(format!("{found} exemplars: expected at most {most}"));
+        }
+        let prompts = prompts(&self.classes, &self.exemplars)?;
+        if prompts.len() > limits.classes {
+            let (found, most) = (prompts.len(), limits.classes);
+            return refuse(format!("{found} classes: expected at most {most}; ask in several requests"));
+        }
+        let too_long = |prompt: &&Prompt| prompt.label().chars().count() > MAX_NAME;
+        if let Some(prompt) = prompts.iter().find(too_long) {
+            let start: String = prompt.label().chars().take(20).collect();
+            return refuse(format!("class \"{start}…\": expected at most {MAX_NAME} characters"));
+        }
+        let thresholds = Thresholds {
+            confidence: self.confidence,
+            nms: self.nms,
+            class_agnostic_nms: self.class_agnostic_nms,
+            max_detections: self.max_detections,
+        };
+        Ok(Question { prompts, thresholds, masks: self.masks })
+    }
+}
+
+/// Classes and exemplars as prompts. An exemplar belongs to the class that it names, else to the only one, else to a prompt
+/// without text. Duplicates of a class are dropped; the model does not distinguish case.
+fn prompts(classes: &[String], exemplars: &[ExemplarBox]) -> Result<Prompts> {
+    let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+    let mut prompts: Vec<Prompt> = Vec::new();
+    for class in classes {
+        let prompt = Prompt::new(class);
+        let name = prompt.phrase().to_lowercase();
+        if !prompts.iter().any(|known| known.phrase().to_lowercase() == name) {
+            prompts.push(prompt);
+        }
+    }
+    let has_classes = !prompts.is_empty();
+    for exemplar in exemplars {
+        let label = exemplar.class.as_deref().unwrap_or(VISUAL);
+        let at = match &exemplar.class {
+            None if has_classes && prompts.len() > 1 => {
+                return refuse("an exemplar names no class: expected one, as there are several".into());
+            }
+            None if has_classes => Some(0),
+            _ => prompts.iter().position(|prompt| &**prompt.label() == label),
+        };
+        let at = match at {
+            Some(at) => at,
+            None if !has_classes || label == VISUAL => {
+                prompts.push(Prompt::visual(label));
+                prompts.len() - 1
+            }
+            None => return refuse(format!("an exemplar names class \"{label}\": expected one of classes")),
+        };
+        let [x1, y1, x2, y2] = exemplar.bbox;
+        prompts[at] = prompts[at].clone().with_exemplar(BoundingBox::new(x1, y1, x2, y2), exemplar.wanted);
+    }
+    if prompts.is_empty() {
+        return refuse("classes is empty: expected a class, or a box around an example in exemplars".into());
+    }
+    Prompts::new(prompts)
+}
+
+/// The bytes of a picture in base64, or of a data URI.
+pub(crate) fn from_base64(text: &str) -> std::result::Result<Bytes, Problem> {
+    let text = match text.strip_prefix("data:") {
+        None => text,
+        Some(uri) => match uri.split_once(',') {
+            Some((kind, data)) if kind.ends_with(";base64") => data,
+            _ => return Err(Problem::bad("image: expected a data URI in base64")),
+        },
+    };
+    let bytes = STANDARD.decode(text.trim()).map_err(|error| Problem::bad(format!("image: {error}")))?;
+    Ok(bytes.into())
+}
+
+/// Refuses a picture with too many pixels before it is decoded.
+///
+/// # Errors
+/// [`ErrorKind::InvalidData`] with its size. What is not a picture passes: decoding says why.
+pub(crate) fn check_pixels(bytes: &[u8], most: u64) -> Result<()> {
+    let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format();
+    let Some((width, height)) = reader.ok().and_then(|reader| reader.into_dimensions().ok()) else {
+        return Ok(());
+    };
+    if u64::from(width) * u64::from(height) > most {
+        let message = format!(
+            "cannot read the image, the request: {width}x{height} is too large; expected at most {:.1} megapixels",
+            most as f64 / 1e6
+        );
+        return Err(Error::new(ErrorKind::InvalidData, message));
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! `GET /v1/video`: a WebSocket that takes the frames of a video and answers with what is in them.
+//!
+//! The first message is a question in JSON, as for `/v1/detect` without the picture; a later one replaces it. Each binary
+//! message is a frame as a picture file. A frame that arrives while another is being worked on waits, and a newer one
+//! replaces it: the answers keep up with the camera, and each names its frame by its number from 0.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
+use axum::extract::{FromRequestParts, Request, State};
+use axum::response::Response;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::app::App;
+use crate::detect::{Answer, client_of};
+use crate::problem::Problem;
+use crate::request::{Asked, Question};
+
+/// A client that is silent for this long is gone.
+const SILENCE: Duration = Duration::from_secs(120);
+
+/// The answer to a frame.
+#[derive(Serialize)]
+struct FrameAnswer {
+    frame: u64,
+    /// Frames that were not worked on so far.
+    dropped: u64,
+    #[serde(flatten)]
+    answer: Answer,
+}
+
+/// Turns the connection into a WebSocket.
+pub(crate) async fn video(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let client = client_of(&request)?;
+    let (mut parts, _) = request.into_parts();
+    let refused = |error: WebSocketUpgradeRejection| Problem::new(error.status(), error.body_text());
+    let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await.map_err(refused)?;
+    let most = app.config.limits.body_bytes;
+    let upgrade = upgrade.max_message_size(most).max_frame_size(most);
+    Ok(upgrade.on_upgrade(move |socket| async move { serve(&app, client, socket).await }))
+}
+
+type Work<'a> = Pin<Box<dyn Future<Output = (u64, Result<Answer, Problem>)> + Send + 'a>>;
+
+/// A frame that waits, and what the frames are searched for.
+#[derive(Default)]
+struct Frames {
+    question: Option<Question>,
+    newest: Option<(u64, Bytes)>,
+    received: u64,
+    dropped: u64,
+}
+
+async fn serve(app: &App, client: IpAddr, mut socket: WebSocket) {
+    let _counted = app.metrics.videos.count();
+    let mut stopping = app.stopping.clone();
+    let mut frames = Frames::default();
+    let mut work: Option<Work<'_>> = None;
+    loop {
+        if work.is_none()
+            && let Some(question) = &frames.question
+            && let Some((number, picture)) = frames.newest.take()
+        {
+            work = Some(Box::pin(answer(app, client, number, picture, question.clone())));
+        }
+        let said = tokio::select! {
+            message = tokio::time::timeout(SILENCE, socket.recv()) => match message {
+                Ok(Some(Ok(message))) => match frames.take(app, message) {
+                    Some(said) => said,
+                    None => continue,
+                },
+                // Gone, silent or broken. The work is dropped, and so is its place in the queue.
+                _ => return,
+            },
+            (number, answered) = async { work.as_mut().expect("checked below").await }, if work.is_some() => {
+                work = None;
+                app.metrics.frames_done.fetch_add(1, Relaxed);
+                let dropped = frames.dropped;
+                match answered {
+                    Ok(answer) => json!(FrameAnswer { frame: number, dropped, answer }),
+                    Err(problem) => json!({"frame": number, "dropped": dropped, "error": problem.message}),
+                }
+            }
+            () = stopped(&mut stopping) => {
+                drop(socket.send(Message::Close(None)).await);
+                return;
+            }
+        };
+        let sent = tokio::time::timeout(SILENCE, socket.send(Message::Text(said.to_string().into()))).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            return;
+        }
+    }
+}
+
+async fn stopped(stopping: &mut tokio::sync::watch::Receiver<bool>) {
+    // The value is locked while it is borrowed.
+    drop(stopping.wait_for(|stopping| *stopping).await);
+}
+
+impl Frames {
+    /// Takes a message. Returns what is said to it.
+    fn take(&mut self, app: &App, message: Message) -> Option<serde_json::Value> {
+        match message {
+            Message::Text(text) => {
+                let asked = Asked::from_json(text.as_bytes());
+                let question = asked.and_then(|asked| Ok(asked.question(&app.config.limits)?));
+                match question {
+                    Ok(question) => {
+                        self.question = Some(question);
+                        Some(json!({"ready": true}))
+                    }
+                    Err(problem) => Some(json!({"error": problem.message})),
+                }
+            }
+            Message::Binary(picture) => {
+                app.metrics.frames_received.fetch_add(1, Relaxed);
+                let number = self.received;
+                self.received += 1;
+                if self.question.is_none() {
+                    return Some(json!({"frame": number, "error": "send the classes before the frames"}));
+                }
+                if self.newest.replace((number, picture)).is_some() {
+                    self.dropped += 1;
+                    app.metrics.frames_dropped.fetch_add(1, Relaxed);
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A frame waits for a slot, as a newer one takes its place meanwhile.
+async fn answer(
+    app: &App,
+    client: IpAddr,
+    number: u64,
+    picture: Bytes,
+    question: Question,
+) -> (u64, Result<Answer, Problem>) {
+    let Ok(_slot) = app.slots.acquire().await else { return (number, Err(Problem::stopping())) };
+    let found = app.engine.ask(client, picture, question).await;
+    (number, found.map(Answer::from))
+}

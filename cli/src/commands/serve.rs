@@ -1,0 +1,140 @@
+//! `ocelli serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use ocelli::{Cancellation, Prompts};
+use ocelli_serve::{LabelStudio, Limits, ServeConfig, Server, random_token};
+
+use crate::args::{INPUT, PERFORMANCE, built_in_model_help};
+use crate::{DetectorArgs, LogArgs, Progress, cancel_on_interrupt, interrupted, print, status};
+
+/// What `ocelli serve --help` prints after the options.
+pub const AFTER_HELP: &str = concat!(
+    built_in_model_help!(),
+    "
+
+Examples:
+  ocelli serve --model sam3/
+  ocelli serve --model sam3/ --gallery set/
+  ocelli serve --model sam3/ --listen 0.0.0.0:8080 --host robot.local
+  ocelli serve --model sam3/ --listen 127.0.0.1:9090 --label-studio http://127.0.0.1:8080"
+);
+
+/// Heading of options that say who may connect.
+const ACCESS: &str = "Access";
+/// The environment variable for `--token`.
+const TOKEN: &str = "OCELLI_TOKEN";
+/// The environment variable for Label Studio's token, that of its own tools.
+const STUDIO_TOKEN: &str = "LABEL_STUDIO_API_KEY";
+
+/// Arguments of `ocelli serve`.
+#[derive(Args, Debug)]
+pub struct ServeArgs {
+    /// Address and port; port 0 is a free one
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS", help_heading = ACCESS)]
+    listen: SocketAddr,
+    /// What every client has to know; better in the environment as OCELLI_TOKEN [default: none on this machine; a random one,
+    /// which is printed, if other machines reach the address]
+    #[arg(long, value_name = "TOKEN", help_heading = ACCESS)]
+    token: Option<String>,
+    /// Further names of this machine that clients may use, such as robot.local
+    #[arg(long, num_args = 1.., value_name = "NAME", help_heading = ACCESS)]
+    host: Vec<String>,
+    /// Data set of `ocelli label` to look at and to correct
+    #[arg(long, value_name = "DIR", help_heading = INPUT)]
+    gallery: Option<PathBuf>,
+    /// Label Studio whose pictures are fetched, http://HOST:PORT; its token is in the environment as LABEL_STUDIO_API_KEY
+    #[arg(long, value_name = "URL", help_heading = INPUT)]
+    label_studio: Option<String>,
+    /// Run without masks, which takes less memory
+    #[arg(long, help_heading = PERFORMANCE)]
+    no_masks: bool,
+    /// Requests that are read, wait or run at the same time; further ones are answered with 503
+    #[arg(long, default_value_t = Limits::default().queue, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
+    queue: usize,
+    /// Open connections; further ones wait
+    #[arg(long, default_value_t = Limits::default().connections, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
+    connections: usize,
+    /// Time of a request in seconds
+    #[arg(long, default_value_t = Limits::default().time.as_secs_f64(), allow_negative_numbers = true, value_name = "SECONDS", help_heading = PERFORMANCE)]
+    timeout: f64,
+    /// Bytes of a request
+    #[arg(long, default_value_t = Limits::default().body_bytes, allow_negative_numbers = true, value_name = "BYTES", help_heading = PERFORMANCE)]
+    max_bytes: usize,
+    /// Pixels of a picture
+    #[arg(long, default_value_t = Limits::default().pixels, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
+    max_pixels: u64,
+    /// Classes of a request
+    #[arg(long, default_value_t = Limits::default().classes, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
+    max_classes: usize,
+    #[command(flatten)]
+    detector: DetectorArgs,
+}
+
+/// Serves until Ctrl-C.
+pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
+    let config = config(args)?;
+    let has_new_token = config.token.is_some() && args.token.is_none() && variable(TOKEN).is_none();
+    let builder = args.detector.detector()?.with_masks(!args.no_masks);
+    let first = Prompts::new(["person"])?;
+    args.detector.model.announce_built_in(&first, log);
+    let loading = Progress::waiting(log);
+    let mut detector = builder.build_reporting(&|line| loading.announce(line))?;
+    // A model or an engine that does not work is an error now, and the first request does not wait for it.
+    detector.prepare(&first)?;
+    drop(loading);
+    status(log, &format!("engine: {}", detector.engine()));
+    let server = Server::bind(detector, config)?;
+    if has_new_token {
+        status(log, "token: made for this run, as other machines reach this address; --token sets one");
+    }
+    status(log, "serving; Ctrl-C ends it");
+    print(|out| writeln!(out, "{}", server.url()))?;
+    let cancellation = Cancellation::new();
+    cancel_on_interrupt(&cancellation);
+    server.run(&cancellation)?;
+    interrupted()?;
+    Ok(())
+}
+
+fn config(args: &ServeArgs) -> anyhow::Result<ServeConfig> {
+    let mut token = args.token.clone().or_else(|| variable(TOKEN));
+    if token.is_none() && !args.listen.ip().is_loopback() {
+        token = Some(random_token()?);
+    }
+    let time = Duration::try_from_secs_f64(args.timeout).map_err(|_| {
+        crate::usage(format!("--timeout is {}: expected a number of seconds above 0", args.timeout))
+    })?;
+    let limits = Limits {
+        body_bytes: args.max_bytes,
+        pixels: args.max_pixels,
+        classes: args.max_classes,
+        queue: args.queue,
+        connections: args.connections,
+        time,
+        ..Limits::default()
+    };
+    let model = args.detector.model.model.as_ref();
+    let defaults = ServeConfig::default();
+    Ok(ServeConfig {
+        listen: args.listen,
+        token,
+        hosts: args.host.clone(),
+        limits,
+        model: model.map_or(defaults.model, |path| path.to_string_lossy().into_owned()),
+        masks: !args.no_masks,
+        gallery: args.gallery.clone(),
+        label_studio: args
+            .label_studio
+            .as_ref()
+            .map(|url| LabelStudio { url: url.clone(), token: variable(STUDIO_TOKEN) }),
+    })
+}
+
+/// The value of an environment variable, unless it is empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}

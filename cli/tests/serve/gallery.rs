@@ -1,0 +1,133 @@
+//! A data set that is corrected through the server, and labelled again.
+
+use serde_json::{Value, json};
+
+use super::client::{OCELLI, Running};
+use super::scene;
+use crate::run::Place;
+
+/// Labels the pictures into `set`.
+fn label(place: &Place, more: &[&str]) {
+    let whole = [
+        "label",
+        "--quiet",
+        "--model",
+        "built-in",
+        "--engine",
+        "embedded",
+        "--images",
+        "pictures",
+        "--classes",
+        "house,cake,wine glass",
+        "--val-share",
+        "0",
+        "--format",
+        "yolo,yolo-seg",
+        "-o",
+        "set",
+    ];
+    place.succeed(OCELLI, &[&whole, more].concat());
+}
+
+#[test]
+fn saved_corrections_survive_later_labelling() {
+    let place = Place::new();
+    for number in 0..4 {
+        place.write(&format!("pictures/{number}.png"), scene(number));
+    }
+    label(&place, &[]);
+    let server = Running::start(&place, &["--gallery", "set"]);
+    let list = server.get("/v1/gallery").json();
+    assert_eq!(
+        (list["classes"].clone(), list["total"].clone()),
+        (json!(["house", "cake", "wine glass"]), json!(4))
+    );
+    let id = |number: usize| list["images"][number]["id"].as_str().expect("it has an id").to_owned();
+    let read = |number: usize| server.get(&format!("/v1/gallery/{}", id(number))).json();
+    let put = |number: usize, body: &Value| {
+        let head = format!("PUT /v1/gallery/{} HTTP/1.1\r\nContent-Type: application/json", id(number));
+        server.send(&head, body.to_string().as_bytes())
+    };
+    let numbered =
+        (0..4).find(|number| read(*number)["instances"].as_array().is_some_and(|all| !all.is_empty()));
+    let number = numbered.expect("something is found in a picture");
+    let labels = read(number);
+    assert_eq!(labels["corrected"], false);
+    let name = format!("set/labels/train/{number}.txt");
+    let before = String::from_utf8(place.read(&name)).expect("labels are text");
+
+    // The first one is moved and gets another class, and one is added.
+    let mut instances = labels["instances"].as_array().expect("a list").clone();
+    for instance in &mut instances {
+        let object = instance.as_object_mut().expect("an object");
+        object.remove("label");
+        object.remove("polygon");
+    }
+    instances[0]["box"] = json!([10, 20, 60, 80]);
+    instances[0]["class_id"] = json!(2);
+    instances.push(json!({"class_id": 1, "box": [0, 0, 32, 16]}));
+    let correction = json!({"version": labels["version"], "instances": instances});
+    for (body, status, words) in [
+        (json!({"version": "0", "instances": []}), 409, "changed meanwhile"),
+        (
+            json!({"version": labels["version"], "instances": [{"class_id": 7, "box": [0, 0, 9, 9]}]}),
+            400,
+            "class 7",
+        ),
+        (
+            json!({"version": labels["version"], "instances": [{"class_id": 0, "box": [9, 0, 9, 9]}]}),
+            400,
+            "an area",
+        ),
+        (json!({"instances": []}), 400, "version"),
+    ] {
+        let refused = put(number, &body);
+        assert_eq!(refused.status, status, "{body}: {}", refused.text());
+        assert!(refused.text().contains(words), "{body}: {}", refused.text());
+    }
+    assert_eq!(place.read(&name), before.as_bytes());
+    let saved = put(number, &correction);
+    assert_eq!(saved.status, 200, "{}", saved.text());
+    assert_eq!(saved.json()["corrected"], true);
+    let after = String::from_utf8(place.read(&name)).expect("labels are text");
+    assert_eq!(after.lines().count(), before.lines().count() + 1);
+    assert!(after.starts_with("2 "), "{after}");
+    // What was not touched keeps its digits.
+    for line in before.lines().skip(1) {
+        assert!(after.contains(line), "{line}: {after}");
+    }
+    let polygons = place.read(&format!("set/segments/labels/train/{number}.txt"));
+    // The old version is not the file's any more.
+    assert_eq!(put(number, &correction).status, 409);
+
+    // Another picture is saved as it is.
+    let other = (number + 1) % 4;
+    let kept = read(other);
+    let lines = kept["instances"].as_array().expect("a list").iter();
+    let same: Vec<Value> = lines
+        .map(|one| json!({"line": one["line"], "class_id": one["class_id"], "box": one["box"]}))
+        .collect();
+    let other_name = format!("set/labels/train/{other}.txt");
+    let other_before = place.read(&other_name);
+    assert_eq!(put(other, &json!({"version": kept["version"], "instances": same})).status, 200);
+    assert_eq!(place.read(&other_name), other_before);
+
+    // The pictures change, and everything is labelled again.
+    for (from, to) in [(30, number), (31, other)] {
+        place.write(&format!("pictures/{to}.png"), scene(from));
+    }
+    for more in [&[][..], &["--restart", "--confidence", "0.9"]] {
+        label(&place, more);
+        assert_eq!(String::from_utf8_lossy(&place.read(&name)), after, "{more:?}");
+        assert_eq!(place.read(&format!("set/segments/labels/train/{number}.txt")), polygons, "{more:?}");
+        assert_eq!(place.read(&other_name), other_before, "{more:?}");
+    }
+    assert_eq!(read(number)["corrected"], true);
+    let image = server.get(&format!("/v1/gallery/{}/image", id(3)));
+    assert_eq!((image.status, image.header("content-type")), (200, Some("image/png")));
+    assert_eq!(server.get(&format!("/v1/gallery/{}/thumbnail", id(3))).status, 200);
+    for wrong in ["none", "..", "%2e%2e%2fset", "0.png"] {
+        let reply = server.get(&format!("/v1/gallery/{wrong}/image"));
+        assert!(matches!(reply.status, 404), "{wrong}: {}", reply.status);
+    }
+}

@@ -1,0 +1,323 @@
+//! A labelled data set in the hands of a person: what is in its label files, and what the person makes of them.
+//!
+//! A saved file is the person's from then on, even if it has the labels that were there before: looking at them was the work.
+
+mod line;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use ocelli::atomic_file::write_atomically;
+use ocelli::{BoundingBox, Error, ErrorKind, Result};
+
+use super::adopt::{hash_of_classes, open_record};
+use super::class_map::ClassMap;
+use super::folder::{Contents, OutputFolder, STATE_FOLDER};
+use super::images::{ImageFile, ImageSet, hash_of};
+use super::journal::Journal;
+use super::merge::classes_of;
+use super::placer::{Placer, image_path, label_path};
+use super::settings::Format;
+use super::written::{Owner, Written, hash_of_text};
+use line::Line;
+
+/// A labelled data set that a person looks at and corrects. It is read again whenever it changes.
+pub struct CorrectedSet {
+    root: PathBuf,
+    classes: Vec<String>,
+    images: Vec<SetImage>,
+    by_id: HashMap<String, usize>,
+}
+
+/// An image of a data set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetImage {
+    /// A short name that stays the same, without meaning as a path.
+    pub id: String,
+    /// The name in the data set.
+    pub name: String,
+    /// Width of the upright image in pixels.
+    pub width: u32,
+    /// Height of the upright image in pixels.
+    pub height: u32,
+    source: PathBuf,
+}
+
+/// The labels of an image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Labels {
+    /// Identifies the content: saving names the version that was changed.
+    pub version: String,
+    /// Whether a person changed them.
+    pub is_corrected: bool,
+    /// The instances, in the order of the lines.
+    pub instances: Vec<LabelledInstance>,
+}
+
+/// One instance in a label file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabelledInstance {
+    /// The line that it comes from, from 0; `None` for a new one.
+    pub line: Option<usize>,
+    /// The class, from 0.
+    pub class: usize,
+    /// In pixels of the upright image.
+    pub bbox: BoundingBox,
+    /// The points of its polygon `[x, y]` in pixels, if it has one. Ignored when it is saved: the polygon of the line moves
+    /// with the box, and a new instance in a file of polygons is a rectangle.
+    pub polygon: Option<Vec<[f32; 2]>>,
+}
+
+/// An open data set.
+struct Opened {
+    folder: OutputFolder,
+    placer: Placer,
+}
+
+impl CorrectedSet {
+    /// Opens a data set that `ocelli label` wrote.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the folder is none, or one without label files for single images (COCO alone);
+    /// [`ErrorKind::InvalidData`] if its state is corrupt.
+    pub fn open(root: &Path) -> Result<Self> {
+        let refuse = |why: &str| {
+            Err(Error::new(ErrorKind::InvalidArgument, format!("gallery, {}: {why}", root.display())))
+        };
+        if !root.join(STATE_FOLDER).is_dir() {
+            return refuse(if root.is_dir() {
+                "it is not a labelled data set; label its images first, with `ocelli label --images … --output DIR`, and \
+                 name that folder"
+            } else {
+                "no such folder"
+            });
+        }
+        let mut set =
+            Self { root: root.to_owned(), classes: Vec::new(), images: Vec::new(), by_id: HashMap::new() };
+        let contents = set.read()?;
+        if contents.options.yolo_folders().is_empty() {
+            return refuse(
+                "it has annotations.json alone, and no label file for each image; label it with a YOLO format as well",
+            );
+        }
+        Ok(set)
+    }
+
+    /// Reads which images there are.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn refresh(&mut self) -> Result<()> {
+        self.read().map(drop)
+    }
+
+    fn read(&mut self) -> Result<Contents> {
+        let folder = OutputFolder::unlocked(&self.root);
+        let missing = || {
+            let message = format!("gallery, {}: its labelling has not started", self.root.display());
+            Error::new(ErrorKind::InvalidArgument, message)
+        };
+        let contents = folder.contents()?.ok_or_else(missing)?;
+        let (mut journal, settings) = Journal::open_existing(&folder.journal_path())?;
+        let classes = classes_of(&settings).unwrap_or_default();
+        let mut names: Vec<String> = journal.names().map(str::to_owned).collect();
+        names.sort();
+        let mut images = Vec::with_capacity(names.len());
+        for name in names {
+            let Some(entry) = journal.entry(&name).cloned() else { continue };
+            let Some(record) = journal.read_labelled(&entry)? else { continue };
+            images.push(SetImage {
+                id: format!("{:016x}", hash_of(&name, 0)),
+                name,
+                width: record.width,
+                height: record.height,
+                source: record.source,
+            });
+        }
+        self.by_id = images.iter().enumerate().map(|(at, image)| (image.id.clone(), at)).collect();
+        self.classes = classes.names().map(str::to_owned).collect();
+        self.images = images;
+        Ok(contents)
+    }
+
+    /// The names of the classes, by id.
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// The images that are labelled, by name.
+    pub fn images(&self) -> &[SetImage] {
+        &self.images
+    }
+
+    /// An image by its id.
+    pub fn image(&self, id: &str) -> Option<&SetImage> {
+        self.by_id.get(id).map(|at| &self.images[*at])
+    }
+
+    /// The file of an image: the one in the data set, or its source.
+    pub fn file(&self, image: &SetImage) -> PathBuf {
+        let in_set = [false, true]
+            .map(|validation| self.root.join(format!("images/{}", image_path(&image.name, validation))));
+        in_set.into_iter().find(|path| path.is_file()).unwrap_or_else(|| image.source.clone())
+    }
+
+    /// Opens the data set to read from it, while another process may write to it.
+    fn peek(&self) -> Result<Opened> {
+        let folder = OutputFolder::unlocked(&self.root);
+        let path = folder.written_path();
+        let written = Written::load(&self.root, &path)?.unwrap_or_else(|| Written::new(&self.root, &path));
+        let contents = folder.contents()?;
+        Ok(self.opened(folder, contents, written))
+    }
+
+    /// Opens the data set for a change, and locks it meanwhile.
+    fn lock(&self) -> Result<Opened> {
+        let folder = OutputFolder::open_existing(&self.root)?;
+        let contents = folder.contents()?;
+        let written = open_record(&folder, contents.as_ref())?;
+        written.recover(&OutputFolder::FOLDERS)?;
+        Ok(self.opened(folder, contents, written))
+    }
+
+    fn opened(&self, folder: OutputFolder, contents: Option<Contents>, written: Written) -> Opened {
+        let options = contents.map(|contents| contents.options).unwrap_or_default();
+        let files =
+            self.images.iter().map(|image| ImageFile { path: PathBuf::new(), name: image.name.clone() });
+        let set = ImageSet::from_named(files.collect());
+        let classes = hash_of_classes(&ClassMap::from_names(&self.classes));
+        let placer = Placer::new(written, &self.root, &options, &set, classes);
+        Opened { folder, placer }
+    }
+
+    /// The labels of an image.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if a line is not one of YOLO's; [`ErrorKind::Io`] if the file cannot be read.
+    pub fn labels(&self, image: &SetImage) -> Result<Labels> {
+        self.peek()?.labels(image)
+    }
+
+    /// Saves the labels of an image: those of `instances` whose line is named keep what was not changed, the others are new,
+    /// and lines that are not named are removed. The label files are the person's from then on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`] if the file is not of `version` any more; [`ErrorKind::InvalidArgument`] for an unknown class
+    /// or line and for a box without area; [`ErrorKind::Io`] if another process is writing to the data set. Nothing is
+    /// changed then.
+    pub fn save(&self, image: &SetImage, version: &str, instances: &[LabelledInstance]) -> Result<Labels> {
+        let mut opened = self.lock()?;
+        let size = (image.width, image.height);
+        let mut files = Vec::new();
+        for (number, (file, format)) in opened.files(image)?.into_iter().enumerate() {
+            let text = opened.text(&file)?;
+            if number == 0 && hash_of_text(&text) != version {
+                let message = format!(
+                    "labels of {}: they changed meanwhile; load the image again, and repeat the correction",
+                    image.name
+                );
+                return Err(Error::new(ErrorKind::Mismatch, message));
+            }
+            let lines = Line::parse_all(&text, size).map_err(|why| wrong_line(&file, &why))?;
+            files.push((file, format, lines));
+        }
+        self.check(image, instances, files.first().map_or(0, |(.., lines)| lines.len()))?;
+        let changed: Vec<(String, Format, String)> = {
+            let first = files.first().map(|(.., lines)| lines.clone()).unwrap_or_default();
+            let with_text = |(number, (file, format, lines)): (usize, (String, Format, Vec<Line>))| {
+                let lines = match number {
+                    0 => line::changed(&lines, instances, format, size),
+                    _ => line::followed(&first, &lines, instances, size),
+                };
+                (file, format, lines)
+            };
+            files.into_iter().enumerate().map(with_text).collect()
+        };
+        for (file, format, text) in changed {
+            opened.write(&file, format, &text)?;
+        }
+        opened.labels(image)
+    }
+
+    fn check(&self, image: &SetImage, instances: &[LabelledInstance], lines: usize) -> Result<()> {
+        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let mut used = vec![false; lines];
+        for (number, instance) in instances.iter().enumerate() {
+            if instance.class >= self.classes.len() {
+                let (class, classes) = (instance.class, self.classes.len());
+                return refuse(format!("instance {number}: class {class}, expected an id below {classes}"));
+            }
+            let bbox = &instance.bbox;
+            let is_inside = bbox.x2 > 0.0
+                && bbox.y2 > 0.0
+                && bbox.x1 < image.width as f32
+                && bbox.y1 < image.height as f32;
+            if !bbox.is_finite() || !bbox.has_area() || !is_inside {
+                return refuse(format!("instance {number}: expected a box with an area, inside the image"));
+            }
+            match instance.line.map(|line| used.get_mut(line)) {
+                None => {}
+                Some(Some(used)) if !*used => *used = true,
+                Some(_) => {
+                    return refuse(format!(
+                        "instance {number}: expected a line of the file, and each line once"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Opened {
+    /// The label files of an image; the first is the one that is shown.
+    fn files(&mut self, image: &SetImage) -> Result<Vec<(String, Format)>> {
+        let validation = self.placer.settle(&image.name)?;
+        let folders = self.placer.options.yolo_folders().into_iter();
+        let file = |folder: &str| format!("{folder}labels/{}", label_path(&image.name, validation));
+        Ok(folders.map(|(folder, format)| (file(folder), format)).collect())
+    }
+
+    /// A file that was removed has no labels.
+    fn text(&self, file: &str) -> Result<String> {
+        let path = self.folder.root().join(file);
+        match std::fs::read_to_string(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+            text => text.map_err(|e| Error::io("cannot read the labels", &path, e)),
+        }
+    }
+
+    fn labels(&mut self, image: &SetImage) -> Result<Labels> {
+        let files = self.files(image)?;
+        let mut is_corrected = false;
+        for (file, _) in &files {
+            is_corrected |= self.placer.written.owner(file)? == Owner::Person;
+        }
+        let Some((file, _)) = files.first() else {
+            let message = format!("labels of {}: the data set has no label files", image.name);
+            return Err(Error::new(ErrorKind::InvalidData, message));
+        };
+        let text = self.text(file)?;
+        let lines =
+            Line::parse_all(&text, (image.width, image.height)).map_err(|why| wrong_line(file, &why))?;
+        let instances = lines.into_iter().enumerate().map(|(number, line)| line.into_instance(number));
+        Ok(Labels { version: hash_of_text(&text), is_corrected, instances: instances.collect() })
+    }
+
+    /// Writes a file of the person. The record comes first: a stop in between leaves the file as it was, and nothing
+    /// overwrites it.
+    fn write(&mut self, file: &str, format: Format, text: &str) -> Result<()> {
+        let path = self.folder.root().join(file);
+        self.placer.create_folder_of(&path)?;
+        let meaning = self.placer.meaning(Some(format));
+        self.placer.written.give_to_person(file, meaning)?;
+        write_atomically(&path, |out| std::io::Write::write_all(out, text.as_bytes()))
+    }
+}
+
+fn wrong_line(file: &str, why: &str) -> Error {
+    Error::new(ErrorKind::InvalidData, format!("labels, {file}, {why}; correct the file in an editor"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! A line of a YOLO file: `class cx cy w h`, or `class x1 y1 x2 y2 …`.
+
+use std::fmt::Write;
+
+use ocelli::BoundingBox;
+
+use super::super::settings::Format;
+use super::LabelledInstance;
+
+/// A box is the same if no edge moved by more pixels: the page rounds.
+const SAME: f32 = 0.02;
+/// Two instances in two files are the same if their boxes overlap by more than this IoU.
+const MATCH: f32 = 0.5;
+
+/// One line, as it is in the file and in pixels.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    text: String,
+    class: usize,
+    bbox: BoundingBox,
+    polygon: Option<Vec<[f32; 2]>>,
+}
+
+impl Line {
+    /// The lines of a file.
+    ///
+    /// # Errors
+    /// The number of a line that is none, and why.
+    pub fn parse_all(text: &str, size: (u32, u32)) -> Result<Vec<Self>, String> {
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        lines
+            .map(|(number, line)| {
+                Self::parse(line, size).ok_or_else(|| {
+                    format!("line {}: expected `class cx cy w h` or `class x1 y1 x2 y2 x3 y3 …`", number + 1)
+                })
+            })
+            .collect()
+    }
+
+    fn parse(line: &str, (width, height): (u32, u32)) -> Option<Self> {
+        let mut words = line.split_whitespace();
+        let class = words.next()?.parse().ok()?;
+        let numbers: Vec<f64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
+        if !numbers.iter().all(|number| number.is_finite()) {
+            return None;
+        }
+        let (width, height) = (f64::from(width), f64::from(height));
+        let text = line.trim().to_owned();
+        if let [cx, cy, w, h] = numbers[..] {
+            let [x1, x2] = [cx - w / 2.0, cx + w / 2.0].map(|x| (x * width) as f32);
+            let [y1, y2] = [cy - h / 2.0, cy + h / 2.0].map(|y| (y * height) as f32);
+            return Some(Self { text, class, bbox: BoundingBox::new(x1, y1, x2, y2), polygon: None });
+        }
+        let (pairs, rest) = numbers.as_chunks::<2>();
+        if !rest.is_empty() || pairs.len() < 3 {
+            return None;
+        }
+        let points: Vec<[f32; 2]> =
+            pairs.iter().map(|[x, y]| [(x * width) as f32, (y * height) as f32]).collect();
+        let least = |axis: usize| points.iter().map(|point| point[axis]).fold(f32::INFINITY, f32::min);
+        let most = |axis: usize| points.iter().map(|point| point[axis]).fold(f32::NEG_INFINITY, f32::max);
+        let bbox = BoundingBox::new(least(0), least(1), most(0), most(1));
+        Some(Self { text, class, bbox, polygon: Some(points) })
+    }
+
+    pub fn into_instance(self, number: usize) -> LabelledInstance {
+        LabelledInstance { line: Some(number), class: self.class, bbox: self.bbox, polygon: self.polygon }
+    }
+
+    /// The line after the instance was changed; what was not changed keeps its digits.
+    fn changed(&self, instance: &LabelledInstance, size: (u32, u32)) -> String {
+        let edges = self.bbox.to_xyxy().into_iter().zip(instance.bbox.to_xyxy());
+        if edges.into_iter().all(|(before, after)| (before - after).abs() <= SAME) {
+            let rest = self.text.split_once(char::is_whitespace).map_or("", |(_, rest)| rest);
+            return match instance.class == self.class {
+                true => self.text.clone(),
+                false => format!("{} {rest}", instance.class),
+            };
+        }
+        match &self.polygon {
+            None => box_line(instance.class, clipped(&instance.bbox, size), size),
+            Some(points) => {
+                let (from, to) = (self.bbox.to_xyxy(), clipped(&instance.bbox, size).to_xyxy());
+                let moved = |value: f32, axis: usize| {
+                    let (start, length) = (from[axis], (from[axis + 2] - from[axis]).max(1e-6));
+                    to[axis] + (value - start) / length * (to[axis + 2] - to[axis])
+                };
+                polygon_line(instance.class, points.iter().map(|[x, y]| [moved(*x, 0), moved(*y, 1)]), size)
+            }
+        }
+    }
+}
+
+/// The text of a file after the instances were changed.
+pub(super) fn changed(
+    lines: &[Line],
+    instances: &[LabelledInstance],
+    format: Format,
+    size: (u32, u32),
+) -> String {
+    let mut text = String::new();
+    for instance in instances {
+        let line = match instance.line.and_then(|line| lines.get(line)) {
+            Some(line) => line.changed(instance, size),
+            None => new_line(instance, format, size),
+        };
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+/// The text of the file of polygons beside the file of boxes in which the instances were changed: the polygon of each box
+/// follows it. Polygons that belong to no box stay.
+pub(super) fn followed(
+    boxes: &[Line],
+    polygons: &[Line],
+    instances: &[LabelledInstance],
+    size: (u32, u32),
+) -> String {
+    let mut free: Vec<bool> = vec![true; polygons.len()];
+    let mut polygon_of = Vec::new();
+    for line in boxes {
+        let candidates =
+            polygons.iter().enumerate().filter(|(at, other)| free[*at] && other.class == line.class);
+        let best =
+            candidates.map(|(at, other)| (at, other.bbox.iou(&line.bbox))).max_by(|a, b| a.1.total_cmp(&b.1));
+        let best = best.filter(|(_, iou)| *iou > MATCH).map(|(at, _)| at);
+        if let Some(at) = best {
+            free[at] = false;
+        }
+        polygon_of.push(best);
+    }
+    let mut text = String::new();
+    let mut put = |line: &str| {
+        text.push_str(line);
+        text.push('\n');
+    };
+    polygons.iter().zip(&free).filter(|(_, free)| **free).for_each(|(line, _)| put(&line.text));
+    for instance in instances {
+        match instance.line.and_then(|line| Some((boxes.get(line)?, *polygon_of.get(line)?))) {
+            None => put(&new_line(instance, Format::YoloSeg, size)),
+            Some((_, None)) => {}
+            Some((before, Some(at))) => {
+                // The polygon moves as the box does.
+                let (from, to, own) =
+                    (before.bbox.to_xyxy(), instance.bbox.to_xyxy(), polygons[at].bbox.to_xyxy());
+                let is_same = from.iter().zip(&to).all(|(before, after)| (before - after).abs() <= SAME);
+                let moved = |edge: usize| {
+                    let axis = edge % 2;
+                    let scale = (to[axis + 2] - to[axis]) / (from[axis + 2] - from[axis]).max(1e-6);
+                    to[axis] + (own[edge] - from[axis]) * scale
+                };
+                let bbox = match is_same {
+                    true => polygons[at].bbox,
+                    false => BoundingBox::new(moved(0), moved(1), moved(2), moved(3)),
+                };
+                put(&polygons[at].changed(&LabelledInstance { bbox, ..instance.clone() }, size));
+            }
+        }
+    }
+    text
+}
+
+fn new_line(instance: &LabelledInstance, format: Format, size: (u32, u32)) -> String {
+    let bbox = clipped(&instance.bbox, size);
+    match format {
+        Format::YoloSeg => {
+            let [x1, y1, x2, y2] = bbox.to_xyxy();
+            polygon_line(instance.class, [[x1, y1], [x2, y1], [x2, y2], [x1, y2]].into_iter(), size)
+        }
+        _ => box_line(instance.class, bbox, size),
+    }
+}
+
+fn clipped(bbox: &BoundingBox, (width, height): (u32, u32)) -> BoundingBox {
+    let (width, height) = (width as f32, height as f32);
+    BoundingBox::new(
+        bbox.x1.clamp(0.0, width),
+        bbox.y1.clamp(0.0, height),
+        bbox.x2.clamp(0.0, width),
+        bbox.y2.clamp(0.0, height),
+    )
+}
+
+fn box_line(class: usize, bbox: BoundingBox, (width, height): (u32, u32)) -> String {
+    let [x1, y1, x2, y2] = bbox.to_xyxy().map(f64::from);
+    let (width, height) = (f64::from(width), f64::from(height));
+    let (cx, cy) = ((x1 + x2) / 2.0 / width, (y1 + y2) / 2.0 / height);
+    // Trainers refuse a side that rounds to zero.
+    let (w, h) = (((x2 - x1) / width).max(1e-6), ((y2 - y1) / height).max(1e-6));
+    format!("{class} {cx:.6} {cy:.6} {w:.6} {h:.6}")
+}
+
+fn polygon_line(class: usize, points: impl Iterator<Item = [f32; 2]>, (width, height): (u32, u32)) -> String {
+    let mut line = class.to_string();
+    for [x, y] in points {
+        let share = |value: f32, side: u32| (f64::from(value) / f64::from(side)).clamp(0.0, 1.0);
+        write!(line, " {:.6} {:.6}", share(x, width), share(y, height))
+            .expect("writing to a string does not fail");
+    }
+    line
+}

@@ -1,0 +1,125 @@
+//! Corrections that are saved, and runs that come after them.
+
+use ocelli::{BoundingBox, ErrorKind};
+
+use super::super::corrections::{Place, Run, text_of};
+use super::super::{DataSetOptions, Existing, Format};
+use super::{CorrectedSet, LabelledInstance};
+
+fn options(formats: &[Format]) -> DataSetOptions {
+    DataSetOptions { formats: formats.to_vec(), validation_share: 0.0, ..DataSetOptions::default() }
+}
+
+fn new(class: usize, edges: [f32; 4]) -> LabelledInstance {
+    let [x1, y1, x2, y2] = edges;
+    LabelledInstance { line: None, class, bbox: BoundingBox::new(x1, y1, x2, y2), polygon: None }
+}
+
+fn labelled(formats: &[Format]) -> (Place, Run, CorrectedSet) {
+    let run = Run { classes: vec!["dog", "cat"], options: options(formats), ..Run::default() };
+    let place = Place::new();
+    place.images(&[("a.png", 40), ("b/b.png", 80)]);
+    place.label(&run).expect("the images can be labelled");
+    let set = CorrectedSet::open(&place.path("set")).expect("it is a data set");
+    (place, run, set)
+}
+
+#[test]
+fn a_saved_file_is_the_persons() {
+    for with_changes in [true, false] {
+        let (place, run, set) = labelled(&[Format::Yolo]);
+        let image = set.images()[0].clone();
+        assert_eq!((image.name.as_str(), set.classes().len()), ("a.png", 2));
+        let labels = set.labels(&image).expect("there are labels");
+        assert!(!labels.is_corrected);
+        let mut instances = labels.instances.clone();
+        if with_changes {
+            instances[0].class = 1;
+            instances.push(new(0, [0.0, 0.0, 32.0, 16.0]));
+        }
+        let saved = set.save(&image, &labels.version, &instances).expect("it can be saved");
+        assert!(saved.is_corrected);
+        assert_eq!(saved.instances.len(), instances.len());
+        let text = place.read("set/labels/train/a.txt").expect("it was saved");
+        let ours = text_of(40, Format::Yolo);
+        let expected = match with_changes {
+            true => format!("1 {}0 0.250000 0.125000 0.500000 0.250000\n", ours.trim_start_matches("0 ")),
+            false => ours,
+        };
+        assert_eq!(text, expected);
+        // Another picture under the same name would have other labels.
+        place.images(&[("a.png", 50), ("b/b.png", 90)]);
+        for existing in [false, true] {
+            let existing = Existing { restart: existing, ..Existing::default() };
+            place.label(&Run { existing, ..run.clone() }).expect("the images can be labelled");
+            assert_eq!(place.read("set/labels/train/a.txt").as_ref(), Some(&expected), "{with_changes}");
+            assert_eq!(place.read("set/labels/train/b/b.txt"), Some(text_of(90, Format::Yolo)));
+        }
+        // Removed by hand afterwards, it stays removed.
+        place.remove("set/labels/train/a.txt");
+        place.label(&run).expect("the images can be labelled");
+        assert_eq!(place.read("set/labels/train/a.txt"), None);
+        let discard = Existing { discard_corrections: true, ..Existing::default() };
+        place.label(&Run { existing: discard, ..run }).expect("the images can be labelled");
+        assert_eq!(place.read("set/labels/train/a.txt"), Some(text_of(50, Format::Yolo)));
+    }
+}
+
+#[test]
+fn versions_classes_lines_and_boxes_are_checked() {
+    let (place, _, set) = labelled(&[Format::Yolo]);
+    let image = set.images()[0].clone();
+    let labels = set.labels(&image).expect("there are labels");
+    let twice = [labels.instances.clone(), labels.instances.clone()].concat();
+    let cases = [
+        ("0", vec![], ErrorKind::Mismatch),
+        (&*labels.version, vec![new(2, [0.0, 0.0, 1.0, 1.0])], ErrorKind::InvalidArgument),
+        (&*labels.version, vec![new(0, [1.0, 0.0, 1.0, 1.0])], ErrorKind::InvalidArgument),
+        (&*labels.version, vec![new(0, [70.0, 0.0, 71.0, 1.0])], ErrorKind::InvalidArgument),
+        (&*labels.version, vec![new(0, [f32::NAN, 0.0, 71.0, 1.0])], ErrorKind::InvalidArgument),
+        (&*labels.version, twice, ErrorKind::InvalidArgument),
+    ];
+    for (version, instances, kind) in cases {
+        let refused = set.save(&image, version, &instances).expect_err("it is wrong");
+        assert_eq!(refused.kind(), kind, "{refused}");
+    }
+    assert_eq!(place.read("set/labels/train/a.txt"), Some(text_of(40, Format::Yolo)));
+    place.write("set/labels/train/a.txt", "0 0.5 0.5 0.1\n");
+    let refused = set.labels(&image).expect_err("it is no line");
+    assert!(refused.to_string().contains("line 1"), "{refused}");
+    assert!(CorrectedSet::open(&place.path("images")).is_err());
+    assert!(CorrectedSet::open(&place.path("none")).is_err());
+}
+
+#[test]
+fn polygons_move_with_their_boxes() {
+    let (place, run, set) = labelled(&[Format::Yolo, Format::YoloSeg]);
+    let image = set.images()[0].clone();
+    // A box of 20 pixels with a triangle in it, and a polygon without a box.
+    place.write("set/labels/train/a.txt", "0 0.500000 0.500000 0.312500 0.312500\n");
+    let triangle = "0 0.343750 0.343750 0.656250 0.343750 0.656250 0.656250\n";
+    let other = "1 0.0 0.0 0.1 0.0 0.1 0.1\n";
+    place.write("set/segments/labels/train/a.txt", &format!("{triangle}{other}"));
+    let labels = set.labels(&image).expect("there are labels");
+    assert!(labels.is_corrected);
+    let mut instances = labels.instances;
+    instances[0].bbox = BoundingBox::new(2.0, 22.0, 22.0, 62.0);
+    instances.push(new(1, [32.0, 0.0, 64.0, 64.0]));
+    set.save(&image, &labels.version, &instances).expect("it can be saved");
+    let boxes = "0 0.187500 0.656250 0.312500 0.625000\n1 0.750000 0.500000 0.500000 1.000000\n";
+    assert_eq!(place.read("set/labels/train/a.txt").as_deref(), Some(boxes));
+    let moved = "0 0.031250 0.343750 0.343750 0.343750 0.343750 0.968750\n";
+    let rectangle = "1 0.500000 0.000000 1.000000 0.000000 1.000000 1.000000 0.500000 1.000000\n";
+    let polygons = format!("{other}{moved}{rectangle}");
+    assert_eq!(place.read("set/segments/labels/train/a.txt"), Some(polygons.clone()));
+    place.label(&run).expect("the images can be labelled");
+    assert_eq!(place.read("set/segments/labels/train/a.txt"), Some(polygons));
+    // A set of polygons alone.
+    let (place, _, set) = labelled(&[Format::YoloSeg]);
+    let image = set.images()[0].clone();
+    place.write("set/labels/train/a.txt", triangle);
+    let labels = set.labels(&image).expect("there are labels");
+    assert_eq!(labels.instances[0].polygon.as_ref().map(Vec::len), Some(3));
+    let saved = set.save(&image, &labels.version, &[]).expect("it can be saved");
+    assert_eq!((saved.instances.len(), place.read("set/labels/train/a.txt").as_deref()), (0, Some("")));
+}

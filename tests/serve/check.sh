@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# `ocelli serve` with Chromium, a real Label Studio, promtool and several clients: check.sh OCELLI FOLDER [page|studio|metrics|load…]
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+program=$(realpath "$1")
+mkdir -p "$2"
+folder=$(realpath "$2")
+scenes=$here/../golden/scenes
+shift 2
+
+start() {
+  rm -f "$folder/address"
+  "$program" serve --quiet --engine embedded --listen 127.0.0.1:0 "$@" >"$folder/address" &
+  server=$!
+  trap 'kill $server 2>/dev/null || true' EXIT
+  while [ ! -s "$folder/address" ]; do kill -0 $server; sleep 0.1; done
+  address=$(cat "$folder/address")
+}
+
+stop() {
+  kill $server
+  wait $server || [ $? = 130 ]
+}
+
+page() {
+  [ -d "$folder/node_modules/playwright-core" ] || (cd "$folder" && npm install --silent --no-save playwright-core@1.65.1)
+  rm -rf "$folder/pictures" "$folder/set"
+  mkdir "$folder/pictures"
+  cp "$scenes"/0[0-5].png "$folder/pictures"
+  "$program" label --quiet --engine embedded --model built-in --images "$folder/pictures" -o "$folder/set" \
+    --classes "cake,house,wine glass,tv,bottle,orange" >/dev/null
+  start --gallery "$folder/set"
+  PLAYWRIGHT=$folder node "$here/page.mjs" "$address" "$here/../../demos/scenes/park.png" "$folder"
+  stop
+}
+
+studio() {
+  [ -x "$folder/studio/bin/label-studio" ] ||
+    { python3 -m venv "$folder/studio" && "$folder/studio/bin/pip" install -q "label-studio==1.23.2"; }
+  "$folder/studio/bin/python" "$here/label_studio.py" "$program" "$scenes"/0[0-9].png
+}
+
+metrics() {
+  start
+  for scene in "$scenes"/0[0-3].png; do
+    curl -sf "${address}v1/detect" -F "image=@$scene" -F classes=house,tree >/dev/null
+  done
+  curl -sf "${address}metrics" | promtool check metrics
+  stop
+}
+
+load() {
+  python3 "$here/load.py" "$program" "$scenes" 15
+}
+
+for check in "${@:-page studio metrics load}"; do
+  for one in $check; do "$one"; done
+done

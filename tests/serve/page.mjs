@@ -1,0 +1,322 @@
+// Every control of the page of `ocelli serve` in Chromium: with the mouse, with the keyboard alone, on a phone, with a fake camera.
+//
+// usage: PLAYWRIGHT=folder-with-node_modules node page.mjs URL PICTURE FOLDER
+// The server at URL has a gallery of a data set. Screenshots are written to FOLDER.
+
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import path from "node:path";
+
+const { chromium } = createRequire(`${path.resolve(process.env.PLAYWRIGHT)}/package.json`)("playwright-core");
+const [url, picture, folder] = process.argv.slice(2);
+const NAMES = "person, tree, dog, butterfly, bicycle, kite, moon";
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"],
+});
+const problems = [];
+
+async function open(options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, permissions: ["clipboard-read", "clipboard-write", "camera"], ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(30_000);
+  page.on("pageerror", (error) => problems.push(`error on the page: ${error.stack}`));
+  page.on("console", (message) => { if (message.type() === "error" && !/status of (4|5)\d\d|net::ERR_FAILED/.test(message.text())) problems.push(`console: ${message.text()}`); });
+  page.on("request", (request) => { if (!request.url().startsWith(url) && !/^(blob|data):/.test(request.url())) problems.push(`foreign request: ${request.url()}`); });
+  await page.goto(url);
+  await page.waitForFunction(() => document.getElementById("about").textContent !== "");
+  return page;
+}
+
+const text = (page, id) => page.locator(`#${id}`).textContent();
+const count = (page, id) => page.locator(`#${id} li`).count();
+// Waits until the answer to the last change is shown.
+const settled = (page) => page.waitForFunction(() => /found in|nothing|Nothing|Type what/.test(document.getElementById("status").textContent));
+async function change(page, work) {
+  await page.evaluate(() => { document.getElementById("status").textContent = ""; });
+  await work();
+  await settled(page);
+}
+
+async function step(name, work) {
+  const start = Date.now();
+  await work();
+  console.log(`ok ${name} (${Date.now() - start} ms)`);
+}
+
+async function names(page) {
+  const nameless = await page.evaluate(() => [...document.querySelectorAll("button, input, select, canvas, img, [role=tabpanel]")].filter((element) => {
+    const labels = element.labels?.length, id = element.getAttribute("aria-labelledby");
+    const name = element.getAttribute("aria-label") || (id && document.getElementById(id)?.textContent) || (labels && element.labels[0].textContent) || element.textContent;
+    return element.tagName === "IMG" ? !element.hasAttribute("alt") : !name?.trim();
+  }).map((element) => element.outerHTML.slice(0, 120)));
+  assert.deepEqual(nameless, [], "elements without a name");
+}
+
+const page = await open();
+
+await step("a picture and names", async () => {
+  await page.setInputFiles("#file", picture);
+  await page.waitForFunction(() => document.getElementById("status").textContent === "Type what to find.");
+  await change(page, () => page.locator("#names").pressSequentially(NAMES, { delay: 5 }));
+  assert.ok(await count(page, "found") >= 2, await text(page, "status"));
+  await page.screenshot({ path: `${folder}/light.png` });
+  await names(page);
+});
+
+const all = await count(page, "found");
+
+await step("thresholds and masks", async () => {
+  await change(page, () => page.locator("#confidence").fill("0.95"));
+  assert.ok(await count(page, "found") < all, "a higher confidence finds less");
+  assert.equal(await text(page, "confidence-value"), "0.95");
+  await change(page, () => page.locator("#confidence").fill("0.3"));
+  await change(page, () => page.locator("#overlap").fill("0.2"));
+  await change(page, () => page.locator("#overlap").fill("0.7"));
+  assert.equal(await count(page, "found"), all);
+  const pixels = () => page.evaluate(() => document.getElementById("stage").toDataURL());
+  const masked = await pixels();
+  await change(page, () => page.locator("#masks").uncheck());
+  assert.notEqual(await pixels(), masked, "masks are drawn");
+  await change(page, () => page.locator("#masks").check());
+  assert.equal(await pixels(), masked);
+});
+
+await step("one of what was found", async () => {
+  const row = page.locator("#found .row").first();
+  await row.click();
+  assert.equal(await row.getAttribute("aria-pressed"), "true");
+  await row.click();
+  assert.equal(await row.getAttribute("aria-pressed"), "false");
+});
+
+async function downloaded(button) {
+  const [file] = await Promise.all([page.waitForEvent("download"), page.locator(button).click()]);
+  return { name: file.suggestedFilename(), bytes: await readFile(await file.path()) };
+}
+
+await step("JSON, YOLO, COCO and the picture", async () => {
+  const json = await downloaded("#download");
+  const report = JSON.parse(json.bytes);
+  assert.equal(report.images[0].detections.length, all);
+  assert.ok(report.images[0].detections.every((one) => one.mask.counts));
+  await page.locator("#format").selectOption("yolo");
+  const yolo = await downloaded("#download");
+  assert.match(yolo.name, /\.txt$/);
+  assert.match(yolo.bytes.toString(), /^(\d+( [01]\.\d{6}){4}\n)+$/);
+  await page.locator("#copy").click();
+  await page.waitForFunction(() => document.getElementById("status").textContent === "Copied.");
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), yolo.bytes.toString());
+  await page.locator("#format").selectOption("coco");
+  const coco = JSON.parse((await downloaded("#download")).bytes);
+  assert.equal(coco.annotations.length, all);
+  assert.ok(coco.annotations.every((one) => one.area > 0 && one.area <= one.bbox[2] * one.bbox[3] * 1.1), "areas of masks fit their boxes");
+  await writeFile(`${folder}/coco.json`, JSON.stringify(coco));
+  const drawn = await downloaded("#download-picture");
+  assert.deepEqual([...drawn.bytes.subarray(1, 4)], [..."PNG"].map((letter) => letter.charCodeAt(0)));
+});
+
+await step("examples, wanted and unwanted", async () => {
+  const box = await page.locator("#stage").boundingBox();
+  const drag = async (from, to) => {
+    await page.mouse.move(box.x + box.width * from[0], box.y + box.height * from[1]);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * to[0], box.y + box.height * to[1], { steps: 4 });
+    await page.mouse.up();
+  };
+  await page.locator("#draw-wanted").click();
+  assert.equal(await page.locator("#draw-wanted").getAttribute("aria-pressed"), "true");
+  await change(page, () => drag([0.2, 0.2], [0.4, 0.5]));
+  assert.equal(await count(page, "examples"), 1);
+  // Moved with the mouse, its size changed at a corner.
+  await change(page, () => drag([0.3, 0.3], [0.35, 0.35]));
+  await change(page, () => drag([0.45, 0.55], [0.5, 0.6]));
+  await page.locator("#draw-unwanted").click();
+  await change(page, () => drag([0.6, 0.6], [0.8, 0.8]));
+  assert.equal(await count(page, "examples"), 2);
+  await page.screenshot({ path: `${folder}/examples.png` });
+  await change(page, () => page.locator("#examples .remove").first().click());
+  await change(page, () => page.locator("#examples .remove").first().click());
+  assert.equal(await count(page, "examples"), 0);
+});
+
+await step("the vocabulary", async () => {
+  await page.locator("#vocabulary summary").click();
+  await change(page, () => page.locator("#vocabulary-names button").first().click());
+  await page.locator("#vocabulary summary").click();
+});
+
+await step("refusals are shown", async () => {
+  const alert = () => page.waitForFunction(() => !document.getElementById("problem").hidden).then(() => text(page, "problem"));
+  await page.setInputFiles("#file-again", { name: "notes.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
+  assert.match(await alert(), /cannot show this file/);
+  await page.setInputFiles("#file-again", { name: "huge.png", mimeType: "image/png", buffer: Buffer.alloc(34_000_000) });
+  await page.waitForFunction(() => /the server takes/.test(document.getElementById("problem").textContent));
+  await page.locator("#names").fill("a".repeat(300));
+  await page.waitForFunction(() => /at most 200 characters/.test(document.getElementById("problem").textContent));
+  await page.locator("#names").fill(Array.from({ length: 120 }, (_, at) => `n${at}`).join(","));
+  await page.waitForFunction(() => /at most 100/.test(document.getElementById("problem").textContent));
+  // Busy twice, as Retry-After says, then answered.
+  let tries = 0;
+  await page.route("**/v1/detect", (route) => tries++ < 2 ? route.fulfill({ status: 503, headers: { "retry-after": "1" }, json: { error: "busy" } }) : route.continue());
+  await change(page, () => page.locator("#names").fill(NAMES));
+  assert.equal(tries, 3);
+  await page.unroute("**/v1/detect");
+  await page.route("**/v1/detect", (route) => route.abort());
+  await page.locator("#names").fill("dog");
+  assert.ok(await alert());
+  await page.unroute("**/v1/detect");
+  await change(page, () => page.locator("#names").fill(NAMES));
+  assert.ok(await page.locator("#problem").isHidden());
+});
+
+await step("the fake camera", async () => {
+  await page.locator("#tab-camera").click();
+  await page.locator("#camera-start").click();
+  await page.waitForFunction(() => /[1-9].* frames a second/.test(document.getElementById("camera-rate").textContent));
+  await page.locator("#names").fill("moon");
+  await page.waitForFunction(() => /camera's picture, \d+ found/.test(document.getElementById("camera").getAttribute("aria-label")));
+  await page.locator("#camera-which").selectOption({ index: 1 });
+  await page.waitForFunction(() => /[1-9].* frames a second/.test(document.getElementById("camera-rate").textContent));
+  assert.ok(await page.evaluate(() => document.getElementById("camera").width > 300));
+  await page.screenshot({ path: `${folder}/camera.png` });
+  await page.locator("#camera-stop").click();
+  assert.ok(await page.locator("#camera-start").isEnabled());
+});
+
+await step("the gallery", async () => {
+  await page.locator("#tab-gallery").click();
+  await page.locator("#thumbnails button").first().waitFor();
+  await page.screenshot({ path: `${folder}/gallery.png` });
+  await page.locator("#thumbnails button").first().click();
+  await page.waitForFunction(() => document.getElementById("gallery-name").textContent !== "");
+  const before = await count(page, "found");
+  await page.locator("#label-add").click();
+  assert.equal(await count(page, "found"), before + 1);
+  assert.equal(await text(page, "gallery-state"), "Not saved");
+  // The new box is in the middle: moved, then its size changed at a corner.
+  const frame = await page.locator("#editor").boundingBox();
+  const box = () => page.locator("#found .row").last().locator("span").last().textContent();
+  const drag = async (from, to) => {
+    await page.mouse.move(frame.x + frame.width * from[0], frame.y + frame.height * from[1]);
+    await page.mouse.down();
+    await page.mouse.move(frame.x + frame.width * to[0], frame.y + frame.height * to[1], { steps: 4 });
+    await page.mouse.up();
+  };
+  const added = await box();
+  await drag([0.5, 0.5], [0.55, 0.55]);
+  const moved = await box();
+  assert.notEqual(moved, added);
+  await drag([0.65, 0.65], [0.7, 0.75]);
+  const resized = await box();
+  assert.notEqual(resized, moved);
+  await page.locator("#label-undo").click();
+  assert.equal(await box(), moved);
+  await page.locator("#found .row").last().click();
+  await page.locator("#label-class").selectOption({ index: 1 });
+  await page.screenshot({ path: `${folder}/editor.png` });
+  await page.locator("#label-save").click();
+  await page.waitForFunction(() => document.getElementById("gallery-state").textContent === "Corrected");
+  await page.locator("#label-detect").click();
+  await page.waitForFunction(() => /added|Nothing new/.test(document.getElementById("status").textContent));
+  await page.locator("#found .row").last().click();
+  await page.locator("#label-remove").click();
+  page.once("dialog", (dialog) => dialog.accept());
+  await page.locator("#gallery-next").click();
+  await page.waitForFunction(() => !document.getElementById("gallery-previous").disabled);
+  await page.locator("#gallery-previous").click();
+  await page.waitForFunction(() => document.getElementById("gallery-previous").disabled);
+  assert.equal(await count(page, "found"), before + 1);
+  assert.equal(await text(page, "gallery-state"), "Corrected");
+  await page.locator("#gallery-back").click();
+  assert.ok(await page.locator("#thumbnails").isVisible());
+  await names(page);
+});
+await page.context().close();
+
+await step("the keyboard alone", async () => {
+  const keys = await open();
+  const focused = () => keys.evaluate(() => document.activeElement.id || document.activeElement.className);
+  const tabTo = async (id) => {
+    for (let presses = 0; presses < 60; presses++) {
+      if (await focused() === id) return;
+      await keys.keyboard.press("Tab");
+    }
+    assert.fail(`Tab does not reach ${id}`);
+  };
+  await tabTo("tab-picture");
+  await keys.keyboard.press("ArrowRight");
+  assert.equal(await focused(), "tab-camera");
+  await keys.keyboard.press("ArrowLeft");
+  await tabTo("file");
+  const [chooser] = await Promise.all([keys.waitForEvent("filechooser"), keys.keyboard.press("Space")]);
+  await chooser.setFiles(picture);
+  await keys.locator("#stage").waitFor();
+  await tabTo("draw-wanted");
+  await keys.keyboard.press("Space");
+  assert.equal(await focused(), "stage");
+  await change(keys, () => keys.keyboard.press("Enter"));
+  assert.equal(await count(keys, "examples"), 1);
+  await change(keys, async () => { await keys.keyboard.press("ArrowRight"); await keys.keyboard.press("Shift+ArrowDown"); });
+  await tabTo("names");
+  await change(keys, () => keys.keyboard.type(NAMES));
+  assert.ok(await count(keys, "found") > 0);
+  await tabTo("confidence");
+  await change(keys, () => keys.keyboard.press("ArrowRight"));
+  await tabTo("masks");
+  await change(keys, () => keys.keyboard.press("Space"));
+  await tabTo("copy");
+  await keys.keyboard.press("Enter");
+  await keys.waitForFunction(() => document.getElementById("status").textContent === "Copied.");
+  await keys.locator("#tab-picture").focus();
+  await keys.keyboard.press("ArrowLeft");
+  assert.equal(await focused(), "tab-gallery");
+  await keys.locator("#thumbnails button").nth(1).waitFor();
+  await keys.locator("#thumbnails button").nth(1).focus();
+  await keys.keyboard.press("Enter");
+  await keys.waitForFunction(() => document.activeElement.id === "editor");
+  const before = await count(keys, "found");
+  await keys.keyboard.press("n");
+  await keys.keyboard.press("ArrowLeft");
+  await keys.keyboard.press("Shift+ArrowRight");
+  await keys.keyboard.press("Control+z");
+  assert.equal(await count(keys, "found"), before + 1);
+  await keys.keyboard.press("Control+s");
+  await keys.waitForFunction(() => document.getElementById("gallery-state").textContent === "Corrected");
+  await keys.locator("#found .row").last().focus();
+  await keys.keyboard.press("Enter");
+  await keys.keyboard.press("Delete");
+  assert.equal(await count(keys, "found"), before);
+  await keys.keyboard.press("Control+s");
+  await keys.waitForFunction(() => document.getElementById("gallery-state").textContent === "Corrected");
+  await keys.keyboard.press("]");
+  await keys.keyboard.press("Escape");
+  await keys.context().close();
+});
+
+await step("a phone, dark", async () => {
+  const phone = await open({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true, colorScheme: "dark" });
+  await phone.screenshot({ path: `${folder}/phone-start.png` });
+  await phone.setInputFiles("#file", picture);
+  await change(phone, () => phone.locator("#names").fill(NAMES));
+  await phone.locator("#draw-wanted").tap();
+  await phone.locator("#draw-wanted").tap();
+  await phone.screenshot({ path: `${folder}/phone.png`, fullPage: true });
+  for (const tab of ["picture", "camera", "gallery"]) {
+    await phone.locator(`#tab-${tab}`).tap();
+    const [wide, room] = await phone.evaluate(() => [document.scrollingElement.scrollWidth, innerWidth]);
+    assert.ok(wide <= room, `${tab}: ${wide} pixels in ${room}`);
+  }
+  await phone.context().close();
+  const dark = await open({ colorScheme: "dark" });
+  await dark.setInputFiles("#file", picture);
+  await change(dark, () => dark.locator("#names").fill(NAMES));
+  await dark.screenshot({ path: `${folder}/dark.png` });
+  await dark.context().close();
+});
+
+await browser.close();
+assert.deepEqual(problems, []);
+console.log("the page works");
