@@ -50,7 +50,8 @@ fn splits_of_coco_and_voc_have_the_same_instances() {
         let xml = place.read(&format!("set/voc/Annotations/{}.xml", name.trim_end_matches(".png")));
         let xml = String::from_utf8(xml).expect("it is text");
         let numbers = |tag: &str| -> Vec<f64> {
-            let parts = xml.split(&format!("<{tag}>")).skip(1);
+            let start = format!("<{tag}>");
+            let parts = xml.split(&start).skip(1);
             parts.filter_map(|part| part.split('<').next()?.parse().ok()).collect()
         };
         let found = ["xmin", "ymin", "xmax", "ymax"].map(numbers);

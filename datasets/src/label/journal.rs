@@ -444,7 +444,8 @@ mod tests {
         let instance =
             Instance { class: 1, score: 0.1 + 0.2, bbox: [0.1, 2.0, 33.3, 4.4], mask: Some("PPYo0".into()) };
         let (source, instances) = (PathBuf::from("/x").join(name), vec![instance]);
-        Record { name: name.into(), source, identity: (1, 2), width, height: 2, instances, error: None }
+        let identity = (1, 2);
+        Record { name: name.into(), source, identity, width, height: 2, instances, ..Record::default() }
     }
 
     #[test]
