@@ -13,13 +13,14 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 # Empty without OpenCV: everything but video files, cameras and windows is built.
 OPENCV = $$(bash demos/install-opencv.sh --check && echo opencv)
 
-.PHONY: help demo test setup opencv install python bench bench-full check-all lint doc
+.PHONY: help demo test setup opencv install python web bench bench-full check-all lint doc
 
 help:
 	@echo "make demo        detect objects in drawn scenes with the built-in model: an image and a table; needs Rust alone"
 	@echo "make test        run all tests"
 	@echo "make install     install the programs, shell completions and man pages below PREFIX (/usr/local)"
 	@echo "make python      build the Python wheel and test it in a fresh environment"
+	@echo "make web         build the page that detects in the browser, and its npm package, into target/web"
 	@echo "make setup       fetch the libraries of ONNX Runtime, its WebGPU provider and OpenVINO into ~/.local/share/ocelli"
 	@echo "make opencv      install OpenCV from Debian's packages, for video files, cameras and windows"
 	@echo "make bench       measure the built-in model"
@@ -45,10 +46,10 @@ demo:
 	@echo "look at target/demo.png"
 
 test: setup opencv
-	cargo test --workspace --exclude ocelli-python --no-default-features --features "cuda serve $(OPENCV) $(FEATURES)"
+	cargo test --workspace --exclude ocelli-python --no-default-features --features "cuda fonts serve $(OPENCV) $(FEATURES)"
 
 install: setup opencv
-	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "cuda serve $(OPENCV) $(FEATURES)"
+	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "cuda fonts serve $(OPENCV) $(FEATURES)"
 	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
 	  $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	install $(BUILT)/ocelli $(BUILT)/demo-image $(BUILT)/demo-video $(DESTDIR)$(PREFIX)/bin
@@ -61,6 +62,9 @@ install: setup opencv
 
 python:
 	bash bindings/python/check.sh $(or $(PROFILE),dev)
+
+web:
+	@bash bindings/wasm/build.sh
 
 bench: setup opencv
 	cargo build --release --workspace

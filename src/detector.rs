@@ -12,8 +12,6 @@ mod masks;
 mod screen;
 mod text;
 
-use std::time::Instant;
-
 use ocelli_engines::Tensor;
 
 use crate::detection::Detection;
@@ -21,8 +19,9 @@ use crate::engine::EngineFactory;
 use crate::frame_view::FrameView;
 use crate::mask::SemanticMap;
 use crate::model::Model;
+use crate::postprocess::PostProcessOptions;
 use crate::prompt::Prompts;
-use crate::timing::{StageTimes, milliseconds_since};
+use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::Result;
 
 pub use builder::{DetectorBuilder, PrepareEngines};
@@ -136,6 +135,15 @@ impl Detector {
         self.backbone.load()?;
         self.decoder.load()?;
         Ok(embedded)
+    }
+
+    /// Changes the [confidence](DetectorBuilder::with_confidence) for the images that follow, as a slider does.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a threshold outside 0 to 1.
+    pub fn set_confidence(&mut self, score_threshold: f32) -> Result<()> {
+        let options = PostProcessOptions { score_threshold, ..self.decoder.post_processing().clone() };
+        self.decoder.set_post_processing(options)
     }
 
     /// The model.

@@ -42,6 +42,7 @@
 //! ONNX Runtime, OpenVINO, the NVIDIA driver and TensorRT are loaded at run time.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(target_family = "wasm", allow(dead_code, unused_imports, reason = "no engine loads a library"))]
 
 pub mod atomic_file;
 pub mod builtin;
@@ -88,7 +89,9 @@ pub use detector::{
     Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageFeatures, ImagePreprocessor,
     PrepareEngines, PromptDecoder, ScreenCalibration, Screening, TextCacheFile, TextEmbedder,
 };
-pub use engine::{AdapterVerdict, EngineFactory, EngineKind, EngineOptions};
+#[cfg(not(target_family = "wasm"))]
+pub use engine::AdapterVerdict;
+pub use engine::{EngineFactory, EngineKind, EngineOptions};
 pub use frame::{Frame, Origin};
 pub use frame_view::{FrameView, PixelFormat};
 pub use image::{Image, ImageView};
@@ -98,7 +101,7 @@ pub use model_graph::ModelGraph;
 pub use ocelli_error::{Error, ErrorKind, Result};
 pub use outcome::FrameOutcome;
 pub use pipeline::{
-    FramePolicy, Latency, Pipeline, PipelineBuilder, PipelineStats, RunSummary, StatsRecorder,
+    FramePolicy, Latency, MotionGate, Pipeline, PipelineBuilder, PipelineStats, RunSummary, StatsRecorder,
 };
 pub use prompt::{Exemplar, MAX_CLASSES, MAX_PHRASE_BYTES, Prompt, Prompts, VISUAL};
 pub use sink::Sink;

@@ -1,8 +1,10 @@
 //! The model: the built-in one, an exported folder, or a checkpoint that is exported once into the cache.
 
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ocelli_engines::Engine;
 use ocelli_export::contract::{Manifest, Precision, Target, Thresholds, file};
@@ -59,11 +61,27 @@ pub struct ModelRequest {
     pub screen: bool,
 }
 
-/// An exported model on disk.
+/// An exported model, on disk or in memory.
 #[derive(Clone, Debug)]
 pub struct Model {
     folder: PathBuf,
     manifest: Manifest,
+    memory: Option<InMemory>,
+}
+
+/// The folder of models in memory, in messages.
+const IN_MEMORY: &str = "(in memory)";
+
+/// Reads a file of a model that is not on disk.
+#[derive(Clone)]
+struct InMemory(Arc<ReadFile>);
+
+type ReadFile = dyn Fn(&str) -> std::io::Result<Vec<u8>> + Send + Sync;
+
+impl fmt::Debug for InMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(IN_MEMORY)
+    }
 }
 
 impl Model {
@@ -86,7 +104,40 @@ impl Model {
                 Err(e) => return Err(corrupt(&path, &e.to_string()).with_source(e)),
             }
         }
-        Ok(Self { folder: folder.to_owned(), manifest })
+        Ok(Self { folder: folder.to_owned(), manifest, memory: None })
+    }
+
+    /// Opens an exported model whose files are not on disk: `read` returns the content of the file with a name, first that
+    /// of `model.json`. Each graph and its weights are read when they are needed, and the engine keeps the bytes. Only the
+    /// [embedded engine](crate::EngineKind::Embedded) runs such a model, so name it.
+    ///
+    /// ```
+    /// use ocelli::{Detector, EngineKind, Model, ModelRequest, Prompts, TextCacheFile};
+    ///
+    /// # fn main() -> ocelli::Result<()> {
+    /// # let folder = Model::resolve(&ModelRequest::default(), &|_| (), &ocelli::Cancellation::new())?.folder().to_owned();
+    /// let model = Model::from_memory(move |name| std::fs::read(folder.join(name)))?;
+    /// let mut detector = Detector::builder()
+    ///     .with_open_model(model)
+    ///     .with_engine(EngineKind::Embedded)
+    ///     .with_text_cache(TextCacheFile::None)
+    ///     .build()?;
+    /// let image = ocelli::Image::open("demos/scenes/park.png")?;
+    /// assert_eq!(detector.detect(&image, &Prompts::new(["dog"])?)?.items.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if `model.json` cannot be read, [`ErrorKind::InvalidData`] if it is not the manifest of a model.
+    pub fn from_memory(
+        read: impl Fn(&str) -> std::io::Result<Vec<u8>> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let path = Path::new(IN_MEMORY).join(file::MANIFEST);
+        let bytes = read(file::MANIFEST).map_err(|e| Error::io("cannot read the model", &path, e))?;
+        let manifest = Manifest::parse(&bytes, &path)?;
+        check_manifest(&manifest).map_err(|why| corrupt(&path, &why))?;
+        Ok(Self { folder: IN_MEMORY.into(), manifest, memory: Some(InMemory(Arc::new(read))) })
     }
 
     /// Opens the model, after exporting a checkpoint or the built-in model into the cache if the cache lacks it.
@@ -103,6 +154,10 @@ impl Model {
         report: &dyn Fn(&str),
         cancellation: &Cancellation,
     ) -> Result<Self> {
+        if cfg!(target_family = "wasm") {
+            let message = "WebAssembly has no files to open a model from; open one with Model::from_memory";
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
         match &request.source {
             ModelSource::Builtin => builtin_model(request),
             ModelSource::Folder(folder) if folder.join(file::MANIFEST).is_file() => {
@@ -187,9 +242,25 @@ impl Model {
             GraphSizes { context_length: self.manifest.context_length, queries: self.manifest.num_queries };
         let grid = self.manifest.imgsz / self.manifest.patch_size.max(1);
         factory.check_patches(if name == file::SCREEN { grid / 2 } else { grid })?;
-        factory
-            .load_sized(&self.file(name), Some(sizes))
-            .map_err(|e| self.corruption(name).unwrap_or_else(|| self.unsupported(e)))
+        let loaded = match &self.memory {
+            Some(memory) => self.load_from_memory(memory, factory, name),
+            None => factory.load_sized(&self.file(name), Some(sizes)),
+        };
+        loaded.map_err(|e| self.corruption(name).unwrap_or_else(|| self.unsupported(e)))
+    }
+
+    fn load_from_memory(
+        &self,
+        memory: &InMemory,
+        factory: &EngineFactory,
+        name: &str,
+    ) -> Result<Box<dyn Engine>> {
+        let read =
+            |name: &str| memory.0(name).map_err(|e| Error::io("cannot read the model", &self.file(name), e));
+        let of_weights = format!("{name}.");
+        let weights = self.manifest.files.keys().filter(|file| file.starts_with(&of_weights));
+        let weights = weights.map(|file| Ok((file.clone(), read(file)?))).collect::<Result<_>>()?;
+        factory.load_from_memory(name, &read(name)?, weights)
     }
 
     /// Explains an engine's error about an operator if the engine may lack the number format.
@@ -208,8 +279,12 @@ impl Model {
     /// The error for the first file of a graph, its weights included, that is not the one the exporter wrote.
     fn corruption(&self, graph: &str) -> Option<Error> {
         let files = self.manifest.files.iter().filter(|(name, _)| name.starts_with(graph));
-        files.map(|(name, entry)| (self.file(name), entry)).find_map(|(path, entry)| {
-            match sha256_of_file(&path) {
+        files.map(|(name, entry)| (name, self.file(name), entry)).find_map(|(name, path, entry)| {
+            let hash = match &self.memory {
+                Some(memory) => memory.0(name).map(|bytes| hex(&Sha256::digest(bytes))),
+                None => sha256_of_file(&path),
+            };
+            match hash {
                 Ok(found) if found == entry.sha256 => None,
                 Ok(_) => Some(corrupt(&path, "its SHA-256 differs from the one in model.json")),
                 Err(e) => Some(corrupt(&path, &e.to_string()).with_source(e)),
@@ -228,7 +303,11 @@ impl Model {
         if self.manifest.text_padding.is_some() {
             config.padding_id = Some(self.manifest.special_tokens.pad);
         }
-        Tokenizer::from_file(self.file(file::TOKENIZER), config)
+        let path = self.file(file::TOKENIZER);
+        let Some(memory) = &self.memory else { return Tokenizer::from_file(path, config) };
+        let bytes = memory.0(file::TOKENIZER)
+            .map_err(|error| Error::io("cannot read the tokeniser", &path, error))?;
+        Tokenizer::from_bytes(&bytes, &path.display().to_string(), config)
     }
 
     /// The same files with another manifest.
@@ -239,7 +318,15 @@ impl Model {
         self
     }
 
-    /// The path of a file in the folder.
+    /// Whether the model has this file.
+    pub(crate) fn has_file(&self, name: &str) -> bool {
+        match self.memory {
+            Some(_) => self.manifest.files.contains_key(name),
+            None => self.file(name).is_file(),
+        }
+    }
+
+    /// The path of a file in the folder; a model in memory has none there.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -388,6 +475,7 @@ fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path, &Path) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{EngineKind, EngineOptions, ModelGraph};
 
     #[test]
     fn a_changed_configuration_or_tokeniser_is_another_export() {
@@ -419,6 +507,62 @@ mod tests {
         assert_ne!(resolve().0, second.0, "an activation changed");
         for made in [first.0, second.0, resolve().0] {
             std::fs::remove_dir_all(&made).expect("it is in the cache");
+        }
+    }
+
+    #[test]
+    fn a_model_in_memory_is_read_when_it_is_needed() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parity/plain");
+        let request =
+            ModelRequest { source: ModelSource::Folder(golden), masks: true, ..ModelRequest::default() };
+        let on_disk = Model::resolve(&request, &|_| {}, &Cancellation::new()).expect("it is a checkpoint");
+        let folder = on_disk.folder().to_owned();
+        let read = move |name: &str| std::fs::read(folder.join(name));
+        let options = EngineOptions { kind: EngineKind::Embedded, ..EngineOptions::default() };
+        let factory = EngineFactory::start(&options).expect("it needs no library");
+
+        let model = Model::from_memory(read.clone()).expect("the same model");
+        assert_eq!(model.manifest(), on_disk.manifest());
+        assert!(model.tokenizer().is_ok() && model.has_file(file::MASK_HEAD));
+        for graph in ModelGraph::all_of(model.manifest()) {
+            let load = |model: &Model| model.load_graph(&factory, graph.file()).expect("it is fine");
+            assert_eq!(load(&model).spec(), load(&on_disk).spec(), "{graph}");
+        }
+
+        let custom = EngineFactory::custom("files only", |_| panic!("there is no file"));
+        let without = model.clone();
+        let broken = read.clone();
+        let broken = Model::from_memory(move |name| {
+            let mut bytes = broken(name)?;
+            if name == file::BACKBONE {
+                bytes.truncate(100);
+            }
+            Ok(bytes)
+        });
+        let missing = |_: &str| Err(std::io::Error::from(std::io::ErrorKind::NotFound));
+        let load = |model: &Model, factory| model.load_graph(factory, file::BACKBONE).map(|_| ());
+        let cases = [
+            (
+                load(&without, &custom),
+                ErrorKind::Unavailable,
+                "only the engine embedded loads a model without files",
+            ),
+            (
+                load(&broken.expect("its manifest is fine"), &factory),
+                ErrorKind::InvalidData,
+                "(in memory)/backbone.onnx: its SHA-256",
+            ),
+            (Model::from_memory(missing).map(|_| ()), ErrorKind::Io, "(in memory)/model.json"),
+            (
+                Model::from_memory(|_| Ok(b"{}".to_vec())).map(|_| ()),
+                ErrorKind::InvalidData,
+                "not an exported model",
+            ),
+        ];
+        for (outcome, kind, text) in cases {
+            let error = outcome.expect_err(text);
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().contains(text), "{error}");
         }
     }
 

@@ -1,6 +1,10 @@
 //! How long the stages of one image take.
 
-use std::time::Instant;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use std::time::Instant;
+// The standard library has no clock there.
+#[cfg(target_family = "wasm")]
+pub(crate) use web_time::Instant;
 
 /// Time spent on one image, stage by stage, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 step() { printf '\n== %(%T)T %s\n' -1 "$*"; }
 
 # The tests' features, so that nothing is built twice.
-features=(--no-default-features --features "cuda opencv serve tensorrt-rtx")
+features=(--no-default-features --features "cuda fonts opencv serve tensorrt-rtx")
 
 step "exported files in other readers"
 python3 -m venv target/checkers
@@ -31,6 +31,8 @@ bash tests/fetch-software-gpu.sh target/software-gpu
 )
 step "the Python package"
 bash bindings/python/check.sh
+step "the page in the browser"
+bash bindings/wasm/check.sh
 step "the library in another workspace"
 cargo run --manifest-path tests/embed/Cargo.toml --target-dir target
 step "faults"

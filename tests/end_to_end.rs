@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use ocelli::export::contract::Target;
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::{
-    BoundingBox, Detection, Detector, DetectorBuilder, Image, Mask, Model, Prompt, Prompts, TextCacheFile,
+    BoundingBox, Detection, Detector, DetectorBuilder, ErrorKind, Image, Mask, Model, Prompt, Prompts,
+    TextCacheFile,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -263,7 +264,11 @@ fn detections_do_not_depend_on_chunks_and_graphs() {
     assert!(found >= 10, "only {found} detections to compare");
     let mut problems = Vec::new();
     for (name, builder) in variants {
-        let mut detector = builder.with_confidence(threshold).build().expect("it builds");
+        // The threshold of a detector can be changed.
+        let mut detector = builder.with_confidence(1.0).build().expect("it builds");
+        let refused = detector.set_confidence(1.5).map_err(|error| error.kind());
+        assert_eq!(refused, Err(ErrorKind::InvalidArgument));
+        detector.set_confidence(threshold).expect("it is between 0 and 1");
         for (scene, expected) in scenes.iter().zip(&expected) {
             let image = scene.image();
             let size = image.width().max(image.height()) as f32;

@@ -13,6 +13,8 @@
 //! - [`tensorrt`] loads TensorRT at run time, and builds and runs its plans.
 //! - `cuda` (with the feature of this name) has the memory and streams of NVIDIA GPUs, and kernels for them.
 //!
+//! WebAssembly has the embedded engine alone: what loads libraries is left out there.
+//!
 //! Nothing here knows what a detector is. Code that takes a `dyn Engine` works with all of them, and a new engine
 //! implements three methods:
 //!
@@ -59,23 +61,29 @@
 
 // Not `forbid`: the files that call C allow it where they are declared.
 #![deny(unsafe_code)]
+#![cfg_attr(target_family = "wasm", allow(dead_code, reason = "what calls libraries is left out"))]
 
 #[cfg(any(test, feature = "test-support"))]
 pub mod conformance;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod device;
+#[cfg(not(target_family = "wasm"))]
 mod elf;
 pub mod embedded;
 mod engine;
 #[cfg(any(test, feature = "test-support"))]
 pub mod fake;
+#[cfg(not(target_family = "wasm"))]
 pub mod library;
+#[cfg(not(target_family = "wasm"))]
 pub mod onnxruntime;
 pub mod openvino;
 pub mod spec;
 mod tensor;
 pub mod tensorrt;
+mod threads;
+#[cfg(not(target_family = "wasm"))]
 pub mod webgpu;
 
 pub use device::{Device, Transferred};
@@ -83,3 +91,4 @@ pub use engine::Engine;
 pub use ocelli_error::{Error, ErrorKind, Result};
 pub use spec::{Dim, DimensionRange, EngineSpec, TensorSpec};
 pub use tensor::{DeviceSlice, Element, ElementType, Tensor};
+pub use threads::default_threads;

@@ -29,7 +29,8 @@ mod registration;
 mod session;
 mod webgpu;
 
-pub use builder::{OnnxRuntimeBuilder, OptimizationLevel, default_threads};
+pub use crate::threads::default_threads;
+pub use builder::{OnnxRuntimeBuilder, OptimizationLevel};
 pub use provider::{
     CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions, WebGpuOptions,
 };

@@ -37,6 +37,7 @@ compile_error!(
     not(any(feature = "tensorrt", feature = "tensorrt-rtx")),
     allow(dead_code, reason = "nothing is loaded")
 )]
+#[cfg(not(target_family = "wasm"))]
 #[allow(unsafe_code)]
 mod library;
 #[cfg_attr(

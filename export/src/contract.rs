@@ -357,8 +357,15 @@ impl Manifest {
     /// format version.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(file::MANIFEST);
-        let text = read_text(&path, "the manifest")?;
-        let manifest: Self = serde_json::from_str(&text).map_err(|e| {
+        Self::parse(read_text(&path, "the manifest")?.as_bytes(), &path)
+    }
+
+    /// Parses a `model.json` in memory; `path` stands for it in errors.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if it is not a manifest or has another format version.
+    pub fn parse(text: &[u8], path: &Path) -> Result<Self> {
+        let manifest: Self = serde_json::from_slice(text).map_err(|e| {
             let message = format!("not an exported model, {}: {e}; export it again", path.display());
             Error::new(ErrorKind::InvalidData, message)
         })?;

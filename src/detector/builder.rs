@@ -351,7 +351,7 @@ impl DetectorBuilder {
             Some(model) => model,
             None => Model::resolve(&self.request, report, &self.cancellation)?,
         };
-        if masks && !model.file(file::MASK_HEAD).is_file() {
+        if masks && !model.has_file(file::MASK_HEAD) {
             let message = format!(
                 "masks, {}: this model was exported for detection only; export the checkpoint again with masks",
                 model.folder().display()

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::slice::from_ref;
-use std::time::Instant;
 
 use ocelli_engines::{Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
@@ -19,7 +18,7 @@ use crate::engine::EngineFactory;
 use crate::mask::SemanticMap;
 use crate::model::Model;
 use crate::postprocess::{Candidate, PostProcessOptions, PostProcessor, RawOutputs};
-use crate::timing::{StageTimes, milliseconds_since};
+use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Finds the instances of prompts in image features: the encoder-decoder, the exemplar encoder, the mask head and the

@@ -1,7 +1,5 @@
 //! From an image to its features.
 
-use std::time::Instant;
-
 use ocelli_engines::{Device, Engine, Tensor};
 use ocelli_export::contract::{Prompting, tensor};
 
@@ -13,7 +11,7 @@ use crate::model::Model;
 #[cfg(feature = "cuda")]
 use crate::preprocess::DevicePreprocessor;
 use crate::preprocess::{PreprocessConfig, Preprocessor};
-use crate::timing::{StageTimes, milliseconds_since};
+use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Turns pixels of any size and format into the backbone's input, on the CPU or on the backbone's device.

@@ -1,7 +1,6 @@
 //! The mask head.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use ocelli_engines::{Device, ElementType, Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
@@ -13,7 +12,7 @@ use crate::engine::EngineFactory;
 use crate::mask::{Mask, MaskResampler, SemanticMap};
 use crate::model::Model;
 use crate::postprocess::Candidate;
-use crate::timing::{StageTimes, milliseconds_since};
+use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::Result;
 
 /// What the mask head computes.

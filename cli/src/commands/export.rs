@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
+use ocelli::ModelSource;
+use ocelli::builtin::write_checkpoint;
 use ocelli::export::contract::{self, Prompting, Target, TextPadding, file};
 use ocelli::export::{
     Block, CheckpointOptions, Error, ErrorKind, ExportOptions, MaskedBranch, MixedPrecision, NormEps, export,
@@ -66,8 +68,8 @@ Examples:
   ocelli export --checkpoint sam3/ --output sam3-trt/ --target tensorrt \\
     --precision fp16 --mixed-precision norm-softmax")]
 pub struct ExportArgs {
-    /// Checkpoint: a Hugging Face folder (config.json, model.safetensors or shards, tokenizer.json), or a .pt or
-    /// .safetensors file in Meta's names
+    /// Checkpoint: a Hugging Face folder (config.json, model.safetensors or shards, tokenizer.json), a .pt or .safetensors
+    /// file in Meta's names, or `built-in` for the built-in model
     #[arg(long, alias = "model", alias = "weights", value_name = "PATH", help_heading = INPUT)]
     checkpoint: PathBuf,
     /// Tokeniser: tokenizer.json of a SAM3 folder or CLIP's bpe_simple_vocab_16e6.txt.gz [default: beside the checkpoint]
@@ -162,7 +164,14 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(imgsz) = args.imgsz {
         options = options.with_imgsz(imgsz);
     }
-    check_is_checkpoint(&args.checkpoint)?;
+    let builtin = tempfile::tempdir()?;
+    let path = if args.checkpoint == Path::new(ModelSource::BUILT_IN) {
+        write_checkpoint(builtin.path())?;
+        builtin.path()
+    } else {
+        check_is_checkpoint(&args.checkpoint)?;
+        &args.checkpoint
+    };
     let mut opening = CheckpointOptions::default()
         .with_norm_eps(args.norm_eps.unwrap_or_default())
         .with_text_padding(args.text_padding.unwrap_or_default());
@@ -173,9 +182,9 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         opening = opening.with_base(base);
     }
     let Some(output) = args.output.as_ref().filter(|_| !args.inspect) else {
-        return inspect::run(&args.checkpoint, &opening);
+        return inspect::run(path, &opening);
     };
-    let checkpoint = opening.open(&args.checkpoint)?;
+    let checkpoint = opening.open(path)?;
     let progress = Progress::waiting(log);
     let manifest = export(&checkpoint, &options, output, |step| {
         progress.announce(&format!("writing {} ({} of {})", step.file, step.done + 1, step.total));

@@ -2,8 +2,8 @@
 
 use super::map;
 use super::session::EmbeddedEngine;
-use crate::onnxruntime::default_threads;
 use crate::spec::onnx;
+use crate::threads::default_threads;
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::GraphProto;
 use rten::{LoadError, LoadErrorKind, Model, ModelOptions, ThreadPool};
@@ -21,7 +21,7 @@ pub struct EmbeddedBuilder {
 
 impl EmbeddedBuilder {
     /// The number of threads that compute one operator; 0, the default, means
-    /// [`default_threads`](crate::onnxruntime::default_threads). Loading a model uses one for each physical core.
+    /// [`default_threads`](crate::default_threads). Loading a model uses one for each physical core.
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
@@ -56,22 +56,40 @@ impl EmbeddedBuilder {
     /// # Errors
     /// As [`build_from_file`](Self::build_from_file).
     pub fn build_from_memory(self, model: &[u8]) -> Result<EmbeddedEngine> {
-        let name = "(in memory)";
+        self.build_from_parts("(in memory)", model, [])
+    }
+
+    /// Loads a model from memory. `external_data` has the files of its weights by the names that the model gives them;
+    /// they are kept, not copied. `name` stands for the model in errors.
+    ///
+    /// # Errors
+    /// As [`build_from_file`](Self::build_from_file).
+    pub fn build_from_parts(
+        self,
+        name: &str,
+        model: &[u8],
+        external_data: impl IntoIterator<Item = (String, Vec<u8>)>,
+    ) -> Result<EmbeddedEngine> {
         let graph = ocelli_onnx::read_graph_from(&mut Cursor::new(model));
         let graph = graph.map_err(|error| unreadable(name, error))?;
-        self.build(name.to_owned(), &graph, |options| options.load(model.to_vec()))
+        self.build(name.to_owned(), &graph, |options| {
+            for (file, bytes) in external_data {
+                options.external_data(&file, bytes);
+            }
+            options.load(model.to_vec())
+        })
     }
 
     fn build(
         self,
         name: String,
         graph: &GraphProto,
-        load: impl FnOnce(&ModelOptions) -> Result<Model, LoadError>,
+        load: impl FnOnce(&mut ModelOptions) -> Result<Model, LoadError>,
     ) -> Result<EmbeddedEngine> {
         let spec = onnx::spec(graph).map_err(|reason| unusable(&name, &reason))?;
         let mut options = ModelOptions::with_all_ops();
         options.prepack_weights(self.prepacking);
-        let loaded = catch_unwind(AssertUnwindSafe(|| load(&options)));
+        let loaded = catch_unwind(AssertUnwindSafe(|| load(&mut options)));
         let model = match loaded {
             Ok(Ok(model)) => model,
             Ok(Err(error)) => return Err(refused(&name, &error)),

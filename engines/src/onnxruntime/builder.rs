@@ -5,6 +5,7 @@ use super::provider::{ExecutionProvider, WEBGPU};
 use super::session::OnnxRuntimeEngine;
 use super::{OnnxRuntime, assignment, call, registration, webgpu};
 use crate::device::Device;
+use crate::threads::default_threads;
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::GraphProto;
 use ort::session::Session;
@@ -35,27 +36,6 @@ impl From<OptimizationLevel> for GraphOptimizationLevel {
             OptimizationLevel::All => Self::All,
         }
     }
-}
-
-/// The number of threads that an engine uses by default: the physical cores that this process may use.
-///
-/// The two hyperthreads of a core share its arithmetic units, so that matrix products gain nothing from the second.
-pub fn default_threads() -> usize {
-    let available = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    physical_cores().map_or(available, |physical| physical.min(available)).max(1)
-}
-
-/// The number of physical cores, if the system lists them (Linux).
-fn physical_cores() -> Option<usize> {
-    let mut cores = std::collections::BTreeSet::new();
-    for entry in std::fs::read_dir("/sys/devices/system/cpu").ok()? {
-        let siblings = entry.ok()?.path().join("topology/thread_siblings_list");
-        // All hyperthreads of a core have the same list, so that the lists count the cores.
-        if let Ok(siblings) = std::fs::read_to_string(siblings) {
-            cores.insert(siblings);
-        }
-    }
-    if cores.is_empty() { None } else { Some(cores.len()) }
 }
 
 /// Whether the CPU accumulates products of 8-bit integers in 32 bits (VNNI). x86 CPUs without it first add two of them in
@@ -285,15 +265,4 @@ impl OnnxRuntimeBuilder {
 fn unreadable(model: &str, error: std::io::Error) -> Error {
     let message = format!("cannot read the model, {model}: {error}");
     Error::new(ErrorKind::InvalidData, message).with_source(error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_default_threads_are_cores_that_the_process_may_use() {
-        let available = std::thread::available_parallelism().expect("this system knows it").get();
-        assert!((1..=available).contains(&default_threads()));
-    }
 }

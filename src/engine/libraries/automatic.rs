@@ -2,11 +2,10 @@
 
 use ocelli_engines::onnxruntime::OnnxRuntime;
 use ocelli_engines::openvino::{OpenVino, OpenVinoDevice};
-use ocelli_export::contract::{Manifest, Precision, Target};
-
-use crate::model::ModelSource;
+use ocelli_export::contract::{Precision, Target};
 
 use super::{EngineFactory, EngineKind, EngineOptions, load_onnxruntime, probe};
+use crate::engine::ModelFormat;
 use ocelli_error::{Error, Result};
 
 /// What `auto` tries, best first: `docs/performance.md` has the measurements. The last needs no library.
@@ -15,30 +14,7 @@ const CANDIDATES: [EngineKind; 4] =
 
 const OPENVINO: EngineKind = EngineKind::OpenVino { device: OpenVinoDevice::Cpu };
 
-/// What an engine has to run.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ModelFormat {
-    /// The requested number format.
-    pub(crate) requested: Precision,
-    /// The number format and the operators of an exported folder; a checkpoint is exported for the engine.
-    pub(crate) exported: Option<(Precision, Target)>,
-}
-
 impl ModelFormat {
-    /// Any model: the operators that the fewest engines have.
-    pub(super) const ANY: Self =
-        Self { requested: Precision::Fp32, exported: Some((Precision::Fp32, Target::OnnxRuntime)) };
-
-    /// The format of a model that is not open yet.
-    pub(crate) fn of(source: &ModelSource, requested: Precision) -> Self {
-        let manifest = match source {
-            // A folder that cannot be read is an error when the model is opened.
-            ModelSource::Folder(folder) => Manifest::read(folder).ok(),
-            ModelSource::Builtin => None,
-        };
-        Self { requested, exported: manifest.map(|manifest| (manifest.precision, manifest.target)) }
-    }
-
     /// Whether the engine has the number format, as far as that depends on the engine alone.
     fn runs_on(self, kind: EngineKind) -> bool {
         if !matches!(kind, EngineKind::OpenVino { .. }) {
@@ -55,7 +31,7 @@ impl ModelFormat {
 }
 
 /// Starts the best engine of this machine, with a warning for each better one that is installed and does not start.
-pub(super) fn start(options: &EngineOptions, format: ModelFormat) -> Result<EngineFactory> {
+pub(in crate::engine) fn start(options: &EngineOptions, format: ModelFormat) -> Result<EngineFactory> {
     // The caller named the library: it is used, or the error says why not.
     if options.onnxruntime.is_some() {
         load_onnxruntime(options)?;

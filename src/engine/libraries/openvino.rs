@@ -19,7 +19,7 @@ const LARGEST_CACHED: u64 = 256 << 20;
 
 /// OpenVINO with a device that this machine has.
 #[derive(Clone)]
-pub(super) struct OpenVinoMaker {
+pub(in crate::engine) struct OpenVinoMaker {
     runtime: OpenVino,
     device: OpenVinoDevice,
     precision: InferencePrecision,
@@ -37,7 +37,7 @@ impl OpenVinoMaker {
             let message = format!("engine {}: {reason}", options.kind);
             Error::new(ErrorKind::Unavailable, message).with_source(reason)
         })?;
-        let threads = options.threads.unwrap_or_else(ocelli_engines::onnxruntime::default_threads);
+        let threads = options.threads.unwrap_or_else(ocelli_engines::default_threads);
         let precision = match device {
             OpenVinoDevice::Npu => InferencePrecision::F16,
             _ => InferencePrecision::F32,

@@ -9,7 +9,7 @@ use ocelli_engines::onnxruntime::{
 use ocelli_export::contract::{dim, file};
 use sha2::{Digest, Sha256};
 
-use super::EngineKind;
+use super::{EngineKind, GraphSizes};
 use crate::cache::{cache_folder, hex, remembered_hash};
 use crate::model::sha256_of_file;
 use ocelli_error::{Error, Result};
@@ -19,15 +19,6 @@ const APPENDED_TOKENS: usize = 8;
 
 /// Masks computed at once where their number is fixed.
 const MASKS_AT_ONCE: usize = 8;
-
-/// The sizes of a model that bound the inputs of its graphs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GraphSizes {
-    /// L.
-    pub(crate) context_length: usize,
-    /// Q.
-    pub(crate) queries: usize,
-}
 
 /// One graph and the options of its engine.
 pub(super) struct Graph<'g> {

@@ -1,0 +1,193 @@
+//! The detector of a page.
+
+use js_sys::Function;
+use ocelli::draw::class_color;
+use ocelli::{
+    BoundingBox, Detection, Detections, EmbeddedPrompts, EngineKind, ImageView, Prompt, Prompts, StageTimes,
+    TextCacheFile,
+};
+use serde::{Deserialize, Serialize};
+use wasm_bindgen::prelude::*;
+
+use crate::files::{self, Reader};
+use crate::{from_json, hex, js_error, to_json};
+
+/// How far polygons may lie from the border of a mask, in pixels.
+const TOLERANCE: f32 = 0.75;
+
+/// `{"masks": true, "confidence": 0.4}`; each may be missing.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Options {
+    masks: bool,
+    confidence: Option<f32>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { masks: true, confidence: None }
+    }
+}
+
+/// `{"phrase": "dog", "label": "my dog", "exemplars": [{"box": [0, 0, 9, 9], "wanted": true}]}`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PromptJson {
+    phrase: Option<String>,
+    label: Option<String>,
+    #[serde(default)]
+    exemplars: Vec<ExemplarJson>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExemplarJson {
+    #[serde(rename = "box")]
+    corners: [f32; 4],
+    wanted: bool,
+}
+
+impl PromptJson {
+    fn into_prompt(self) -> Prompt {
+        let prompt = match (self.phrase, self.label) {
+            (Some(phrase), None) => Prompt::new(phrase),
+            (Some(phrase), Some(label)) => Prompt::new(phrase).with_label(label),
+            (None, label) => Prompt::visual(label.unwrap_or_else(|| "example".to_owned())),
+        };
+        self.exemplars.into_iter().fold(
+            prompt,
+            |prompt, ExemplarJson { corners: [x1, y1, x2, y2], wanted }| {
+                prompt.with_exemplar(BoundingBox::new(x1, y1, x2, y2), wanted)
+            },
+        )
+    }
+}
+
+/// What was found, and what draws it.
+#[derive(Serialize)]
+struct Found {
+    detections: Vec<Drawn>,
+    times: StageTimes,
+}
+
+#[derive(Serialize)]
+struct Drawn {
+    #[serde(flatten)]
+    detection: Detection,
+    color: String,
+    /// `[part][corner][x, y]`, to be filled by the even-odd rule.
+    polygons: Vec<Vec<[f32; 2]>>,
+}
+
+impl From<Detection> for Drawn {
+    fn from(detection: Detection) -> Self {
+        let polygons = detection.mask.as_ref().map_or_else(Vec::new, |mask| mask.polygons(TOLERANCE));
+        Self { color: hex(class_color(detection.class_id)), polygons, detection }
+    }
+}
+
+impl From<Detections> for Found {
+    fn from(found: Detections) -> Self {
+        Self { detections: found.items.into_iter().map(Drawn::from).collect(), times: found.times }
+    }
+}
+
+/// A model, its engine and the classes that it looks for.
+#[wasm_bindgen]
+pub struct Detector {
+    inner: ocelli::Detector,
+    prompts: Option<Prompts>,
+    embedded: Option<EmbeddedPrompts>,
+    rgb: Vec<u8>,
+    _reader: Reader,
+}
+
+#[wasm_bindgen]
+impl Detector {
+    /// Opens a model through a function that returns the content of its files by name.
+    #[wasm_bindgen(constructor)]
+    pub fn new(read: Function, options: &str) -> Result<Self, JsError> {
+        let options: Options = from_json("options", options)?;
+        let (model, reader) = files::open(read).map_err(js_error)?;
+        let mut builder = ocelli::Detector::builder()
+            .with_masks(options.masks && !model.manifest().detection_only)
+            .with_open_model(model)
+            .with_engine(EngineKind::Embedded)
+            .with_threads(1)
+            .with_text_cache(TextCacheFile::None);
+        if let Some(confidence) = options.confidence {
+            builder = builder.with_confidence(confidence);
+        }
+        let inner = builder.build().map_err(js_error)?;
+        Ok(Self { inner, prompts: None, embedded: None, rgb: Vec::new(), _reader: reader })
+    }
+
+    /// The classes to look for, a list of prompts in JSON; loads the graphs that they need.
+    #[wasm_bindgen(js_name = setPrompts)]
+    pub fn set_prompts(&mut self, prompts: &str) -> Result<(), JsError> {
+        let prompts: Vec<PromptJson> = from_json("prompts", prompts)?;
+        let prompts = Prompts::new(prompts.into_iter().map(PromptJson::into_prompt)).map_err(js_error)?;
+        self.embedded = Some(self.inner.prepare(&prompts).map_err(js_error)?);
+        self.prompts = Some(prompts);
+        Ok(())
+    }
+
+    /// Keeps what the exemplars show, which are boxes in this image, for other images.
+    #[wasm_bindgen(js_name = keepExemplars)]
+    pub fn keep_exemplars(&mut self, pixels: &[u8], width: u32, height: u32) -> Result<(), JsError> {
+        let Self { inner, prompts, embedded, rgb, .. } = self;
+        let prompts = prompts.as_ref().ok_or_else(no_prompts)?;
+        let image = opaque(pixels, width, height, rgb)?;
+        *embedded = Some(inner.exemplar_features(image, prompts).map_err(js_error)?);
+        Ok(())
+    }
+
+    /// Detections with a score above this are returned, 0 to 1.
+    #[wasm_bindgen(js_name = setConfidence)]
+    pub fn set_confidence(&mut self, confidence: f32) -> Result<(), JsError> {
+        self.inner.set_confidence(confidence).map_err(js_error)
+    }
+
+    /// Detects in an image, `width * height * 4` bytes, red, green, blue and one that is ignored. Returns JSON.
+    pub fn detect(&mut self, pixels: &[u8], width: u32, height: u32) -> Result<String, JsError> {
+        let Self { inner, embedded, rgb, .. } = self;
+        let prompts = embedded.as_ref().ok_or_else(no_prompts)?;
+        let image = opaque(pixels, width, height, rgb)?;
+        let found = inner.detect_embedded(image, prompts).map_err(js_error)?;
+        to_json(&Found::from(found))
+    }
+
+    /// The `model.json` of the model.
+    #[wasm_bindgen(getter)]
+    pub fn manifest(&self) -> Result<String, JsError> {
+        to_json(self.inner.model().manifest())
+    }
+
+    /// The engine, for display.
+    #[wasm_bindgen(getter)]
+    pub fn engine(&self) -> String {
+        self.inner.engine().to_owned()
+    }
+}
+
+fn no_prompts() -> JsError {
+    JsError::new("no prompts: call setPrompts first")
+}
+
+/// The image without its fourth channel.
+fn opaque<'r>(
+    pixels: &[u8],
+    width: u32,
+    height: u32,
+    rgb: &'r mut Vec<u8>,
+) -> Result<ImageView<'r>, JsError> {
+    let expected = width as usize * height as usize * 4;
+    if pixels.len() != expected {
+        let message = format!("pixels of {width}x{height}: expected {expected} bytes, got {}", pixels.len());
+        return Err(JsError::new(&message));
+    }
+    rgb.clear();
+    let (pixels, _) = pixels.as_chunks::<4>();
+    rgb.extend(pixels.iter().flat_map(|&[red, green, blue, _]| [red, green, blue]));
+    ImageView::new(width, height, rgb).map_err(js_error)
+}

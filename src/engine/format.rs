@@ -1,0 +1,39 @@
+//! What a model asks of an engine.
+
+use ocelli_export::contract::{Manifest, Precision, Target};
+
+use crate::model::ModelSource;
+
+/// The sizes of a model that bound the inputs of its graphs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GraphSizes {
+    /// L.
+    pub(crate) context_length: usize,
+    /// Q.
+    pub(crate) queries: usize,
+}
+
+/// What an engine has to run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ModelFormat {
+    /// The requested number format.
+    pub(crate) requested: Precision,
+    /// The number format and the operators of an exported folder; a checkpoint is exported for the engine.
+    pub(crate) exported: Option<(Precision, Target)>,
+}
+
+impl ModelFormat {
+    /// Any model: the operators that the fewest engines have.
+    pub(super) const ANY: Self =
+        Self { requested: Precision::Fp32, exported: Some((Precision::Fp32, Target::OnnxRuntime)) };
+
+    /// The format of a model that is not open yet.
+    pub(crate) fn of(source: &ModelSource, requested: Precision) -> Self {
+        let manifest = match source {
+            // A folder that cannot be read is an error when the model is opened.
+            ModelSource::Folder(folder) => Manifest::read(folder).ok(),
+            ModelSource::Builtin => None,
+        };
+        Self { requested, exported: manifest.map(|manifest| (manifest.precision, manifest.target)) }
+    }
+}
