@@ -43,6 +43,8 @@ environment = os.environ | {
     "LABEL_STUDIO_HOST": studio,
     # Label Studio refuses backends on its own machine otherwise.
     "ML_BLOCK_LOCAL_IP": "false",
+    "USE_DEFAULT_BANNED_SUBNETS": "false",
+    "SSRF_PROTECTION_ENABLED": "false",
     "COLLECT_ANALYTICS": "false",
     "LATEST_VERSION_CHECK": "false",
     "SENTRY_DSN": "",
