@@ -46,10 +46,10 @@ demo:
 	@echo "look at target/demo.png"
 
 test: setup opencv
-	cargo test --workspace --exclude ocelli-python --no-default-features --features "cuda serve $(OPENCV) $(FEATURES)"
+	cargo test --workspace --exclude ocelli-python --no-default-features --features "cuda fonts serve $(OPENCV) $(FEATURES)"
 
 install: setup opencv
-	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "cuda serve $(OPENCV) $(FEATURES)"
+	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "cuda fonts serve $(OPENCV) $(FEATURES)"
 	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
 	  $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	install $(BUILT)/ocelli $(BUILT)/demo-image $(BUILT)/demo-video $(DESTDIR)$(PREFIX)/bin

@@ -4,6 +4,9 @@ mod canvas;
 mod label_layout;
 mod overlay;
 mod palette;
+mod redaction;
+#[cfg(feature = "fonts")]
+mod system_fonts;
 mod text;
 
 use std::borrow::Cow;
@@ -12,6 +15,7 @@ use image::RgbImage;
 
 pub use overlay::{Overlay, OverlayOptions};
 pub use palette::{class_color, track_color};
+pub use redaction::{Redaction, RedactionStyle};
 
 use crate::detection::Detection;
 use crate::mask::Mask;
@@ -47,8 +51,9 @@ impl Default for AnnotationStyle {
 /// Draws detections into pictures.
 ///
 /// Each class has its own colour, the same in every picture ([`class_color`]). Labels are placed above their boxes or, if
-/// there is no room, inside or below, always inside the picture and without overlap if possible. The font is DejaVu Sans;
-/// missing glyphs appear as empty boxes.
+/// there is no room, inside or below, always inside the picture and without overlap if possible. The font is DejaVu Sans. With the feature `fonts`,
+/// letters that it lacks are drawn with the fonts of the system: other scripts, emoji, text from right to left. Letters that no
+/// font has appear as empty boxes.
 #[derive(Debug)]
 pub struct Annotator {
     style: AnnotationStyle,
@@ -117,6 +122,16 @@ impl Annotator {
         let at = Rect { x1: x, y1: y, x2: x + 1.0, y2: y + 1.0 };
         let tag = LabelLayout::new(room.0, room.1).place(at, sizes.line, line.tag_size());
         draw_tag(&mut canvas, tag, &line, color, &sizes);
+    }
+
+    /// Draws a line of text into the middle of a rectangle `[left, top, width, height]` in pixels, smaller or truncated if it
+    /// does not fit.
+    pub fn draw_caption(&self, picture: &mut RgbImage, text: &str, rectangle: [f32; 4], color: [u8; 3]) {
+        let [left, top, width, height] = rectangle;
+        let mut canvas = Canvas::new(picture);
+        if let Some(line) = self.typeface.fit(text, "", 0.7 * height, (width, height)) {
+            line.draw(&mut canvas, Rect { x1: left, y1: top, x2: left + width, y2: top + height }, color);
+        }
     }
 
     fn draw_marks(&self, picture: &mut RgbImage, mut marks: Vec<Mark<'_>>) -> Result<()> {

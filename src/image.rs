@@ -22,6 +22,15 @@ pub fn has_image_extension(path: &Path) -> bool {
     path.extension().is_some_and(|e| EXTENSIONS.contains(&e.to_string_lossy().to_lowercase().as_str()))
 }
 
+/// Extensions of image formats that are not supported.
+const UNSUPPORTED: [&str; 5] = ["heic", "heif", "hif", "avif", "jxl"];
+
+/// Whether the file name has the extension of an image format that [`Image::open`] does not read (HEIC, AVIF, JPEG XL), so that
+/// the file is an image and should not be ignored silently.
+pub fn has_unsupported_extension(path: &Path) -> bool {
+    path.extension().is_some_and(|e| UNSUPPORTED.contains(&e.to_string_lossy().to_lowercase().as_str()))
+}
+
 pub use decode::{MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE};
 
 /// An image that owns its pixels: 8-bit RGB, rows from the top without padding.

@@ -101,7 +101,7 @@ pub use model_graph::ModelGraph;
 pub use ocelli_error::{Error, ErrorKind, Result};
 pub use outcome::FrameOutcome;
 pub use pipeline::{
-    FramePolicy, Latency, Pipeline, PipelineBuilder, PipelineStats, RunSummary, StatsRecorder,
+    FramePolicy, Latency, MotionGate, Pipeline, PipelineBuilder, PipelineStats, RunSummary, StatsRecorder,
 };
 pub use prompt::{Exemplar, MAX_CLASSES, MAX_PHRASE_BYTES, Prompt, Prompts, VISUAL};
 pub use sink::Sink;

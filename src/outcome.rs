@@ -27,8 +27,10 @@ pub struct FrameOutcome {
     pub origin: Option<Origin>,
     /// Width and height in pixels.
     pub size: (u32, u32),
-    /// Whether the detector ran on this frame; if not, `detections` is empty.
+    /// Whether the detector ran on this frame; if not, `detections` is empty, unless the frame is [`still`](Self::still).
     pub detected: bool,
+    /// Whether the detector did not run because nothing moves: `detections` are those of the last frame on which it ran.
+    pub still: bool,
     /// The detections, highest score first.
     pub detections: Vec<Detection>,
     /// The tracks; empty without a tracker.

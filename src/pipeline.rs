@@ -41,6 +41,7 @@ mod class_budget;
 mod config;
 mod gate;
 mod job;
+mod motion;
 mod pulled;
 mod pushed;
 mod queue;
@@ -51,6 +52,7 @@ mod stats;
 
 pub use builder::PipelineBuilder;
 pub use config::{FramePolicy, Latency};
+pub use motion::MotionGate;
 pub use pulled::RunSummary;
 pub use pushed::Pipeline;
 pub(crate) use stage_loop::guard;

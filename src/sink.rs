@@ -20,7 +20,7 @@ use std::ops::BitOr;
 use crate::outcome::FrameOutcome;
 use ocelli_error::Result;
 
-pub use crops::Crops;
+pub use crops::{Crops, folder_name};
 pub use grid::Grid;
 pub use json_lines::JsonLines;
 pub use mot::MotFile;

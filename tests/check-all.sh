@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 step() { printf '\n== %(%T)T %s\n' -1 "$*"; }
 
 # The tests' features, so that nothing is built twice.
-features=(--no-default-features --features "cuda opencv serve tensorrt-rtx")
+features=(--no-default-features --features "cuda fonts opencv serve tensorrt-rtx")
 
 step "exported files in other readers"
 python3 -m venv target/checkers
@@ -44,8 +44,9 @@ python3 tests/faults/power_loss.py target/debug/ocelli --runs 60
 step "the parsers, fuzzed with coverage"
 bash tests/fuzz/guided/run.sh 10
 step "the page, Label Studio and the metrics of ocelli serve"
-command -v chromium >/dev/null && command -v npm >/dev/null && command -v promtool >/dev/null ||
-  apt-get install -y -q --no-install-recommends chromium nodejs npm prometheus
+for pair in chromium=chromium npm=npm promtool=prometheus; do
+  command -v "${pair%=*}" >/dev/null || apt-get install -y -q --no-install-recommends "${pair#*=}"
+done
 bash tests/serve/check.sh target/debug/ocelli target/serve
 step "every crate can be packaged"
 cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks --exclude ocelli-python

@@ -3,6 +3,7 @@
 mod classes;
 mod exemplar;
 mod files;
+mod privacy;
 mod tracker;
 mod verification;
 
@@ -27,6 +28,7 @@ pub use exemplar::parse_exemplar;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
 pub(crate) use files::label_files;
 pub use files::{check_output_file, expand_images};
+pub use privacy::PrivacyArgs;
 pub use tracker::TrackerArgs;
 pub use verification::VerificationArgs;
 

@@ -9,6 +9,8 @@ mod checkpoints;
 mod docs;
 mod engines;
 mod eval;
+#[cfg(feature = "fonts")]
+mod fonts;
 mod label;
 mod programs;
 mod run;

@@ -13,10 +13,11 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 14] = [
     "accuracy",
     "browser",
     "checkpoints",
+    "comparison",
     "embedding",
     "engines",
     "faults",

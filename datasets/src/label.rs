@@ -24,6 +24,7 @@ mod images;
 mod job;
 mod journal;
 mod low_memory;
+mod mask_files;
 mod merge;
 mod placer;
 mod prefetch;
@@ -34,7 +35,9 @@ mod review;
 #[cfg(test)]
 mod sequences;
 mod settings;
+mod simplify;
 mod stop;
+mod voc;
 mod write;
 mod written;
 mod yolo;

@@ -238,3 +238,19 @@ fn colors_differ_and_letters_are_readable_on_them() {
     assert_eq!(class_color(0), [0x1E, 0x88, 0xFF]);
     class_color(usize::MAX);
 }
+
+#[test]
+#[cfg(feature = "fonts")]
+fn text_from_right_to_left_is_drawn_in_its_order() {
+    let mut picture = RgbImage::from_pixel(200, 40, Rgb([255; 3]));
+    // A wide letter, followed by narrow ones.
+    let (wide, narrow) = ("\u{5e9}", "\u{5d5}");
+    let text = format!("{wide}{}", narrow.repeat(6));
+    Annotator::new().draw_caption(&mut picture, &text, [0.0, 0.0, 200.0, 40.0], [0; 3]);
+    let inked: Vec<bool> = (0..200).map(|x| (0..40).any(|y| picture.get_pixel(x, y).0[0] < 100)).collect();
+    let (first, last) = (inked.iter().position(|i| *i), inked.iter().rposition(|i| *i));
+    let (first, last) = (first.expect("it is drawn"), last.expect("it is drawn"));
+    let run = |columns: &mut dyn Iterator<Item = usize>| columns.take_while(|x| inked[*x]).count();
+    let (left, right) = (run(&mut (first..=last)), run(&mut (first..=last).rev()));
+    assert!(right > 2 * left, "{left} columns at the left, {right} at the right");
+}

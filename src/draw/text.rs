@@ -63,7 +63,31 @@ impl Typeface {
         Some(line(ends[fitting.checked_sub(1)?]))
     }
 
+    /// Whether a text needs more than this font: other letters, or another direction.
+    #[cfg(feature = "fonts")]
+    fn shaped(&self, text: &str, size: f32) -> Option<super::system_fonts::Shaped> {
+        // Hebrew, Arabic and their presentation forms.
+        let is_from_right =
+            |c: char| matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{feff}');
+        let is_missing = |c: char| self.font.glyph_id(c).0 == 0;
+        let has_right_to_left = text.contains(is_from_right);
+        if !has_right_to_left && !text.contains(is_missing) {
+            return None;
+        }
+        super::system_fonts::shaped(text, size, has_right_to_left)
+    }
+
     fn line(&self, text: &str, size: f32) -> Line<'_> {
+        #[cfg(feature = "fonts")]
+        if let Some(shaped) = self.shaped(text, size) {
+            return Line {
+                font: &self.font,
+                glyphs: Vec::new(),
+                width: shaped.width,
+                size,
+                shaped: Some(shaped),
+            };
+        }
         // The scale of `ab_glyph` is the height from the lowest to the highest glyph, ours is the em.
         let em = self.font.units_per_em().unwrap_or(2048.0);
         let scale = PxScale::from(size * self.font.height_unscaled() / em);
@@ -78,7 +102,14 @@ impl Typeface {
             glyphs.push(id.with_scale_and_position(scale, point(width, 0.0)));
             width += scaled.h_advance(id);
         }
-        Line { font: &self.font, glyphs, width, size }
+        Line {
+            font: &self.font,
+            glyphs,
+            width,
+            size,
+            #[cfg(feature = "fonts")]
+            shaped: None,
+        }
     }
 }
 
@@ -89,6 +120,9 @@ pub(super) struct Line<'a> {
     glyphs: Vec<Glyph>,
     width: f32,
     size: f32,
+    /// The glyphs of other fonts.
+    #[cfg(feature = "fonts")]
+    shaped: Option<super::system_fonts::Shaped>,
 }
 
 impl Line<'_> {
@@ -108,6 +142,10 @@ impl Line<'_> {
         let left = tag.x1 + 0.5 * (tag.width() - self.width);
         // On whole pixels, which keeps horizontal strokes sharp.
         let base = (tag.y1 + 0.5 * (tag.height() + CAPITAL_HEIGHT * self.size)).round();
+        #[cfg(feature = "fonts")]
+        if let Some(shaped) = &self.shaped {
+            shaped.draw(canvas, left, base, color);
+        }
         for glyph in &self.glyphs {
             let mut glyph = glyph.clone();
             glyph.position = point(left + glyph.position.x, base);

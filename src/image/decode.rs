@@ -80,6 +80,10 @@ fn recognise(bytes: &[u8]) -> Result<ImageFormat, String> {
         Err(_) if bytes.get(4..8) == Some(b"ftyp") => {
             Err("HEIF, AVIF and video files are not supported; convert it to PNG or JPEG".into())
         }
+        // A code stream, and its container.
+        Err(_) if bytes.starts_with(&[0xff, 0x0a]) || bytes.get(4..8) == Some(b"JXL ") => {
+            Err("JPEG XL files are not supported; convert it to PNG or JPEG".into())
+        }
         Err(_) => Err(format!("not an image: expected {FORMATS}")),
     }
 }

@@ -3,6 +3,7 @@
 use ocelli_tracking::ByteTrackerOptions;
 
 use super::config::PipelineConfig;
+use super::motion::MotionGate;
 use super::pulled::{self, Observer, RunSummary};
 use super::pushed::Pipeline;
 use super::stages::{DetectorParts, Drawing};
@@ -10,7 +11,7 @@ use super::stats::StatsRecorder;
 use super::{FramePolicy, Latency};
 use crate::cancellation::Cancellation;
 use crate::detector::{Detector, EmbeddedPrompts};
-use crate::draw::Annotator;
+use crate::draw::{Annotator, Redaction};
 use crate::outcome::FrameOutcome;
 use crate::prompt::Prompts;
 use crate::sink::Sink;
@@ -89,6 +90,19 @@ impl PipelineBuilder {
     /// tracker they have no results.
     pub fn with_detect_every(mut self, frames: u64) -> Self {
         self.config.detect_every = frames;
+        self
+    }
+
+    /// Runs the detector on frames with motion only, for cameras that do not move. A frame without motion has the detections
+    /// of the last one that the detector looked at ([`FrameOutcome::still`]), and the tracker takes them as its own.
+    pub fn with_motion_gate(mut self, gate: MotionGate) -> Self {
+        self.config.motion = Some(gate);
+        self
+    }
+
+    /// Makes the instances of some classes unrecognisable in the pictures that sinks get, annotated or not.
+    pub fn with_redaction(mut self, redaction: Redaction) -> Self {
+        self.config.redaction = Some(redaction);
         self
     }
 

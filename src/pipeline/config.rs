@@ -2,8 +2,10 @@
 
 use ocelli_tracking::ByteTrackerOptions;
 
+use super::motion::MotionGate;
 use super::stats::StatsRecorder;
 use crate::cancellation::Cancellation;
+use crate::draw::Redaction;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// One frame that is ready when the stage is, and one to even out stages whose times vary.
@@ -46,6 +48,8 @@ pub(super) struct PipelineConfig {
     pub(super) queue_depth: Option<usize>,
     pub(super) latency: Option<Latency>,
     pub(super) detect_every: u64,
+    pub(super) motion: Option<MotionGate>,
+    pub(super) redaction: Option<Redaction>,
     pub(super) class_budget: Option<usize>,
     pub(super) sequential: bool,
     pub(super) frame_rate: Option<f64>,
@@ -61,6 +65,8 @@ impl Default for PipelineConfig {
             queue_depth: None,
             latency: None,
             detect_every: 1,
+            motion: None,
+            redaction: None,
             class_budget: None,
             sequential: false,
             frame_rate: None,

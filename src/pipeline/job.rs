@@ -96,7 +96,7 @@ impl Buffers {
         (outcome.index, outcome.time, outcome.size) = (index, time, size);
         outcome.times = Default::default();
         (outcome.captured, outcome.file, outcome.origin) = (None, None, None);
-        outcome.detected = false;
+        (outcome.detected, outcome.still) = (false, false);
         outcome.detections.clear();
         outcome.tracks.clear();
         Job {

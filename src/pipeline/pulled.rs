@@ -85,7 +85,8 @@ pub(super) fn run(
         (Stage::Decode, Box::new(move |job| decode.run(job))),
     ];
     if draws {
-        let mut draw = DrawStage { drawing, pictures, shared: shared.clone() };
+        let mut draw =
+            DrawStage { drawing, pictures, redaction: config.redaction.clone(), shared: shared.clone() };
         stages.push((Stage::Draw, Box::new(move |job| draw.run(job))));
     }
 

@@ -10,9 +10,12 @@ use ocelli_tracking::{ByteTracker, ByteTrackerOptions, TrackerDetection};
 use super::class_budget::ClassBudget;
 use super::config::PipelineConfig;
 use super::job::Job;
+use super::motion::{MotionGate, MotionWatch};
 use super::stage_loop::StageLoop;
 use super::stats::Stage;
+use crate::detection::Detection;
 use crate::detector::{Backbone, EmbeddedPrompts, ImagePreprocessor, PromptDecoder};
+use crate::draw::Redaction;
 use crate::frame_view::FrameView;
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
@@ -50,6 +53,8 @@ impl DetectorParts {
             preprocessor,
             every,
             until_next: Vec::new(),
+            motion: config.motion.clone(),
+            watches: Vec::new(),
             keep_picture,
             shared: shared.clone(),
         };
@@ -61,6 +66,7 @@ impl DetectorParts {
             labels: prompts.labels(),
             prompts,
             tracked: Vec::new(),
+            keeps_detections: config.motion.is_some(),
             frame_rate,
             shared: shared.clone(),
         };
@@ -75,6 +81,9 @@ pub(super) struct PreprocessStage {
     every: u64,
     /// Frames until the detector runs again, for each source.
     until_next: Vec<u64>,
+    motion: Option<MotionGate>,
+    /// What moves, for each source.
+    watches: Vec<MotionWatch>,
     /// Whether a later stage needs the picture.
     keep_picture: bool,
     shared: Arc<StageLoop>,
@@ -88,14 +97,20 @@ impl PreprocessStage {
         if self.until_next.len() <= source {
             self.until_next.resize(source + 1, 0);
         }
-        if let Some(until_next) =
-            self.shared.would_replace_detection().and_then(|replaced| self.until_next.get_mut(replaced))
-        {
+        let replaced = self.shared.would_replace_detection();
+        if let Some(until_next) = replaced.and_then(|replaced| self.until_next.get_mut(replaced)) {
             *until_next = 0;
         }
+        if let Some(watch) = replaced.and_then(|replaced| self.watches.get_mut(replaced)) {
+            watch.forget();
+        }
+        let is_due = self.until_next[source] == 0;
+        let is_moving = self.is_moving(source, &view, job.outcome.time, is_due);
+        let detect = is_due && is_moving;
+        job.outcome.still = !is_moving;
         let until_next = &mut self.until_next[source];
-        let detect = *until_next == 0;
-        *until_next = if detect { self.every - 1 } else { *until_next - 1 };
+        // A frame without motion does not put the next look off.
+        *until_next = if detect { self.every - 1 } else { until_next.saturating_sub(1) };
         if detect {
             let start = Instant::now();
             let pixels = job.pixels.insert(self.shared.buffers.pixels.take());
@@ -103,6 +118,15 @@ impl PreprocessStage {
             self.shared.stats.stage(Stage::Preprocess, start.elapsed());
         }
         Ok(())
+    }
+
+    /// Whether the detector has to look at a frame; always without a gate.
+    fn is_moving(&mut self, source: usize, view: &FrameView<'_>, time: Duration, is_due: bool) -> bool {
+        let Some(gate) = &self.motion else { return true };
+        while self.watches.len() <= source {
+            self.watches.push(MotionWatch::new(gate, self.watches.len()));
+        }
+        self.watches[source].look(view, time, is_due)
     }
 
     /// Preprocesses a source's frame, and returns its picture to the pool unless a later stage needs it.
@@ -147,6 +171,8 @@ pub(super) struct DecodeStage {
     labels: Arc<[Arc<str>]>,
     /// The frame's detections as the tracker takes them.
     tracked: Vec<TrackerDetection>,
+    /// Whether frames without motion have the detections of the last look.
+    keeps_detections: bool,
     frame_rate: Option<f64>,
     shared: Arc<StageLoop>,
 }
@@ -158,6 +184,8 @@ struct Stream {
     frame_rate: Option<f64>,
     /// Index and time of the previous frame.
     previous: Option<(u64, Duration)>,
+    /// The detections of the last look, if frames without motion have them.
+    kept: Vec<Detection>,
 }
 
 impl DecodeStage {
@@ -174,10 +202,20 @@ impl DecodeStage {
                 tracker: self.tracker.map(build),
                 frame_rate: None,
                 previous: None,
+                kept: Vec::new(),
             });
         }
         self.streams[job.outcome.source_number()].frame_rate = frame_rate;
         self.decode(job)?;
+        if self.keeps_detections {
+            let kept = &mut self.streams[job.outcome.source_number()].kept;
+            let FrameOutcome { detections, detected, still, .. } = &mut job.outcome;
+            match (*detected, *still) {
+                (true, _) => kept.clone_from(detections),
+                (false, true) => detections.clone_from(kept),
+                (false, false) => {}
+            }
+        }
         self.track(&mut job.outcome);
         Ok(())
     }
@@ -212,7 +250,7 @@ impl DecodeStage {
         let frames = stream.frames_since_previous(outcome.index, outcome.time);
         let Some(tracker) = &mut stream.tracker else { return };
         let start = Instant::now();
-        let tracks = if outcome.detected {
+        let tracks = if outcome.detected || outcome.still {
             self.tracked.clear();
             self.tracked.extend(outcome.detections.iter().map(|detection| TrackerDetection {
                 bbox: detection.bbox,
@@ -252,14 +290,20 @@ fn frames_between(last: Duration, now: Duration, frame_rate: f64) -> f32 {
 pub(super) struct DrawStage {
     pub(super) drawing: Drawing,
     pub(super) pictures: Pictures,
+    pub(super) redaction: Option<Redaction>,
     pub(super) shared: Arc<StageLoop>,
 }
 
 impl DrawStage {
     pub(super) fn run(&mut self, job: &mut Job) -> Result<()> {
         let start = Instant::now();
-        let picture = job.picture.take().expect("it was kept because sinks need it");
+        let mut picture = job.picture.take().expect("it was kept because sinks need it");
         let outcome = &mut job.outcome;
+        if let Some(redaction) = &mut self.redaction {
+            let mut pixels = picture.into_rgb_image();
+            redaction.apply(&mut pixels, outcome);
+            picture = pixels.into();
+        }
         if !self.pictures.annotated {
             outcome.clean = Some(picture);
             return Ok(());

@@ -90,7 +90,7 @@ impl Sink for Crops {
 }
 
 /// A label as a folder name that is valid on any file system.
-fn folder_name(label: &str) -> String {
+pub fn folder_name(label: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() || "-_ ()'".contains(c) { c } else { '_' };
     let mut name: String = label.trim().chars().map(plain).collect();
     while name.len() > MAX_NAME_BYTES {

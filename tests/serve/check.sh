@@ -9,6 +9,7 @@ scenes=$here/../golden/scenes
 shift 2
 
 start() {
+  rm -f "$folder/address"
   "$program" serve --quiet --engine embedded --listen 127.0.0.1:0 "$@" >"$folder/address" &
   server=$!
   trap 'kill $server 2>/dev/null || true' EXIT

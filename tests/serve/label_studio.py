@@ -41,6 +41,8 @@ environment = os.environ | {
     "LABEL_STUDIO_USER_TOKEN": TOKEN,
     "LABEL_STUDIO_ENABLE_LEGACY_API_TOKEN": "true",
     "LABEL_STUDIO_HOST": studio,
+    # Label Studio refuses backends on its own machine otherwise.
+    "ML_BLOCK_LOCAL_IP": "false",
     "COLLECT_ANALYTICS": "false",
     "LATEST_VERSION_CHECK": "false",
     "SENTRY_DSN": "",
@@ -59,7 +61,7 @@ def call(method, path, body=None, kind="application/json", authorization=f"Token
     return json.loads(text) if text else None
 
 
-def wait_until(what, check, seconds=180):
+def wait_until(what, check, seconds=600):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:

@@ -23,7 +23,7 @@ async function open(options = {}) {
   const page = await context.newPage();
   page.setDefaultTimeout(30_000);
   page.on("pageerror", (error) => problems.push(`error on the page: ${error.stack}`));
-  page.on("console", (message) => { if (message.type() === "error" && !/status of (4|5)\d\d/.test(message.text())) problems.push(`console: ${message.text()}`); });
+  page.on("console", (message) => { if (message.type() === "error" && !/status of (4|5)\d\d|net::ERR_FAILED/.test(message.text())) problems.push(`console: ${message.text()}`); });
   page.on("request", (request) => { if (!request.url().startsWith(url) && !/^(blob|data):/.test(request.url())) problems.push(`foreign request: ${request.url()}`); });
   await page.goto(url);
   await page.waitForFunction(() => document.getElementById("about").textContent !== "");

@@ -2,19 +2,21 @@
 
 mod candidates;
 mod class_votes;
+mod followed;
 mod matcher;
 mod options;
 
 pub use options::{ByteTrackerBuilder, ByteTrackerOptions, MatchClasses};
 
-use crate::kalman::BoxFilter;
+use crate::BoundingBox;
+use crate::camera::CameraMotion;
 use crate::track::{Track, TrackState, TrackerDetection};
 use candidates::{Candidates, Score};
-use class_votes::ClassVotes;
+use followed::Followed;
 use matcher::Matcher;
 
-/// Weight of the latest score in the score of a track.
-const LATEST_SCORE_WEIGHT: f32 = 0.7;
+/// The smallest weight of a pair that may be matched.
+const LEAST_WEIGHT: f32 = 1e-3;
 /// Consecutive updates in which a confirmed track overlaps an older one before it is removed as a duplicate.
 const DUPLICATE_FRAMES: u32 = 5;
 
@@ -59,70 +61,6 @@ pub struct ByteTracker {
     frames_predicted: f32,
     candidates: Candidates,
     matcher: Matcher,
-}
-
-/// A track with its filter and counters.
-#[derive(Debug)]
-struct Followed {
-    track: Track,
-    filter: BoxFilter,
-    votes: ClassVotes,
-    /// Consecutive updates in which it overlapped an older track.
-    frames_covered: u32,
-    /// Frames since its last detection in which the detector did not look for its class.
-    frames_unwatched: f32,
-}
-
-impl Followed {
-    fn new(id: u64, detection: &TrackerDetection, index: usize) -> Self {
-        Self {
-            track: Track {
-                id,
-                class_id: detection.class_id,
-                score: detection.score,
-                bbox: detection.bbox,
-                age_frames: 0.0,
-                hits: 1,
-                state: TrackState::Tentative,
-                velocity: [0.0; 2],
-                frames_since_seen: 0.0,
-                detection: Some(index),
-            },
-            filter: BoxFilter::new(&detection.bbox),
-            votes: ClassVotes::new(detection.class_id, detection.score),
-            frames_covered: 0,
-            frames_unwatched: 0.0,
-        }
-    }
-
-    fn is_detected(&self) -> bool {
-        self.track.detection.is_some()
-    }
-
-    fn advance(&mut self, dt: f32) {
-        self.filter.predict(f64::from(dt));
-        self.track.age_frames += dt;
-        self.track.frames_since_seen += dt;
-        self.track.detection = None;
-        self.follow_filter();
-    }
-
-    fn observe(&mut self, detection: &TrackerDetection, index: usize) {
-        self.filter.correct(&detection.bbox);
-        let track = &mut self.track;
-        track.score = LATEST_SCORE_WEIGHT * detection.score + (1.0 - LATEST_SCORE_WEIGHT) * track.score;
-        track.class_id = self.votes.add(detection.class_id, detection.score, track.class_id);
-        track.hits = track.hits.saturating_add(1);
-        track.frames_since_seen = 0.0;
-        self.frames_unwatched = 0.0;
-        track.detection = Some(index);
-        self.follow_filter();
-    }
-
-    fn follow_filter(&mut self) {
-        self.track.bbox = self.filter.bbox();
-        self.track.velocity = self.filter.centre_velocity();
-    }
 }
 
 impl ByteTracker {
@@ -192,6 +130,11 @@ impl ByteTracker {
         self.match_with(detections, Score::Low, low_match_iou, |_| true);
         self.match_with(detections, Score::High, lost_match_iou, |_| true);
         self.match_with(detections, Score::High, leftover_match_iou, not_lost);
+        if let Some(least) = self.options.recover_iou {
+            let most = self.options.recover_frames as f32;
+            let is_recent = |followed: &Followed| followed.track.frames_since_seen <= most;
+            self.match_in(Place::LastSeen, detections, Score::High, least, is_recent);
+        }
         self.settle_states(is_watched);
         self.start_tracks(detections);
         self.drop_duplicates();
@@ -209,6 +152,30 @@ impl ByteTracker {
         }
         self.report();
         &self.reported
+    }
+
+    /// Moves all tracks to where a camera that has moved by `motion` since the previous call of [`update`](Self::update) or
+    /// [`predict`](Self::predict) sees them; to be called before the next one. Several calls add up.
+    ///
+    /// ```
+    /// use ocelli_tracking::{BoundingBox, ByteTracker, CameraMotion, TrackerDetection};
+    ///
+    /// let mut tracker = ByteTracker::builder().min_hits(1).build()?;
+    /// for frame in 0..3 {
+    ///     // The object rests; the picture moves by its whole width from frame to frame.
+    ///     let bbox = BoundingBox::from_ltwh([60.0 * frame as f32, 50.0, 60.0, 40.0]);
+    ///     if frame > 0 {
+    ///         tracker.compensate(&CameraMotion::shift([60.0, 0.0])?);
+    ///     }
+    ///     let tracks = tracker.update(&[TrackerDetection { bbox, score: 0.9, class_id: 0 }], 1.0);
+    ///     assert_eq!((tracks[0].id, tracks[0].velocity), (1, [0.0, 0.0]));
+    /// }
+    /// # Ok::<(), ocelli_tracking::Error>(())
+    /// ```
+    pub fn compensate(&mut self, motion: &CameraMotion) {
+        for followed in &mut self.tracks {
+            followed.compensate(motion);
+        }
     }
 
     /// All tracks by id, including tentative and lost ones, after the latest call.
@@ -232,19 +199,40 @@ impl ByteTracker {
         least_iou: f32,
         eligible: impl Fn(&Followed) -> bool,
     ) {
+        self.match_in(Place::Predicted, detections, score, least_iou, eligible);
+    }
+
+    fn match_in(
+        &mut self,
+        place: Place,
+        detections: &[TrackerDetection],
+        score: Score,
+        least_iou: f32,
+        eligible: impl Fn(&Followed) -> bool,
+    ) {
         let matcher = &mut self.matcher;
         matcher.clear();
         for (index, followed) in self.tracks.iter().enumerate() {
             if !followed.is_detected() && eligible(followed) {
-                matcher.add_row(index, followed.track.bbox, followed.track.class_id);
+                matcher.add_row(index, place.of(followed), followed.track.class_id);
             }
         }
         for index in self.candidates.left(score) {
             matcher.add_column(index, detections[index].bbox, detections[index].class_id);
         }
-        matcher.solve(least_iou, self.options.match_classes);
+        matcher.overlap(least_iou, self.options.match_classes);
+        let momentum = self.options.momentum_weight;
+        if momentum > 0.0 {
+            let tracks = &self.tracks;
+            matcher.reweigh(|track, index, iou| {
+                let TrackerDetection { bbox, score, .. } = &detections[index];
+                let fit = tracks[track].direction_fit(middle(bbox)) as f32;
+                (iou + momentum * score * fit).max(LEAST_WEIGHT)
+            });
+        }
+        matcher.solve();
         for (row, column) in matcher.matches() {
-            self.tracks[row].observe(&detections[column], column);
+            self.tracks[row].observe(&detections[column], column, self.options.replay_gaps);
             self.candidates.take(column);
         }
     }
@@ -337,6 +325,27 @@ impl ByteTracker {
             }
         }));
     }
+}
+
+/// Where a track is looked for.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Predicted,
+    LastSeen,
+}
+
+impl Place {
+    fn of(self, followed: &Followed) -> BoundingBox {
+        match self {
+            Self::Predicted => followed.track.bbox,
+            Self::LastSeen => followed.last_seen.bbox(),
+        }
+    }
+}
+
+fn middle(bbox: &BoundingBox) -> [f64; 2] {
+    let [x1, y1, x2, y2] = bbox.to_xyxy().map(f64::from);
+    [0.5 * (x1 + x2), 0.5 * (y1 + y2)]
 }
 
 fn forward(dt_frames: f32) -> f32 {

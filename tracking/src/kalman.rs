@@ -7,6 +7,7 @@
 //! approximated; a test compares it with the 8×8 filter.
 
 use crate::BoundingBox;
+use crate::camera::CameraMotion;
 
 /// Standard deviation of a measured position, and of the motion per frame, relative to the side of the box.
 const POSITION_NOISE: f64 = 1.0 / 15.0;
@@ -100,6 +101,29 @@ impl BoxFilter {
     pub(crate) fn hold_size(&mut self) {
         self.velocity[WIDTH] = 0.0;
         self.velocity[HEIGHT] = 0.0;
+    }
+
+    /// Moves the box, its velocity and their variances to where the camera sees them after `motion`.
+    ///
+    /// The four filters stay independent: what a rotation couples between x and y is left out, as the rotation from one
+    /// frame to the next is small.
+    pub(crate) fn compensate(&mut self, motion: &CameraMotion) {
+        let ([x, y], sides) = (motion.point(self.centre()), motion.scale());
+        let [dx, dy] = motion.turn([self.velocity[0], self.velocity[1]]);
+        let [_, _, width, height] = self.position;
+        self.position = [x, y, width * sides[0], height * sides[1]];
+        self.velocity = [dx, dy, self.velocity[WIDTH] * sides[0], self.velocity[HEIGHT] * sides[1]];
+        let squares = motion.matrix().map(|[a, b, _]| [square(a), square(b)]);
+        for of in [&mut self.variance, &mut self.covariance, &mut self.velocity_variance] {
+            let [x, y, width, height] = *of;
+            let [first, second] = squares.map(|[a, b]| a * x + b * y);
+            *of = [first, second, width * square(sides[0]), height * square(sides[1])];
+        }
+    }
+
+    /// The centre in x and y.
+    pub(crate) fn centre(&self) -> [f64; 2] {
+        [self.position[0], self.position[1]]
     }
 
     pub(crate) fn bbox(&self) -> BoundingBox {

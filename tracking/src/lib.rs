@@ -30,6 +30,7 @@
 //! | [`BoundingBox`] | an axis-aligned box with area, overlap, clipping and the common notations |
 //! | [`ByteTracker`] | the tracker; [`ByteTrackerBuilder`] sets its options |
 //! | [`ByteTrackerOptions`] | thresholds, and whether a track can change its class ([`MatchClasses`]) |
+//! | [`CameraMotion`] | how the camera moved between two frames, for [`ByteTracker::compensate`] |
 //! | [`ZoneCounter`] | counts tracks that cross lines and stay in zones |
 //! | [`MotBox`] | a line of a MOTChallenge file; [`read_mot`] reads and [`MotWriter`] writes such files |
 //!
@@ -41,6 +42,7 @@
 mod assignment;
 mod bounding_box;
 mod byte_track;
+mod camera;
 mod kalman;
 mod mot;
 mod overlaps;
@@ -51,6 +53,7 @@ mod zones;
 
 pub use bounding_box::BoundingBox;
 pub use byte_track::{ByteTracker, ByteTrackerBuilder, ByteTrackerOptions, MatchClasses};
+pub use camera::CameraMotion;
 pub use mot::{MotBox, MotWriter, read_mot};
 pub use ocelli_error::{Error, ErrorKind, Result};
 pub use track::{Track, TrackState, TrackerDetection};

@@ -146,7 +146,7 @@ fn run(
     let shard: Option<Shard> = arguments.shard.as_ref().map(|text| parse_shard(text)).transpose()?;
     LabelJob::check_output(&arguments.output)?;
     let builder = detector.builder()?.with_masks(settings.masks);
-    let builder = builder.with_post_processing(settings.post_processing());
+    let builder = builder.with_post_processing(settings.post_processing_for(&arguments.output));
     let images = ImageSet::new(find_images(&arguments.images, &arguments.output)?);
     let detector = builder.with_cancellation(cancellation.clone()).build()?;
     let LabelArguments { restart, discard_corrections, .. } = *arguments;

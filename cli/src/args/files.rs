@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ocelli::image::has_image_extension;
+use ocelli::image::{has_image_extension, has_unsupported_extension};
 use ocelli::sink::YoloLabels;
 use ocelli::{Error, ErrorKind, Result};
 use ocelli_datasets::label::data_set_around;
@@ -16,17 +16,25 @@ use crate::output::with_flag;
 /// [`ErrorKind::InvalidArgument`] if an argument matches no image.
 pub fn expand_images(arguments: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
+    let mut skipped = Vec::new();
     for argument in arguments {
         if argument.is_dir() {
-            files.extend(in_folder(argument)?);
+            files.extend(in_folder(argument, &mut skipped)?);
         } else if argument.exists() || !is_pattern(argument) {
             if !argument.exists() {
                 return Err(nothing(argument, "no such file or folder"));
             }
             files.push(argument.clone());
         } else {
-            files.extend(matching(argument)?);
+            files.extend(matching(argument, &mut skipped)?);
         }
+    }
+    if let Some(first) = skipped.first() {
+        let count = skipped.len();
+        tracing::warn!(
+            "{count} image(s) skipped, {} first: HEIC, AVIF and JPEG XL are not supported; convert them to PNG or JPEG",
+            first.display()
+        );
     }
     let mut seen = std::collections::HashSet::new();
     files.retain(|file| seen.insert(file.clone()));
@@ -41,14 +49,17 @@ fn is_pattern(argument: &Path) -> bool {
     argument.to_string_lossy().contains(['*', '?', '['])
 }
 
-fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
+fn in_folder(folder: &Path, skipped: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).map_err(|e| Error::io("cannot read the folder", folder, e))?;
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.map_err(|e| Error::io("cannot read the folder", folder, e))?.path();
-        if path.is_file() && has_image_extension(&path) {
-            files.push(path);
-        }
+        sort_in(path, &mut files, skipped);
+    }
+    skipped.sort();
+    if files.is_empty() && !skipped.is_empty() {
+        let why = "the folder contains HEIC, AVIF or JPEG XL images only, which are not supported; convert them to PNG or JPEG";
+        return Err(nothing(folder, why));
     }
     if files.is_empty() {
         return Err(nothing(
@@ -60,16 +71,26 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
+/// Adds an image to the files that are read, or to those of formats that are not supported.
+fn sort_in(path: PathBuf, files: &mut Vec<PathBuf>, skipped: &mut Vec<PathBuf>) {
+    if !path.is_file() {
+        return;
+    }
+    if has_image_extension(&path) {
+        files.push(path);
+    } else if has_unsupported_extension(&path) {
+        skipped.push(path);
+    }
+}
+
+fn matching(pattern: &Path, skipped: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     let text = pattern.to_string_lossy();
     let paths = glob::glob(&text).map_err(|e| nothing(pattern, &format!("invalid pattern: {e}")))?;
     let mut files = Vec::new();
     for path in paths {
         let path = path
             .map_err(|e| Error::io("cannot read", e.path(), std::io::Error::other(e.error().to_string())))?;
-        if path.is_file() && has_image_extension(&path) {
-            files.push(path);
-        }
+        sort_in(path, &mut files, skipped);
     }
     if files.is_empty() {
         return Err(nothing(pattern, "the pattern matches no image"));

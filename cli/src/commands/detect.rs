@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ocelli::atomic_file::write_atomically;
-use ocelli::draw::Annotator;
+use ocelli::draw::{Annotator, Redaction};
 use ocelli::image::has_image_extension;
 use ocelli::report::DetectionRecord;
 use ocelli::sink::{Crops, YoloLabels};
@@ -18,8 +18,8 @@ use self::outputs::{Outputs, check_image_file, stems};
 use self::semantic::SemanticFolder;
 use self::sheet::ContactSheet;
 use crate::args::{
-    DETECTION, ExemplarArg, INPUT, OUTPUT, ScreenArgs, built_in_model_help, class_map, coco_classes,
-    embed_exemplars, label_files, prompts, thresholds,
+    DETECTION, ExemplarArg, INPUT, OUTPUT, PrivacyArgs, ScreenArgs, built_in_model_help, class_map,
+    coco_classes, embed_exemplars, label_files, prompts, thresholds,
 };
 use crate::output::with_flag;
 use crate::report::{ImageReport, Report, TableOptions, timings, write_table};
@@ -68,6 +68,8 @@ pub struct DetectArgs {
     /// Semantic maps: a black and white PNG per image and class
     #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     semantic: Option<PathBuf>,
+    #[command(flatten)]
+    privacy: PrivacyArgs,
     /// Text prompts: words or short phrases, separated by spaces or commas, or a file: classes.txt, or YAML with thresholds
     #[arg(long, alias = "class", num_args = 1.., value_name = "PHRASE", help_heading = DETECTION)]
     classes: Vec<String>,
@@ -102,6 +104,8 @@ const POLYGON_TOLERANCE: f32 = 1.0;
 /// Detects in all images.
 pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let (prompts, thresholds) = requested_prompts(args, log)?;
+    let labels: Vec<&str> = prompts.iter().map(|prompt| &**prompt.label()).collect();
+    let redaction = args.privacy.redaction(&labels)?;
     let files = image_files(args)?;
     if files.len() > 1 && !args.exemplar.is_empty() && args.exemplar_image.is_none() {
         return Err(usage(
@@ -142,8 +146,20 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let report = Report { images: Vec::new() };
     let sheet = ContactSheet::default();
     let stems = stems(&files);
-    let mut job =
-        Job { args, log, prompts, embedded, outputs, semantic, crops, labels, stems, sheet, report };
+    let mut job = Job {
+        args,
+        log,
+        prompts,
+        redaction,
+        embedded,
+        outputs,
+        semantic,
+        crops,
+        labels,
+        stems,
+        sheet,
+        report,
+    };
     let end = job.detect_all(&mut detector, &files);
     // Finished images are kept after Ctrl-C and if others could not be read.
     if end.is_ok() || !job.report.images.is_empty() {
@@ -184,6 +200,8 @@ struct Job<'a> {
     args: &'a DetectArgs,
     log: &'a LogArgs,
     prompts: Prompts,
+    /// What is made unrecognisable.
+    redaction: Option<Redaction>,
     /// Set if the exemplars are in another image.
     embedded: Option<EmbeddedPrompts>,
     outputs: Option<Outputs>,
@@ -261,6 +279,14 @@ impl Job<'_> {
         if let Some(labels) = &self.labels {
             labels.write_labels(&self.stems[number], (image.width(), image.height()), &found.items)?;
         }
+        let image = match &self.redaction {
+            Some(redaction) => {
+                let mut pixels = image.into_rgb_image();
+                redaction.apply_to_detections(&mut pixels, &found.items);
+                pixels.into()
+            }
+            None => image,
+        };
         if let Some(crops) = &mut self.crops {
             crops.write_detections(&image, &self.stems[number], &found.items)?;
         }

@@ -67,7 +67,7 @@ pub struct LabelArgs {
     /// Folder of the data set, created if missing
     #[arg(long, short, required = true, value_name = "DIR", help_heading = OUTPUT)]
     output: Option<PathBuf>,
-    /// yolo, yolo-seg and coco, separated by commas
+    /// yolo, yolo-seg, coco, voc and masks, separated by commas
     #[arg(long, default_value = "yolo", value_delimiter = ',', value_name = "FORMATS", help_heading = OUTPUT)]
     format: Vec<Format>,
     #[command(flatten)]
@@ -82,13 +82,13 @@ pub struct LabelArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = OUTPUT)]
 struct FileArgs {
-    /// Link images into the data set [default with a YOLO format]
+    /// Link images into the data set [default with YOLO and VOC]; with COCO hard links, which its loaders accept
     #[arg(long, conflicts_with_all = ["copy", "no_images"])]
     link: bool,
     /// Copy images into the data set
     #[arg(long, conflicts_with = "no_images")]
     copy: bool,
-    /// Do not add images to the data set [default with coco alone]
+    /// Do not add images to the data set [default with coco and masks alone]
     #[arg(long, alias = "no-pictures")]
     no_images: bool,
     /// Share of images for validation, chosen by a hash of their names
@@ -97,6 +97,9 @@ struct FileArgs {
     /// Write COCO masks as polygons instead of run lengths
     #[arg(long)]
     polygons: bool,
+    /// Write a PNG of each instance's mask to masks/, as --format masks does
+    #[arg(long, conflicts_with = "no_masks")]
+    mask_files: bool,
     /// Write COCO without masks
     #[arg(long)]
     no_masks: bool,
@@ -186,7 +189,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     let spill_bytes = spill_bytes(args)?;
     LabelJob::check_output(output)?;
     let builder = args.detector.detector()?.with_masks(settings.masks);
-    let builder = builder.with_post_processing(settings.post_processing());
+    let builder = builder.with_post_processing(settings.post_processing_for(output));
     let images = ImageSet::new(find_images(&args.images, output)?);
     if args.detector.model.model.is_none() {
         return Err(usage(
@@ -262,6 +265,17 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
             (count(summary.kept.len(), "image"), "labelled earlier, not named by --images now");
         status(log, &format!("{kept} {what}: labels and copies stay"));
     }
+    if !summary.added.is_empty() {
+        let files = count(summary.added.len(), "corrected label file");
+        let folder = output.join("added");
+        status(
+            log,
+            &format!(
+                "{files} without instances of classes that were added: {} has these; append them, then remove it",
+                folder.display()
+            ),
+        );
+    }
     report(output, &summary, args.work.strict)
 }
 
@@ -288,15 +302,16 @@ fn named(path: &Path, error: &Error) -> String {
 
 fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
     let mut formats: Vec<Format> = args.format.clone();
+    formats.extend(args.files.mask_files.then_some(Format::Masks));
     formats.sort_unstable();
     formats.dedup();
-    let is_coco_alone = formats == [Format::Coco];
+    let is_without_images = !formats.iter().any(|format| !matches!(format, Format::Coco | Format::Masks));
     let files = &args.files;
     let images = match (files.link, files.copy, files.no_images) {
         (true, ..) => ImageMode::Link,
         (_, true, _) => ImageMode::Copy,
         (_, _, true) => ImageMode::None,
-        _ if is_coco_alone => ImageMode::None,
+        _ if is_without_images => ImageMode::None,
         _ => ImageMode::Link,
     };
     if !(0.0..1.0).contains(&files.val_share) {
@@ -311,9 +326,9 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
             files.review_below
         )));
     }
-    if files.no_images && !is_coco_alone {
+    if files.no_images && !is_without_images {
         return Err(usage(
-            "--no-images: YOLO trainers find labels beside images/ only; use --link or --copy",
+            "--no-images: trainers find the labels of YOLO and VOC beside the images only; use --link or --copy",
         ));
     }
     let options = DataSetOptions {
@@ -325,8 +340,9 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
         review_below: files.review_below,
     };
     options.check()?;
-    if options.formats.contains(&Format::YoloSeg) && files.no_masks {
-        return Err(usage("--format yolo-seg needs masks: leave --no-masks out"));
+    let in_need = |format: &&Format| matches!(format, Format::YoloSeg | Format::Masks);
+    if let Some(format) = options.formats.iter().find(in_need).filter(|_| files.no_masks) {
+        return Err(usage(format!("--format {format} needs masks: leave --no-masks out")));
     }
     if files.min_area.is_nan() || files.min_area < 0.0 {
         return Err(usage(format!("--min-area is {}: expected a number of pixels", files.min_area)));

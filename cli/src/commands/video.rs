@@ -4,10 +4,12 @@ mod progress;
 mod sinks;
 mod source;
 mod summary;
+mod webhook;
 mod zones;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use ocelli::atomic_file::write_atomically;
@@ -15,7 +17,8 @@ use ocelli::draw::{Annotator, Overlay, OverlayOptions};
 use ocelli::sink::JsonLines;
 use ocelli::source::SeveralStates;
 use ocelli::{
-    Cancellation, FramePolicy, Latency, Pipeline, PipelineBuilder, RunSummary, SourceInfo, StatsRecorder,
+    Cancellation, FramePolicy, Latency, MotionGate, Pipeline, PipelineBuilder, RunSummary, SourceInfo,
+    StatsRecorder,
 };
 use ocelli_datasets::label::ClassMap;
 
@@ -25,12 +28,13 @@ use self::source::SourceArgs;
 #[cfg(feature = "test-support")]
 pub use self::source::parse_sources;
 use self::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
+use self::webhook::Webhook;
 #[cfg(feature = "test-support")]
 pub use self::zones::parse_zones;
-use self::zones::{Counting, ZoneDrawing, ZoneSink};
+use self::zones::{Counting, ZoneDrawing, ZoneSink, ZonesFile};
 use crate::args::{
-    DETECTION, ExemplarArg, PERFORMANCE, ScreenArgs, built_in_model_help, class_map, coco_classes,
-    embed_exemplars, prompts, thresholds,
+    DETECTION, ExemplarArg, PERFORMANCE, PrivacyArgs, ScreenArgs, built_in_model_help, class_map,
+    coco_classes, embed_exemplars, prompts, thresholds,
 };
 use crate::{
     DetectorArgs, LogArgs, Progress, TrackerArgs, cancel_on_interrupt, check_output_file, interrupted, print,
@@ -64,6 +68,8 @@ pub struct VideoArgs {
     source: SourceArgs,
     #[command(flatten)]
     sinks: SinkArgs,
+    #[command(flatten)]
+    privacy: PrivacyArgs,
     /// Text prompts: words or short phrases, separated by spaces or commas, or a file: classes.txt, or YAML with thresholds
     #[arg(long, alias = "class", num_args = 1.., value_name = "PHRASE", help_heading = DETECTION)]
     classes: Vec<String>,
@@ -102,6 +108,19 @@ pub struct VideoArgs {
     /// Detect in every Nth frame; tracks are predicted in between [default: 1]
     #[arg(long, value_name = "N", help_heading = PERFORMANCE, allow_negative_numbers = true)]
     detect_every: Option<u64>,
+    /// Detect in frames with motion only, for cameras that do not move, and at least every SECONDS
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "10",
+        help_heading = PERFORMANCE
+    )]
+    when_moving: Option<f64>,
+    /// Print a JSON schema of the file of --config, for editors
+    #[arg(long, exclusive = true)]
+    config_schema: bool,
     /// Detect at most K classes per frame: visible classes in every frame, the others in turn [default: all]
     #[arg(long, value_name = "K", help_heading = PERFORMANCE, allow_negative_numbers = true)]
     class_budget: Option<usize>,
@@ -131,6 +150,12 @@ enum LatencyGoal {
 
 /// Runs the pipeline over a source.
 pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
+    if args.config_schema {
+        let command = VideoArgs::augment_args(clap::Command::new("video"));
+        let mut text = serde_json::to_vec_pretty(&crate::config::schema(&command))?;
+        text.push(b'\n');
+        return print(|out| out.write_all(&text));
+    }
     let classes = requested_classes(args, log)?;
     if let Some(flag) = args.tracker.first_given().filter(|_| !args.track) {
         return Err(usage(format!("{flag} is an option of the tracker: add --track")));
@@ -142,9 +167,14 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.sinks.trails.is_some_and(|frames| frames > 0) && !args.track {
         return Err(usage("--trails draws the paths of tracks: add --track"));
     }
-    if args.sinks.zones.is_some() && !args.track {
+    let zones = args.sinks.zones.as_deref().map(ZonesFile::read).transpose()?;
+    if zones.as_ref().is_some_and(ZonesFile::counts) && !args.track {
         return Err(usage("--zones counts tracks: add --track"));
     }
+    if zones.as_ref().is_some_and(|zones| !zones.counts()) && args.when_moving.is_none() {
+        return Err(usage("--zones has regions to ignore only, which are for --when-moving"));
+    }
+    let gate = motion_gate(args)?;
     if args.trt_max_classes.is_some() {
         status(log, "--trt-max-classes is not needed: the number of classes is not limited");
     }
@@ -169,27 +199,29 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     args.sinks.check_against(&opened.files, args.stats.as_deref())?;
     let info = opened.info().clone();
-    let counting = match &args.sinks.zones {
-        Some(path) => {
-            let several = states.as_ref().map(SeveralStates::snapshot).unwrap_or_default();
-            let mut names: Vec<String> = several.into_iter().map(|state| state.name).collect();
-            if names.is_empty() {
-                names.push(info.name.clone());
-            }
-            Some(Counting::open(path, &names)?)
-        }
-        None => None,
+    let several = states.as_ref().map(SeveralStates::snapshot).unwrap_or_default();
+    let mut source_names: Vec<String> = several.into_iter().map(|state| state.name).collect();
+    if source_names.is_empty() {
+        source_names.push(info.name.clone());
+    }
+    let gate = match (gate, &zones) {
+        (Some(gate), Some(zones)) => Some(gate.with_ignored(zones.ignored(&source_names)?)),
+        (gate, _) => gate,
     };
+    let counting = zones.map(|zones| Counting::new(zones, &source_names)).transpose()?;
     let mut sinks = args.sinks.open(&info, sources, args.track, &cancellation)?;
     if let Some(counting) = &counting {
         let events = args.sinks.events.as_deref().map(JsonLines::create).transpose()?;
-        sinks.all.push(Box::new(ZoneSink::new(counting.clone(), events)));
+        let webhook = args.sinks.webhook.as_deref().map(Webhook::start).transpose()?;
+        sinks.all.push(Box::new(ZoneSink::new(counting.clone(), events, webhook)));
     }
     if sinks.video && info.has_sound {
         status(log, &format!("{} has sound, which is not copied to the output", info.name));
     }
 
     let prompts = prompts(&classes, &args.exemplar)?;
+    let labels: Vec<&str> = prompts.iter().map(|prompt| &**prompt.label()).collect();
+    let redaction = args.privacy.redaction(&labels)?;
     if !source.is_drawn() {
         args.detector.model.announce_built_in(&prompts, log);
     }
@@ -218,6 +250,12 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.track {
         pipeline = pipeline.with_tracker(tracker);
     }
+    if let Some(gate) = gate {
+        pipeline = pipeline.with_motion_gate(gate);
+    }
+    if let Some(redaction) = redaction {
+        pipeline = pipeline.with_redaction(redaction);
+    }
     let end = pipeline.run(opened.source, &mut sinks.all);
     let end = end.map_err(anyhow::Error::from).and_then(|run| job.check_any_frame(&run));
     // Finished frames are summarized even after an error.
@@ -225,6 +263,16 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     end.and(summarized)?;
     interrupted()?;
     job.check_sources()
+}
+
+/// What `--when-moving` asks for.
+fn motion_gate(args: &VideoArgs) -> anyhow::Result<Option<MotionGate>> {
+    let Some(seconds) = args.when_moving else { return Ok(None) };
+    let interval = Duration::try_from_secs_f64(seconds).ok().filter(|interval| !interval.is_zero());
+    let interval = interval.ok_or_else(|| {
+        usage(format!("--when-moving={seconds}: expected the longest time between two looks in seconds"))
+    })?;
+    Ok(Some(MotionGate::new(interval)?))
 }
 
 fn requested_classes(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<ClassMap> {
@@ -351,6 +399,14 @@ impl Job<'_> {
         }
         if stats.frames_out > 0 {
             status(self.log, stage_table(&stats).trim_end());
+            if self.args.when_moving.is_some() {
+                let share = 100.0 * counts.still_frames as f64 / stats.frames_out as f64;
+                let skipped = counts.still_frames;
+                status(
+                    self.log,
+                    &format!("without motion: {skipped} frames, {share:.0} %, kept their detections"),
+                );
+            }
         }
         let states = self.states.as_ref().map(SeveralStates::snapshot).unwrap_or_default();
         for state in &states {
@@ -364,6 +420,7 @@ impl Job<'_> {
                 engine: &self.engine,
                 classes: self.classes,
                 sources: states.iter().map(SourceReport::from).collect(),
+                frames_without_motion: self.args.when_moving.map(|_| counts.still_frames),
                 cancelled: cancellation.is_cancelled(),
                 error: error.map(ToString::to_string),
                 stats: &stats,

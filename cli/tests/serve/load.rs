@@ -10,7 +10,8 @@ use super::{CLASSES, scene};
 use crate::run::Place;
 
 const CLIENTS: usize = 200;
-const SCENES: usize = 8;
+/// A few, as the features of two pictures are kept: the engine changes between those that it knows and one that it does not.
+const SCENES: [usize; 3] = [0, 1, 3];
 
 #[test]
 fn two_hundred_clients_get_their_own_answers() {
@@ -19,15 +20,15 @@ fn two_hundred_clients_get_their_own_answers() {
     let server = Running::start(&place, &["--queue", "48"]);
     let question = |number: usize| {
         let classes: Vec<&str> =
-            CLASSES.iter().copied().cycle().skip(number / SCENES % CLASSES.len()).take(2).collect();
-        json!({"image": base64(&scene(number % SCENES)), "classes": classes})
+            CLASSES.iter().copied().cycle().skip(number % CLASSES.len()).take(2).collect();
+        json!({"image": base64(&scene(SCENES[number / CLASSES.len() % SCENES.len()])), "classes": classes})
     };
     let mut expected: Vec<Value> = Vec::new();
-    for number in 0..SCENES * CLASSES.len() {
+    for number in 0..SCENES.len() * CLASSES.len() {
         expected.push(server.post("/v1/detect", &question(number)).json()["detections"].clone());
     }
     let different: std::collections::BTreeSet<String> = expected.iter().map(Value::to_string).collect();
-    assert!(different.len() > 12, "{} different answers", different.len());
+    assert!(different.len() > 6, "{} different answers", different.len());
     let wrong: Vec<String> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
@@ -44,15 +45,15 @@ fn two_hundred_clients_get_their_own_answers() {
                         drop(server.connect().write_all(format!("{head}{body}").as_bytes()));
                         return None;
                     }
-                    for _ in 0..600 {
+                    for _ in 0..300 {
                         let reply = server.post("/v1/detect", &question(number));
                         match reply.status {
-                            503 => std::thread::sleep(Duration::from_millis(50)),
+                            503 => std::thread::sleep(Duration::from_millis(200)),
                             200 if reply.json()["detections"] == expected[number % expected.len()] => return None,
                             _ => return Some(format!("client {number}: {} {}", reply.status, reply.text())),
                         }
                     }
-                    Some(format!("client {number}: no place in 30 s"))
+                    Some(format!("client {number}: no place in a minute"))
                 })
             })
             .collect();

@@ -66,7 +66,7 @@ fn requests_that_are_wrong_name_the_reason() {
         (format!("{post}{json}"), vec![b' '; 210_000], 413, "limit"),
         (format!("{post}Content-Type: text/plain"), b"x".to_vec(), 415, "application/json"),
         (format!("{post}{multipart}"), unknown, 400, "clases: no such field"),
-        (format!("{post}{multipart}"), no_number, 400, "confidence is \"nan?\""),
+        (format!("{post}{multipart}"), no_number, 400, "expected a number from 0 to 1"),
         ("GET /v1/detect HTTP/1.1".into(), vec![], 405, ""),
         ("GET /etc/passwd HTTP/1.1".into(), vec![], 404, "nothing at this address"),
         ("GET /page/..%2f..%2fCargo.toml HTTP/1.1".into(), vec![], 404, ""),

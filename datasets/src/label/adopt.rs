@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::class_map::ClassMap;
 use super::folder::{Contents, OutputFolder};
-use super::images::{ImageFile, ImageSet, hash_of};
+use super::images::{ImageFile, ImageSet};
 use super::journal::Journal;
 use super::merge::classes_of;
 use super::placer::{Placer, image_path, label_path};
@@ -16,12 +15,6 @@ use super::write::{COCO_FILE, write_coco};
 use super::written::{Owner, Written, hash_of_output, hash_of_text};
 use super::yolo;
 use ocelli::{Error, Result};
-
-/// A hash of the names of the classes.
-pub(super) fn hash_of_classes(classes: &ClassMap) -> u64 {
-    let names: Vec<&str> = classes.names().collect();
-    hash_of(&names.join("\n"), 0)
-}
 
 /// Opens the record of written files. If there is none, it is made from the journal: a file that has what the journal says is
 /// ours, any other is the person's.
@@ -60,7 +53,7 @@ fn from_journal(
     let options = contents.map(|contents| contents.options.clone()).unwrap_or_default();
     let named = journal.names().map(|name| ImageFile { path: PathBuf::new(), name: name.into() });
     let set = ImageSet::from_named(named.collect());
-    let mut placer = Placer::new(written, root, &options, &set, hash_of_classes(&classes));
+    let mut placer = Placer::new(written, root, &options, &set, &classes);
     for file in set.files() {
         placer.settle(&file.name)?;
         let Some(entry) = journal.entry(&file.name).cloned() else { continue };
@@ -112,7 +105,7 @@ fn from_journal(
         }
     }
     if root.join(COCO_FILE).is_file() {
-        let hash = hash_of_output(|out| write_coco(out, journal, &set, &placer, &classes));
+        let hash = hash_of_output(|out| write_coco(out, journal, &set, &placer, &classes, None));
         let hash = hash.map_err(|e| Error::io("cannot read", root, e))?;
         placer.written.note(COCO_FILE, Some(hash), placer.meaning(Some(Format::Coco)));
     }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::record::{Instance, Record};
+use super::simplify::{Coverage, simplest};
 
 #[derive(Serialize)]
 struct Category<'a> {
@@ -96,7 +97,8 @@ impl<W: Write> CocoWriter<W> {
                 Some(Segmentation::RunLengths { size: [mask.height(), mask.width()], counts: mask.counts() })
             }
             (Some(mask), true) => {
-                let rings = mask.polygons(super::yolo::TOLERANCE);
+                let coverage = Coverage { at: 0.5, with_border: false };
+                let rings = simplest(mask, coverage, |tolerance| mask.polygons(tolerance));
                 let flat = |ring: &Vec<[f32; 2]>| ring.iter().flatten().map(|v| f64::from(*v)).collect();
                 Some(Segmentation::Polygons(rings.iter().map(flat).collect()))
             }
@@ -112,6 +114,11 @@ impl<W: Write> CocoWriter<W> {
             segmentation,
             score: rounded(f64::from(instance.score), 1e5),
         })
+    }
+
+    /// Leaves out the instances of an image, whose ids stay free.
+    pub fn skip(&mut self, record: &Record) {
+        self.annotations += record.instances.len() as u64;
     }
 
     /// Ends the file.

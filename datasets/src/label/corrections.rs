@@ -85,7 +85,7 @@ impl Place {
         for file in std::mem::take(&mut job.todo) {
             let identity = identity(&file.path);
             let found = detect(&file.path);
-            if let Err(stop) = job.finish_image(&file, identity, found, &[0], &mut |_| Ok(())) {
+            if let Err(stop) = job.finish_image(&file, identity, found, (0, &[0]), &mut |_| Ok(())) {
                 return job.stopped().and(Err(stop));
             }
         }
@@ -418,7 +418,8 @@ fn a_copy_is_made_once_and_stays_without_its_source() {
     let mut job = place.open(&run).expect("a new data set");
     for file in std::mem::take(&mut job.todo) {
         let found = detect(&file.path);
-        job.finish_image(&file, identity(&file.path), found, &[0], &mut |_| Ok(())).expect("there is room");
+        job.finish_image(&file, identity(&file.path), found, (0, &[0]), &mut |_| Ok(()))
+            .expect("there is room");
     }
     let first = inode();
     job.finish(&mut || Ok(())).expect("there is room");
@@ -456,7 +457,7 @@ fn an_image_that_is_replaced_while_it_is_read_is_labelled_again() {
     let file = job.todo.remove(0);
     let (before, found) = (identity(&file.path), detect(&file.path));
     place.image("a.png", 2);
-    job.finish_image(&file, before, found, &[0], &mut |_| Ok(())).expect("there is room");
+    job.finish_image(&file, before, found, (0, &[0]), &mut |_| Ok(())).expect("there is room");
     drop(job.finish(&mut || Ok(())));
     place.label(&run).expect("the images can be labelled");
     assert_eq!(place.read("set/labels/train/a.txt"), Some(text_of(2, Format::Yolo)));

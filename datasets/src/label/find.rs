@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::folder::STATE_FOLDER;
 use super::images::FoundImage;
-use ocelli::image::has_image_extension;
+use ocelli::image::{has_image_extension, has_unsupported_extension};
 use ocelli::{Error, ErrorKind, Result};
 
 /// Finds images. An input is a folder, which is searched recursively, a pattern (`'**/*.jpg'`), an image, a file with a list
@@ -62,6 +62,11 @@ pub fn find_images(inputs: &[PathBuf], output: &Path) -> Result<Vec<FoundImage>>
     Ok(found)
 }
 
+/// Images of formats that are not supported are found as well: labelling reports them.
+fn is_image(path: &Path) -> bool {
+    has_image_extension(path) || has_unsupported_extension(path)
+}
+
 fn no_image(input: &Path, why: &str) -> Error {
     Error::new(ErrorKind::InvalidArgument, format!("cannot find images, {}: {why}", input.display()))
 }
@@ -109,7 +114,7 @@ fn walk(root: &Path, output: Option<&Path>, found: &mut Vec<FoundImage>) -> Resu
             }
             if path.is_dir() {
                 folders.push_back(path);
-            } else if has_image_extension(&path) {
+            } else if is_image(&path) {
                 let relative = path.strip_prefix(root).unwrap_or(&path).to_owned();
                 found.push(FoundImage { path, relative });
             }
@@ -130,7 +135,7 @@ fn matching(pattern: &Path, output: Option<&Path>, found: &mut Vec<FoundImage>) 
         let path = path
             .map_err(|e| Error::io("cannot read", e.path(), std::io::Error::other(e.error().to_string())))?;
         let is_data_set = path.ancestors().any(|folder| folder.join(STATE_FOLDER).is_dir());
-        if path.is_file() && has_image_extension(&path) && !is_data_set {
+        if path.is_file() && is_image(&path) && !is_data_set {
             matched.push(path);
         }
     }

@@ -21,6 +21,11 @@ pub fn data_set_around(path: &Path) -> Option<PathBuf> {
     path.ancestors().find(|folder| folder.join(STATE_FOLDER).is_dir()).map(Path::to_path_buf)
 }
 
+/// The journal of the data set in a folder.
+pub(super) fn journal_path(root: &Path) -> PathBuf {
+    root.join(STATE_FOLDER).join("journal.jsonl")
+}
+
 /// An output folder, locked so that no other process writes to it.
 pub(super) struct OutputFolder {
     root: PathBuf,
@@ -46,7 +51,8 @@ pub(super) struct Contents {
 
 impl OutputFolder {
     /// The folders that are written to, below the folder itself.
-    pub const FOLDERS: [&str; 6] = ["", STATE_FOLDER, "review", "labels", "images", "segments"];
+    pub const FOLDERS: [&str; 9] =
+        ["", STATE_FOLDER, "review", "labels", "images", "segments", "voc", "masks", "added"];
 
     /// Checks whether a data set can be written to this folder. Nothing is changed.
     pub fn check(root: &Path) -> Result<()> {
@@ -113,7 +119,7 @@ impl OutputFolder {
     }
 
     pub fn journal_path(&self) -> PathBuf {
-        self.root.join(STATE_FOLDER).join("journal.jsonl")
+        journal_path(&self.root)
     }
 
     /// The record of written files.

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use ocelli::image::has_unsupported_extension;
 use ocelli::{Error, ErrorKind, Result};
 
 /// An image that was found.
@@ -59,8 +60,14 @@ impl ImageSet {
             let wanted = name_of(&relative);
             let (stem, extension) = split_extension(&wanted);
             let mut name = wanted.clone();
+            let is_unsupported = has_unsupported_extension(&path);
+            // It gets no label file: the image that was converted from it may have the same name.
+            let key = |name: &str| match is_unsupported {
+                true => name.to_lowercase(),
+                false => split_extension(name).0.to_lowercase(),
+            };
             // A.txt and a.txt are the same file on file systems that ignore case.
-            while !taken.insert(split_extension(&name).0.to_lowercase()) {
+            while !taken.insert(key(&name)) {
                 let number = numbers.entry(stem.to_lowercase()).or_insert(1);
                 *number += 1;
                 name = format!("{stem}-{number}{extension}");
@@ -86,8 +93,8 @@ impl ImageSet {
     pub(super) fn renamed(mut self, name_of: impl Fn(&ImageFile) -> Option<String>) -> Self {
         // Names differ in more than their extension.
         let key = |name: &str| split_extension(name).0.to_lowercase();
-        let mut index: HashMap<String, usize> =
-            self.files.iter().enumerate().map(|(i, file)| (key(&file.name), i)).collect();
+        let named = self.files.iter().enumerate().filter(|(_, file)| !has_unsupported_extension(&file.path));
+        let mut index: HashMap<String, usize> = named.map(|(i, file)| (key(&file.name), i)).collect();
         for i in 0..self.files.len() {
             let Some(name) = name_of(&self.files[i]).filter(|name| *name != self.files[i].name) else {
                 continue;

@@ -1,23 +1,24 @@
 //! Labels images one after the other, with a line in the journal for each.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use ocelli::{Detection, Detector, Error, ErrorKind, ImageFeatures, Model, Result, StageTimes};
 use serde_json::Value;
 
-use super::adopt::{hash_of_classes, open_record};
+use super::adopt::open_record;
 use super::class_map::{ClassMap, ExemplarImage};
 use super::folder::{Contents, OutputFolder};
 use super::images::{ImageFile, ImageSet, Shard};
-use super::journal::{Journal, source_hash};
-use super::placer::{Placer, label_path};
+use super::journal::{Entry, Journal, source_hash};
+use super::placer::{Placer, label_files};
 use super::prefetch::{Prepared, Preparer, in_order};
 use super::prompts::LabelPrompts;
 use super::record::{Record, identity};
 use super::refine::Refiner;
 use super::settings::{DataSetOptions, Format, LabelSettings};
-use super::write::{COCO_FILE, Summary, write_data_set};
-use super::written::{Meaning, Written};
+use super::write::{COCO_FILES, Summary, write_data_set};
+use super::written::{ClassHashes, Meaning, Written};
 
 /// After this many failures of the engine in a row, the images are not the cause.
 const MAX_ENGINE_FAILURES: usize = 5;
@@ -66,7 +67,7 @@ pub struct LabelJob {
     whole: ImageSet,
     /// The images of this shard.
     set: ImageSet,
-    /// The images that are not labelled yet.
+    /// The images that are not labelled yet, or without classes that were added.
     pub(super) todo: Vec<ImageFile>,
     pub(super) classes: ClassMap,
     refiner: Refiner,
@@ -125,8 +126,9 @@ impl LabelJob {
         Existing { restart, discard_corrections }: Existing,
     ) -> Result<Self> {
         options.check()?;
-        if options.has(Format::YoloSeg) && !settings.masks {
-            let message = "format yolo-seg needs masks, but masks is false in the label settings";
+        let in_need = [Format::YoloSeg, Format::Masks].into_iter().find(|format| options.has(*format));
+        if let Some(format) = in_need.filter(|_| !settings.masks) {
+            let message = format!("format {format} needs masks, but masks is false in the label settings");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         check_exemplars(&settings.classes, &whole)?;
@@ -147,10 +149,12 @@ impl LabelJob {
         written.recover(&OutputFolder::FOLDERS)?;
         // What a run with little memory left behind when it was killed.
         drop(std::fs::remove_file(folder.spill_path()));
-        let classes = hash_of_classes(&settings.classes);
+        let classes = ClassHashes::new(settings.classes.names());
         if !discard_corrections {
             let way_out = "choose another output folder, or discard_corrections to overwrite them";
-            check_conflicts(root, &written, way_out, |file| meaning_of(options, classes, file))?;
+            check_conflicts(root, &written, &classes, way_out, |file| {
+                meaning_of(options, classes.all, file)
+            })?;
         }
         let before = before.filter(|_| !restart);
         if let Some(before) = before.as_ref().filter(|before| before.shard != shard) {
@@ -174,12 +178,14 @@ impl LabelJob {
             }
         };
         if discard_corrections {
-            let files = whole.files().iter().flat_map(|file| label_files(options, &file.name));
+            let both = |name: &str| [false, true].map(|split| label_files(options, name, split));
+            let files = whole.files().iter().flat_map(|file| both(&file.name).into_iter().flatten());
+            let files = files.map(|(file, _)| file);
             let others = ["", "segments/"]
                 .into_iter()
                 .flat_map(|below| ["classes.txt", "data.yaml"].map(|name| format!("{below}{name}")))
-                .chain([COCO_FILE.to_owned()]);
-            let meant = |file: String| meaning_of(options, classes, &file).map(|meaning| (file, meaning));
+                .chain(COCO_FILES.map(|(file, _)| file.to_owned()));
+            let meant = |file: String| meaning_of(options, classes.all, &file).map(|meaning| (file, meaning));
             written.discard_corrections(files.chain(others).filter_map(meant))?;
         }
         let (journal, names) = match continued {
@@ -213,8 +219,10 @@ impl LabelJob {
         folder.set_contents(&contents)?;
         let is_here = |file: &&ImageFile| shard.is_none_or(|shard| shard.contains(&file.name));
         let set = ImageSet::from_named(whole.files().iter().filter(is_here).cloned().collect());
+        let mut placer = Placer::new(written, root, options, &whole, &settings.classes);
+        journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
         let mut job = Self {
-            placer: Placer::new(written, root, options, &whole, classes),
+            placer,
             folder,
             journal,
             contents,
@@ -237,7 +245,7 @@ impl LabelJob {
                 self.todo.push(file.clone());
                 continue;
             };
-            if entry.failed || entry.identity != identity(&file.path) {
+            if entry.failed || entry.classes.is_some() || entry.identity != identity(&file.path) {
                 self.todo.push(file.clone());
             } else if entry.source != source_hash(&file.path) {
                 // The same image at another path keeps its instances.
@@ -279,31 +287,46 @@ impl LabelJob {
     ) -> Result<()> {
         let preparer = Preparer::new(detector.model().manifest());
         let (mut text, _, mut backbone, mut decoder) = detector.into_stages();
-        let stages = (&mut text, &mut backbone, &mut decoder);
-        let mut prompts = LabelPrompts::new(&self.classes, &self.todo, &preparer, stages, false)?;
-        backbone.load()?;
-        decoder.load()?;
         let mut features = ImageFeatures::default();
-        let todo = std::mem::take(&mut self.todo);
-        let ended = in_order(
-            todo.len(),
-            threads,
-            threads * AHEAD,
-            |i| read(&preparer, &todo[i]),
-            |i, image| {
-                on_event(LabelEvent::Waiting)?;
-                let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
-                let found = prepared.and_then(|prepared| {
-                    let size = prepared.size;
-                    backbone.run_into(&prepared.pixels, size, &mut features, &mut StageTimes::default())?;
-                    preparer.recycle(prepared);
-                    let found = prompts.decode(&mut text, &todo[i], &features, &mut decoder);
-                    found.map(|found| (size, found))
-                });
-                self.finish_image(&todo[i], identity, found, prompts.classes(), on_event)
-            },
-        );
+        let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
+            let stages = (&mut text, &mut backbone, &mut decoder);
+            let mut prompts = LabelPrompts::new(&job.classes, first, &todo, &preparer, stages, false)?;
+            backbone.load()?;
+            decoder.load()?;
+            in_order(
+                todo.len(),
+                threads,
+                threads * AHEAD,
+                |i| read(&preparer, &todo[i]),
+                |i, image| {
+                    on_event(LabelEvent::Waiting)?;
+                    let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
+                    let found = prepared.and_then(|prepared| {
+                        let (size, mut times) = (prepared.size, StageTimes::default());
+                        backbone.run_into(&prepared.pixels, size, &mut features, &mut times)?;
+                        preparer.recycle(prepared);
+                        let found = prompts.decode(&mut text, &todo[i], &features, &mut decoder);
+                        found.map(|found| (size, found))
+                    });
+                    job.finish_image(&todo[i], identity, found, (first, prompts.classes()), on_event)
+                },
+            )
+        };
+        let groups = self.take_todo();
+        let ended = groups.into_iter().try_for_each(|(first, todo)| label(self, first, todo));
         ended.and(self.stopped())
+    }
+
+    /// The pending images by the first class that is looked for in them.
+    pub(super) fn take_todo(&mut self) -> BTreeMap<usize, Vec<ImageFile>> {
+        let mut groups = BTreeMap::<usize, Vec<ImageFile>>::new();
+        for file in std::mem::take(&mut self.todo) {
+            // An image that changed is labelled with all classes.
+            let is_same = |entry: &&Entry| !entry.failed && entry.identity == identity(&file.path);
+            let known = self.journal.entry(&file.name).filter(is_same).and_then(|entry| entry.classes);
+            groups.entry(known.unwrap_or(0) as usize).or_default().push(file);
+        }
+        groups
     }
 
     /// Writes what waits to be written, so that finished images are complete after an error, too.
@@ -312,19 +335,20 @@ impl LabelJob {
     }
 
     /// Records the detections in an image, or that it failed. `identity` is that of the file before it was read, and
-    /// `classes` has the class of each prompt.
+    /// `classes` has the class of each prompt; classes before `first` were not looked for.
     pub(super) fn finish_image(
         &mut self,
         file: &ImageFile,
         identity: (u64, u64),
         found: Result<((u32, u32), Vec<Detection>)>,
-        classes: &[usize],
+        (first, classes): (usize, &[usize]),
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut record = Record {
             name: file.name.clone(),
             source: file.path.to_string_lossy().into_owned().into(),
             identity,
+            validation: Some(self.placer.settle(&file.name)?),
             ..Record::default()
         };
         match found {
@@ -332,6 +356,7 @@ impl LabelJob {
                 self.engine_failures = 0;
                 (record.width, record.height) = (width, height);
                 record.instances = self.refiner.instances(classes, detections);
+                self.add_known(first, &mut record)?;
                 self.journal.append(&record)?;
                 self.placer.place(&record)?;
                 on_event(LabelEvent::Done { name: &file.name, instances: record.instances.len() })
@@ -347,6 +372,19 @@ impl LabelJob {
                 on_event(LabelEvent::Failed { path: &file.path, error: &error })
             }
         }
+    }
+
+    /// Adds the instances of an earlier run to those of the classes that were added since.
+    fn add_known(&mut self, first: usize, record: &mut Record) -> Result<()> {
+        let Some(entry) = self.journal.entry(&record.name).filter(|_| first > 0).cloned() else {
+            return Ok(());
+        };
+        // An image that changed since is labelled with all classes by the next run.
+        record.classes = (entry.identity != record.identity).then_some(0);
+        let known = self.journal.read(&entry)?.instances;
+        record.instances.extend(known.into_iter().filter(|instance| instance.class < first));
+        record.instances.sort_by(|a, b| b.score.total_cmp(&a.score));
+        Ok(())
     }
 
     pub(super) fn folder(&self) -> &OutputFolder {
@@ -383,13 +421,6 @@ pub(super) fn read(preparer: &Preparer, file: &ImageFile) -> Result<ReadImage> {
     Ok((identity, preparer.prepare(&file.path)))
 }
 
-/// The label files that an image can have.
-fn label_files(options: &DataSetOptions, name: &str) -> Vec<String> {
-    let folders = options.yolo_folders().into_iter();
-    let both = |(folder, _)| [false, true].map(|split| format!("{folder}labels/{}", label_path(name, split)));
-    folders.flat_map(both).collect()
-}
-
 /// What a file below the output folder is to mean; `None` if this data set does not write it.
 pub(super) fn meaning_of(options: &DataSetOptions, classes: u64, file: &str) -> Option<Meaning> {
     let meaning = |format| Some(Meaning { format, classes });
@@ -400,17 +431,26 @@ pub(super) fn meaning_of(options: &DataSetOptions, classes: u64, file: &str) -> 
             _ => {}
         }
     }
-    if file == COCO_FILE && options.has(Format::Coco) { meaning(Some(Format::Coco)) } else { None }
+    let has = |format| options.has(format);
+    match file {
+        _ if file.starts_with("voc/Annotations/") && has(Format::Voc) => meaning(Some(Format::Voc)),
+        _ if file.starts_with("masks/") && has(Format::Masks) => meaning(Some(Format::Masks)),
+        _ if COCO_FILES.iter().any(|(name, _)| *name == file) && has(Format::Coco) => {
+            meaning(Some(Format::Coco))
+        }
+        _ => None,
+    }
 }
 
 /// Refuses to write over corrected files that have another format or other classes.
 pub(super) fn check_conflicts(
     root: &Path,
     written: &Written,
+    classes: &ClassHashes,
     way_out: &str,
     wanted: impl Fn(&str) -> Option<Meaning>,
 ) -> Result<()> {
-    let conflicts = written.conflicts(wanted)?;
+    let conflicts = written.conflicts(classes, wanted)?;
     if conflicts.is_empty() {
         return Ok(());
     }

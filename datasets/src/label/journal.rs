@@ -25,6 +25,9 @@ const FORMAT: u32 = 1;
 struct Header {
     ocelli_label: u32,
     settings: Value,
+    /// Whether classes were added since it was started.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    grown: bool,
 }
 
 /// The position of an image's line, and what shows whether it is still valid.
@@ -36,6 +39,10 @@ pub(super) struct Entry {
     pub identity: (u64, u64),
     /// A hash of the path of the image file: the paths themselves would take ten times the memory.
     pub source: u64,
+    /// [`Record::classes`].
+    pub classes: Option<u32>,
+    /// [`Record::validation`].
+    pub validation: Option<bool>,
     /// Whether it could not be labelled.
     pub failed: bool,
     /// For an image that could not be labelled: offset and bytes of its last line with instances.
@@ -67,11 +74,17 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal with these settings, or starts it.
+    /// Opens the journal with these settings, or starts it. Settings with more classes are taken: the records say which
+    /// classes were looked for.
     ///
     /// # Errors
     /// [`ErrorKind::Mismatch`] if it has other settings; the message names the first difference.
     pub fn open(path: &Path, settings: &Value) -> Result<Self> {
+        if let Some(header) = first_line(path)
+            && let Some(known) = known_classes(&header.settings, settings)
+        {
+            grow(path, settings, known)?;
+        }
         let opened = before_write()
             .and_then(|()| File::options().create(true).truncate(false).read(true).write(true).open(path));
         let file = opened.map_err(|e| Error::io("cannot open the journal", path, e))?;
@@ -79,7 +92,7 @@ impl Journal {
         let known = journal.read_lines(Some(settings))?;
         journal.truncate()?;
         if known.is_none() {
-            let header = Header { ocelli_label: FORMAT, settings: settings.clone() };
+            let header = Header { ocelli_label: FORMAT, settings: settings.clone(), grown: false };
             journal.length += journal.write_line(&header)? as u64;
             let folder = path.parent().unwrap_or(Path::new(""));
             sync_folder(folder).map_err(|e| journal.write_error(e))?;
@@ -188,6 +201,8 @@ impl Journal {
             bytes: bytes as u32,
             identity: record.identity,
             source: source_hash(&record.source),
+            classes: record.classes,
+            validation: record.validation,
             failed: record.error.is_some(),
             labelled: labelled.filter(|_| record.error.is_some()),
         };
@@ -255,6 +270,11 @@ impl Journal {
         self.entries.keys().map(String::as_str)
     }
 
+    /// The names of the images whose split is on record, and whether it is for validation.
+    pub fn splits(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.entries.iter().filter_map(|(name, entry)| Some((name.as_str(), entry.validation?)))
+    }
+
     /// The names of the images that could be labelled and their [`Record::identity`], by the hashes of their paths.
     pub fn names_by_source(&self) -> HashMap<u64, (String, (u64, u64))> {
         let labelled = self.entries.iter().filter(|(_, entry)| !entry.failed);
@@ -298,6 +318,60 @@ pub fn check_journal(path: &Path) -> Result<()> {
         drop(journal.read_labelled(entry)?);
     }
     Ok(())
+}
+
+/// Whether classes are added to a journal that is there, or were added before.
+pub(super) fn is_growing(path: &Path, classes: usize) -> bool {
+    first_line(path).is_some_and(|header| header.grown || class_count(&header.settings) != Some(classes))
+}
+
+/// The first line of a journal, if it can be read.
+fn first_line(path: &Path) -> Option<Header> {
+    let mut line = Vec::new();
+    BufReader::new(File::open(path).ok()?).read_until(b'\n', &mut line).ok()?;
+    serde_json::from_slice::<Header>(&line).ok().filter(|header| header.ocelli_label == FORMAT)
+}
+
+/// If settings differ in nothing but added classes: the number of classes whose instances stay as they are. That is 0 if the
+/// added ones can suppress instances of the others.
+fn known_classes(there: &Value, here: &Value) -> Option<u32> {
+    let list = |settings: &Value, key: &str| settings.get(key).and_then(Value::as_array).cloned();
+    let (before, now) = (list(there, "classes")?, list(here, "classes")?);
+    if before.len() >= now.len() || before != now[..before.len()] {
+        return None;
+    }
+    let without = |settings: &Value| {
+        let mut settings = settings.clone();
+        settings.as_object_mut().map(|keys| ["classes", "merge"].map(|key| keys.remove(key)));
+        settings
+    };
+    if difference("", &without(there), &without(here)).is_some() {
+        return None;
+    }
+    let is_separate =
+        there.get("merge") == here.get("merge") && here.get("class-agnostic-nms").is_none_or(Value::is_null);
+    Some(if is_separate { before.len() as u32 } else { 0 })
+}
+
+/// Replaces the settings of a journal by those with more classes, and notes in each line how many were looked for.
+fn grow(path: &Path, settings: &Value, known: u32) -> Result<()> {
+    let (mut journal, _) = Journal::open_existing(path)?;
+    before_write().map_err(|e| Error::io("cannot write the journal", path, e))?;
+    let cannot = |e| Error::io("cannot read the journal", path, e);
+    let file = journal.file.try_clone().map_err(cannot)?;
+    journal.file.seek(SeekFrom::Start(0)).map_err(cannot)?;
+    let header = Header { ocelli_label: FORMAT, settings: settings.clone(), grown: true };
+    ocelli::atomic_file::write_atomically(path, |out| {
+        serde_json::to_writer(&mut *out, &header)?;
+        out.write_all(b"\n")?;
+        for line in BufReader::with_capacity(1 << 18, file.take(journal.length)).split(b'\n').skip(1) {
+            let mut record: Record = serde_json::from_slice(&line?)?;
+            record.classes = Some(record.classes.unwrap_or(known).min(known));
+            serde_json::to_writer(&mut *out, &record)?;
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    })
 }
 
 fn class_count(settings: &Value) -> Option<usize> {

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use ocelli::{Detector, Error, ErrorKind, ImageFeatures, Result, StageTimes};
 
+use super::images::ImageFile;
 use super::job::{LabelEvent, LabelJob, read};
 use super::prefetch::{Preparer, in_order};
 use super::prompts::LabelPrompts;
@@ -45,8 +46,6 @@ impl LabelJob {
         let batch = usize::try_from(spill_bytes / each).unwrap_or(usize::MAX).max(1);
         let preparer = Preparer::new(detector.model().manifest());
         let (mut text, _, mut backbone, mut decoder) = detector.into_stages();
-        let stages = (&mut text, &mut backbone, &mut decoder);
-        let mut prompts = LabelPrompts::new(&self.classes, &self.todo, &preparer, stages, true)?;
         let path = self.folder().spill_path();
         let cannot = |e: std::io::Error| {
             let message = format!(
@@ -56,8 +55,9 @@ impl LabelJob {
             Error::new(ErrorKind::Io, message).with_source(e)
         };
         let mut features = ImageFeatures::default();
-        let todo = std::mem::take(&mut self.todo);
-        let mut label = || {
+        let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
+            let stages = (&mut text, &mut backbone, &mut decoder);
+            let mut prompts = LabelPrompts::new(&job.classes, first, &todo, &preparer, stages, true)?;
             for files in todo.chunks(batch) {
                 let spill = SpillFile(&path);
                 let mut out = BufWriter::with_capacity(1 << 20, File::create(&path).map_err(cannot)?);
@@ -100,7 +100,7 @@ impl LabelJob {
                         let found = prompts.decode(&mut text, file, &features, &mut decoder);
                         found.map(|found| (size, found))
                     });
-                    self.finish_image(file, identity, found, prompts.classes(), on_event)?;
+                    job.finish_image(file, identity, found, (first, prompts.classes()), on_event)?;
                 }
                 decoder.unload();
                 features = ImageFeatures::default();
@@ -108,7 +108,8 @@ impl LabelJob {
             }
             Ok(())
         };
-        let ended = label();
+        let groups = self.take_todo();
+        let ended = groups.into_iter().try_for_each(|(first, todo)| label(self, first, todo));
         ended.and(self.stopped())
     }
 }

@@ -1,21 +1,21 @@
 //! Joins the shards of a job.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::adopt::{hash_of_classes, open_record};
+use super::adopt::open_record;
 use super::class_map::{Class, ClassMap};
 use super::folder::{Contents, OutputFolder};
 use super::images::{ImageFile, ImageSet};
 use super::job::{check_conflicts, meaning_of};
 use super::journal::{Journal, difference};
-use super::placer::{Placer, label_path};
+use super::placer::{Placer, label_files};
 use super::settings::Format;
 use super::stop::before_write;
-use super::write::{COCO_FILE, Summary, write_data_set};
-use super::written::{Owner, Written};
+use super::write::{COCO_FILES, Summary, write_data_set};
+use super::written::{ClassHashes, Owner, Written};
 use ocelli::atomic_file::write_atomically;
 use ocelli::{Error, ErrorKind, Result};
 
@@ -47,10 +47,13 @@ impl Part {
         }
         let written = open_record(&folder, Some(&contents))?;
         written.recover(&OutputFolder::FOLDERS)?;
-        let is_coco_there = contents.options.has(Format::Coco) && root.join(COCO_FILE).is_file();
-        if is_coco_there && written.owner(COCO_FILE)? == Owner::Person {
+        for (file, _) in COCO_FILES {
+            let is_there = contents.options.has(Format::Coco) && root.join(file).is_file();
+            if !is_there || written.owner(file)? != Owner::Person {
+                continue;
+            }
             return refuse(&format!(
-                "{COCO_FILE} was corrected by hand, and only label files of single images can be merged; move it out of the \
+                "{file} was corrected by hand, and only label files of single images can be merged; move it out of the \
                  folder to merge without these corrections"
             ));
         }
@@ -130,9 +133,11 @@ pub fn merge(
     }
     let written = open_record(&folder, Some(&contents).filter(|_| is_there))?;
     written.recover(&OutputFolder::FOLDERS)?;
-    let hash = hash_of_classes(&classes);
+    let hashes = ClassHashes::new(classes.names());
     let way_out = "name another output folder";
-    check_conflicts(folder.root(), &written, way_out, |file| meaning_of(&options, hash, file))?;
+    check_conflicts(folder.root(), &written, &hashes, way_out, |file| {
+        meaning_of(&options, hashes.all, file)
+    })?;
     folder.check_journal(Some(&contents))?;
     let mut journal = Journal::open(&folder.journal_path(), &settings)?;
     folder.set_contents(&contents)?;
@@ -141,7 +146,8 @@ pub fn merge(
         let part = &mut parts[*part];
         let entry = part.journal.entry(name).cloned().expect("its name came from this journal");
         let is_merged = journal.entry(name).is_some_and(|there| {
-            (there.identity, there.source, there.failed) == (entry.identity, entry.source, entry.failed)
+            (there.identity, there.source, there.failed, there.classes)
+                == (entry.identity, entry.source, entry.failed, entry.classes)
         });
         let record = part.journal.read(&entry)?;
         files.push(ImageFile { path: record.source.clone(), name: name.clone() });
@@ -154,7 +160,8 @@ pub fn merge(
         }
     }
     let set = ImageSet::from_named(files);
-    let mut placer = Placer::new(written, folder.root(), &options, &set, hash);
+    let mut placer = Placer::new(written, folder.root(), &options, &set, &classes);
+    journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
     for (name, part) in &shard_of {
         check_cancelled()?;
         copy_corrections(&mut placer, &mut parts[*part], &mut journal, name)?;
@@ -168,21 +175,36 @@ pub fn merge(
 fn copy_corrections(placer: &mut Placer, part: &mut Part, journal: &mut Journal, name: &str) -> Result<()> {
     let Some(entry) = journal.entry(name).cloned() else { return Ok(()) };
     let Some(record) = journal.read_labelled(&entry)? else { return Ok(()) };
-    let mut corrected = Vec::new();
-    for (below, _) in part.contents.options.yolo_folders() {
-        for validation in [false, true] {
-            let file = format!("{below}labels/{}", label_path(name, validation));
+    let mut corrected = BTreeSet::new();
+    let mut split = None;
+    for validation in [false, true] {
+        let labels = label_files(&part.contents.options, name, validation);
+        let masks = placer.recorded_masks(&part.written, name, validation).into_iter();
+        for (file, format) in labels.into_iter().chain(masks.map(|file| (file, Format::Masks))) {
             if part.written.owner(&file)? == Owner::Person {
-                corrected.push((file, validation));
+                // VOC has no folders for the splits.
+                split = split.or((format != Format::Voc).then_some(validation));
+                corrected.insert(file);
             }
         }
     }
-    let Some(&(_, validation)) = corrected.first() else { return Ok(()) };
+    if corrected.is_empty() {
+        return Ok(());
+    }
+    if let Some(validation) = split {
+        placer.prefer(name, validation);
+    }
     // What was found comes first, so that its hash is on record and what follows counts as a correction.
-    placer.prefer(name, validation);
     placer.place_labels(&record)?;
     placer.written.commit()?;
-    for (file, _) in corrected {
+    for file in corrected {
+        if part.written.earlier_classes(&file, &placer.classes).is_some()
+            && let Some(meaning) = part.written.recorded_meaning(&file)
+            && placer.written.owner(&file)? == Owner::Ours
+        {
+            // The correction has the classes of before.
+            placer.written.note(&file, placer.written.recorded_hash(&file), meaning);
+        }
         let (from, to) = (part.folder.root().join(&file), placer.root().join(&file));
         let there = match std::fs::read(&from) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,

@@ -10,12 +10,15 @@ use ocelli::atomic_file::sync_folder;
 use ocelli::image::Image;
 use ocelli::{Error, ErrorKind, Result};
 
+use super::class_map::ClassMap;
 use super::images::{ImageSet, split_extension};
+use super::mask_files::{class_names, file_name, mask_files};
 use super::record::{Record, identity};
+use super::review::link_to;
 use super::settings::{DataSetOptions, Format, ImageMode};
 use super::stop::before_write;
-use super::written::{Meaning, Owner, Written, part_path};
-use super::yolo;
+use super::written::{ClassHashes, Meaning, Owner, Written, part_path};
+use super::{voc, yolo};
 
 /// Writes images and label files.
 pub(super) struct Placer {
@@ -27,8 +30,15 @@ pub(super) struct Placer {
     exceptions: HashSet<String>,
     folders: HashSet<PathBuf>,
     pub written: Written,
-    /// A hash of the names of the classes.
-    classes: u64,
+    pub classes: ClassHashes,
+    /// The names of the classes.
+    names: Vec<String>,
+    /// The names of the classes in file names.
+    file_names: Vec<String>,
+    /// The images whose masks were written already.
+    masked: HashSet<String>,
+    /// The folder of a hard link that the file system refused: images are on another one.
+    links_are_symbolic: bool,
 }
 
 impl Placer {
@@ -37,7 +47,7 @@ impl Placer {
         root: &Path,
         options: &DataSetOptions,
         set: &ImageSet,
-        classes: u64,
+        classes: &ClassMap,
     ) -> Self {
         let validation = set.validation(options.validation_share).into_iter().map(str::to_owned).collect();
         Self {
@@ -47,7 +57,11 @@ impl Placer {
             exceptions: HashSet::new(),
             folders: HashSet::new(),
             written,
-            classes,
+            classes: ClassHashes::new(classes.names()),
+            names: classes.names().map(str::to_owned).collect(),
+            file_names: class_names(classes.names()),
+            masked: HashSet::new(),
+            links_are_symbolic: false,
         }
     }
 
@@ -69,7 +83,7 @@ impl Placer {
     }
 
     pub fn meaning(&self, format: Option<Format>) -> Meaning {
-        Meaning { format, classes: self.classes }
+        Meaning { format, classes: self.classes.all }
     }
 
     /// Keeps an image in the split that its files are in. Returns whether it is for validation.
@@ -134,8 +148,13 @@ impl Placer {
         }
         let is_corrected = self.place_labels(record)?;
         for folder in self.image_folders() {
-            self.place_image(folder, record, validation, is_corrected)?;
+            let path = format!("{folder}images/{}", image_path(&record.name, validation));
+            let other = format!("{folder}images/{}", image_path(&record.name, !validation));
+            self.place_image(&path, Some(&other), record, is_corrected)?;
             self.tidy_other_split(folder, &record.name, validation)?;
+        }
+        if self.options.has(Format::Voc) {
+            self.place_image(&voc_image(&record.name), None, record, is_corrected)?;
         }
         Ok(())
     }
@@ -144,41 +163,125 @@ impl Placer {
     pub fn place_labels(&mut self, record: &Record) -> Result<bool> {
         let validation = self.settle(&record.name)?;
         let mut is_corrected = false;
-        for (folder, format) in self.options.yolo_folders() {
-            let file = format!("{folder}labels/{}", label_path(&record.name, validation));
+        for (file, format) in label_files(&self.options, &record.name, validation) {
             self.create_folder_of(&self.root.join(&file))?;
-            let text = yolo::label_file(record, format);
+            let text = self.label_text(record, format);
             let meaning = self.meaning(Some(format));
-            let owner = self.written.place_text(&file, meaning, &text).map_err(resumable)?;
+            let owner = self.written.place_bytes(&file, meaning, text.as_bytes()).map_err(resumable)?;
             is_corrected |= owner == Owner::Person;
+            self.propose(record, &file, format, owner == Owner::Person)?;
+        }
+        if self.options.has(Format::Masks) {
+            is_corrected |= self.place_masks(record, validation)?;
         }
         Ok(is_corrected)
+    }
+
+    /// The text of a label file.
+    fn label_text(&self, record: &Record, format: Format) -> String {
+        match format {
+            Format::Voc => {
+                let image = voc_image(&record.name);
+                voc::annotation(record, &self.names, image.strip_prefix(VOC_IMAGES).unwrap_or(&image))
+            }
+            _ => yolo::label_file(record, format),
+        }
+    }
+
+    /// Classes that were added since a file was written are not in it if it was corrected: they are in another file, for the
+    /// person to add.
+    fn propose(&mut self, record: &Record, file: &str, format: Format, is_corrected: bool) -> Result<()> {
+        let proposal = format!("{PROPOSALS}{file}");
+        let earlier = self.written.earlier_classes(file, &self.classes).filter(|_| is_corrected);
+        let added = earlier.map(|first| record.from_class(first)).filter(|added| !added.instances.is_empty());
+        match added {
+            Some(added) => {
+                self.create_folder_of(&self.root.join(&proposal))?;
+                let (text, meaning) = (self.label_text(&added, format), self.meaning(Some(format)));
+                self.written.place_bytes(&proposal, meaning, text.as_bytes()).map_err(resumable)?;
+            }
+            None if self.written.is_recorded(&proposal) => {
+                self.written.remove(&proposal)?;
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The files with instances of added classes that corrected label files do not have.
+    pub fn proposals(&self) -> Result<Vec<String>> {
+        self.written.ours_below(PROPOSALS)
+    }
+
+    /// Writes the masks of an image. Returns whether one is the person's.
+    fn place_masks(&mut self, record: &Record, validation: bool) -> Result<bool> {
+        let mut is_corrected = false;
+        let folder = masks_folder(&record.name, validation);
+        let meaning = self.meaning(Some(Format::Masks));
+        if self.masked.insert(record.name.clone()) {
+            let names = std::mem::take(&mut self.file_names);
+            let placed = mask_files(record, &names).try_for_each(|(name, bytes)| {
+                let file = format!("{folder}{name}");
+                self.create_folder_of(&self.root.join(&file))?;
+                let owner = self.written.place_bytes(&file, meaning, &bytes?).map_err(resumable)?;
+                is_corrected |= owner == Owner::Person;
+                Ok(())
+            });
+            self.file_names = names;
+            placed?;
+        }
+        // Those of instances that are not found any more.
+        let mut counts = vec![0; self.file_names.len()];
+        record.instances.iter().for_each(|instance| counts[instance.class] += 1);
+        for (class, count) in counts.into_iter().enumerate() {
+            let rest = self.masks_of(&self.written, &folder, (class, count));
+            let others = self.masks_of(&self.written, &masks_folder(&record.name, !validation), (class, 0));
+            for file in rest.into_iter().chain(others) {
+                self.written.remove(&file)?;
+            }
+        }
+        Ok(is_corrected)
+    }
+
+    /// The masks of a class in a record, from this number on.
+    fn masks_of(&self, written: &Written, folder: &str, (class, from): (usize, usize)) -> Vec<String> {
+        let files = (from..).map(|number| format!("{folder}{}", file_name(&self.file_names, class, number)));
+        files.take_while(|file| written.is_recorded(file)).collect()
+    }
+
+    /// The masks of an image in a record.
+    pub fn recorded_masks(&self, written: &Written, name: &str, validation: bool) -> Vec<String> {
+        let folder = masks_folder(name, validation);
+        (0..self.file_names.len()).flat_map(|class| self.masks_of(written, &folder, (class, 0))).collect()
     }
 
     /// The folders that contain `images/`.
     fn image_folders(&self) -> Vec<&'static str> {
         let folders = self.options.yolo_folders();
+        let is_voc_alone = self.options.has(Format::Voc) && !self.options.has(Format::Coco);
         match (self.options.images, folders.is_empty()) {
             (ImageMode::None, _) => Vec::new(),
+            (_, true) if is_voc_alone => Vec::new(),
             (_, true) => vec![""],
             _ => folders.into_iter().map(|(folder, _)| folder).collect(),
         }
     }
 
+    /// Writes an image. A copy in the `other` split is moved.
     fn place_image(
         &mut self,
-        folder: &str,
+        path: &str,
+        other: Option<&str>,
         record: &Record,
-        validation: bool,
         is_corrected: bool,
     ) -> Result<()> {
-        let path = self.root.join(format!("{folder}images/{}", image_path(&record.name, validation)));
-        let other = self.root.join(format!("{folder}images/{}", image_path(&record.name, !validation)));
+        let path = self.root.join(path);
+        let other = other.map(|other| self.root.join(other));
         let cannot = |e| resumable(Error::io("cannot write", &path, e));
         self.create_folder_of(&path)?;
         let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|there| there.is_file());
         let mut there = std::fs::symlink_metadata(&path).ok();
-        if there.is_none() && is_file(&other) {
+        if let Some(other) = other.filter(|other| there.is_none() && is_file(other)) {
             // A copy is moved: its source may be missing.
             before_write().and_then(|()| std::fs::rename(&other, &path)).map_err(cannot)?;
             there = std::fs::symlink_metadata(&path).ok();
@@ -190,10 +293,15 @@ impl Placer {
             return Ok(());
         }
         let is_converted = is_converted(&record.name);
-        let is_link = self.options.images == ImageMode::Link && !is_converted;
+        let is_any_link = self.options.images == ImageMode::Link && !is_converted;
+        let is_hard = is_any_link && self.options.has(Format::Coco) && !self.links_are_symbolic;
+        let is_link = is_any_link && !is_hard;
         let now = identity(source);
         let is_right = match is_link {
-            true => std::fs::read_link(&path).is_ok_and(|target| target == *source),
+            true => {
+                let is_same = self.options.has(Format::Coco) && is_copy && identity(&path) == now;
+                is_same || std::fs::read_link(&path).is_ok_and(|target| target == *source)
+            }
             false => {
                 let (bytes, changed) = identity(&path);
                 is_copy && changed == now.1 && (is_converted || bytes == now.0)
@@ -206,9 +314,15 @@ impl Placer {
         }
         let part = part_path(&path);
         before_write().map_err(cannot)?;
-        let made = if is_link {
+        let made = if is_any_link {
             drop(std::fs::remove_file(&part));
-            link(source, &part).map_err(|e| {
+            let is_done = is_hard && self.hard_link(source, &part);
+            let is_symbolic = !is_done && std::fs::read_link(&path).is_ok_and(|target| target == *source);
+            if is_symbolic {
+                return Ok(());
+            }
+            let linked = if is_done { Ok(()) } else { link(source, &part) };
+            linked.map_err(|e| {
                 let message = format!(
                     "cannot create a symbolic link, {}: {e}; copy the images instead of linking them",
                     path.display()
@@ -225,6 +339,22 @@ impl Placer {
         placed
             .inspect_err(|_| drop(before_write().and_then(|()| std::fs::remove_file(&part))))
             .map_err(resumable)
+    }
+
+    /// Makes a hard link. If the file system refuses, links are symbolic from now on.
+    fn hard_link(&mut self, source: &Path, part: &Path) -> bool {
+        let made = source.canonicalize().and_then(|source| std::fs::hard_link(source, part));
+        if let Err(e) = &made
+            && e.kind() != io::ErrorKind::NotFound
+        {
+            self.links_are_symbolic = true;
+            tracing::warn!(
+                "{}: hard links to the images are not possible ({e}), so links are symbolic, which supervision's COCO loader \
+                 refuses; copy the images for it",
+                self.root.display()
+            );
+        }
+        made.is_ok()
     }
 
     pub fn create_folder_of(&mut self, path: &Path) -> Result<()> {
@@ -269,24 +399,41 @@ impl Placer {
         let validation = self.settle(name)?;
         let Some(record) = labelled else { return Ok(false) };
         let image = |folder: &str| format!("{folder}images/{}", image_path(name, validation));
-        let label = |folder: &str| format!("{folder}labels/{}", label_path(name, validation));
-        let mut stays = !matches!(record.source.try_exists(), Ok(false));
-        for folder in self.image_folders() {
-            stays |= self.root.join(image(folder)).symlink_metadata().is_ok_and(|there| there.is_file());
+        let folders = self.image_folders();
+        let mut images: Vec<String> = folders.into_iter().map(image).collect();
+        images.extend(self.options.has(Format::Voc).then(|| voc_image(name)));
+        let mut labels: Vec<String> =
+            label_files(&self.options, name, validation).into_iter().map(|(file, _)| file).collect();
+        if self.options.has(Format::Masks) {
+            labels.extend(self.recorded_masks(&self.written, name, validation));
         }
-        for (folder, _) in self.options.yolo_folders() {
-            stays |= self.written.owner(&label(folder))? == Owner::Person;
+        let mut stays = !matches!(record.source.try_exists(), Ok(false));
+        for image in &images {
+            stays |= self.root.join(image).symlink_metadata().is_ok_and(|there| there.is_file());
+        }
+        for label in &labels {
+            stays |= self.written.owner(label)? == Owner::Person;
         }
         if stays {
             // In the format and with the classes of the data set.
             self.place_labels(record)?;
             return Ok(true);
         }
-        for folder in self.image_folders() {
-            self.written.remove(&label(folder))?;
-            self.remove_link(&image(folder))?;
+        for label in &labels {
+            self.written.remove(label)?;
         }
+        images.iter().try_for_each(|image| self.remove_link(image))?;
         Ok(false)
+    }
+
+    /// The path of an image from a folder in the data set, as a link in a page.
+    pub fn image_link(&self, record: &Record) -> String {
+        let validation = self.is_validation(&record.name);
+        match self.image_folders().first() {
+            Some(folder) => link_to(&format!("../{folder}images/{}", image_path(&record.name, validation))),
+            None if self.options.has(Format::Voc) => link_to(&format!("../{}", voc_image(&record.name))),
+            None => format!("file://{}", link_to(&record.source.to_string_lossy())),
+        }
     }
 
     /// The `file_name` in COCO's file: the path below `images/`. If images stay where they are, it is the name in the data
@@ -353,6 +500,31 @@ pub(super) fn image_path(name: &str, validation: bool) -> String {
         _ => extension,
     };
     format!("{}/{stem}{extension}", split(validation))
+}
+
+/// The folder of VOC's images.
+pub(super) const VOC_IMAGES: &str = "voc/JPEGImages/";
+/// The folder of what corrected label files lack.
+pub(super) const PROPOSALS: &str = "added/";
+
+/// The path of an image for VOC, which has one folder for all splits.
+fn voc_image(name: &str) -> String {
+    let path = image_path(name, false);
+    format!("{VOC_IMAGES}{}", path.strip_prefix("train/").unwrap_or(&path))
+}
+
+/// The folder of the masks of an image.
+fn masks_folder(name: &str, validation: bool) -> String {
+    format!("masks/{}/{}/", split(validation), split_extension(name).0)
+}
+
+/// The label files of an image, with their formats.
+pub(super) fn label_files(options: &DataSetOptions, name: &str, validation: bool) -> Vec<(String, Format)> {
+    let yolo = options.yolo_folders().into_iter();
+    let yolo =
+        yolo.map(|(folder, format)| (format!("{folder}labels/{}", label_path(name, validation)), format));
+    let voc = options.has(Format::Voc).then(|| format!("voc/Annotations/{}.xml", split_extension(name).0));
+    yolo.chain(voc.map(|file| (file, Format::Voc))).collect()
 }
 
 /// The path of a label file below `labels/`.

@@ -23,6 +23,8 @@ struct ImagePrompts {
 /// Encodes the prompts of the current image and decodes with them.
 pub(super) struct LabelPrompts {
     map: ClassMap,
+    /// The classes from this one on are looked for.
+    first: usize,
     /// Whether all images have the same prompts.
     is_uniform: bool,
     current: ImagePrompts,
@@ -33,26 +35,27 @@ pub(super) struct LabelPrompts {
 }
 
 impl LabelPrompts {
-    /// Encodes the text prompts of all images and the exemplars in files. With `release`, backbone and decoder are not in
+    /// Encodes the text prompts of the classes from `first` on, of all images, and the exemplars in files. With `release`, backbone and decoder are not in
     /// memory together, and neither is in memory afterwards.
     pub fn new(
         map: &ClassMap,
+        first: usize,
         todo: &[ImageFile],
         preparer: &Preparer,
         (text, backbone, decoder): (&mut TextEmbedder, &mut Backbone, &mut PromptDecoder),
         release: bool,
     ) -> Result<Self> {
-        let mut exemplars = map.classes.iter().flat_map(|class| &class.exemplars);
+        let mut exemplars = map.classes.iter().skip(first).flat_map(|class| &class.exemplars);
         let is_uniform = exemplars.all(|exemplar| matches!(exemplar.image, ExemplarImage::File(_)));
         if !is_uniform {
             for file in todo {
-                embed(text, &ImagePrompts::of(map, &file.name)?)?;
+                embed(text, &ImagePrompts::of(map, first, &file.name)?)?;
             }
         }
-        let current = ImagePrompts::of(map, "")?;
+        let current = ImagePrompts::of(map, first, "")?;
         let embedded = embed(text, &current)?;
         let mut encoded = Vec::new();
-        for (file, prompts) in exemplar_files(map)? {
+        for (file, prompts) in exemplar_files(map, first)? {
             let mut features = ImageFeatures::default();
             let prepared = preparer.prepare(&file)?;
             backbone.run_into(&prepared.pixels, prepared.size, &mut features, &mut StageTimes::default())?;
@@ -70,7 +73,7 @@ impl LabelPrompts {
         if release {
             decoder.unload();
         }
-        let mut prompts = Self { map: map.clone(), is_uniform, current, embedded, from_files };
+        let mut prompts = Self { map: map.clone(), first, is_uniform, current, embedded, from_files };
         prompts.add_exemplars_from_files();
         Ok(prompts)
     }
@@ -98,7 +101,7 @@ impl LabelPrompts {
         decoder: &mut PromptDecoder,
     ) -> Result<Vec<Detection>> {
         if !self.is_uniform {
-            self.current = ImagePrompts::of(&self.map, &file.name)?;
+            self.current = ImagePrompts::of(&self.map, self.first, &file.name)?;
             self.embedded = embed(text, &self.current)?;
             self.add_exemplars_from_files();
         }
@@ -116,13 +119,13 @@ fn embed(text: &mut TextEmbedder, image: &ImagePrompts) -> Result<Option<Embedde
 impl ImagePrompts {
     /// The prompts of the image with this name: every phrase of every class in order, with the exemplars in this image, and
     /// then the classes that have no phrases but exemplars in this image.
-    fn of(map: &ClassMap, name: &str) -> Result<Self> {
+    fn of(map: &ClassMap, first: usize, name: &str) -> Result<Self> {
         let (mut prompts, mut classes) = (Vec::new(), Vec::new());
-        let by_phrase = map.classes.iter().enumerate().flat_map(|(id, class)| {
+        let by_phrase = map.classes.iter().enumerate().skip(first).flat_map(|(id, class)| {
             let prompt = |phrase: &String| Prompt::new(phrase.as_str()).with_label(class.name.as_str());
             class.phrases.iter().map(move |phrase| (id, prompt(phrase)))
         });
-        let by_exemplar = map.classes.iter().enumerate().filter_map(|(id, class)| {
+        let by_exemplar = map.classes.iter().enumerate().skip(first).filter_map(|(id, class)| {
             let is_here = class.exemplars.iter().any(|exemplar| exemplar.is_in(name));
             (class.phrases.is_empty() && is_here).then(|| (id, Prompt::visual(class.name.as_str())))
         });
@@ -131,7 +134,7 @@ impl ImagePrompts {
             prompts.push(exemplars.fold(prompt, with_exemplar));
             classes.push(id);
         }
-        classes.extend(prompts_with_files(map).into_iter().map(|(_, class, _)| class));
+        classes.extend(prompts_with_files(map, first).into_iter().map(|(_, class, _)| class));
         let prompts = if prompts.is_empty() { None } else { Some(Prompts::new(prompts)?) };
         Ok(Self { prompts, classes })
     }
@@ -142,9 +145,9 @@ fn with_exemplar(prompt: Prompt, exemplar: &ClassExemplar) -> Prompt {
 }
 
 /// The prompts with exemplars in files, which apply to every image, with the file and the class; ordered by file.
-fn prompts_with_files(map: &ClassMap) -> Vec<(PathBuf, usize, Prompt)> {
+fn prompts_with_files(map: &ClassMap, first: usize) -> Vec<(PathBuf, usize, Prompt)> {
     let mut found: Vec<(PathBuf, usize, Prompt)> = Vec::new();
-    for (id, class) in map.classes.iter().enumerate() {
+    for (id, class) in map.classes.iter().enumerate().skip(first) {
         let prompts: Vec<Prompt> = match class.phrases.is_empty() {
             true => vec![Prompt::visual(class.name.as_str())],
             false => class.phrases.iter().map(|phrase| Prompt::new(phrase.as_str())).collect(),
@@ -172,8 +175,8 @@ fn prompts_with_files(map: &ClassMap) -> Vec<(PathBuf, usize, Prompt)> {
 }
 
 /// The files with exemplars, and the prompts that have them, in the order of [`ImagePrompts::classes`].
-fn exemplar_files(map: &ClassMap) -> Result<Vec<(PathBuf, Prompts)>> {
-    let found = prompts_with_files(map);
+fn exemplar_files(map: &ClassMap, first: usize) -> Result<Vec<(PathBuf, Prompts)>> {
+    let found = prompts_with_files(map, first);
     let files = found.chunk_by(|a, b| a.0 == b.0);
     files
         .map(|of_file| {
@@ -203,7 +206,7 @@ mod tests {
         for (name, expected) in
             [("a.png", vec![(1, 0), (0, 1)]), ("b.png", vec![(1, 1), (0, 1)]), ("c.png", vec![(1, 0)])]
         {
-            let image = ImagePrompts::of(&map, name).expect("the prompts are valid");
+            let image = ImagePrompts::of(&map, 0, name).expect("the prompts are valid");
             let prompts = image.prompts.as_ref().map(|prompts| {
                 prompts.iter().zip(&image.classes).map(|(p, class)| (*class, p.exemplars().len())).collect()
             });

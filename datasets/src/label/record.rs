@@ -41,9 +41,21 @@ pub struct Record {
     /// The reason why it could not be labelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Whether it is for validation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation: Option<bool>,
+    /// The number of classes that were looked for, the first ones, if classes were added since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<u32>,
 }
 
 impl Record {
+    /// The image with the instances of the classes from this one on.
+    pub(super) fn from_class(&self, first: usize) -> Self {
+        let instances = self.instances.iter().filter(|instance| instance.class >= first).cloned().collect();
+        Self { instances, ..self.clone() }
+    }
+
     /// The mask of an instance.
     pub(super) fn mask(&self, instance: &Instance) -> Option<Mask> {
         // Lines of the journal are checked when they are read. Invalid run lengths count as no mask.

@@ -1,5 +1,7 @@
 //! Review pages: the images with the lowest scores, and a random sample.
 
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,21 +20,45 @@ use ocelli::draw::Annotator;
 use ocelli::image::Image;
 use ocelli::{Error, Result};
 
-/// The size of an image on a page, and the gap between images, in pixels.
-const CELL: (u32, u32) = (400, 300);
+/// The size of an image on a page, the height of its file name below, and the gap between images, in pixels.
+const PICTURE: (u32, u32) = (400, 300);
+const CAPTION: u32 = 24;
+const CELL: (u32, u32) = (PICTURE.0, PICTURE.1 + CAPTION);
 const GAP: u32 = 8;
+const TEXT: [u8; 3] = [60, 60, 60];
 /// The grid of a page.
 const COLUMNS: u32 = 5;
 const ROWS: u32 = 5;
+const PER_PAGE: usize = (COLUMNS * ROWS) as usize;
+/// The columns of the lists.
+const HEADER: &str = "picture,file,least_score,things,page,row,column";
 const BACKGROUND: Rgb<u8> = Rgb([245, 245, 245]);
 
-/// An image with a low score.
+/// An image to review.
 #[derive(Clone, Debug)]
 struct Candidate {
     name: String,
     source: String,
-    least_score: f32,
+    /// `None` without instances.
+    least_score: Option<f32>,
     instances: usize,
+    /// Where it is, from the review folder.
+    link: String,
+}
+
+impl Candidate {
+    /// Its row in a list: `None` has no page.
+    fn row(&self, kind: &str, index: Option<usize>) -> Vec<String> {
+        let score = self.least_score.map(|score| format!("{score:.5}")).unwrap_or_default();
+        let mut row = vec![self.name.clone(), self.source.clone(), score, self.instances.to_string()];
+        row.extend(match index.map(|index| (index / PER_PAGE, (index % PER_PAGE) as u32)) {
+            Some((page, cell)) => {
+                [page_name(kind, page), (cell / COLUMNS + 1).to_string(), (cell % COLUMNS + 1).to_string()]
+            }
+            None => Default::default(),
+        });
+        row
+    }
 }
 
 /// Selects the images to review.
@@ -42,7 +68,7 @@ pub(super) struct Review {
     below: f32,
     low_scores: Vec<Candidate>,
     /// The images with the lowest hashes of their names.
-    sample: Vec<(u64, String)>,
+    sample: Vec<(u64, Candidate)>,
 }
 
 impl Review {
@@ -50,25 +76,34 @@ impl Review {
         Self { images, below, low_scores: Vec::new(), sample: Vec::new() }
     }
 
-    pub fn consider(&mut self, record: &Record) {
+    /// `link` is where the image is, from the review folder.
+    pub fn consider(&mut self, record: &Record, link: impl FnOnce() -> String) {
         let least = record.instances.iter().map(|instance| instance.score).min_by(f32::total_cmp);
-        if let Some(least_score) = least.filter(|score| *score < self.below) {
-            self.low_scores.push(Candidate {
-                name: record.name.clone(),
-                source: record.source.to_string_lossy().into_owned(),
-                least_score,
-                instances: record.instances.len(),
-            });
+        let is_unsure = least.is_some_and(|score| score < self.below);
+        let hash = hash_of(&record.name, 16);
+        let key = |(hash, other): &(u64, Candidate)| (*hash, other.name.clone());
+        let index = self.sample.partition_point(|other| key(other) < (hash, record.name.clone()));
+        let is_in_sample = index < self.images;
+        if !is_unsure && !is_in_sample {
+            return;
         }
-        let chosen = (hash_of(&record.name, 16), record.name.clone());
-        let index = self.sample.partition_point(|other| *other < chosen);
-        if index < self.images {
-            self.sample.insert(index, chosen);
+        let candidate = Candidate {
+            name: record.name.clone(),
+            source: record.source.to_string_lossy().into_owned(),
+            least_score: least,
+            instances: record.instances.len(),
+            link: link(),
+        };
+        if is_in_sample {
+            self.sample.insert(index, (hash, candidate.clone()));
             self.sample.truncate(self.images);
+        }
+        if is_unsure {
+            self.low_scores.push(candidate);
         }
     }
 
-    /// Writes `review/`: the list of all images with a low score, and the pages.
+    /// Writes `review/`: the list of all images with a low score, that of the sample, the pages, and `index.html`.
     pub fn write(
         mut self,
         root: &Path,
@@ -78,41 +113,28 @@ impl Review {
     ) -> Result<Vec<PathBuf>> {
         let folder = root.join("review");
         std::fs::create_dir_all(&folder).map_err(|e| Error::io("cannot create the folder", &folder, e))?;
-        self.low_scores
-            .sort_by(|a, b| a.least_score.total_cmp(&b.least_score).then_with(|| a.name.cmp(&b.name)));
-        let mut names: Vec<String> = self.sample.into_iter().map(|(_, name)| name).collect();
-        names.sort();
-        let low_scores: Vec<String> =
-            self.low_scores.iter().take(self.images).map(|c| c.name.clone()).collect();
-        let mut files = vec![folder.join("low_confidence.csv")];
-        write_csv(
-            &files[0],
-            "picture,file,least_score,things,page,row,column",
-            self.low_scores.iter().enumerate().map(|(i, candidate)| {
-                let (page, cell) = (i / (COLUMNS * ROWS) as usize, i as u32 % (COLUMNS * ROWS));
-                let mut row = vec![
-                    candidate.name.clone(),
-                    candidate.source.clone(),
-                    format!("{:.5}", candidate.least_score),
-                    candidate.instances.to_string(),
-                ];
-                row.extend(match i < self.images {
-                    true => [
-                        page_name("unsure", page),
-                        (cell / COLUMNS + 1).to_string(),
-                        (cell % COLUMNS + 1).to_string(),
-                    ],
-                    false => Default::default(),
-                });
-                row
-            }),
-        )?;
+        let least = |candidate: &Candidate| candidate.least_score.unwrap_or(0.0);
+        self.low_scores.sort_by(|a, b| least(a).total_cmp(&least(b)).then_with(|| a.name.cmp(&b.name)));
+        let mut sample: Vec<Candidate> = self.sample.into_iter().map(|(_, candidate)| candidate).collect();
+        sample.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut files = vec![folder.join("low_confidence.csv"), folder.join("sample.csv")];
+        let rows = self.low_scores.iter().enumerate();
+        let rows = rows.map(|(i, candidate)| candidate.row("unsure", Some(i).filter(|i| *i < self.images)));
+        write_csv(&files[0], HEADER, rows)?;
+        write_csv(&files[1], HEADER, sample.iter().enumerate().map(|(i, one)| one.row("sample", Some(i))))?;
+        self.low_scores.truncate(self.images);
         let mut pages = Vec::new();
+        let mut html = String::from(HTML_START);
         let annotator = Annotator::new();
-        for (kind, names) in [("unsure", &low_scores), ("sample", &names)] {
-            for (number, names) in names.chunks((COLUMNS * ROWS) as usize).enumerate() {
-                let path = folder.join(page_name(kind, number));
-                let page = draw_page(names, journal, classes, &annotator, check_cancelled)?;
+        for (kind, title, images) in
+            [("unsure", "Least certain", &self.low_scores), ("sample", "Random sample", &sample)]
+        {
+            writeln!(html, "<h1>{title}</h1>").expect(NO_FAILURE);
+            for (number, images) in images.chunks(PER_PAGE).enumerate() {
+                let name = page_name(kind, number);
+                let path = folder.join(&name);
+                let page = draw_page(images, journal, classes, &annotator, check_cancelled)?;
+                write_html(&mut html, &name, images);
                 write_atomically(&path, |file| {
                     let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(file, 88);
                     page.write_with_encoder(encoder).map_err(std::io::Error::other)
@@ -122,8 +144,55 @@ impl Review {
         }
         remove_others(&folder, &pages)?;
         files.extend(pages);
+        files.push(folder.join("index.html"));
+        write_atomically(&folder.join("index.html"), |file| file.write_all(html.as_bytes()))?;
         Ok(files)
     }
+}
+
+const NO_FAILURE: &str = "writing to a string does not fail";
+const HTML_START: &str = "<!doctype html>\n<meta charset=\"utf-8\">\n<title>Review</title>\n\
+    <style>body{font:14px sans-serif;margin:1em}img{max-width:none}</style>\n";
+
+/// Adds a page to `index.html`: every image on it is a link, and so is every line of the list below.
+fn write_html(html: &mut String, page: &str, images: &[Candidate]) {
+    writeln!(html, "<p><img src=\"{page}\" usemap=\"#{page}\" alt=\"\"></p>\n<map name=\"{page}\">")
+        .expect(NO_FAILURE);
+    for (index, image) in images.iter().enumerate() {
+        let (x, y) = (at(index as u32 % COLUMNS, CELL.0), at(index as u32 / COLUMNS, CELL.1));
+        let (right, bottom, name) = (x + CELL.0, y + CELL.1, escaped(&image.name));
+        let link = &image.link;
+        writeln!(
+            html,
+            "<area shape=\"rect\" coords=\"{x},{y},{right},{bottom}\" href=\"{link}\" title=\"{name}\">"
+        )
+        .expect(NO_FAILURE);
+    }
+    html.push_str("</map>\n<ol>\n");
+    for image in images {
+        let score = image.least_score.map(|score| format!(", least score {score:.2}")).unwrap_or_default();
+        let (link, name, instances) = (&image.link, escaped(&image.name), image.instances);
+        writeln!(html, "<li><a href=\"{link}\">{name}</a>: {instances} instances{score}</li>")
+            .expect(NO_FAILURE);
+    }
+    html.push_str("</ol>\n");
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
+}
+
+/// A path as a link: with `/`, and `%` for what is special in links.
+pub(super) fn link_to(path: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
+    path.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+/// The left or upper edge of a cell on a page.
+fn at(index: u32, cell: u32) -> u32 {
+    index * (cell + GAP) + GAP
 }
 
 fn page_name(kind: &str, number: usize) -> String {
@@ -143,19 +212,21 @@ fn remove_others(folder: &Path, pages: &[PathBuf]) -> Result<()> {
 }
 
 fn draw_page(
-    names: &[String],
+    images: &[Candidate],
     journal: &mut Journal,
     classes: &ClassMap,
     annotator: &Annotator,
     check_cancelled: &mut dyn FnMut() -> Result<()>,
 ) -> Result<RgbImage> {
     let labels: Vec<Arc<str>> = classes.names().map(Arc::from).collect();
-    let rows = (names.len() as u32).div_ceil(COLUMNS);
-    let columns = COLUMNS.min(names.len() as u32);
-    let side = |count: u32, cell: u32| count * (cell + GAP) + GAP;
-    let mut page = RgbImage::from_pixel(side(columns, CELL.0), side(rows, CELL.1), BACKGROUND);
-    for (index, name) in names.iter().enumerate() {
+    let rows = (images.len() as u32).div_ceil(COLUMNS);
+    let columns = COLUMNS.min(images.len() as u32);
+    let mut page = RgbImage::from_pixel(at(columns, CELL.0), at(rows, CELL.1), BACKGROUND);
+    for (index, Candidate { name, .. }) in images.iter().enumerate() {
         check_cancelled()?;
+        let (left, top) = (at(index as u32 % COLUMNS, CELL.0), at(index as u32 / COLUMNS, CELL.1));
+        let caption = [left, top + PICTURE.1, CELL.0, CAPTION].map(|edge| edge as f32);
+        annotator.draw_caption(&mut page, name, caption, TEXT);
         let Some(entry) = journal.entry(name).cloned() else { continue };
         let record = journal.read(&entry)?;
         // If the file was removed since it was labelled, its cell stays empty.
@@ -177,17 +248,16 @@ fn draw_page(
             .collect();
         annotator.annotate(&mut image, &detections)?;
         let cell = fitted(&image);
-        let (column, row) = (index as u32 % COLUMNS, index as u32 / COLUMNS);
-        let at =
-            |index: u32, full: u32, used: u32| i64::from(side(index, full) + (full - used.min(full)) / 2);
-        imageops::replace(&mut page, &cell, at(column, CELL.0, cell.width()), at(row, CELL.1, cell.height()));
+        let centred = |edge: u32, full: u32, used: u32| i64::from(edge + (full - used.min(full)) / 2);
+        let (x, y) = (centred(left, PICTURE.0, cell.width()), centred(top, PICTURE.1, cell.height()));
+        imageops::replace(&mut page, &cell, x, y);
     }
     Ok(page)
 }
 
 fn fitted(image: &RgbImage) -> RgbImage {
     let (width, height) = (f64::from(image.width()), f64::from(image.height()));
-    let scale = (f64::from(CELL.0) / width).min(f64::from(CELL.1) / height);
+    let scale = (f64::from(PICTURE.0) / width).min(f64::from(PICTURE.1) / height);
     let side = |pixels: f64| ((pixels * scale).round() as u32).max(1);
     imageops::resize(image, side(width), side(height), FilterType::CatmullRom)
 }

@@ -1,6 +1,7 @@
 //! The settings of labelling, and the options of the files.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use ocelli_export::contract::Manifest;
@@ -8,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::class_map::ClassMap;
+use super::folder::journal_path;
+use super::journal::is_growing;
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{Error, ErrorKind, Result};
 
@@ -20,14 +23,18 @@ pub enum Format {
     Yolo,
     /// The same with one polygon per line.
     YoloSeg,
-    /// `annotations.json`.
+    /// `annotations.json`, and one file of the same kind for each split.
     Coco,
+    /// Pascal VOC: `voc/` with `Annotations/*.xml`, `JPEGImages/` and `ImageSets/Main/`.
+    Voc,
+    /// `masks/`: a folder for each image with a PNG for each instance, white where its mask is.
+    Masks,
 }
 
 impl Format {
     /// Whether the format needs masks.
     pub fn needs_masks(self) -> bool {
-        self != Self::Yolo
+        !matches!(self, Self::Yolo | Self::Voc)
     }
 }
 
@@ -37,6 +44,8 @@ impl fmt::Display for Format {
             Self::Yolo => "yolo",
             Self::YoloSeg => "yolo-seg",
             Self::Coco => "coco",
+            Self::Voc => "voc",
+            Self::Masks => "masks",
         })
     }
 }
@@ -49,8 +58,12 @@ impl FromStr for Format {
             "yolo" => Ok(Self::Yolo),
             "yolo-seg" | "yoloseg" => Ok(Self::YoloSeg),
             "coco" => Ok(Self::Coco),
+            "voc" | "pascal-voc" => Ok(Self::Voc),
+            "masks" => Ok(Self::Masks),
             _ => {
-                let message = format!("format {name}: no such format; the formats are yolo, yolo-seg, coco");
+                let message = format!(
+                    "format {name}: no such format; the formats are yolo, yolo-seg, coco, voc, masks"
+                );
                 Err(Error::new(ErrorKind::InvalidArgument, message))
             }
         }
@@ -62,12 +75,13 @@ impl FromStr for Format {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ImageMode {
-    /// Symbolic links.
+    /// Symbolic links. With COCO's format, whose loaders refuse links that leave the data set, hard links if the file
+    /// system allows them.
     #[default]
     Link,
     /// Copies.
     Copy,
-    /// Not at all: `annotations.json` has the paths of the original files. YOLO's formats need links or copies.
+    /// Not at all: `annotations.json` has the paths of the original files. YOLO's and VOC's formats need links or copies.
     None,
 }
 
@@ -120,6 +134,18 @@ impl LabelSettings {
             }
             let nms = class.nms.unwrap_or(self.nms);
             options.nms_iou = Some(options.nms_iou.unwrap_or(0.0).max(nms));
+        }
+        options
+    }
+
+    /// As [`post_processing`](Self::post_processing), for a data set in this folder. If classes are added to one, not all
+    /// classes are looked for in every image, so that prompts have other numbers: the lowest threshold applies to all, and the
+    /// threshold of each class afterwards.
+    pub fn post_processing_for(&self, output: &Path) -> PostProcessOptions {
+        let mut options = self.post_processing();
+        if is_growing(&journal_path(output), self.classes.classes.len()) {
+            let thresholds = std::mem::take(&mut options.class_score_thresholds).into_values();
+            options.score_threshold = thresholds.fold(options.score_threshold, f32::min);
         }
         options
     }
@@ -213,9 +239,9 @@ impl DataSetOptions {
         if !(0.0..=1.0).contains(&self.review_below) {
             return refuse(format!("review_below is {}: expected a number from 0 to 1", self.review_below));
         }
-        if self.images == ImageMode::None && !self.yolo_folders().is_empty() {
+        if self.images == ImageMode::None && (!self.yolo_folders().is_empty() || self.has(Format::Voc)) {
             return refuse(
-                "images is none: YOLO trainers find labels beside images/ only; link or copy the images"
+                "images is none: trainers find the labels of YOLO and VOC beside the images only; link or copy the images"
                     .into(),
             );
         }

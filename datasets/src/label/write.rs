@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::class_map::ClassMap;
 use super::coco::CocoWriter;
 use super::folder::OutputFolder;
-use super::images::{ImageFile, ImageSet};
+use super::images::{ImageFile, ImageSet, split_extension};
 use super::journal::{Entry, Journal};
 use super::placer::{Placer, resumable};
 use super::record::Record;
@@ -32,6 +32,8 @@ pub struct Summary {
     pub files: Vec<PathBuf>,
     /// The images that were labelled earlier and are not among the images any more. Their label files and copies stay.
     pub kept: Vec<String>,
+    /// Files with the instances of classes that were added after label files were corrected, which do not have them.
+    pub added: Vec<PathBuf>,
 }
 
 /// How often a class occurs in a data set.
@@ -102,7 +104,7 @@ pub(super) fn write_data_set(
                 summary.images += 1;
                 count(&mut summary.classes, &record);
                 if let Some(review) = &mut review {
-                    review.consider(&record);
+                    review.consider(&record, || placer.image_link(&record));
                 }
             }
         }
@@ -125,14 +127,37 @@ pub(super) fn write_data_set(
         for (name, text) in texts {
             let file = format!("{below}{name}");
             let meaning = placer.meaning(None);
-            placer.written.place_text(&file, meaning, &text).map_err(resumable)?;
+            placer.written.place_bytes(&file, meaning, text.as_bytes()).map_err(resumable)?;
+            summary.files.push(root.join(file));
+        }
+    }
+    let labelled = |file: &&ImageFile| journal.entry(&file.name).is_some_and(Entry::is_labelled);
+    let (validation, train): (Vec<&ImageFile>, Vec<&ImageFile>) =
+        all.files().iter().filter(labelled).partition(|file| placer.is_validation(&file.name));
+    if options.has(Format::Voc) {
+        for (name, files) in [("train", &train), ("val", &validation)] {
+            let file = format!("voc/ImageSets/Main/{name}.txt");
+            placer.create_folder_of(&root.join(&file))?;
+            let text: String =
+                files.iter().map(|file| format!("{}\n", split_extension(&file.name).0)).collect();
+            let meaning = placer.meaning(None);
+            placer.written.place_bytes(&file, meaning, text.as_bytes()).map_err(resumable)?;
             summary.files.push(root.join(file));
         }
     }
     placer.written.commit().map_err(resumable)?;
     if options.has(Format::Coco) {
-        summary.files.push(place_coco(root, journal, &all, placer, classes)?);
+        let has_validation = !validation.is_empty();
+        for (file, split) in COCO_FILES {
+            if split.is_some() && !has_validation {
+                placer.written.remove(file)?;
+            } else {
+                summary.files.push(place_coco(root, journal, &all, placer, classes, (file, split))?);
+            }
+        }
+        placer.written.commit().map_err(resumable)?;
     }
+    summary.added = placer.proposals()?.into_iter().map(|file| root.join(file)).collect();
     let path = root.join("failed.csv");
     if failed.is_empty() {
         drop(before_write().and_then(|()| std::fs::remove_file(&path)));
@@ -148,6 +173,9 @@ pub(super) fn write_data_set(
 
 /// The name of COCO's file.
 pub(super) const COCO_FILE: &str = "annotations.json";
+/// COCO's files, and whether each has the images for validation; `None` has all.
+pub(super) const COCO_FILES: [(&str, Option<bool>); 3] =
+    [(COCO_FILE, None), ("annotations_train.json", Some(false)), ("annotations_val.json", Some(true))];
 
 fn place_coco(
     root: &Path,
@@ -155,22 +183,23 @@ fn place_coco(
     set: &ImageSet,
     placer: &mut Placer,
     classes: &ClassMap,
+    (file, split): (&str, Option<bool>),
 ) -> Result<PathBuf> {
-    let path = root.join(COCO_FILE);
+    let path = root.join(file);
     if path.metadata().is_ok_and(|there| !there.is_file()) {
         // A device or a pipe.
-        write_atomically(&path, |mut file| write_coco(&mut file, journal, set, placer, classes))
+        write_atomically(&path, |mut file| write_coco(&mut file, journal, set, placer, classes, split))
             .map_err(resumable)?;
         return Ok(path);
     }
     let meaning = placer.meaning(Some(Format::Coco));
     // The names in the file need the placer, without its record.
     let mut written = std::mem::replace(&mut placer.written, Written::new(root, &path));
-    let placed = written.place(COCO_FILE, meaning, |out| write_coco(out, journal, set, placer, classes));
+    let placed = written.place(file, meaning, |out| write_coco(out, journal, set, placer, classes, split));
     placer.written = written;
     let (owner, hash) = placed.map_err(resumable)?;
     placer.written.commit().map_err(resumable)?;
-    if owner == Owner::Person && !placer.written.is_recorded_as(COCO_FILE, &hash) {
+    if owner == Owner::Person && !placer.written.is_recorded_as(file, &hash) {
         let message = format!(
             "cannot write, {}: it was corrected by hand and does not have the labels of this run; choose another output folder, \
              or discard_corrections to overwrite it",
@@ -190,13 +219,14 @@ fn count(classes: &mut [ClassCount], record: &Record) {
     }
 }
 
-/// Writes the annotations of all images of a set that were labelled.
+/// Writes the annotations of all images of a set, or of one split, that were labelled. Ids are the same in all files.
 pub(super) fn write_coco(
     out: &mut dyn Write,
     journal: &mut Journal,
     set: &ImageSet,
     placer: &Placer,
     classes: &ClassMap,
+    split: Option<bool>,
 ) -> io::Result<()> {
     let mut coco = CocoWriter::begin(out, classes.names(), placer.options.polygons)?;
     // Two passes over the journal instead of all instances in memory.
@@ -206,6 +236,12 @@ pub(super) fn write_coco(
             let Some(entry) = journal.entry(&file.name).cloned() else { continue };
             let Some(record) = journal.read_labelled(&entry).map_err(io::Error::other)? else { continue };
             id += 1;
+            if split.is_some_and(|validation| placer.is_validation(&file.name) != validation) {
+                if pass == 1 {
+                    coco.skip(&record);
+                }
+                continue;
+            }
             match pass {
                 0 => coco.image(id, &placer.coco_name(&record), &record)?,
                 _ => coco.annotations(id, &record)?,

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::images::hash_of;
 use super::record::check_name;
 use super::settings::Format;
 use super::stop::before_write;
@@ -38,6 +39,29 @@ struct Header {
     ocelli_label_written: u32,
 }
 
+/// Hashes of the names of the classes.
+#[derive(Clone, Debug)]
+pub(super) struct ClassHashes {
+    /// That of all names.
+    pub all: u64,
+    /// The number of names by the hash of the first ones, without that of all.
+    earlier: HashMap<u64, usize>,
+}
+
+impl ClassHashes {
+    pub fn new<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let names: Vec<&str> = names.collect();
+        let hash = |count: usize| hash_of(&names[..count].join("\n"), 0);
+        let earlier = (1..names.len()).map(|count| (hash(count), count)).collect();
+        Self { all: hash(names.len()), earlier }
+    }
+
+    /// The number of classes if this is the hash of the first ones.
+    pub fn earlier(&self, hash: u64) -> Option<usize> {
+        self.earlier.get(&hash).copied().filter(|_| hash != self.all)
+    }
+}
+
 /// What the lines of a file mean: its format and its classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Meaning {
@@ -51,7 +75,7 @@ impl Meaning {
     /// Whether it is the label file of an image. If the person removes one, its image has no labels; other files are
     /// written again.
     fn is_of_image(self) -> bool {
-        matches!(self.format, Some(Format::Yolo | Format::YoloSeg))
+        matches!(self.format, Some(Format::Yolo | Format::YoloSeg | Format::Voc | Format::Masks))
     }
 }
 
@@ -261,6 +285,33 @@ impl Written {
         }
     }
 
+    /// The number of classes that a recorded file was written with, if classes were added since.
+    pub fn earlier_classes(&self, file: &str, classes: &ClassHashes) -> Option<usize> {
+        self.entries.get(file).and_then(|entry| classes.earlier(entry.meaning.classes))
+    }
+
+    /// The recorded files in a folder that are there as they were written.
+    pub fn ours_below(&self, folder: &str) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for (file, entry) in self.entries.iter().filter(|(file, _)| file.starts_with(folder)) {
+            if entry.hash.is_some() && self.owner(file)? == Owner::Ours {
+                found.push(file.clone());
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// The recorded hash of a file.
+    pub fn recorded_hash(&self, file: &str) -> Option<String> {
+        self.entries.get(file)?.hash.clone()
+    }
+
+    /// The recorded meaning of a file.
+    pub fn recorded_meaning(&self, file: &str) -> Option<Meaning> {
+        self.entries.get(file).map(|entry| entry.meaning)
+    }
+
     /// Whether this file is on record as written.
     pub fn is_recorded(&self, file: &str) -> bool {
         self.entries.get(file).is_some_and(|entry| entry.hash.is_some())
@@ -277,11 +328,19 @@ impl Written {
     }
 
     /// The files of the person whose format or classes are not those that are wanted. `wanted` is `None` for files that do
-    /// not matter.
-    pub fn conflicts(&self, wanted: impl Fn(&str) -> Option<Meaning>) -> Result<Vec<String>> {
+    /// not matter. The labels of an image whose classes are the first ones of the wanted classes stay valid.
+    pub fn conflicts(
+        &self,
+        classes: &ClassHashes,
+        wanted: impl Fn(&str) -> Option<Meaning>,
+    ) -> Result<Vec<String>> {
         let mut found = Vec::new();
         for (file, entry) in &self.entries {
-            let is_other = wanted(file).is_some_and(|wanted| wanted != entry.meaning);
+            let is_earlier = |wanted: Meaning| {
+                let is_valid = entry.meaning.is_of_image() && wanted.format == entry.meaning.format;
+                is_valid && classes.earlier(entry.meaning.classes).is_some()
+            };
+            let is_other = wanted(file).is_some_and(|wanted| wanted != entry.meaning && !is_earlier(wanted));
             if is_other && self.owner(file)? == Owner::Person {
                 found.push(file.clone());
             }
@@ -345,10 +404,10 @@ impl Written {
         Ok((self.place_part(file, meaning, part, hash.clone(), on_disk)?, hash))
     }
 
-    /// As [`place`](Self::place), for a text, which needs no temporary file if it is there already.
-    pub fn place_text(&mut self, file: &str, meaning: Meaning, text: &str) -> Result<Owner> {
+    /// As [`place`](Self::place), for bytes in memory, which need no temporary file if they are there already.
+    pub fn place_bytes(&mut self, file: &str, meaning: Meaning, bytes: &[u8]) -> Result<Owner> {
         let on_disk = hash_on_disk(&self.root.join(file))?;
-        let hash = hex(&Sha256::digest(text.as_bytes()));
+        let hash = hex(&Sha256::digest(bytes));
         match self.owner_of(file, on_disk.as_deref()) {
             Owner::Ours if on_disk.as_ref() == Some(&hash) => {
                 if self.entries.get(file).is_none_or(|entry| entry.meaning != meaning) {
@@ -361,7 +420,7 @@ impl Written {
             {
                 Ok(Owner::Person)
             }
-            _ => Ok(self.place(file, meaning, |out| out.write_all(text.as_bytes()))?.0),
+            _ => Ok(self.place(file, meaning, |out| out.write_all(bytes))?.0),
         }
     }
 

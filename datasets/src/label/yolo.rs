@@ -4,10 +4,9 @@ use std::fmt::Write;
 
 use super::record::Record;
 use super::settings::Format;
+use super::simplify::{Coverage, simplest};
 use ocelli::{Mask, Outline};
 
-/// The largest distance between a polygon and the mask's border, in pixels.
-pub(super) const TOLERANCE: f32 = 0.5;
 /// The position of a YOLO-seg polygon within the pixels of the mask's border, from their left and top. Trainers round or
 /// truncate the points to whole pixels and fill the pixels on the polygon, too: a polygon along the edges of the pixels would
 /// cover one more pixel on the right and at the bottom.
@@ -49,12 +48,18 @@ pub(super) fn label_file(record: &Record, format: Format) -> String {
 /// nearest to each other. Trainers fill the pixels on a cut, too, so a part whose area is smaller than the length of its cut
 /// is left out. `None` if the mask is empty.
 fn polygon(mask: &Mask) -> Option<Vec<[f32; 2]>> {
+    let coverage = Coverage { at: IN_PIXEL, with_border: true };
+    let rings = simplest(mask, coverage, |tolerance| whole_polygon(mask, tolerance).into_iter().collect());
+    rings.into_iter().next()
+}
+
+fn whole_polygon(mask: &Mask, tolerance: f32) -> Option<Vec<[f32; 2]>> {
     let least = (mask.area() as f64 * MIN_PART).max(2.0);
     let mut outlines = mask.outlines();
     // The largest one first: the others are connected to it.
     outlines.sort_by(|a, b| b.area().total_cmp(&a.area()));
     let mut outlines = outlines.iter();
-    let ring = |outline: &Outline| inset(outline).simplified(TOLERANCE).points;
+    let ring = |outline: &Outline| inset(outline).simplified(tolerance).points;
     let mut whole = ring(outlines.next()?);
     for outline in outlines.filter(|outline| outline.area() >= least) {
         let ring = ring(outline);

@@ -136,3 +136,57 @@ fn invalid_zones_are_refused() {
     let rows: Vec<_> = rows.iter().map(|(arguments, words)| refusal(arguments, 2, words)).collect();
     place.refuses(super::DEMO, &rows);
 }
+
+/// Answers requests with these statuses, and then with 200; returns the bodies of those that succeeded.
+fn server(count: usize, failures: Vec<u16>) -> (String, std::thread::JoinHandle<Vec<String>>) {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/events", listener.local_addr().expect("it is bound"));
+    let serve = move || {
+        let (mut failures, mut bodies) = (failures.into_iter(), Vec::new());
+        while bodies.len() < count {
+            let (mut stream, _) = listener.accept().expect("it listens");
+            let mut reader = BufReader::new(stream.try_clone().expect("it is open"));
+            let mut length = 0;
+            let mut line = String::new();
+            while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 2) {
+                if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().expect("a number");
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).expect("the whole body comes");
+            let status = failures.next().unwrap_or(200);
+            if status == 200 {
+                bodies.push(String::from_utf8(body).expect("JSON is text"));
+            }
+            write!(stream, "HTTP/1.1 {status} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+                .expect("it is open");
+        }
+        bodies
+    };
+    (url, std::thread::spawn(serve))
+}
+
+#[test]
+fn events_are_sent_in_order() {
+    let place = Place::new();
+    draw_video(&place, "in.mp4", 100);
+    place.write("zones.yaml", ZONES);
+    let run = "--video in.mp4 --classes moon --track --zones zones.yaml --events events.jsonl";
+    succeed(&place, run);
+    let text = String::from_utf8(place.read("events.jsonl")).expect("JSON is text");
+    let events: Vec<String> = text.lines().map(str::to_owned).collect();
+    assert!(!events.is_empty());
+    let (url, received) = server(events.len(), vec![503]);
+    let ran = super::run_demo(&place, &format!("{run} --webhook {url}"));
+    assert!(ran.status == Some(0) && !ran.stderr.contains("not delivered"), "{ran:?}");
+    assert_eq!(received.join().expect("it received all"), events);
+    // Nobody listens: the run succeeds, and says so.
+    let ran = super::run_demo(&place, &format!("{run} --webhook http://127.0.0.1:9/"));
+    let said = format!("{0} of {0} events were not delivered", events.len());
+    assert!(ran.status == Some(0) && ran.stderr.contains(&said), "{ran:?}");
+    let refused = super::run_demo(&place, &format!("{run} --webhook https://127.0.0.1/"));
+    refused.is_refusal(2, &["--webhook", "http://"]).unwrap_or_else(|e| panic!("{e}"));
+}

@@ -2,10 +2,11 @@
 """Reads a data set of `ocelli label` back with the tools people use, and compares what they read.
 
     pip install supervision==0.31.2 pycocotools==2.0.11 opencv-python-headless
-    ocelli label --model built-in --images tests/golden/scenes --classes … --format yolo,yolo-seg,coco --copy -o DIR
+    ocelli label --model built-in --images tests/golden/scenes --classes … --format yolo,yolo-seg,coco,voc -o DIR
     python check.py DIR
 
-The images must be in one folder, because `supervision` does not recurse, and must not be links, which it does not follow.
+The images must be in one folder, because `supervision` does not recurse. It refuses symbolic links that leave the folder; the
+images are hard links.
 `annotations.json` as read by `pycocotools` is
 what the others are compared with: the boxes of YOLO to less than a pixel, the polygons of YOLO-seg by the IoU of what
 they fill.
@@ -24,6 +25,8 @@ from pycocotools.coco import COCO
 
 BOX_TOLERANCE = 0.6
 """Pixels: YOLO has six decimals of the side, supervision rounds boxes of polygons to whole pixels."""
+VOC_TOLERANCE = 1.01
+"""Pixels: coordinates are whole numbers."""
 MASK_IOU = 0.6
 """Of one thing: small parts that are far from the rest are left out of YOLO-seg's one polygon, or cost a line."""
 MEAN_MASK_IOU = 0.95
@@ -31,7 +34,7 @@ MEAN_MASK_IOU = 0.95
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="what ocelli label wrote, in all three formats")
+    parser.add_argument("folder", type=Path, help="what ocelli label wrote, in all four formats")
     parser.add_argument("--least", type=int, default=100, help="minimum number of instances, so that an empty set fails")
     arguments = parser.parse_args()
     folder, least = arguments.folder.resolve(), arguments.least
@@ -41,6 +44,8 @@ def main() -> None:
     if things < least:
         failures.append(f"{things} things in annotations.json, expected {least} at least")
     failures += compare("COCO in supervision", reference, coco_dataset(folder), True)
+    failures += splits(folder, reference)
+    failures += compare("Pascal VOC", voc_names(reference), voc_dataset(folder / "voc"), False, VOC_TOLERANCE)
     failures += compare("YOLO", reference, yolo_dataset(folder, False), False)
     failures += compare("YOLO-seg", reference, yolo_dataset(folder / "segments", True), True)
     for failure in failures:
@@ -96,11 +101,45 @@ def yolo_dataset(folder: Path, masks: bool) -> dict[str, sv.Detections]:
     return found
 
 
+def splits(folder: Path, reference: Reference) -> list[str]:
+    """The files of the splits have the images of `annotations.json`, each of them once."""
+    failures = []
+    joined: Reference = {}
+    for part in ("train", "val"):
+        found = read_coco(folder / f"annotations_{part}.json")
+        if not found or not all(name.startswith(f"{part}/") for name in found):
+            failures.append(f"annotations_{part}.json: {sorted(found)}")
+        joined.update(found)
+    same = set(joined) == set(reference) and all(
+        np.array_equal(joined[name][0], reference[name][0]) for name in joined
+    )
+    return failures if same else [*failures, "COCO's splits: other images or boxes"]
+
+
+def voc_names(reference: Reference) -> Reference:
+    """Without splits, and with the classes by name: VOC has no ids."""
+    return {name.split("/", 1)[1]: found for name, found in reference.items()}
+
+
+def voc_dataset(folder: Path) -> dict[str, sv.Detections]:
+    data = sv.DetectionDataset.from_pascal_voc(
+        images_directory_path=str(folder / "JPEGImages"),
+        annotations_directory_path=str(folder / "Annotations"),
+    )
+    names = (folder.parent / "classes.txt").read_text().splitlines()
+    found = {}
+    for path, _, detections in data:
+        detections.class_id = np.array([names.index(data.classes[i]) for i in detections.class_id], dtype=int)
+        found[Path(path).relative_to(folder / "JPEGImages").as_posix()] = detections
+    return found
+
+
 def by_name(data: sv.DetectionDataset, folder: Path) -> dict[str, sv.Detections]:
     return {Path(path).relative_to(folder / "images").as_posix(): found for path, _, found in data}
 
 
-def compare(what: str, reference: Reference, found: dict[str, sv.Detections], masks: bool) -> list[str]:
+def compare(what: str, reference: Reference, found: dict[str, sv.Detections], masks: bool,
+            tolerance: float = BOX_TOLERANCE) -> list[str]:
     failures = []
     if set(found) != set(reference):
         failures.append(f"{what}: other pictures: {sorted(set(found) ^ set(reference))}")
@@ -117,7 +156,7 @@ def compare(what: str, reference: Reference, found: dict[str, sv.Detections], ma
             failures.append(f"{what}, {name}: classes {detections.class_id}, expected {classes}")
         if not masks:
             worst = np.abs(detections.xyxy - boxes).max()
-            if worst > BOX_TOLERANCE:
+            if worst > tolerance:
                 failures.append(f"{what}, {name}: a box is {worst:.2f} pixels off")
             continue
         for mask, expected in zip(detections.mask, expected_masks):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares `ocelli track` with `trackers`' ByteTrack and writes the golden files that the tests compare with.
 
-    pip install trackers==2.6.1 motmetrics==1.4.0
+    pip install trackers==2.6.1 motmetrics==1.4.0 trackeval==1.3.0
     python make.py --ocelli target/release/ocelli --trials 60        tunes, measures, writes comparison.json and data/
     python make.py --ocelli target/release/ocelli --min-hits         measures what --min-hits costs and saves
 
@@ -21,8 +21,9 @@ from pathlib import Path
 import numpy as np
 import supervision as sv
 from trackers import ByteTrackTracker
+from trackeval.metrics.hota import HOTA
 
-from scores import LEAST_IOU, Counts, score
+from scores import LEAST_IOU, Counts, hota, iou, score
 from sequences import KINDS, Sequence, make_sequence
 
 if not hasattr(np, "asfarray"):  # motmetrics 1.4 was written for NumPy 1.
@@ -75,7 +76,7 @@ def run_ours(program: Path, sequence: Sequence, flags: dict) -> list[np.ndarray]
     with tempfile.TemporaryDirectory() as folder:
         detections = Path(folder) / "det.txt"
         write_mot(detections, sequence.detections, with_id=False)
-        arguments = [str(part) for flag in flags.items() for part in flag]
+        arguments = [str(part) for flag in flags.items() for part in flag if part != ""]
         text = subprocess.run([program, "track", "--quiet", "--detections", detections, *arguments],
                               check=True, capture_output=True, text=True).stdout
     tracks: list[list] = [[] for _ in sequence.detections]
@@ -128,7 +129,23 @@ def measured(sequence: Sequence, tracks: list[np.ndarray]) -> Counts:
     quick = score(sequence.truth, tracks)
     if quick != counts:
         print(f"{sequence.name}: motmetrics counts {counts}, scores.py {quick}")
+    check_hota(sequence, tracks)
     return counts
+
+
+def check_hota(sequence: Sequence, tracks: list[np.ndarray]) -> None:
+    """Says so if HOTA is not that of TrackEval."""
+    data: dict = {"similarity_scores": [
+        iou(a[:, 1:], b[:, 1:]) if len(a) and len(b) else np.zeros((len(a), len(b)))
+        for a, b in zip(sequence.truth, tracks)
+    ]}
+    for name, frames in [("gt", sequence.truth), ("tracker", tracks)]:
+        place = {one: at for at, one in enumerate(sorted({int(row[0]) for rows in frames for row in rows}))}
+        data[f"{name}_ids"] = [np.array([place[int(row[0])] for row in rows], int) for rows in frames]
+        data |= {f"num_{name}_ids": len(place), f"num_{name}_dets": sum(map(len, frames))}
+    theirs, ours = HOTA().eval_sequence(data)["HOTA"].mean(), hota(sequence.truth, tracks).hota
+    if abs(theirs - ours) > 1e-9:
+        print(f"{sequence.name}: TrackEval counts HOTA {theirs}, scores.py {ours}")
 
 
 def report(counts: Counts) -> dict:

@@ -23,6 +23,14 @@ class Kind:
     missed: float
     false_alarms: float
     jitter: float
+    # How the camera moves: see `camera_path`.
+    camera: str = "still"
+    # Things that stand still in front of everything.
+    pillars: int = 0
+    # The objects are pairs of the same size that meet, and pass each other or turn back.
+    meet: bool = False
+    # Only every nth frame is seen.
+    every: int = 1
 
 
 KINDS: dict[str, Kind] = {
@@ -37,13 +45,99 @@ KINDS: dict[str, Kind] = {
 }
 
 
+# Sequences that are harder in one way each.
+HARDER: dict[str, Kind] = {
+    "pan": Kind(16, (60, 160), 0.025, 0.04, 0.25, 0.02, camera="pan"),
+    "shake": Kind(12, (60, 160), 0.025, 0.04, 0.25, 0.02, camera="shake"),
+    "zoom": Kind(14, (50, 130), 0.025, 0.04, 0.25, 0.02, camera="zoom"),
+    # Pillars hide each object for a second or two.
+    "hidden": Kind(12, (80, 140), 0.03, 0.04, 0.25, 0.02, pillars=4),
+    "meeting": Kind(12, (90, 150), 0.03, 0.04, 0.25, 0.02, meet=True),
+    # Five frames a second.
+    "slow": Kind(10, (60, 160), 0.02, 0.04, 0.25, 0.02, every=5),
+    # A very poor detector.
+    "flicker": Kind(12, (50, 140), 0.03, 0.3, 1.5, 0.07),
+}
+
+
 @dataclass
 class Sequence:
-    """Truth and detections by frame: [n, 5] of id and box, [m, 5] of box and score."""
+    """Truth and detections by frame: [n, 5] of id and box, [m, 5] of box and score.
+
+    `motion` is the motion of the camera since the frame before [2, 3], as an estimate from pictures would give it, or None
+    for a camera that stands still.
+    """
 
     name: str
     truth: list[np.ndarray]
     detections: list[np.ndarray]
+    motion: list[np.ndarray] | None = None
+
+
+def camera_path(rng: np.random.Generator, name: str, frames: int) -> np.ndarray:
+    """Scale, x and y of the camera [frames, 3]: a point p is seen at scale · (p − middle) + middle + (x, y)."""
+    time = np.arange(frames)
+    wave = lambda least, most: np.sin(2 * np.pi * (time / rng.uniform(least, most) + rng.random()))
+    path = np.zeros((frames, 3))
+    if name == "pan":  # Up to 17 pixels a frame.
+        path[:, 1] = 300 * wave(110, 160)
+        path[:, 2] = 40 * wave(60, 120)
+    if name == "shake":  # Carried by somebody who walks, with a jolt now and then.
+        jolts = np.where(rng.random((frames, 2)) < 0.04, rng.normal(0, 35, (frames, 2)), 0)
+        path[:, 1:] = rng.normal(0, 7, (frames, 2)) + jolts
+        path[:, 2] += 18 * wave(10, 16)
+    if name == "zoom":  # Up to 4.5 % a frame.
+        path[:, 0] = 0.5 * wave(70, 110)
+        path[:, 1] = 60 * wave(80, 140)
+    path[:, 0] = np.exp(path[:, 0])
+    return path
+
+
+def as_matrix(place: np.ndarray) -> np.ndarray:
+    """A place of the camera as a matrix [3, 3] of points."""
+    scale, x, y = place
+    middle = np.array([WIDTH / 2, HEIGHT / 2])
+    matrix = np.diag([scale, scale, 1.0])
+    matrix[:2, 2] = middle * (1 - scale) + [x, y]
+    return matrix
+
+
+def estimated_motion(rng: np.random.Generator, path: np.ndarray) -> list[np.ndarray]:
+    """The motion from frame to frame [2, 3], half a pixel wrong, and not found in one frame of a hundred."""
+    motion = [np.eye(3)[:2]]
+    for before, now in zip(path, path[1:]):
+        exact = as_matrix(now) @ np.linalg.inv(as_matrix(before))
+        wrong = np.concatenate([rng.normal(0, 0.001, (2, 2)), rng.normal(0, 0.5, (2, 1))], 1)
+        motion.append(np.eye(3)[:2] if rng.random() < 0.01 else exact[:2] + wrong)
+    return motion
+
+
+def meeting(rng: np.random.Generator, kind: Kind, frames: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Two objects of one size that walk towards each other, again and again. Boxes and presence as by `walk`."""
+    height = rng.uniform(*kind.size)
+    half = np.array([height * rng.uniform(0.4, 0.7), height]) / 2
+    speed = kind.speed * height * rng.uniform(0.6, 1.4)
+    middle = np.array([rng.uniform(0.25, 0.75) * WIDTH, rng.uniform(0.2, 0.8) * HEIGHT])
+    reach = rng.uniform(1.5, 3) * height
+    side, away, rest = 1.0, reach * rng.uniform(0.3, 1), 0
+    inwards = True
+    places = np.zeros((2, frames, 2))
+    for frame in range(frames):
+        rest = max(0, rest - 1)
+        away += 0 if rest else -speed if inwards else speed
+        if inwards and away <= 0:
+            # They pass each other, or stand together for a while and turn back.
+            inwards = False
+            if rng.random() < 0.5:
+                side = -side
+            else:
+                rest = int(rng.integers(2, 15))
+        elif not inwards and away >= reach:
+            inwards = True
+        shift = np.array([side * away, 0.08 * height])
+        places[:, frame] = [middle - shift, middle + shift]
+    everywhere = np.ones(frames, bool)
+    return [(np.concatenate([place - half, place + half], 1), everywhere) for place in places]
 
 
 def walk(rng: np.random.Generator, kind: Kind, frames: int) -> tuple[np.ndarray, np.ndarray]:
@@ -91,9 +185,24 @@ def covered(box: np.ndarray, nearer: np.ndarray) -> float:
 
 def make_sequence(name: str, seed: int, frames: int = 200) -> Sequence:
     """The sequence of a kind and a seed. Things covered by four fifths and more are no part of the truth."""
-    kind = KINDS[name]
+    kind = (KINDS | HARDER)[name]
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    walks = [walk(rng, kind, frames) for _ in range(kind.objects)]
+    if kind.meet:
+        walks = [one for _ in range(kind.objects // 2) for one in meeting(rng, kind, frames)]
+    else:
+        walks = [walk(rng, kind, frames * kind.every) for _ in range(kind.objects)]
+        walks = [(boxes[::kind.every], there[::kind.every]) for boxes, there in walks]
+    motion = None
+    if kind.camera != "still":
+        path = camera_path(rng, kind.camera, frames)
+        motion = estimated_motion(rng, path)
+        seen_from = np.array([as_matrix(place) for place in path])
+        for boxes, _ in walks:
+            for corner in (boxes[:, :2], boxes[:, 2:]):
+                corner[:] = seen_from[:, [0, 1], [0, 1]] * corner + seen_from[:, :2, 2]
+    # Each in its own part of the picture.
+    pillars = np.array([[(n + rng.uniform(0.3, 0.6)) * WIDTH / kind.pillars, 0] for n in range(kind.pillars)]).reshape(-1, 2)
+    pillars = np.concatenate([pillars, pillars + rng.uniform([90, HEIGHT], [170, HEIGHT + 1], pillars.shape)], 1)
     sharpness = rng.uniform(0.72, 0.93, kind.objects) - (0.15 if name == "noisy" else 0)
     slump = np.zeros(kind.objects, int)
     truth, detections, ghosts = [], [], []
@@ -103,7 +212,7 @@ def make_sequence(name: str, seed: int, frames: int = 200) -> Sequence:
         boxes.sort(key=lambda entry: -entry[1][3])
         rows, seen = [], []
         for place, (index, box) in enumerate(boxes):
-            hidden = covered(box, np.array([other for _, other in boxes[:place]]).reshape(-1, 4))
+            hidden = covered(box, np.array([other for _, other in boxes[:place]] + [*pillars]).reshape(-1, 4))
             if hidden < 0.8:
                 rows.append([index + 1, *box])
             # Misses come in runs: what makes an object hard to see lasts for some frames.
@@ -128,4 +237,4 @@ def make_sequence(name: str, seed: int, frames: int = 200) -> Sequence:
         truth.append(np.round(np.array(sorted(rows)).reshape(-1, 5), 1))
         detections.append(np.array(seen).reshape(-1, 5).round(3))
     detections = [np.concatenate([d[:, :4].round(1), d[:, 4:]], 1) for d in detections]
-    return Sequence(f"{name}-{seed}", truth, detections)
+    return Sequence(f"{name}-{seed}", truth, detections, motion)

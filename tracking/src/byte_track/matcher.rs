@@ -64,9 +64,20 @@ impl Matcher {
         self.rows.indices.len()
     }
 
-    /// Matches rows with columns that overlap by at least `least`, with the maximal sum of overlaps.
-    pub(crate) fn solve(&mut self, least: f32, match_classes: MatchClasses) {
+    /// Finds the rows and columns that overlap by at least `least`.
+    pub(crate) fn overlap(&mut self, least: f32, match_classes: MatchClasses) {
         self.rows.overlap(&self.columns, least, match_classes, &mut self.overlaps);
+    }
+
+    /// Replaces each overlap by what `weigh` makes of the caller's numbers for row and column and of the overlap: above 0,
+    /// and 1 for a match like that of two equal boxes.
+    pub(crate) fn reweigh(&mut self, weigh: impl Fn(usize, usize, f32) -> f32) {
+        let (rows, columns) = (&self.rows.indices, &self.columns.indices);
+        self.overlaps.reweigh(|row, column, iou| weigh(rows[row], columns[column], iou));
+    }
+
+    /// Matches the rows and columns of [`overlap`](Self::overlap), with the maximal sum of overlaps.
+    pub(crate) fn solve(&mut self) {
         self.assignment.solve(&self.overlaps);
     }
 

@@ -52,6 +52,17 @@ pub struct ByteTrackerOptions {
     /// Non-maximum suppression of the detections across classes: of those that overlap more than this, only the one with
     /// the highest score is used (`None`: all are used).
     pub nms_iou: Option<f32>,
+    /// When a track is found again after a gap, its motion during the gap is taken as a straight line between the two
+    /// detections, not as predicted: OC-SORT's observation-centric re-update (false).
+    pub replay_gaps: bool,
+    /// How much a match is preferred that continues the direction of a track's latest detections, relative to the overlap:
+    /// OC-SORT's observation-centric momentum, there 0.2 (0: not at all).
+    pub momentum_weight: f32,
+    /// Minimum overlap of an unmatched detection of high score with the place where a track was last detected, if it matched
+    /// nothing at its predicted place: OC-SORT's recovery, there 0.3 (`None`: not tried).
+    pub recover_iou: Option<f32>,
+    /// For how many frames after its last detection a track is looked for there (30).
+    pub recover_frames: u32,
 }
 
 impl Default for ByteTrackerOptions {
@@ -74,6 +85,10 @@ impl Default for ByteTrackerOptions {
             coast_frames: 0,
             match_classes: MatchClasses::Same,
             nms_iou: None,
+            replay_gaps: false,
+            momentum_weight: 0.0,
+            recover_iou: None,
+            recover_frames: 30,
         }
     }
 }
@@ -95,6 +110,8 @@ impl ByteTrackerOptions {
             ("duplicate_iou", self.duplicate_iou),
             ("sure_threshold", self.sure_threshold.unwrap_or(1.0)),
             ("nms_iou", self.nms_iou.unwrap_or(1.0)),
+            ("momentum_weight", self.momentum_weight),
+            ("recover_iou", self.recover_iou.unwrap_or(1.0)),
         ];
         for (name, value) in shares {
             // Negated, so that NaN is an error, too.
@@ -168,6 +185,10 @@ impl ByteTrackerBuilder {
         coast_frames: u32,
         match_classes: MatchClasses,
         nms_iou: Option<f32>,
+        replay_gaps: bool,
+        momentum_weight: f32,
+        recover_iou: Option<f32>,
+        recover_frames: u32,
     }
 
     /// Replaces all options.
@@ -203,6 +224,9 @@ mod tests {
             (|b| b.track_threshold(f32::NAN), Some("track_threshold: NaN is not")),
             (|b| b.sure_threshold(Some(7.0)), Some("sure_threshold: 7 is not")),
             (|b| b.sure_threshold(None).nms_iou(None), None),
+            (|b| b.momentum_weight(1.0).recover_iou(Some(0.0)).replay_gaps(true), None),
+            (|b| b.momentum_weight(-0.2), Some("momentum_weight: -0.2 is not")),
+            (|b| b.recover_iou(Some(f32::NAN)), Some("recover_iou: NaN is not")),
             (|b| b.nms_iou(Some(-0.1)), Some("nms_iou: -0.1 is not")),
             (
                 |b| b.low_threshold(0.6),

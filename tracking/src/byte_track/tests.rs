@@ -1,3 +1,5 @@
+mod motion;
+
 use super::{ByteTracker, ByteTrackerBuilder, MatchClasses};
 use crate::test_random::Random;
 use crate::{BoundingBox, Track, TrackState, TrackerDetection};

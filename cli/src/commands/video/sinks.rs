@@ -44,6 +44,9 @@ pub struct SinkArgs {
     /// One line of JSON per event of --zones; - is stdout
     #[arg(long, value_name = "FILE", requires = "zones")]
     pub events: Option<PathBuf>,
+    /// POST each event of --zones as JSON to this URL (http)
+    #[arg(long, value_name = "URL", requires = "zones")]
+    pub webhook: Option<String>,
     /// Draw the lines and zones of --zones with their counts
     #[arg(long, requires = "zones")]
     pub draw_zones: bool,

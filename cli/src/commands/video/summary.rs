@@ -11,6 +11,8 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     classes: BTreeMap<usize, ClassCounts>,
+    /// Frames on which the detector did not run because nothing moved.
+    pub still_frames: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -26,6 +28,7 @@ struct ClassCounts {
 impl Counts {
     /// Adds a frame.
     pub fn add(&mut self, outcome: &FrameOutcome) {
+        self.still_frames += u64::from(outcome.still);
         let mut seen = BTreeSet::new();
         for detection in &outcome.detections {
             let class = self.classes.entry(detection.class_id).or_default();
@@ -157,6 +160,9 @@ pub struct RunReport<'a> {
     /// Several sources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceReport>,
+    /// Frames without motion, on which the detector did not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frames_without_motion: Option<u64>,
     /// Whether the run was cancelled.
     pub cancelled: bool,
     /// The error that ended the run, if any.

@@ -15,6 +15,7 @@ use ocelli_tracking::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::webhook::Webhook;
 use crate::usage;
 
 /// The margin without one in the file, as a share of the frame's height.
@@ -29,7 +30,10 @@ pub fn parse_zones(path: &Path) -> bool {
 /// The file of `--zones`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ZonesFile {
+pub struct ZonesFile {
+    /// The file, for messages.
+    #[serde(skip)]
+    name: String,
     units: Option<Units>,
     anchor: Option<AnchorName>,
     margin: Option<f32>,
@@ -37,6 +41,16 @@ struct ZonesFile {
     lines: Vec<LineEntry>,
     #[serde(default)]
     zones: Vec<ZoneEntry>,
+    /// Where motion does not count for `--when-moving`.
+    #[serde(default)]
+    ignore: Vec<IgnoredEntry>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IgnoredEntry {
+    points: Vec<[f32; 2]>,
+    source: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
@@ -71,22 +85,62 @@ struct ZoneEntry {
 }
 
 impl ZonesFile {
-    fn read(path: &Path) -> anyhow::Result<Self> {
-        let refuse = |why: String| usage(format!("--zones, {}: {why}", path.display()));
-        let text = read_text(path, "the file of --zones").map_err(|e| usage(e.to_string()))?;
-        let file: Self = serde_saphyr::from_str(&text).map_err(|e| {
+    /// Reads a file, or takes the text itself, as a file of `--config` has it.
+    ///
+    /// # Errors
+    /// If it cannot be read or is invalid.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let inline = path.to_str().filter(|text| text.starts_with('{'));
+        let name = if inline.is_some() { "in --config".to_owned() } else { path.display().to_string() };
+        let refuse = |why: String| usage(format!("--zones, {name}: {why}"));
+        let text = match inline {
+            Some(text) => text.to_owned(),
+            None => read_text(path, "the file of --zones").map_err(|e| usage(e.to_string()))?,
+        };
+        let mut file: Self = serde_saphyr::from_str(&text).map_err(|e| {
             let said = e.to_string();
             refuse(format!(
                 "expected YAML with `lines` (name, from, to) and `zones` (name, points): {}",
                 said.lines().next().unwrap_or_default()
             ))
         })?;
-        if file.lines.is_empty() && file.zones.is_empty() {
+        if !file.counts() && file.ignore.is_empty() {
             return Err(refuse("expected at least one line or zone".into()));
         }
+        let is_share = |point: &[f32; 2]| point.iter().all(|value| (0.0..=1.0).contains(value));
+        if !file.ignore.iter().all(|region| region.points.len() >= 3 && region.points.iter().all(is_share)) {
+            let why = "ignore: expected at least three points as shares of the frame's width and height";
+            return Err(refuse(why.into()));
+        }
+        file.name.clone_from(&name);
         // Points are checked in a frame of any size.
         file.counter(None, (1000, 1000), true).map_err(|e| refuse(e.to_string()))?;
         Ok(file)
+    }
+
+    /// Whether it has anything to count.
+    pub fn counts(&self) -> bool {
+        !self.lines.is_empty() || !self.zones.is_empty()
+    }
+
+    /// The regions to ignore of sources with these names.
+    ///
+    /// # Errors
+    /// If one is of another source.
+    pub fn ignored(&self, sources: &[String]) -> anyhow::Result<Vec<Vec<Vec<[f32; 2]>>>> {
+        let named = self.ignore.iter().filter_map(|region| region.source.as_ref());
+        if let Some(other) = named.into_iter().find(|source| !sources.contains(source)) {
+            let known = sources.join(", ");
+            return Err(usage(format!(
+                "--zones, {}: ignore: source {other} is not open: expected {known}",
+                self.name
+            )));
+        }
+        let of = |name: &String| {
+            let here = self.ignore.iter().filter(|region| region.source.as_ref().is_none_or(|of| of == name));
+            here.map(|region| region.points.clone()).collect()
+        };
+        Ok(sources.iter().map(of).collect())
     }
 
     /// The lines and zones that belong to one source, and its name.
@@ -155,16 +209,15 @@ struct SourceCounter {
 }
 
 impl Counting {
-    /// Reads the file of `--zones`, for sources with these names.
+    /// Counts for sources with these names.
     ///
     /// # Errors
-    /// If it cannot be read, or a line or zone is invalid or of another source.
-    pub fn open(path: &Path, sources: &[String]) -> anyhow::Result<Self> {
-        let file = ZonesFile::read(path)?;
+    /// If a line or zone is of another source.
+    pub fn new(file: ZonesFile, sources: &[String]) -> anyhow::Result<Self> {
         if let Some((what, source)) = file.sources().find(|(_, source)| !sources.contains(source)) {
             return Err(usage(format!(
                 "--zones, {}: {what} is of source {source}, which is not open: expected {}",
-                path.display(),
+                file.name,
                 sources.join(", ")
             )));
         }
@@ -321,22 +374,22 @@ struct EventRecord<'a> {
 pub struct ZoneSink {
     counting: Counting,
     events: Option<JsonLines>,
+    webhook: Option<Webhook>,
     begun: bool,
 }
 
 impl ZoneSink {
-    /// Writes events to a file, or only counts.
-    pub fn new(counting: Counting, events: Option<JsonLines>) -> Self {
-        Self { counting, events, begun: false }
+    /// Writes events to a file and sends them, or only counts.
+    pub fn new(counting: Counting, events: Option<JsonLines>, webhook: Option<Webhook>) -> Self {
+        Self { counting, events, webhook, begun: false }
     }
 
     fn write_events(
-        events: &mut Option<JsonLines>,
+        (events, webhook): (&mut Option<JsonLines>, &mut Option<Webhook>),
         one: &SourceCounter,
         found: &[ZoneEvent],
         wall_time: Option<f64>,
     ) -> ocelli::Result<()> {
-        let Some(writer) = events else { return Ok(()) };
         for ZoneEvent { kind, time, track, class_id } in found {
             let mut record = EventRecord {
                 event: "crossed",
@@ -364,7 +417,12 @@ impl ZoneSink {
                 }
                 _ => continue,
             }
-            writer.write_record(&record)?;
+            if let Some(writer) = events {
+                writer.write_record(&record)?;
+            }
+            if let Some(webhook) = webhook {
+                webhook.offer(serde_json::to_vec(&record).expect("an event is JSON"));
+            }
         }
         Ok(())
     }
@@ -384,19 +442,20 @@ impl Sink for ZoneSink {
         }
         let captured = outcome.captured.and_then(|captured| captured.duration_since(UNIX_EPOCH).ok());
         let wall_time = captured.map(|since| rounded(since.as_secs_f64()));
-        let events = &mut self.events;
+        let to = (&mut self.events, &mut self.webhook);
         self.counting.with_counter(outcome, |one| {
             let found = one.counter.update(&outcome.tracks, outcome.time).to_vec();
-            Self::write_events(events, one, &found, wall_time)
+            Self::write_events(to, one, &found, wall_time)
         })?
     }
 
     fn finish(&mut self) -> ocelli::Result<()> {
-        let Self { counting, events, .. } = self;
+        let Self { counting, events, webhook, .. } = self;
         for one in counting.lock().iter_mut().flatten() {
             let found = one.counter.finish().to_vec();
-            Self::write_events(events, one, &found, None)?;
+            Self::write_events((&mut *events, &mut *webhook), one, &found, None)?;
         }
+        self.webhook.iter_mut().for_each(Webhook::finish);
         Ok(())
     }
 }

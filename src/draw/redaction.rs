@@ -1,0 +1,203 @@
+//! Makes instances unrecognisable, for privacy.
+
+use std::collections::HashSet;
+
+use image::RgbImage;
+use ocelli_tracking::BoundingBox;
+
+use crate::outcome::FrameOutcome;
+
+/// Boxes are enlarged by this share of their sides, on each side.
+const MARGIN: f32 = 0.08;
+/// The samples across the longer side of a blurred box. Nothing else of it remains.
+const SAMPLES: f32 = 8.0;
+/// The smallest distance of two samples in pixels.
+const LEAST_BLOCK: u32 = 8;
+/// For how many frames that the detector looked at a box stays redacted after its instance was last found.
+const HOLD: u32 = 5;
+/// A box that overlaps with one of the current frame by this IoU is the same instance.
+const SAME: f32 = 0.3;
+
+/// What remains of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RedactionStyle {
+    /// The mean colours of at most eight by eight areas, blended into each other. What is between them cannot be restored.
+    Blur,
+    /// Black.
+    Fill,
+}
+
+/// Makes the instances of some classes unrecognisable in the frames of a video: detections and tracks, those that are only
+/// predicted included. A box stays redacted for some frames after its instance was last found, and as long as the detector
+/// does not look.
+#[derive(Clone, Debug)]
+pub struct Redaction {
+    classes: HashSet<usize>,
+    style: RedactionStyle,
+    /// For each source, the boxes of earlier frames, and how many frames ago they were found.
+    held: Vec<Vec<(BoundingBox, u32)>>,
+}
+
+impl Redaction {
+    /// Redacts the classes with these ids.
+    pub fn new(style: RedactionStyle, classes: impl IntoIterator<Item = usize>) -> Self {
+        Self { classes: classes.into_iter().collect(), style, held: Vec::new() }
+    }
+
+    /// Redacts the instances of a frame in its picture.
+    pub fn apply(&mut self, picture: &mut RgbImage, outcome: &FrameOutcome) {
+        let detections = outcome.detections.iter().map(|detection| (detection.class_id, detection.bbox));
+        let tracks = outcome.tracks.iter().map(|track| (track.class_id, track.bbox));
+        let found: Vec<BoundingBox> = detections
+            .chain(tracks)
+            .filter(|(class, _)| self.classes.contains(class))
+            .map(|(_, bbox)| bbox)
+            .collect();
+        let number = outcome.source_number();
+        if self.held.len() <= number {
+            self.held.resize_with(number + 1, Vec::new);
+        }
+        let held = &mut self.held[number];
+        let was_looked_at = outcome.detected || outcome.still;
+        held.iter_mut().for_each(|(_, age)| *age += u32::from(was_looked_at));
+        held.retain(|(bbox, age)| *age <= HOLD && found.iter().all(|new| new.iou(bbox) < SAME));
+        held.extend(found.into_iter().map(|bbox| (bbox, 0)));
+        for (bbox, _) in &self.held[number] {
+            self.redact(picture, *bbox);
+        }
+    }
+
+    /// Redacts the instances of a single picture.
+    pub fn apply_to_detections(&self, picture: &mut RgbImage, detections: &[crate::Detection]) {
+        let wanted = detections.iter().filter(|detection| self.classes.contains(&detection.class_id));
+        wanted.for_each(|detection| self.redact(picture, detection.bbox));
+    }
+
+    fn redact(&self, picture: &mut RgbImage, bbox: BoundingBox) {
+        let [x1, y1, x2, y2] = bbox.to_xyxy();
+        let (across, down) = (MARGIN * (x2 - x1), MARGIN * (y2 - y1));
+        let edge = |value: f32, side: u32| value.clamp(0.0, side as f32) as u32;
+        let (left, top) =
+            (edge((x1 - across).floor(), picture.width()), edge((y1 - down).floor(), picture.height()));
+        let (right, bottom) =
+            (edge((x2 + across).ceil(), picture.width()), edge((y2 + down).ceil(), picture.height()));
+        if left >= right || top >= bottom {
+            return;
+        }
+        match self.style {
+            RedactionStyle::Blur => blur(picture, [left, top, right, bottom]),
+            RedactionStyle::Fill => {
+                for y in top..bottom {
+                    (left..right).for_each(|x| picture.put_pixel(x, y, image::Rgb([0; 3])));
+                }
+            }
+        }
+    }
+}
+
+/// Replaces a rectangle by the mean colours of its blocks, blended.
+fn blur(picture: &mut RgbImage, [left, top, right, bottom]: [u32; 4]) {
+    let (width, height) = (right - left, bottom - top);
+    let block = ((width.max(height) as f32 / SAMPLES).ceil() as u32).max(LEAST_BLOCK);
+    let (columns, rows) = (width.div_ceil(block), height.div_ceil(block));
+    let mut sums = vec![[0u64; 4]; (columns * rows) as usize];
+    for y in 0..height {
+        for x in 0..width {
+            let pixel = picture.get_pixel(left + x, top + y).0;
+            let sum = &mut sums[((y / block) * columns + x / block) as usize];
+            (0..3).for_each(|channel| sum[channel] += u64::from(pixel[channel]));
+            sum[3] += 1;
+        }
+    }
+    let mean = |column: u32, row: u32, channel: usize| {
+        let sum = sums[(row * columns + column) as usize];
+        sum[channel] as f32 / sum[3].max(1) as f32
+    };
+    // The blocks on both sides of a position, and the share of the second.
+    let between = |position: u32, count: u32| {
+        let at = ((position as f32 + 0.5) / block as f32 - 0.5).clamp(0.0, (count - 1) as f32);
+        let first = at as u32;
+        (first, (first + 1).min(count - 1), at - first as f32)
+    };
+    for y in 0..height {
+        let (above, below, down) = between(y, rows);
+        for x in 0..width {
+            let (before, after, across) = between(x, columns);
+            let blended = |channel| {
+                let row = |row| {
+                    let (a, b) = (mean(before, row, channel), mean(after, row, channel));
+                    a + across * (b - a)
+                };
+                let (a, b) = (row(above), row(below));
+                (a + down * (b - a)).round() as u8
+            };
+            picture.put_pixel(left + x, top + y, image::Rgb([blended(0), blended(1), blended(2)]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detection::Detection;
+
+    fn outcome(boxes: &[(usize, [f32; 4])], detected: bool) -> FrameOutcome {
+        let detection = |(class_id, edges): &(usize, [f32; 4])| Detection {
+            class_id: *class_id,
+            label: "x".into(),
+            score: 0.9,
+            bbox: BoundingBox::from(*edges),
+            mask: None,
+        };
+        FrameOutcome {
+            detections: boxes.iter().map(detection).collect(),
+            detected,
+            ..FrameOutcome::default()
+        }
+    }
+
+    /// Stripes of one pixel.
+    fn stripes() -> RgbImage {
+        RgbImage::from_fn(200, 100, |x, _| image::Rgb([if x % 2 == 0 { 255 } else { 0 }; 3]))
+    }
+
+    #[test]
+    fn pixels_inside_change_and_others_stay() {
+        for style in [RedactionStyle::Blur, RedactionStyle::Fill] {
+            let mut redaction = Redaction::new(style, [1]);
+            let mut picture = stripes();
+            redaction.apply(
+                &mut picture,
+                &outcome(&[(1, [50.0, 20.0, 100.0, 70.0]), (0, [150.0, 20.0, 180.0, 70.0])], true),
+            );
+            let original = stripes();
+            for (x, y, pixel) in picture.enumerate_pixels() {
+                let is_inside = (46..104).contains(&x) && (16..74).contains(&y);
+                let is_original = pixel == original.get_pixel(x, y);
+                assert_eq!(is_inside, !is_original, "{style:?}: {x}, {y}: {pixel:?}");
+            }
+            // No stripe remains.
+            let levels = (50..100).map(|x| picture.get_pixel(x, 40).0[0]);
+            let (least, most) = (levels.clone().min().unwrap_or(0), levels.max().unwrap_or(255));
+            assert!(most - least < 20, "{style:?}: {least} to {most}");
+        }
+    }
+
+    #[test]
+    fn boxes_stay_redacted_while_nobody_looks_and_for_some_frames() {
+        let mut redaction = Redaction::new(RedactionStyle::Fill, [0]);
+        let is_redacted = |redaction: &mut Redaction, outcome: &FrameOutcome| {
+            let mut picture = RgbImage::from_pixel(200, 100, image::Rgb([200; 3]));
+            redaction.apply(&mut picture, outcome);
+            picture.get_pixel(60, 40).0 == [0; 3]
+        };
+        assert!(is_redacted(&mut redaction, &outcome(&[(0, [50.0, 20.0, 100.0, 70.0])], true)));
+        for _ in 0..100 {
+            assert!(is_redacted(&mut redaction, &outcome(&[], false)));
+        }
+        for frame in 0..10 {
+            assert_eq!(is_redacted(&mut redaction, &outcome(&[], true)), frame < HOLD, "{frame}");
+        }
+    }
+}
