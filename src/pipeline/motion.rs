@@ -278,7 +278,7 @@ mod tests {
         };
         let flicker = |frame: usize, x: usize, y: usize| scene(x, y) * (1.0 + 0.06 * (frame % 3) as f32);
         let lamp = |frame: usize, x: usize, y: usize| {
-            scene(x, y) + if x < 40 && y < 40 && frame % 2 == 0 { 40.0 } else { 0.0 }
+            scene(x, y) + if x < 40 && y < 40 && frame.is_multiple_of(2) { 40.0 } else { 0.0 }
         };
         let dusk = |frame: usize, x: usize, y: usize| scene(x, y) * (1.0 - 0.0015 * frame as f32);
         let moving = |frame: usize, x: usize, y: usize| {

@@ -193,7 +193,8 @@ impl Placer {
     fn propose(&mut self, record: &Record, file: &str, format: Format, is_corrected: bool) -> Result<()> {
         let proposal = format!("{PROPOSALS}{file}");
         let earlier = self.written.earlier_classes(file, &self.classes).filter(|_| is_corrected);
-        let added = earlier.map(|first| record.from_class(first)).filter(|added| !added.instances.is_empty());
+        let added =
+            earlier.map(|first| record.since_class(first)).filter(|added| !added.instances.is_empty());
         match added {
             Some(added) => {
                 self.create_folder_of(&self.root.join(&proposal))?;

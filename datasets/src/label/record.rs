@@ -51,7 +51,7 @@ pub struct Record {
 
 impl Record {
     /// The image with the instances of the classes from this one on.
-    pub(super) fn from_class(&self, first: usize) -> Self {
+    pub(super) fn since_class(&self, first: usize) -> Self {
         let instances = self.instances.iter().filter(|instance| instance.class >= first).cloned().collect();
         Self { instances, ..self.clone() }
     }

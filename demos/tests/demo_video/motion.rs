@@ -122,6 +122,7 @@ fn frames_without_motion_keep_their_detections() {
 /// The table of the guide.
 #[test]
 #[ignore = "needs minutes; prints the table of docs/video.md"]
+#[expect(clippy::print_stdout, reason = "the table is the result")]
 fn what_skipping_frames_costs() {
     let place = Place::new();
     println!("| | frames skipped | detections found |\n|---|---|---|");
