@@ -18,7 +18,7 @@ pub const VISUAL: &str = "visual";
 pub const MAX_CLASSES: usize = 65_536;
 
 /// The longest text prompt in bytes; a model reads the first few dozen words.
-pub const MAX_PHRASE_BYTES: usize = 1000;
+pub const MAX_PHRASE_BYTES: usize = 10_000;
 
 /// A box around an instance that shows what to detect, or what not to detect.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -29,6 +29,13 @@ bash tests/fetch-software-gpu.sh target/software-gpu
   CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="env LD_LIBRARY_PATH=$libraries" \
     cargo test --workspace --exclude ocelli-python "${features[@]}" --test all -- --ignored webgpu
 )
+step "letters of the system's fonts"
+rm -rf target/fonts
+mkdir -p target/fonts
+chmod 777 target/fonts
+(cd target/fonts && apt-get download -q fonts-wqy-microhei && dpkg-deb -x fonts-wqy-microhei_*.deb .)
+OCELLI_TEST_FONT=$PWD/target/fonts/usr/share/fonts/truetype/wqy/wqy-microhei.ttc \
+  cargo test --workspace --exclude ocelli-python "${features[@]}" --test all -- --ignored the_fonts_of_the_system
 step "the Python package"
 bash bindings/python/check.sh
 step "the page in the browser"

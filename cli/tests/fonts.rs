@@ -5,10 +5,11 @@ use std::path::Path;
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-/// The only letter of `square.ttf`, of an area that no other font fills.
-const LETTER: char = '\u{10f5f0}';
+/// A letter that DejaVu Sans lacks.
+const LETTER: char = '人';
 
 #[test]
+#[ignore = "needs OCELLI_TEST_FONT, a font file with Chinese letters, and no such font in the system: tests/check-all.sh"]
 fn the_fonts_of_the_system_draw_what_the_own_lacks() {
     let place = Place::new();
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden");
@@ -18,8 +19,9 @@ fn the_fonts_of_the_system_draw_what_the_own_lacks() {
     let words = "person,wine glass,tv,boat,bicycle,cake,bowl,house,cat,moon,robot";
     let class = |word: &str| format!("- name: \"{LETTER} {word}\"\n  phrases: [{word}]\n");
     place.write("map.yaml", format!("classes:\n{}", words.split(',').map(class).collect::<String>()));
-    let font = std::fs::read(golden.join("fonts/square.ttf")).expect("it is in the repository");
-    place.write("with/.local/share/fonts/square.ttf", font);
+    let font = std::env::var_os("OCELLI_TEST_FONT").expect("OCELLI_TEST_FONT names a font file");
+    let installed = Path::new("with/.local/share/fonts").join(Path::new(&font).file_name().expect("a file"));
+    place.write(installed.to_str().expect("it is UTF-8"), std::fs::read(&font).expect("it can be read"));
     place.folder("without");
     let detect = |home: &str| {
         let start =

@@ -159,7 +159,7 @@ mod tests {
 
     /// Stripes of one pixel.
     fn stripes() -> RgbImage {
-        RgbImage::from_fn(200, 100, |x, _| image::Rgb([if x % 2 == 0 { 255 } else { 0 }; 3]))
+        RgbImage::from_fn(200, 100, |x, _| image::Rgb([if x % 2 == 0 { 255 } else { 40 }; 3]))
     }
 
     #[test]

@@ -123,7 +123,7 @@ fn first_classes() -> String {
 #[test]
 fn classes_can_be_added_without_losing_corrections() {
     let place = Place::new();
-    pictures(&place, "pictures", 18);
+    pictures(&place, "pictures", 20);
     let first = first_classes();
     let label = |output: &str, classes: &str, more: &[&str]| {
         let start = ["label", "--model", "built-in", "--images", "pictures", "--classes", classes, "-o"];
@@ -143,11 +143,11 @@ fn classes_can_be_added_without_losing_corrections() {
     let corrected = labels.iter().find(has_added).expect("an added class is found").clone();
     place.write(&format!("set/{corrected}"), "0 0.5 0.5 0.1 0.1\n");
     // More images at the same time.
-    pictures(&place, "pictures", 21);
+    pictures(&place, "pictures", 22);
     assert_eq!(label("fresh", CLASSES, &options).status, Some(0));
     let grown = label("set", CLASSES, &options);
     assert_eq!(grown.status, Some(0), "{grown:?}");
-    assert!(grown.stderr.contains("21 images to label"), "{grown:?}");
+    assert!(grown.stderr.contains("22 images to label"), "{grown:?}");
     assert!(
         grown.stderr.contains("1 corrected label file without instances of classes that were added"),
         "{grown:?}"
@@ -177,7 +177,7 @@ fn classes_can_be_added_without_losing_corrections() {
 #[test]
 fn only_the_added_classes_are_decoded() {
     let place = Place::new();
-    pictures(&place, "pictures", 12);
+    pictures(&place, "pictures", 20);
     let first = first_classes();
     let label = |classes: &str, more: &[&str]| {
         let start =
@@ -187,8 +187,8 @@ fn only_the_added_classes_are_decoded() {
     label(&first, &[]);
     // What was found before is taken from the journal: a change there shows that it is not found again.
     let journal = String::from_utf8(place.read("set/.ocelli-label/journal.jsonl")).expect("it is text");
-    let changed = journal.replace("\"class\":0,", "\"class\":7,");
-    assert_ne!(changed, journal, "no instance of the first class");
+    let changed = journal.replace("\"class\":1,", "\"class\":7,");
+    assert_ne!(changed, journal, "no instance of the second class");
     place.write("set/.ocelli-label/journal.jsonl", changed);
     label(CLASSES, &["--low-memory"]);
     let lines: Vec<String> = names_below(&place, "set/labels")
@@ -199,7 +199,7 @@ fn only_the_added_classes_are_decoded() {
         })
         .collect();
     let count = |class: &str| lines.iter().filter(|line| line.starts_with(&format!("{class} "))).count();
-    assert!(count("0") == 0 && count("7") > 0, "{lines:?}");
+    assert!(count("1") == 0 && count("7") > 0, "{lines:?}");
     assert!(count("8") + count("9") + count("10") > 0, "{lines:?}");
 }
 

@@ -24,7 +24,7 @@ fn invalid_arguments_are_refused() {
     place.succeed(OCELLI, &arguments("set", &[]));
     let start = "label|--images|pictures|--classes|dog|-o|out|";
     let rows = [
-        ("--format|voc", 2, &["--format", "voc", "yolo, yolo-seg, coco"][..]),
+        ("--format|tfrecord", 2, &["--format", "tfrecord", "yolo, yolo-seg, coco, voc"][..]),
         ("--format|", 2, &["--format", "no such format"]),
         ("--val-share|1", 2, &["--val-share is 1", "below 1"]),
         ("--val-share|-0.1", 2, &["--val-share is -0.1"]),
