@@ -176,7 +176,10 @@ mod tests {
         let flat = BoundingBox::new(5.0, 5.0, 5.0, 9.0);
         let cases: [(Vec<Prompt>, &str); 6] = [
             (vec![], "at least one"),
-            (vec!["dog".into(), "é".repeat(501).into()], "class 1 has 1002 bytes, \"ééé"),
+            (
+                vec!["dog".into(), "é".repeat(MAX_PHRASE_BYTES / 2 + 1).into()],
+                "class 1 has 10002 bytes, \"ééé",
+            ),
             (vec!["dog".into(); MAX_CLASSES + 1], "65537 prompts: expected at most 65536"),
             (vec!["dog".into(), " \t".into()], "class 1"),
             (vec![Prompt::visual("thing").with_exemplar(flat, true)], "thing"),
@@ -186,7 +189,10 @@ mod tests {
             let found = Prompts::new(prompts).map(|prompts| prompts.len()).map_err(|e| e.to_string());
             assert!(found.as_ref().is_err_and(|why| why.contains(word)), "expected {word}: {found:?}");
         }
-        assert_eq!(Prompts::new(["dog", "red apple", &"x".repeat(1000)]).map(|p| p.len()).ok(), Some(3));
+        assert_eq!(
+            Prompts::new(["dog", "red apple", &"x".repeat(MAX_PHRASE_BYTES)]).map(|p| p.len()).ok(),
+            Some(3)
+        );
     }
 
     #[test]
