@@ -6,7 +6,7 @@ let ready;
 
 /** Loads the WebAssembly; the other functions do it by themselves. */
 export function load(source) {
-  ready ??= init(source === undefined ? undefined : { module_or_path: source });
+  ready ??= init({ module_or_path: source ?? new URL("ocelli_wasm_bg.wasm", import.meta.url) });
   return ready;
 }
 

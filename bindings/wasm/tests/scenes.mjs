@@ -15,7 +15,7 @@ const [SCORE, PIXELS] = [0.002, 0.5];
 
 function native({ file, classes }) {
   const json = join(mkdtempSync(join(tmpdir(), "ocelli-native-")), "found.json");
-  const given = ["detect", "--image", join(SCENES, file), "--classes", ...classes];
+  const given = ["detect", "--model", join(folder, "package/model"), "--image", join(SCENES, file), "--classes", ...classes];
   execFileSync(program, [...given, "--engine", "embedded", "--masks", "--confidence", "0.3", "--json", json, "-q"]);
   return JSON.parse(readFileSync(json)).images[0].detections;
 }
