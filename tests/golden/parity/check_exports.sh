@@ -13,11 +13,13 @@ for config in "$here"/*/config.json; do
   golden=$(dirname "$config")
   name=$(basename "$golden")
   # A block with windowed attention: global blocks cannot be pruned.
-  windowed=$("$python" - "$golden/config.json" <<'END'
+  # A screen needs an even number of patches a side.
+  read -r windowed patches < <("$python" - "$golden/config.json" <<'END'
 import json, sys
 config = json.load(open(sys.argv[1]))
 vit = config.get("detector_config", config)["vision_config"]["backbone_config"]
-print(next(i for i in range(vit["num_hidden_layers"]) if i not in vit["global_attn_indexes"]))
+windowed = next(i for i in range(vit["num_hidden_layers"]) if i not in vit["global_attn_indexes"])
+print(windowed, vit["image_size"] // vit["patch_size"])
 END
   )
   for target in onnxruntime tensorrt; do
@@ -35,7 +37,7 @@ END
     export_to fp16-kept --precision fp16 --keep-fp32 "vit.$windowed,fusion,scoring" --split-block 1
     export_to bf16 --precision bf16 --mixed-precision norm-softmax
     export_to int8 --precision int8
-    export_to screen --screen
+    if [ $((patches % 2)) = 0 ]; then export_to screen --screen; fi
   done
 done
 "$python" "$here/check_onnx.py" "$work" >"$work/checked" || { grep -v '^ok' "$work/checked"; exit 1; }
