@@ -96,6 +96,42 @@ pub(crate) fn runs_every_element_type<E: Engine>(
     }
 }
 
+/// The tests of runs that fail, and of threads, of one engine: a function that returns its builder, the conformance suite that it
+/// passes, and a part of the error of a run that fails.
+macro_rules! tests_of_runs {
+    ($builder:path, $check:path, $part:literal) => {
+        #[test]
+        fn a_run_that_fails_names_the_model_and_leaves_the_engine_usable() {
+            every_engine::survives_a_run_that_fails(
+                |path| $builder().build_from_file(path),
+                $part,
+                "Exception from",
+            );
+        }
+
+        #[test]
+        fn an_output_that_contradicts_the_model_is_an_error() {
+            every_engine::refuses_an_output_that_contradicts_the_model(|model| {
+                $builder().build_from_memory(model)
+            });
+        }
+
+        #[test]
+        fn two_engines_run_in_two_threads() {
+            let model = crate::models::conformance();
+            every_engine::runs_in_two_threads(|| {
+                $check(|| $builder().build_from_memory(&model), Tolerance::F32)
+            });
+        }
+
+        #[test]
+        fn an_engine_can_move_to_another_thread() {
+            every_engine::moves_to_another_thread(|model| $builder().build_from_memory(model));
+        }
+    };
+}
+pub(crate) use tests_of_runs;
+
 /// Runs a model that fails for some inputs: the error is one line that names the file, with `part` in it and without
 /// `absent`, and the engine can be used afterwards.
 pub(crate) fn survives_a_run_that_fails<E: Engine>(

@@ -193,29 +193,4 @@ fn a_constant_or_an_input_can_be_an_output() {
     }
 }
 
-#[test]
-fn a_run_that_fails_names_the_model_and_leaves_the_engine_usable() {
-    every_engine::survives_a_run_that_fails(
-        |path| builder().build_from_file(path),
-        "Reshape",
-        "Exception from",
-    );
-}
-
-#[test]
-fn an_output_that_contradicts_the_model_is_an_error() {
-    every_engine::refuses_an_output_that_contradicts_the_model(|model| builder().build_from_memory(model));
-}
-
-#[test]
-fn two_engines_run_in_two_threads() {
-    let model = crate::models::conformance();
-    every_engine::runs_in_two_threads(|| {
-        conformance::check(|| builder().build_from_memory(&model), Tolerance::F32)
-    });
-}
-
-#[test]
-fn an_engine_can_move_to_another_thread() {
-    every_engine::moves_to_another_thread(|model| builder().build_from_memory(model));
-}
+every_engine::tests_of_runs!(builder, conformance::check, "Reshape");
