@@ -6,6 +6,7 @@ use super::provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvid
 use super::webgpu;
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::{DimensionValue, GraphProto};
+use ort::ep::cuda::ConvAlgorithmSearch;
 use ort::ep::{
     ArbitrarilyConfigurableExecutionProvider, ArenaExtendStrategy, ExecutionProviderDispatch, coreml,
 };
@@ -49,6 +50,8 @@ fn cuda(options: &CudaOptions) -> CUDA {
     let cuda = CUDA::default()
         .with_arbitrary_config("device_id", options.ordinal)
         .with_tf32(options.tf32)
+        // The default tries every algorithm of every convolution before the first image.
+        .with_conv_algorithm_search(ConvAlgorithmSearch::Heuristic)
         // The buffers of a model have the same few sizes in every run: doubling would reserve memory that is never used.
         .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested)
         // Outputs may have another address in every run, and a recorded graph keeps the addresses.

@@ -19,6 +19,8 @@ const MOVES: [&str; 10] =
     ["Cast", "Concat", "Gather", "Pad", "Relu", "Reshape", "Resize", "Slice", "Split", "Transpose"];
 /// Operators that do not support bfloat16 in opset 20.
 const NOT_IN_BF16: [&str; 5] = ["Conv", "ConvTranspose", "Cos", "InstanceNormalization", "Sin"];
+/// Operators that ONNX Runtime's CUDA provider (1.31) does not have in bfloat16.
+const NOT_ON_CUDA_IN_BF16: [&str; 2] = ["Pad", "Resize"];
 
 impl HalfRules {
     fn half(&self) -> Element {
@@ -26,6 +28,11 @@ impl HalfRules {
             HalfFormat::F16 => Element::F16,
             HalfFormat::Bf16 => Element::Bf16,
         }
+    }
+
+    /// Whether a node that only moves numbers has no kernel in half precision.
+    fn moves_in_single(&self, node: &Node) -> bool {
+        self.format == HalfFormat::Bf16 && NOT_ON_CUDA_IN_BF16.contains(&node.proto.op_type.as_str())
     }
 
     /// The format in which a node computes.
@@ -112,7 +119,9 @@ fn choose(graph: &Graph<'_>, rules: &HalfRules) -> Vec<Option<Element>> {
         producers.extend(node.proto.output.iter().map(|name| (name.as_str(), index)));
         types.push(if !is_float[index] {
             None
-        } else if node.proto.output.iter().any(|name| outputs.contains(name.as_str())) {
+        } else if rules.moves_in_single(node)
+            || node.proto.output.iter().any(|name| outputs.contains(name.as_str()))
+        {
             Some(Element::F32)
         } else if moves(node) {
             let from_input = node.proto.op_type != "Cast"
@@ -126,7 +135,7 @@ fn choose(graph: &Graph<'_>, rules: &HalfRules) -> Vec<Option<Element>> {
     }
     for (index, node) in graph.nodes.iter().enumerate().rev() {
         let is_output = node.proto.output.iter().any(|name| outputs.contains(name.as_str()));
-        if is_float[index] && moves(node) && !is_output {
+        if is_float[index] && moves(node) && !rules.moves_in_single(node) && !is_output {
             let users = &users[index];
             let all_half = !users.is_empty() && users.iter().all(|&user| types[user] == Some(rules.half()));
             types[index] = Some(if all_half { rules.half() } else { types[index].unwrap_or(Element::F32) });

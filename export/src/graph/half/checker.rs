@@ -74,9 +74,9 @@ impl<'g> Checker<'g> {
             "Cast" => self.cast(node, inputs.first().copied()),
             _ => floats.first().or(inputs.first()).copied().unwrap_or(Element::F32),
         };
-        let missing = ["Conv", "ConvTranspose", "Cos", "InstanceNormalization", "Sin"];
+        let missing = ["Conv", "ConvTranspose", "Cos", "InstanceNormalization", "Pad", "Resize", "Sin"];
         if result == Element::Bf16 && missing.contains(&op) {
-            self.problems.push(format!("{}: opset 20 has no {op} for bfloat16", proto.name));
+            self.problems.push(format!("{}: opset 20 or CUDA has no {op} for bfloat16", proto.name));
         }
         if result != node.element {
             self.problems
@@ -84,7 +84,8 @@ impl<'g> Checker<'g> {
         }
         for output in &proto.output {
             self.types.insert(output, result);
-            if matches!(op, "Reshape" | "Transpose" | "Slice" | "Split" | "Pad" | "Identity")
+            if (matches!(op, "Reshape" | "Transpose" | "Slice" | "Split" | "Identity")
+                || op == "Pad" && result != Element::F32)
                 && let Some(before) = self.before_cast.get(proto.input[0].as_str()).copied()
             {
                 self.before_cast.insert(output, before);

@@ -189,6 +189,12 @@ fn casts_are_added_between_formats() {
             ">f16 Reshape:f16 Resize:f16 Sigmoid:f16 Resize:f16 >f32",
         ),
         (
+            "no resizing in bfloat16",
+            resized,
+            bf16(),
+            "Reshape:f32 Resize:f32 >bf16 Sigmoid:bf16 >f32 Resize:f32 Identity:f32",
+        ),
+        (
             "a block in 32 bits",
             two_blocks,
             kept("vit.1"),
