@@ -62,7 +62,7 @@ const BUILT_IN_MODEL_NOTE: &str = "model: built-in, which knows eighty drawn pic
 #[command(next_help_heading = MODEL)]
 pub struct ModelArgs {
     /// Exported model, or a checkpoint: a Hugging Face folder or a file such as sam3.pt, which is exported once into the
-    /// cache. built-in is the built-in model [default: built-in]
+    /// cache. built-in is the built-in model [default: built-in; `ocelli label` has none]
     #[arg(long, alias = "weights", value_name = "PATH")]
     pub model: Option<PathBuf>,
     /// auto, embedded, openvino, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt, webgpu or coreml; cuda:1 is the second
@@ -98,7 +98,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "PATH")]
     pub webgpu: Option<PathBuf>,
     /// Number format: auto (bf16 with openvino on CPUs that have it, else fp32), fp32, bf16 (openvino: half the time on
-    /// recent CPUs, less exact), int8 (8-bit weights: a quarter of the memory) or fp16 (for GPUs) [default: fp32, or the
+    /// recent CPUs, less exact), int8 (8-bit weights: the least memory) or fp16 (for GPUs) [default: fp32, or the
     /// exported model's]
     #[arg(long, value_name = "FORMAT")]
     pub precision: Option<PrecisionChoice>,
@@ -235,7 +235,7 @@ pub struct DetectorArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = DETECTION)]
 pub struct ScreenArgs {
-    /// Rule out absent classes in a coarse first pass and decode the others alone: for many names of which an image shows
+    /// Rule out absent classes in a coarse first pass and decode only the others: for many names of which an image shows
     /// few. The threshold, 0 to 1, is the one of `ocelli eval --calibrate-screen` unless it is named
     #[arg(
         long,

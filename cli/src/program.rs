@@ -46,7 +46,7 @@ enum Command {
     #[cfg(feature = "serve")]
     #[command(after_help = serve::AFTER_HELP)]
     Serve(Box<serve::ServeArgs>),
-    /// Label images: write a YOLO or COCO data set
+    /// Label images: write a YOLO, COCO or Pascal VOC data set
     Label(Box<label::LabelArgs>),
     /// Evaluate a model: average precision, recall, masks, time
     Eval(Box<eval::EvalArgs>),

@@ -231,7 +231,7 @@ fn wrong_usage_is_refused() {
             refusal(
                 "serve|--listen|127.0.0.1:0|--gallery|empty",
                 2,
-                &["not a labelled data set", "ocelli label"],
+                &["not a labelled data set", "label the images first"],
             ),
             refusal("serve|--listen|127.0.0.1:0|--label-studio|https://a", 2, &["https is not supported"]),
             refusal(&taken, 1, &["cannot listen on", "choose another address"]),

@@ -241,6 +241,18 @@ mod tests {
         (value >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
 
+    fn view(data: &[u8]) -> FrameView<'_> {
+        let (width, height) = (SIZE.0 as u32, SIZE.1 as u32);
+        FrameView {
+            data,
+            width,
+            height,
+            stride: SIZE.0,
+            format: PixelFormat::Gray8,
+            timestamp: Duration::ZERO,
+        }
+    }
+
     /// The share of frames that are looked at, and the frames between the first frame with a box and the first look since.
     fn looks(frames: usize, interval: u64, pixel: impl Fn(usize, usize, usize) -> f32) -> (f64, Vec<usize>) {
         let gate = MotionGate::new(Duration::from_secs(interval)).expect("it is not zero");
@@ -251,14 +263,7 @@ mod tests {
             let data: Vec<u8> = (0..SIZE.0 * SIZE.1)
                 .map(|i| (pixel(frame, i % SIZE.0, i / SIZE.0) + noise(i)).clamp(0.0, 255.0) as u8)
                 .collect();
-            let view = FrameView {
-                data: &data,
-                width: SIZE.0 as u32,
-                height: SIZE.1 as u32,
-                stride: SIZE.0,
-                format: PixelFormat::Gray8,
-                timestamp: Duration::ZERO,
-            };
+            let view = view(&data);
             if watch.look(&view, Duration::from_millis(40 * frame as u64), true) {
                 looked.push(frame);
             }
@@ -320,25 +325,18 @@ mod tests {
         let half = vec![[0.0, 0.0], [0.5, 0.0], [0.5, 1.0], [0.0, 1.0]];
         let gate =
             MotionGate::new(Duration::from_secs(2)).expect("it is not zero").with_ignored(vec![vec![half]]);
-        for (left, expected) in [(20, 2), (200, 100)] {
+        for (left, expected) in [(20, 2..=2), (200, 81..=100)] {
             let mut watch = MotionWatch::new(&gate, 0);
             let mut count = 0;
             for frame in 0..100usize {
                 let inside =
                     |i: usize| (left + frame % 8 * 10..left + frame % 8 * 10 + 10).contains(&(i % SIZE.0));
                 let data: Vec<u8> = (0..SIZE.0 * SIZE.1).map(|i| if inside(i) { 220 } else { 40 }).collect();
-                let view = FrameView {
-                    data: &data,
-                    width: SIZE.0 as u32,
-                    height: SIZE.1 as u32,
-                    stride: SIZE.0,
-                    format: PixelFormat::Gray8,
-                    timestamp: Duration::ZERO,
-                };
+                let view = view(&data);
                 let time = Duration::from_millis(40 * frame as u64);
                 count += usize::from(watch.look(&view, time, true));
             }
-            assert!(count == expected || (expected == 100 && count > 80), "{left}: {count} looks");
+            assert!(expected.contains(&count), "{left}: {count} looks");
         }
         assert!(MotionGate::new(Duration::ZERO).is_err());
     }

@@ -36,11 +36,11 @@ pub struct ServeArgs {
     /// Address and port; port 0 is a free one
     #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS", help_heading = ACCESS)]
     listen: SocketAddr,
-    /// What every client has to know; better in the environment as OCELLI_TOKEN [default: none on this machine; a random one,
+    /// Secret that every client must send; better in the environment, as OCELLI_TOKEN [default: none on this machine; a random one,
     /// which is printed, if other machines reach the address]
     #[arg(long, value_name = "TOKEN", help_heading = ACCESS)]
     token: Option<String>,
-    /// Further names of this machine that clients may use, such as robot.local
+    /// Other names of this machine that clients may use, such as robot.local
     #[arg(long, num_args = 1.., value_name = "NAME", help_heading = ACCESS)]
     host: Vec<String>,
     /// Data set of `ocelli label` to look at and to correct
@@ -52,22 +52,22 @@ pub struct ServeArgs {
     /// Run without masks, which takes less memory
     #[arg(long, help_heading = PERFORMANCE)]
     no_masks: bool,
-    /// Requests that are read, wait or run at the same time; further ones are answered with 503
+    /// Most requests that are read, wait or run at the same time; any more are answered with 503
     #[arg(long, default_value_t = Limits::default().queue, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
     queue: usize,
-    /// Open connections; further ones wait
+    /// Most open connections; any more wait
     #[arg(long, default_value_t = Limits::default().connections, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
     connections: usize,
-    /// Time of a request in seconds
+    /// Longest time for a request, in seconds
     #[arg(long, default_value_t = Limits::default().time.as_secs_f64(), allow_negative_numbers = true, value_name = "SECONDS", help_heading = PERFORMANCE)]
     timeout: f64,
-    /// Bytes of a request
+    /// Largest request, in bytes
     #[arg(long, default_value_t = Limits::default().body_bytes, allow_negative_numbers = true, value_name = "BYTES", help_heading = PERFORMANCE)]
     max_bytes: usize,
-    /// Pixels of a picture
+    /// Largest picture, in pixels
     #[arg(long, default_value_t = Limits::default().pixels, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
     max_pixels: u64,
-    /// Classes of a request
+    /// Most classes of a request
     #[arg(long, default_value_t = Limits::default().classes, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
     max_classes: usize,
     #[command(flatten)]

@@ -21,8 +21,8 @@ use crate::{
 #[command(override_usage = "ocelli verify [--model <DIR>] [--candidate <DIR>] [OPTIONS]")]
 #[command(after_help = "\
 Example:
-  ocelli export --checkpoint sam3/ --precision int8 --output sam3-int8/
-  ocelli verify --model sam3-fp32/ --candidate sam3-int8/")]
+  ocelli export --checkpoint sam3/ --precision fp16 --output sam3-fp16/
+  ocelli verify --model sam3/ --candidate sam3-fp16/")]
 pub struct VerifyArgs {
     /// Reference: an exported model or a checkpoint [default: the built-in model]
     #[arg(long, alias = "reference", value_name = "DIR", help_heading = INPUT)]

@@ -46,8 +46,8 @@ pub const AFTER_HELP: &str = concat!(
     built_in_model_help!(),
     "
 
-Without --video a scene with the classes is drawn. Output videos have the frame rate of the source, repeat the previous \
-frame where frames were dropped, and have no sound. Ctrl-C ends the run and completes its files.
+Without --video a scene with the classes is drawn. Output videos have a constant frame rate, repeat the previous frame \
+in gaps, and have no sound. Ctrl-C ends the run and completes its files.
 
 Examples:
   ocelli video --classes dog car --track -o out.mp4

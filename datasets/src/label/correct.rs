@@ -86,8 +86,7 @@ impl CorrectedSet {
         };
         if !root.join(STATE_FOLDER).is_dir() {
             return refuse(if root.is_dir() {
-                "it is not a labelled data set; label its images first, with `ocelli label --images … --output DIR`, and \
-                 name that folder"
+                "it is not a labelled data set; label the images first, and name the folder of the labels"
             } else {
                 "no such folder"
             });

@@ -7,9 +7,11 @@
 //! record, and the rename. After a stop, a temporary file whose hash is recorded shows that the rename is missing. Without
 //! one the rename is done, so that a file which is missing was removed by the person.
 
+mod hash;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -22,6 +24,9 @@ use super::settings::Format;
 use super::stop::before_write;
 use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, ErrorKind, Result};
+
+use hash::{Hashing, hash_of_file, hash_on_disk, hex};
+pub(super) use hash::{hash_of_output, hash_of_text};
 
 /// The version of the record's format.
 const FORMAT: u32 = 1;
@@ -553,65 +558,4 @@ fn find_parts(folder: &Path, below: bool, found: &mut Vec<PathBuf>) -> io::Resul
         }
     }
     Ok(())
-}
-
-/// The hash of a file; `None` if it does not exist. What cannot be hashed, such as a folder, has a hash of its own.
-fn hash_of_file(path: &Path) -> io::Result<Option<String>> {
-    match std::fs::metadata(path) {
-        Ok(meta) if !meta.is_file() => return Ok(Some("not a file".into())),
-        Ok(_) => {}
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            let is_link = std::fs::symlink_metadata(path).is_ok();
-            return Ok(is_link.then(|| "a link to nothing".into()));
-        }
-        Err(e) => return Err(e),
-    }
-    let mut file = File::open(path)?;
-    let mut hash = Sha256::new();
-    let mut buffer = [0; 1 << 14];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(Some(hex(&hash.finalize()))),
-            bytes => hash.update(&buffer[..bytes]),
-        }
-    }
-}
-
-fn hash_on_disk(path: &Path) -> Result<Option<String>> {
-    hash_of_file(path).map_err(|e| Error::io("cannot read", path, e))
-}
-
-/// The hash of a text as the record has it.
-pub(super) fn hash_of_text(text: &str) -> String {
-    hex(&Sha256::digest(text.as_bytes()))
-}
-
-/// The hash of what `write` writes.
-pub(super) fn hash_of_output(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<String> {
-    let mut out = Hashing { out: io::sink(), hash: Sha256::new() };
-    write(&mut out)?;
-    Ok(hex(&out.hash.finalize()))
-}
-
-/// The first 16 bytes of a hash in hexadecimal.
-fn hex(digest: &[u8]) -> String {
-    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Hashes what is written.
-struct Hashing<W> {
-    out: W,
-    hash: Sha256,
-}
-
-impl<W: Write> Write for Hashing<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes)?;
-        self.hash.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
 }
