@@ -59,6 +59,8 @@ for pair in chromium=chromium npm=npm promtool=prometheus; do
   command -v "${pair%=*}" >/dev/null || apt-get install -y -q --no-install-recommends "${pair#*=}"
 done
 bash tests/serve/check.sh target/debug/ocelli target/serve
+step "the tests notice faults"
+python3 tests/mutations/run.py behaviour
 step "every crate can be packaged"
 cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks --exclude ocelli-c --exclude ocelli-python
 step done

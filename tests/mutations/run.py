@@ -19,7 +19,9 @@ import faults
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILT = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 COPY = ROOT / "target" / "mutations"
-FEATURES = ["--no-default-features", "--features", "cuda fonts opencv serve tensorrt-rtx"]
+# As the other checks build it, so that nothing else is built again.
+WORKSPACE = ["--workspace", "--exclude", "ocelli-python", "--no-default-features", "--features",
+             "cuda fonts opencv serve tensorrt-rtx"]
 PATIENCE = 120
 
 
@@ -54,9 +56,8 @@ def inject(fault):
 
 def build(packages):
     """The test programs, each with the folder of its package."""
-    chosen = [word for package in packages for word in ("-p", package)] or ["--workspace", "--exclude", "ocelli-python"]
-    # Warnings about the faults are of no interest.
-    command = ["cargo", "test", *chosen, *FEATURES, "--lib", "--bins", "--test", "all", "--no-run",
+    chosen = [word for package in packages for word in ("-p", package)]
+    command = ["cargo", "test", *(chosen or WORKSPACE), "--lib", "--bins", "--test", "all", "--no-run",
                "--message-format=json-render-diagnostics"]
     environment = dict(os.environ, CARGO_TARGET_DIR=str(BUILT), CARGO_TERM_QUIET="true")
     done = subprocess.run(command, cwd=COPY, env=environment, stdout=subprocess.PIPE, text=True)
