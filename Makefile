@@ -13,12 +13,13 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 # Empty without OpenCV: everything but video files, cameras and windows is built.
 OPENCV = $$(bash demos/install-opencv.sh --check && echo opencv)
 
-.PHONY: help demo test setup opencv install python web bench bench-full check-all lint doc
+.PHONY: help demo test setup opencv install install-c python web bench bench-full check-all lint doc
 
 help:
 	@echo "make demo        detect objects in drawn scenes with the built-in model: an image and a table; needs Rust alone"
 	@echo "make test        run all tests"
-	@echo "make install     install the programs, shell completions and man pages below PREFIX (/usr/local)"
+	@echo "make install     install the programs, shell completions, man pages and the C library below PREFIX (/usr/local)"
+	@echo "make install-c   install the C library, its headers, and what pkg-config and CMake find it by below PREFIX"
 	@echo "make python      build the Python wheel and test it in a fresh environment"
 	@echo "make web         build the page that detects in the browser, and its npm package, into target/web"
 	@echo "make setup       fetch the libraries of ONNX Runtime, its WebGPU provider and OpenVINO into ~/.local/share/ocelli"
@@ -48,7 +49,7 @@ demo:
 test: setup opencv
 	cargo test --workspace --exclude ocelli-python --no-default-features --features "cuda fonts serve $(OPENCV) $(FEATURES)"
 
-install: setup opencv
+install: setup opencv install-c
 	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "cuda fonts serve $(OPENCV) $(FEATURES)"
 	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
 	  $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
@@ -59,6 +60,11 @@ install: setup opencv
 	  $(BUILT)/ocelli completions zsh --program $$program > $(SHARE)/zsh/site-functions/_$$program && \
 	  $(BUILT)/ocelli completions fish --program $$program > $(SHARE)/fish/vendor_completions.d/$$program.fish || exit 1; \
 	done
+
+# Built alone, so that it has none of the features of the programs.
+install-c:
+	cargo build --profile $(or $(PROFILE),release) -p ocelli-c --no-default-features --features "cuda $(FEATURES)"
+	bash bindings/c/install.sh $(BUILT)/libocelli_c.so $(PREFIX)
 
 python:
 	bash bindings/python/check.sh $(or $(PROFILE),dev)

@@ -40,6 +40,8 @@ OCELLI_TEST_FONT=$PWD/target/fonts/usr/share/fonts/truetype/wqy/wqy-microhei.ttc
   cargo test --workspace --exclude ocelli-python "${features[@]}" --test all -- --ignored the_fonts_of_the_system
 step "the Python package"
 bash bindings/python/check.sh
+step "the C library"
+bash bindings/c/check.sh
 step "the page in the browser"
 bash bindings/wasm/check.sh
 step "the library in another workspace"
@@ -57,6 +59,8 @@ for pair in chromium=chromium npm=npm promtool=prometheus; do
   command -v "${pair%=*}" >/dev/null || apt-get install -y -q --no-install-recommends "${pair#*=}"
 done
 bash tests/serve/check.sh target/debug/ocelli target/serve
+step "the tests notice faults"
+python3 tests/mutations/run.py behaviour
 step "every crate can be packaged"
-cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks --exclude ocelli-python
+cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks --exclude ocelli-c --exclude ocelli-python
 step done

@@ -13,9 +13,10 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "accuracy",
     "browser",
+    "c",
     "checkpoints",
     "comparison",
     "embedding",

@@ -261,7 +261,10 @@ impl<'a> Bench<'a> {
         let target = match args.target {
             Some(TargetArg::Tensorrt) => Target::TensorRt,
             Some(TargetArg::Onnxruntime) => Target::OnnxRuntime,
-            None => factory.target(),
+            None => {
+                let is_int8 = args.strategies.iter().any(|strategy| strategy.precision == Precision::Int8);
+                factory.target(is_int8.then_some(Precision::Int8))
+            }
         };
         let emulates = factory.description().contains("CPU");
         status(&args.log, &format!("engine: {}", factory.description()));

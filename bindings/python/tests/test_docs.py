@@ -13,7 +13,9 @@ from conftest import ROOT, SCENES
 import ocelli
 
 GUIDE = (ROOT / "docs" / "python.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+# The page that shows one program in all languages.
+EMBEDDING = (ROOT / "docs" / "embedding.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", f"{GUIDE}\n{EMBEDDING}", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,951 @@
+/*
+ * Ocelli: open-vocabulary object detection in pictures and video.
+ *
+ * Functions return OCELLI_OK or a status that says what failed; ocelli_last_error() has the text. Handles are freed with
+ * the function of their kind; one that was freed already, or null, is an error and never a crash. Structs begin with
+ * their size: set struct_size before a struct is passed, and the others to zero or by the function that ends in _init.
+ * Strings are UTF-8. Every function may be called from any thread.
+ *
+ * Made from the source of the library by cbindgen: do not edit.
+ */
+
+#ifndef OCELLI_H
+#define OCELLI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * The version of the interface that this header describes. `ocelli_abi_version()` returns that of the library; both are
+ * equal unless the program runs with a library that is not compatible.
+ */
+#define OCELLI_ABI_VERSION 0
+
+/**
+ * What a function returns. Of a value other than `OCELLI_OK`, `OCELLI_NOT_READY` and `OCELLI_ENDED`, `ocelli_last_error`
+ * has the text.
+ */
+typedef enum ocelli_status {
+    /**
+     * Done.
+     */
+    OCELLI_OK = 0,
+    /**
+     * The caller passed an invalid argument: a null pointer, a handle that was freed, a threshold of 7.
+     */
+    OCELLI_INVALID_ARGUMENT = 1,
+    /**
+     * A file is corrupt, unsupported, or not what its name says.
+     */
+    OCELLI_INVALID_DATA = 2,
+    /**
+     * Two inputs do not belong together: a text cache of another model.
+     */
+    OCELLI_MISMATCH = 3,
+    /**
+     * A library, driver or feature is missing or too old; the text has the remedy.
+     */
+    OCELLI_UNAVAILABLE = 4,
+    /**
+     * The operating system reported an error of a read or a write.
+     */
+    OCELLI_IO = 5,
+    /**
+     * An engine failed while it ran.
+     */
+    OCELLI_EXECUTION = 6,
+    /**
+     * The operation was cancelled: the pipeline was freed while a thread waited for it.
+     */
+    OCELLI_CANCELLED = 7,
+    /**
+     * A bug in the library.
+     */
+    OCELLI_INTERNAL = 8,
+    /**
+     * No error: there is no result yet, or no room for a frame.
+     */
+    OCELLI_NOT_READY = 9,
+    /**
+     * No error: the pipeline was closed, and all results were received.
+     */
+    OCELLI_ENDED = 10,
+} ocelli_status;
+
+/**
+ * How the pixels of a frame are stored.
+ */
+typedef enum ocelli_pixel_format {
+    /**
+     * Three bytes per pixel: red, green, blue.
+     */
+    OCELLI_RGB8 = 0,
+    /**
+     * Three bytes per pixel: blue, green, red, as in OpenCV.
+     */
+    OCELLI_BGR8 = 1,
+    /**
+     * A plane of luma, one byte per pixel, followed by a plane of interleaved blue and red chroma, one pair per 2 x 2
+     * pixels, with the same stride. BT.601, limited range.
+     */
+    OCELLI_NV12 = 2,
+    /**
+     * One byte per pixel: grey.
+     */
+    OCELLI_GRAY8 = 3,
+} ocelli_pixel_format;
+
+/**
+ * The state of a track.
+ */
+typedef enum ocelli_track_state {
+    /**
+     * Detected in this frame.
+     */
+    OCELLI_TRACKED = 0,
+    /**
+     * Not detected in this frame: its box is predicted.
+     */
+    OCELLI_LOST = 1,
+    /**
+     * Not confirmed yet.
+     */
+    OCELLI_TENTATIVE = 2,
+} ocelli_track_state;
+
+/**
+ * What happens with a frame when the pipeline is busy.
+ */
+typedef enum ocelli_policy {
+    /**
+     * `ocelli_pipeline_push` waits: no frame is lost. For files.
+     */
+    OCELLI_ALL = 0,
+    /**
+     * The frame that has waited longest is dropped. For cameras.
+     */
+    OCELLI_LATEST = 1,
+} ocelli_policy;
+
+/**
+ * How long a frame may wait so that more frames pass.
+ */
+typedef enum ocelli_latency {
+    /**
+     * Queues between all stages.
+     */
+    OCELLI_THROUGHPUT = 0,
+    /**
+     * As many frames at a time as keep the slowest stage busy.
+     */
+    OCELLI_BALANCED = 1,
+    /**
+     * One frame at a time.
+     */
+    OCELLI_LOW = 2,
+} ocelli_latency;
+
+/**
+ * A detector. Calls from several threads are done one after the other.
+ */
+typedef struct ocelli_detector ocelli_detector;
+
+/**
+ * A picture that was read from a file.
+ */
+typedef struct ocelli_image ocelli_image;
+
+/**
+ * A detector and a tracker that work on several frames at a time, on threads of their own. Any thread may push frames, and
+ * any receive results.
+ */
+typedef struct ocelli_pipeline ocelli_pipeline;
+
+/**
+ * The classes to detect: names, example boxes, or both. A class is known by its number, from 0.
+ */
+typedef struct ocelli_prompts ocelli_prompts;
+
+/**
+ * What was found in a picture. Strings that it returns are valid until it is freed.
+ */
+typedef struct ocelli_result ocelli_result;
+
+/**
+ * A tracker.
+ */
+typedef struct ocelli_tracker ocelli_tracker;
+
+/**
+ * Options of a detector. `ocelli_detector_options_init` sets the defaults.
+ */
+typedef struct ocelli_detector_options {
+    /**
+     * sizeof(ocelli_detector_options).
+     */
+    size_t struct_size;
+    /**
+     * The folder of an exported model or of a checkpoint, or a checkpoint's file; null or "built-in" for the built-in one.
+     */
+    const char *model;
+    /**
+     * "auto", "embedded", "openvino", "onnxruntime", "cuda" and others, see docs/engines.md; null for "auto".
+     */
+    const char *engine;
+    /**
+     * "fp32", "fp16", "bf16", "int8", or "auto" for the fastest that is close; null for 32 bits.
+     */
+    const char *precision;
+    /**
+     * The file that keeps encoded names between runs; null for the one in the cache folder.
+     */
+    const char *text_cache;
+    /**
+     * ONNX Runtime's library; null to search the usual places.
+     */
+    const char *onnxruntime;
+    /**
+     * OpenVINO's library or its folder; null to search the usual places.
+     */
+    const char *openvino;
+    /**
+     * TensorRT's library or its folder; null to search the usual places.
+     */
+    const char *tensorrt;
+    /**
+     * A TensorRT engine file for the backbone, or null.
+     */
+    const char *trt;
+    /**
+     * A TensorRT engine file for the encoder-decoder, or null.
+     */
+    const char *trt_enc_dec;
+    /**
+     * The side of the model's input in pixels; 0 for the model's own.
+     */
+    uint32_t imgsz;
+    /**
+     * Threads that share one operator; 0 for the number of physical cores.
+     */
+    uint32_t threads;
+    /**
+     * Classes that are decoded at once; 0 for the default.
+     */
+    uint32_t class_chunk;
+    /**
+     * The most detections of a picture, those with the highest scores; 0 for no limit.
+     */
+    uint32_t max_detections;
+    /**
+     * Detections with a higher score are kept, 0 to 1; below 0 for the model's own.
+     */
+    float confidence;
+    /**
+     * Of two boxes of a class with a higher IoU, 0 to 1, the better is kept; below 0 for the model's own.
+     */
+    float nms;
+    /**
+     * As `nms`, for boxes of any classes; below 0 to switch it off.
+     */
+    float class_agnostic_nms;
+    /**
+     * 1 if detections have masks.
+     */
+    uint32_t masks;
+} ocelli_detector_options;
+
+/**
+ * A picture in the caller's memory, which the library reads only during the call that it is passed to.
+ */
+typedef struct ocelli_frame {
+    /**
+     * sizeof(ocelli_frame).
+     */
+    size_t struct_size;
+    /**
+     * The pixels, top row first.
+     */
+    const uint8_t *data;
+    /**
+     * Bytes at `data`.
+     */
+    size_t data_size;
+    /**
+     * Bytes from the start of one row to the next; 0 if rows follow each other without padding.
+     */
+    size_t stride;
+    /**
+     * When the picture was taken, in nanoseconds of any clock that never runs backwards.
+     */
+    uint64_t timestamp_ns;
+    /**
+     * Width in pixels, at least 1.
+     */
+    uint32_t width;
+    /**
+     * Height in pixels, at least 1.
+     */
+    uint32_t height;
+    /**
+     * An ocelli_pixel_format.
+     */
+    uint32_t format;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} ocelli_frame;
+
+/**
+ * Options of a tracker. `ocelli_tracker_options_init` sets the defaults, in brackets.
+ */
+typedef struct ocelli_tracker_options {
+    /**
+     * sizeof(ocelli_tracker_options).
+     */
+    size_t struct_size;
+    /**
+     * Detections with at least this score are matched first and can start tracks (0.5).
+     */
+    float track_threshold;
+    /**
+     * Detections with at least this score can continue tracks; below 0 for 0.1, or less if track_threshold is less (-1).
+     */
+    float low_threshold;
+    /**
+     * The least score that starts a track; below 0 for 0.05 above track_threshold (-1).
+     */
+    float new_track_threshold;
+    /**
+     * Least IoU of a track with a detection of high score (0.5).
+     */
+    float match_iou;
+    /**
+     * Least IoU of a track with a detection of low score (0.4).
+     */
+    float low_match_iou;
+    /**
+     * Least IoU of a lost track with a detection of high score (0.5).
+     */
+    float lost_match_iou;
+    /**
+     * A track that starts with at least this score is reported at once; below 0 leaves it to min_hits (0.8).
+     */
+    float sure_threshold;
+    /**
+     * The number of consecutive detections that confirms a track, at least 1 (2).
+     */
+    uint32_t min_hits;
+    /**
+     * The most frames between two detections of a track, at least 1 (30).
+     */
+    uint32_t max_time_lost;
+    /**
+     * For how many frames a lost track is still reported, at its predicted place (0).
+     */
+    uint32_t coast_frames;
+    /**
+     * 1 if a track may take a detection of another class (0).
+     */
+    uint32_t match_any_class;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} ocelli_tracker_options;
+
+/**
+ * Called with each result, in order, on a thread of the library.
+ *
+ * `status` is `OCELLI_OK` with a result, which belongs to the caller until the function returns: do not free it. The last
+ * call has no result: its status is `OCELLI_ENDED` once the pipeline was closed and all results were passed on, or that of
+ * the error that ended the pipeline, whose text `ocelli_last_error` has in this call. No exception may leave the function.
+ */
+typedef void (*ocelli_result_callback)(void *user_data, enum ocelli_status status, const struct ocelli_result *result);
+
+/**
+ * Options of a pipeline. `ocelli_pipeline_options_init` sets the defaults, in brackets.
+ */
+typedef struct ocelli_pipeline_options {
+    /**
+     * sizeof(ocelli_pipeline_options).
+     */
+    size_t struct_size;
+    /**
+     * Options of the tracker (null: there is none).
+     */
+    const struct ocelli_tracker_options *tracker;
+    /**
+     * Called with each result, instead of `ocelli_pipeline_receive` (null).
+     */
+    ocelli_result_callback callback;
+    /**
+     * Passed to the callback (null).
+     */
+    void *user_data;
+    /**
+     * The detector runs on every n-th frame, the tracker on all (1).
+     */
+    uint64_t detect_every;
+    /**
+     * The frame rate that the tracker expects, in frames per second; 0 takes it from the time stamps (0).
+     */
+    double frame_rate;
+    /**
+     * An ocelli_policy (OCELLI_ALL).
+     */
+    uint32_t policy;
+    /**
+     * An ocelli_latency (OCELLI_THROUGHPUT).
+     */
+    uint32_t latency;
+    /**
+     * Frames that wait between two stages; 0 for the default (0).
+     */
+    uint32_t queue_depth;
+    /**
+     * The most classes that are decoded for a frame, in turns; 0 for all (0).
+     */
+    uint32_t class_budget;
+} ocelli_pipeline_options;
+
+/**
+ * A picture or a frame.
+ */
+typedef struct ocelli_result_info {
+    /**
+     * sizeof(ocelli_result_info).
+     */
+    size_t struct_size;
+    /**
+     * The frame's number in its pipeline, from 0.
+     */
+    uint64_t index;
+    /**
+     * The frame's own time stamp.
+     */
+    uint64_t timestamp_ns;
+    /**
+     * Milliseconds spent on the names; near zero when they are known.
+     */
+    double text_ms;
+    /**
+     * Milliseconds from pixels to the model's input.
+     */
+    double preprocess_ms;
+    /**
+     * Milliseconds in the image backbone.
+     */
+    double backbone_ms;
+    /**
+     * Milliseconds in the encoder-decoder, over all classes.
+     */
+    double decode_ms;
+    /**
+     * Milliseconds for the masks.
+     */
+    double masks_ms;
+    /**
+     * Milliseconds from start to finish, including time spent waiting between stages.
+     */
+    double total_ms;
+    /**
+     * Width of the picture in pixels.
+     */
+    uint32_t width;
+    /**
+     * Height of the picture in pixels.
+     */
+    uint32_t height;
+    /**
+     * 1 if the detector ran on this frame.
+     */
+    uint32_t detected;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} ocelli_result_info;
+
+/**
+ * An instance of a class in a picture.
+ */
+typedef struct ocelli_detection {
+    /**
+     * sizeof(ocelli_detection).
+     */
+    size_t struct_size;
+    /**
+     * The name of the class.
+     */
+    const char *label;
+    /**
+     * The pixels of the instance in COCO's compressed run-length encoding; null without masks.
+     */
+    const char *mask_counts;
+    /**
+     * The number of the class in the prompts, from 0.
+     */
+    size_t class_id;
+    /**
+     * Left edge in pixels of the picture.
+     */
+    float x1;
+    /**
+     * Top edge.
+     */
+    float y1;
+    /**
+     * Right edge.
+     */
+    float x2;
+    /**
+     * Bottom edge.
+     */
+    float y2;
+    /**
+     * Confidence, 0 to 1.
+     */
+    float score;
+    /**
+     * Width of the mask in pixels, which is that of the picture; 0 without one.
+     */
+    uint32_t mask_width;
+    /**
+     * Height of the mask in pixels.
+     */
+    uint32_t mask_height;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} ocelli_detection;
+
+/**
+ * An object over time.
+ */
+typedef struct ocelli_track {
+    /**
+     * sizeof(ocelli_track).
+     */
+    size_t struct_size;
+    /**
+     * The name of the class; empty if the tracker does not know it.
+     */
+    const char *label;
+    /**
+     * The number of the class, by majority of its detections.
+     */
+    size_t class_id;
+    /**
+     * The number of its detection in this frame; SIZE_MAX if it was not detected.
+     */
+    size_t detection;
+    /**
+     * The number of the track, from 1, the same in all frames.
+     */
+    uint64_t id;
+    /**
+     * Left edge in pixels; the box may extend beyond the picture.
+     */
+    float x1;
+    /**
+     * Top edge.
+     */
+    float y1;
+    /**
+     * Right edge.
+     */
+    float x2;
+    /**
+     * Bottom edge.
+     */
+    float y2;
+    /**
+     * Confidence, 0 to 1, smoothed.
+     */
+    float score;
+    /**
+     * Pixels per frame to the right.
+     */
+    float velocity_x;
+    /**
+     * Pixels per frame downwards.
+     */
+    float velocity_y;
+    /**
+     * Frames since its first detection.
+     */
+    float age_frames;
+    /**
+     * Frames since its last detection.
+     */
+    float frames_since_seen;
+    /**
+     * In how many frames it was detected.
+     */
+    uint32_t hits;
+    /**
+     * An ocelli_track_state.
+     */
+    uint32_t state;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} ocelli_track;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Creates a detector: opens the model, which exports a checkpoint once, and loads the engine's library.
+ *
+ * `options` may be null for the defaults. Free the detector with `ocelli_detector_free`.
+ *
+ * Pointers: `options` is null or points to a struct whose size is set; `detector` points to a handle to write.
+ */
+enum ocelli_status ocelli_detector_create(const struct ocelli_detector_options *options,
+                                          struct ocelli_detector **detector);
+
+/**
+ * Detects in a picture.
+ *
+ * The highest score comes first, in pixels of the picture. Free the result with `ocelli_result_free`.
+ *
+ * Pointers: `frame` points to a struct whose size is set and whose `data` has `data_size` bytes that nobody writes to meanwhile;
+ * `result` points to a handle to write.
+ */
+enum ocelli_status ocelli_detector_detect(struct ocelli_detector *detector,
+                                          const struct ocelli_frame *frame,
+                                          const struct ocelli_prompts *prompts,
+                                          struct ocelli_result **result);
+
+/**
+ * Loads the engines and encodes the names, so that the first picture does not wait for it.
+ */
+enum ocelli_status ocelli_detector_prepare(struct ocelli_detector *detector, const struct ocelli_prompts *prompts);
+
+/**
+ * Changes the score above which detections are kept, 0 to 1.
+ */
+enum ocelli_status ocelli_detector_set_confidence(struct ocelli_detector *detector, float confidence);
+
+/**
+ * A description of the engine, valid until the detector is freed; null after an error.
+ */
+const char *ocelli_detector_engine(const struct ocelli_detector *detector);
+
+/**
+ * The folder of the exported model, valid until the detector is freed; null after an error.
+ */
+const char *ocelli_detector_model(const struct ocelli_detector *detector);
+
+/**
+ * Frees a detector; does nothing with a null pointer. A detection that runs on another thread is finished.
+ */
+enum ocelli_status ocelli_detector_free(struct ocelli_detector *detector);
+
+/**
+ * Reads a picture file: JPEG, PNG, WebP, TIFF, BMP, GIF, PNM; turned as its EXIF data says.
+ *
+ * Free the image with `ocelli_image_free`.
+ *
+ * Pointers: `path` is a string; `image` points to a handle to write.
+ */
+enum ocelli_status ocelli_image_open(const char *path, struct ocelli_image **image);
+
+/**
+ * As `ocelli_image_open`, from the bytes of a file in memory.
+ *
+ * Pointers: `bytes` points to `size` bytes; `image` points to a handle to write.
+ */
+enum ocelli_status ocelli_image_decode(const uint8_t *bytes, size_t size, struct ocelli_image **image);
+
+/**
+ * Fills in a frame with the pixels of an image, which are valid until the image is freed. Set `frame->struct_size` before.
+ *
+ * Pointers: `frame` points to a struct whose size is set.
+ */
+enum ocelli_status ocelli_image_frame(const struct ocelli_image *image,
+                                      struct ocelli_frame *frame);
+
+/**
+ * Frees an image; does nothing with a null pointer.
+ */
+enum ocelli_status ocelli_image_free(struct ocelli_image *image);
+
+/**
+ * Sets the defaults: the built-in model, the engine that `auto` takes, no masks. Pass sizeof(ocelli_detector_options).
+ *
+ * Pointers: `options` points to `struct_size` bytes.
+ */
+enum ocelli_status ocelli_detector_options_init(struct ocelli_detector_options *options, size_t struct_size);
+
+/**
+ * Sets the defaults. Pass sizeof(ocelli_pipeline_options).
+ *
+ * Pointers: `options` points to `struct_size` bytes.
+ */
+enum ocelli_status ocelli_pipeline_options_init(struct ocelli_pipeline_options *options, size_t struct_size);
+
+/**
+ * Creates a detector and starts a pipeline with it.
+ *
+ * `detector` and `options` may be null for the defaults. Free the pipeline with `ocelli_pipeline_free`.
+ *
+ * Pointers: `detector` and `options` are null or point to structs whose sizes are set; `pipeline` points to a handle to write. The
+ * callback may be called, with `user_data`, on another thread, until the pipeline is freed.
+ */
+enum ocelli_status ocelli_pipeline_create(const struct ocelli_detector_options *detector,
+                                          const struct ocelli_prompts *prompts,
+                                          const struct ocelli_pipeline_options *options,
+                                          struct ocelli_pipeline **pipeline);
+
+/**
+ * Pushes a frame, which is read during this call alone. With `OCELLI_ALL` it waits for room.
+ *
+ * `index` receives the number of the frame, from 0; it may be null.
+ *
+ * Pointers: As for `ocelli_detector_detect`; `index` is null or points to a number to write.
+ */
+enum ocelli_status ocelli_pipeline_push(struct ocelli_pipeline *pipeline,
+                                        const struct ocelli_frame *frame,
+                                        uint64_t *index);
+
+/**
+ * As `ocelli_pipeline_push`, but never waits: `OCELLI_NOT_READY` if there is no room.
+ *
+ * Pointers: As for `ocelli_pipeline_push`.
+ */
+enum ocelli_status ocelli_pipeline_try_push(struct ocelli_pipeline *pipeline,
+                                            const struct ocelli_frame *frame,
+                                            uint64_t *index);
+
+/**
+ * Receives the next result, in the order of the frames.
+ *
+ * It waits for `timeout_ms` milliseconds: 0 not at all, below 0 without end. `OCELLI_NOT_READY` if there was no result in
+ * this time, `OCELLI_ENDED` once the pipeline was closed and all results were received. Free the result with
+ * `ocelli_result_free`.
+ *
+ * Pointers: `result` points to a handle to write.
+ */
+enum ocelli_status ocelli_pipeline_receive(struct ocelli_pipeline *pipeline,
+                                           int timeout_ms,
+                                           struct ocelli_result **result);
+
+/**
+ * Marks the end of the stream: frames that were pushed are finished, no more are accepted.
+ */
+enum ocelli_status ocelli_pipeline_close(struct ocelli_pipeline *pipeline);
+
+/**
+ * Waits until the callback was called for the last time. Close the pipeline before.
+ */
+enum ocelli_status ocelli_pipeline_wait(struct ocelli_pipeline *pipeline);
+
+/**
+ * Statistics so far as JSON, in the form of `ocelli video --stats`: frames, time spent in each stage, queues.
+ *
+ * `text` receives as much as fits into `text_size` bytes, with a NUL at its end. `needed` receives how many bytes all of it
+ * needs, with the NUL; it may be null.
+ *
+ * Pointers: `text` points to `text_size` bytes, and may be null if there are none; `needed` is null or points to a number to write.
+ */
+enum ocelli_status ocelli_pipeline_stats(const struct ocelli_pipeline *pipeline,
+                                         char *text,
+                                         size_t text_size,
+                                         size_t *needed);
+
+/**
+ * Stops a pipeline and frees it; does nothing with a null pointer. Frames and results that wait are dropped, and calls that
+ * wait on other threads return `OCELLI_CANCELLED`. The callback is not called again once this returns, unless it is the
+ * callback that frees the pipeline.
+ */
+enum ocelli_status ocelli_pipeline_free(struct ocelli_pipeline *pipeline);
+
+/**
+ * Creates prompts from names such as "dog" and "red apple", in UTF-8. There may be none, if classes are added afterwards.
+ *
+ * Free the prompts with `ocelli_prompts_free`.
+ *
+ * Pointers: `names` points to `count` strings; `prompts` points to a handle to write.
+ */
+enum ocelli_status ocelli_prompts_create(const char *const *names,
+                                         size_t count,
+                                         struct ocelli_prompts **prompts);
+
+/**
+ * Adds a class.
+ *
+ * `phrase` is what to detect; null for example boxes alone, which `ocelli_prompts_add_example` adds. `label` is the name in
+ * results; null for the phrase, or "visual" without one.
+ *
+ * Pointers: `phrase` and `label` are strings or null.
+ */
+enum ocelli_status ocelli_prompts_add(struct ocelli_prompts *prompts,
+                                      const char *phrase,
+                                      const char *label);
+
+/**
+ * Adds an example to a class: a box around an instance in the picture that is searched, in its pixels. `wanted` is 1, or 0
+ * for what the class is not.
+ */
+enum ocelli_status ocelli_prompts_add_example(struct ocelli_prompts *prompts,
+                                              size_t class_id,
+                                              float x1,
+                                              float y1,
+                                              float x2,
+                                              float y2,
+                                              int wanted);
+
+/**
+ * Frees prompts; does nothing with a null pointer. What uses them keeps what it needs.
+ */
+enum ocelli_status ocelli_prompts_free(struct ocelli_prompts *prompts);
+
+/**
+ * Describes the frame. Set `info->struct_size` before.
+ *
+ * Pointers: `info` points to a struct whose size is set.
+ */
+enum ocelli_status ocelli_result_get_info(const struct ocelli_result *result, struct ocelli_result_info *info);
+
+/**
+ * How many detections there are; 0 after an error.
+ */
+size_t ocelli_result_detection_count(const struct ocelli_result *result);
+
+/**
+ * A detection; the highest score comes first. Set `detection->struct_size` before.
+ *
+ * Pointers: `detection` points to a struct whose size is set.
+ */
+enum ocelli_status ocelli_result_get_detection(const struct ocelli_result *result,
+                                               size_t index,
+                                               struct ocelli_detection *detection);
+
+/**
+ * Writes a detection's mask: one byte for each pixel of the picture, row by row, `inside` in the mask and 0 elsewhere.
+ *
+ * `stride` is the number of bytes from the start of one row to the next; 0 if rows follow each other. Bytes between rows
+ * are left as they are.
+ *
+ * Pointers: `pixels` points to `pixels_size` bytes that nobody else uses meanwhile.
+ */
+enum ocelli_status ocelli_result_get_mask(const struct ocelli_result *result,
+                                          size_t index,
+                                          uint8_t *pixels,
+                                          size_t pixels_size,
+                                          size_t stride,
+                                          uint8_t inside);
+
+/**
+ * How many tracks there are; 0 after an error.
+ */
+size_t ocelli_result_track_count(const struct ocelli_result *result);
+
+/**
+ * A track; the oldest comes first. Set `track->struct_size` before.
+ *
+ * Pointers: `track` points to a struct whose size is set.
+ */
+enum ocelli_status ocelli_result_get_track(const struct ocelli_result *result,
+                                           size_t index,
+                                           struct ocelli_track *track);
+
+/**
+ * The result as a line of JSON, in the form of `ocelli video --jsonl`; null after an error.
+ */
+const char *ocelli_result_json(const struct ocelli_result *result);
+
+/**
+ * Frees a result; does nothing with a null pointer.
+ */
+enum ocelli_status ocelli_result_free(struct ocelli_result *result);
+
+/**
+ * The text of the last error on this thread: one line that says what failed, on which input, and what to do. Empty if
+ * there was none. Valid until another function fails on this thread.
+ */
+const char *ocelli_last_error(void);
+
+/**
+ * The status of the last error on this thread, `OCELLI_OK` if there was none: for functions that return a value.
+ */
+enum ocelli_status ocelli_last_status(void);
+
+/**
+ * The name of a status, such as "invalid argument"; "unknown status" for another number.
+ */
+const char *ocelli_status_name(uint32_t status);
+
+/**
+ * Sets the defaults. Pass sizeof(ocelli_tracker_options).
+ *
+ * Pointers: `options` points to `struct_size` bytes.
+ */
+enum ocelli_status ocelli_tracker_options_init(struct ocelli_tracker_options *options, size_t struct_size);
+
+/**
+ * Creates a tracker. `options` may be null for the defaults. Free the tracker with `ocelli_tracker_free`.
+ *
+ * Pointers: `options` is null or points to a struct whose size is set; `tracker` points to a handle to write.
+ */
+enum ocelli_status ocelli_tracker_create(const struct ocelli_tracker_options *options, struct ocelli_tracker **tracker);
+
+/**
+ * Updates the tracks with the boxes of a frame, and returns those that are reported: `ocelli_result_track_count` and
+ * `ocelli_result_get_track` of the result, which has no detections. Free it with `ocelli_result_free`.
+ *
+ * `boxes` has four numbers for each detection: left, top, right, bottom. `frames` is the time since the last call: 1 for the
+ * next frame of a video, else the elapsed time times the frame rate. Call it for every frame, even without detections.
+ *
+ * Pointers: `boxes` points to 4 x `count` numbers, `scores` and `class_ids` to `count`; `result` points to a handle to write.
+ */
+enum ocelli_status ocelli_tracker_update(struct ocelli_tracker *tracker,
+                                         const float *boxes,
+                                         const float *scores,
+                                         const size_t *class_ids,
+                                         size_t count,
+                                         float frames,
+                                         struct ocelli_result **result);
+
+/**
+ * As `ocelli_tracker_update`, with the detections of a result. The tracks have the labels of its classes.
+ *
+ * Pointers: `tracks` points to a handle to write.
+ */
+enum ocelli_status ocelli_tracker_update_with(struct ocelli_tracker *tracker,
+                                              const struct ocelli_result *detections,
+                                              float frames,
+                                              struct ocelli_result **tracks);
+
+/**
+ * Forgets all tracks; their numbers start at 1 again.
+ */
+enum ocelli_status ocelli_tracker_reset(struct ocelli_tracker *tracker);
+
+/**
+ * Frees a tracker; does nothing with a null pointer.
+ */
+enum ocelli_status ocelli_tracker_free(struct ocelli_tracker *tracker);
+
+/**
+ * The version of the library's interface. It is also the number in the library's name, `libocelli.so.0`, and rises when
+ * programs have to be compiled again.
+ */
+uint32_t ocelli_abi_version(void);
+
+/**
+ * The version of the library, such as "0.1.0".
+ */
+const char *ocelli_version(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* OCELLI_H */

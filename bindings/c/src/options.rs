@@ -1,0 +1,164 @@
+//! Options of a detector.
+
+use std::ffi::c_char;
+
+use ocelli::export::contract::Precision;
+use ocelli::{Detector, DetectorBuilder, EngineKind, ModelSource, Result, TextCacheFile};
+
+use crate::sized;
+use crate::status::{done, invalid, ocelli_status};
+use crate::text::{optional_path, optional_text};
+
+/// Options of a detector. `ocelli_detector_options_init` sets the defaults.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ocelli_detector_options {
+    /// sizeof(ocelli_detector_options).
+    pub struct_size: usize,
+    /// The folder of an exported model or of a checkpoint, or a checkpoint's file; null or "built-in" for the built-in one.
+    pub model: *const c_char,
+    /// "auto", "embedded", "openvino", "onnxruntime", "cuda" and others, see docs/engines.md; null for "auto".
+    pub engine: *const c_char,
+    /// "fp32", "fp16", "bf16", "int8", or "auto" for the fastest that is close; null for 32 bits.
+    pub precision: *const c_char,
+    /// The file that keeps encoded names between runs; null for the one in the cache folder.
+    pub text_cache: *const c_char,
+    /// ONNX Runtime's library; null to search the usual places.
+    pub onnxruntime: *const c_char,
+    /// OpenVINO's library or its folder; null to search the usual places.
+    pub openvino: *const c_char,
+    /// TensorRT's library or its folder; null to search the usual places.
+    pub tensorrt: *const c_char,
+    /// A TensorRT engine file for the backbone, or null.
+    pub trt: *const c_char,
+    /// A TensorRT engine file for the encoder-decoder, or null.
+    pub trt_enc_dec: *const c_char,
+    /// The side of the model's input in pixels; 0 for the model's own.
+    pub imgsz: u32,
+    /// Threads that share one operator; 0 for the number of physical cores.
+    pub threads: u32,
+    /// Classes that are decoded at once; 0 for the default.
+    pub class_chunk: u32,
+    /// The most detections of a picture, those with the highest scores; 0 for no limit.
+    pub max_detections: u32,
+    /// Detections with a higher score are kept, 0 to 1; below 0 for the model's own.
+    pub confidence: f32,
+    /// Of two boxes of a class with a higher IoU, 0 to 1, the better is kept; below 0 for the model's own.
+    pub nms: f32,
+    /// As `nms`, for boxes of any classes; below 0 to switch it off.
+    pub class_agnostic_nms: f32,
+    /// 1 if detections have masks.
+    pub masks: u32,
+}
+
+sized::versioned!(ocelli_detector_options);
+
+impl ocelli_detector_options {
+    const DEFAULT: Self = Self {
+        struct_size: size_of::<Self>(),
+        model: std::ptr::null(),
+        engine: std::ptr::null(),
+        precision: std::ptr::null(),
+        text_cache: std::ptr::null(),
+        onnxruntime: std::ptr::null(),
+        openvino: std::ptr::null(),
+        tensorrt: std::ptr::null(),
+        trt: std::ptr::null(),
+        trt_enc_dec: std::ptr::null(),
+        imgsz: 0,
+        threads: 0,
+        class_chunk: 0,
+        max_detections: 0,
+        confidence: -1.0,
+        nms: -1.0,
+        class_agnostic_nms: -1.0,
+        masks: 0,
+    };
+}
+
+/// Sets the defaults: the built-in model, the engine that `auto` takes, no masks. Pass sizeof(ocelli_detector_options).
+///
+/// Pointers: `options` points to `struct_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ocelli_detector_options_init(
+    options: *mut ocelli_detector_options,
+    struct_size: usize,
+) -> ocelli_status {
+    // SAFETY: the caller's promise.
+    done(|| unsafe { sized::start(options, struct_size, &ocelli_detector_options::DEFAULT) })
+}
+
+/// A builder with the options; null for the defaults.
+///
+/// # Errors
+/// `InvalidArgument` for a wrong size, a string that is not UTF-8, and for options out of range.
+///
+/// # Safety
+/// `options` is null or points to a struct whose size is set and whose strings are strings or null.
+pub(crate) unsafe fn builder(options: *const ocelli_detector_options) -> Result<DetectorBuilder> {
+    let mut builder = Detector::builder();
+    if options.is_null() {
+        return Ok(builder);
+    }
+    // SAFETY: the caller's promise.
+    let options = unsafe { sized::read(options, ocelli_detector_options::DEFAULT) }?;
+    // SAFETY: the caller's promise about the strings.
+    let text = |from, what| unsafe { optional_text(from, what) };
+    // SAFETY: the caller's promise about the strings.
+    let path = |from, what| unsafe { optional_path(from, what) };
+    if let Some(model) = path(options.model, "model")? {
+        builder = builder.with_model(ModelSource::named(model));
+    }
+    if let Some(engine) = text(options.engine, "engine")? {
+        builder = builder.with_engine(engine.parse::<EngineKind>()?);
+    }
+    match text(options.precision, "precision")? {
+        None => {}
+        Some("auto") => builder = builder.with_fast_precision(),
+        Some(name) => {
+            let precision = name.parse::<Precision>().map_err(|why| invalid(format!("precision: {why}")))?;
+            builder = builder.with_precision(precision);
+        }
+    }
+    if let Some(file) = path(options.text_cache, "text_cache")? {
+        builder = builder.with_text_cache(TextCacheFile::File(file));
+    }
+    type Place = fn(DetectorBuilder, std::path::PathBuf) -> DetectorBuilder;
+    let places: [(_, _, Place); 5] = [
+        (options.onnxruntime, "onnxruntime", DetectorBuilder::with_onnxruntime),
+        (options.openvino, "openvino", DetectorBuilder::with_openvino),
+        (options.tensorrt, "tensorrt", DetectorBuilder::with_tensorrt_library),
+        (options.trt, "trt", DetectorBuilder::with_trt_backbone),
+        (options.trt_enc_dec, "trt_enc_dec", DetectorBuilder::with_trt_encoder_decoder),
+    ];
+    for (from, what, set) in places {
+        if let Some(place) = path(from, what)? {
+            builder = set(builder, place);
+        }
+    }
+    type Count = fn(DetectorBuilder, usize) -> DetectorBuilder;
+    let counts: [(_, Count); 4] = [
+        (options.imgsz, DetectorBuilder::with_imgsz),
+        (options.threads, DetectorBuilder::with_threads),
+        (options.class_chunk, DetectorBuilder::with_class_chunk),
+        (options.max_detections, DetectorBuilder::with_max_detections),
+    ];
+    for (count, set) in counts {
+        if count > 0 {
+            builder = set(builder, count as usize);
+        }
+    }
+    type Share = fn(DetectorBuilder, f32) -> DetectorBuilder;
+    let shares: [(_, Share); 3] = [
+        (options.confidence, DetectorBuilder::with_confidence),
+        (options.nms, DetectorBuilder::with_nms),
+        (options.class_agnostic_nms, DetectorBuilder::with_class_agnostic_nms),
+    ];
+    for (share, set) in shares {
+        // The builder refuses NaN.
+        if !(share < 0.0) {
+            builder = set(builder, share);
+        }
+    }
+    Ok(builder.with_masks(options.masks != 0))
+}
