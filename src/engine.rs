@@ -134,11 +134,14 @@ impl EngineFactory {
         }
     }
 
-    /// How a model exported for this engine writes attention: [`ModelRequest::target`](crate::ModelRequest::target) for
-    /// programs that load graphs themselves.
-    pub fn target(&self) -> Target {
+    /// How a model exported for this engine writes attention and 8-bit weights:
+    /// [`ModelRequest::target`](crate::ModelRequest::target) for programs that load graphs themselves. `precision` is the number
+    /// format that was requested, if any.
+    pub fn target(&self, precision: Option<Precision>) -> Target {
         match &self.0 {
             Maker::Library(maker) => maker.target(),
+            // It has ONNX Runtime's operators for attention, but not those for 8-bit weights.
+            Maker::Embedded { .. } if precision == Some(Precision::Int8) => Target::TensorRt,
             Maker::Embedded { .. } | Maker::Custom { .. } => Target::OnnxRuntime,
         }
     }

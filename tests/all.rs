@@ -20,6 +20,8 @@ mod screen;
 mod tensorrt;
 #[cfg(feature = "tensorrt-rtx")]
 mod tensorrt_build;
+#[cfg(feature = "tensorrt-rtx")]
+mod tensorrt_plan;
 mod tokenizer_golden;
 mod verify;
 mod webgpu;

@@ -19,6 +19,8 @@ bash engines/fetch-nvidia.sh target/nvidia
 # Only the runtime of TensorRT 11 is on PyPI; its builder is not.
 OCELLI_TENSORRT="$OCELLI_TENSORRT_LEAN" \
   cargo test -p ocelli-engines --features tensorrt --lib -- --ignored without_a_driver_plans_are_refused
+step "plans of every level of mixed precision"
+cargo test --workspace --exclude ocelli-python "${features[@]}" --test all -- --ignored tensorrt_plan::every_
 step "WebGPU, on a software GPU"
 bash tests/fetch-software-gpu.sh target/software-gpu
 # The library path is for the tests alone: build scripts that see another one run again, and everything after them.
@@ -57,6 +59,8 @@ for pair in chromium=chromium npm=npm promtool=prometheus; do
   command -v "${pair%=*}" >/dev/null || apt-get install -y -q --no-install-recommends "${pair#*=}"
 done
 bash tests/serve/check.sh target/debug/ocelli target/serve
+step "the tests notice faults"
+python3 tests/mutations/run.py behaviour
 step "every crate can be packaged"
 cargo package --workspace --no-verify --allow-dirty --exclude ocelli-tests --exclude ocelli-demos --exclude ocelli-benchmarks --exclude ocelli-c --exclude ocelli-python
 step done

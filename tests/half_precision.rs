@@ -136,9 +136,16 @@ fn weights_are_half_as_large() -> Outcome<()> {
     }
     println!("{sizes:?}");
     assert!(sizes.windows(2).all(|pair| pair[0].1 >= pair[1].1), "{sizes:?}");
-    assert!(sizes[0].1 * 55 > sizes[1].1 * 100, "{sizes:?}");
+    let share_of = |name: &str| {
+        let found = sizes.iter().find(|(setting, _)| setting == name).expect("every setting was exported");
+        found.1 * 100 / sizes[0].1
+    };
+    assert!(share_of("fp16, norm-softmax") < 52, "{sizes:?}");
+    // The projections of the prompt are in 32 bits.
+    assert!(share_of("fp16, all") < 56, "{sizes:?}");
     let kept = half(Precision::Fp16, MixedPrecision::None).with_keep_fp32(["vit".parse()?]);
-    assert!(bytes(&kept)? > sizes[4].1 * 11 / 10, "blocks kept in fp32 do not make the files larger");
+    let least = sizes[sizes.len() - 1].1;
+    assert!(bytes(&kept)? > least * 11 / 10, "blocks kept in fp32 do not make the files larger");
     Ok(())
 }
 
@@ -169,7 +176,7 @@ fn mixed_precision_prevents_overflow() -> Outcome<()> {
         finite.push((name, all));
     }
     println!("finite: {finite:?}");
-    let expected = [true, false, false, true, true, true, true]
+    let expected = [true, false, false, false, false, true, true, true, true]
         .into_iter()
         .zip(&finite)
         .all(|(expected, (_, found))| expected == *found);
@@ -254,9 +261,11 @@ fn the_built_in_model_gives_the_same_detections() -> Outcome<()> {
     ocelli::builtin::write_checkpoint(folder.path())?;
     let checkpoint = Checkpoint::open(folder.path())?;
     let emulated = |precision, islands| half(precision, islands).with_emulated_half(true);
+    // Graphs for ONNX Runtime sum in 32 bits without `accumulate`, which they share with `none`.
     let settings = MixedPrecision::EVERY
-        .map(|islands| (format!("fp16, {islands}, emulated"), emulated(Precision::Fp16, islands)))
         .into_iter()
+        .filter(|islands| *islands != MixedPrecision::Accumulate)
+        .map(|islands| (format!("fp16, {islands}, emulated"), emulated(Precision::Fp16, islands)))
         .chain([
             ("bf16, none, emulated".into(), emulated(Precision::Bf16, MixedPrecision::None)),
             ("fp16, none".into(), half(Precision::Fp16, MixedPrecision::None)),

@@ -159,7 +159,7 @@ fn weights_of_8_bits_are_within_their_bounds() {
 fn models_are_exported_with_standard_operators() {
     let options = EngineOptions { kind: OPENVINO, ..EngineOptions::default() };
     let factory = EngineFactory::start(&options).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(factory.target(), Target::TensorRt);
+    assert_eq!(factory.target(None), Target::TensorRt);
 }
 
 /// OpenVINO computes ONNX Runtime's rotary embedding wrongly.

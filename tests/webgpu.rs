@@ -53,7 +53,7 @@ fn detections_equal_those_of_the_embedded_engine() {
 fn models_are_exported_with_standard_operators_and_others_are_refused() {
     let options = EngineOptions { kind: WEBGPU, ..EngineOptions::default() };
     let factory = EngineFactory::start(&options).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(factory.target(), Target::TensorRt);
+    assert_eq!(factory.target(None), Target::TensorRt);
 
     let golden = crate::parity::golden::Golden::all().into_iter().next().expect("there are goldens");
     let folder = tempfile::tempdir().expect("a temporary folder");

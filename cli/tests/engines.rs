@@ -60,6 +60,13 @@ fn the_embedded_engine_detects_what_onnx_runtime_detects() {
         let edge = a.2.iter().zip(&b.2).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(a.0 == b.0 && (a.1 - b.1).abs() < 1e-4 && edge < 0.05, "{a:?}, {b:?}");
     }
+    // 8-bit weights have other operators, which are exported for it.
+    let arguments = ["detect", "--image", SCENES, "--engine", "embedded", "--precision", "int8", "--json"];
+    let classes =
+        ["int8.json", "--classes", "person", "dog", "car", "bird", "kite", "cup", "clock", "star", "moon"];
+    place.succeed(OCELLI, &[&arguments[..], &classes].concat());
+    let found = detections(&place, "int8.json");
+    assert!(found.len().abs_diff(expected.len()) <= 1, "{expected:?}\n{found:?}");
 }
 
 #[test]

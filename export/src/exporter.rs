@@ -23,8 +23,8 @@ pub(crate) const MAX_IMGSZ: usize = 8192;
 pub(crate) const MAX_GRID: usize = 1024;
 
 /// Increased when the same options write other files, so that cached exports are made again. 2: repeated numbers are not
-/// packed. 3: no `Sign`.
-const WRITER_REVISION: u32 = 3;
+/// packed. 3: no `Sign`. 4: scaled queries, sums in 32 bits.
+const WRITER_REVISION: u32 = 4;
 
 /// Options of an export; the [`Default`] is the unchanged checkpoint, for ONNX Runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,8 @@ pub struct ExportOptions {
     imgsz: Option<usize>,
     target: Target,
     precision: Precision,
-    mixed_precision: MixedPrecision,
+    /// That of the precision by default.
+    mixed_precision: Option<MixedPrecision>,
     keep_fp32: BTreeSet<Block>,
     emulated_half: bool,
     prompting: Prompting,
@@ -64,11 +65,16 @@ impl ExportOptions {
         self
     }
 
-    /// The kinds of computation that stay in 32 bits in [half precision](Precision::is_half).
+    /// The kinds of computation that stay in 32 bits in [half precision](Precision::is_half);
+    /// [`MixedPrecision::default_of`] the precision by default.
     #[must_use]
     pub fn with_mixed_precision(mut self, islands: MixedPrecision) -> Self {
-        self.mixed_precision = islands;
+        self.mixed_precision = Some(islands);
         self
+    }
+
+    fn islands(&self) -> MixedPrecision {
+        self.mixed_precision.unwrap_or(MixedPrecision::default_of(self.precision))
     }
 
     /// The blocks that stay in 32 bits in [half precision](Precision::is_half).
@@ -156,7 +162,7 @@ impl ExportOptions {
         let half = match self.precision.is_half() {
             true => {
                 let kept = list(self.keep_fp32.iter().map(ToString::to_string).collect());
-                format!(";mixed={};keep={kept};emulated={}", self.mixed_precision, self.emulated_half)
+                format!(";mixed={};keep={kept};emulated={}", self.islands(), self.emulated_half)
             }
             false => String::new(),
         };
@@ -216,7 +222,7 @@ impl ExportOptions {
     fn check_half(&self, checkpoint: &Checkpoint) -> Result<()> {
         let invalid = |message| Err(Error::new(ErrorKind::InvalidArgument, message));
         if !self.precision.is_half() {
-            let option = if self.mixed_precision != MixedPrecision::None {
+            let option = if self.islands() != MixedPrecision::None {
                 "mixed_precision"
             } else if !self.keep_fp32.is_empty() {
                 "keep_fp32"
@@ -243,7 +249,12 @@ impl ExportOptions {
     fn half_rules(&self) -> Option<HalfRules> {
         let format = HalfFormat::of(self.precision)?;
         let kept = self.keep_fp32.iter().copied().collect();
-        Some(HalfRules { format, islands: self.mixed_precision, kept })
+        Some(HalfRules {
+            format,
+            islands: self.islands(),
+            casts_for_sums: self.target == Target::TensorRt,
+            kept,
+        })
     }
 }
 
@@ -320,7 +331,7 @@ pub fn export(
             env!("CARGO_PKG_VERSION"),
             if emulates { ", half precision emulated" } else { "" }
         ),
-        mixed_precision: options.mixed_precision,
+        mixed_precision: options.islands(),
         keep_fp32: options.keep_fp32.iter().map(ToString::to_string).collect(),
         ..manifest(&plan, weights_sha256, written)
     };

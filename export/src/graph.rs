@@ -87,6 +87,8 @@ impl Element {
 pub(crate) enum Role {
     /// Products with weights, and their biases.
     Product,
+    /// Products of a class's prompt with weights: they have few rows and cost nothing in 32 bits.
+    PromptProduct,
     /// Residual sums, activations, positions of features: everything without another role.
     Stream,
     /// Normalisation.
@@ -120,6 +122,8 @@ struct Node {
     role: Role,
     /// The part of the model that it belongs to, if any.
     block: Option<Block>,
+    /// Of a matrix product: the number of terms in each sum, if it is fixed.
+    terms: Option<usize>,
 }
 
 /// A tensor in a graph: name, element type, shape.
@@ -189,6 +193,8 @@ pub(crate) struct Graph<'w> {
     constants: HashMap<(i32, Vec<usize>, Vec<u8>), Value>,
     /// The form of the linear layers added next.
     linear_form: LinearForm,
+    /// Whether layers with the same input become one product.
+    joins_layers: bool,
     /// Values whose rows are quantised, by name and lower bound.
     quantized: HashMap<(String, Option<u32>), QuantizedRows>,
     fault: Option<Error>,
@@ -209,6 +215,7 @@ impl<'w> Graph<'w> {
             names: HashMap::new(),
             constants: HashMap::new(),
             linear_form: LinearForm::default(),
+            joins_layers: false,
             quantized: HashMap::new(),
             fault: None,
         }
@@ -238,6 +245,15 @@ impl<'w> Graph<'w> {
         self.linear_form = form;
     }
 
+    /// Writes linear layers with the same input as one product, except those in integers.
+    pub(crate) fn join_layers(&mut self) {
+        self.joins_layers = true;
+    }
+
+    pub(crate) fn joins_layers(&self) -> bool {
+        self.joins_layers && self.linear_form == LinearForm::Float
+    }
+
     pub(crate) fn linear_form(&self) -> LinearForm {
         self.linear_form
     }
@@ -262,7 +278,7 @@ impl<'w> Graph<'w> {
             op_type: "Identity".into(),
             ..NodeProto::default()
         };
-        self.nodes.push(Node { proto, element: value.element, role: Role::Exact, block: None });
+        self.nodes.push(Node { proto, element: value.element, role: Role::Exact, block: None, terms: None });
         self.outputs.push(out);
     }
 
@@ -388,7 +404,7 @@ impl<'w> Graph<'w> {
             domain: domain.to_owned(),
         };
         let role = self.role.unwrap_or(Role::of(op));
-        self.nodes.push(Node { proto, element, role, block: self.block });
+        self.nodes.push(Node { proto, element, role, block: self.block, terms: None });
         name
     }
 

@@ -19,13 +19,19 @@ use ocelli_error::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MixedPrecision {
-    /// None.
+    /// None. TensorRT then sums the products of attention, and those with weights, in half precision.
     #[default]
     None,
+    /// The sums of attention's products, Q·Kᵀ and ·V. Their factors and results are half precision, and TensorRT computes
+    /// each attention in one kernel. ONNX Runtime's kernels sum in 32 bits in every graph.
+    Accumulate,
     /// Layer and group norms, and the steps between the two products of attention: scale, mask, softmax. A fused
     /// attention has its own softmax and stays half.
     NormSoftmax,
-    /// Also the products of attention, Q·Kᵀ and ·V, with rotary embedding and box bias; a fused attention as a whole.
+    /// Also the sums of the products with weights in linear layers.
+    AccumulateLinear,
+    /// Also the products of attention, Q·Kᵀ and ·V, with rotary embedding and box bias; a fused attention as a whole. TensorRT then
+    /// stores every matrix of scores, in 32 bits.
     Attention,
     /// Also everything else except products with weights (linear layers and convolutions with their biases): residual
     /// sums, activations, positions. Then only the result of a single layer can overflow.
@@ -34,14 +40,22 @@ pub enum MixedPrecision {
 
 impl MixedPrecision {
     /// Every variant, the fastest first.
-    pub const EVERY: [Self; 4] = [Self::None, Self::NormSoftmax, Self::Attention, Self::All];
+    pub const EVERY: [Self; 6] =
+        [Self::None, Self::Accumulate, Self::NormSoftmax, Self::AccumulateLinear, Self::Attention, Self::All];
+
+    /// The level of a precision if none is chosen.
+    pub fn default_of(precision: Precision) -> Self {
+        if precision.is_half() { Self::Accumulate } else { Self::None }
+    }
 }
 
 impl fmt::Display for MixedPrecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::None => "none",
+            Self::Accumulate => "accumulate",
             Self::NormSoftmax => "norm-softmax",
+            Self::AccumulateLinear => "accumulate-linear",
             Self::Attention => "attention",
             Self::All => "all",
         })
@@ -53,7 +67,9 @@ impl FromStr for MixedPrecision {
 
     fn from_str(name: &str) -> Result<Self> {
         Self::EVERY.into_iter().find(|known| known.to_string() == name).ok_or_else(|| {
-            let message = format!("mixed precision {name}: expected none, norm-softmax, attention or all");
+            let message = format!(
+                "mixed precision {name}: expected none, accumulate, norm-softmax, accumulate-linear, attention or all"
+            );
             Error::new(ErrorKind::InvalidArgument, message)
         })
     }
@@ -172,6 +188,8 @@ impl FromStr for Block {
 pub(crate) struct HalfRules {
     pub(crate) format: HalfFormat,
     pub(crate) islands: MixedPrecision,
+    /// Whether sums in 32 bits need casts around a product, as TensorRT does.
+    pub(crate) casts_for_sums: bool,
     /// Blocks in 32 bits.
     pub(crate) kept: Vec<Block>,
 }

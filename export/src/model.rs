@@ -9,6 +9,7 @@ mod decoder;
 mod encoder_decoder;
 mod fusion;
 mod geometry;
+mod joined;
 mod layers;
 mod masks;
 mod mobile_clip;
@@ -20,6 +21,7 @@ mod text;
 use crate::checkpoint::Checkpoint;
 use crate::config::ModelConfig;
 use crate::contract::{Precision, Prompting, Target};
+use crate::graph::Graph;
 use crate::prune::Pruning;
 
 /// The checkpoint and the options that the graphs are written for.
@@ -38,6 +40,21 @@ pub(crate) struct Plan<'w> {
 impl<'w> Plan<'w> {
     fn config(&self) -> &'w ModelConfig {
         self.checkpoint.config()
+    }
+
+    /// An empty graph for these options.
+    fn graph(&self, name: &str) -> Graph<'w> {
+        let mut graph = Graph::new(name, self.checkpoint.weights());
+        if self.joins_layers() {
+            graph.join_layers();
+        }
+        graph
+    }
+
+    /// Whether linear layers with the same input are one product, which TensorRT needs for sums in 32 bits: it joins such
+    /// layers itself, and the joined one then sums in half precision.
+    fn joins_layers(&self) -> bool {
+        self.precision.is_half() && self.target == Target::TensorRt
     }
 
     /// P.

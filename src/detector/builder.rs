@@ -339,7 +339,8 @@ impl DetectorBuilder {
         self.request.precision = factory.set_precision(requested)?;
         // Engine files take precedence over engines that would be compiled.
         let prepared = self.prepared.take().filter(|_| engines.is_none());
-        self.request.target = prepared.as_ref().map_or_else(|| factory.target(), |prepared| prepared.target);
+        let target = || factory.target(self.request.precision);
+        self.request.target = prepared.as_ref().map_or_else(target, |prepared| prepared.target);
         if let (Some((engines, _)), None) = (&engines, &self.model) {
             engines.complete(&mut self.request)?;
         }

@@ -65,6 +65,13 @@ impl PipelineBuilder {
         self
     }
 
+    /// Estimates how the camera moves and moves the tracks with it, for cameras that move; off by default. It costs a few
+    /// milliseconds a frame. Without a tracker it does nothing. See [`CameraMotionEstimator`](crate::CameraMotionEstimator).
+    pub fn with_camera_motion(mut self) -> Self {
+        self.config.camera_motion = true;
+        self
+    }
+
     /// What to do with frames when a queue is full. By default [`run`](Self::run) uses [`FramePolicy::Latest`] for live
     /// sources; everything else uses [`FramePolicy::All`].
     pub fn with_policy(mut self, policy: FramePolicy) -> Self {

@@ -44,6 +44,7 @@ pub enum Latency {
 /// [`Pipeline::start`](super::pushed::Pipeline::start) read it.
 pub(super) struct PipelineConfig {
     pub(super) tracker: Option<ByteTrackerOptions>,
+    pub(super) camera_motion: bool,
     pub(super) policy: Option<FramePolicy>,
     pub(super) queue_depth: Option<usize>,
     pub(super) latency: Option<Latency>,
@@ -61,6 +62,7 @@ impl Default for PipelineConfig {
     fn default() -> Self {
         Self {
             tracker: None,
+            camera_motion: false,
             policy: None,
             queue_depth: None,
             latency: None,

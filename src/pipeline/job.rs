@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use ocelli_engines::Tensor;
 
 use super::gate::Ticket;
+use crate::camera_motion::ReducedFrame;
 use crate::detector::ImageFeatures;
 use crate::frame::Frame;
 use crate::image::Image;
@@ -22,6 +23,8 @@ pub(super) struct Job {
     pub(super) ticket: Option<Ticket>,
     /// The frame's picture, as long as a stage needs it.
     pub(super) picture: Option<Image>,
+    /// The frame, reduced, if the camera's motion is estimated.
+    pub(super) reduced: Option<ReducedFrame>,
     /// The backbone's input, if the detector is to run on this frame.
     pub(super) pixels: Option<Tensor>,
     /// The backbone's output.
@@ -49,6 +52,7 @@ impl Job {
 /// Pools of free buffers.
 pub(super) struct Buffers {
     pub(super) pictures: Pool<Image>,
+    pub(super) reduced: Pool<ReducedFrame>,
     pub(super) pixels: Pool<Tensor>,
     pub(super) features: Pool<ImageFeatures>,
     outcomes: Pool<FrameOutcome>,
@@ -84,6 +88,7 @@ impl Buffers {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             pictures: Pool::new(capacity, || Frame::default().image),
+            reduced: Pool::new(capacity, ReducedFrame::default),
             pixels: Pool::new(capacity, Tensor::empty),
             features: Pool::new(capacity, ImageFeatures::default),
             outcomes: Pool::new(capacity, FrameOutcome::default),
@@ -105,6 +110,7 @@ impl Buffers {
             waited: Duration::ZERO,
             ticket: None,
             picture: None,
+            reduced: None,
             pixels: None,
             features: None,
             outcome,
@@ -114,6 +120,7 @@ impl Buffers {
     /// Returns all buffers of a finished or dropped job.
     pub(super) fn recycle(&self, job: Job) {
         job.picture.into_iter().for_each(|picture| self.pictures.give(picture));
+        job.reduced.into_iter().for_each(|reduced| self.reduced.give(reduced));
         job.pixels.into_iter().for_each(|pixels| self.pixels.give(pixels));
         job.features.into_iter().for_each(|features| self.features.give(features));
         self.recycle_outcome(job.outcome);

@@ -13,6 +13,7 @@ use super::job::Job;
 use super::motion::{MotionGate, MotionWatch};
 use super::stage_loop::StageLoop;
 use super::stats::Stage;
+use crate::camera_motion::CameraMotionEstimator;
 use crate::detection::Detection;
 use crate::detector::{Backbone, EmbeddedPrompts, ImagePreprocessor, PromptDecoder};
 use crate::draw::Redaction;
@@ -55,6 +56,7 @@ impl DetectorParts {
             until_next: Vec::new(),
             motion: config.motion.clone(),
             watches: Vec::new(),
+            camera_motion: config.camera_motion && config.tracker.is_some(),
             keep_picture,
             shared: shared.clone(),
         };
@@ -84,6 +86,8 @@ pub(super) struct PreprocessStage {
     motion: Option<MotionGate>,
     /// What moves, for each source.
     watches: Vec<MotionWatch>,
+    /// Whether the frames are reduced for the tracker's estimate of the camera's motion.
+    camera_motion: bool,
     /// Whether a later stage needs the picture.
     keep_picture: bool,
     shared: Arc<StageLoop>,
@@ -103,6 +107,9 @@ impl PreprocessStage {
         }
         if let Some(watch) = replaced.and_then(|replaced| self.watches.get_mut(replaced)) {
             watch.forget();
+        }
+        if self.camera_motion {
+            job.reduced.insert(self.shared.buffers.reduced.take()).read(&view);
         }
         let is_due = self.until_next[source] == 0;
         let is_moving = self.is_moving(source, &view, job.outcome.time, is_due);
@@ -181,6 +188,7 @@ pub(super) struct DecodeStage {
 struct Stream {
     budget: Option<ClassBudget>,
     tracker: Option<ByteTracker>,
+    camera: CameraMotionEstimator,
     frame_rate: Option<f64>,
     /// Index and time of the previous frame.
     previous: Option<(u64, Duration)>,
@@ -200,6 +208,7 @@ impl DecodeStage {
             self.streams.push(Stream {
                 budget: self.slots.map(|slots| ClassBudget::new(slots, self.prompts.len())),
                 tracker: self.tracker.map(build),
+                camera: CameraMotionEstimator::default(),
                 frame_rate: None,
                 previous: None,
                 kept: Vec::new(),
@@ -216,7 +225,7 @@ impl DecodeStage {
                 (false, false) => {}
             }
         }
-        self.track(&mut job.outcome);
+        self.track(job);
         Ok(())
     }
 
@@ -245,11 +254,18 @@ impl DecodeStage {
         Ok(())
     }
 
-    fn track(&mut self, outcome: &mut FrameOutcome) {
+    fn track(&mut self, job: &mut Job) {
+        let outcome = &mut job.outcome;
         let stream = &mut self.streams[outcome.source_number()];
         let frames = stream.frames_since_previous(outcome.index, outcome.time);
         let Some(tracker) = &mut stream.tracker else { return };
         let start = Instant::now();
+        if let Some(reduced) = job.reduced.take() {
+            // Since the last frame that came here: those that were dropped on the way do not count.
+            let (motion, earlier) = stream.camera.next_reduced(reduced);
+            tracker.compensate(&motion);
+            earlier.into_iter().for_each(|earlier| self.shared.buffers.reduced.give(earlier));
+        }
         let tracks = if outcome.detected || outcome.still {
             self.tracked.clear();
             self.tracked.extend(outcome.detections.iter().map(|detection| TrackerDetection {

@@ -1,6 +1,7 @@
 //! The built-in model: pipelined, sequential, pulled and pushed runs and the detector alone give bit-identical results. Needs ONNX
 //! Runtime, which `make setup` installs.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,20 +20,35 @@ const SIZE: (u32, u32) = (480, 320);
 struct Pan {
     info: SourceInfo,
     image: Image,
+    /// The corner of the crop of a frame.
+    corner: fn(u64) -> (usize, usize),
     next: u64,
 }
 
 impl Pan {
     fn new() -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demos/scenes/park.png");
+        Self::over("park.png")
+    }
+
+    fn over(picture: &str) -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demos/scenes").join(picture);
         let image = Image::open(path).expect("it is in the repository");
         let mut info = SourceInfo::default();
         (info.size, info.frame_rate) = (Some(SIZE), Some(30.0));
-        Self { info, image, next: 0 }
+        Self { info, image, corner: |index| (7 * index as usize, 3 * index as usize), next: 0 }
+    }
+
+    /// A camera that is shaken, by up to half the width of the larger objects from frame to frame.
+    fn shaken(picture: &str) -> Self {
+        let corner = |index| {
+            let number = (index as usize).wrapping_mul(2_654_435_761) >> 7;
+            (number % 64, number / 64 % 48)
+        };
+        Self { corner, ..Self::over(picture) }
     }
 
     fn crop(&self, index: u64) -> FrameView<'_> {
-        let (x, y) = (7 * index as usize, 3 * index as usize);
+        let (x, y) = (self.corner)(index);
         let stride = self.image.width() as usize * 3;
         FrameView {
             data: &self.image.as_rgb8()[y * stride + x * 3..],
@@ -69,8 +85,12 @@ fn prompts() -> Prompts {
 }
 
 fn builder() -> PipelineBuilder {
+    builder_for(prompts())
+}
+
+fn builder_for(prompts: Prompts) -> PipelineBuilder {
     let detector = Detector::builder().build().expect("the built-in model loads");
-    Pipeline::builder(detector, prompts()).with_tracker(ByteTrackerOptions::default()).with_frame_rate(30.0)
+    Pipeline::builder(detector, prompts).with_tracker(ByteTrackerOptions::default()).with_frame_rate(30.0)
 }
 
 fn run(builder: PipelineBuilder) -> Vec<String> {
@@ -100,6 +120,40 @@ fn pipelined_sequential_and_pushed_runs_are_bit_identical() {
     assert_eq!(pushed(builder()), expected, "pushed from memory with padded rows");
     let budget = |sequential| builder().with_class_budget(3).with_sequential(sequential);
     assert_eq!(run(budget(false)), run(budget(true)), "with a class budget");
+}
+
+#[test]
+fn tracks_survive_a_shaken_camera() {
+    let tracks = |picture: &str, builder: PipelineBuilder| {
+        let sink = Keep::default();
+        let kept = sink.kept.clone();
+        builder.run(Pan::shaken(picture), &mut [Box::new(sink) as Box<dyn Sink>]).expect("it runs");
+        let kept = kept.lock().expect("no sink panics");
+        let tracks = kept.outcomes.iter().flat_map(|outcome| &outcome.tracks);
+        let ids: Vec<u64> = tracks.map(|track| track.id).collect();
+        let different: BTreeSet<_> = ids.iter().copied().collect();
+        (different.len(), ids.len(), kept.outcomes.iter().map(facts).collect::<Vec<_>>())
+    };
+    let builder = || {
+        let names = [
+            "dog", "tree", "kite", "clock", "cake", "cup", "apple", "banana", "tv", "couch", "cat", "book",
+            "star", "moon",
+        ];
+        builder_for(Prompts::new(names).expect("they have names"))
+    };
+    let (mut without, mut with) = ([0, 0], [0, 0]);
+    for picture in ["park.png", "kitchen.png", "living-room.png", "night.png"] {
+        let (ids, places, _) = tracks(picture, builder());
+        without = [without[0] + ids, without[1] + places];
+        let (ids, places, facts) = tracks(picture, builder().with_camera_motion());
+        with = [with[0] + ids, with[1] + places];
+        if picture == "park.png" {
+            let sequential = builder().with_camera_motion().with_sequential(true);
+            assert_eq!(tracks(picture, sequential).2, facts, "sequential");
+        }
+    }
+    eprintln!("ids and places: {without:?}, with the camera's motion {with:?}");
+    assert!(with[0] * 3 < without[0] * 2 && with[1] > without[1], "{without:?} {with:?}");
 }
 
 #[test]

@@ -74,7 +74,7 @@ struct Arguments {
     /// Find the blocks that have to stay in 32 bits for --precision fp16 or bf16
     #[arg(long, conflicts_with = "strategies")]
     bisect: bool,
-    /// What stays in 32 bits in every trial: none, norm-softmax, attention
+    /// What stays in 32 bits in every trial: a value of `ocelli export --mixed-precision`
     #[arg(long, default_value = "none", value_name = "ISLANDS", requires = "bisect")]
     mixed_precision: MixedPrecision,
     /// Minimum cosine similarity of any output in a bisection
@@ -261,7 +261,10 @@ impl<'a> Bench<'a> {
         let target = match args.target {
             Some(TargetArg::Tensorrt) => Target::TensorRt,
             Some(TargetArg::Onnxruntime) => Target::OnnxRuntime,
-            None => factory.target(),
+            None => {
+                let is_int8 = args.strategies.iter().any(|strategy| strategy.precision == Precision::Int8);
+                factory.target(is_int8.then_some(Precision::Int8))
+            }
         };
         let emulates = factory.description().contains("CPU");
         status(&args.log, &format!("engine: {}", factory.description()));
@@ -412,11 +415,9 @@ impl<'a> Bench<'a> {
             );
         };
         let keep = if kept.is_empty() { String::new() } else { format!(" --keep-fp32 {}", kept.join(",")) };
-        let islands = match self.args.mixed_precision {
-            MixedPrecision::None => String::new(),
-            islands => format!(" --mixed-precision {islands}"),
-        };
-        status(&self.args.log, &format!("ocelli export --precision {precision}{islands}{keep} …"));
+        let islands = self.args.mixed_precision;
+        let command = format!("ocelli export --precision {precision} --mixed-precision {islands}{keep} …");
+        status(&self.args.log, &command);
         Ok(())
     }
 

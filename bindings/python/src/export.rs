@@ -19,7 +19,7 @@ use crate::waiting::cancellable;
 pub(crate) struct ExportArguments {
     imgsz: Option<usize>,
     precision: String,
-    mixed_precision: String,
+    mixed_precision: Option<String>,
     keep_fp32: Vec<String>,
     target: String,
     prompt: String,
@@ -54,11 +54,10 @@ impl ExportArguments {
                 return Err(options::invalid("prompt", &format!("{other:?}: expected official or text")));
             }
         };
-        let exported = ExportOptions::default()
+        let mut exported = ExportOptions::default()
             .with_target(target)
             .with_prompting(prompting)
             .with_precision(parsed::<Precision>("precision", &self.precision)?)
-            .with_mixed_precision(parsed::<MixedPrecision>("mixed_precision", &self.mixed_precision)?)
             .with_keep_fp32(all_parsed::<Block>("keep_fp32", &self.keep_fp32)?)
             .with_detection_only(self.detection_only)
             .with_screen(self.screen)
@@ -66,6 +65,9 @@ impl ExportArguments {
             .with_mask_blocks(all_parsed::<MaskedBranch>("mask_blocks", &self.mask_blocks)?)
             .with_split_block(self.split_block)
             .with_force(self.force);
+        if let Some(islands) = &self.mixed_precision {
+            exported = exported.with_mixed_precision(parsed::<MixedPrecision>("mixed_precision", islands)?);
+        }
         Ok(match self.imgsz {
             Some(imgsz) => exported.with_imgsz(imgsz),
             None => exported,

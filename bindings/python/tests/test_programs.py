@@ -1,9 +1,11 @@
+import base64
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 from conftest import Run
@@ -51,6 +53,29 @@ def test_ctrl_c_ends_a_program(scenes: Path, tmp_path: Path) -> None:
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert 1 <= len(json.loads(lines.read_text())["images"]) < 300
+
+
+def test_the_page_is_served(scenes: Path) -> None:
+    command = [Path(sys.executable).parent / "ocelli", "serve", "--engine", "embedded", "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        with urllib.request.urlopen(url, timeout=60) as page:
+            assert "<title>" in page.read().decode()
+        picture = base64.b64encode((scenes / "park.png").read_bytes()).decode()
+        body = json.dumps({"image": picture, "classes": ["dog"]}).encode()
+        request = urllib.request.Request(
+            url + "v1/detect", data=body, headers={"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            found = json.load(answer)
+        assert "dog" in json.dumps(found)
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) in (0, 130)
 
 
 def test_the_doctor_finds_the_libraries_of_this_environment(program: Run) -> None:

@@ -48,7 +48,9 @@ enum PrecisionArg {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum MixedPrecisionArg {
     None,
+    Accumulate,
     NormSoftmax,
+    AccumulateLinear,
     Attention,
     All,
 }
@@ -56,8 +58,9 @@ enum MixedPrecisionArg {
 /// Arguments of `ocelli export`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-With fp16 and bf16, inputs, outputs, boxes, positions and scores stay in 32 bits. --mixed-precision adds norms and softmax \
-(norm-softmax), the other products of attention (attention), or everything but products with weights (all). Blocks for \
+With fp16 and bf16, inputs, outputs, boxes, positions and scores stay in 32 bits. --mixed-precision adds the sums \
+of attention (accumulate, the default), norms and softmax (norm-softmax), the sums of linear layers (accumulate-linear), \
+attention as a whole (attention), or everything but products with weights (all). Blocks for \
 --keep-fp32 are vit.N, text.N, fusion.N, decoder.N (without the number: all of them), patches, neck, exemplars, words, \
 scoring and masks.
 
@@ -101,9 +104,9 @@ pub struct ExportArgs {
     /// Format of weights and large matrix products; fp16 and bf16 are for GPUs, int8 is faster on CPUs
     #[arg(long, value_enum, default_value = "fp32", help_heading = PRECISION)]
     precision: PrecisionArg,
-    /// What else stays in 32 bits with fp16 and bf16; each value includes those before it
-    #[arg(long, value_enum, default_value = "none", value_name = "OPERATORS", help_heading = PRECISION)]
-    mixed_precision: MixedPrecisionArg,
+    /// What else stays in 32 bits with fp16 and bf16; each value includes those before it [default: accumulate]
+    #[arg(long, value_enum, value_name = "OPERATORS", help_heading = PRECISION)]
+    mixed_precision: Option<MixedPrecisionArg>,
     /// Blocks that stay in 32 bits with fp16 and bf16, e.g. vit.7,fusion,decoder.0; `bench-precision --bisect` finds them
     #[arg(long, value_name = "BLOCKS", value_delimiter = ',', num_args = 1.., help_heading = PRECISION)]
     keep_fp32: Vec<Block>,
@@ -148,12 +151,6 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
             PrecisionArg::Bf16 => contract::Precision::Bf16,
             PrecisionArg::Int8 => contract::Precision::Int8,
         })
-        .with_mixed_precision(match args.mixed_precision {
-            MixedPrecisionArg::None => MixedPrecision::None,
-            MixedPrecisionArg::NormSoftmax => MixedPrecision::NormSoftmax,
-            MixedPrecisionArg::Attention => MixedPrecision::Attention,
-            MixedPrecisionArg::All => MixedPrecision::All,
-        })
         .with_keep_fp32(args.keep_fp32.iter().copied())
         .with_detection_only(args.detection_only)
         .with_screen(args.screen)
@@ -161,6 +158,16 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         .with_mask_blocks(args.mask_blocks.iter().copied())
         .with_split_block(args.split_block)
         .with_force(args.force);
+    if let Some(islands) = args.mixed_precision {
+        options = options.with_mixed_precision(match islands {
+            MixedPrecisionArg::None => MixedPrecision::None,
+            MixedPrecisionArg::Accumulate => MixedPrecision::Accumulate,
+            MixedPrecisionArg::NormSoftmax => MixedPrecision::NormSoftmax,
+            MixedPrecisionArg::AccumulateLinear => MixedPrecision::AccumulateLinear,
+            MixedPrecisionArg::Attention => MixedPrecision::Attention,
+            MixedPrecisionArg::All => MixedPrecision::All,
+        });
+    }
     if let Some(imgsz) = args.imgsz {
         options = options.with_imgsz(imgsz);
     }

@@ -90,7 +90,7 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
         (engine(EngineKind::Cpu, &reference)?, engine(kind, &candidate)?);
     let progress = Progress::new(log, 100);
     let resolve = |source, engine: &EngineFactory| {
-        let request = ModelRequest { source, target: engine.target(), ..ModelRequest::default() };
+        let request = ModelRequest { source, target: engine.target(None), ..ModelRequest::default() };
         Model::resolve(&request, &|line| progress.announce(line), &cancellation)
     };
     let reference = resolve(reference, &reference_engine)?;

@@ -33,7 +33,7 @@ use self::webhook::Webhook;
 pub use self::zones::parse_zones;
 use self::zones::{Counting, ZoneDrawing, ZoneSink, ZonesFile};
 use crate::args::{
-    DETECTION, ExemplarArg, PERFORMANCE, PrivacyArgs, ScreenArgs, built_in_model_help, class_map,
+    DETECTION, ExemplarArg, OUTPUT, PERFORMANCE, PrivacyArgs, ScreenArgs, built_in_model_help, class_map,
     coco_classes, embed_exemplars, prompts, thresholds,
 };
 use crate::{
@@ -95,6 +95,9 @@ pub struct VideoArgs {
     track: bool,
     #[command(flatten)]
     tracker: TrackerArgs,
+    /// Estimate how the camera moves, and move the tracks with it
+    #[arg(long, help_heading = "Tracking")]
+    camera_motion: bool,
     /// Process all frames, or the latest and drop others [default: latest for cameras and streams, else all]
     #[arg(long, value_name = "FRAMES", help_heading = PERFORMANCE)]
     policy: Option<Policy>,
@@ -119,7 +122,7 @@ pub struct VideoArgs {
     )]
     when_moving: Option<f64>,
     /// Print a JSON schema of the file of --config, for editors
-    #[arg(long, exclusive = true)]
+    #[arg(long, exclusive = true, help_heading = OUTPUT)]
     config_schema: bool,
     /// Detect at most K classes per frame: visible classes in every frame, the others in turn [default: all]
     #[arg(long, value_name = "K", help_heading = PERFORMANCE, allow_negative_numbers = true)]
@@ -163,6 +166,9 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     args.sinks.check()?;
     if let Some(path) = args.stats.as_deref().filter(|path| *path != Path::new("-")) {
         check_output_file("--stats", path)?;
+    }
+    if args.camera_motion && !args.track {
+        return Err(usage("--camera-motion moves tracks: add --track"));
     }
     if args.sinks.trails.is_some_and(|frames| frames > 0) && !args.track {
         return Err(usage("--trails draws the paths of tracks: add --track"));
@@ -249,6 +255,9 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let mut pipeline = job.options(Pipeline::builder_embedded(detector, embedded), cancellation.clone());
     if args.track {
         pipeline = pipeline.with_tracker(tracker);
+    }
+    if args.camera_motion {
+        pipeline = pipeline.with_camera_motion();
     }
     if let Some(gate) = gate {
         pipeline = pipeline.with_motion_gate(gate);

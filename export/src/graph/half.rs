@@ -33,6 +33,7 @@ impl HalfRules {
         let island = match node.role {
             Role::Exact => true,
             Role::Product => false,
+            Role::PromptProduct => self.islands >= MixedPrecision::AccumulateLinear,
             Role::Norm | Role::Softmax => self.islands >= MixedPrecision::NormSoftmax,
             Role::Attention => self.islands >= MixedPrecision::Attention,
             Role::Stream => self.islands >= MixedPrecision::All,
@@ -40,6 +41,26 @@ impl HalfRules {
         let kept = node.block.is_some_and(|block| self.kept.iter().any(|kept| kept.covers(block)));
         let missing = self.format == HalfFormat::Bf16 && NOT_IN_BF16.contains(&node.proto.op_type.as_str());
         if island || kept || missing { Element::F32 } else { self.half() }
+    }
+
+    /// Whether a product is computed in 32 bits from factors in half precision. TensorRT knows these casts: it multiplies in
+    /// half precision and sums in 32 bits.
+    fn has_wide_sums(&self, node: &Node) -> bool {
+        let level = match node.role {
+            Role::Attention => MixedPrecision::Accumulate,
+            Role::Product => MixedPrecision::AccumulateLinear,
+            _ => return false,
+        };
+        let is_chosen = self.casts_for_sums && node.proto.op_type == "MatMul" && self.islands >= level;
+        is_chosen && self.element(node) == self.half()
+    }
+}
+
+impl HalfRules {
+    /// Whether TensorRT sums a product in half precision; in bfloat16 it does not.
+    fn has_half_sums(&self, node: &Node) -> bool {
+        let is_half = self.format == HalfFormat::F16 && self.element(node) == self.half();
+        self.casts_for_sums && is_half && node.proto.op_type == "MatMul" && !self.has_wide_sums(node)
     }
 }
 
@@ -60,6 +81,9 @@ impl<'w> Graph<'w> {
         let mut initializers = std::mem::take(&mut self.initializers);
         for (node, element) in std::mem::take(&mut self.nodes).into_iter().zip(types) {
             match element {
+                Some(element) if rules.has_wide_sums(&node) => {
+                    writer.add_with_wide_sums(node, element, &mut initializers);
+                }
                 Some(element) => writer.add(node, element, &mut initializers),
                 None => writer.nodes.push(node),
             }
@@ -155,6 +179,24 @@ impl Writer {
                 node.proto.input[place] = self.in_format(&node, name, wanted, initializers);
             }
         }
+        self.add_as(node, element);
+    }
+
+    /// Adds a product in 32 bits of factors that are rounded to half precision, as is its result.
+    fn add_with_wide_sums(&mut self, mut node: Node, half: Element, initializers: &mut Vec<Initializer<'_>>) {
+        for place in 0..node.proto.input.len() {
+            let name = std::mem::take(&mut node.proto.input[place]);
+            let narrow = self.in_format(&node, name, half, initializers);
+            node.proto.input[place] = self.cast(&node, narrow, Element::F32);
+        }
+        let result = node.proto.output[0].clone();
+        node.proto.output[0] = format!("{result}.sum");
+        let back = cast_node(&node, &node.proto.output[0], &result, half);
+        self.add_as(node, Element::F32);
+        self.add_as(back, half);
+    }
+
+    fn add_as(&mut self, mut node: Node, element: Element) {
         self.elements.extend(node.proto.output.iter().map(|name| (name.clone(), element)));
         node.element = element;
         self.nodes.push(node);
@@ -178,20 +220,19 @@ impl Writer {
         if found == wanted {
             return name;
         }
+        self.cast(user, name, wanted)
+    }
+
+    /// The name of a value after a cast, which is added if the graph does not have it.
+    fn cast(&mut self, user: &Node, name: String, wanted: Element) -> String {
         let key = (name, wanted);
         if let Some(known) = self.casts.get(&key) {
             return known.clone();
         }
         let cast = format!("{}.{}", key.0, wanted.suffix());
-        let proto = NodeProto {
-            input: vec![self.whole.get(&key.0).unwrap_or(&key.0).clone()],
-            output: vec![cast.clone()],
-            name: cast.clone(),
-            op_type: "Cast".into(),
-            attribute: vec![int("to", i64::from(wanted.data_type()))],
-            ..NodeProto::default()
-        };
-        self.nodes.push(Node { proto, element: wanted, role: user.role, block: user.block });
+        let from = self.whole.get(&key.0).unwrap_or(&key.0);
+        let node = cast_node(user, from, &cast, wanted);
+        self.nodes.push(node);
         self.casts.insert(key, cast.clone());
         cast
     }
@@ -223,6 +264,19 @@ impl Writer {
         self.used.insert((place, wanted), name.clone());
         name
     }
+}
+
+/// A cast that belongs to the node `user`.
+fn cast_node(user: &Node, from: &str, to: &str, element: Element) -> Node {
+    let proto = NodeProto {
+        input: vec![from.to_owned()],
+        output: vec![to.to_owned()],
+        name: to.to_owned(),
+        op_type: "Cast".into(),
+        attribute: vec![int("to", i64::from(element.data_type()))],
+        ..NodeProto::default()
+    };
+    Node { proto, element, role: user.role, block: user.block, terms: None }
 }
 
 #[cfg(test)]

@@ -74,7 +74,11 @@ impl Graph<'_> {
             vec![]
         });
         dims.extend([a.dims[ra - 2], b.dims[rb - 1]]);
-        self.node("MatMul", &[a, b], vec![], a.element, dims)
+        let product = self.node("MatMul", &[a, b], vec![], a.element, dims);
+        if let (Dim::Fixed(terms), Some(node)) = (a.dims[ra - 1], self.nodes.last_mut()) {
+            node.terms = Some(terms);
+        }
+        product
     }
 
     /// Normalises the last axis.
@@ -134,17 +138,17 @@ impl Graph<'_> {
         self.node("Concat", values, vec![int("axis", axis as i64)], values[0].element, dims)
     }
 
-    /// Splits the last axis into two equal halves.
-    pub(crate) fn halves(&mut self, x: &Value) -> (Value, Value) {
+    /// Splits the last axis into equal parts.
+    pub(crate) fn split_last(&mut self, x: &Value, parts: usize) -> Vec<Value> {
         let mut dims = x.dims.clone();
         match dims.last_mut() {
-            Some(Dim::Fixed(n)) if *n % 2 == 0 => *n /= 2,
-            _ => self.fail(format!("Split: {:?} has no halves", x.dims)),
+            Some(Dim::Fixed(n)) if n.is_multiple_of(parts) => *n /= parts,
+            _ => self.fail(format!("Split: {:?} in {parts} parts", x.dims)),
         }
-        let attributes = vec![int("axis", -1), int("num_outputs", 2)];
-        let name = self.push("Split", "", vec![x.name.clone()], attributes, 2, x.element);
-        let half = |i: usize| Value { name: format!("{name}:{i}"), element: x.element, dims: dims.clone() };
-        (half(0), half(1))
+        let attributes = vec![int("axis", -1), int("num_outputs", parts as i64)];
+        let name = self.push("Split", "", vec![x.name.clone()], attributes, parts, x.element);
+        let part = |i| Value { name: format!("{name}:{i}"), element: x.element, dims: dims.clone() };
+        (0..parts).map(part).collect()
     }
 
     /// `from..to` of one axis.

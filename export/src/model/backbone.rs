@@ -25,7 +25,7 @@ const NECK: &str = "vision_encoder.neck.fpn_layers";
 impl<'w> Plan<'w> {
     /// The backbone, or one part of a split one.
     pub(crate) fn backbone(&self, section: Section) -> Graph<'w> {
-        let mut graph = Graph::new("backbone", self.checkpoint.weights());
+        let mut graph = self.graph("backbone");
         let g = &mut graph;
         let v = &self.config().vision;
         let order = TokenOrder { grid: self.grid(), window: v.window_size };
@@ -134,8 +134,7 @@ impl<'w> Plan<'w> {
         let hidden = v.hidden;
         let windowed_by_copy = !global && !order.by_window();
         let x = if windowed_by_copy { partition(g, x, order, hidden) } else { x.clone() };
-        let [q, k] = ["q_proj", "k_proj"].map(|p| self.rotary_projection(g, &x, &format!("{name}.{p}")));
-        let value = g.linear(&x, &format!("{name}.v_proj"));
+        let [q, k, value] = g.linear_layers(&x, self.rotary_projections(g, name));
 
         let (batch, length) = match (global, order.window) {
             (true, _) => (1, order.grid * order.grid),
@@ -163,12 +162,14 @@ impl<'w> Plan<'w> {
         g.linear(&mixed, &format!("{name}.o_proj"))
     }
 
-    /// A query or key projection with its channels in the order of [`rotary_row`].
-    fn rotary_projection(&self, g: &mut Graph<'w>, x: &Value, name: &str) -> Value {
+    /// The projections of queries, keys and values, the first two with their channels in the order of [`rotary_row`].
+    fn rotary_projections(&self, g: &Graph<'w>, name: &str) -> [LinearLayer; 3] {
         let v = &self.config().vision;
-        let (hidden, head) = (v.hidden, v.hidden / v.stack.heads);
-        let order = (0..hidden).map(|row| rotary_row(row, head)).collect();
-        g.linear_layer(x, &LinearLayer { order, ..LinearLayer::new(name) })
+        let (hidden, heads) = (v.hidden, v.stack.heads);
+        let order: Vec<usize> = (0..hidden).map(|row| rotary_row(row, hidden / heads)).collect();
+        let query = LinearLayer::queries_of(g, name, heads, self.target);
+        let [key, value] = ["k_proj", "v_proj"].map(|p| LinearLayer::new(&format!("{name}.{p}")));
+        [LinearLayer { order: order.clone(), ..query }, LinearLayer { order, ..key }, value]
     }
 
     /// Tokens → the feature pyramid and the CLS token.
@@ -249,10 +250,10 @@ impl RotaryTables {
 
 /// Rotary embedding in real arithmetic; x `[batch, heads, tokens, head]`.
 fn rotate(g: &mut Graph<'_>, x: &Value, [cos, sin]: &[Value; 2]) -> Value {
-    let (a, b) = g.halves(x);
+    let halves = g.split_last(x, 2);
     g.as_role(Role::Attention, |g| {
         let [a_cos, b_sin, b_cos, a_sin] =
-            [(&a, cos), (&b, sin), (&b, cos), (&a, sin)].map(|(x, t)| g.mul(x, t));
+            [(0, cos), (1, sin), (1, cos), (0, sin)].map(|(half, t)| g.mul(&halves[half], t));
         let first = g.sub(&a_cos, &b_sin);
         let second = g.add(&b_cos, &a_sin);
         g.concat(&[&first, &second], 3, x.dims[3])

@@ -4,7 +4,8 @@ use std::f64::consts::TAU;
 
 use super::Plan;
 use super::geometry::encode_sine;
-use super::layers::Prompt;
+use super::joined::SharedTokens;
+use super::layers::{Prompt, scale_of};
 use super::position::{sine_encoding, sine_frequencies};
 use crate::checkpoint::Weights;
 use crate::fold::{self, Matrix};
@@ -35,7 +36,7 @@ pub(super) struct Decoded {
 struct LayerInput {
     /// Hidden states after the self-attention, `[C, 1 + Q, D]`.
     hidden: Value,
-    /// Queries of the prompt cross-attention, projected and split, `[C, heads, 1 + Q, head]`.
+    /// Queries of the prompt cross-attention, projected, scaled and split, `[C, heads, 1 + Q, head]`.
     prompt_queries: Value,
     /// Positions of the queries, zero for the presence token, `[C, 1 + Q, D]`.
     query_positions: Value,
@@ -60,12 +61,15 @@ impl<'w> Plan<'w> {
         g.scope(ROOT);
         g.block(Block::layer(Family::Decoder, 0));
         let keys = g.add(encoded, positions);
+        let attentions: Vec<String> =
+            (0..layers).map(|i| format!("{ROOT}.layers.{i}.vision_cross_attn")).collect();
+        let image = SharedTokens::new(g, keys, encoded.clone(), &attentions);
         let mut input = self.first_layer(g);
         let mut layer = 0;
         loop {
             let name = format!("{ROOT}.layers.{layer}");
             g.scope(name.as_str());
-            let hidden = self.layer(g, &name, &input, encoded, &keys, prompt);
+            let hidden = self.layer(g, layer, &input, &image, prompt);
             g.scope(format!("{ROOT}.box_head"));
             let only_queries = g.slice(&hidden, 1, 1, 1 + queries);
             let normed = g.norm(&only_queries, &format!("{ROOT}.output_layer_norm"));
@@ -96,13 +100,13 @@ impl<'w> Plan<'w> {
     fn layer(
         &self,
         g: &mut Graph<'w>,
-        name: &str,
+        at: usize,
         input: &LayerInput,
-        encoded: &Value,
-        keys: &Value,
+        image: &SharedTokens,
         prompt: &Prompt,
     ) -> Value {
         let stack = &self.config().decoder;
+        let name = format!("{ROOT}.layers.{at}");
         let attention = format!("{name}.text_cross_attn");
         let mixed = g.prompt_attention_of(&attention, &input.prompt_queries, prompt, stack.heads);
         let x = g.add(&input.hidden, &mixed);
@@ -110,11 +114,8 @@ impl<'w> Plan<'w> {
 
         let attention = format!("{name}.vision_cross_attn");
         let placed = g.add(&x, &input.query_positions);
-        let q = g.linear(&placed, &format!("{attention}.q_proj"));
-        let k = g.linear(keys, &format!("{attention}.k_proj"));
-        let v = g.linear(encoded, &format!("{attention}.v_proj"));
-        let mixed = g.attend(&q, &k, &v, stack.heads, Some(&input.bias), self.target);
-        let mixed = g.linear(&mixed, &format!("{attention}.o_proj"));
+        let bias = Some(&input.bias);
+        let mixed = g.shared_attention((&attention, at), &placed, image, stack.heads, bias, self.target);
         let x = g.add(&x, &mixed);
         let x = g.norm(&x, &format!("{attention}_layer_norm"));
 
@@ -151,8 +152,7 @@ impl<'w> Plan<'w> {
         let x = g.add(hidden, &mixed);
         let hidden = g.norm(&x, &format!("{attention}_layer_norm"));
         let placed = g.add(&hidden, &query_positions);
-        let q = g.linear(&placed, &format!("{name}.text_cross_attn.q_proj"));
-        let prompt_queries = g.split_heads(&q, stack.heads);
+        let prompt_queries = g.prompt_queries(&format!("{name}.text_cross_attn"), &placed, stack.heads);
         let box_logits = g.as_role(Role::Exact, |g| inverse_sigmoid(g, boxes));
         LayerInput { hidden, prompt_queries, query_positions, bias, box_logits }
     }
@@ -217,7 +217,8 @@ impl<'w> Plan<'w> {
         let prompt_queries = g.derived(&name("prompt_queries"), &[1, rows, width], move |w| {
             let first = start(w)?;
             let placed = first.hidden + first.positions;
-            Ok(fold::to_f32(&fold::linear(w, &format!("{ROOT}.layers.0.text_cross_attn.q_proj"), &placed)?))
+            let queries = fold::linear(w, &format!("{ROOT}.layers.0.text_cross_attn.q_proj"), &placed)?;
+            Ok(fold::to_f32(&(queries * f64::from(scale_of(width / heads)))))
         });
         let prompt_queries = g.split_heads(&prompt_queries, heads);
         let box_logits = g.derived(&name("box_logits"), &[1, queries, 4], move |w| {

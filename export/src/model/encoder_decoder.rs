@@ -10,7 +10,7 @@ use crate::mixed_precision::{Block, Family};
 impl<'w> Plan<'w> {
     /// Fusion encoder, decoder and scoring for C classes at once.
     pub(crate) fn encoder_decoder(&self) -> Graph<'w> {
-        let mut graph = Graph::new("encoder_decoder", self.checkpoint.weights());
+        let mut graph = self.graph("encoder_decoder");
         let g = &mut graph;
         let (grid, width, queries) = (self.grid(), self.config().width, self.config().num_queries);
         let classes = Dim::Named(dim::CLASSES);
@@ -30,7 +30,7 @@ impl<'w> Plan<'w> {
     /// The same on features that are averaged 2 × 2, without boxes: attention costs a sixteenth, other layers a quarter.
     pub(crate) fn screen(&self) -> Graph<'w> {
         let coarse = Plan { imgsz: self.imgsz / 2, pruning: self.pruning.clone(), ..*self };
-        let mut graph = Graph::new("screen", self.checkpoint.weights());
+        let mut graph = self.graph("screen");
         let g = &mut graph;
         let classes = Dim::Named(dim::CLASSES);
         let (features, prompt) = self.features_and_prompt(g);

@@ -3,6 +3,7 @@
 use std::f64::consts::TAU;
 
 use super::Plan;
+use super::joined::SharedTokens;
 use super::position::sine_frequencies;
 use crate::contract::{dim, tensor};
 use crate::fold;
@@ -11,16 +12,10 @@ use crate::mixed_precision::{Block, Family};
 
 const ROOT: &str = "geometry_encoder";
 
-/// Keys and values of the image in the cross-attention, both `[1, P·P, D]`.
-struct ImageTokens {
-    keys: Value,
-    values: Value,
-}
-
 impl<'w> Plan<'w> {
     /// Boxes → prompt features.
     pub(crate) fn exemplar_encoder(&self) -> Graph<'w> {
-        let mut graph = Graph::new("exemplar_encoder", self.checkpoint.weights());
+        let mut graph = self.graph("exemplar_encoder");
         let g = &mut graph;
         let (grid, width) = (self.grid(), self.config().width);
         let boxes_dim = Dim::Named(dim::EXEMPLARS);
@@ -56,7 +51,7 @@ impl<'w> Plan<'w> {
             let mixed =
                 g.attention(&format!("{layer}.self_attn"), &normed, &normed, &normed, heads, self.target);
             x = g.add(&x, &mixed);
-            x = self.geometry_image_attention(g, &x, &layer, &image);
+            x = self.geometry_image_attention(g, &x, i, &image);
         }
         let out = g.norm(&x, &format!("{ROOT}.output_layer_norm"));
         g.output(tensor::EXEMPLAR_FEATURES, &out, &[1.into(), tokens_dim, width.into()]);
@@ -90,15 +85,18 @@ impl<'w> Plan<'w> {
                 let mixed = g.linear(&mixed, &format!("{layer}.self_attn.o_proj"));
                 x = g.add(&x, &mixed);
             }
-            x = self.geometry_image_attention(g, &x, &layer, &image);
+            x = self.geometry_image_attention(g, &x, i, &image);
         }
         g.norm(&x, &format!("{ROOT}.output_layer_norm"))
     }
 
-    fn image_tokens(&self, g: &mut Graph<'w>, features: &Value) -> ImageTokens {
+    fn image_tokens(&self, g: &mut Graph<'w>, features: &Value) -> SharedTokens {
         let values = self.flatten_image(g, features);
         let positions = g.image_positions(self);
-        ImageTokens { keys: g.add(&values, &positions), values }
+        let keys = g.add(&values, &positions);
+        let layers = 0..self.config().geometry.layers;
+        let attentions: Vec<String> = layers.map(|i| format!("{ROOT}.layers.{i}.cross_attn")).collect();
+        SharedTokens::new(g, keys, values, &attentions)
     }
 
     /// `[1, D, P, P]` → `[1, P·P, D]`.
@@ -113,13 +111,14 @@ impl<'w> Plan<'w> {
         &self,
         g: &mut Graph<'w>,
         x: &Value,
-        layer: &str,
-        image: &ImageTokens,
+        layer: usize,
+        image: &SharedTokens,
     ) -> Value {
-        let stack = &self.config().geometry;
+        let (stack, at) = (&self.config().geometry, layer);
+        let layer = format!("{ROOT}.layers.{layer}");
         let normed = g.norm(x, &format!("{layer}.layer_norm2"));
         let name = format!("{layer}.cross_attn");
-        let mixed = g.attention(&name, &normed, &image.keys, &image.values, stack.heads, self.target);
+        let mixed = g.shared_attention((&name, at), &normed, image, stack.heads, None, self.target);
         let x = g.add(x, &mixed);
         let normed = g.norm(&x, &format!("{layer}.layer_norm3"));
         let out = g.feed_forward(&normed, &format!("{layer}.mlp"), stack);

@@ -23,7 +23,7 @@ impl<'w> Graph<'w> {
         let (rows, columns) = (dims[0], dims[1..].iter().product());
         let (file_name, layer_of_weight) = (format!("{name}.T{}", layer.suffix()), layer.clone());
         let weight = self.derived(&file_name, &[columns, rows], move |weights| {
-            Ok(transpose(&layer_of_weight.reorder(weights.read(&name)?, columns), rows, columns))
+            Ok(transpose(&layer_of_weight.prepared(weights.read(&name)?, columns), rows, columns))
         });
         let product = self.matmul(x, &weight);
         let bias = self.linear_bias(layer);
@@ -33,12 +33,12 @@ impl<'w> Graph<'w> {
     /// A linear layer's bias.
     pub(super) fn linear_bias(&mut self, layer: &LinearLayer) -> Value {
         let name = format!("{}.bias", layer.name);
-        if layer.order.is_empty() {
+        if layer.is_unchanged() {
             return self.weight(&name);
         }
         let (dims, layer) = (self.weight_dims(&name), layer.clone());
         self.derived(&format!("{name}{}", layer.suffix()), &dims, move |weights| {
-            Ok(layer.reorder(weights.read(&name)?, 1))
+            Ok(layer.prepared(weights.read(&name)?, 1))
         })
     }
 
@@ -100,7 +100,7 @@ impl<'w> Graph<'w> {
         self.transpose(&split, &[0, 2, 1, 3])
     }
 
-    /// Q·Kᵀ·scale + bias → softmax → ·V over split heads; batches broadcast.
+    /// Q·Kᵀ + bias → softmax → ·V over split heads, for queries that are scaled already; batches broadcast.
     pub(crate) fn explicit_attention(
         &mut self,
         q: &Value,
@@ -108,14 +108,10 @@ impl<'w> Graph<'w> {
         v: &Value,
         bias: Option<&Value>,
     ) -> Value {
-        let Dim::Fixed(head) = q.dims[3] else { return q.clone() };
         let keys = self.transpose(k, &[0, 1, 3, 2]);
         let scores = self.as_role(Role::Attention, |g| g.matmul(q, &keys));
         let attention = self.as_role(Role::Softmax, |g| {
-            let mut scores = g.scale(&scores, scale_of(head));
-            if let Some(bias) = bias {
-                scores = g.add(&scores, bias);
-            }
+            let scores = bias.map_or(scores.clone(), |bias| g.add(&scores, bias));
             g.softmax(&scores)
         });
         let mixed = self.as_role(Role::Attention, |g| g.matmul(&attention, v));
@@ -125,7 +121,8 @@ impl<'w> Graph<'w> {
         self.reshape(&joined, &[batch, tokens, (heads * head).into()])
     }
 
-    /// Attention over projected `[batch, tokens, width]`, fused if the target has an operator for it.
+    /// Attention over `[batch, tokens, width]` as projected by [`queries_of`](LinearLayer::queries_of) and two more layers,
+    /// fused if the target has an operator for it.
     pub(crate) fn attend(
         &mut self,
         q: &Value,
@@ -156,9 +153,7 @@ impl<'w> Graph<'w> {
         heads: usize,
         target: Target,
     ) -> Value {
-        let q = self.linear(q, &format!("{name}.q_proj"));
-        let k = self.linear(k, &format!("{name}.k_proj"));
-        let v = self.linear(v, &format!("{name}.v_proj"));
+        let [q, k, v] = self.projections(name, [q, k, v], heads, target);
         let mixed = self.attend(&q, &k, &v, heads, None, target);
         self.linear(&mixed, &format!("{name}.o_proj"))
     }
@@ -166,12 +161,18 @@ impl<'w> Graph<'w> {
     /// Attention of queries to the prompt of a class. A prompt is short, so basic operators are enough; queries that all
     /// classes share, `[1, tokens, width]`, stay shared.
     pub(crate) fn prompt_attention(&mut self, name: &str, q: &Value, prompt: &Prompt, heads: usize) -> Value {
-        let q = self.linear(q, &format!("{name}.q_proj"));
-        let q = self.split_heads(&q, heads);
+        let q = self.prompt_queries(name, q, heads);
         self.prompt_attention_of(name, &q, prompt, heads)
     }
 
-    /// As [`prompt_attention`](Self::prompt_attention), with projected and split queries.
+    /// Queries for [`prompt_attention_of`](Self::prompt_attention_of): projected, scaled and split.
+    pub(crate) fn prompt_queries(&mut self, name: &str, x: &Value, heads: usize) -> Value {
+        let layer = LinearLayer::new(&format!("{name}.q_proj")).scaled_for(self, heads);
+        let q = self.linear_layer(x, &layer);
+        self.split_heads(&q, heads)
+    }
+
+    /// As [`prompt_attention`](Self::prompt_attention), with the queries of [`prompt_queries`](Self::prompt_queries).
     pub(crate) fn prompt_attention_of(
         &mut self,
         name: &str,
@@ -181,7 +182,7 @@ impl<'w> Graph<'w> {
     ) -> Value {
         let [k, v] = ["k_proj", "v_proj"].map(|projection| {
             let layer = LinearLayer { exact: true, ..LinearLayer::new(&format!("{name}.{projection}")) };
-            let projected = self.linear_layer(&prompt.features, &layer);
+            let projected = self.as_role(Role::PromptProduct, |g| g.linear_layer(&prompt.features, &layer));
             self.split_heads(&projected, heads)
         });
         let mixed = self.explicit_attention(q, &k, &v, Some(&prompt.bias));
@@ -222,6 +223,8 @@ pub(super) struct LinearLayer {
     pub(super) name: String,
     /// The rows of the weight in the order in which they are written; empty for the checkpoint's order.
     pub(super) order: Vec<usize>,
+    /// Multiplies weight and bias.
+    pub(super) scale: f32,
     /// A lower bound of the inputs, if one is known: at most 0.
     pub(super) floor: Option<f32>,
     /// Whether it computes in floating point in every precision: it has few inputs and gains nothing from integers.
@@ -230,21 +233,49 @@ pub(super) struct LinearLayer {
 
 impl LinearLayer {
     pub(super) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), order: Vec::new(), floor: None, exact: false }
+        Self { name: name.to_owned(), order: Vec::new(), scale: 1.0, floor: None, exact: false }
     }
 
-    /// Rows of `columns` numbers in the layer's order.
-    pub(super) fn reorder(&self, data: Vec<f32>, columns: usize) -> Vec<f32> {
-        if self.order.is_empty() {
-            return data;
+    /// The projection of an attention's queries: scaled by 1/√head where attention is written in basic operators.
+    pub(super) fn queries_of(g: &Graph<'_>, attention: &str, heads: usize, target: Target) -> Self {
+        let layer = Self::new(&format!("{attention}.q_proj"));
+        match target {
+            Target::OnnxRuntime => layer,
+            Target::TensorRt => layer.scaled_for(g, heads),
         }
-        let rows = self.order.iter().map(|row| row * columns);
-        rows.flat_map(|at| data[at..at + columns].iter().copied()).collect()
     }
 
-    /// The suffix for the name of a reordered tensor.
+    /// The same layer with results multiplied by 1/√head.
+    pub(super) fn scaled_for(self, g: &Graph<'_>, heads: usize) -> Self {
+        let width = g.weight_dims(&format!("{}.weight", self.name))[0];
+        Self { scale: scale_of(width / heads), ..self }
+    }
+
+    /// Whether the weight is written as in the checkpoint.
+    fn is_unchanged(&self) -> bool {
+        self.order.is_empty() && self.scale == 1.0
+    }
+
+    /// Rows of `columns` numbers in the layer's order, scaled.
+    pub(super) fn prepared(&self, mut data: Vec<f32>, columns: usize) -> Vec<f32> {
+        if !self.order.is_empty() {
+            let rows = self.order.iter().map(|row| row * columns);
+            data = rows.flat_map(|at| data[at..at + columns].iter().copied()).collect();
+        }
+        if self.scale != 1.0 {
+            data.iter_mut().for_each(|value| *value *= self.scale);
+        }
+        data
+    }
+
+    /// The suffix for the name of a changed tensor.
     pub(super) fn suffix(&self) -> &'static str {
-        if self.order.is_empty() { "" } else { ".reordered" }
+        match (self.order.is_empty(), self.scale == 1.0) {
+            (true, true) => "",
+            (false, true) => ".reordered",
+            (true, false) => ".scaled",
+            (false, false) => ".reordered.scaled",
+        }
     }
 }
 
@@ -258,7 +289,8 @@ pub(crate) struct Prompt {
     pub(crate) bias: Value,
 }
 
-fn scale_of(head: usize) -> f32 {
+/// The factor of an attention's scores.
+pub(super) fn scale_of(head: usize) -> f32 {
     1.0 / (head as f32).sqrt()
 }
 

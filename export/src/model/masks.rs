@@ -13,7 +13,7 @@ const GROUPS: usize = 8;
 impl<'w> Plan<'w> {
     /// Pixel decoder and mask embedding.
     pub(crate) fn mask_head(&self) -> Graph<'w> {
-        let mut graph = Graph::new("mask_head", self.checkpoint.weights());
+        let mut graph = self.graph("mask_head");
         let g = &mut graph;
         let (grid, width) = (self.grid(), self.config().width);
         let kept = Dim::Named(dim::MASKS);

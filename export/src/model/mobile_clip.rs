@@ -16,7 +16,7 @@ const BATCH_NORM_EPS: f64 = 1e-5;
 impl<'w> Plan<'w> {
     /// Token ids → text features.
     pub(super) fn mobile_clip(&self, text: MobileClip) -> Graph<'w> {
-        let mut graph = Graph::new("text_encoder", self.checkpoint.weights());
+        let mut graph = self.graph("text_encoder");
         let g = &mut graph;
         let t = &self.config().text;
         let (classes, length) = (Dim::Named(dim::CLASSES), t.context_length);
@@ -49,11 +49,8 @@ impl<'w> Plan<'w> {
                 continue;
             }
             let normed = g.norm_with(&x, &format!("{layer}.layer_norm1"), t.layer_norm_eps);
-            let [q, k, v] = ["q_proj", "k_proj", "v_proj"].map(|projection| {
-                let projected = g.linear(&normed, &format!("{layer}.self_attn.{projection}"));
-                g.split_heads(&projected, t.stack.heads)
-            });
-            let mixed = g.explicit_attention(&q, &k, &v, bias.as_ref());
+            let attention = format!("{layer}.self_attn");
+            let mixed = g.explicit_self_attention(&attention, &normed, t.stack.heads, bias.as_ref());
             let mixed = g.linear(&mixed, &format!("{layer}.self_attn.out_proj"));
             x = g.add(&x, &mixed);
             let normed = g.norm_with(&x, &format!("{layer}.layer_norm2"), t.layer_norm_eps);

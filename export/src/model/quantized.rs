@@ -52,7 +52,7 @@ impl<'w> Graph<'w> {
         let dims = self.weight_dims(&name);
         let (read, layer_of_bias) = (reader(layer, columns), layer.clone());
         self.derived(&format!("{name}.lowered{}", layer.suffix()), &dims, move |weights| {
-            let bias = layer_of_bias.reorder(weights.read(&format!("{}.bias", layer_of_bias.name))?, 1);
+            let bias = layer_of_bias.prepared(weights.read(&format!("{}.bias", layer_of_bias.name))?, 1);
             let sums = read(weights)?.row_sums();
             Ok(bias.iter().zip(sums).map(|(bias, sum)| bias + floor * sum).collect())
         })
@@ -64,6 +64,6 @@ fn reader(layer: &LinearLayer, columns: usize) -> impl Fn(&Weights) -> Result<Qu
     let layer = layer.clone();
     move |weights| {
         let data = weights.read(&format!("{}.weight", layer.name))?;
-        Ok(QuantizedMatrix::new(&layer.reorder(data, columns), columns))
+        Ok(QuantizedMatrix::new(&layer.prepared(data, columns), columns))
     }
 }

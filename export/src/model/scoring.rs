@@ -15,7 +15,8 @@ impl<'w> Plan<'w> {
         let width = self.config().width;
         g.scope(ROOT);
         g.block(Block::whole(Family::Scoring));
-        let hidden = g.perceptron(&prompt.features, &format!("{ROOT}.text_mlp"), 2);
+        let hidden = g
+            .as_role(Role::PromptProduct, |g| g.perceptron(&prompt.features, &format!("{ROOT}.text_mlp"), 2));
         let hidden = g.add(&hidden, &prompt.features);
         let hidden = g.norm(&hidden, &format!("{ROOT}.text_mlp_out_norm"));
 

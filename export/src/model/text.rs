@@ -18,7 +18,7 @@ impl<'w> Plan<'w> {
     }
 
     fn clip(&self) -> Graph<'w> {
-        let mut graph = Graph::new("text_encoder", self.checkpoint.weights());
+        let mut graph = self.graph("text_encoder");
         let g = &mut graph;
         let t = &self.config().text;
         let (classes, length) = (Dim::Named(dim::CLASSES), t.context_length);
@@ -46,11 +46,8 @@ impl<'w> Plan<'w> {
             g.scope(layer.as_str());
             g.block(Block::layer(Family::Text, i));
             let normed = g.norm_with(&x, &format!("{layer}.layer_norm1"), t.layer_norm_eps);
-            let [q, k, v] = ["q_proj", "k_proj", "v_proj"].map(|projection| {
-                let projected = g.linear(&normed, &format!("{layer}.self_attn.{projection}"));
-                g.split_heads(&projected, t.stack.heads)
-            });
-            let mixed = g.explicit_attention(&q, &k, &v, Some(&bias));
+            let attention = format!("{layer}.self_attn");
+            let mixed = g.explicit_self_attention(&attention, &normed, t.stack.heads, Some(&bias));
             let mixed = g.linear(&mixed, &format!("{layer}.self_attn.out_proj"));
             x = g.add(&x, &mixed);
             let normed = g.norm_with(&x, &format!("{layer}.layer_norm2"), t.layer_norm_eps);

@@ -31,7 +31,7 @@ END
     export_to boxes --detection-only
     export_to pruned --mask-blocks "$windowed:attn"
     export_to split --split-block 1 --skip-blocks "$windowed"
-    for islands in none norm-softmax attention all; do
+    for islands in none accumulate norm-softmax accumulate-linear attention all; do
       export_to "fp16-$islands" --precision fp16 --mixed-precision "$islands"
     done
     export_to fp16-kept --precision fp16 --keep-fp32 "vit.$windowed,fusion,scoring" --split-block 1

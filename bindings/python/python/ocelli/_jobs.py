@@ -30,7 +30,10 @@ def export(
     *,
     imgsz: int | None = None,
     precision: Literal["fp32", "fp16", "bf16", "int8"] = "fp32",
-    mixed_precision: Literal["none", "norm-softmax", "attention", "all"] = "none",
+    mixed_precision: Literal[
+        "none", "accumulate", "norm-softmax", "accumulate-linear", "attention", "all"
+    ]
+    | None = None,
     keep_fp32: Sequence[str] = (),
     target: Literal["onnxruntime", "tensorrt"] = "onnxruntime",
     prompt: Literal["official", "text"] = "official",

@@ -1,7 +1,7 @@
 //! The requirements of a strongly typed runtime: every type is inferred from inputs and initializers by ONNX's rules,
 //! independently of the types that the conversion has chosen.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::super::{Element, Graph, Node};
 use ocelli_onnx::schema::data_type;
@@ -16,6 +16,11 @@ pub(super) fn check(graph: &Graph<'_>) -> Vec<String> {
         if checker.types.insert(&initializer.value.name, initializer.value.element).is_some() {
             checker.problems.push(format!("{} is defined twice", initializer.value.name));
         }
+    }
+    for node in
+        graph.nodes.iter().filter(|node| node.proto.op_type == "MatMul" && node.element == Element::F32)
+    {
+        checker.products.extend(node.proto.input.iter().chain(&node.proto.output).map(String::as_str));
     }
     for node in &graph.nodes {
         checker.node(node);
@@ -40,6 +45,9 @@ struct Checker<'g> {
     types: HashMap<&'g str, Element>,
     /// For a value that consists of another one's numbers, moved or cast: their type before the last cast.
     before_cast: HashMap<&'g str, Element>,
+    /// Factors and results of products in 32 bits, and these results after a cast.
+    products: HashSet<&'g str>,
+    after_products: HashSet<&'g str>,
     problems: Vec<String>,
 }
 
@@ -99,8 +107,17 @@ impl<'g> Checker<'g> {
         if from == Some(to) {
             self.problems.push(format!("{name}: a cast from {to:?} to itself"));
         }
-        if let Some(before) = self.before_cast.get(node.proto.input[0].as_str()) {
+        // A product with sums in 32 bits has a cast before each factor and after the result, for TensorRT to recognise.
+        let at_a_product = |name: &str| self.products.contains(name);
+        let is_wanted = at_a_product(&node.proto.output[0]) || at_a_product(&node.proto.input[0]);
+        if let Some(before) = self.before_cast.get(node.proto.input[0].as_str())
+            && !is_wanted
+            && !self.after_products.contains(node.proto.input[0].as_str())
+        {
             self.problems.push(format!("{name}: a second cast, {before:?} to {from:?} to {to:?}"));
+        }
+        if at_a_product(&node.proto.input[0]) {
+            self.after_products.insert(&node.proto.output[0]);
         }
         if let Some(from) = from {
             self.before_cast.insert(&node.proto.output[0], from);

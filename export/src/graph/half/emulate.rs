@@ -7,10 +7,15 @@ use super::{choose, is_fixed_input, moves};
 use crate::mixed_precision::HalfRules;
 use ocelli_onnx::schema::NodeProto;
 
+/// The terms that a GPU's matrix unit adds in one instruction (`mma.m16n8k16`), before the sum is stored in half precision.
+/// The unit may round within an instruction as well.
+const CHUNK: usize = 16;
+
 impl Graph<'_> {
     /// The result of [`in_half`](Graph::in_half), computed in 32 bits: the outputs of every node in half precision are
-    /// rounded to its format and back, and so are its inputs. Products are summed in 32 bits, as in the matrix units of a
-    /// GPU. Engines without half precision show its errors and infinities this way.
+    /// rounded to its format and back, and so are its inputs. Where TensorRT sums a product in half precision, the sum is
+    /// rounded after every [`CHUNK`] terms; all other sums are in 32 bits. Engines without half precision show its errors
+    /// and infinities this way.
     pub(crate) fn in_emulated_half(mut self, rules: &HalfRules) -> Self {
         let types = choose(&self, rules);
         let mut initializers = std::mem::take(&mut self.initializers);
@@ -21,7 +26,14 @@ impl Graph<'_> {
         let mut emulator = Emulator { nodes: Vec::new(), formats, rounded: HashMap::new(), places };
         for (node, format) in std::mem::take(&mut self.nodes).into_iter().zip(types) {
             match format {
-                Some(format) => emulator.add(node, format, rules.half(), &mut initializers),
+                Some(format) => {
+                    let chunks =
+                        node.terms.filter(|_| rules.has_half_sums(&node)).map(|terms| terms.div_ceil(CHUNK));
+                    emulator.add(node, format, rules.half(), &mut initializers);
+                    if let Some(chunks) = chunks.filter(|chunks| *chunks > 1) {
+                        emulator.sum_in_chunks(chunks, rules.half());
+                    }
+                }
                 None => emulator.nodes.push(node),
             }
         }
@@ -71,6 +83,55 @@ impl Emulator {
         }
     }
 
+    /// Replaces the last node, a product with its rounding, by products of a few terms that are added and rounded in turn.
+    fn sum_in_chunks(&mut self, chunks: usize, half: Element) {
+        let [_, _, product] = [(); 3].map(|()| self.nodes.pop().expect("a product and two casts"));
+        let (name, result) = (product.proto.name.clone(), product.proto.output[0].clone());
+        let output = result.strip_suffix(".exact").expect("the name that `add` gives").to_owned();
+        let add =
+            |nodes: &mut Vec<Node>, op: &str, input: Vec<String>, output: Vec<String>, axis: Option<i64>| {
+                let attribute =
+                    axis.map_or(vec![], |axis| vec![int("axis", axis), int("num_outputs", chunks as i64)]);
+                let proto = NodeProto {
+                    name: output[0].clone(),
+                    input,
+                    output,
+                    op_type: op.into(),
+                    attribute,
+                    ..NodeProto::default()
+                };
+                nodes.push(Node {
+                    proto,
+                    element: Element::F32,
+                    role: product.role,
+                    block: product.block,
+                    terms: None,
+                });
+            };
+        let parts = |side: &str| (0..chunks).map(|i| format!("{name}.{side}{i}")).collect::<Vec<_>>();
+        let sides = [("left", -1), ("right", -2)].map(|(side, axis)| (parts(side), axis));
+        for (input, (parts, axis)) in product.proto.input.iter().zip(&sides) {
+            add(&mut self.nodes, "Split", vec![input.clone()], parts.clone(), Some(*axis));
+        }
+        let mut sum: Option<String> = None;
+        for i in 0..chunks {
+            let part = format!("{name}.part{i}");
+            let factors = sides.each_ref().map(|(parts, _)| parts[i].clone());
+            add(&mut self.nodes, "MatMul", factors.to_vec(), vec![part.clone()], None);
+            let exact = match sum {
+                Some(before) => {
+                    let exact = format!("{name}.exact{i}");
+                    add(&mut self.nodes, "Add", vec![before, part], vec![exact.clone()], None);
+                    exact
+                }
+                None => part,
+            };
+            let rounded = if i + 1 == chunks { output.clone() } else { format!("{name}.sum{i}") };
+            self.round(&exact, &rounded, half);
+            sum = Some(rounded);
+        }
+    }
+
     /// The name of a value, rounded as an input of a node in half precision.
     fn rounded(&mut self, name: String, half: Element, initializers: &mut Vec<Initializer<'_>>) -> String {
         if let Some(known) = self.rounded.get(&name) {
@@ -106,7 +167,13 @@ impl Emulator {
                 attribute: vec![int("to", i64::from(element.data_type()))],
                 ..NodeProto::default()
             };
-            self.nodes.push(Node { proto, element, role: super::super::Role::Stream, block: None });
+            self.nodes.push(Node {
+                proto,
+                element,
+                role: super::super::Role::Stream,
+                block: None,
+                terms: None,
+            });
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::model::{Plan, Section};
 use crate::prune::Pruning;
 
 fn rules(islands: MixedPrecision) -> HalfRules {
-    HalfRules { format: HalfFormat::F16, islands, kept: Vec::new() }
+    HalfRules { format: HalfFormat::F16, islands, casts_for_sums: true, kept: Vec::new() }
 }
 
 fn goldens() -> PathBuf {
@@ -133,9 +133,18 @@ fn branch(g: &mut Graph<'_>, x: &Value) {
     g.output("out", &out, &DIMS);
 }
 
+fn attention(g: &mut Graph<'_>, x: &Value) {
+    let x = g.unary("Sigmoid", x);
+    let keys = g.transpose(&x, &[1, 0]);
+    let scores = g.as_role(Role::Attention, |g| g.matmul(&x, &keys));
+    let weights = g.softmax(&scores);
+    let mixed = g.as_role(Role::Attention, |g| g.matmul(&weights, &x));
+    g.output("out", &mixed, &DIMS);
+}
+
 #[test]
 fn casts_are_added_between_formats() {
-    use MixedPrecision::{All, Attention, None, NormSoftmax};
+    use MixedPrecision::{Accumulate, AccumulateLinear, All, Attention, None, NormSoftmax};
     let kept = |block: &str| HalfRules { kept: vec![block.parse().expect("a name")], ..rules(None) };
     let bf16 = || HalfRules { format: HalfFormat::Bf16, ..rules(None) };
     type Build = fn(&mut Graph<'_>, &Value);
@@ -201,8 +210,50 @@ fn casts_are_added_between_formats() {
         (
             "only products are half",
             branch,
-            rules(All),
+            HalfRules { casts_for_sums: false, ..rules(All) },
             "Sigmoid:f32 >f16 MatMul:f16 Add:f16 Relu:f16 MatMul:f16 >f32 Add:f32 Identity:f32",
+        ),
+        (
+            "linear layers sum in half",
+            branch,
+            rules(NormSoftmax),
+            ">f16 Sigmoid:f16 MatMul:f16 Add:f16 Relu:f16 MatMul:f16 Add:f16 >f32",
+        ),
+        (
+            "linear layers sum in 32 bits",
+            branch,
+            rules(AccumulateLinear),
+            ">f16 Sigmoid:f16 >f32 >f32 MatMul:f32 >f16 Add:f16 Relu:f16 >f32 MatMul:f32 >f16 Add:f16 >f32",
+        ),
+        (
+            "attention sums in half",
+            attention,
+            rules(None),
+            ">f16 Sigmoid:f16 Transpose:f16 MatMul:f16 Softmax:f16 MatMul:f16 >f32",
+        ),
+        (
+            "attention sums in 32 bits",
+            attention,
+            rules(Accumulate),
+            ">f16 Sigmoid:f16 Transpose:f16 >f32 >f32 MatMul:f32 >f16 Softmax:f16 >f32 MatMul:f32 >f16 >f32",
+        ),
+        (
+            "softmax in 32 bits between two products",
+            attention,
+            rules(NormSoftmax),
+            ">f16 Sigmoid:f16 Transpose:f16 >f32 >f32 MatMul:f32 >f16 >f32 Softmax:f32 >f16 >f32 MatMul:f32 >f16 >f32",
+        ),
+        (
+            "ONNX Runtime sums in 32 bits without casts",
+            attention,
+            HalfRules { casts_for_sums: false, ..rules(Accumulate) },
+            ">f16 Sigmoid:f16 Transpose:f16 MatMul:f16 Softmax:f16 MatMul:f16 >f32",
+        ),
+        (
+            "attention as a whole",
+            attention,
+            rules(Attention),
+            ">f16 Sigmoid:f16 Transpose:f16 >f32 >f32 MatMul:f32 Softmax:f32 MatMul:f32 Identity:f32",
         ),
     ];
     let checkpoint = plain();
@@ -235,6 +286,29 @@ fn emulation_rounds_where_half_precision_would() {
     let rounded: Vec<(&str, bool)> =
         graph.initializers.iter().map(|i| (i.value.name.as_str(), i.rounded.is_some())).collect();
     assert_eq!(rounded, [("weight", false), ("bias", false), ("weight.f16", true)]);
+}
+
+#[test]
+fn emulated_sums_are_in_the_format_of_the_level() {
+    let checkpoint = plain();
+    let emulated = |rules: &HalfRules| {
+        let mut graph = Graph::new("tiny", checkpoint.weights());
+        let x = graph.input("x", Element::F32, &[2, 40].map(Dim::from));
+        let weight = graph.constant("weight", &[40, 3], &[0.5; 120]);
+        let product = graph.matmul(&x, &weight);
+        graph.output("out", &product, &[2, 3].map(Dim::from));
+        summary(&graph.in_emulated_half(rules))
+    };
+    let round = ">f16 >f32";
+    let single = format!("{round} MatMul:f32 {round} Identity:f32");
+    let first = format!("{round} Split:f32 Split:f32 MatMul:f32 {round}");
+    let next = format!("MatMul:f32 Add:f32 {round}");
+    assert_eq!(emulated(&rules(MixedPrecision::None)), format!("{first} {next} {next} Identity:f32"));
+    assert_eq!(emulated(&rules(MixedPrecision::AccumulateLinear)), single);
+    let bf16 = HalfRules { format: HalfFormat::Bf16, ..rules(MixedPrecision::None) };
+    assert_eq!(emulated(&bf16), single.replace("f16", "bf16"));
+    let for_onnx_runtime = HalfRules { casts_for_sums: false, ..rules(MixedPrecision::None) };
+    assert_eq!(emulated(&for_onnx_runtime), single);
 }
 
 #[test]
@@ -323,7 +397,12 @@ fn every_graph_is_strongly_typed() {
                     pruning: Pruning { split_block: (at % 3 == 1).then_some(1), ..Pruning::default() },
                 };
                 for format in [HalfFormat::F16, HalfFormat::Bf16] {
-                    let rules = HalfRules { format, islands: *islands, kept: kept.clone() };
+                    let rules = HalfRules {
+                        format,
+                        islands: *islands,
+                        casts_for_sums: target == Target::TensorRt,
+                        kept: kept.clone(),
+                    };
                     for graph in graphs(&plan) {
                         let graph = graph.in_half(&rules);
                         let place =

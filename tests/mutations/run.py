@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Breaks the code on purpose and expects the tests to notice.
+
+    tests/mutations/run.py behaviour     faults that do not hide each other, all in one build
+    tests/mutations/run.py exporter      faults of the exporter, one build each (about a minute each)
+
+Works on a copy in target/mutations; a fault whose tests all pass is printed, and the exit status is 1. A test that hangs
+for two minutes has noticed.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import faults
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILT = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+COPY = ROOT / "target" / "mutations"
+# As the other checks build it, so that nothing else is built again.
+WORKSPACE = ["--workspace", "--exclude", "ocelli-python", "--no-default-features", "--features",
+             "cuda fonts opencv serve tensorrt-rtx"]
+PATIENCE = 120
+
+
+def copy_tree():
+    """The files of the project without faults; unchanged ones keep their time, so that cargo rebuilds the others only."""
+    listed = subprocess.check_output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT)
+    names = {name for name in listed.decode().split("\0") if name and (ROOT / name).is_file()}
+    COPY.mkdir(parents=True, exist_ok=True)
+    for path in COPY.rglob("*"):
+        if path.is_file() and path.relative_to(COPY).as_posix() not in names:
+            path.unlink()
+    for name in names:
+        write(COPY / name, (ROOT / name).read_bytes(), (ROOT / name).stat().st_mode)
+
+
+def write(path, data, mode=None):
+    if path.is_file() and path.read_bytes() == data:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    if mode is not None:
+        path.chmod(mode)
+
+
+def inject(fault):
+    path = COPY / fault.file
+    text = path.read_text()
+    if text.count(fault.old) < 1:
+        sys.exit(f"{fault.file}: the code of a fault is gone: {fault.old!r}; adapt tests/mutations/faults.py")
+    path.write_text(text.replace(fault.old, fault.new, 1))
+
+
+def build(packages):
+    """The test programs, each with the folder of its package."""
+    chosen = [word for package in packages for word in ("-p", package)]
+    command = ["cargo", "test", *(chosen or WORKSPACE), "--lib", "--bins", "--test", "all", "--no-run",
+               "--message-format=json-render-diagnostics"]
+    environment = dict(os.environ, CARGO_TARGET_DIR=str(BUILT), CARGO_TERM_QUIET="true")
+    done = subprocess.run(command, cwd=COPY, env=environment, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit("a fault does not compile")
+    messages = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return [
+        (message["executable"], pathlib.Path(message["manifest_path"]).parent)
+        for message in messages
+        if message["reason"] == "compiler-artifact" and message["executable"] and message["profile"]["test"]
+    ]
+
+
+def listed(program, folder):
+    done = subprocess.run([program, "--list", "--format=terse"], cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
+    return [line.removesuffix(": test") for line in done.stdout.splitlines() if line.endswith(": test")]
+
+
+def notices(program, folder, test):
+    try:
+        done = subprocess.run([program, "--exact", test], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return "hangs"
+    return "fails" if done.returncode != 0 else None
+
+
+def judge(fault_list, programs):
+    """The number of faults that no test noticed."""
+    tests = [(program, folder, test) for program, folder in programs for test in listed(program, folder)]
+    missed = 0
+    for fault in fault_list:
+        wanted = [entry for entry in tests if fault.test in entry[2]]
+        if not wanted:
+            sys.exit(f"no test is called {fault.test}; adapt tests/mutations/faults.py")
+        seen = [(test, result) for *program, test in wanted if (result := notices(*program, test))]
+        missed += not seen
+        verdict = ", ".join(f"{test} {result}" for test, result in seen) or f"NOT NOTICED by {fault.test}"
+        print(f"{fault.name}: {verdict}", flush=True)
+    return missed
+
+
+def main():
+    groups = {"behaviour": [faults.BEHAVIOUR], "exporter": [[fault] for fault in faults.EXPORTER]}
+    if len(sys.argv) != 2 or sys.argv[1] not in groups:
+        sys.exit(__doc__)
+    missed = total = 0
+    for group in groups[sys.argv[1]]:
+        copy_tree()
+        for fault in group:
+            inject(fault)
+        packages = [] if sys.argv[1] == "behaviour" else ["ocelli-export", "ocelli-tests"]
+        missed += judge(group, build(packages))
+        total += len(group)
+    print(f"{total - missed} of {total} faults were noticed")
+    sys.exit(1 if missed or not total else 0)
+
+
+if __name__ == "__main__":
+    main()
