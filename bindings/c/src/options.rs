@@ -155,10 +155,14 @@ pub(crate) unsafe fn builder(options: *const ocelli_detector_options) -> Result<
         (options.class_agnostic_nms, DetectorBuilder::with_class_agnostic_nms),
     ];
     for (share, set) in shares {
-        // The builder refuses NaN.
-        if !(share < 0.0) {
+        if let Some(share) = unless_negative(share) {
             builder = set(builder, share);
         }
     }
     Ok(builder.with_masks(options.masks != 0))
+}
+
+/// A number that was set: those below 0 stand for the default. NaN is passed on, and refused where it is used.
+pub(crate) fn unless_negative(number: f32) -> Option<f32> {
+    if number < 0.0 { None } else { Some(number) }
 }

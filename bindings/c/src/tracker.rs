@@ -6,6 +6,7 @@ use ocelli::tracking::{ByteTracker, ByteTrackerOptions, MatchClasses, TrackerDet
 use ocelli::{BoundingBox, Result};
 
 use crate::handle::Registry;
+use crate::options::unless_negative;
 use crate::results;
 use crate::results::ocelli_result;
 use crate::sized;
@@ -98,7 +99,7 @@ pub(crate) unsafe fn options(from: *const ocelli_tracker_options) -> Result<Byte
     }
     // SAFETY: the caller's promise.
     let given = unsafe { sized::read(from, ocelli_tracker_options::defaults()) }?;
-    let or = |given: f32, default: f32| if given < 0.0 { default } else { given };
+    let or = |given, default| unless_negative(given).unwrap_or(default);
     let above = options.new_track_threshold - options.track_threshold;
     let track = given.track_threshold;
     options.low_threshold = or(given.low_threshold, options.low_threshold.min(track));
@@ -106,7 +107,7 @@ pub(crate) unsafe fn options(from: *const ocelli_tracker_options) -> Result<Byte
     options.track_threshold = track;
     (options.match_iou, options.low_match_iou) = (given.match_iou, given.low_match_iou);
     options.lost_match_iou = given.lost_match_iou;
-    options.sure_threshold = (!(given.sure_threshold < 0.0)).then_some(given.sure_threshold);
+    options.sure_threshold = unless_negative(given.sure_threshold);
     (options.min_hits, options.max_time_lost) = (given.min_hits, given.max_time_lost);
     options.coast_frames = given.coast_frames;
     if given.match_any_class != 0 {
