@@ -174,6 +174,5 @@ fn a_camera_that_is_shaken_over_a_drawn_scene() {
             }
         }
     }
-    eprintln!("{near} of {count} shifts were found within two pixels");
     assert!(count > 50 && near * 10 >= count * 9, "{near} of {count}");
 }

@@ -152,7 +152,6 @@ fn tracks_survive_a_shaken_camera() {
             assert_eq!(tracks(picture, sequential).2, facts, "sequential");
         }
     }
-    eprintln!("ids and places: {without:?}, with the camera's motion {with:?}");
     assert!(with[0] * 3 < without[0] * 2 && with[1] > without[1], "{without:?} {with:?}");
 }
 
