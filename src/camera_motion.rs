@@ -105,7 +105,7 @@ impl ReducedFrame {
 /// use ocelli::{CameraMotionEstimator, Image};
 /// use ocelli::tracking::CameraMotion;
 ///
-/// let image = Image::from_rgb(320, 180, vec![90; 320 * 180 * 3])?;
+/// let image = Image::from_rgb8(320, 180, vec![90; 320 * 180 * 3])?;
 /// let mut estimator = CameraMotionEstimator::default();
 /// assert_eq!(estimator.next(&(&image).into())?, CameraMotion::STILL);
 /// assert_eq!(estimator.next(&(&image).into())?, CameraMotion::STILL);

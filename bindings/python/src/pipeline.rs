@@ -26,6 +26,7 @@ type OutcomeParts<'py> = (u64, f64, (u32, u32), bool, FoundArrays<'py>, Vec<Trac
 #[pyo3(from_item_all)]
 struct PipelineOptions {
     tracker: Option<TrackerOptions>,
+    camera_motion: bool,
     policy: String,
     latency: Option<String>,
     queue_depth: Option<usize>,
@@ -86,6 +87,9 @@ impl Pipeline {
                 .with_cancellation(token);
             if let Some(tracker) = tracker {
                 pipeline = pipeline.with_tracker(tracker);
+            }
+            if options.camera_motion {
+                pipeline = pipeline.with_camera_motion();
             }
             if let Some(latency) = latency {
                 pipeline = pipeline.with_latency(latency);

@@ -127,6 +127,18 @@ def test_every_third_frame_and_a_class_budget(frames: list[Frame]) -> None:
     assert [one.detected for one in results] == [index % 3 == 0 for index in range(12)]
 
 
+def test_the_motion_of_the_camera(frames: list[Frame]) -> None:
+    # The picture jumps by thirty pixels back and forth.
+    shaken = [frame[:, 30 * (index % 2) : 30 * (index % 2) + 290] for index, frame in enumerate(frames)]
+    ids = {}
+    for camera_motion in (False, True):
+        video = ocelli.Video(shaken, ["dog", "tree", "car"], track=True, camera_motion=camera_motion, **OPTIONS)
+        ids[camera_motion] = {track.tracker_id for one in video for track in one.tracks}
+    assert ids[True] and len(ids[True]) <= len(ids[False])
+    with pytest.raises(ocelli.InvalidArgument):
+        ocelli.Video(frames, ["dog"], camera_motion=True, **OPTIONS)
+
+
 def test_options_of_sources(frames: list[Frame]) -> None:
     timed = [(index / 10, frame) for index, frame in enumerate(frames)]
     video = ocelli.Video(timed, ["dog"], start=0.2, end=1.0, stride=2, max_frames=3, **OPTIONS)

@@ -32,10 +32,10 @@ Examples:
 /// Arguments of `ocelli label`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(
-    override_usage = "ocelli label --images <PATH>... --classes <PHRASE>... --model <PATH> -o <DIR> [OPTIONS]\n       \
-                            ocelli label merge <DIR>... -o <DIR>"
-)]
+#[command(override_usage = "\
+ocelli label --images <PATH>... --classes <PHRASE>... --model <PATH>
+                    -o <DIR> [OPTIONS]
+       ocelli label merge <DIR>... -o <DIR>")]
 #[command(after_help = AFTER_HELP)]
 pub struct LabelArgs {
     #[command(subcommand)]

@@ -101,6 +101,7 @@ class Video:
         classes: Classes,
         *,
         track: bool | Tracker = False,
+        camera_motion: bool = False,
         policy: Literal["all", "latest"] | None = None,
         latency: Literal["low", "balanced", "throughput"] | None = None,
         detect_every: int = 1,
@@ -121,6 +122,7 @@ class Video:
         """Opens the source and starts the pipeline.
 
         track: whether to track; a `Tracker` gives its options.
+        camera_motion: estimate how the camera moves, and move the tracks with it.
         policy: process all frames, or the latest and drop others; by default latest for cameras and streams.
         latency: what to favour: results soon after the frame, low (one frame at a time) or balanced, or frames per second,
         throughput; by default balanced for cameras and streams, else throughput.
@@ -140,6 +142,8 @@ class Video:
         for option, number in (("max_frames", max_frames), ("class_budget", class_budget), ("queue_depth", queue_depth)):
             if number is not None and number < 0:
                 raise InvalidArgument(f"{option} is {number}: expected at least 0")
+        if camera_motion and track is False:
+            raise InvalidArgument("camera_motion is True: it moves tracks, so set track as well")
         self._classes = [prompt.name for prompt in as_prompts(classes)]
         self._order: ChannelOrder = channel_order
         self._keep_images = keep_images
@@ -157,6 +161,7 @@ class Video:
             [prompt._parts() for prompt in as_prompts(classes)],
             {
                 "tracker": tracker,
+                "camera_motion": camera_motion,
                 "policy": policy or ("latest" if live else "all"),
                 "latency": latency or ("balanced" if live else None),
                 "queue_depth": queue_depth,
