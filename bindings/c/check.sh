@@ -3,6 +3,7 @@
 #   check.sh [quick]   quick: one compiler, without valgrind and sanitizers
 # OCELLI_C_LIBRARY and OCELLI name a library and a program that are built; both are built if they are not set.
 set -euo pipefail
+OCELLI_C_LIBRARY=${OCELLI_C_LIBRARY:+$(realpath "$OCELLI_C_LIBRARY")} OCELLI=${OCELLI:+$(realpath "$OCELLI")}
 cd "$(dirname "$0")"
 quick=${1:-}
 root=$(cd ../.. && pwd)
@@ -10,16 +11,14 @@ target=${CARGO_TARGET_DIR:-$root/target}
 work=$target/c-library
 step() { printf '\n== %(%T)T %s\n' -1 "$*"; }
 
-if [ -z "${OCELLI_C_LIBRARY:-}" ]; then
+if [ -z "$OCELLI_C_LIBRARY" ]; then
   cargo build -p ocelli-c
   OCELLI_C_LIBRARY=$target/debug/libocelli_c.so
 fi
-if [ -z "${OCELLI:-}" ]; then
+if [ -z "$OCELLI" ]; then
   cargo build -p ocelli-cli --no-default-features --features cuda
   OCELLI=$target/debug/ocelli
 fi
-OCELLI_C_LIBRARY=$(realpath "$OCELLI_C_LIBRARY") OCELLI=$(realpath "$OCELLI")
-
 picture=$root/demos/scenes/park.png
 names=dog,tree,bicycle,person
 rm -rf "$work"
