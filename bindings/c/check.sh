@@ -9,6 +9,7 @@ quick=${1:-}
 root=$(cd ../.. && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 work=$target/c-library
+given=$OCELLI_C_LIBRARY
 step() { printf '\n== %(%T)T %s\n' -1 "$*"; }
 
 if [ -z "$OCELLI_C_LIBRARY" ]; then
@@ -31,7 +32,8 @@ step symbols
 nm -D --defined-only "$work/usr/lib/libocelli.so" | awk '$2 ~ /[A-Z]/ {print $3}' | sort >"$work/exported"
 grep -oE '\bocelli_[a-z_]+\(' include/ocelli.h | tr -d '(' | sort -u >"$work/declared"
 diff "$work/declared" <(comm -12 "$work/declared" "$work/exported") || { echo "declared and not exported"; exit 1; }
-if grep -v '^ocelli_' "$work/exported"; then echo "exported, and not of this library"; exit 1; fi
+# The tests build the library with the features of the programs, which export symbols of their own.
+if [ -z "$given" ] && grep -v '^ocelli_' "$work/exported"; then echo "exported, and not of this library"; exit 1; fi
 objdump -p "$work/usr/lib/libocelli.so" | grep -E 'SONAME +libocelli\.so\.0$'
 
 step "the guide has the examples"
