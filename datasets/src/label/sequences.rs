@@ -7,7 +7,7 @@ use ocelli::ErrorKind;
 use super::corrections::{Place, Run, stopping, text_of};
 use super::{Existing, Format, ImageMode, Shard, merge};
 
-const SEQUENCES: u64 = 300;
+const SEQUENCES: u64 = 1000;
 const STEPS: u64 = 14;
 const IMAGES: u64 = 6;
 
