@@ -130,7 +130,11 @@ def test_thresholds(park: np.ndarray) -> None:
 def test_a_first_pass_and_the_fastest_format(park: np.ndarray, detector: ocelli.Detector) -> None:
     expected = detector.detect(park, PARK_CLASSES)
     keeps_all = ocelli.Detector(engine="embedded", screen=0.0, precision="auto")
-    assert keeps_all.detect(park, PARK_CLASSES) == expected
+    # Graphs for two sizes of the grid round differently.
+    found = keeps_all.detect(park, PARK_CLASSES)
+    assert found.class_id.tolist() == expected.class_id.tolist()
+    assert np.abs(found.confidence - expected.confidence).max() < 1e-5
+    assert np.abs(found.xyxy - expected.xyxy).max() < 1e-2
     drops_all = ocelli.Detector(engine="embedded", screen=1.0)
     assert len(drops_all.detect(park, PARK_CLASSES)) == 0
 
