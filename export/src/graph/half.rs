@@ -277,15 +277,18 @@ impl Writer {
 
 /// A cast that belongs to the node `user`.
 fn cast_node(user: &Node, from: &str, to: &str, element: Element) -> Node {
-    let proto = NodeProto {
+    Node { proto: cast(from, to, element), element, role: user.role, block: user.block, terms: None }
+}
+
+fn cast(from: &str, to: &str, element: Element) -> NodeProto {
+    NodeProto {
         input: vec![from.to_owned()],
         output: vec![to.to_owned()],
         name: to.to_owned(),
         op_type: "Cast".into(),
         attribute: vec![int("to", i64::from(element.data_type()))],
         ..NodeProto::default()
-    };
-    Node { proto, element, role: user.role, block: user.block, terms: None }
+    }
 }
 
 #[cfg(test)]

@@ -159,16 +159,8 @@ impl Emulator {
     fn round(&mut self, from: &str, to: &str, half: Element) {
         let narrow = format!("{to}.narrow");
         for (from, to, element) in [(from, narrow.as_str(), half), (&narrow, to, Element::F32)] {
-            let proto = NodeProto {
-                input: vec![from.to_owned()],
-                output: vec![to.to_owned()],
-                name: to.to_owned(),
-                op_type: "Cast".into(),
-                attribute: vec![int("to", i64::from(element.data_type()))],
-                ..NodeProto::default()
-            };
             self.nodes.push(Node {
-                proto,
+                proto: super::cast(from, to, element),
                 element,
                 role: super::super::Role::Stream,
                 block: None,
