@@ -29,7 +29,8 @@ impl Graph<'_> {
                 Some(format) => {
                     let chunks =
                         node.terms.filter(|_| rules.has_half_sums(&node)).map(|terms| terms.div_ceil(CHUNK));
-                    emulator.add(node, format, rules.half(), &mut initializers);
+                    let narrow = rules.has_narrow_weight(&node);
+                    emulator.add(node, format, rules.half(), narrow, &mut initializers);
                     if let Some(chunks) = chunks.filter(|chunks| *chunks > 1) {
                         emulator.sum_in_chunks(chunks, rules.half());
                     }
@@ -61,10 +62,12 @@ impl Emulator {
         mut node: Node,
         format: Element,
         half: Element,
+        has_narrow_weight: bool,
         initializers: &mut Vec<Initializer<'_>>,
     ) {
         for place in 0..node.proto.input.len() {
-            if format == half && !is_fixed_input(&node.proto, place) {
+            let is_narrow = has_narrow_weight && self.places.contains_key(&node.proto.input[place]);
+            if is_narrow || format == half && !is_fixed_input(&node.proto, place) {
                 let name = std::mem::take(&mut node.proto.input[place]);
                 node.proto.input[place] = self.rounded(name, half, initializers);
             }

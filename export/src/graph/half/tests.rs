@@ -142,6 +142,12 @@ fn attention(g: &mut Graph<'_>, x: &Value) {
     g.output("out", &mixed, &DIMS);
 }
 
+fn of_a_prompt(g: &mut Graph<'_>, x: &Value) {
+    let weight = g.constant("weight", &[6, 6], &[0.1; 36]);
+    let out = g.as_role(Role::PromptProduct, |g| g.matmul(x, &weight));
+    g.output("out", &out, &DIMS);
+}
+
 #[test]
 fn casts_are_added_between_formats() {
     use MixedPrecision::{Accumulate, AccumulateLinear, All, Attention, None, NormSoftmax};
@@ -230,6 +236,13 @@ fn casts_are_added_between_formats() {
             branch,
             rules(AccumulateLinear),
             ">f16 Sigmoid:f16 >f32 >f32 MatMul:f32 >f16 Add:f16 Relu:f16 >f32 MatMul:f32 >f16 Add:f16 >f32",
+        ),
+        ("a prompt's product", of_a_prompt, rules(None), ">f16 MatMul:f16 >f32"),
+        (
+            "a prompt's product in 32 bits has a weight in half",
+            of_a_prompt,
+            rules(All),
+            ">f32 MatMul:f32 Identity:f32",
         ),
         (
             "attention sums in half",
