@@ -210,7 +210,7 @@ type Config = Option<Owned<nvinfer1::IRuntimeConfig>>;
 
 /// The kernels that TensorRT for RTX has compiled on this machine.
 #[cfg(feature = "tensorrt-rtx")]
-type Kernels = Owned<nvinfer1::IRuntimeCache>;
+type Kernels = Option<Owned<nvinfer1::IRuntimeCache>>;
 #[cfg(not(feature = "tensorrt-rtx"))]
 type Kernels = ();
 
@@ -237,7 +237,7 @@ impl Context {
     pub(in crate::tensorrt) fn kernels(&self) -> Option<Vec<u8>> {
         #[cfg(feature = "tensorrt-rtx")]
         // SAFETY: the memory is null or owned by the caller.
-        return unsafe { super::take_memory(self.made.objects.kernels.get().serialize()) };
+        return unsafe { super::take_memory(self.made.objects.kernels.as_ref()?.get().serialize()) };
         #[cfg(not(feature = "tensorrt-rtx"))]
         return {
             let () = self.made.objects.kernels;
@@ -335,12 +335,13 @@ fn make_context(
     // Runs are captured here, with the waits between streams; TensorRT must not capture them as well.
     let _is_set = config.get_mut().setCudaGraphStrategy(trtx_sys::CudaGraphStrategy::kDISABLED.into());
     // SAFETY: the result is null or owned by the caller.
-    let cache = unsafe { Owned::new(config.get().createRuntimeCache()) }?;
-    // SAFETY: the bytes are read during the call.
-    let accepted = known.is_empty() || unsafe { cache.get().deserialize(known.as_ptr().cast(), known.len()) };
-    if !config.get_mut().setRuntimeCache(cache.get()) {
-        return None;
-    }
+    let mut cache = unsafe { Owned::new(config.get().createRuntimeCache()) };
+    let accepted = cache.as_ref().is_none_or(|cache| {
+        // SAFETY: the bytes are read during the call.
+        known.is_empty() || unsafe { cache.get().deserialize(known.as_ptr().cast(), known.len()) }
+    });
+    // Without a cache, kernels are compiled as if there were no file.
+    cache = cache.filter(|cache| config.get_mut().setRuntimeCache(cache.get()));
     // SAFETY: `Context` drops the configuration after the context; the result is null or owned by the caller.
     let context = unsafe {
         let config: *mut nvinfer1::IRuntimeConfig = config.get_mut().get_unchecked_mut();
