@@ -330,6 +330,25 @@ fn emulated_sums_are_in_the_format_of_the_level() {
     assert_eq!(emulated(&for_onnx_runtime), single);
 }
 
+/// A fused attention divides by the sum of its weights at the end.
+#[test]
+fn emulated_values_are_summed_before_the_division() {
+    let checkpoint = plain();
+    let mut graph = Graph::new("tiny", checkpoint.weights());
+    let scores = graph.input("scores", Element::F32, &[2, 40].map(Dim::from));
+    let values = graph.input("values", Element::F32, &[40, 3].map(Dim::from));
+    let weights = graph.softmax(&scores);
+    let mixed = graph.as_role(Role::Attention, |g| g.matmul(&weights, &values));
+    graph.output("out", &mixed, &[2, 3].map(Dim::from));
+    let round = ">f16 >f32";
+    let first = format!("ReduceMax:f32 Div:f32 {round} {round} Split:f32 Split:f32 MatMul:f32 {round}");
+    let next = format!("MatMul:f32 Add:f32 {round}");
+    assert_eq!(
+        summary(&graph.in_emulated_half(&rules(MixedPrecision::None))),
+        format!("{round} Softmax:f32 {round} {first} {next} {next} Mul:f32 {round} Identity:f32")
+    );
+}
+
 #[test]
 fn the_checker_reports_mixed_types_and_needless_casts() {
     let checkpoint = plain();
