@@ -164,8 +164,7 @@ fn student_backbones_equal_timm() {
         let is_changed = name.ends_with("low_rank");
         for target in TARGETS {
             report.check(format!("{name}, {target:?}").to_lowercase(), |report| {
-                let options =
-                    ExportOptions::default().with_target(target).with_detection_only(is_changed);
+                let options = ExportOptions::default().with_target(target).with_detection_only(is_changed);
                 let mut model = Exported::new(&checkpoint, &options)?;
                 let outputs = model.backbone(golden.tensor("pixel_values"))?;
                 report.expect("its outputs", outputs.len() == if is_changed { 2 } else { 4 });

@@ -352,7 +352,9 @@ impl ModelConfig {
             )));
         }
         if self.student.as_ref().is_some_and(|student| !student.is_sound()) {
-            return Err(invalid("the sizes of the convolutional image backbone contradict each other".into()));
+            return Err(invalid(
+                "the sizes of the convolutional image backbone contradict each other".into(),
+            ));
         }
         if self.mask_stages < 2 {
             return Err(invalid(format!(

@@ -151,6 +151,7 @@ impl Block {
         };
         let places = FAMILIES.into_iter().flat_map(|(family, _)| match layers(family) {
             Some(count) => (0..count).map(|layer| Self::layer(family, layer)).collect(),
+            None if family == Family::Exemplars && !config.has_exemplars() => Vec::new(),
             None => vec![Self::whole(family)],
         });
         places.collect()

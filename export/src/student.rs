@@ -155,15 +155,34 @@ pub(crate) enum Layer {
     /// x + layers(x).
     Residual(Vec<Layer>),
     /// BN(BN(conv 3×3) + conv 1×1 + x), each channel for itself.
-    RepMixer { name: String, width: usize },
+    RepMixer {
+        name: String,
+        width: usize,
+    },
     /// Squeeze and excite: channels times a gate that is computed from their means.
-    Gate { name: String, width: usize, hidden: usize },
+    Gate {
+        name: String,
+        width: usize,
+        hidden: usize,
+    },
     /// Attention inside windows, after a layer norm.
-    Windows { name: String, width: usize, heads: usize, window: usize },
+    Windows {
+        name: String,
+        width: usize,
+        heads: usize,
+        window: usize,
+    },
     /// Layer norm, then two linear layers with GELU between them, for each pixel.
-    Perceptron { name: String, width: usize },
+    Perceptron {
+        name: String,
+        width: usize,
+    },
     /// Linear attention over the whole map at two scales.
-    LinearAttention { name: String, width: usize, heads: usize },
+    LinearAttention {
+        name: String,
+        width: usize,
+        heads: usize,
+    },
 }
 
 /// A convolution with zero padding that keeps the size, up to the stride.
@@ -211,7 +230,14 @@ impl Names {
         Layer::Conv(self.parts(name, [width, width], kernel, stride, width))
     }
 
-    fn parts(self, name: &str, [input, output]: [usize; 2], kernel: usize, stride: usize, groups: usize) -> Conv {
+    fn parts(
+        self,
+        name: &str,
+        [input, output]: [usize; 2],
+        kernel: usize,
+        stride: usize,
+        groups: usize,
+    ) -> Conv {
         let place = format!("{ROOT}.{name}");
         Conv {
             name: format!("{place}.{}", self.conv),
@@ -295,7 +321,12 @@ fn batch_norm(name: &str, width: usize, add: &mut impl FnMut(String, &[usize])) 
 
 /// The tensors of a student, with those that make its features the pyramid: `width` channels, from EfficientSAM3's head
 /// `hidden`.
-pub(crate) fn all_tensors(student: &Student, width: usize, hidden: usize, add: &mut impl FnMut(String, &[usize])) {
+pub(crate) fn all_tensors(
+    student: &Student,
+    width: usize,
+    hidden: usize,
+    add: &mut impl FnMut(String, &[usize]),
+) {
     let network = student.network();
     tensors(&network.stem, add);
     for stage in &network.stages {
@@ -331,13 +362,44 @@ mod tests {
     #[test]
     fn released_sizes_have_their_parameters() {
         let stages = |sizes: &[[usize; 4]]| -> Vec<StudentStage> {
-            sizes.iter().map(|&[width, blocks, heads, window]| StudentStage { width, blocks, heads, window }).collect()
+            sizes
+                .iter()
+                .map(|&[width, blocks, heads, window]| StudentStage { width, blocks, heads, window })
+                .collect()
         };
         let cases = [
-            (StudentFamily::RepVit, StudentOrigin::Dart, 40, stages(&[[80, 6, 0, 0], [160, 6, 0, 0], [320, 34, 0, 0]]), 166, "RepViT-M2.3"),
-            (StudentFamily::EfficientVitL, StudentOrigin::Dart, 32, stages(&[[64, 2, 0, 0], [128, 2, 0, 0], [256, 7, 0, 0]]), 58, "EfficientViT-L1"),
-            (StudentFamily::EfficientVitL, StudentOrigin::Dart, 32, stages(&[[64, 3, 0, 0], [128, 3, 0, 0], [256, 9, 0, 0]]), 77, "EfficientViT-L2"),
-            (StudentFamily::TinyVit, StudentOrigin::Dart, 48, stages(&[[96, 2, 0, 0], [192, 2, 6, 7], [384, 6, 12, 14]]), 121, "TinyViT-21M"),
+            (
+                StudentFamily::RepVit,
+                StudentOrigin::Dart,
+                40,
+                stages(&[[80, 6, 0, 0], [160, 6, 0, 0], [320, 34, 0, 0]]),
+                166,
+                "RepViT-M2.3",
+            ),
+            (
+                StudentFamily::EfficientVitL,
+                StudentOrigin::Dart,
+                32,
+                stages(&[[64, 2, 0, 0], [128, 2, 0, 0], [256, 7, 0, 0]]),
+                58,
+                "EfficientViT-L1",
+            ),
+            (
+                StudentFamily::EfficientVitL,
+                StudentOrigin::Dart,
+                32,
+                stages(&[[64, 3, 0, 0], [128, 3, 0, 0], [256, 9, 0, 0]]),
+                77,
+                "EfficientViT-L2",
+            ),
+            (
+                StudentFamily::TinyVit,
+                StudentOrigin::Dart,
+                48,
+                stages(&[[96, 2, 0, 0], [192, 2, 6, 7], [384, 6, 12, 14]]),
+                121,
+                "TinyViT-21M",
+            ),
             (
                 StudentFamily::EfficientVitB,
                 StudentOrigin::EfficientSam3,

@@ -60,7 +60,7 @@ pub struct Ignored {
 /// Parts by the start of their tensors' names.
 const PARTS: [(&str, &[&str]); 9] = [
     ("image transformer", &["vision_encoder.backbone."]),
-    ("convolutional image backbone", &["vision_encoder.student."]),
+    ("image backbone", &["vision_encoder.student."]),
     ("head or adapters", &["vision_encoder.head.", "vision_encoder.adapters."]),
     ("neck", &["vision_encoder.neck."]),
     ("text encoder", &["text_encoder.", "text_projection."]),

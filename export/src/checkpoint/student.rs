@@ -2,7 +2,7 @@
 
 use super::sizes::{Shapes, invalid};
 use crate::config::{Student, StudentFamily, StudentOrigin, StudentStage};
-use crate::student::{ADAPTERS, ROOT};
+use crate::student::ROOT;
 use ocelli_error::Result;
 
 /// A tensor that only this network has, by its name below [`ROOT`].
@@ -72,16 +72,14 @@ pub(super) fn student(shapes: &Shapes<'_>) -> Result<Student> {
         _ => sign.map_or("", |(name, ..)| name),
     };
     let stem = shapes.of::<4>(&format!("{ROOT}.{stem}"))?[0];
-    let expected = match origin {
-        StudentOrigin::Dart => shapes.count(&format!("{ADAPTERS}.")),
-        StudentOrigin::EfficientSam3 => 4,
+    let (expected, whose) = match origin {
+        StudentOrigin::Dart => (3, "DART"),
+        StudentOrigin::EfficientSam3 => (4, "EfficientSAM3"),
     };
-    if stages.len() != expected || stages.len() < 3 {
+    if stages.len() != expected {
+        let found = stages.len();
         return Err(invalid(format!(
-            "the image backbone has {} stages: expected {} as {} needs",
-            stages.len(),
-            if origin == StudentOrigin::Dart { 3 } else { 4 },
-            if origin == StudentOrigin::Dart { "DART" } else { "EfficientSAM3" },
+            "the image backbone has {found} stages: expected {expected}, as {whose}'s have"
         )));
     }
     Ok(Student { family, origin, stem, stages })
@@ -117,7 +115,12 @@ fn listed(shapes: &Shapes<'_>) -> Result<Vec<StudentStage>> {
         let last = stages.last_mut().expect("there is a first stage");
         if shapes.has(&channels) {
             last.blocks = last.blocks.saturating_sub(1);
-            stages.push(StudentStage { width: shapes.of::<4>(&channels)?[0], blocks: 0, heads: 0, window: 0 });
+            stages.push(StudentStage {
+                width: shapes.of::<4>(&channels)?[0],
+                blocks: 0,
+                heads: 0,
+                window: 0,
+            });
         } else {
             last.blocks += 1;
         }

@@ -35,14 +35,13 @@ impl Weights {
         view.file = file;
         match self.views.insert(name.clone(), view) {
             None => Ok(()),
-            Some(_) => {
-                let path = self.files[file].path.display();
-                Err(Error::new(
-                    ErrorKind::InvalidData,
-                    format!("tensor {name} is there twice, the second in {path}"),
-                ))
-            }
+            Some(_) => Err(self.twice(&name, file)),
         }
+    }
+
+    fn twice(&self, name: &str, file: usize) -> Error {
+        let path = self.files[file].path.display();
+        Error::new(ErrorKind::InvalidData, format!("tensor {name} is there twice, the second in {path}"))
     }
 
     /// As [`insert`](Self::insert), for a tensor that may belong to a layer of low rank: W + B·A is read as one.
@@ -50,8 +49,11 @@ impl Weights {
         for (i, end) in FACTORS.into_iter().enumerate() {
             if let Some(module) = name.strip_suffix(end) {
                 view.file = file;
-                self.low_rank.entry(format!("{module}.weight")).or_default()[i] = Some(view);
-                return Ok(());
+                let factors = self.low_rank.entry(format!("{module}.weight")).or_default();
+                return match factors[i].replace(view) {
+                    None => Ok(()),
+                    Some(_) => Err(self.twice(&name, file)),
+                };
             }
         }
         let unchanged = UNCHANGED.iter().any(|end| name.ends_with(end));
@@ -210,7 +212,8 @@ fn add_product(w: &mut [f32], b: &[f32], a: &[f32]) {
     let (input, rows) = (a.len() / rank, b.chunks_exact(rank));
     for (row, factors) in w.chunks_exact_mut(input).zip(rows) {
         for (i, value) in row.iter_mut().enumerate() {
-            let sum: f64 = factors.iter().enumerate().map(|(r, b)| f64::from(*b) * f64::from(a[r * input + i])).sum();
+            let sum: f64 =
+                factors.iter().enumerate().map(|(r, b)| f64::from(*b) * f64::from(a[r * input + i])).sum();
             *value = (f64::from(*value) + sum) as f32;
         }
     }

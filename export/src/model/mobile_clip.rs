@@ -75,7 +75,11 @@ impl<'w> Plan<'w> {
         });
         let name = layer.to_owned();
         let mixed = self.conv_tokens(g, &x, &format!("{layer}.conv_feed_forward"), kernel, move |weights| {
-            let norm = BatchNorm::read(weights, &format!("{name}.conv_feed_forward.depthwise_batchnorm"), BATCH_NORM_EPS)?;
+            let norm = BatchNorm::read(
+                weights,
+                &format!("{name}.conv_feed_forward.depthwise_batchnorm"),
+                BATCH_NORM_EPS,
+            )?;
             let weight = weights.read(&format!("{name}.conv_feed_forward.depthwise_conv.weight"))?;
             let scaled = weight.iter().enumerate().map(|(i, w)| norm.scale[i / kernel] * f64::from(*w));
             Ok(Folded { kernel: scaled.collect(), bias: norm.shift })

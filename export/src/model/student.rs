@@ -120,7 +120,9 @@ impl<'w> Plan<'w> {
                 let out = g.linear(&hidden, &format!("{name}.fc2"));
                 to_map(g, &out, *width, side)
             }
-            Layer::LinearAttention { name, width, heads } => linear_attention(g, x, name, *width, *heads, eps),
+            Layer::LinearAttention { name, width, heads } => {
+                linear_attention(g, x, name, *width, *heads, eps)
+            }
         }
     }
 
@@ -154,7 +156,8 @@ impl<'w> Plan<'w> {
                 let at = distance(a / window, b / window) * window + distance(a % window, b % window);
                 table[head * length + at]
             };
-            let pairs = (0..heads * length * length).map(|i| (i / length / length, i / length % length, i % length));
+            let pairs =
+                (0..heads * length * length).map(|i| (i / length / length, i / length % length, i % length));
             Ok(pairs.map(|(head, a, b)| pair(head, a, b)).collect())
         });
         let q = match self.target {

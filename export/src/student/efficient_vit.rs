@@ -58,7 +58,10 @@ pub(super) fn large(student: &Student) -> Network {
                 Layer::Activate(activation),
                 NAMES.conv(&format!("{place}.point_conv"), [hidden, stage.width], 1, 1),
             ],
-            _ => Inverted { place, input, output: stage.width, hidden, stride, fewer_norms: true, activation }.layers(),
+            _ => {
+                Inverted { place, input, output: stage.width, hidden, stride, fewer_norms: true, activation }
+                    .layers()
+            }
         };
         if j == 0 { block } else { vec![Layer::Residual(block)] }
     });

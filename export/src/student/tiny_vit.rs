@@ -37,8 +37,11 @@ pub(super) fn network(student: &Student) -> Network {
         false => ["patch_embed.seq.0", "patch_embed.seq.2"],
     };
     let mut before = student.stages[0].width;
-    let stem =
-        vec![names.conv(stem[0], [3, student.stem], 3, 2), GELU, names.conv(stem[1], [student.stem, before], 3, 2)];
+    let stem = vec![
+        names.conv(stem[0], [3, student.stem], 3, 2),
+        GELU,
+        names.conv(stem[1], [student.stem, before], 3, 2),
+    ];
     let mut stages = Vec::new();
     for (i, stage) in student.stages.iter().enumerate() {
         let width = stage.width;

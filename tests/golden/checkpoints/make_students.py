@@ -250,6 +250,14 @@ def original_names(architecture: str, weights: dict[str, Tensor]) -> dict[str, T
     return {checkpoints.renamed(name, rules): value for name, value in weights.items() if not name.startswith(("head.", "norm_head."))}
 
 
+def trunk_names(architecture: str, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a `Trunk` as EfficientSAM3 names them, without `detector.`."""
+    place = "backbone.vision_backbone.trunk.model."
+    own = {key.removeprefix("network."): value for key, value in weights.items() if key.startswith("network.")}
+    named = {f"{place}backbone.model.{key}": value for key, value in original_names(architecture, own).items()}
+    return named | {place + key: value for key, value in weights.items() if key.startswith("head.")}
+
+
 def make_efficient(name: str) -> None:
     architecture, sizes, model = EFFICIENT[name]
     generator = torch.Generator().manual_seed(model["seed"])
@@ -286,10 +294,7 @@ def make_efficient(name: str) -> None:
     rest = {key: value for key, value in weights.items() if not key.startswith(inside)}
     named = checkpoints.to_meta(rest, checkpoints.TO_MOBILE_CLIP + checkpoints.TO_META if lite else checkpoints.TO_META)
     checkpoints.noise(named, model, generator, rotary=False)
-    place = "backbone.vision_backbone.trunk.model."
-    own = {key.removeprefix(f"{inside}network."): value for key, value in weights.items() if key.startswith(f"{inside}network.")}
-    named |= {f"{place}backbone.model.{key}": value for key, value in original_names(architecture, own).items()}
-    named |= {place + key.removeprefix(inside): value for key, value in weights.items() if key.startswith(f"{inside}head.")}
+    named |= trunk_names(architecture, {key.removeprefix(inside): value for key, value in weights.items() if key.startswith(inside)})
     if name == "efficient_rep_vit":
         named = {key: value for key, value in named.items() if not key.startswith("geometry_encoder.")}
         named = {key.replace(".trunk.", ".student_trunk.trunk."): value for key, value in named.items()}
