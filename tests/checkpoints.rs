@@ -9,6 +9,7 @@ use std::path::Path;
 use ocelli::engines::Tensor;
 use ocelli::export::contract::{Precision, Prompting, TextPadding, file, tensor};
 use ocelli::export::{Checkpoint, CheckpointOptions, ExportOptions};
+use ocelli::{BoundingBox, Detector, Image, ModelSource, Prompt, Prompts, TextCacheFile};
 use safetensors::SafeTensors;
 
 use crate::parity::exported::{Exported, Outcome};
@@ -213,6 +214,28 @@ fn efficient_sam3_equals_timm() {
         }
     }
     report.finish("EfficientSAM3");
+}
+
+/// Text alone works without an encoder of exemplars, and an exemplar is an error that says so.
+#[test]
+fn a_detector_without_exemplars_says_so() {
+    let golden = Golden::of_checkpoint("efficient_rep_vit");
+    let path = golden.checkpoint.join("efficient_rep_vit.pt");
+    let checkpoint = Checkpoint::open(&path).expect("the golden is whole");
+    let options = ExportOptions::default().with_imgsz(112);
+    let model = Exported::new(&checkpoint, &options).expect("it can be exported");
+    let mut detector = Detector::builder()
+        .with_model(ModelSource::named(model.path("")))
+        .with_text_cache(TextCacheFile::None)
+        .build()
+        .expect("the model runs");
+    let image = Image::from_rgb(64, 48, vec![90; 64 * 48 * 3]).expect("the size fits");
+    let text = Prompts::new(["person"]).expect("a phrase");
+    assert!(detector.detect(&image, &text).is_ok());
+    let exemplar = Prompt::visual("thing").with_exemplar(BoundingBox::new(1.0, 1.0, 9.0, 9.0), true);
+    let error = detector.detect(&image, &Prompts::new([exemplar]).expect("a prompt")).err();
+    let message = error.map(|e| e.to_string()).unwrap_or_default();
+    assert!(message.contains("no encoder of exemplar boxes"), "{message}");
 }
 
 /// A student's grid follows the image, as the vision transformer's does, also where windows need padding.

@@ -224,7 +224,7 @@ impl Graph<'_> {
             self.fail(format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
             return x.clone();
         };
-        let groups = if fan_in == 0 { 0 } else { channels / fan_in };
+        let groups = channels.checked_div(fan_in).unwrap_or(0);
         if groups * fan_in != channels || groups == 0 || out % groups != 0 {
             self.fail(format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
         }
