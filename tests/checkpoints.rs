@@ -229,7 +229,7 @@ fn a_detector_without_exemplars_says_so() {
         .with_text_cache(TextCacheFile::None)
         .build()
         .expect("the model runs");
-    let image = Image::from_rgb(64, 48, vec![90; 64 * 48 * 3]).expect("the size fits");
+    let image = Image::from_rgb8(64, 48, vec![90; 64 * 48 * 3]).expect("the size fits");
     let text = Prompts::new(["person"]).expect("a phrase");
     assert!(detector.detect(&image, &text).is_ok());
     let exemplar = Prompt::visual("thing").with_exemplar(BoundingBox::new(1.0, 1.0, 9.0, 9.0), true);
