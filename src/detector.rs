@@ -1,6 +1,7 @@
 //! From an image and prompts to detections.
 
-// Dependencies: features ← engine_io ← text, encode ← chunk_prompts, exemplars, masks, screen ← decode ← builder.
+// Dependencies: features ← engine_io ← text, encode ← chunk_prompts, exemplars, masks, screen ← decode ← appearance, builder.
+mod appearance;
 mod builder;
 mod chunk_prompts;
 mod decode;

@@ -3,6 +3,7 @@
 #![cfg(feature = "opencv")]
 
 mod endings;
+mod live;
 mod motion;
 mod refusals;
 mod score;

@@ -36,7 +36,7 @@ pub struct PromptDecoder {
     /// The threshold of the first pass, if there is one.
     screen_threshold: Option<f32>,
     screen: Option<Screen>,
-    copies: HostCopies,
+    pub(super) copies: HostCopies,
     post: PostProcessor,
     candidates: Vec<Candidate>,
 }

@@ -7,6 +7,8 @@ use ocelli_export::contract::{Manifest, tensor};
 
 /// The index of `image_prompt` among the [features](ImageFeatures).
 pub(super) const IMAGE_PROMPT: usize = 3;
+/// The index of `fpn_2`.
+pub(super) const COARSE: usize = 2;
 
 /// The most values that a tensor in a file can have: a hundred times those of the largest model at its largest size.
 const MAX_VALUES: u64 = 1 << 34;

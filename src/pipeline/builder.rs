@@ -72,6 +72,14 @@ impl PipelineBuilder {
         self
     }
 
+    /// Tells the tracker what the detections look like in the backbone's features, so that it keeps objects of one class apart
+    /// that meet, and finds those again that were hidden; off by default. Without a tracker it does nothing. See
+    /// [`ByteTracker::update_with`](ocelli_tracking::ByteTracker::update_with).
+    pub fn with_appearance(mut self) -> Self {
+        self.config.appearance = true;
+        self
+    }
+
     /// What to do with frames when a queue is full. By default [`run`](Self::run) uses [`FramePolicy::Latest`] for live
     /// sources; everything else uses [`FramePolicy::All`].
     pub fn with_policy(mut self, policy: FramePolicy) -> Self {

@@ -45,6 +45,7 @@ pub enum Latency {
 pub(super) struct PipelineConfig {
     pub(super) tracker: Option<ByteTrackerOptions>,
     pub(super) camera_motion: bool,
+    pub(super) appearance: bool,
     pub(super) policy: Option<FramePolicy>,
     pub(super) queue_depth: Option<usize>,
     pub(super) latency: Option<Latency>,
@@ -63,6 +64,7 @@ impl Default for PipelineConfig {
         Self {
             tracker: None,
             camera_motion: false,
+            appearance: false,
             policy: None,
             queue_depth: None,
             latency: None,

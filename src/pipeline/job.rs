@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ocelli_engines::Tensor;
+use ocelli_tracking::Appearances;
 
 use super::gate::Ticket;
 use crate::camera_motion::ReducedFrame;
@@ -29,6 +30,8 @@ pub(super) struct Job {
     pub(super) pixels: Option<Tensor>,
     /// The backbone's output.
     pub(super) features: Option<ImageFeatures>,
+    /// What the detections look like, if the tracker is to know it.
+    pub(super) appearances: Option<Appearances>,
     pub(super) outcome: FrameOutcome,
 }
 
@@ -55,6 +58,7 @@ pub(super) struct Buffers {
     pub(super) reduced: Pool<ReducedFrame>,
     pub(super) pixels: Pool<Tensor>,
     pub(super) features: Pool<ImageFeatures>,
+    pub(super) appearances: Pool<Appearances>,
     outcomes: Pool<FrameOutcome>,
 }
 
@@ -91,6 +95,7 @@ impl Buffers {
             reduced: Pool::new(capacity, ReducedFrame::default),
             pixels: Pool::new(capacity, Tensor::empty),
             features: Pool::new(capacity, ImageFeatures::default),
+            appearances: Pool::new(capacity, Appearances::default),
             outcomes: Pool::new(capacity, FrameOutcome::default),
         }
     }
@@ -113,6 +118,7 @@ impl Buffers {
             reduced: None,
             pixels: None,
             features: None,
+            appearances: None,
             outcome,
         }
     }
@@ -123,6 +129,7 @@ impl Buffers {
         job.reduced.into_iter().for_each(|reduced| self.reduced.give(reduced));
         job.pixels.into_iter().for_each(|pixels| self.pixels.give(pixels));
         job.features.into_iter().for_each(|features| self.features.give(features));
+        job.appearances.into_iter().for_each(|appearances| self.appearances.give(appearances));
         self.recycle_outcome(job.outcome);
     }
 

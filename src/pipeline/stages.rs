@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ocelli_tracking::{ByteTracker, ByteTrackerOptions, TrackerDetection};
+use ocelli_tracking::{Appearances, ByteTracker, ByteTrackerOptions, TrackerDetection};
 
 use super::class_budget::ClassBudget;
 use super::config::PipelineConfig;
@@ -68,6 +68,7 @@ impl DetectorParts {
             labels: prompts.labels(),
             prompts,
             tracked: Vec::new(),
+            appearance: config.appearance && config.tracker.is_some(),
             keeps_detections: config.motion.is_some(),
             frame_rate,
             shared: shared.clone(),
@@ -178,6 +179,8 @@ pub(super) struct DecodeStage {
     labels: Arc<[Arc<str>]>,
     /// The frame's detections as the tracker takes them.
     tracked: Vec<TrackerDetection>,
+    /// Whether the tracker is told what the detections look like.
+    appearance: bool,
     /// Whether frames without motion have the detections of the last look.
     keeps_detections: bool,
     frame_rate: Option<f64>,
@@ -249,6 +252,11 @@ impl DecodeStage {
         if let Some(budget) = budget {
             budget.detected(detections.iter().map(|detection| detection.class_id));
         }
+        if self.appearance {
+            let appearances = job.appearances.insert(self.shared.buffers.appearances.take());
+            let boxes = detections.iter().map(|detection| detection.bbox);
+            self.decoder.appearances_into(&features, boxes, appearances)?;
+        }
         self.shared.buffers.features.give(features);
         self.shared.stats.stage(Stage::Decode, start.elapsed());
         Ok(())
@@ -275,11 +283,14 @@ impl DecodeStage {
             }));
             let budget = stream.budget.as_ref();
             let is_decoded = |class| budget.is_none_or(|budget| budget.is_planned(class));
-            tracker.update_where(&self.tracked, frames, is_decoded)
+            let unknown = Appearances::default();
+            let appearances = job.appearances.as_ref().unwrap_or(&unknown);
+            tracker.update_with(&self.tracked, appearances, frames, is_decoded)
         } else {
             tracker.predict(frames)
         };
         outcome.tracks.extend_from_slice(tracks);
+        job.appearances.take().into_iter().for_each(|done| self.shared.buffers.appearances.give(done));
         self.shared.stats.stage(Stage::Track, start.elapsed());
     }
 }

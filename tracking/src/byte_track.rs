@@ -9,6 +9,7 @@ mod options;
 pub use options::{ByteTrackerBuilder, ByteTrackerOptions, MatchClasses};
 
 use crate::BoundingBox;
+use crate::appearance::{Appearances, TypicalLooks};
 use crate::camera::CameraMotion;
 use crate::track::{Track, TrackState, TrackerDetection};
 use candidates::{Candidates, Score};
@@ -56,6 +57,7 @@ pub struct ByteTracker {
     /// By id, oldest first.
     tracks: Vec<Followed>,
     reported: Vec<Track>,
+    typical: TypicalLooks,
     last_id: u64,
     /// Frames since the latest update: nobody has looked for any class in them.
     frames_predicted: f32,
@@ -74,6 +76,7 @@ impl ByteTracker {
             options,
             tracks: Vec::new(),
             reported: Vec::new(),
+            typical: TypicalLooks::default(),
             last_id: 0,
             frames_predicted: 0.0,
             candidates: Candidates::default(),
@@ -107,6 +110,19 @@ impl ByteTracker {
         dt_frames: f32,
         is_watched: impl Fn(usize) -> bool,
     ) -> &[Track] {
+        self.update_with(detections, &Appearances::default(), dt_frames, is_watched)
+    }
+
+    /// Like [`update_where`](Self::update_where), with what the detections look like: a track that matched nothing by overlap,
+    /// as after it was hidden, continues with a near detection that looks like it
+    /// ([`appearance_weight`](ByteTrackerOptions::appearance_weight)).
+    pub fn update_with(
+        &mut self,
+        detections: &[TrackerDetection],
+        appearances: &Appearances,
+        dt_frames: f32,
+        is_watched: impl Fn(usize) -> bool,
+    ) -> &[Track] {
         self.candidates.sort(detections, &self.options);
         let dt = forward(dt_frames);
         // The frames between two looks count for the classes of the second one only.
@@ -126,17 +142,22 @@ impl ByteTracker {
         let ByteTrackerOptions { match_iou, low_match_iou, lost_match_iou, leftover_match_iou, .. } =
             self.options;
         let not_lost = |followed: &Followed| followed.track.state != TrackState::Lost;
-        self.match_with(detections, Score::High, match_iou, |_| true);
-        self.match_with(detections, Score::Low, low_match_iou, |_| true);
-        self.match_with(detections, Score::High, lost_match_iou, |_| true);
-        self.match_with(detections, Score::High, leftover_match_iou, not_lost);
+        let seen = Seen { detections, appearances };
+        self.match_with(seen, Score::High, match_iou, |_| true);
+        self.match_with(seen, Score::Low, low_match_iou, |_| true);
+        self.match_with(seen, Score::High, lost_match_iou, |_| true);
+        self.match_with(seen, Score::High, leftover_match_iou, not_lost);
         if let Some(least) = self.options.recover_iou {
             let most = self.options.recover_frames as f32;
             let is_recent = |followed: &Followed| followed.track.frames_since_seen <= most;
-            self.match_in(Place::LastSeen, detections, Score::High, least, is_recent);
+            self.match_in(Place::LastSeen, seen, Score::High, least, is_recent);
+        }
+        if self.options.appearance_weight > 0.0 && !appearances.is_empty() {
+            self.match_by_look(seen);
+            self.typical.add(detections, appearances, self.options.track_threshold);
         }
         self.settle_states(is_watched);
-        self.start_tracks(detections);
+        self.start_tracks(seen);
         self.drop_duplicates();
         self.report();
         &self.reported
@@ -187,6 +208,7 @@ impl ByteTracker {
     pub fn reset(&mut self) {
         self.tracks.clear();
         self.reported.clear();
+        self.typical = TypicalLooks::default();
         self.last_id = 0;
         self.frames_predicted = 0.0;
     }
@@ -194,22 +216,53 @@ impl ByteTracker {
     /// Matches the unmatched tracks that `eligible` accepts with the unmatched detections of high or low score.
     fn match_with(
         &mut self,
-        detections: &[TrackerDetection],
+        seen: Seen<'_>,
         score: Score,
         least_iou: f32,
         eligible: impl Fn(&Followed) -> bool,
     ) {
-        self.match_in(Place::Predicted, detections, score, least_iou, eligible);
+        self.match_in(Place::Predicted, seen, score, least_iou, eligible);
     }
 
     fn match_in(
         &mut self,
         place: Place,
-        detections: &[TrackerDetection],
+        seen: Seen<'_>,
         score: Score,
         least_iou: f32,
         eligible: impl Fn(&Followed) -> bool,
     ) {
+        self.gather(place, seen, score, eligible);
+        let matcher = &mut self.matcher;
+        matcher.overlap(least_iou, self.options.match_classes);
+        let momentum = self.options.momentum_weight;
+        if momentum > 0.0 {
+            let tracks = &self.tracks;
+            matcher.reweigh(|track, index, iou| {
+                let TrackerDetection { bbox, score, .. } = &seen.detections[index];
+                let fit = tracks[track].direction_fit(middle(bbox)) as f32;
+                (iou + momentum * score * fit).max(LEAST_WEIGHT)
+            });
+        }
+        self.settle(seen, score);
+    }
+
+    /// Matches unmatched tracks with unmatched detections of high score within reach: near ones that look alike first.
+    fn match_by_look(&mut self, seen: Seen<'_>) {
+        self.gather(Place::Predicted, seen, Score::High, |_| true);
+        let (tracks, typical, weight) = (&self.tracks, &self.typical, self.options.appearance_weight);
+        self.matcher.pair(self.options.match_classes, |track, index| {
+            let followed = &tracks[track];
+            let nearness = followed.nearness(&seen.detections[index].bbox)?;
+            let direction = seen.appearances.get(index)?;
+            let similarity = followed.look.similarity(direction, typical.of(followed.track.class_id))?;
+            Some((nearness + weight * similarity).max(LEAST_WEIGHT))
+        });
+        self.settle(seen, Score::High);
+    }
+
+    /// Gives the unmatched tracks that `eligible` accepts and the unmatched detections to the matcher.
+    fn gather(&mut self, place: Place, seen: Seen<'_>, score: Score, eligible: impl Fn(&Followed) -> bool) {
         let matcher = &mut self.matcher;
         matcher.clear();
         for (index, followed) in self.tracks.iter().enumerate() {
@@ -218,21 +271,20 @@ impl ByteTracker {
             }
         }
         for index in self.candidates.left(score) {
-            matcher.add_column(index, detections[index].bbox, detections[index].class_id);
+            matcher.add_column(index, seen.detections[index].bbox, seen.detections[index].class_id);
         }
-        matcher.overlap(least_iou, self.options.match_classes);
-        let momentum = self.options.momentum_weight;
-        if momentum > 0.0 {
-            let tracks = &self.tracks;
-            matcher.reweigh(|track, index, iou| {
-                let TrackerDetection { bbox, score, .. } = &detections[index];
-                let fit = tracks[track].direction_fit(middle(bbox)) as f32;
-                (iou + momentum * score * fit).max(LEAST_WEIGHT)
-            });
-        }
-        matcher.solve();
-        for (row, column) in matcher.matches() {
-            self.tracks[row].observe(&detections[column], column, self.options.replay_gaps);
+    }
+
+    /// Continues the tracks with the detections that the matcher finds for them.
+    fn settle(&mut self, seen: Seen<'_>, score: Score) {
+        self.matcher.solve();
+        for (row, column) in self.matcher.matches() {
+            let followed = &mut self.tracks[row];
+            followed.observe(&seen.detections[column], column, self.options.replay_gaps);
+            // What is hidden in part has a low score, and looks like what hides it.
+            if let (Score::High, Some(direction)) = (score, seen.appearances.get(column)) {
+                followed.look.add(direction);
+            }
             self.candidates.take(column);
         }
     }
@@ -261,7 +313,8 @@ impl ByteTracker {
     /// Starts a track from each unmatched detection of high score that does not duplicate another track.
     ///
     /// A detection in the place of a matched track would start a duplicate in every frame, and each would take an id.
-    fn start_tracks(&mut self, detections: &[TrackerDetection]) {
+    fn start_tracks(&mut self, seen: Seen<'_>) {
+        let detections = seen.detections;
         let matcher = &mut self.matcher;
         matcher.clear();
         for index in self.candidates.left(Score::High) {
@@ -284,6 +337,9 @@ impl ByteTracker {
             let is_sure = self.options.sure_threshold.is_some_and(|least| detections[index].score >= least);
             if is_sure || self.options.min_hits <= 1 {
                 followed.track.state = TrackState::Tracked;
+            }
+            if let Some(direction) = seen.appearances.get(index) {
+                followed.look.add(direction);
             }
             self.tracks.push(followed);
         }
@@ -325,6 +381,13 @@ impl ByteTracker {
             }
         }));
     }
+}
+
+/// The detections of a frame, and what they look like.
+#[derive(Clone, Copy)]
+struct Seen<'a> {
+    detections: &'a [TrackerDetection],
+    appearances: &'a Appearances,
 }
 
 /// Where a track is looked for.

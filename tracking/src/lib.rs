@@ -31,6 +31,7 @@
 //! | [`ByteTracker`] | the tracker; [`ByteTrackerBuilder`] sets its options |
 //! | [`ByteTrackerOptions`] | thresholds, and whether a track can change its class ([`MatchClasses`]) |
 //! | [`CameraMotion`] | how the camera moved between two frames, for [`ByteTracker::compensate`] |
+//! | [`Appearances`] | what detections look like, for [`ByteTracker::update_with`] |
 //! | [`ZoneCounter`] | counts tracks that cross lines and stay in zones |
 //! | [`MotBox`] | a line of a MOTChallenge file; [`read_mot`] reads and [`MotWriter`] writes such files |
 //!
@@ -39,6 +40,7 @@
 
 #![forbid(unsafe_code)]
 
+mod appearance;
 mod assignment;
 mod bounding_box;
 mod byte_track;
@@ -51,6 +53,7 @@ mod test_random;
 mod track;
 mod zones;
 
+pub use appearance::Appearances;
 pub use bounding_box::BoundingBox;
 pub use byte_track::{ByteTracker, ByteTrackerBuilder, ByteTrackerOptions, MatchClasses};
 pub use camera::CameraMotion;

@@ -70,6 +70,24 @@ impl Overlaps {
         self.starts.push(self.pairs.len());
     }
 
+    /// Takes the pairs of `rows` and `columns` for which `weigh(row, column)` has a weight, overlapping or not.
+    pub(crate) fn weigh_all(
+        &mut self,
+        rows: usize,
+        columns: usize,
+        weigh: impl Fn(usize, usize) -> Option<f32>,
+    ) {
+        self.starts.clear();
+        self.pairs.clear();
+        self.column_count = columns;
+        for row in 0..rows {
+            self.starts.push(self.pairs.len());
+            let weighed = (0..columns).filter_map(|column| weigh(row, column).map(|iou| (column, iou)));
+            self.pairs.extend(weighed.map(|(column, iou)| Pair { column: column as u32, iou }));
+        }
+        self.starts.push(self.pairs.len());
+    }
+
     /// Replaces each overlap by what `weigh(row, column, overlap)` makes of it.
     pub(crate) fn reweigh(&mut self, weigh: impl Fn(usize, usize, f32) -> f32) {
         for row in 0..self.row_count() {

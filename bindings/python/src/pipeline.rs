@@ -27,6 +27,7 @@ type OutcomeParts<'py> = (u64, f64, (u32, u32), bool, FoundArrays<'py>, Vec<Trac
 struct PipelineOptions {
     tracker: Option<TrackerOptions>,
     camera_motion: bool,
+    appearance: bool,
     policy: String,
     latency: Option<String>,
     queue_depth: Option<usize>,
@@ -90,6 +91,9 @@ impl Pipeline {
             }
             if options.camera_motion {
                 pipeline = pipeline.with_camera_motion();
+            }
+            if options.appearance {
+                pipeline = pipeline.with_appearance();
             }
             if let Some(latency) = latency {
                 pipeline = pipeline.with_latency(latency);

@@ -119,15 +119,11 @@ fn admit(app: &App, request: &Request) -> Result<Option<Response>, Problem> {
 
 /// A page of another name that resolves to this machine must not reach it (DNS rebinding). Returns the host with its port.
 fn check_host<'r>(app: &App, request: &'r Request, own: Option<IpAddr>) -> Result<&'r str, Problem> {
-    let in_header = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let in_address = request.uri().authority().map(axum::http::uri::Authority::as_str);
-    let host = in_header.or(in_address).unwrap_or_default();
+    let host = host_of(request);
     let is_known = |host: &str| {
-        let name = name_of(host);
-        let address: Option<IpAddr> = name.trim_matches(['[', ']']).parse().ok();
-        name.eq_ignore_ascii_case("localhost")
-            || address.is_some_and(|address| address.is_loopback() || Some(address.to_canonical()) == own)
-            || app.config.hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
+        let is_name = |name: &String| name.eq_ignore_ascii_case(name_of(host));
+        is_this_machine(host, own) || app.config.hosts.iter().any(is_name)
     };
     if is_known(host) && in_address.is_none_or(is_known) {
         return Ok(host);
@@ -137,6 +133,21 @@ fn check_host<'r>(app: &App, request: &'r Request, own: Option<IpAddr>) -> Resul
         host.chars().take(100).collect::<String>()
     );
     Err(Problem::new(StatusCode::FORBIDDEN, message))
+}
+
+/// The host that a request names, with its port.
+pub(crate) fn host_of(request: &Request) -> &str {
+    let in_header = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let in_address = request.uri().authority().map(axum::http::uri::Authority::as_str);
+    in_header.or(in_address).unwrap_or_default()
+}
+
+/// Whether a host is this machine by its own name for itself, or by the address `own`.
+pub(crate) fn is_this_machine(host: &str, own: Option<IpAddr>) -> bool {
+    let name = name_of(host);
+    let address: Option<IpAddr> = name.trim_matches(['[', ']']).parse().ok();
+    name.eq_ignore_ascii_case("localhost")
+        || address.is_some_and(|address| address.is_loopback() || Some(address.to_canonical()) == own)
 }
 
 /// The host without its port.

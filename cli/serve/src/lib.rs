@@ -32,6 +32,7 @@ mod engine;
 mod gallery;
 mod guard;
 mod label_studio;
+mod live_view;
 mod metrics;
 mod page;
 mod problem;
@@ -41,4 +42,5 @@ mod server;
 mod video;
 
 pub use config::{LabelStudio, Limits, ServeConfig, random_token};
+pub use live_view::LiveView;
 pub use server::Server;

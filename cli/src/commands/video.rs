@@ -1,5 +1,8 @@
 //! `ocelli video`.
 
+mod delivery;
+mod live_view;
+mod mqtt;
 mod progress;
 mod sinks;
 mod source;
@@ -28,7 +31,6 @@ use self::source::SourceArgs;
 #[cfg(feature = "test-support")]
 pub use self::source::parse_sources;
 use self::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
-use self::webhook::Webhook;
 #[cfg(feature = "test-support")]
 pub use self::zones::parse_zones;
 use self::zones::{Counting, ZoneDrawing, ZoneSink, ZonesFile};
@@ -98,6 +100,9 @@ pub struct VideoArgs {
     /// Estimate how the camera moves, and move the tracks with it
     #[arg(long, help_heading = "Tracking")]
     camera_motion: bool,
+    /// Tell objects of one class apart by what they look like, also when they were hidden
+    #[arg(long, help_heading = "Tracking")]
+    appearance: bool,
     /// Process all frames, or the latest and drop others [default: latest for cameras and streams, else all]
     #[arg(long, value_name = "FRAMES", help_heading = PERFORMANCE)]
     policy: Option<Policy>,
@@ -170,6 +175,9 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.camera_motion && !args.track {
         return Err(usage("--camera-motion moves tracks: add --track"));
     }
+    if args.appearance && !args.track {
+        return Err(usage("--appearance tells tracks apart: add --track"));
+    }
     if args.sinks.trails.is_some_and(|frames| frames > 0) && !args.track {
         return Err(usage("--trails draws the paths of tracks: add --track"));
     }
@@ -215,11 +223,13 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         (gate, _) => gate,
     };
     let counting = zones.map(|zones| Counting::new(zones, &source_names)).transpose()?;
-    let mut sinks = args.sinks.open(&info, sources, args.track, &cancellation)?;
+    let mut sinks = args.sinks.open(&info, sources, args.track, &cancellation, log)?;
     if let Some(counting) = &counting {
         let events = args.sinks.events.as_deref().map(JsonLines::create).transpose()?;
-        let webhook = args.sinks.webhook.as_deref().map(Webhook::start).transpose()?;
-        sinks.all.push(Box::new(ZoneSink::new(counting.clone(), events, webhook)));
+        let webhook = args.sinks.webhook.as_deref().map(webhook::start).transpose()?;
+        let mqtt = args.sinks.mqtt.as_deref().map(mqtt::start).transpose()?;
+        let deliveries = webhook.into_iter().chain(mqtt).collect();
+        sinks.all.push(Box::new(ZoneSink::new(counting.clone(), events, deliveries)));
     }
     if sinks.video && info.has_sound {
         status(log, &format!("{} has sound, which is not copied to the output", info.name));
@@ -258,6 +268,9 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     if args.camera_motion {
         pipeline = pipeline.with_camera_motion();
+    }
+    if args.appearance {
+        pipeline = pipeline.with_appearance();
     }
     if let Some(gate) = gate {
         pipeline = pipeline.with_motion_gate(gate);

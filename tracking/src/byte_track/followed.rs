@@ -1,6 +1,8 @@
 //! A track with its filter and counters.
 
 use super::class_votes::ClassVotes;
+use crate::BoundingBox;
+use crate::appearance::Look;
 use crate::camera::CameraMotion;
 use crate::kalman::BoxFilter;
 use crate::track::{Track, TrackState, TrackerDetection};
@@ -10,12 +12,18 @@ const LATEST_SCORE_WEIGHT: f32 = 0.7;
 /// A direction is that from the detection three detections ago to the latest one, as in OC-SORT.
 const DIRECTION_SPAN: usize = 3;
 
+/// How far a track is looked for by what it looks like, in its diagonals a frame since it was last detected, and at most.
+const REACH_SPEED: f32 = 0.25;
+const LARGEST_REACH: f32 = 2.0;
+
 /// A track with its filter and counters.
 #[derive(Debug)]
 pub(super) struct Followed {
     pub(super) track: Track,
     pub(super) filter: BoxFilter,
     votes: ClassVotes,
+    /// What it looks like, if the detector says so.
+    pub(super) look: Look,
     /// Consecutive updates in which it overlapped an older track.
     pub(super) frames_covered: u32,
     /// Frames since its last detection in which the detector did not look for its class.
@@ -50,6 +58,7 @@ impl Followed {
             centre_count: 1,
             filter,
             votes: ClassVotes::new(detection.class_id, detection.score),
+            look: Look::default(),
             frames_covered: 0,
             frames_unwatched: 0.0,
         }
@@ -135,8 +144,29 @@ impl Followed {
         0.5 - turn.atan2(along) / std::f64::consts::PI
     }
 
+    /// How near a box is to where the object was last detected or is predicted, from 1 to 0 at the limit of its reach; `None`
+    /// beyond, or if it would have grown to twice its size or shrunk to half of it.
+    pub(super) fn nearness(&self, bbox: &BoundingBox) -> Option<f32> {
+        let seen = self.last_seen.bbox();
+        let size = |bbox: &BoundingBox| bbox.width().hypot(bbox.height());
+        let ratio = size(bbox) / size(&seen);
+        let [x, y] = centre(bbox);
+        let reach =
+            size(&seen).max(size(bbox)) * (REACH_SPEED * self.track.frames_since_seen).min(LARGEST_REACH);
+        let away = |from: &BoundingBox| {
+            let [from_x, from_y] = centre(from);
+            (x - from_x).hypot(y - from_y) / reach
+        };
+        let nearness = 1.0 - away(&self.track.bbox).min(away(&seen));
+        ((0.5..=2.0).contains(&ratio) && nearness > 0.0).then_some(nearness)
+    }
+
     fn follow_filter(&mut self) {
         self.track.bbox = self.filter.bbox();
         self.track.velocity = self.filter.centre_velocity();
     }
+}
+
+fn centre(bbox: &BoundingBox) -> [f32; 2] {
+    [0.5 * (bbox.x1 + bbox.x2), 0.5 * (bbox.y1 + bbox.y2)]
 }

@@ -76,7 +76,16 @@ impl Matcher {
         self.overlaps.reweigh(|row, column, iou| weigh(rows[row], columns[column], iou));
     }
 
-    /// Matches the rows and columns of [`overlap`](Self::overlap), with the maximal sum of overlaps.
+    /// Takes the rows and columns with a weight above 0 for a pair, wherever they are.
+    pub(crate) fn pair(&mut self, match_classes: MatchClasses, weigh: impl Fn(usize, usize) -> Option<f32>) {
+        let (rows, columns) = (&self.rows, &self.columns);
+        self.overlaps.weigh_all(rows.indices.len(), columns.indices.len(), |row, column| {
+            let allowed = match_classes == MatchClasses::Any || rows.classes[row] == columns.classes[column];
+            if allowed { weigh(rows.indices[row], columns.indices[column]) } else { None }
+        });
+    }
+
+    /// Matches the rows and columns of [`overlap`](Self::overlap) or [`pair`](Self::pair), with the maximal sum of weights.
     pub(crate) fn solve(&mut self) {
         self.assignment.solve(&self.overlaps);
     }

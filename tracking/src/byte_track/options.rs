@@ -63,6 +63,9 @@ pub struct ByteTrackerOptions {
     pub recover_iou: Option<f32>,
     /// For how many frames after its last detection a track is looked for there (30).
     pub recover_frames: u32,
+    /// How much it counts what a detection looks like, relative to how near it is, when a track that matched nothing is looked
+    /// for within reach of where it was (0.5; 0: not looked for). Without [`Appearances`](crate::Appearances) it changes nothing.
+    pub appearance_weight: f32,
 }
 
 impl Default for ByteTrackerOptions {
@@ -89,6 +92,7 @@ impl Default for ByteTrackerOptions {
             momentum_weight: 0.0,
             recover_iou: None,
             recover_frames: 30,
+            appearance_weight: 0.5,
         }
     }
 }
@@ -112,6 +116,7 @@ impl ByteTrackerOptions {
             ("nms_iou", self.nms_iou.unwrap_or(1.0)),
             ("momentum_weight", self.momentum_weight),
             ("recover_iou", self.recover_iou.unwrap_or(1.0)),
+            ("appearance_weight", self.appearance_weight),
         ];
         for (name, value) in shares {
             // Negated, so that NaN is an error, too.
@@ -189,6 +194,7 @@ impl ByteTrackerBuilder {
         momentum_weight: f32,
         recover_iou: Option<f32>,
         recover_frames: u32,
+        appearance_weight: f32,
     }
 
     /// Replaces all options.

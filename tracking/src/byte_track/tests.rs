@@ -1,3 +1,4 @@
+mod look;
 mod motion;
 
 use super::{ByteTracker, ByteTrackerBuilder, MatchClasses};

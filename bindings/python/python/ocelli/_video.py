@@ -102,6 +102,7 @@ class Video:
         *,
         track: bool | Tracker = False,
         camera_motion: bool = False,
+        appearance: bool = False,
         policy: Literal["all", "latest"] | None = None,
         latency: Literal["low", "balanced", "throughput"] | None = None,
         detect_every: int = 1,
@@ -123,6 +124,7 @@ class Video:
 
         track: whether to track; a `Tracker` gives its options.
         camera_motion: estimate how the camera moves, and move the tracks with it.
+        appearance: tell objects of one class apart by what they look like, also when they were hidden.
         policy: process all frames, or the latest and drop others; by default latest for cameras and streams.
         latency: what to favour: results soon after the frame, low (one frame at a time) or balanced, or frames per second,
         throughput; by default balanced for cameras and streams, else throughput.
@@ -144,6 +146,8 @@ class Video:
                 raise InvalidArgument(f"{option} is {number}: expected at least 0")
         if camera_motion and track is False:
             raise InvalidArgument("camera_motion is True: it moves tracks, so set track as well")
+        if appearance and track is False:
+            raise InvalidArgument("appearance is True: it tells tracks apart, so set track as well")
         self._classes = [prompt.name for prompt in as_prompts(classes)]
         self._order: ChannelOrder = channel_order
         self._keep_images = keep_images
@@ -162,6 +166,7 @@ class Video:
             {
                 "tracker": tracker,
                 "camera_motion": camera_motion,
+                "appearance": appearance,
                 "policy": policy or ("latest" if live else "all"),
                 "latency": latency or ("balanced" if live else None),
                 "queue_depth": queue_depth,

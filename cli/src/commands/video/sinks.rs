@@ -9,7 +9,7 @@ use ocelli::sink::{Crops, Grid, JsonLines, MotFile, PictureSequence, RawOrder, R
 use ocelli::{Cancellation, Error, Sink, SourceInfo};
 
 use crate::args::{OUTPUT, label_files};
-use crate::{check_output_file, usage};
+use crate::{LogArgs, check_output_file, usage};
 
 /// Frames per second of a source of unknown rate, without `--fps`.
 const FRAME_RATE: f64 = 30.0;
@@ -47,9 +47,15 @@ pub struct SinkArgs {
     /// POST each event of --zones as JSON to this URL (http)
     #[arg(long, value_name = "URL", requires = "zones")]
     pub webhook: Option<String>,
+    /// Publish each event of --zones as JSON to an MQTT broker: mqtt://[user@]host[:port]/topic
+    #[arg(long, value_name = "URL", requires = "zones")]
+    pub mqtt: Option<String>,
     /// Draw the lines and zones of --zones with their counts
     #[arg(long, requires = "zones")]
     pub draw_zones: bool,
+    /// Show annotated frames on a page and as stream.mjpg: 127.0.0.1:8090, or 0.0.0.0:8090/SECRET for other machines
+    #[arg(long, value_name = "ADDRESS")]
+    pub mjpeg: Option<String>,
     /// Show a window; q or Esc ends the run
     #[arg(long)]
     pub display: bool,
@@ -72,7 +78,7 @@ impl SinkArgs {
     /// Whether anything is written or shown.
     pub fn is_empty(&self) -> bool {
         let files = [&self.output, &self.jsonl, &self.mot, &self.crops, &self.save_txt, &self.zones];
-        files.iter().all(|file| file.is_none()) && !self.display
+        files.iter().all(|file| file.is_none()) && !self.display && self.mjpeg.is_none()
     }
 
     /// Checks the arguments before anything is opened.
@@ -159,6 +165,7 @@ impl SinkArgs {
         sources: usize,
         tracked: bool,
         cancellation: &Cancellation,
+        log: &LogArgs,
     ) -> anyhow::Result<Sinks<'static>> {
         let stdout = Path::new("-");
         let has_stdout = self.events.as_deref() == Some(stdout);
@@ -184,6 +191,9 @@ impl SinkArgs {
             let hint =
                 |e: Error| Error::new(e.kind(), format!("{e}; omit --display, or write a file with -o"));
             sinks.all.push(window.map_err(hint)?);
+        }
+        if let Some(address) = &self.mjpeg {
+            sinks.all.push(super::live_view::open(address, log)?);
         }
         if sources > 1 && !sinks.all.is_empty() {
             let rate = info.frame_rate.unwrap_or(FRAME_RATE);

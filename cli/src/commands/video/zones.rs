@@ -15,7 +15,7 @@ use ocelli_tracking::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::webhook::Webhook;
+use super::delivery::Delivery;
 use crate::usage;
 
 /// The margin without one in the file, as a share of the frame's height.
@@ -374,18 +374,18 @@ struct EventRecord<'a> {
 pub struct ZoneSink {
     counting: Counting,
     events: Option<JsonLines>,
-    webhook: Option<Webhook>,
+    deliveries: Vec<Delivery>,
     begun: bool,
 }
 
 impl ZoneSink {
     /// Writes events to a file and sends them, or only counts.
-    pub fn new(counting: Counting, events: Option<JsonLines>, webhook: Option<Webhook>) -> Self {
-        Self { counting, events, webhook, begun: false }
+    pub fn new(counting: Counting, events: Option<JsonLines>, deliveries: Vec<Delivery>) -> Self {
+        Self { counting, events, deliveries, begun: false }
     }
 
     fn write_events(
-        (events, webhook): (&mut Option<JsonLines>, &mut Option<Webhook>),
+        (events, deliveries): (&mut Option<JsonLines>, &mut [Delivery]),
         one: &SourceCounter,
         found: &[ZoneEvent],
         wall_time: Option<f64>,
@@ -420,8 +420,8 @@ impl ZoneSink {
             if let Some(writer) = events {
                 writer.write_record(&record)?;
             }
-            if let Some(webhook) = webhook {
-                webhook.offer(serde_json::to_vec(&record).expect("an event is JSON"));
+            for delivery in &mut *deliveries {
+                delivery.offer(serde_json::to_vec(&record).expect("an event is JSON"));
             }
         }
         Ok(())
@@ -442,7 +442,7 @@ impl Sink for ZoneSink {
         }
         let captured = outcome.captured.and_then(|captured| captured.duration_since(UNIX_EPOCH).ok());
         let wall_time = captured.map(|since| rounded(since.as_secs_f64()));
-        let to = (&mut self.events, &mut self.webhook);
+        let to = (&mut self.events, &mut self.deliveries[..]);
         self.counting.with_counter(outcome, |one| {
             let found = one.counter.update(&outcome.tracks, outcome.time).to_vec();
             Self::write_events(to, one, &found, wall_time)
@@ -450,12 +450,12 @@ impl Sink for ZoneSink {
     }
 
     fn finish(&mut self) -> ocelli::Result<()> {
-        let Self { counting, events, webhook, .. } = self;
+        let Self { counting, events, deliveries, .. } = self;
         for one in counting.lock().iter_mut().flatten() {
             let found = one.counter.finish().to_vec();
-            Self::write_events((&mut *events, &mut *webhook), one, &found, None)?;
+            Self::write_events((&mut *events, &mut *deliveries), one, &found, None)?;
         }
-        self.webhook.iter_mut().for_each(Webhook::finish);
+        self.deliveries.iter_mut().for_each(Delivery::finish);
         Ok(())
     }
 }

@@ -1,0 +1,179 @@
+//! Annotated frames for browsers and players: a page, and the frames as a multipart answer ("MJPEG").
+
+use std::convert::Infallible;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use http_body_util::channel::Channel;
+use image::ExtendedColorType;
+use image::codecs::jpeg::JpegEncoder;
+use ocelli::sink::{Pictures, Sink};
+use ocelli::{Error, ErrorKind, FrameOutcome, Image, Result};
+use tokio::runtime::Runtime;
+use tokio::sync::{Semaphore, watch};
+
+use crate::guard::{host_of, is_this_machine};
+use crate::problem::Problem;
+
+/// The most viewers at once.
+const VIEWERS: usize = 16;
+const QUALITY: u8 = 80;
+/// How long viewers get the last frame, once the run has ended.
+const END_TIME: Duration = Duration::from_secs(1);
+const PAGE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Ocelli</title>\
+                    <style>body{margin:0;background:#111}img{width:100vw;height:100vh;object-fit:contain}</style>\
+                    <img src=\"stream.mjpg\" alt=\"Live video with detections\">";
+
+/// A sink that shows each frame to those who look: a page at [`url`](Self::url), and `stream.mjpg` beside it, which browsers,
+/// VLC, OpenCV and home automation play. A frame is encoded once, and only if somebody looks; a slow viewer misses frames.
+pub struct LiveView {
+    url: String,
+    frames: watch::Sender<Option<Bytes>>,
+    runtime: Option<Runtime>,
+}
+
+impl LiveView {
+    /// Listens on an address. On one that other machines reach, the `path` has to be one that they cannot guess: whoever
+    /// knows it can look.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for such an address with a path of fewer than eight characters, or a path with others than
+    /// letters, digits, `-`, `_` and `/`; [`ErrorKind::Io`] if the port is taken.
+    pub fn bind(address: SocketAddr, path: &str) -> Result<Self> {
+        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let path = path.trim_matches('/');
+        if path.contains(|c: char| !c.is_ascii_alphanumeric() && !"-_/".contains(c)) || path.contains("//") {
+            return invalid(format!("path {path:?}: expected letters, digits, -, _ and /"));
+        }
+        let is_local = address.ip().is_loopback();
+        if !is_local && path.len() < 8 {
+            return invalid(format!(
+                "{address} is reached by other machines: add a path of at least eight characters that nobody guesses, \
+                 such as {address}/Qx7-front-door"
+            ));
+        }
+        let failed = |error: std::io::Error| {
+            let message = format!("cannot listen on {address}: {error}");
+            Error::new(ErrorKind::Io, message).with_source(error)
+        };
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        let prefix = if path.is_empty() { "/".to_owned() } else { format!("/{path}/") };
+        let url = format!("http://{}{prefix}", listener.local_addr().map_err(failed)?);
+        let (frames, receiver) = watch::channel(None);
+        let watched = Watched { frames: receiver, places: Arc::new(Semaphore::new(VIEWERS)) };
+        let mut routes = Router::new()
+            .route(&prefix, get(async || Html(PAGE)))
+            .route(&format!("{prefix}stream.mjpg"), get(stream))
+            .with_state(watched);
+        if is_local {
+            routes = routes.layer(from_fn(local_only));
+        }
+        runtime.spawn(async move {
+            match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => drop(axum::serve(listener, routes).await),
+                Err(error) => tracing::warn!("cannot listen on {address}: {error}"),
+            }
+        });
+        Ok(Self { url, frames, runtime: Some(runtime) })
+    }
+
+    /// The address of the page.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Sink for LiveView {
+    fn pictures(&self) -> Pictures {
+        Pictures::ANNOTATED
+    }
+
+    fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
+        // One receiver is the server's own.
+        if let Some(picture) = outcome.annotated.as_ref().filter(|_| self.frames.receiver_count() > 1) {
+            self.frames.send_replace(Some(encoded(picture)?));
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        // Closes the streams, which ends their answers.
+        let (closed, _) = watch::channel(None);
+        drop(std::mem::replace(&mut self.frames, closed));
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(END_TIME);
+        }
+        Ok(())
+    }
+}
+
+/// A frame as a part of the answer, with its boundary.
+fn encoded(picture: &Image) -> Result<Bytes> {
+    let mut jpeg = Vec::new();
+    JpegEncoder::new_with_quality(&mut jpeg, QUALITY)
+        .encode(picture.as_rgb8(), picture.width(), picture.height(), ExtendedColorType::Rgb8)
+        .map_err(|error| {
+            Error::new(ErrorKind::Execution, format!("cannot encode a frame: {error}")).with_source(error)
+        })?;
+    let head = format!("--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", jpeg.len());
+    let mut part = head.into_bytes();
+    part.extend_from_slice(&jpeg);
+    part.extend_from_slice(b"\r\n");
+    Ok(part.into())
+}
+
+#[derive(Clone)]
+struct Watched {
+    frames: watch::Receiver<Option<Bytes>>,
+    places: Arc<Semaphore>,
+}
+
+async fn stream(State(watched): State<Watched>) -> Response {
+    let Watched { mut frames, places } = watched;
+    let Ok(place) = places.try_acquire_owned() else {
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("{VIEWERS} viewers look already"))
+            .into_response();
+    };
+    let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
+    tokio::spawn(async move {
+        let _place = place;
+        frames.mark_unchanged();
+        while frames.changed().await.is_ok() {
+            let frame = frames.borrow_and_update().clone();
+            let Some(frame) = frame else { continue };
+            if sender.send_data(frame).await.is_err() {
+                return;
+            }
+        }
+    });
+    let kind = HeaderValue::from_static("multipart/x-mixed-replace; boundary=frame");
+    (
+        [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, HeaderValue::from_static("no-store"))],
+        Body::new(body),
+    )
+        .into_response()
+}
+
+/// A page of another name that resolves to this machine must not show the video (DNS rebinding).
+async fn local_only(request: Request, next: Next) -> Response {
+    match is_this_machine(host_of(&request), None) {
+        true => next.run(request).await,
+        false => {
+            Problem::new(StatusCode::FORBIDDEN, "the host is not a name of this machine").into_response()
+        }
+    }
+}
