@@ -6,14 +6,15 @@ usage() {
   cat <<'HELP'
 gpu.sh pack --output DIR    packs programs and scripts for a machine without compiler and network
   --programs DIR            folder of the built programs [default: target/release]
-  --test FILE               test program to add; may be repeated
+  --test FILE:NAME          test program to add as tests/NAME; may be repeated
   --with FILE[:NAME]        library to add as lib/NAME; may be repeated
   --tokenizer FILE          tokenizer.json of the full-size model, e.g. CLIP's [default: the built-in model's]
   --piece-mb N              split the archive into pieces of N MB, a folder each [default: one piece]
   --only-libraries          pack only what --with names, as an addition to another archive
 gpu.sh join --into DIR FOLDER…   collects pieces, and unpacks them when all are there
 gpu.sh run --work DIR       measures; finished steps are skipped, so it can be stopped and repeated
-  --phase NAME              check, model, export, engines, ours, peers, video, report, tests, or all but tests [default: all]
+  --phase NAME              tests, check, model, export, engines, ours, peers, video, report, or all, in this order
+                            [default: all]
   --minutes M               stop all steps after M minutes [default: no limit]
   --model full|small|DIR    random weights at full size, the built-in model, or a checkpoint [default: full]
   --engines "NAME…"         cpu, cuda and onnxruntime-tensorrt of ONNX Runtime, trt for native TensorRT
@@ -89,7 +90,8 @@ stage_programs() {
     [ ! -x "$programs/$name" ] || strip -o "$stage/programs/$name" "$programs/$name"
   done
   for name in ${tests[@]+"${tests[@]}"}; do
-    strip -o "$stage/tests/$(basename "$name" | sed 's/-[0-9a-f]\{16\}$//')" "$name"
+    [ "${name%:*}" != "$name" ] || fail "cannot pack, --test $name: expected FILE:NAME"
+    strip -o "$stage/tests/${name##*:}" "${name%:*}"
   done
   cp -r "$here/gpu.sh" "$here/gpu" "$here/full_size" "$stage/benchmarks/"
   rm -rf "$stage"/benchmarks/*/__pycache__

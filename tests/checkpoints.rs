@@ -6,16 +6,18 @@
 
 use std::path::Path;
 
-use ocelli::export::contract::{Precision, TextPadding, file, tensor};
+use ocelli::engines::Tensor;
+use ocelli::export::contract::{Precision, Prompting, TextPadding, file, tensor};
 use ocelli::export::{Checkpoint, CheckpointOptions, ExportOptions};
+use ocelli::{BoundingBox, Detector, Image, ModelSource, Prompt, Prompts, TextCacheFile};
 use safetensors::SafeTensors;
 
 use crate::parity::exported::{Exported, Outcome};
 use crate::parity::golden::Golden;
 use crate::parity::report::Report;
 use crate::parity::{
-    TARGETS, compare_backbone, compare_chain, compare_encoder_decoder, compare_exemplars, compare_masks,
-    compare_pruned, compare_text,
+    KINDS, TARGETS, compare_all, compare_backbone, compare_chain, compare_encoder_decoder, compare_exemplars,
+    compare_masks, compare_pruned, compare_text,
 };
 
 /// Compares every graph of a checkpoint with its golden, in both targets.
@@ -28,8 +30,8 @@ fn compare(report: &mut Report, golden: &Golden, what: &str, checkpoint: &Checkp
             compare_backbone(report, golden, &mut model, "")?;
             compare_text(report, golden, &mut model)?;
             compare_exemplars(report, golden, &mut model)?;
-            compare_encoder_decoder(report, golden, &mut model)?;
-            compare_masks(report, golden, &mut model)?;
+            compare_encoder_decoder(report, golden, &mut model, &KINDS)?;
+            compare_masks(report, golden, &mut model, &KINDS)?;
             compare_chain(report, golden, &mut model)
         });
     }
@@ -110,7 +112,7 @@ fn a_pruned_backbone_with_its_base() {
             let mut model = Exported::new(&checkpoint, &options)?;
             compare_pruned(report, &golden, 0, &mut model, "from the file")?;
             compare_text(report, &golden, &mut model)?;
-            compare_encoder_decoder(report, &golden, &mut model)?;
+            compare_encoder_decoder(report, &golden, &mut model, &KINDS)?;
             let variant = &golden.pruned[0];
             report.expect("model.json has the skipped blocks", model.manifest.skip_blocks == [0]);
             report.expect("model.json has the masked branches", model.manifest.mask_blocks == ["2:attn"]);
@@ -143,4 +145,128 @@ fn number_formats_are_those_of_the_same_weights() {
         assert_eq!(names(&ours), names(&reference), "{precision}");
         assert!(ours.files[file::BACKBONE].bytes > 50_000, "{precision}");
     }
+}
+
+/// A student backbone of the goldens, with SAM 3 as its base.
+fn student(file: &str) -> Checkpoint {
+    let base = Golden::of_checkpoint("sam3").checkpoint.join("sam3.pt");
+    let path = Golden::of_checkpoint("students").checkpoint.join(format!("{file}.pt"));
+    CheckpointOptions::default().with_base(base).open(&path).expect("the golden is whole")
+}
+
+#[test]
+fn student_backbones_equal_timm() {
+    let golden = Golden::of_checkpoint("students");
+    let base = Golden::of_checkpoint("sam3");
+    let mut report = Report::default();
+    for name in ["rep_vit", "efficient_vit", "tiny_vit", "rep_vit_low_rank", "tiny_vit_low_rank"] {
+        let checkpoint = student(name);
+        // The goldens of changes of low rank have the coarsest level only.
+        let is_changed = name.ends_with("low_rank");
+        for target in TARGETS {
+            report.check(format!("{name}, {target:?}").to_lowercase(), |report| {
+                let options = ExportOptions::default().with_target(target).with_detection_only(is_changed);
+                let mut model = Exported::new(&checkpoint, &options)?;
+                let outputs = model.backbone(golden.tensor("pixel_values"))?;
+                report.expect("its outputs", outputs.len() == if is_changed { 2 } else { 4 });
+                compare_all(report, &golden, name, &outputs, "");
+                // The base has the rest.
+                compare_text(report, &base, &mut model)
+            });
+        }
+    }
+    report.check("rep_vit, the base's decoder", |report| {
+        let mut model = Exported::new(&student("rep_vit"), &ExportOptions::default())?;
+        compare_exemplars(report, &base, &mut model)?;
+        compare_encoder_decoder(report, &base, &mut model, &KINDS)?;
+        compare_masks(report, &base, &mut model, &KINDS)
+    });
+    report.finish("student backbones");
+}
+
+/// EfficientSAM3: a detector with a convolutional backbone, a head, and SAM 3's neck.
+#[test]
+fn efficient_sam3_equals_timm() {
+    let mut report = Report::default();
+    for name in ["efficient_rep_vit", "efficient_vit", "efficient_tiny_vit"] {
+        let golden = Golden::of_checkpoint(name);
+        let checkpoint =
+            Checkpoint::open(&golden.checkpoint.join(format!("{name}.pt"))).expect("the golden is whole");
+        let has_exemplars = name != "efficient_rep_vit";
+        for target in TARGETS {
+            report.check(format!("{name}, {target:?}").to_lowercase(), |report| {
+                let options =
+                    ExportOptions::default().with_target(target).with_imgsz(golden.number("image_size"));
+                let mut model = Exported::new(&checkpoint, &options)?;
+                compare_backbone(report, &golden, &mut model, "")?;
+                report.expect(
+                    "an encoder of exemplars, and the official prompt, as in the file",
+                    model.manifest.files.contains_key(file::EXEMPLAR_ENCODER) == has_exemplars
+                        && (model.manifest.prompting == Prompting::Official) == has_exemplars,
+                );
+                if !has_exemplars {
+                    compare_text(report, &golden, &mut model)?;
+                    compare_encoder_decoder(report, &golden, &mut model, &["text"])?;
+                    compare_masks(report, &golden, &mut model, &["text"])?;
+                }
+                Ok(())
+            });
+        }
+    }
+    report.finish("EfficientSAM3");
+}
+
+/// Text alone works without an encoder of exemplars, and an exemplar is an error that says so.
+#[test]
+fn a_detector_without_exemplars_says_so() {
+    let golden = Golden::of_checkpoint("efficient_rep_vit");
+    let path = golden.checkpoint.join("efficient_rep_vit.pt");
+    let checkpoint = Checkpoint::open(&path).expect("the golden is whole");
+    let options = ExportOptions::default().with_imgsz(112);
+    let model = Exported::new(&checkpoint, &options).expect("it can be exported");
+    let mut detector = Detector::builder()
+        .with_model(ModelSource::named(model.path("")))
+        .with_text_cache(TextCacheFile::None)
+        .build()
+        .expect("the model runs");
+    let image = Image::from_rgb8(64, 48, vec![90; 64 * 48 * 3]).expect("the size fits");
+    let text = Prompts::new(["person"]).expect("a phrase");
+    assert!(detector.detect(&image, &text).is_ok());
+    let exemplar = Prompt::visual("thing").with_exemplar(BoundingBox::new(1.0, 1.0, 9.0, 9.0), true);
+    let error = detector.detect(&image, &Prompts::new([exemplar]).expect("a prompt")).err();
+    let message = error.map(|e| e.to_string()).unwrap_or_default();
+    assert!(message.contains("no encoder of exemplar boxes"), "{message}");
+}
+
+/// A student's grid follows the image, as the vision transformer's does, also where windows need padding.
+#[test]
+fn students_take_other_image_sizes_and_number_formats() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut report = Report::with_tolerance(0.05);
+    for (name, grid) in [("rep_vit", 5), ("efficient_vit", 9), ("tiny_vit", 11)] {
+        let checkpoint = student(name);
+        let side = 14 * grid;
+        let options = ExportOptions::default().with_imgsz(side);
+        let mut model = Exported::new(&checkpoint, &options).expect("it can be exported");
+        let pixels = vec![0.25; 3 * side * side];
+        let pixels = Tensor::f32(&[1, 3, side, side], pixels).expect("the shape fits");
+        let outputs = model.backbone(&pixels).expect("the graph runs");
+        for (level, sides) in [4 * grid, 2 * grid, grid].into_iter().enumerate() {
+            assert_eq!(outputs[tensor::FPN[level]].shape()[2..], [sides, sides], "{name}");
+        }
+        for precision in [Precision::Fp16, Precision::Bf16, Precision::Int8] {
+            for target in TARGETS {
+                let options = options.clone().with_precision(precision).with_target(target);
+                let output = folder.path().join(format!("{name}-{precision}-{target:?}"));
+                let manifest = ocelli::export::export(&checkpoint, &options, &output, |_| Ok(()));
+                assert_eq!(manifest.expect("it can be exported").precision, precision, "{name}");
+            }
+        }
+        let options = ExportOptions::default().with_precision(Precision::Int8);
+        let mut model = Exported::new(&checkpoint, &options).expect("it can be exported");
+        let golden = Golden::of_checkpoint("students");
+        let outputs = model.backbone(golden.tensor("pixel_values")).expect("the graph runs");
+        compare_all(&mut report, &golden, name, &outputs, ", 8 bits");
+    }
+    report.finish("students in 8 bits");
 }

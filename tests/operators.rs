@@ -24,7 +24,7 @@ pub fn allowed() -> BTreeSet<String> {
 }
 
 /// All checkpoints: the goldens, and the built-in model, which is written to `folder`.
-fn checkpoints(folder: &Path) -> Outcome<Vec<(String, Checkpoint)>> {
+pub fn checkpoints(folder: &Path) -> Outcome<Vec<(String, Checkpoint)>> {
     let mut checkpoints = Vec::new();
     for golden in Golden::all() {
         checkpoints.push((golden.name.to_owned(), golden.open_checkpoint()?));
@@ -35,7 +35,7 @@ fn checkpoints(folder: &Path) -> Outcome<Vec<(String, Checkpoint)>> {
 }
 
 /// The graphs of an exported folder.
-fn graphs(model: &Exported) -> Outcome<BTreeMap<String, ModelProto>> {
+pub fn graphs(model: &Exported) -> Outcome<BTreeMap<String, ModelProto>> {
     let files = model.manifest.files.keys().filter(|name| name.ends_with(".onnx"));
     let read = |name: &String| Ok((name.clone(), ModelProto::decode(&*std::fs::read(model.path(name))?)?));
     files.map(read).collect()

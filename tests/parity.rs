@@ -26,7 +26,7 @@ use ocelli::export::{Checkpoint, ErrorKind, ExportOptions, export};
 use sha2::{Digest, Sha256};
 
 pub const TARGETS: [Target; 2] = [Target::OnnxRuntime, Target::TensorRt];
-const KINDS: [&str; 3] = ["text", "official", "exemplar"];
+pub const KINDS: [&str; 3] = ["text", "official", "exemplar"];
 const CLASS_COUNTS: [usize; 3] = [1, 3, 17];
 /// The minimum IoU of a mask and the reference.
 const MASK_IOU: f64 = 0.99;
@@ -86,8 +86,8 @@ fn every_output_of_every_graph() {
                 compare_backbone(report, &golden, &mut model, "")?;
                 compare_text(report, &golden, &mut model)?;
                 compare_exemplars(report, &golden, &mut model)?;
-                compare_encoder_decoder(report, &golden, &mut model)?;
-                compare_masks(report, &golden, &mut model)?;
+                compare_encoder_decoder(report, &golden, &mut model, &KINDS)?;
+                compare_masks(report, &golden, &mut model, &KINDS)?;
                 compare_chain(report, &golden, &mut model)
             });
         }
@@ -160,7 +160,7 @@ fn detection_only() {
                 compare_backbone(report, &golden, &mut model, "")?;
                 compare_text(report, &golden, &mut model)?;
                 compare_exemplars(report, &golden, &mut model)?;
-                compare_encoder_decoder(report, &golden, &mut model)
+                compare_encoder_decoder(report, &golden, &mut model, &KINDS)
             });
         }
     }
@@ -178,7 +178,7 @@ fn text_prompts_only() {
                 expect_outputs(report, &mut model, file::BACKBONE, &["fpn_0", "fpn_1", "fpn_2"])?;
                 compare_backbone(report, &golden, &mut model, "")?;
                 compare_exemplars(report, &golden, &mut model)?;
-                compare_encoder_decoder(report, &golden, &mut model)
+                compare_encoder_decoder(report, &golden, &mut model, &KINDS)
             });
         }
     }
@@ -199,8 +199,8 @@ fn imgsz_overrides_the_checkpoint() {
                 let mut model = Exported::on(runner, &checkpoint, &options.with_imgsz(size))?;
                 compare_backbone(report, &golden, &mut model, "")?;
                 compare_exemplars(report, &golden, &mut model)?;
-                compare_encoder_decoder(report, &golden, &mut model)?;
-                compare_masks(report, &golden, &mut model)
+                compare_encoder_decoder(report, &golden, &mut model, &KINDS)?;
+                compare_masks(report, &golden, &mut model, &KINDS)
             });
         }
     }
@@ -354,7 +354,7 @@ fn expect_outputs(report: &mut Report, model: &mut Exported, file: &str, expecte
 }
 
 /// Compares outputs with the goldens of `prefix`. An output without a golden is a problem.
-fn compare_all(report: &mut Report, golden: &Golden, prefix: &str, outputs: &Outputs, note: &str) {
+pub fn compare_all(report: &mut Report, golden: &Golden, prefix: &str, outputs: &Outputs, note: &str) {
     for (name, ours) in outputs {
         let key = format!("{prefix}.{name}");
         match (golden.find(&key), golden.find(&format!("{key}_last"))) {
@@ -420,8 +420,13 @@ pub fn compare_exemplars(report: &mut Report, golden: &Golden, model: &mut Expor
     Ok(())
 }
 
-pub fn compare_encoder_decoder(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
-    for kind in KINDS {
+pub fn compare_encoder_decoder(
+    report: &mut Report,
+    golden: &Golden,
+    model: &mut Exported,
+    kinds: &[&str],
+) -> Outcome<()> {
+    for kind in kinds {
         for classes in CLASS_COUNTS {
             let mut outputs = model.decode(golden.tensor("backbone.fpn_2"), &golden.prompt(kind, classes))?;
             if classes == 1 {
@@ -470,9 +475,14 @@ fn least_mask_iou(ours: &Tensor, reference: &Tensor) -> Outcome<f64> {
     Ok(least)
 }
 
-pub fn compare_masks(report: &mut Report, golden: &Golden, model: &mut Exported) -> Outcome<()> {
+pub fn compare_masks(
+    report: &mut Report,
+    golden: &Golden,
+    model: &mut Exported,
+    kinds: &[&str],
+) -> Outcome<()> {
     let levels = ["backbone.fpn_0", "backbone.fpn_1"].map(|name| golden.tensor(name));
-    for kind in KINDS {
+    for kind in kinds {
         let [encoded, queries] =
             ["encoded", "queries"].map(|name| golden.tensor(&format!("encdec.{kind}.3.{name}")));
         let prompt = one_class(&golden.prompt(kind, MASK_CLASS + 1), MASK_CLASS);

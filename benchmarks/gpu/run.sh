@@ -39,7 +39,8 @@ run() {
   surroundings
   [ "$again" = no ] || rm -f "$state"/*.failed
   plan
-  [ "$phase" != tests ] || test_programs
+  recognise
+  test_programs
   check
   local px
   for px in $imgsz; do
@@ -86,7 +87,8 @@ surroundings() {
   if command -v "$python" >/dev/null; then
     found=$("$python" -c 'import glob, os, site, sys
 folders = site.getsitepackages() + [site.getusersitepackages()] + sys.path
-print(":".join(sorted({os.path.dirname(f) for p in folders for f in glob.glob(p + "/nvidia/*/lib/*.so*")})))' || true)
+print(":".join(sorted({os.path.dirname(f) for p in folders for g in ("/nvidia/*/lib/*.so*", "/tensorrt_libs/*.so*")
+    for f in glob.glob(p + g)})))' || true)
   fi
   export LD_LIBRARY_PATH=$home/lib${found:+:$found}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   export PATH=$PATH:/usr/local/nvidia/bin XDG_CACHE_HOME=$work/cache TORCHINDUCTOR_CACHE_DIR=$work/inductor
@@ -120,6 +122,31 @@ plan() {
 texts() { tr -s ' ' '\n' <<<"$1" | sed '/^$/d; s/.*/"&"/' | paste -sd,; }
 numbers() { xargs <<<"$1" | tr ' ' ','; }
 
+# Says at once which engines cannot run on the card of this machine; the others are measured all the same.
+recognise() {
+  declare -gA unable=()
+  local gpu name capability engine folder
+  gpu=$(nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader 2>/dev/null | head -n 1 || true)
+  name=${gpu%,*} capability=${gpu##*, }
+  [ -f "$state/doctor.txt" ] || "$programs/ocelli" doctor >"$state/doctor.txt" 2>&1 || true
+  if [[ $capability =~ ^[0-9]+\.[0-9]+$ ]] && grep -q '^TensorRT for RTX' "$state/doctor.txt"; then
+    case $capability in
+      7.5 | 8.0 | 8.6 | 8.9 | 12.0 | 12.1) ;;
+      *) unable[trt]="TensorRT for RTX has no kernels for compute capability $capability; build the programs with the feature tensorrt" ;;
+    esac
+  fi
+  unable[onnxruntime-tensorrt]='the provider needs TensorRT 10, and libnvinfer.so.10 was not found'
+  for folder in ${LD_LIBRARY_PATH//:/ }; do
+    [ ! -e "$folder/libnvinfer.so.10" ] || unset 'unable[onnxruntime-tensorrt]'
+  done
+  if { ldconfig -p || /sbin/ldconfig -p; } 2>/dev/null | grep -q 'libnvinfer\.so\.10 '; then
+    unset 'unable[onnxruntime-tensorrt]'
+  fi
+  for engine in $engines; do
+    [ -z "${unable[$engine]:-}" ] || say "${name:-no GPU that nvidia-smi knows}: $engine cannot run: ${unable[$engine]}"
+  done
+}
+
 # Probes the engines: no time is spent on one that does not start.
 check() {
   local engine probe
@@ -135,6 +162,10 @@ check() {
     } >"$results/check.txt" 2>&1 || true
   fi
   for engine in $engines; do
+    if [ -n "${unable[$engine]:-}" ]; then
+      missing "probe-$engine" "${unable[$engine]}"
+      continue
+    fi
     probe=("$programs/bench-halves" --quiet --class-counts 1 --runs 3 --warm-up 1)
     if [ "$engine" = trt ]; then
       step check probe-graphs 0 '' "$programs/ocelli" export --checkpoint "$small" --output "$work/graphs/probe" \
@@ -163,7 +194,7 @@ options_of() {
 }
 
 # Whether an engine or the peer starts; unknown counts as yes.
-works() { [ ! -e "$state/probe-$1.failed" ] && { [ "$1" != trt ] || [ ! -e "$state/probe-build.failed" ]; }; }
+works() { [ -z "${unable[$1]:-}" ] && [ ! -e "$state/probe-$1.failed" ] && { [ "$1" != trt ] || [ ! -e "$state/probe-build.failed" ]; }; }
 
 # Makes the checkpoint, graphs, engines and reference of one image size.
 make_graphs() {
@@ -266,11 +297,16 @@ theirs() {
     --chunk $chunk --runs "$runs" --seconds "$seconds" --image "$picture" $(compare)
 }
 
-# Packed test programs: the tests that need a GPU.
+# Packed test programs: the tests that need a GPU, before anything is measured. A program that hangs is ended.
+test_seconds=180
+gpu_tests='cuda_device:: device_tensors:: gpu_providers:: tensorrt_run:: device_kernels:: device_path:: tensorrt:: on_a_gpu'
 test_programs() {
   local program
+  in_phase tests && [ -f "$home/COMMIT" ] || return 0
   for program in "$home"/tests/*; do
-    [ ! -x "$program" ] || step tests "test-$(basename "$program")" 1 '' "$program" --ignored --test-threads 1
+    # shellcheck disable=SC2086 # split into names
+    [ ! -x "$program" ] || step tests "test-$(basename "$program")" 1 '' timeout --kill-after=10 "$test_seconds" "$program" \
+      --ignored --test-threads 1 $gpu_tests
   done
   : >"$results/tests.txt"
   for program in "$home"/tests/*; do

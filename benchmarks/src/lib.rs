@@ -1,5 +1,5 @@
 //! Shared by the benchmark programs: quantiles, drawn videos, number formats, the halves of a detector and their agreement
-//! between engines, random weights of the released model's size, the report of a run on a GPU, and the description of the
+//! between engines, random weights of the released model's size, outlier channels, the report of a run on a GPU, and the description of the
 //! machine.
 
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@ pub mod gpu_report;
 pub mod halves;
 pub mod machine;
 pub mod nvidia;
+pub mod outliers;
 pub mod precision;
 pub mod quantiles;
 pub mod random_weights;

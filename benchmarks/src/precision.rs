@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ocelli::export::contract::Manifest;
-use ocelli::{Detector, EngineFactory, ErrorKind, Model, StageTimes, TextCacheFile};
+use ocelli::{Detection, Detector, EngineFactory, ErrorKind, Model, StageTimes, TextCacheFile};
 use ocelli_datasets::eval::{Accuracy, Overlap, Predictions, Protocol, average_precision};
 use serde::Serialize;
 
@@ -23,10 +23,29 @@ pub use scenes::Scenes;
 pub struct Detected {
     /// COCO's metrics.
     pub accuracy: Accuracy,
-    /// Detections above the model's threshold, in all scenes.
-    pub detections: usize,
+    /// Detections above the model's threshold, by scene.
+    pub items: Vec<Vec<Detection>>,
     /// Scenes in which the engine failed or returned a NaN.
     pub failed: usize,
+}
+
+/// Boxes with at least this IoU are of the same detection.
+const SAME_IOU: f32 = 0.7;
+
+impl Detected {
+    /// Detections above the model's threshold, in all scenes.
+    pub fn detections(&self) -> usize {
+        self.items.iter().map(Vec::len).sum()
+    }
+
+    /// The detections that have no counterpart of their class in `other`, which are those of the same scenes.
+    pub fn missing_in(&self, other: &Self) -> usize {
+        let same = |a: &Detection, b: &Detection| a.class_id == b.class_id && a.bbox.iou(&b.bbox) >= SAME_IOU;
+        let alone = |(these, those): (&Vec<Detection>, &Vec<Detection>)| {
+            these.iter().filter(|a| !those.iter().any(|b| same(a, b))).count()
+        };
+        self.items.iter().zip(&other.items).map(alone).sum()
+    }
 }
 
 /// Detects in all scenes with an export and evaluates the detections.
@@ -37,7 +56,7 @@ pub fn detect(factory: &EngineFactory, folder: &Path, scenes: &Scenes) -> anyhow
     let mut detector = detector(factory, folder)?;
     let threshold = detector.model().manifest().thresholds.confidence;
     detector.prepare(&scenes.prompts)?;
-    let (mut found, mut detections, mut failed) = (Predictions::default(), 0, 0);
+    let (mut found, mut items, mut failed) = (Predictions::default(), Vec::new(), 0);
     let ids = scenes.truth.image_ids();
     for (image, id) in scenes.images.iter().zip(&ids) {
         ocelli_cli::interrupted()?;
@@ -46,15 +65,16 @@ pub fn detect(factory: &EngineFactory, folder: &Path, scenes: &Scenes) -> anyhow
             // Values out of range count as no detections.
             Err(e) if e.kind() == ErrorKind::Execution => {
                 failed += 1;
+                items.push(Vec::new());
                 continue;
             }
             Err(e) => return Err(e.into()),
         };
-        detections += answer.items.iter().filter(|item| item.score > threshold).count();
         found.push_detections(*id, &answer.items, &scenes.category_ids);
+        items.push(answer.items.into_iter().filter(|item| item.score > threshold).collect());
     }
     let accuracy = average_precision(&scenes.truth, &found, &ids, Overlap::Boxes)?;
-    Ok(Detected { accuracy, detections, failed })
+    Ok(Detected { accuracy, items, failed })
 }
 
 /// The times of `runs` detections in the first scene, after one warm-up run.

@@ -138,12 +138,13 @@ fn invalid_arguments_are_errors() -> Outcome<()> {
     let exported = tempfile::tempdir()?;
     std::fs::write(exported.path().join("model.json"), "{}")?;
     let exported = exported.path().to_str().ok_or("a path that is text")?;
-    let cases: [(&[&str], i32, &str); 9] = [
+    let cases: [(&[&str], i32, &str); 10] = [
         (&["--precision", "fp16"], 2, "--precision goes with --bisect"),
         (&["--trt", "x.engine"], 2, "--trt"),
         (&["--bisect", "--precision", "int8"], 2, "--bisect, --precision int8"),
         (&["--scenes", "0"], 2, "--scenes is 0"),
         (&["--strategies", "fp16:some"], 2, "fp16:some"),
+        (&["--outliers", "queries:1"], 2, "expected norms, keys or values"),
         (&["--least-cosine", "0.9"], 2, "--bisect"),
         (&["--model", exported], 2, "it is an exported model"),
         (&["--model", "nowhere"], 1, "nowhere"),

@@ -18,7 +18,17 @@ fn programs() -> PathBuf {
 }
 
 fn gpu_sh(arguments: &[&str]) -> Output {
-    let output = Command::new("bash").arg(script()).args(arguments).output();
+    gpu_sh_with(Path::new("/nonexistent"), arguments)
+}
+
+/// As [`gpu_sh`], with the programs in `folder` before those of the system.
+fn gpu_sh_with(folder: &Path, arguments: &[&str]) -> Output {
+    let path = std::env::var("PATH").expect("there is a search path");
+    let output = Command::new("bash")
+        .arg(script())
+        .args(arguments)
+        .env("PATH", format!("{}:{path}", folder.display()))
+        .output();
     output.expect("there is a shell")
 }
 
@@ -109,6 +119,36 @@ fn steps_without_time_are_left_for_the_next_call() {
     stand_in(&slow, "bench-halves", "exit 0");
     let said = run("5");
     assert!(said.contains("probe-cpu done") && said.contains("probe-cuda done"), "{said}");
+}
+
+/// The card decides which engines are tried; the others go on.
+#[test]
+fn engines_that_the_card_cannot_run_are_named_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let programs = folder.path().join("programs");
+    std::fs::create_dir(&programs).expect("the folder can be written to");
+    for name in ["bench-halves", "bench-checkpoint", "bench-detect", "bench-video", "bench-report"] {
+        stand_in(&programs, name, "exit 0");
+    }
+    stand_in(&programs, "ocelli", "echo 'TensorRT for RTX'");
+    let run = |name: &str, card: &str| {
+        stand_in(&programs, "nvidia-smi", &format!("echo '{card}'"));
+        let work = folder.path().join(name).display().to_string();
+        let arguments = ["run", "--work", &work, "--programs", &programs.display().to_string()];
+        let settings = ["--model", "small", "--engines", "cuda onnxruntime-tensorrt trt", "--phase", "check"];
+        let output = gpu_sh_with(&programs, &[&arguments[..], &settings[..]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let said = run("hopper", "NVIDIA H200, 9.0");
+    let trt = "NVIDIA H200: trt cannot run: TensorRT for RTX has no kernels for compute capability 9.0";
+    let provider = "NVIDIA H200: onnxruntime-tensorrt cannot run: the provider needs TensorRT 10";
+    for line in [trt, provider, "probe-cuda done"] {
+        assert!(said.contains(line), "{line:?} not in\n{said}");
+    }
+    assert!(!said.contains("probe-trt done") && !said.contains("probe-build"), "{said}");
+    let said = run("ada", "NVIDIA L4, 8.9");
+    assert!(said.contains("probe-trt done") && !said.contains("trt cannot run: TensorRT for RTX"), "{said}");
 }
 
 /// Writes a program that runs a line of shell.

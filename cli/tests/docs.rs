@@ -218,6 +218,13 @@ fn prepare(place: &Place) {
     {
         std::fs::copy(goldens.join(golden), place.path(name)).expect("the golden is in the repository");
     }
+    for (golden, name) in [
+        ("students/rep_vit.pt", "repvit_m2_3_distilled.pt"),
+        ("efficient_tiny_vit/efficient_tiny_vit.pt", "efficient_sam3_tinyvit_m.pt"),
+    ] {
+        let golden = project().join("tests/golden/checkpoints").join(golden);
+        std::fs::copy(golden, place.path(name)).expect("the golden is in the repository");
+    }
     let scenes = project().join("demos/scenes");
     for scene in ["street", "kitchen", "park"] {
         let photo = image::open(scenes.join(format!("{scene}.png"))).expect("the scene exists").to_rgb8();

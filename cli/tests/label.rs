@@ -495,6 +495,24 @@ fn merged_shards_equal_the_whole_job() {
         assert!(merged.stderr.contains("1 of 21 images failed: see merged/failed.csv"), "{merged:?}");
         assert_eq!(differences(&place.path("merged"), &place.path("whole")), [""; 0]);
     }
+    // The same shards by what a scheduler says.
+    let auto = |index: &str, output: &str| {
+        let mut command =
+            place.command(OCELLI, &arguments(output, &[&options[..], &["--shard", "auto"]].concat()));
+        command.env("JOB_COMPLETION_INDEX", index).env("OCELLI_SHARDS", "3");
+        crate::run::outcome(&mut command)
+    };
+    for (index, shard) in ["one", "two", "three"].into_iter().enumerate() {
+        let ended = auto(&index.to_string(), "parts/{shard}");
+        assert!(ended.stderr.contains(&format!("shard {}/3 of 21, by Kubernetes", index + 1)), "{ended:?}");
+        let part = place.path(&format!("parts/{}", index + 1));
+        assert_eq!(differences(&part, &place.path(shard)), [""; 0], "{shard}");
+    }
+    auto("3", "parts/{shard}")
+        .is_refusal(2, &["--shard auto", "task 3 of 3"])
+        .unwrap_or_else(|e| panic!("{e}"));
+    let refused = place.run(OCELLI, &arguments("parts/{shard}", &options));
+    refused.is_refusal(2, &["{shard}", "--shard"]).unwrap_or_else(|e| panic!("{e}"));
     let refused = place.run(OCELLI, &arguments("one", &[&options[..], &["--shard", "2/3"]].concat()));
     refused.is_refusal(1, &["holds shard 1/3, this is shard 2/3"]).unwrap_or_else(|e| panic!("{e}"));
 }

@@ -54,6 +54,8 @@ pub use version::{ComputeCapability, Product, Version};
 #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
 mod builder;
 #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+mod cache_file;
+#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
 #[allow(unsafe_code)]
 mod calls;
 #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
@@ -70,8 +72,6 @@ mod loader;
 mod log;
 #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
 mod onnx_outputs;
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
-mod timing_cache;
 
 #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
 pub use {

@@ -8,6 +8,7 @@ mod load;
 mod meta;
 mod nearest;
 mod sizes;
+mod student;
 mod tokenizer;
 mod weights;
 
@@ -127,7 +128,9 @@ impl CheckpointOptions {
 ///   layout (`sam3_video`: tensors with the prefix `detector_model.`, and those of the tracker) and a detector saved on
 ///   its own load;
 /// - a `.pt` or `.safetensors` file in Meta's names: SAM 3, SAM 3.1, fine-tuned detectors;
-/// - a backbone that DART has pruned, with a [base](CheckpointOptions::with_base).
+/// - an EfficientSAM3 detector, whose image backbone is a convolutional network;
+/// - a backbone that DART has pruned, or a convolutional one that it has trained, with a
+///   [base](CheckpointOptions::with_base).
 ///
 /// Tensors of trackers are ignored; of the detector, every tensor must be known, present and of the shape that follows
 /// from the configuration, or from the other tensors in files without one.
@@ -208,12 +211,9 @@ struct Opened {
 impl Opened {
     fn new(path: &Path, options: &CheckpointOptions) -> Result<Self> {
         let (folder, loaded) = read(path)?;
-        if let Some(why) = loaded.family.unsupported() {
-            return Err(invalid(format!("it is {}: {why}", loaded.family)));
-        }
         loaded.check_known()?;
-        if loaded.family == Family::DartPruned {
-            return Self::pruned(folder, loaded, options);
+        if loaded.family.is_backbone() {
+            return Self::backbone(folder, loaded, options);
         }
         if options.base.is_some() {
             let message = format!("base: it is {}, a whole model that needs no base", loaded.family);
@@ -245,13 +245,13 @@ impl Opened {
         Ok(Self { folder, config, loaded })
     }
 
-    /// A pruned backbone, with the rest of the model from the base.
-    fn pruned(folder: PathBuf, pruned: Loaded, options: &CheckpointOptions) -> Result<Self> {
+    /// A backbone, with the rest of the model from the base.
+    fn backbone(folder: PathBuf, backbone: Loaded, options: &CheckpointOptions) -> Result<Self> {
         let Some(base) = &options.base else {
             let message = format!(
-                "base is missing: {} has the image backbone only; name the checkpoint that it was pruned from, such as \
+                "base is missing: {} has the image backbone only; name the checkpoint that it was made from, such as \
                  sam3.pt",
-                pruned.family
+                backbone.family
             );
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         };
@@ -261,22 +261,30 @@ impl Opened {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         rest.check_known().map_err(|e| locate(e, base))?;
-        let Self { config, mut loaded, .. } =
+        let Self { mut config, mut loaded, .. } =
             Self::whole(base_folder, rest, options).map_err(|e| locate(e, base))?;
-        let lists = pruned.pruning.clone();
-        load::check_pruning(&pruned.weights, &lists, config.vision.stack.layers)?;
-        lists.check(&config)?;
-        pruned.weights.check(
+        let lists = backbone.pruning.clone();
+        match backbone.family {
+            Family::DartStudent => {
+                config.student = Some(student::student(&sizes::Shapes(backbone.weights.views()))?);
+                config.validate()?;
+            }
+            _ => {
+                load::check_pruning(&backbone.weights, &lists, config.vision.stack.layers)?;
+                lists.check(&config)?;
+            }
+        }
+        backbone.weights.check(
             &layout::expected_tensors(&config, &lists)
                 .into_iter()
                 .filter(|(name, _)| name.starts_with(BACKBONE))
                 .collect(),
-            |name| pruned.spelled(name),
+            |name| backbone.spelled(name),
         )?;
-        loaded.weights.replace(BACKBONE, pruned.weights)?;
-        loaded.ignored.extend(pruned.ignored);
-        loaded.family = pruned.family;
-        loaded.is_torch = pruned.is_torch;
+        loaded.weights.replace(BACKBONE, backbone.weights)?;
+        loaded.ignored.extend(backbone.ignored);
+        loaded.family = backbone.family;
+        loaded.is_torch = backbone.is_torch;
         loaded.pruning = lists;
         Ok(Self { folder, config, loaded })
     }
@@ -306,7 +314,7 @@ impl Opened {
 
 /// Tokens to which the processor of `transformers` pads.
 const TRANSFORMERS_CONTEXT: usize = 32;
-/// The tensors of a pruned file.
+/// The tensors of a file with a backbone only.
 const BACKBONE: &str = "vision_encoder.";
 
 /// Loads a folder or a file; returns the folder that it is in, too.

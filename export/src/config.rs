@@ -9,6 +9,8 @@ use crate::exporter::{MAX_GRID, MAX_IMGSZ};
 use crate::read_text;
 use ocelli_error::{Error, ErrorKind, Result};
 
+pub use crate::student::{Student, StudentFamily, StudentOrigin, StudentStage};
+
 /// An activation function, by its name in `transformers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
@@ -121,13 +123,15 @@ pub struct TextConfig {
 /// A SAM3 detector's configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
-    /// The vision transformer.
+    /// The vision transformer; with a [student](Self::student), the image and the grid that it was to see.
     pub vision: VisionConfig,
+    /// The convolutional network in place of the vision transformer.
+    pub student: Option<Student>,
     /// The text encoder.
     pub text: TextConfig,
     /// Width of the detector, D.
     pub width: usize,
-    /// The encoder of exemplar boxes.
+    /// The encoder of exemplar boxes; without layers in a checkpoint that has none.
     pub geometry: Stack,
     /// Side of a pooled exemplar, in bins.
     pub roi_size: usize,
@@ -242,6 +246,7 @@ impl ModelConfig {
                     None => vit.float("rope_theta", 10000.0)?,
                 },
             },
+            student: None,
             text: TextConfig {
                 hidden: text.usize("hidden_size", if is_lite { 512 } else { 1024 })?,
                 stack: text.stack(
@@ -279,6 +284,11 @@ impl ModelConfig {
             mask_stages: masks.usize("num_upsampling_stages", 3)?,
             scoring_hidden: decoder.usize("intermediate_size", 2048)?,
         })
+    }
+
+    /// Whether the checkpoint has an encoder of exemplar boxes.
+    pub fn has_exemplars(&self) -> bool {
+        self.geometry.layers > 0
     }
 
     /// Checks that the sizes are consistent.
@@ -340,6 +350,11 @@ impl ModelConfig {
             return Err(invalid(format!(
                 "`text_config.repmixer_kernel_size` is {kernel}: expected an odd number"
             )));
+        }
+        if self.student.as_ref().is_some_and(|student| !student.is_sound()) {
+            return Err(invalid(
+                "the sizes of the convolutional image backbone contradict each other".into(),
+            ));
         }
         if self.mask_stages < 2 {
             return Err(invalid(format!(

@@ -291,7 +291,8 @@ pub fn export(
         imgsz,
         target: options.target,
         precision: options.precision,
-        prompting: options.prompting,
+        // The image's token is what the encoder of exemplars gives without boxes.
+        prompting: if checkpoint.config().has_exemplars() { options.prompting } else { Prompting::Text },
         detection_only: options.detection_only,
         screen: options.screen,
         pruning: options.pruning.with(checkpoint.pruning()),
@@ -386,7 +387,11 @@ fn parts(plan: &Plan<'_>) -> Vec<Part> {
         Some(_) => vec![Part::Backbone(Section::First), Part::Backbone(Section::Second)],
         None => vec![Part::Backbone(Section::Whole)],
     };
-    parts.extend([Part::TextEncoder, Part::ExemplarEncoder, Part::EncoderDecoder]);
+    parts.push(Part::TextEncoder);
+    if plan.checkpoint.config().has_exemplars() {
+        parts.push(Part::ExemplarEncoder);
+    }
+    parts.push(Part::EncoderDecoder);
     if plan.screen {
         parts.push(Part::Screen);
     }

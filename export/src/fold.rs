@@ -77,6 +77,29 @@ pub(crate) fn attention(
     linear(weights, &format!("{name}.o_proj"), &joined)
 }
 
+/// The epsilon of batch norms, except in the networks that set another.
+pub(crate) const BATCH_NORM_EPS: f64 = 1e-5;
+
+/// A batch norm with its statistics: scale · x + shift for each channel.
+pub(crate) struct BatchNorm {
+    pub(crate) scale: Vec<f64>,
+    pub(crate) shift: Vec<f64>,
+}
+
+impl BatchNorm {
+    pub(crate) fn read(weights: &Weights, name: &str, eps: f64) -> Result<Self> {
+        let read = |end: &str| -> Result<Vec<f64>> {
+            Ok(weights.read(&format!("{name}.{end}"))?.into_iter().map(f64::from).collect())
+        };
+        let (weight, bias) = (read("weight")?, read("bias")?);
+        let (mean, variance) = (read("running_mean")?, read("running_var")?);
+        let scale: Vec<f64> =
+            weight.iter().zip(&variance).map(|(w, v)| w / (v.max(0.0) + eps).sqrt()).collect();
+        let shift = bias.iter().zip(&mean).zip(&scale).map(|((b, m), s)| b - m * s).collect();
+        Ok(Self { scale, shift })
+    }
+}
+
 /// `top` over `bottom`.
 pub(crate) fn stack(top: &Matrix, bottom: &Matrix) -> Matrix {
     concatenate(Axis(0), &[top.view(), bottom.view()]).expect("both have the model's width")

@@ -42,6 +42,7 @@ mod mixed_precision;
 mod model;
 mod prune;
 mod quantize;
+mod student;
 mod text_file;
 
 pub use checkpoint::{Checkpoint, CheckpointOptions, Ignored, Inspection, NormEps, PartSummary};

@@ -113,7 +113,8 @@ const FAMILIES: [(Family, &str); 10] = [
     (Family::Masks, "masks"),
 ];
 
-/// A part of the model, or several: `vit.7` is a block of the vision transformer, and `vit` stands for all of them. The
+/// A part of the model, or several: `vit.7` is a block of the vision transformer, and `vit` stands for all of them; of a
+/// convolutional backbone, `vit.N` is a stage and `patches` what is before them. The
 /// others are `text.N`, `fusion.N` and `decoder.N`, and `patches`, `neck`, `exemplars`, `words`, `scoring`, `masks`, which
 /// have no numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,7 +140,10 @@ impl Block {
     /// Every block of a model, front to back.
     pub(crate) fn of_model(config: &ModelConfig) -> Vec<Self> {
         let layers = |family| match family {
-            Family::Vit => Some(config.vision.stack.layers),
+            Family::Vit => match &config.student {
+                Some(student) => Some(student.stages.len()),
+                None => Some(config.vision.stack.layers),
+            },
             Family::Text => Some(config.text.stack.layers),
             Family::Fusion => Some(config.encoder.layers),
             Family::Decoder => Some(config.decoder.layers),
@@ -147,6 +151,7 @@ impl Block {
         };
         let places = FAMILIES.into_iter().flat_map(|(family, _)| match layers(family) {
             Some(count) => (0..count).map(|layer| Self::layer(family, layer)).collect(),
+            None if family == Family::Exemplars && !config.has_exemplars() => Vec::new(),
             None => vec![Self::whole(family)],
         });
         places.collect()

@@ -16,6 +16,7 @@ mod mobile_clip;
 mod position;
 mod quantized;
 mod scoring;
+mod student;
 mod text;
 
 use crate::checkpoint::Checkpoint;

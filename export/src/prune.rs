@@ -72,6 +72,18 @@ impl Pruning {
     /// [`ErrorKind::InvalidArgument`]; the message names the block.
     pub fn check(&self, config: &ModelConfig) -> Result<()> {
         let invalid = |message| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let removes = !self.skip_blocks.is_empty() || !self.mask_blocks.is_empty();
+        if let Some(student) = config.student.as_ref().filter(|_| removes || self.split_block.is_some()) {
+            let option = match (self.skip_blocks.is_empty(), self.mask_blocks.is_empty()) {
+                (false, _) => "skip_blocks",
+                (_, false) => "mask_blocks",
+                _ => "split_block",
+            };
+            return invalid(format!(
+                "{option}: the image backbone is {}, which has no blocks of a vision transformer",
+                student.name()
+            ));
+        }
         let layers = config.vision.stack.layers;
         let named = self.skip_blocks.iter().map(|&block| ("skip_blocks", block));
         for (option, block) in named.chain(self.mask_blocks.iter().map(|m| ("mask_blocks", m.block))) {

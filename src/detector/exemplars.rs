@@ -21,6 +21,13 @@ pub(super) struct ExemplarEncoder {
 
 impl ExemplarEncoder {
     pub(super) fn load(model: &Model, factory: &EngineFactory) -> Result<Self> {
+        if !model.has_file(file::EXEMPLAR_ENCODER) {
+            let message = format!(
+                "exemplars, {}: this model has no encoder of exemplar boxes; detect classes by phrases",
+                model.folder().display()
+            );
+            return Err(Error::new(ErrorKind::Mismatch, message));
+        }
         let [boxes, labels, features] = [Tensor::empty(), Tensor::empty(), Tensor::empty()];
         Ok(Self { engine: model.load_graph(factory, file::EXEMPLAR_ENCODER)?, boxes, labels, features })
     }

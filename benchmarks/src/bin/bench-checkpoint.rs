@@ -20,6 +20,9 @@ struct Arguments {
     /// The tokenizer.json to copy: CLIP's, or another of at most 49408 tokens
     #[arg(long, value_name = "FILE")]
     tokenizer: PathBuf,
+    /// Layers of each transformer [default: all]
+    #[arg(long, value_name = "N")]
+    layers: Option<usize>,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -31,7 +34,11 @@ fn main() -> ExitCode {
             .with_context(|| format!("cannot create the folder, {}", args.output.display()))?;
         std::fs::copy(&args.tokenizer, args.output.join("tokenizer.json"))
             .with_context(|| format!("cannot copy the tokenizer, {}", args.tokenizer.display()))?;
-        let parameters = random_weights::write(&args.output)?;
+        let parameters = match args.layers {
+            Some(0) => return Err(cli::usage("--layers is 0: expected at least 1")),
+            Some(layers) => random_weights::write_shallow(&args.output, layers)?,
+            None => random_weights::write(&args.output)?,
+        };
         let folder = args.output.display();
         print(|out| writeln!(out, "{:.1} million parameters in {folder}", parameters as f64 / 1e6))
     })

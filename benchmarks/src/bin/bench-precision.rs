@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
@@ -17,7 +17,8 @@ use ocelli::export::{
 use ocelli::{EngineFactory, EngineKind, EngineOptions, StageTimes};
 use ocelli_benchmarks::bisect::least_needed;
 use ocelli_benchmarks::machine::Machine;
-use ocelli_benchmarks::precision::{Least, Reference, Scenes, detect, graph_bytes, time};
+use ocelli_benchmarks::outliers::{self, Outliers};
+use ocelli_benchmarks::precision::{Detected, Least, Reference, Scenes, detect, graph_bytes, time};
 use ocelli_benchmarks::quantiles::Quantiles;
 use ocelli_cli::{self as cli, LogArgs, ModelArgs, PrecisionChoice, interrupted, print, status};
 use serde::Serialize;
@@ -50,6 +51,7 @@ one of them the target is missed.
 Examples:
   bench-precision
   bench-precision --model sam3/ --scenes 4 --strategies fp16 fp16:attention bf16
+  bench-precision --target tensorrt --outliers norms:100 keys:100
   bench-precision --model sam3/ --bisect --precision fp16 --least-cosine 0.999"
 )]
 struct Arguments {
@@ -83,6 +85,10 @@ struct Arguments {
     /// Maximum loss of average precision in a bisection, 0 to 1 [default: ignored]
     #[arg(long, value_name = "AP", requires = "bisect")]
     most_ap_loss: Option<f64>,
+    /// Outlier channels that leave the outputs in fp32 as they are: norms, keys or values, and a multiple of the other
+    /// channels' spread, e.g. keys:100
+    #[arg(long, num_args = 1.., value_name = "PLACE:FACTOR")]
+    outliers: Vec<Outliers>,
     /// Side of the model's square input in pixels [default: the model's]
     #[arg(long, alias = "img-size", value_name = "PIXELS", help_heading = "Model and engine")]
     imgsz: Option<usize>,
@@ -155,7 +161,11 @@ struct Line<'a> {
     ap: Option<f64>,
     ap50: Option<f64>,
     detections: usize,
+    /// Detections of fp32 that are missing, and others that are new.
+    lost: usize,
+    added: usize,
     failed_scenes: usize,
+    outliers: Vec<String>,
     machine: &'a Machine,
 }
 
@@ -211,6 +221,8 @@ struct Bench<'a> {
     factory: EngineFactory,
     scenes: Scenes,
     reference: Reference,
+    /// Detections in fp32.
+    expected: Detected,
     target: Target,
     /// Whether half precision is emulated, because the engine lacks it.
     emulates: bool,
@@ -226,12 +238,12 @@ impl<'a> Bench<'a> {
                 let message = "it is an exported model, which has one format; expected a checkpoint";
                 return Err(cli::usage(format!("--model, {}: {message}", folder.display())));
             }
-            Some(folder) => Checkpoint::open(folder)?,
+            Some(folder) => open(folder, args, work.path())?,
             None => {
                 let folder = work.path().join("checkpoint");
                 std::fs::create_dir(&folder)?;
                 ocelli::builtin::write_checkpoint(&folder)?;
-                Checkpoint::open(&folder)?
+                open(&folder, args, work.path())?
             }
         };
         let start = |kind| {
@@ -273,8 +285,9 @@ impl<'a> Bench<'a> {
         let full = work.path().join("fp32");
         export(&checkpoint, &options, &full, |_| Ok(()))?;
         let reference = Reference::new(&factory, &full, &scenes, args.compared)?;
+        let expected = detect(&factory, &full, &scenes)?;
         let machine = Machine::here();
-        Ok(Self { args, work, checkpoint, factory, scenes, reference, target, emulates, machine })
+        Ok(Self { args, work, checkpoint, factory, scenes, reference, expected, target, emulates, machine })
     }
 
     /// Exports into the folder `name`, replacing its contents.
@@ -352,8 +365,11 @@ impl<'a> Bench<'a> {
             cosines,
             ap: detected.accuracy.ap,
             ap50: detected.accuracy.ap50,
-            detections: detected.detections,
+            detections: detected.detections(),
+            lost: self.expected.missing_in(&detected),
+            added: detected.missing_in(&self.expected),
             failed_scenes: detected.failed,
+            outliers: self.args.outliers.iter().map(ToString::to_string).collect(),
             machine: &self.machine,
         })
     }
@@ -378,11 +394,7 @@ impl<'a> Bench<'a> {
             let why = "only fp16 and bf16 have blocks that stay in 32 bits";
             return Err(cli::usage(format!("--bisect, --precision {precision}: {why}")));
         }
-        let full = self.work.path().join("fp32");
-        let whole_ap = match self.args.most_ap_loss {
-            Some(_) => detect(&self.factory, &full, &self.scenes)?.accuracy.ap,
-            None => None,
-        };
+        let whole_ap = self.args.most_ap_loss.and(self.expected.accuracy.ap);
         let mut trials = 0;
         let found = least_needed(&half.blocks(&self.checkpoint), |kept| {
             interrupted()?;
@@ -447,6 +459,18 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// The checkpoint, or a copy in `work` with outliers.
+fn open(folder: &Path, args: &Arguments, work: &Path) -> anyhow::Result<Checkpoint> {
+    if args.outliers.is_empty() {
+        return Ok(Checkpoint::open(folder)?);
+    }
+    let copy = work.join("outliers");
+    std::fs::create_dir(&copy)?;
+    let layers = outliers::copy_with(folder, &args.outliers, &copy)?;
+    status(&args.log, &format!("outlier channels in {layers} layers"));
+    Ok(Checkpoint::open(&copy)?)
+}
+
 fn names(blocks: &[Block]) -> Vec<String> {
     blocks.iter().map(ToString::to_string).collect()
 }
@@ -462,8 +486,8 @@ fn options(args: &Arguments, target: Target) -> ExportOptions {
 /// The table.
 fn table(lines: &[Line<'_>]) -> Vec<String> {
     let mut rows = vec![format!(
-        "{:<18} {:>8} {:>4} {:>8} {:>11} {:>6} {:>6}  {}",
-        "strategy", "p50 ms", "n", "MB", "least cos", "AP", "found", "least in"
+        "{:<18} {:>8} {:>4} {:>8} {:>11} {:>6} {:>6} {:>5} {:>5}  {}",
+        "strategy", "p50 ms", "n", "MB", "least cos", "AP", "found", "lost", "new", "least in"
     )];
     for line in lines {
         let (p50, n) = line.total_ms.map_or(("–".into(), 0), |ms| (format!("{:.1}", ms.p50), ms.n));
@@ -472,10 +496,12 @@ fn table(lines: &[Line<'_>]) -> Vec<String> {
         let ap = line.ap.map_or_else(|| "–".into(), |ap| format!("{ap:.3}"));
         let emulated = if line.emulated { " (rounded in 32 bits)" } else { "" };
         rows.push(format!(
-            "{:<18} {p50:>8} {n:>4} {:>8.1} {cosine:>11.7} {ap:>6} {:>6}  {output}{emulated}",
+            "{:<18} {p50:>8} {n:>4} {:>8.1} {cosine:>11.7} {ap:>6} {:>6} {:>5} {:>5}  {output}{emulated}",
             line.strategy,
             line.bytes as f64 / 1e6,
             line.detections,
+            line.lost,
+            line.added,
         ));
     }
     rows

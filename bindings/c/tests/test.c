@@ -219,8 +219,13 @@ static void examples(ocelli_detector *detector) {
     OK(ocelli_detector_detect(detector, &frame, visual, &like));
     CHECK(ocelli_result_detection_count(like) > 0 && strcmp(detection_at(like, 0).label, "like this") == 0);
     OK(ocelli_result_free(like));
-    OK(ocelli_prompts_add(visual, classes[0], NULL));
+    /* A class that is added after a detection counts in the next one. */
+    OK(ocelli_prompts_add(visual, first.label, NULL));
     OK(ocelli_detector_detect(detector, &frame, visual, &like));
+    size_t added = 0;
+    for (size_t i = 0; i < ocelli_result_detection_count(like); i++)
+        added += detection_at(like, i).class_id == 1 && strcmp(detection_at(like, i).label, first.label) == 0;
+    CHECK(added > 0);
     OK(ocelli_result_free(like));
     OK(ocelli_result_free(result));
     OK(ocelli_prompts_free(visual));

@@ -1,5 +1,7 @@
 //! `ocelli label`.
 
+mod shard;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -7,9 +9,10 @@ use clap::{Args, Subcommand};
 use ocelli::{Error, ErrorKind};
 use ocelli_datasets::label::{
     ClassMap, DataSetOptions, Existing, Format, ImageMode, ImageSet, LabelEvent, LabelJob, LabelSettings,
-    SPILL_BYTES, Shard, Summary, find_images, merge,
+    SPILL_BYTES, Summary, find_images, merge,
 };
 
+use self::shard::ShardArg;
 use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, class_map};
 use crate::output::diagnostic;
 use crate::{DetectorArgs, LogArgs, Progress, interrupted, print, status, usage};
@@ -64,7 +67,7 @@ pub struct LabelArgs {
     /// YAML file of classes with several phrases, thresholds and exemplars
     #[arg(long, value_name = "FILE", help_heading = DETECTION)]
     map: Option<PathBuf>,
-    /// Folder of the data set, created if missing
+    /// Folder of the data set, created if missing; {shard} in it is the number of the --shard
     #[arg(long, short, required = true, value_name = "DIR", help_heading = OUTPUT)]
     output: Option<PathBuf>,
     /// yolo, yolo-seg, coco, voc and masks, separated by commas
@@ -119,9 +122,9 @@ struct FileArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = PERFORMANCE)]
 struct WorkArgs {
-    /// Label part I of N, from 1; `ocelli label merge` joins the parts
-    #[arg(long, value_name = "I/N", help_heading = INPUT)]
-    shard: Option<Shard>,
+    /// Label part I of N, from 1, or the one that Slurm, AWS Batch or Kubernetes says; `ocelli label merge` joins the parts
+    #[arg(long, value_name = "I/N|auto", help_heading = INPUT)]
+    shard: Option<ShardArg>,
     /// Start over if the folder has a data set with other settings
     #[arg(long, help_heading = OUTPUT)]
     restart: bool,
@@ -183,6 +186,8 @@ fn stop_if_interrupted() -> ocelli::Result<()> {
 
 fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     let output = args.output.as_deref().ok_or_else(|| usage("--output is missing: expected a folder"))?;
+    let (shard, scheduler) = args.work.shard.map(ShardArg::resolve).transpose()?.unzip();
+    let output = &shard::output_of(output, shard)?;
     let options = data_set_options(args)?;
     let settings = settings(args, &options, log)?;
     let workers = workers(args)?;
@@ -200,7 +205,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
 
     let loading = Progress::waiting(log);
     let detector = builder.build_reporting(&|line| loading.announce(line))?;
-    let WorkArgs { shard, restart, discard_corrections, .. } = args.work;
+    let WorkArgs { restart, discard_corrections, .. } = args.work;
     let existing = Existing { restart, discard_corrections };
     let job = LabelJob::open(output, detector.model(), &settings, &options, images, shard, existing);
     let mut job = job.map_err(with_flag)?;
@@ -215,7 +220,8 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     if let Some(shard) = shard {
         let whole = job.images_of_all_shards();
-        write!(plan, "; shard {}/{} of {whole}", shard.index(), shard.count())
+        let by = scheduler.flatten().map(|scheduler| format!(", by {scheduler}")).unwrap_or_default();
+        write!(plan, "; shard {}/{} of {whole}{by}", shard.index(), shard.count())
             .expect("writing to a string does not fail");
     }
     status(log, &plan);

@@ -3,7 +3,7 @@
 use super::calls::build::Session;
 use super::progress::{BuildProgress, Progress, Reporter};
 use super::version::{ComputeCapability, Product};
-use super::{TensorRt, onnx_outputs, timing_cache};
+use super::{TensorRt, cache_file, onnx_outputs};
 use crate::cuda::CudaDevice;
 use crate::spec::{Dim, DimensionRange, EngineSpec, TensorSpec};
 use ocelli_error::{Error, ErrorKind, Result};
@@ -16,6 +16,8 @@ use std::sync::{Mutex, PoisonError};
 /// One build at a time: concurrent builds would distort each other's measurements, and errors come through one log.
 static BUILDING: Mutex<()> = Mutex::new(());
 
+/// The name of the file of measured times in errors.
+const TIMING_CACHE: &str = "timing cache";
 /// The highest optimisation level.
 const MAX_LEVEL: u8 = 5;
 
@@ -166,7 +168,7 @@ impl<'b> TensorRtBuilder<'b> {
         }
         session.configure(&options)?;
         if let Some(path) = &options.timing_cache
-            && !session.use_timing_cache(&timing_cache::read(path)?)?
+            && !session.use_timing_cache(&cache_file::read(TIMING_CACHE, path)?)?
         {
             tracing::warn!("{} comes from another TensorRT or GPU and is replaced", path.display());
             session.use_timing_cache(&[])?;
@@ -176,7 +178,7 @@ impl<'b> TensorRtBuilder<'b> {
         check_cancellation()?;
         let bytes = built?;
         if let Some((path, times)) = options.timing_cache.as_ref().zip(session.timing_cache_bytes()) {
-            timing_cache::write(path, &times)?;
+            cache_file::write(TIMING_CACHE, path, &times)?;
         }
         Ok(Plan { bytes, spec: EngineSpec { inputs, outputs } })
     }

@@ -114,6 +114,20 @@ unsafe fn text(pointer: *const c_char) -> Option<String> {
     (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
 }
 
+/// Copies memory that TensorRT allocated for the caller, and frees it; `None` for null.
+///
+/// # Safety
+/// `memory` is null or owned by the caller, who does not use it again.
+unsafe fn take_memory(memory: *mut nvinfer1::IHostMemory) -> Option<Vec<u8>> {
+    // SAFETY: guaranteed by the caller; the bytes are valid as long as the memory.
+    unsafe {
+        let memory: Option<UniquePtr<_>> = (!memory.is_null()).then(|| UniquePtr::from_raw(memory));
+        let memory = memory?;
+        let (data, size) = (memory.data(), memory.size());
+        (!data.is_null()).then(|| std::slice::from_raw_parts(data.cast::<u8>(), size).to_vec())
+    }
+}
+
 /// The sizes of a shape, -1 where they are dynamic; `None` for the shape of rank -1 that stands for an error.
 fn sizes(dims: &nvinfer1::Dims64) -> Option<&[i64]> {
     dims.d.get(..usize::try_from(dims.nbDims).ok()?)

@@ -1,6 +1,7 @@
 //! Plans that run.
 
 use super::TensorRt;
+use super::cache_file;
 use super::calls::run::{Context, LoadedPlan};
 use super::description::{Description, Remedy};
 use super::graphs::{Action, Graphs};
@@ -12,6 +13,7 @@ use crate::spec::{EngineSpec, check_residence, check_run};
 use crate::tensor::{DeviceSlice, Tensor};
 use ocelli_error::{Error, ErrorKind, Result};
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The alignment that TensorRT requires of addresses, in bytes.
@@ -41,7 +43,13 @@ pub struct TensorRtEngine {
     /// One for each output.
     downloads: Vec<Download>,
     stream: CudaStream,
+    /// The size of the file of compiled kernels, and whether a run may have compiled more.
+    kernel_bytes: usize,
+    has_new_kernels: bool,
 }
+
+/// The name of the file of compiled kernels in messages.
+const KERNEL_CACHE: &str = "cache of compiled kernels";
 
 /// The state that the engines of one plan share.
 pub(super) struct Shared {
@@ -51,6 +59,8 @@ pub(super) struct Shared {
     pub(super) tensors: usize,
     pub(super) device: Arc<CudaDevice>,
     pub(super) with_graphs: bool,
+    /// The file of compiled kernels.
+    pub(super) kernel_cache: Option<PathBuf>,
     pub(super) remedy: Option<Remedy>,
 }
 
@@ -80,12 +90,18 @@ impl TensorRtEngine {
 
     pub(super) fn of(shared: Arc<Shared>) -> Result<Self> {
         shared.device.bind_to_thread()?;
-        let context = Context::new(&shared.plan, shared.with_graphs).map_err(|reason| {
+        let known = shared.known_kernels();
+        let context = Context::new(&shared.plan, shared.with_graphs, &known).map_err(|reason| {
             let bytes = shared.plan.context_bytes();
             let message =
                 format!("{}: cannot create an execution context of {bytes} bytes: {reason}", shared.text);
             Error::new(ErrorKind::Execution, message)
         })?;
+        let (context, accepts_kernels) = context;
+        if let (false, Some(path)) = (accepts_kernels, &shared.kernel_cache) {
+            let path = path.display();
+            tracing::warn!(%path, "{KERNEL_CACHE}: it is of another GPU, driver or TensorRT, and is replaced");
+        }
         Ok(Self {
             graphs: Graphs::new(shared.with_graphs),
             context,
@@ -94,13 +110,15 @@ impl TensorRtEngine {
             bound: vec![0; shared.tensors],
             downloads: shared.description.outputs.iter().map(|_| Download::default()).collect(),
             stream: CudaStream::new(&shared.device, StreamPriority::Normal)?,
+            kernel_bytes: if accepts_kernels { known.len() } else { 0 },
+            has_new_kernels: true,
             shared,
         })
     }
 
     /// Sets the shapes of the inputs that have changed, and reads those of the outputs.
     fn set_shapes(&mut self, inputs: &[(&str, &Tensor)]) -> Result<()> {
-        let Self { shared, graphs, context, slots, .. } = self;
+        let Self { shared, graphs, context, slots, has_new_kernels, .. } = self;
         let Description { spec, inputs: of_inputs, outputs: of_outputs, .. } = &shared.description;
         let mut changed = false;
         for (spec, &at) in spec.inputs.iter().zip(of_inputs) {
@@ -122,6 +140,7 @@ impl TensorRtEngine {
             return Ok(());
         }
         graphs.forget();
+        *has_new_kernels = true;
         for (spec, &at) in spec.outputs.iter().zip(of_outputs) {
             // If this fails, the shape stays `None`, so that the next run reads it again.
             let mut sizes = slots[at].shape.take().unwrap_or_default();
@@ -214,7 +233,31 @@ impl TensorRtEngine {
     }
 }
 
+impl TensorRtEngine {
+    /// Writes the file of compiled kernels if there are more than it has.
+    fn save_kernels(&mut self) {
+        let Some(path) = &self.shared.kernel_cache else { return };
+        let Some(kernels) = self.context.kernels().filter(|kernels| kernels.len() != self.kernel_bytes)
+        else {
+            return;
+        };
+        self.kernel_bytes = kernels.len();
+        if let Err(error) = cache_file::write(KERNEL_CACHE, path, &kernels) {
+            tracing::warn!(%error, "the next process compiles kernels again");
+        }
+    }
+}
+
 impl Shared {
+    /// The content of the file of compiled kernels; empty if there is none.
+    fn known_kernels(&self) -> Vec<u8> {
+        let read = self.kernel_cache.as_ref().map(|path| cache_file::read(KERNEL_CACHE, path));
+        read.unwrap_or_else(|| Ok(Vec::new())).unwrap_or_else(|error| {
+            tracing::warn!(%error, "kernels are compiled again");
+            Vec::new()
+        })
+    }
+
     /// The position of an output in the specification.
     fn output(&self, name: &str) -> usize {
         let found = self.description.spec.outputs.iter().position(|spec| spec.name == name);
@@ -325,7 +368,11 @@ impl Engine for TensorRtEngine {
         }
         self.place(inputs, outputs)?;
         self.enqueue(inputs, outputs)?;
-        self.fetch(outputs)
+        self.fetch(outputs)?;
+        if std::mem::take(&mut self.has_new_kernels) {
+            self.save_kernels();
+        }
+        Ok(())
     }
 }
 
@@ -334,6 +381,8 @@ impl Drop for TensorRtEngine {
         if let Err(error) = self.stream.wait() {
             tracing::debug!(%error, "work that a TensorRT engine had enqueued failed");
         }
+        // Some kernels are compiled beside the runs.
+        self.save_kernels();
     }
 }
 

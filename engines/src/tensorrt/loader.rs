@@ -1,14 +1,14 @@
 //! Loads plans as engines.
 
 use super::TensorRt;
-use super::calls::run::LoadedPlan;
+use super::calls::run::{Binding, LoadedPlan};
 use super::description::{Description, DimensionNames, Remedy, meaning};
 use super::engine::{Shared, TensorRtEngine};
 use crate::cuda::CudaDevice;
 use crate::spec::EngineSpec;
 use ocelli_error::{Error, ErrorKind, Result};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How a plan is loaded; from [`TensorRtEngine::loader`].
@@ -18,6 +18,7 @@ pub struct TensorRtLoader {
     spec: Option<EngineSpec>,
     names: DimensionNames,
     with_graphs: bool,
+    kernel_cache: Option<PathBuf>,
     remedy: Option<Remedy>,
 }
 
@@ -29,6 +30,7 @@ impl TensorRtLoader {
             spec: None,
             names: DimensionNames::new(),
             with_graphs: true,
+            kernel_cache: None,
             remedy: None,
         }
     }
@@ -53,6 +55,15 @@ impl TensorRtLoader {
         self
     }
 
+    /// The file of the kernels that TensorRT for RTX compiles for this GPU: it is read at the start and written after the
+    /// first run, so that the next process compiles nothing. A file of another GPU, driver or version is ignored with a
+    /// warning and replaced. [`load_file`](Self::load_file) has `.kernels` beside the plan by default. TensorRT proper
+    /// compiles no kernels and has no such file.
+    pub fn with_kernel_cache(mut self, path: &Path) -> Self {
+        self.kernel_cache = Some(path.to_owned());
+        self
+    }
+
     /// What to do about a size that the plan was not built for, given the dimension's name and the size; ends the error
     /// message.
     pub fn with_remedy(mut self, remedy: impl Fn(&str, usize) -> String + Send + Sync + 'static) -> Self {
@@ -64,11 +75,14 @@ impl TensorRtLoader {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidData`] if the file cannot be read, and as [`load`](Self::load).
-    pub fn load_file(self, path: &Path) -> Result<TensorRtEngine> {
+    pub fn load_file(mut self, path: &Path) -> Result<TensorRtEngine> {
         let what = format!("cannot load the plan {}", path.display());
         let plan = std::fs::read(path).map_err(|error| {
             Error::new(ErrorKind::InvalidData, format!("{what}: {error}")).with_source(error)
         })?;
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".kernels");
+        self.kernel_cache.get_or_insert(beside.into());
         self.load_named(&plan, &what)
     }
 
@@ -91,7 +105,7 @@ impl TensorRtLoader {
         self.device.bind_to_thread()?;
         let library = format!("{} {}", self.tensorrt.product(), self.tensorrt.version());
         let (device, (major, minor)) = (self.device.name(), self.device.compute_capability());
-        let plan = LoadedPlan::deserialize(self.tensorrt.run_functions(), plan).map_err(|error| {
+        let plan = LoadedPlan::deserialize(self.tensorrt.run_functions(), plan, self.binding()).map_err(|error| {
             match error.kind() {
                 ErrorKind::InvalidData => {
                     let meaning = meaning(&error.to_string());
@@ -112,8 +126,20 @@ impl TensorRtLoader {
             tensors: tensors.len(),
             device: Arc::clone(&self.device),
             with_graphs: self.with_graphs,
+            kernel_cache: self.kernel_cache,
             remedy: self.remedy,
         }))
+    }
+}
+
+impl TensorRtLoader {
+    fn binding(&self) -> Binding {
+        let device = Arc::clone(&self.device);
+        Binding::new(move || {
+            if let Err(error) = device.bind_to_thread() {
+                tracing::debug!(%error, "a plan is freed without its device");
+            }
+        })
     }
 }
 

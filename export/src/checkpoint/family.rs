@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::student;
+
 /// A kind of checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
@@ -13,8 +15,8 @@ pub(super) enum Family {
     DartPruned,
     /// A convolutional image backbone of DART.
     DartStudent,
-    /// A detector with a convolutional image backbone.
-    EfficientSam3,
+    /// A detector with a convolutional image backbone, with or without the prefix `detector.`.
+    EfficientSam3 { prefixed: bool },
 }
 
 /// Which of Meta's models.
@@ -36,7 +38,7 @@ impl Family {
             return Some(Self::HuggingFace);
         }
         if contains("vision_backbone.trunk.model.") {
-            return Some(Self::EfficientSam3);
+            return Some(Self::EfficientSam3 { prefixed: starts("detector.") });
         }
         for (prefix, prefixed) in [("detector.", true), ("", false)] {
             if starts(&format!("{prefix}{TRUNK}blocks.")) {
@@ -59,19 +61,43 @@ impl Family {
     /// The prefix of the detector's tensors in the file, and what stands for it in the rules.
     pub(super) fn prefix(self) -> (&'static str, &'static str) {
         match self {
-            Self::Meta { prefixed: true, .. } => ("detector.", ""),
+            Self::Meta { prefixed: true, .. } | Self::EfficientSam3 { prefixed: true } => ("detector.", ""),
             Self::DartPruned => ("", "backbone.vision_backbone."),
             _ => ("", ""),
         }
     }
 
-    /// Why it cannot be exported, if so.
-    pub(super) fn unsupported(self) -> Option<&'static str> {
+    /// Whether it has an image backbone only, and needs the rest of a model.
+    pub(super) fn is_backbone(self) -> bool {
+        matches!(self, Self::DartPruned | Self::DartStudent)
+    }
+
+    /// Prefixes of the tensors of a convolutional backbone: in the file, without [that of the detector](Self::prefix),
+    /// and for the exporter.
+    fn student_prefixes(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::DartStudent => Some("its convolutional backbone is not supported yet"),
-            Self::EfficientSam3 => Some("its convolutional backbone is not supported yet"),
-            _ => None,
+            Self::DartStudent => &[("backbone.", student::ROOT), ("adapters.", student::ADAPTERS)],
+            Self::EfficientSam3 { .. } => &[
+                ("backbone.vision_backbone.trunk.model.backbone.model.", student::ROOT),
+                ("backbone.vision_backbone.trunk.model.head.", student::HEAD),
+            ],
+            _ => &[],
         }
+    }
+}
+
+impl Family {
+    /// The exporter's name for a tensor of a convolutional backbone; `name` is without [the prefix](Self::prefix).
+    pub(super) fn student_name(self, name: &str) -> Option<String> {
+        let rename = |(from, to): &(&str, &str)| Some(format!("{to}.{}", name.strip_prefix(from)?));
+        self.student_prefixes().iter().find_map(rename)
+    }
+
+    /// The name in the file of a tensor of a convolutional backbone.
+    pub(super) fn student_original(self, name: &str) -> Option<String> {
+        let rename =
+            |(from, to): &(&str, &str)| Some(format!("{from}{}", name.strip_prefix(to)?.strip_prefix('.')?));
+        self.student_prefixes().iter().find_map(rename)
     }
 }
 
@@ -86,7 +112,7 @@ impl fmt::Display for Family {
             }
             Self::DartPruned => "an image backbone pruned by DART",
             Self::DartStudent => "a student backbone of DART",
-            Self::EfficientSam3 => "EfficientSAM3, a detector with a convolutional backbone",
+            Self::EfficientSam3 { .. } => "EfficientSAM3, a detector with a convolutional backbone",
         })
     }
 }
@@ -123,7 +149,7 @@ mod tests {
             (&["backbone.stages_0.x", "adapters.0.proj.weight"], Some(Family::DartStudent)),
             (
                 &["detector.backbone.vision_backbone.student_trunk.trunk.model.backbone.model.features.0.x"],
-                Some(Family::EfficientSam3),
+                Some(Family::EfficientSam3 { prefixed: true }),
             ),
             (&["layer1.weight"], None),
         ];

@@ -58,8 +58,10 @@ pub struct Ignored {
 }
 
 /// Parts by the start of their tensors' names.
-const PARTS: [(&str, &[&str]); 7] = [
+const PARTS: [(&str, &[&str]); 9] = [
     ("image transformer", &["vision_encoder.backbone."]),
+    ("image backbone", &["vision_encoder.student."]),
+    ("head or adapters", &["vision_encoder.head.", "vision_encoder.adapters."]),
     ("neck", &["vision_encoder.neck."]),
     ("text encoder", &["text_encoder.", "text_projection."]),
     ("exemplar encoder", &["geometry_encoder."]),
@@ -105,7 +107,7 @@ fn summary(loaded: &Loaded) -> Inspection {
         *tally = (tally.0 + 1, tally.1.saturating_add(view.count() as u64));
     }
     let mut notes = Vec::new();
-    if !loaded.unknown.is_empty() && loaded.family.unsupported().is_none() {
+    if !loaded.unknown.is_empty() {
         notes.push(format!("{} unknown tensors, the first is {}", loaded.unknown.len(), loaded.unknown[0]));
     }
     let ignored = loaded.ignored.iter().map(|leftover| Ignored {
@@ -138,6 +140,12 @@ fn notes(options: &CheckpointOptions, opened: &Opened) -> Vec<String> {
             "layer norm's epsilon is {eps:e} as in config.json and in transformers; the released weights were trained \
              with 1e-5 (norm_eps original)"
         ));
+    }
+    if let Some(student) = &opened.config.student {
+        notes.push(format!("the image backbone is {}, without blocks to prune or split", student.name()));
+    }
+    if !opened.config.has_exemplars() {
+        notes.push("without an encoder of exemplars: prompts are text only (prompting text)".into());
     }
     if let TextEncoder::MobileClip(text) = opened.config.text.encoder {
         let padding = match text.padding {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{MobileClip, ModelConfig, Stack, TextConfig, TextEncoder};
+use crate::config::{MobileClip, ModelConfig, Stack, StudentOrigin, TextConfig, TextEncoder};
 use crate::prune::{Branch, Pruning};
+use crate::student;
 
 /// A tensor that a checkpoint has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +80,13 @@ impl Layout {
     fn vision(&mut self, config: &ModelConfig, pruned: &Pruning) {
         let v = &config.vision;
         let (hidden, width) = (v.hidden, config.width);
+        if let Some(student) = &config.student {
+            student::all_tensors(student, width, hidden, &mut |name, shape| self.tensor(name, shape));
+            if student.origin == StudentOrigin::EfficientSam3 {
+                self.neck(width, hidden);
+            }
+            return;
+        }
         let table = v.pretrain_image_size / v.patch_size;
         let vit = "vision_encoder.backbone";
         let patch = [hidden, 3, v.patch_size, v.patch_size];
@@ -96,6 +104,10 @@ impl Layout {
                 self.feed_forward(&format!("{block}.mlp"), hidden, &v.stack);
             }
         }
+        self.neck(width, hidden);
+    }
+
+    fn neck(&mut self, width: usize, hidden: usize) {
         let neck = "vision_encoder.neck.fpn_layers";
         let (half, quarter) = (hidden / 2, hidden / 4);
         self.affine(&format!("{neck}.0.scale_layers.0"), &[hidden, half, 2, 2], half);
@@ -179,6 +191,9 @@ impl Layout {
     }
 
     fn geometry(&mut self, config: &ModelConfig) {
+        if !config.has_exemplars() {
+            return;
+        }
         let (width, roi) = (config.width, config.roi_size);
         let root = "geometry_encoder";
         self.tensor(format!("{root}.label_embed.weight"), &[2, width]);

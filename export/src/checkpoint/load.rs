@@ -55,6 +55,9 @@ impl Loaded {
     /// A name's spelling in the file.
     pub(super) fn spelled(&self, name: &str) -> String {
         let (prefix, replaced) = self.family.prefix();
+        if let Some(local) = self.family.student_original(name) {
+            return format!("{prefix}{local}");
+        }
         let original = self.rules.as_ref().and_then(|rules| rules.original(name));
         match original {
             Some(original) => format!("{prefix}{}", original.strip_prefix(replaced).unwrap_or(&original)),
@@ -253,6 +256,9 @@ impl Loader {
         }
         // Outside the prefix there is no detector.
         let inside = spelled.starts_with(prefix);
+        if let Some(name) = self.family.student_name(&local).filter(|_| inside) {
+            return self.weights.insert_adapted(name, file, view);
+        }
         match self.rules.as_ref().filter(|_| inside).and_then(|rules| rules.apply(&local, &view)) {
             Some(Ok(views)) => {
                 for (name, view) in views {

@@ -27,8 +27,10 @@ pub(super) struct Rule {
     pub(super) change: Change,
 }
 
+const CLASSIFIER: &str = "the classifier of the image backbone";
+
 /// Tensors of a checkpoint that no graph needs: the start of the name, or its end after a star, and what they are.
-pub(super) const IGNORED: [(&str, &str); 11] = [
+pub(super) const IGNORED: [(&str, &str); 15] = [
     ("tracker.", "the video tracker"),
     ("inst_interactive_predictor.", "the interactive head of SAM 1"),
     ("backbone.vision_backbone.sam2_convs.", "the tracker's neck"),
@@ -40,6 +42,10 @@ pub(super) const IGNORED: [(&str, &str); 11] = [
     ("*.attn.freqs_cis_imag", "rotary tables, which are computed"),
     ("backbone.language_backbone.encoder.projection_layer", "a projection that the detector does not use"),
     ("*.num_batches_tracked", "counters of the training"),
+    ("*.attention_bias_idxs", "indices of pairs in a window, which are computed"),
+    ("backbone.vision_backbone.trunk.model.backbone.model.classifier.", CLASSIFIER),
+    ("backbone.vision_backbone.trunk.model.backbone.model.norm_head.", CLASSIFIER),
+    ("backbone.vision_backbone.trunk.model.backbone.model.head.", CLASSIFIER),
 ];
 
 /// Why no graph needs a tensor, if so.

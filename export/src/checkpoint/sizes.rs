@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::container::View;
 use crate::config::{Activation, MobileClip, ModelConfig, Stack, TextConfig, TextEncoder, VisionConfig};
 use crate::contract::TextPadding;
+use crate::student;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Layer norm's epsilon in Meta's code, which trained the released weights.
@@ -17,6 +18,8 @@ const HEADS: usize = 8;
 const WINDOW: usize = 24;
 /// Side of the image in patches, where no table tells it.
 const GRID: usize = 72;
+/// Side of a patch in pixels, where no embedding tells it.
+const PATCH: usize = 14;
 
 /// The rotary tables of a checkpoint: rows and columns by block.
 pub(super) type RotaryShapes = BTreeMap<usize, [usize; 2]>;
@@ -36,16 +39,14 @@ pub(super) fn sizes(
     rotary: &RotaryShapes,
 ) -> Result<ModelConfig> {
     let shapes = Shapes(views);
-    let vit = "vision_encoder.backbone";
-    let [hidden, _, patch, _] = shapes.of(&format!("{vit}.embeddings.patch_embeddings.projection.weight"))?;
-    let [_, positions, _] = shapes.of(&format!("{vit}.embeddings.position_embeddings"))?;
-    let table = positions.isqrt();
-    if table * table != positions {
-        return Err(invalid(format!(
-            "the position table has {positions} places: expected a square, and one for the class"
-        )));
-    }
-    let Geometry { heads, window, grid, global_blocks } = geometry(hidden, blocks, rotary)?;
+    let student = match shapes.first(&format!("{}.", student::ROOT)) {
+        Some(_) => Some(super::student::student(&shapes)?),
+        None => None,
+    };
+    let vision = match student {
+        Some(_) => unseen_vision(&shapes)?,
+        None => vision(&shapes, blocks, rotary)?,
+    };
     let width = shapes.of::<4>("vision_encoder.neck.fpn_layers.2.proj1.weight")?[0];
     let decoder = "detr_decoder";
     let decoder_heads = shapes.of::<2>(&format!("{decoder}.box_rpb_embed_x.layer2.weight"))?[0];
@@ -57,27 +58,21 @@ pub(super) fn sizes(
             activation: Activation::Relu,
         })
     };
+    // EfficientSAM3's fine-tuned detectors come without an encoder of exemplars.
+    let (geometry, roi_size) = match shapes.first("geometry_encoder.") {
+        None => (Stack { layers: 0, heads: 1, intermediate: 0, activation: Activation::Relu }, 0),
+        Some(_) => (
+            stack("geometry_encoder.layers.", HEADS)?,
+            shapes.of::<4>("geometry_encoder.boxes_pool_project.weight")?[2],
+        ),
+    };
     let config = ModelConfig {
-        vision: VisionConfig {
-            hidden,
-            stack: Stack {
-                layers: blocks,
-                heads,
-                intermediate: shapes.any(&format!("{vit}.layers."), ".mlp.fc1.weight")?,
-                activation: Activation::Gelu,
-            },
-            image_size: grid.checked_mul(patch).ok_or_else(|| invalid("the patch size overflows".into()))?,
-            patch_size: patch,
-            window_size: window,
-            global_blocks,
-            pretrain_image_size: table * patch,
-            layer_norm_eps: ORIGINAL_EPS,
-            rope_theta: 10000.0,
-        },
+        vision,
+        student,
         text: if views.contains_key(MOBILE_CLIP) { mobile_clip(&shapes)? } else { clip(&shapes)? },
         width,
-        geometry: stack("geometry_encoder.layers.", HEADS)?,
-        roi_size: shapes.of::<4>("geometry_encoder.boxes_pool_project.weight")?[2],
+        geometry,
+        roi_size,
         encoder: stack("detr_encoder.layers.", HEADS)?,
         decoder: stack("detr_decoder.layers.", decoder_heads)?,
         num_queries: shapes.of::<2>(&format!("{decoder}.query_embed.weight"))?[0],
@@ -85,14 +80,64 @@ pub(super) fn sizes(
         mask_stages: shapes.count("mask_decoder.pixel_decoder.conv_layers."),
         scoring_hidden: shapes.of::<2>("dot_product_scoring.text_mlp.layer1.weight")?[0],
     };
-    for (what, size) in [("patch size", patch), ("table", table), ("heads", decoder_heads), ("width", width)]
-    {
+    for (what, size) in [("heads", decoder_heads), ("width", width)] {
         if size == 0 {
             return Err(invalid(format!("the {what} is 0")));
         }
     }
     config.validate()?;
     Ok(config)
+}
+
+/// The vision transformer.
+fn vision(shapes: &Shapes<'_>, blocks: usize, rotary: &RotaryShapes) -> Result<VisionConfig> {
+    let vit = "vision_encoder.backbone";
+    let [hidden, _, patch, _] = shapes.of(&format!("{vit}.embeddings.patch_embeddings.projection.weight"))?;
+    let [_, positions, _] = shapes.of(&format!("{vit}.embeddings.position_embeddings"))?;
+    let table = positions.isqrt();
+    if table * table != positions {
+        return Err(invalid(format!(
+            "the position table has {positions} places: expected a square, and one for the class"
+        )));
+    }
+    let Geometry { heads, window, grid, global_blocks } = geometry(hidden, blocks, rotary)?;
+    for (what, size) in [("patch size", patch), ("table", table)] {
+        if size == 0 {
+            return Err(invalid(format!("the {what} is 0")));
+        }
+    }
+    Ok(VisionConfig {
+        hidden,
+        stack: Stack {
+            layers: blocks,
+            heads,
+            intermediate: shapes.any(&format!("{vit}.layers."), ".mlp.fc1.weight")?,
+            activation: Activation::Gelu,
+        },
+        image_size: grid.checked_mul(patch).ok_or_else(|| invalid("the patch size overflows".into()))?,
+        patch_size: patch,
+        window_size: window,
+        global_blocks,
+        pretrain_image_size: table * patch,
+        layer_norm_eps: ORIGINAL_EPS,
+        rope_theta: 10000.0,
+    })
+}
+
+/// What a network in place of the vision transformer stands for: as wide, with the same image and grid.
+fn unseen_vision(shapes: &Shapes<'_>) -> Result<VisionConfig> {
+    let hidden = shapes.of::<4>(&format!("{}.0.weight", student::HEAD))?[0];
+    Ok(VisionConfig {
+        hidden,
+        stack: Stack { layers: 0, heads: 1, intermediate: 0, activation: Activation::Gelu },
+        image_size: GRID * PATCH,
+        patch_size: PATCH,
+        window_size: WINDOW,
+        global_blocks: Vec::new(),
+        pretrain_image_size: GRID * PATCH,
+        layer_norm_eps: ORIGINAL_EPS,
+        rope_theta: 10000.0,
+    })
 }
 
 fn clip(shapes: &Shapes<'_>) -> Result<TextConfig> {
@@ -193,15 +238,25 @@ fn geometry(hidden: usize, blocks: usize, rotary: &RotaryShapes) -> Result<Geome
     })
 }
 
-fn invalid(message: String) -> Error {
+pub(super) fn invalid(message: String) -> Error {
     Error::new(ErrorKind::InvalidData, message)
 }
 
 /// Shapes by name.
-struct Shapes<'v>(&'v BTreeMap<String, View>);
+pub(super) struct Shapes<'v>(pub(super) &'v BTreeMap<String, View>);
 
 impl Shapes<'_> {
-    fn of<const N: usize>(&self, name: &str) -> Result<[usize; N]> {
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The first tensor that starts with `prefix`.
+    pub(super) fn first(&self, prefix: &str) -> Option<String> {
+        let (name, _) = self.0.range(prefix.to_owned()..).next()?;
+        name.starts_with(prefix).then(|| name.clone())
+    }
+
+    pub(super) fn of<const N: usize>(&self, name: &str) -> Result<[usize; N]> {
         let Some(view) = self.0.get(name) else { return Err(invalid(format!("tensor {name} is missing"))) };
         view.shape
             .as_slice()
@@ -217,7 +272,7 @@ impl Shapes<'_> {
     }
 
     /// How many layers follow `prefix`: one more than the largest number.
-    fn count(&self, prefix: &str) -> usize {
+    pub(super) fn count(&self, prefix: &str) -> usize {
         layer_count(self.0.keys().map(String::as_str), prefix)
     }
 }

@@ -15,7 +15,13 @@ use ocelli_error::{Error, ErrorKind, Result};
 pub(crate) struct Weights {
     files: Vec<MappedFile>,
     views: BTreeMap<String, View>,
+    /// Products that are added to a tensor, by its name: A `[rank, input]` and B `[output, rank]`.
+    low_rank: BTreeMap<String, [Option<View>; 2]>,
 }
+
+/// The ends of names in files with layers of low rank (LoRA): W as it was, and the factors of what is added to it.
+const UNCHANGED: [&str; 2] = [".original.weight", ".original.bias"];
+const FACTORS: [&str; 2] = [".lora_A", ".lora_B"];
 
 impl Weights {
     /// Takes over a file; views of it have the index that this returns.
@@ -29,14 +35,54 @@ impl Weights {
         view.file = file;
         match self.views.insert(name.clone(), view) {
             None => Ok(()),
-            Some(_) => {
-                let path = self.files[file].path.display();
-                Err(Error::new(
-                    ErrorKind::InvalidData,
-                    format!("tensor {name} is there twice, the second in {path}"),
-                ))
+            Some(_) => Err(self.twice(&name, file)),
+        }
+    }
+
+    fn twice(&self, name: &str, file: usize) -> Error {
+        let path = self.files[file].path.display();
+        Error::new(ErrorKind::InvalidData, format!("tensor {name} is there twice, the second in {path}"))
+    }
+
+    /// As [`insert`](Self::insert), for a tensor that may belong to a layer of low rank: W + B·A is read as one.
+    pub(super) fn insert_adapted(&mut self, name: String, file: usize, mut view: View) -> Result<()> {
+        for (i, end) in FACTORS.into_iter().enumerate() {
+            if let Some(module) = name.strip_suffix(end) {
+                view.file = file;
+                let factors = self.low_rank.entry(format!("{module}.weight")).or_default();
+                return match factors[i].replace(view) {
+                    None => Ok(()),
+                    Some(_) => Err(self.twice(&name, file)),
+                };
             }
         }
+        let unchanged = UNCHANGED.iter().any(|end| name.ends_with(end));
+        self.insert(if unchanged { name.replace(".original.", ".") } else { name }, file, view)
+    }
+
+    /// Checks that the factors of every product are there and fit.
+    fn check_low_rank(&self, spelled: impl Fn(&str) -> String) -> Result<()> {
+        for (name, factors) in &self.low_rank {
+            let fits = || {
+                let ([output, input], [a, b]) = (matrix(self.views.get(name)?)?, factors);
+                let (a, b) = (a.as_ref()?, b.as_ref()?);
+                let ([rank, columns], [rows, again]) = (matrix(a)?, matrix(b)?);
+                let floats = a.format.is_float() && b.format.is_float();
+                ([rows, columns, again] == [output, input, rank] && floats).then_some(())
+            };
+            if fits().is_none() {
+                let module = spelled(name);
+                let module = module.trim_end_matches(".weight");
+                return Err(Error::new(
+                    ErrorKind::InvalidData,
+                    format!(
+                        "layer {module} has changes of low rank that do not fit: expected lora_A [rank, input] and lora_B \
+                         [output, rank] beside original.weight"
+                    ),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Replaces the tensors that start with `prefix` by those of `other`, and takes over its files.
@@ -44,6 +90,10 @@ impl Weights {
         self.views.retain(|name, _| !name.starts_with(prefix));
         let offset = self.files.len();
         self.files.extend(other.files);
+        for (name, mut factors) in other.low_rank {
+            factors.iter_mut().flatten().for_each(|view| view.file += offset);
+            self.low_rank.insert(name, factors);
+        }
         for (name, view) in other.views {
             let file = view.file + offset;
             self.insert(name, file, view)?;
@@ -90,6 +140,7 @@ impl Weights {
                 ));
             }
         }
+        self.check_low_rank(&spelled)?;
         match unknown().next() {
             Some(name) => {
                 let hint = nearest(name, expected.keys().map(String::as_str))
@@ -111,7 +162,10 @@ impl Weights {
         let Some(view) = self.views.get(name) else {
             return Err(Error::new(ErrorKind::InvalidData, format!("tensor {name} is missing")));
         };
-        let values = view.read(&self.files);
+        let mut values = view.read(&self.files);
+        if let Some([Some(a), Some(b)]) = self.low_rank.get(name) {
+            add_product(&mut values, &b.read(&self.files), &a.read(&self.files));
+        }
         match values.iter().position(|v| !v.is_finite()) {
             Some(at) => Err(Error::new(
                 ErrorKind::InvalidData,
@@ -140,6 +194,28 @@ impl Weights {
             hash.update(&file.map[..]);
         }
         hex(&hash.finalize())
+    }
+}
+
+/// The rows and columns of a matrix, or of a convolution of single pixels.
+fn matrix(view: &View) -> Option<[usize; 2]> {
+    match view.shape.as_slice() {
+        [rows, columns] | [rows, columns, 1, 1] if *rows > 0 && *columns > 0 => Some([*rows, *columns]),
+        _ => None,
+    }
+}
+
+/// w += b · a, with as many columns in b as rows in a. The factor of such files is 1: their rank is their alpha.
+fn add_product(w: &mut [f32], b: &[f32], a: &[f32]) {
+    // w is [output, input], b [output, rank], a [rank, input]: rank² = |a|·|b| / |w|.
+    let rank = (a.len() * b.len() / w.len()).isqrt();
+    let (input, rows) = (a.len() / rank, b.chunks_exact(rank));
+    for (row, factors) in w.chunks_exact_mut(input).zip(rows) {
+        for (i, value) in row.iter_mut().enumerate() {
+            let sum: f64 =
+                factors.iter().enumerate().map(|(r, b)| f64::from(*b) * f64::from(a[r * input + i])).sum();
+            *value = (f64::from(*value) + sum) as f32;
+        }
     }
 }
 

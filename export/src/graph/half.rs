@@ -45,9 +45,19 @@ impl HalfRules {
             Role::Attention => self.islands >= MixedPrecision::Attention,
             Role::Stream => self.islands >= MixedPrecision::All,
         };
-        let kept = node.block.is_some_and(|block| self.kept.iter().any(|kept| kept.covers(block)));
+        let kept = self.keeps(node);
         let missing = self.format == HalfFormat::Bf16 && NOT_IN_BF16.contains(&node.proto.op_type.as_str());
         if island || kept || missing { Element::F32 } else { self.half() }
+    }
+
+    /// Whether a node is in a block that stays in 32 bits.
+    fn keeps(&self, node: &Node) -> bool {
+        node.block.is_some_and(|block| self.kept.iter().any(|kept| kept.covers(block)))
+    }
+
+    /// Whether the weight of a product in 32 bits is stored in half precision.
+    fn has_narrow_weight(&self, node: &Node) -> bool {
+        node.role == Role::PromptProduct && node.proto.op_type == "MatMul" && !self.keeps(node)
     }
 
     /// Whether a product is computed in 32 bits from factors in half precision. TensorRT knows these casts: it multiplies in
@@ -91,7 +101,10 @@ impl<'w> Graph<'w> {
                 Some(element) if rules.has_wide_sums(&node) => {
                     writer.add_with_wide_sums(node, element, &mut initializers);
                 }
-                Some(element) => writer.add(node, element, &mut initializers),
+                Some(element) => {
+                    let narrow = rules.has_narrow_weight(&node).then_some(rules.half());
+                    writer.add(node, element, narrow, &mut initializers);
+                }
                 None => writer.nodes.push(node),
             }
         }
@@ -170,7 +183,14 @@ impl Writer {
         Self { nodes: Vec::new(), elements, casts, whole, places, used }
     }
 
-    fn add(&mut self, mut node: Node, element: Element, initializers: &mut Vec<Initializer<'_>>) {
+    /// Adds a node that computes in a format. Weights are stored in `narrow`, if one is named, and cast.
+    fn add(
+        &mut self,
+        mut node: Node,
+        element: Element,
+        narrow: Option<Element>,
+        initializers: &mut Vec<Initializer<'_>>,
+    ) {
         let op = node.proto.op_type.as_str();
         let leaves =
             op == "Identity" && self.elements.get(&node.proto.input[0]).is_some_and(|e| *e != element);
@@ -184,8 +204,16 @@ impl Writer {
         } else {
             for place in 0..node.proto.input.len() {
                 let wanted = if is_fixed_input(&node.proto, place) { Element::F32 } else { element };
-                let name = std::mem::take(&mut node.proto.input[place]);
-                node.proto.input[place] = self.in_format(&node, name, wanted, initializers);
+                let mut name = std::mem::take(&mut node.proto.input[place]);
+                if let Some(narrow) = narrow.filter(|_| self.places.contains_key(&name)) {
+                    name = self.in_format(&node, name, narrow, initializers);
+                    if narrow != wanted {
+                        name = self.cast(&node, name, wanted);
+                    }
+                } else {
+                    name = self.in_format(&node, name, wanted, initializers);
+                }
+                node.proto.input[place] = name;
             }
         }
         self.add_as(node, element);

@@ -210,7 +210,8 @@ impl Graph<'_> {
         self.node("ReduceSum", &[x, &axes], vec![int("keepdims", 1)], x.element, dims)
     }
 
-    /// Convolution over `[1, channels, h, w]`, with the same stride and zero padding on all sides.
+    /// Convolution over `[1, channels, h, w]`, with the same stride and zero padding on all sides. A weight for fewer
+    /// channels is one of as many groups as fit.
     pub(crate) fn conv(
         &mut self,
         x: &Value,
@@ -223,17 +224,21 @@ impl Graph<'_> {
             self.fail(format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
             return x.clone();
         };
-        if channels != fan_in {
+        let groups = channels.checked_div(fan_in).unwrap_or(0);
+        if groups * fan_in != channels || groups == 0 || out % groups != 0 {
             self.fail(format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
         }
         let size = |side: usize, kernel: usize| (side + 2 * pad - kernel) / stride + 1;
         let dims = shape::fixed(&[n, out, size(h, kh), size(w, kw)]);
         let (stride, pad) = (stride as i64, pad as i64);
-        let attributes = vec![
+        let mut attributes = vec![
             ints("kernel_shape", &[kh as i64, kw as i64]),
             ints("strides", &[stride, stride]),
             ints("pads", &[pad; 4]),
         ];
+        if groups > 1 {
+            attributes.push(int("group", groups as i64));
+        }
         let inputs: Vec<&Value> = [x, weight].into_iter().chain(bias).collect();
         self.node("Conv", &inputs, attributes, x.element, dims)
     }
@@ -289,6 +294,29 @@ impl Graph<'_> {
         let inputs = vec![x.name.clone(), String::new(), scales.name];
         let name = self.push("Resize", "", inputs, attributes, 1, x.element);
         Value { name: format!("{name}:0"), element: x.element, dims: shape::fixed(&[n, c, 2 * h, 2 * w]) }
+    }
+
+    /// Resizes `[1, channels, h, w]` to squares of `side`, linearly between the centres of pixels.
+    pub(crate) fn resize_linear(&mut self, x: &Value, side: usize) -> Value {
+        let Some([n, c, h, w]) = dims4(x) else {
+            self.fail(format!("Resize: {:?}", x.dims));
+            return x.clone();
+        };
+        if [h, w] == [side; 2] {
+            return x.clone();
+        }
+        let sizes = self.integers("sizes", &[n as i64, c as i64, side as i64, side as i64]);
+        let attributes =
+            vec![string("mode", "linear"), string("coordinate_transformation_mode", "half_pixel")];
+        let inputs = vec![x.name.clone(), String::new(), String::new(), sizes.name];
+        let name = self.push("Resize", "", inputs, attributes, 1, x.element);
+        Value { name: format!("{name}:0"), element: x.element, dims: shape::fixed(&[n, c, side, side]) }
+    }
+
+    /// The mean of every channel of `[1, channels, h, w]`: `[1, channels, 1, 1]`.
+    pub(crate) fn channel_means(&mut self, x: &Value) -> Value {
+        let dims = vec![x.dims[0], x.dims[1], Dim::Fixed(1), Dim::Fixed(1)];
+        self.node("GlobalAveragePool", &[x], vec![], x.element, dims)
     }
 
     /// Group normalisation of `[1, channels, h, w]`, written as instance normalisation over `[1, groups, …]`, which every

@@ -27,6 +27,10 @@ impl<'w> Plan<'w> {
     pub(crate) fn backbone(&self, section: Section) -> Graph<'w> {
         let mut graph = self.graph("backbone");
         let g = &mut graph;
+        if let Some(student) = &self.config().student {
+            self.student(g, student);
+            return graph;
+        }
         let v = &self.config().vision;
         let order = TokenOrder { grid: self.grid(), window: v.window_size };
         let tokens = order.grid * order.grid;
@@ -175,7 +179,7 @@ impl<'w> Plan<'w> {
     /// Tokens → the feature pyramid and the CLS token.
     fn neck(&self, g: &mut Graph<'w>, x: &Value, order: TokenOrder) {
         let hidden = self.config().vision.hidden;
-        let (grid, width) = (order.grid, self.config().width);
+        let grid = order.grid;
         g.scope("vision_encoder.neck");
         g.block(Block::whole(Family::Neck));
         let map = if order.by_window() {
@@ -186,20 +190,31 @@ impl<'w> Plan<'w> {
             g.transpose(x, &[1, 0])
         };
         let map = g.reshape(&map, &[1, hidden, grid, grid].map(Dim::from));
+        self.pyramid(g, &map);
+    }
+
+    /// Features of the grid, `[1, hidden, P, P]` → the feature pyramid and the CLS token.
+    pub(super) fn pyramid(&self, g: &mut Graph<'w>, map: &Value) {
         if !self.detection_only {
-            let fine = self.upscale(g, &map, "0.scale_layers.0");
+            let fine = self.upscale(g, map, "0.scale_layers.0");
             let fine = g.gelu(&fine, false);
             let fine = self.upscale(g, &fine, "0.scale_layers.2");
             let fine = self.project(g, &fine, 0);
-            g.output(tensor::FPN[0], &fine, &[1, width, 4 * grid, 4 * grid].map(Dim::from));
-            let middle = self.upscale(g, &map, "1.scale_layers.0");
+            self.level_output(g, &fine, 0);
+            let middle = self.upscale(g, map, "1.scale_layers.0");
             let middle = self.project(g, &middle, 1);
-            g.output(tensor::FPN[1], &middle, &[1, width, 2 * grid, 2 * grid].map(Dim::from));
+            self.level_output(g, &middle, 1);
         }
-        let coarse = self.project(g, &map, 2);
-        g.output(tensor::FPN[2], &coarse, &[1, width, grid, grid].map(Dim::from));
-        if self.prompting == Prompting::Official {
-            let cls = self.image_prompt(g, &coarse);
+        let coarse = self.project(g, map, 2);
+        self.level_output(g, &coarse, 2);
+    }
+
+    /// A level of the pyramid as an output; the last with the CLS token.
+    pub(super) fn level_output(&self, g: &mut Graph<'w>, x: &Value, level: usize) {
+        let (width, side) = (self.config().width, self.grid() << (2 - level));
+        g.output(tensor::FPN[level], x, &[1, width, side, side].map(Dim::from));
+        if level == 2 && self.prompting == Prompting::Official {
+            let cls = self.image_prompt(g, x);
             g.output(tensor::IMAGE_PROMPT, &cls, &[1, 1, width].map(Dim::from));
         }
     }
@@ -261,24 +276,28 @@ fn rotate(g: &mut Graph<'_>, x: &Value, [cos, sin]: &[Value; 2]) -> Value {
 }
 
 /// Raster tokens → windows, with the grid padded with zeros. The zeros are attended to, as in the reference.
-fn partition(g: &mut Graph<'_>, x: &Value, order: TokenOrder, hidden: usize) -> Value {
+pub(super) fn partition(g: &mut Graph<'_>, x: &Value, order: TokenOrder, hidden: usize) -> Value {
     let (grid, w, padded) = (order.grid, order.window, order.padded());
     let n = padded / w;
-    let x = g.reshape(x, &[grid, grid, hidden].map(Dim::from));
-    let x = g.pad_end(&x, &[padded - grid, padded - grid, 0]);
+    let mut x = g.reshape(x, &[grid, grid, hidden].map(Dim::from));
+    if padded > grid {
+        x = g.pad_end(&x, &[padded - grid, padded - grid, 0]);
+    }
     let x = g.reshape(&x, &[n, w, n, w, hidden].map(Dim::from));
     let x = g.transpose(&x, &[0, 2, 1, 3, 4]);
     g.reshape(&x, &[padded * padded, hidden].map(Dim::from))
 }
 
 /// Windows → raster tokens, without the padding.
-fn unpartition(g: &mut Graph<'_>, x: &Value, order: TokenOrder, hidden: usize) -> Value {
+pub(super) fn unpartition(g: &mut Graph<'_>, x: &Value, order: TokenOrder, hidden: usize) -> Value {
     let (grid, w, padded) = (order.grid, order.window, order.padded());
     let n = padded / w;
     let x = g.reshape(x, &[n, n, w, w, hidden].map(Dim::from));
     let x = g.transpose(&x, &[0, 2, 1, 3, 4]);
-    let x = g.reshape(&x, &[padded, padded, hidden].map(Dim::from));
-    let x = g.slice(&x, 0, 0, grid);
-    let x = g.slice(&x, 1, 0, grid);
+    let mut x = g.reshape(&x, &[padded, padded, hidden].map(Dim::from));
+    if padded > grid {
+        x = g.slice(&x, 0, 0, grid);
+        x = g.slice(&x, 1, 0, grid);
+    }
     g.reshape(&x, &[grid * grid, hidden].map(Dim::from))
 }

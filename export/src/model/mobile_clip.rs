@@ -5,13 +5,12 @@ use super::layers::LinearLayer;
 use crate::checkpoint::Weights;
 use crate::config::MobileClip;
 use crate::contract::{TextPadding, dim, tensor};
+use crate::fold::{BATCH_NORM_EPS, BatchNorm};
 use crate::graph::{Dim, Element, Graph, Value};
 use crate::mixed_precision::{Block, Family};
 use ocelli_error::Result;
 
 const ROOT: &str = "text_encoder";
-/// The epsilon of batch norms.
-const BATCH_NORM_EPS: f64 = 1e-5;
 
 impl<'w> Plan<'w> {
     /// Token ids → text features.
@@ -76,7 +75,11 @@ impl<'w> Plan<'w> {
         });
         let name = layer.to_owned();
         let mixed = self.conv_tokens(g, &x, &format!("{layer}.conv_feed_forward"), kernel, move |weights| {
-            let norm = BatchNorm::read(weights, &format!("{name}.conv_feed_forward.depthwise_batchnorm"))?;
+            let norm = BatchNorm::read(
+                weights,
+                &format!("{name}.conv_feed_forward.depthwise_batchnorm"),
+                BATCH_NORM_EPS,
+            )?;
             let weight = weights.read(&format!("{name}.conv_feed_forward.depthwise_conv.weight"))?;
             let scaled = weight.iter().enumerate().map(|(i, w)| norm.scale[i / kernel] * f64::from(*w));
             Ok(Folded { kernel: scaled.collect(), bias: norm.shift })
@@ -126,9 +129,9 @@ struct Folded {
 /// x + s · (BN(conv x) + BN(x) − BN(x)), with three batch norms, as one convolution.
 fn token_mixer(weights: &Weights, layer: &str, hidden: usize, kernel: usize) -> Result<Folded> {
     let mixer = format!("{layer}.token_mixer");
-    let conv = BatchNorm::read(weights, &format!("{mixer}.mixer.batchnorm_conv"))?;
-    let skip = BatchNorm::read(weights, &format!("{mixer}.mixer.batchnorm_skip"))?;
-    let reference = BatchNorm::read(weights, &format!("{mixer}.reference_batchnorm"))?;
+    let conv = BatchNorm::read(weights, &format!("{mixer}.mixer.batchnorm_conv"), BATCH_NORM_EPS)?;
+    let skip = BatchNorm::read(weights, &format!("{mixer}.mixer.batchnorm_skip"), BATCH_NORM_EPS)?;
+    let reference = BatchNorm::read(weights, &format!("{mixer}.reference_batchnorm"), BATCH_NORM_EPS)?;
     let scale = weights.read(&format!("{mixer}.layer_scale"))?;
     let weight = weights.read(&format!("{mixer}.mixer.conv.weight"))?;
     let mut folded = Folded { kernel: Vec::with_capacity(hidden * kernel), bias: Vec::with_capacity(hidden) };
@@ -142,26 +145,6 @@ fn token_mixer(weights: &Weights, layer: &str, hidden: usize, kernel: usize) -> 
         folded.bias.push(s * (conv.shift[channel] + skip.shift[channel] - reference.shift[channel]));
     }
     Ok(folded)
-}
-
-/// A batch norm with its statistics: scale · x + shift.
-struct BatchNorm {
-    scale: Vec<f64>,
-    shift: Vec<f64>,
-}
-
-impl BatchNorm {
-    fn read(weights: &Weights, name: &str) -> Result<Self> {
-        let read = |end: &str| -> Result<Vec<f64>> {
-            Ok(weights.read(&format!("{name}.{end}"))?.into_iter().map(f64::from).collect())
-        };
-        let (weight, bias) = (read("weight")?, read("bias")?);
-        let (mean, variance) = (read("running_mean")?, read("running_var")?);
-        let scale: Vec<f64> =
-            weight.iter().zip(&variance).map(|(w, v)| w / (v.max(0.0) + BATCH_NORM_EPS).sqrt()).collect();
-        let shift = bias.iter().zip(&mean).zip(&scale).map(|((b, m), s)| b - m * s).collect();
-        Ok(Self { scale, shift })
-    }
 }
 
 /// Resizes the rows of a table to `rows`, linearly between the centres of rows.

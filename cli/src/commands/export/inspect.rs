@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ocelli::export::config::{Student, StudentStage, VisionConfig};
 use ocelli::export::{CheckpointOptions, Inspection};
 
 use crate::print;
@@ -46,16 +47,19 @@ fn lines(path: &Path, inspection: &Inspection) -> Vec<String> {
         lines.extend([
             String::new(),
             "exports as".into(),
-            format!(
-                "  image: {} px, patches of {} px, {} blocks of width {}, {} heads, windows of {} tokens, global blocks {:?}",
-                vision.image_size,
-                vision.patch_size,
-                vision.stack.layers,
-                vision.hidden,
-                vision.stack.heads,
-                vision.window_size,
-                vision.global_blocks
-            ),
+            match &config.student {
+                Some(student) => student_line(vision, student),
+                None => format!(
+                    "  image: {} px, patches of {} px, {} blocks of width {}, {} heads, windows of {} tokens, global blocks {:?}",
+                    vision.image_size,
+                    vision.patch_size,
+                    vision.stack.layers,
+                    vision.hidden,
+                    vision.stack.heads,
+                    vision.window_size,
+                    vision.global_blocks
+                ),
+            },
             format!(
                 "  text: {} layers of width {}, {} tokens of context, {} in the vocabulary",
                 text.stack.layers, text.hidden, text.context_length, text.vocab_size
@@ -66,8 +70,9 @@ fn lines(path: &Path, inspection: &Inspection) -> Vec<String> {
             ),
         ]);
     }
-    if inspection.config.is_some() {
-        lines.push("  graphs: backbone, text encoder, exemplar encoder, encoder-decoder, mask head".into());
+    if let Some(config) = &inspection.config {
+        let exemplars = if config.has_exemplars() { " exemplar encoder," } else { "" };
+        lines.push(format!("  graphs: backbone, text encoder,{exemplars} encoder-decoder, mask head"));
     }
     let list = |items: Vec<String>| items.join(",");
     let pruning = &inspection.pruning;
@@ -87,6 +92,21 @@ fn lines(path: &Path, inspection: &Inspection) -> Vec<String> {
         lines.extend([String::new(), format!("cannot be exported: {problem}")]);
     }
     lines
+}
+
+/// A convolutional image backbone in one line.
+fn student_line(vision: &VisionConfig, student: &Student) -> String {
+    let list = |of: fn(&StudentStage) -> usize| {
+        student.stages.iter().map(|stage| of(stage).to_string()).collect::<Vec<_>>().join(", ")
+    };
+    format!(
+        "  image: {} px, a grid of {} px, {} with stages of {} channels and {} blocks",
+        vision.image_size,
+        vision.patch_size,
+        student.name(),
+        list(|stage| stage.width),
+        list(|stage| stage.blocks)
+    )
 }
 
 fn millions(parameters: u64) -> String {

@@ -1,13 +1,12 @@
 //! The calls of a build: from a parser to the bytes of a plan.
 
-use super::{Create, Owned, create, element_type, function, logger, sizes, text};
+use super::{Create, Owned, create, element_type, function, logger, sizes, take_memory, text};
 use crate::spec::{Dim, DimensionRange, TensorSpec};
 use crate::tensorrt::builder::Options;
 use crate::tensorrt::library::parser_beside;
 use crate::tensorrt::log::{LOG, tidy};
 use crate::tensorrt::progress::Reporter;
 use crate::tensorrt::version::{Product, Version};
-use cxx::memory::UniquePtr;
 use ocelli_error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -329,20 +328,6 @@ unsafe fn specify(tensor: *mut nvinfer1::ITensor) -> Result<TensorSpec> {
         let element_type =
             element_type(tensor.getType()).map_err(|why| invalid(format!("`{name}`: {why}")))?;
         Ok(TensorSpec::new(name.clone(), element_type, shape))
-    }
-}
-
-/// Copies memory that TensorRT allocated for the caller, and frees it; `None` for null.
-///
-/// # Safety
-/// `memory` is null or owned by the caller, who does not use it again.
-unsafe fn take_memory(memory: *mut nvinfer1::IHostMemory) -> Option<Vec<u8>> {
-    // SAFETY: guaranteed by the caller; the bytes are valid as long as the memory.
-    unsafe {
-        let memory: Option<UniquePtr<_>> = (!memory.is_null()).then(|| UniquePtr::from_raw(memory));
-        let memory = memory?;
-        let (data, size) = (memory.data(), memory.size());
-        (!data.is_null()).then(|| std::slice::from_raw_parts(data.cast::<u8>(), size).to_vec())
     }
 }
 

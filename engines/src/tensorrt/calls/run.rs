@@ -7,7 +7,7 @@ use ocelli_error::{Error, ErrorKind, Result};
 use std::ffi::{CStr, CString, c_void};
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trtx::trtx_sys::{self, nvinfer1};
 
 /// The optimisation profile of all contexts.
@@ -27,12 +27,38 @@ impl Functions {
     }
 }
 
+/// Binds the device's context to the thread when it is dropped.
+#[derive(Clone)]
+pub(in crate::tensorrt) struct Binding(Arc<dyn Fn() + Send + Sync>);
+
+impl Binding {
+    pub(in crate::tensorrt) fn new(bind: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(bind))
+    }
+}
+
+impl Drop for Binding {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Objects that are freed with the device's context bound: TensorRT frees device memory in the context of the thread, which
+/// may be any thread. Fields are dropped in this order.
+struct OnDevice<T> {
+    binding: Binding,
+    objects: T,
+}
+
 /// A plan on the device with its weights, which contexts share.
-///
-/// Fields are dropped in this order: the engine before the runtime that created it.
 pub(in crate::tensorrt) struct LoadedPlan {
-    engine: Mutex<Owned<nvinfer1::ICudaEngine>>,
+    loaded: OnDevice<Loaded>,
     names: Vec<CString>,
+}
+
+/// Fields are dropped in this order: the engine before the runtime that created it.
+struct Loaded {
+    engine: Mutex<Owned<nvinfer1::ICudaEngine>>,
     _runtime: Owned<nvinfer1::IRuntime>,
 }
 
@@ -49,12 +75,16 @@ pub(in crate::tensorrt) struct PlanTensor {
 }
 
 impl LoadedPlan {
-    /// Loads a plan onto the device whose context is bound to this thread.
+    /// Loads a plan onto the device whose context is bound to this thread; `binding` binds it to others.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if TensorRT does not start, [`ErrorKind::InvalidData`] if it refuses the plan; the
     /// message is TensorRT's reason.
-    pub(in crate::tensorrt) fn deserialize(functions: Functions, plan: &[u8]) -> Result<Self> {
+    pub(in crate::tensorrt) fn deserialize(
+        functions: Functions,
+        plan: &[u8],
+        binding: Binding,
+    ) -> Result<Self> {
         let mark = LOG.mark();
         // SAFETY: the function creates a runtime.
         let runtime = unsafe { create::<nvinfer1::IRuntime>(functions.create_runtime) };
@@ -74,18 +104,23 @@ impl LoadedPlan {
         });
         let names: Option<Vec<_>> = names.collect();
         let names = names.ok_or_else(|| Error::new(ErrorKind::InvalidData, "a tensor has no name"))?;
-        Ok(Self { engine: Mutex::new(engine), names, _runtime: runtime })
+        let objects = Loaded { engine: Mutex::new(engine), _runtime: runtime };
+        Ok(Self { loaded: OnDevice { binding, objects }, names })
+    }
+
+    fn engine(&self) -> MutexGuard<'_, Owned<nvinfer1::ICudaEngine>> {
+        self.loaded.objects.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The inputs and outputs, in the plan's order; contexts know them by their positions.
     pub(in crate::tensorrt) fn tensors(&self) -> Result<Vec<PlanTensor>, String> {
-        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let engine = self.engine();
         self.names.iter().map(|name| describe(engine.get(), name)).collect()
     }
 
     /// The memory that each context takes on the device, in bytes.
     pub(in crate::tensorrt) fn context_bytes(&self) -> u64 {
-        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let engine = self.engine();
         u64::try_from(engine.get().getDeviceMemorySizeV2()).unwrap_or_default()
     }
 }
@@ -158,26 +193,56 @@ fn describe(engine: &nvinfer1::ICudaEngine, name: &CStr) -> Result<PlanTensor, S
     }
 }
 
-/// An execution context, for one run at a time. Fields are dropped in this order: the context before the configuration and
-/// the plan, which it may read as long as it lives.
+/// An execution context, for one run at a time. It keeps the plan, which it may read as long as it lives.
 pub(in crate::tensorrt) struct Context {
+    made: OnDevice<Made>,
+    plan: Arc<LoadedPlan>,
+}
+
+/// Fields are dropped in this order: the context before what it may read.
+struct Made {
     context: Owned<nvinfer1::IExecutionContext>,
     _config: Config,
-    plan: Arc<LoadedPlan>,
+    kernels: Kernels,
 }
 
 type Config = Option<Owned<nvinfer1::IRuntimeConfig>>;
 
+/// The kernels that TensorRT for RTX has compiled on this machine.
+#[cfg(feature = "tensorrt-rtx")]
+type Kernels = Option<Owned<nvinfer1::IRuntimeCache>>;
+#[cfg(not(feature = "tensorrt-rtx"))]
+type Kernels = ();
+
 impl Context {
     /// A context with memory of its own. `is_captured` says that runs are captured as CUDA graphs: TensorRT for RTX then
-    /// compiles its kernels before the first run, because a graph keeps the kernels it was captured with.
-    pub(in crate::tensorrt) fn new(plan: &Arc<LoadedPlan>, is_captured: bool) -> Result<Self, String> {
+    /// compiles its kernels before the first run, because a graph keeps the kernels it was captured with. It compiles none
+    /// that are among `kernels`, which an earlier context [returned](Self::kernels); returns whether it accepts these, or
+    /// whether there are none.
+    pub(in crate::tensorrt) fn new(
+        plan: &Arc<LoadedPlan>,
+        is_captured: bool,
+        kernels: &[u8],
+    ) -> Result<(Self, bool), String> {
         let mark = LOG.mark();
-        let mut engine = plan.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = make_context(engine.get_mut(), is_captured);
+        let mut engine = plan.engine();
+        let made = make_context(engine.get_mut(), is_captured, kernels);
         drop(engine);
-        let (context, config) = made.ok_or_else(|| LOG.since(mark))?;
-        Ok(Self { context, _config: config, plan: Arc::clone(plan) })
+        let (objects, accepted) = made.ok_or_else(|| LOG.since(mark))?;
+        let made = OnDevice { binding: plan.loaded.binding.clone(), objects };
+        Ok((Self { made, plan: Arc::clone(plan) }, accepted))
+    }
+
+    /// The kernels that were compiled so far, for the next process; `None` for TensorRT proper, which compiles none.
+    pub(in crate::tensorrt) fn kernels(&self) -> Option<Vec<u8>> {
+        #[cfg(feature = "tensorrt-rtx")]
+        // SAFETY: the memory is null or owned by the caller.
+        return unsafe { super::take_memory(self.made.objects.kernels.as_ref()?.get().serialize()) };
+        #[cfg(not(feature = "tensorrt-rtx"))]
+        return {
+            let () = self.made.objects.kernels;
+            None
+        };
     }
 
     /// Sets the shape of an input.
@@ -193,7 +258,7 @@ impl Context {
         let dims = nvinfer1::Dims64::from_slice(&sizes[..rank]);
         // SAFETY: the name and the sizes are valid during the call.
         accepted(mark, unsafe {
-            self.context.get_mut().setInputShape(self.plan.names[tensor].as_ptr(), &dims)
+            self.made.objects.context.get_mut().setInputShape(self.plan.names[tensor].as_ptr(), &dims)
         })
     }
 
@@ -205,7 +270,8 @@ impl Context {
     ) -> Result<(), String> {
         let mark = LOG.mark();
         // SAFETY: the name is valid during the call.
-        let dims = unsafe { self.context.get().getTensorShape(self.plan.names[tensor].as_ptr()) };
+        let dims =
+            unsafe { self.made.objects.context.get().getTensorShape(self.plan.names[tensor].as_ptr()) };
         let sizes = sizes(&dims).ok_or_else(|| LOG.since(mark))?;
         shape.clear();
         shape.extend(sizes.iter().map_while(|&size| usize::try_from(size).ok()));
@@ -228,14 +294,14 @@ impl Context {
         let address: *mut c_void = std::ptr::with_exposed_provenance_mut(address as usize);
         let name = self.plan.names[tensor].as_ptr();
         // SAFETY: the name is valid during the call; the caller guarantees the memory.
-        accepted(mark, unsafe { self.context.get_mut().setTensorAddress(name, address.cast()) })
+        accepted(mark, unsafe { self.made.objects.context.get_mut().setTensorAddress(name, address.cast()) })
     }
 
     /// Whether a run can be captured. TensorRT proper does not know in advance.
     pub(in crate::tensorrt) fn can_be_captured(&self, stream: *mut c_void) -> bool {
         #[cfg(feature = "tensorrt-rtx")]
         // SAFETY: the stream lives; the driver's streams are those of the CUDA runtime.
-        return unsafe { self.context.get().isStreamCapturable(stream.cast()) };
+        return unsafe { self.made.objects.context.get().isStreamCapturable(stream.cast()) };
         #[cfg(not(feature = "tensorrt-rtx"))]
         return !stream.is_null();
     }
@@ -248,16 +314,17 @@ impl Context {
     pub(in crate::tensorrt) unsafe fn enqueue(&mut self, stream: *mut c_void) -> Result<(), String> {
         let mark = LOG.mark();
         // SAFETY: the driver's streams are those of the CUDA runtime; the caller guarantees addresses and order.
-        accepted(mark, unsafe { self.context.get_mut().enqueueV3(stream.cast()) })
+        accepted(mark, unsafe { self.made.objects.context.get_mut().enqueueV3(stream.cast()) })
     }
 }
 
-/// The context and its configuration; `None` for null.
+/// Makes a context; also returns whether it accepts the kernels that it is given. `None` for null.
 #[cfg(feature = "tensorrt-rtx")]
 fn make_context(
     mut engine: Pin<&mut nvinfer1::ICudaEngine>,
     is_captured: bool,
-) -> Option<(Owned<nvinfer1::IExecutionContext>, Config)> {
+    known: &[u8],
+) -> Option<(Made, bool)> {
     use trtx_sys::DynamicShapesKernelSpecializationStrategy::{kEAGER, kLAZY};
     // SAFETY: the result is null or owned by the caller.
     let mut config = unsafe { Owned::new(engine.as_mut().createRuntimeConfig()) }?;
@@ -265,22 +332,34 @@ fn make_context(
     config.get_mut().setExecutionContextAllocationStrategy(allocation.into());
     let kernels = if is_captured { kEAGER } else { kLAZY };
     config.get_mut().setDynamicShapesKernelSpecializationStrategy(kernels.into());
+    // Runs are captured here, with the waits between streams; TensorRT must not capture them as well.
+    let _is_set = config.get_mut().setCudaGraphStrategy(trtx_sys::CudaGraphStrategy::kDISABLED.into());
+    // SAFETY: the result is null or owned by the caller.
+    let mut cache = unsafe { Owned::new(config.get().createRuntimeCache()) };
+    let accepted = cache.as_ref().is_none_or(|cache| {
+        // SAFETY: the bytes are read during the call.
+        known.is_empty() || unsafe { cache.get().deserialize(known.as_ptr().cast(), known.len()) }
+    });
+    // Without a cache, kernels are compiled as if there were no file.
+    cache = cache.filter(|cache| config.get_mut().setRuntimeCache(cache.get()));
     // SAFETY: `Context` drops the configuration after the context; the result is null or owned by the caller.
     let context = unsafe {
         let config: *mut nvinfer1::IRuntimeConfig = config.get_mut().get_unchecked_mut();
         Owned::new(engine.createExecutionContext1(config))
     };
-    Some((context?, Some(config)))
+    Some((Made { context: context?, _config: Some(config), kernels: cache }, accepted))
 }
 
 #[cfg(not(feature = "tensorrt-rtx"))]
 fn make_context(
     engine: Pin<&mut nvinfer1::ICudaEngine>,
     _is_captured: bool,
-) -> Option<(Owned<nvinfer1::IExecutionContext>, Config)> {
+    _known: &[u8],
+) -> Option<(Made, bool)> {
     let strategy = trtx_sys::ExecutionContextAllocationStrategy::kSTATIC;
     // SAFETY: the result is null or owned by the caller.
-    Some((unsafe { Owned::new(engine.createExecutionContext(strategy.into())) }?, None))
+    let context = unsafe { Owned::new(engine.createExecutionContext(strategy.into())) }?;
+    Some((Made { context, _config: None, kernels: () }, true))
 }
 
 fn accepted(mark: Mark, accepted: bool) -> Result<(), String> {

@@ -142,6 +142,12 @@ fn attention(g: &mut Graph<'_>, x: &Value) {
     g.output("out", &mixed, &DIMS);
 }
 
+fn of_a_prompt(g: &mut Graph<'_>, x: &Value) {
+    let weight = g.constant("weight", &[6, 6], &[0.1; 36]);
+    let out = g.as_role(Role::PromptProduct, |g| g.matmul(x, &weight));
+    g.output("out", &out, &DIMS);
+}
+
 #[test]
 fn casts_are_added_between_formats() {
     use MixedPrecision::{Accumulate, AccumulateLinear, All, Attention, None, NormSoftmax};
@@ -231,6 +237,13 @@ fn casts_are_added_between_formats() {
             rules(AccumulateLinear),
             ">f16 Sigmoid:f16 >f32 >f32 MatMul:f32 >f16 Add:f16 Relu:f16 >f32 MatMul:f32 >f16 Add:f16 >f32",
         ),
+        ("a prompt's product", of_a_prompt, rules(None), ">f16 MatMul:f16 >f32"),
+        (
+            "a prompt's product in 32 bits has a weight in half",
+            of_a_prompt,
+            rules(All),
+            ">f32 MatMul:f32 Identity:f32",
+        ),
         (
             "attention sums in half",
             attention,
@@ -315,6 +328,25 @@ fn emulated_sums_are_in_the_format_of_the_level() {
     assert_eq!(emulated(&bf16), single.replace("f16", "bf16"));
     let for_onnx_runtime = HalfRules { casts_for_sums: false, ..rules(MixedPrecision::None) };
     assert_eq!(emulated(&for_onnx_runtime), single);
+}
+
+/// A fused attention divides by the sum of its weights at the end.
+#[test]
+fn emulated_values_are_summed_before_the_division() {
+    let checkpoint = plain();
+    let mut graph = Graph::new("tiny", checkpoint.weights());
+    let scores = graph.input("scores", Element::F32, &[2, 40].map(Dim::from));
+    let values = graph.input("values", Element::F32, &[40, 3].map(Dim::from));
+    let weights = graph.softmax(&scores);
+    let mixed = graph.as_role(Role::Attention, |g| g.matmul(&weights, &values));
+    graph.output("out", &mixed, &[2, 3].map(Dim::from));
+    let round = ">f16 >f32";
+    let first = format!("ReduceMax:f32 Div:f32 {round} {round} Split:f32 Split:f32 MatMul:f32 {round}");
+    let next = format!("MatMul:f32 Add:f32 {round}");
+    assert_eq!(
+        summary(&graph.in_emulated_half(&rules(MixedPrecision::None))),
+        format!("{round} Softmax:f32 {round} {first} {next} {next} Mul:f32 {round} Identity:f32")
+    );
 }
 
 #[test]

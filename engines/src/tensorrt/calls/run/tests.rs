@@ -20,6 +20,22 @@ fn relu() -> Vec<u8> {
     [b"\x08\x08\x42\x02\x10\x11".to_vec(), field(7, &graph)].concat()
 }
 
+/// A plan may be dropped on a thread that no device is bound to.
+#[test]
+fn the_device_is_bound_before_anything_is_freed() {
+    static ORDER: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+    let note = |what| ORDER.lock().expect("no test panics while it writes").push(what);
+    struct Freed;
+    impl Drop for Freed {
+        fn drop(&mut self) {
+            ORDER.lock().expect("no test panics while it writes").push("freed");
+        }
+    }
+    let plan = OnDevice { binding: Binding::new(move || note("bound")), objects: Freed };
+    std::thread::spawn(move || drop(plan)).join().expect("it does not panic");
+    assert_eq!(*ORDER.lock().expect("no test panics while it writes"), ["bound", "freed"]);
+}
+
 #[test]
 #[ignore = "needs OCELLI_TENSORRT, and no NVIDIA driver"]
 fn without_a_driver_plans_are_refused_with_the_reason() {
@@ -46,7 +62,7 @@ fn without_a_driver_plans_are_refused_with_the_reason() {
     ];
     let mut wrong = Vec::new();
     for (case, bytes, expected) in cases {
-        let Err(error) = LoadedPlan::deserialize(tensorrt.run_functions(), bytes) else {
+        let Err(error) = LoadedPlan::deserialize(tensorrt.run_functions(), bytes, Binding::new(|| {})) else {
             wrong.push(format!("{case}: loaded"));
             continue;
         };
