@@ -1,6 +1,7 @@
 """Labelling with Ray, on a cluster of two nodes that runs on this machine."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import pytest
-from conftest import SCENES
+from conftest import ROOT, SCENES
 
 import ocelli
 
@@ -215,6 +216,21 @@ def test_decoded_pictures_and_paths(
         ).write_parquet(str(labels))  # fmt: skip
         rows = _read(labels)
         assert {row.pop("path"): row for row in rows} == wanted
+
+
+def test_the_guide(cluster: Any, pictures: Path, tmp_path: Path) -> None:
+    shutil.copytree(ocelli.Detector(masks=True).model, tmp_path / "sam3-onnx")
+    (tmp_path / "photos").mkdir()
+    for path in sorted(pictures.glob("[bp]*-0.png")) + [pictures / BROKEN]:
+        shutil.copy(path, tmp_path / "photos")
+    guide = (ROOT / "docs" / "cluster.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    block = block.replace("/shared", str(tmp_path)).replace('"person", "red car"', '"dog", "tree"')
+    environment = {**os.environ, "RAY_ADDRESS": cluster.address}
+    ran = subprocess.run([sys.executable, "-c", block], env=environment, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    rows = {Path(row["path"]).name: row for row in _read(tmp_path / "labels")}
+    assert set(rows) == {"park-0.png", BROKEN} and "dog" in rows["park-0.png"]["class_name"]
 
 
 def test_a_killed_worker(cluster: Any, pictures: Path, expected: dict[str, dict[str, Any]], tmp_path: Path) -> None:

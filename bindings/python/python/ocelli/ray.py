@@ -3,14 +3,14 @@
     import ocelli.ray
     import ray
 
-    pictures = ray.data.read_binary_files("photos/", include_paths=True)
-    labelled = ocelli.ray.unfinished(pictures, "labels/").map_batches(
+    pictures = ray.data.read_binary_files("/shared/photos", include_paths=True)
+    labelled = ocelli.ray.unfinished(pictures, "/shared/labels").map_batches(
         ocelli.ray.Labeler,
-        fn_constructor_kwargs={"classes": ["person", "red car"], "model": "sam3/"},
+        fn_constructor_kwargs={"classes": ["person", "red car"], "model": "/shared/sam3"},
         compute=ray.data.ActorPoolStrategy(size=4),
         num_cpus=8,
     )
-    labelled.write_parquet("labels/")
+    labelled.write_parquet("/shared/labels")
 
 `Labeler` detects in an actor that loads the model once, `unfinished` leaves out what an earlier run has written. Needs the
 package `ray`, which the extra `ocelli[ray]` installs.
