@@ -209,12 +209,12 @@ def unfinished(
     if len(keys) == 0:
         return dataset
     finished = ray.put(keys)
+    keys_type = keys.type
 
     def left(table: Table) -> Table:
         if key not in table.column_names:
             raise InvalidArgument(f"the rows have the columns {', '.join(table.column_names)}: expected the key {key!r}")
-        values = table[key]
-        return table.filter(pc.invert(pc.is_in(values, value_set=ray.get(finished).cast(values.type))))
+        return table.filter(pc.invert(pc.is_in(table[key].cast(keys_type), value_set=ray.get(finished))))
 
     untyped: Any = dataset
     remaining: Dataset = untyped.map_batches(left, batch_format="pyarrow", batch_size=None)
@@ -251,8 +251,10 @@ def _finished(
                 raise InvalidData(f"{info.path}: {reason}; remove the file, and its rows are labelled again") from why
         if wanted:
             table = table.filter(pc.is_null(table["error"]))
-        found.extend(table[key].chunks)
-    return pa.concat_arrays(found) if found else pa.array([], pa.string())
+        # Ray writes texts of either type. The longer one has no limit of two gigabytes for all of them.
+        is_text = pa.types.is_string(table.schema.field(key).type)
+        found.extend((table[key].cast(pa.large_string()) if is_text else table[key]).chunks)
+    return pa.concat_arrays(found) if found else pa.array([], pa.large_string())
 
 
 def _is_whole(file: Any, size: int) -> bool:
