@@ -160,10 +160,10 @@ fn tracks_survive_a_shaken_camera() {
 #[test]
 fn tracks_survive_pillars_by_what_they_look_like() {
     let tracks = |builder: PipelineBuilder| {
-        let scene = MovingScene::new(101, &["dog"], 640, 360, 100, 15.0).expect("it can be drawn");
+        let scene = MovingScene::new(100, &["dog"], 640, 360, 120, 15.0).expect("it can be drawn");
         let sink = Keep::default();
         let kept = sink.kept.clone();
-        let scene = scene.with_colours(101).with_pillars(2);
+        let scene = scene.with_colours(100).with_pillars(2);
         builder.run(scene, &mut [Box::new(sink) as Box<dyn Sink>]).expect("it runs");
         let kept = kept.lock().expect("no sink panics");
         let tracks = kept.outcomes.iter().flat_map(|outcome| &outcome.tracks);
@@ -171,7 +171,7 @@ fn tracks_survive_pillars_by_what_they_look_like() {
         let different: BTreeSet<_> = ids.iter().copied().collect();
         (different.len(), ids.len(), kept.outcomes.iter().map(facts).collect::<Vec<_>>())
     };
-    let builder = || builder_for(Prompts::new(["dog"]).expect("it has a name"));
+    let builder = || builder_for(Prompts::new(["dog"]).expect("it has a name")).with_frame_rate(15.0);
     let (ids, places, _) = tracks(builder());
     let (fewer, more, facts) = tracks(builder().with_appearance());
     assert!(2 * fewer <= ids && more >= places, "{fewer} ids of {more} boxes, {ids} of {places} without");

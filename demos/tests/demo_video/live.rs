@@ -86,7 +86,8 @@ fn events_are_published() {
         (row("mqtt://host/a/#"), &["for subscribers"]),
         (row("mqtt://me:secret@host/a"), &["OCELLI_MQTT_PASSWORD"]),
     ];
-    place.refuses(DEMO, &rows.map(|(arguments, words): (String, &[&str])| refusal(&arguments, 2, words)));
+    let rows: Vec<_> = rows.iter().map(|(arguments, words)| refusal(arguments, 2, words)).collect();
+    place.refuses(DEMO, &rows);
 }
 
 /// Asks for a path, and returns the answer's head and what follows.
@@ -143,5 +144,6 @@ fn frames_are_shown_to_those_who_look() {
         (row("0.0.0.0:0/short"), &["nobody guesses"]),
         (row("127.0.0.1:0/a%20b"), &["letters, digits"]),
     ];
-    place.refuses(DEMO, &rows.map(|(arguments, words): (String, &[&str])| refusal(&arguments, 2, words)));
+    let rows: Vec<_> = rows.iter().map(|(arguments, words)| refusal(arguments, 2, words)).collect();
+    place.refuses(DEMO, &rows);
 }

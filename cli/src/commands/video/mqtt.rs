@@ -30,6 +30,10 @@ const CHANNEL: usize = 16;
 pub fn start(url: &str) -> anyhow::Result<Delivery> {
     let refused =
         |why: &str| usage(format!("--mqtt, {url}: {why}; expected mqtt://[user@]host[:port]/topic"));
+    // A topic has no fragment and no query, which a URL would end it with.
+    if url.contains(['#', '+', '?']) {
+        return Err(refused("# and + are for subscribers, and ? is not supported"));
+    }
     let uri: Uri = url.parse().map_err(|_| refused("not a URL"))?;
     if uri.scheme_str() != Some("mqtt") {
         return Err(refused("not an address of MQTT"));
@@ -38,9 +42,6 @@ pub fn start(url: &str) -> anyhow::Result<Delivery> {
     let topic = uri.path().trim_start_matches('/').to_owned();
     if topic.is_empty() {
         return Err(refused("no topic"));
-    }
-    if topic.contains(['#', '+']) {
-        return Err(refused("# and + are for subscribers"));
     }
     let id = format!("ocelli-{}-{}", std::process::id(), started_at());
     let mut options = MqttOptions::new(id, authority.host(), authority.port_u16().unwrap_or(PORT));
