@@ -13,11 +13,12 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 16] = [
     "accuracy",
     "browser",
     "c",
     "checkpoints",
+    "cluster",
     "comparison",
     "embedding",
     "engines",

@@ -1,3 +1,4 @@
+import importlib.metadata
 import signal
 import subprocess
 import sys
@@ -162,3 +163,19 @@ def test_ctrl_c_ends_an_evaluation() -> None:
     status, said, seconds = _interrupted(text, 0.2)
     assert "KeyboardInterrupt" in said, (status, said)
     assert seconds < 20
+
+
+def test_ray_is_not_needed() -> None:
+    text = """
+        import sys
+        sys.modules["ray"] = None
+        import ocelli
+        print(ocelli.Detector(engine="embedded").engine)
+        try:
+            import ocelli.ray
+        except ocelli.Unavailable as error:
+            print(error)
+    """
+    ran = _python(text)
+    assert ran.stdout.splitlines()[1:] == ['ray is not installed: run `pip install "ocelli[ray]"`'], ran.stderr
+    assert any(line.startswith("ray[data]") for line in importlib.metadata.requires("ocelli") or [])
