@@ -100,6 +100,10 @@ def round_to_stored(network: nn.Module) -> None:
     for value in network.state_dict().values():
         if value.is_floating_point():
             value.copy_(value.to(STORED))
+    for module in network.modules():
+        # TinyViT keeps what it has gathered from the values before.
+        if hasattr(module, "attention_bias_cache"):
+            module.attention_bias_cache = {}
 
 
 def stored(weights: dict[str, Tensor]) -> dict[str, Tensor]:
