@@ -17,7 +17,7 @@ use crate::parity::golden::Golden;
 use crate::parity::report::Report;
 use crate::parity::{
     KINDS, TARGETS, compare_all, compare_backbone, compare_chain, compare_encoder_decoder, compare_exemplars,
-    compare_masks, compare_pruned, compare_text,
+    compare_masks, compare_pruned, compare_text, each_case,
 };
 
 /// Compares every graph of a checkpoint with its golden, in both targets.
@@ -163,20 +163,20 @@ fn student_backbones_equal_timm() {
         let checkpoint = student(name);
         // The goldens of changes of low rank have the coarsest level only.
         let is_changed = name.ends_with("low_rank");
-        for target in TARGETS {
-            report.check(format!("{name}, {target:?}").to_lowercase(), |report| {
-                let options = ExportOptions::default().with_target(target).with_detection_only(is_changed);
-                let mut model = Exported::new(&checkpoint, &options)?;
+        for (case, runner, options) in each_case(&golden) {
+            report.check(format!("{name}, {case}"), |report| {
+                let options = options.with_detection_only(is_changed);
+                let mut model = Exported::on(runner, &checkpoint, &options)?;
                 let outputs = model.backbone(golden.tensor("pixel_values"))?;
                 report.expect("its outputs", outputs.len() == if is_changed { 2 } else { 4 });
                 compare_all(report, &golden, name, &outputs, "");
-                // The base has the rest.
-                compare_text(report, &base, &mut model)
+                Ok(())
             });
         }
     }
-    report.check("rep_vit, the base's decoder", |report| {
+    report.check("rep_vit, the rest, from the base", |report| {
         let mut model = Exported::new(&student("rep_vit"), &ExportOptions::default())?;
+        compare_text(report, &base, &mut model)?;
         compare_exemplars(report, &base, &mut model)?;
         compare_encoder_decoder(report, &base, &mut model, &KINDS)?;
         compare_masks(report, &base, &mut model, &KINDS)
@@ -193,11 +193,10 @@ fn efficient_sam3_equals_timm() {
         let checkpoint =
             Checkpoint::open(&golden.checkpoint.join(format!("{name}.pt"))).expect("the golden is whole");
         let has_exemplars = name != "efficient_rep_vit";
-        for target in TARGETS {
-            report.check(format!("{name}, {target:?}").to_lowercase(), |report| {
-                let options =
-                    ExportOptions::default().with_target(target).with_imgsz(golden.number("image_size"));
-                let mut model = Exported::new(&checkpoint, &options)?;
+        for (case, runner, options) in each_case(&golden) {
+            report.check(case, |report| {
+                let options = options.with_imgsz(golden.number("image_size"));
+                let mut model = Exported::on(runner, &checkpoint, &options)?;
                 compare_backbone(report, &golden, &mut model, "")?;
                 report.expect(
                     "an encoder of exemplars, and the official prompt, as in the file",

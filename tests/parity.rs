@@ -35,7 +35,7 @@ const MASK_CLASS: usize = 1;
 const MASK_COUNT: usize = 3;
 
 /// Each engine with each target whose operators it knows: the name of the case, the engine, the options of the target.
-fn each_case(golden: &Golden) -> impl Iterator<Item = (String, Runner, ExportOptions)> + use<'_> {
+pub fn each_case(golden: &Golden) -> impl Iterator<Item = (String, Runner, ExportOptions)> + use<'_> {
     let runners = [Runner::OnnxRuntime, Runner::Embedded, Runner::OpenVino].into_iter();
     let pairs = runners.flat_map(|runner| runner.targets().iter().map(move |target| (runner, *target)));
     pairs.map(|(runner, target)| {

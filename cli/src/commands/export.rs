@@ -78,7 +78,7 @@ pub struct ExportArgs {
     /// Tokeniser: tokenizer.json of a SAM3 folder or CLIP's bpe_simple_vocab_16e6.txt.gz [default: beside the checkpoint]
     #[arg(long, value_name = "FILE", help_heading = INPUT)]
     tokenizer: Option<PathBuf>,
-    /// Checkpoint with the rest of the model, for a file that has a pruned image backbone only
+    /// Checkpoint with the rest of the model, for a file that has an image backbone only
     #[arg(long, value_name = "PATH", help_heading = INPUT)]
     base: Option<PathBuf>,
     /// Epsilon of the image transformer's norms: as config.json says, or as the released weights were trained with
