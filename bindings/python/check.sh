@@ -24,7 +24,7 @@ python3 -m venv "$work/fresh"
 (cd / && "$work/fresh/bin/ocelli" --version && "$work/fresh/bin/demo-image" --version && "$work/fresh/bin/demo-video" --version)
 
 step "with extras"
-"$work/fresh/bin/pip" install -q "$wheel[cpu,video,supervision,ray]" pytest pillow pycocotools mypy pyright
+"$work/fresh/bin/pip" install -q "$wheel[cpu,video,supervision,ray]" pytest pillow pycocotools mypy pyright nbclient ipykernel
 "$work/fresh/bin/mypy" python/ocelli
 # The types as a user of the wheel sees them.
 "$work/fresh/bin/mypy" --python-executable "$work/fresh/bin/python" examples overhead.py
@@ -39,6 +39,7 @@ step examples
   "$work/fresh/bin/python" "$root/bindings/python/examples/detect.py"
   "$work/fresh/bin/python" "$root/bindings/python/examples/video.py" "$root/demos/scenes" dog tree
   "$work/fresh/bin/python" "$root/bindings/python/examples/own_loop.py"
+  "$work/fresh/bin/jupyter-execute" "$root/bindings/python/examples/tour.ipynb"
   "$work/fresh/bin/python" "$root/bindings/python/overhead.py"
 )
 step done
