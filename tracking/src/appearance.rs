@@ -130,3 +130,40 @@ fn mix(mean: &mut Vec<f32>, new: &[f32], part: f32) {
         *value += part * (new - *value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typical_of_the_class_does_not_count() {
+        let mut look = Look::default();
+        assert_eq!(look.similarity(&[0.8, 0.6], None), None, "it was not seen");
+        look.add(&[0.6, 0.8]);
+        let cases = [
+            (None, 0.0),
+            (Some([0.0, 0.0]), 0.96),
+            (Some([0.6, 0.6]), 0.0),
+            (Some([1.0, 0.8]), 0.5f32.sqrt()),
+            (Some([0.7, 0.7]), -1.0),
+            // It is what is typical: nothing is left to compare.
+            (Some([0.6, 0.8]), 0.0),
+        ];
+        for (typical, expected) in cases {
+            let found = look.similarity(&[0.8, 0.6], typical.as_ref().map(|typical| &typical[..]));
+            assert!(found.is_some_and(|found| (found - expected).abs() < 1e-5), "{typical:?}: {found:?}");
+        }
+        assert_eq!(look.similarity(&[0.0, 0.0], None), None);
+        assert_eq!(look.similarity(&[1.0, 0.0, 0.0], None), None, "another model");
+    }
+
+    #[test]
+    fn a_look_follows_slowly() {
+        let mut look = Look::default();
+        look.add(&[1.0, 0.0]);
+        look.add(&[0.0, 0.0]);
+        look.add(&[0.0, 1.0]);
+        let mixed = [0.9, 0.1].map(|value: f32| value / 0.82f32.sqrt());
+        assert!(look.0.iter().zip(mixed).all(|(a, b)| (a - b).abs() < 1e-6), "{look:?}");
+    }
+}
