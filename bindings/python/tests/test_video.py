@@ -139,6 +139,19 @@ def test_the_motion_of_the_camera(park: Frame) -> None:
         ocelli.Video(shaken, ["dog"], camera_motion=True, **OPTIONS)
 
 
+def test_what_objects_look_like(park: Frame) -> None:
+    # They are hidden, and then elsewhere.
+    grey = np.full_like(park[:, :640], 128)
+    hidden = [park[:, :640]] * 4 + [grey] * 6 + [park[:, 70:710]] * 4
+    ids = {}
+    for appearance in (False, True):
+        video = ocelli.Video(hidden, ["dog", "tree", "car"], track=True, appearance=appearance, **OPTIONS)
+        ids[appearance] = {track.tracker_id for one in video for track in one.tracks}
+    assert 0 < len(ids[True]) < len(ids[False]), ids
+    with pytest.raises(ocelli.InvalidArgument):
+        ocelli.Video(hidden, ["dog"], appearance=True, **OPTIONS)
+
+
 def test_options_of_sources(frames: list[Frame]) -> None:
     timed = [(index / 10, frame) for index, frame in enumerate(frames)]
     video = ocelli.Video(timed, ["dog"], start=0.2, end=1.0, stride=2, max_frames=3, **OPTIONS)
