@@ -72,8 +72,8 @@ impl PipelineBuilder {
         self
     }
 
-    /// Tells the tracker what the detections look like in the backbone's features, so that it keeps objects of one class apart
-    /// that meet, and finds those again that were hidden; off by default. Without a tracker it does nothing. See
+    /// Tells the tracker what the detections look like in the backbone's features, so that it finds objects again that were
+    /// hidden; off by default. Without a tracker it does nothing. See
     /// [`ByteTracker::update_with`](ocelli_tracking::ByteTracker::update_with).
     pub fn with_appearance(mut self) -> Self {
         self.config.appearance = true;

@@ -26,7 +26,7 @@ use crate::problem::Problem;
 /// The most viewers at once.
 const VIEWERS: usize = 16;
 const QUALITY: u8 = 80;
-/// How long viewers get the last frame, once the run has ended.
+/// How long the end of a run waits for viewers to get the last frame.
 const END_TIME: Duration = Duration::from_secs(1);
 const PAGE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Ocelli</title>\
                     <style>body{margin:0;background:#111}img{width:100vw;height:100vh;object-fit:contain}</style>\
@@ -37,6 +37,7 @@ const PAGE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><ti
 pub struct LiveView {
     url: String,
     frames: watch::Sender<Option<Bytes>>,
+    places: Arc<Semaphore>,
     runtime: Option<Runtime>,
 }
 
@@ -74,7 +75,8 @@ impl LiveView {
         let prefix = if path.is_empty() { "/".to_owned() } else { format!("/{path}/") };
         let url = format!("http://{}{prefix}", listener.local_addr().map_err(failed)?);
         let (frames, receiver) = watch::channel(None);
-        let watched = Watched { frames: receiver, places: Arc::new(Semaphore::new(VIEWERS)) };
+        let places = Arc::new(Semaphore::new(VIEWERS));
+        let watched = Watched { frames: receiver, places: places.clone() };
         let mut routes = Router::new()
             .route(&prefix, get(async || Html(PAGE)))
             .route(&format!("{prefix}stream.mjpg"), get(stream))
@@ -88,7 +90,7 @@ impl LiveView {
                 Err(error) => tracing::warn!("cannot listen on {address}: {error}"),
             }
         });
-        Ok(Self { url, frames, runtime: Some(runtime) })
+        Ok(Self { url, frames, places, runtime: Some(runtime) })
     }
 
     /// The address of the page.
@@ -115,7 +117,10 @@ impl Sink for LiveView {
         let (closed, _) = watch::channel(None);
         drop(std::mem::replace(&mut self.frames, closed));
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_timeout(END_TIME);
+            // A stream that has ended gives its place back.
+            let ended = self.places.acquire_many(VIEWERS as u32);
+            drop(runtime.block_on(async { tokio::time::timeout(END_TIME, ended).await }));
+            runtime.shutdown_background();
         }
         Ok(())
     }

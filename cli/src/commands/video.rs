@@ -100,7 +100,7 @@ pub struct VideoArgs {
     /// Estimate how the camera moves, and move the tracks with it
     #[arg(long, help_heading = "Tracking")]
     camera_motion: bool,
-    /// Tell objects of one class apart by what they look like, also when they were hidden
+    /// Find objects again that were hidden, by where they can be and what they look like
     #[arg(long, help_heading = "Tracking")]
     appearance: bool,
     /// Process all frames, or the latest and drop others [default: latest for cameras and streams, else all]
@@ -176,7 +176,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         return Err(usage("--camera-motion moves tracks: add --track"));
     }
     if args.appearance && !args.track {
-        return Err(usage("--appearance tells tracks apart: add --track"));
+        return Err(usage("--appearance finds tracks again: add --track"));
     }
     if args.sinks.trails.is_some_and(|frames| frames > 0) && !args.track {
         return Err(usage("--trails draws the paths of tracks: add --track"));

@@ -5,10 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{DEMO, draw_video, run_demo, succeed};
+use super::zones::{EVENTS, events};
+use super::{DEMO, run_demo, succeed};
 use crate::run::{Place, refusal};
-
-const ZONES: &str = "lines: [{name: middle, from: [0.5, 0.0], to: [0.5, 1.0]}]";
 
 /// A packet of MQTT: the first byte, and what follows its length.
 fn packet(stream: &mut impl Read) -> Option<(u8, Vec<u8>)> {
@@ -64,13 +63,8 @@ fn broker(count: usize) -> (String, JoinHandle<Vec<(String, String)>>) {
 #[test]
 fn events_are_published() {
     let place = Place::new();
-    draw_video(&place, "in.mp4", 100);
-    place.write("zones.yaml", ZONES);
-    let run = "--video in.mp4 --classes moon --track --zones zones.yaml --events events.jsonl";
-    succeed(&place, run);
-    let text = String::from_utf8(place.read("events.jsonl")).expect("JSON is text");
-    let events: Vec<_> = text.lines().map(|line| ("yard/gate".to_owned(), line.to_owned())).collect();
-    assert!(!events.is_empty());
+    let run = EVENTS;
+    let events: Vec<_> = events(&place).into_iter().map(|line| ("yard/gate".to_owned(), line)).collect();
     let (url, received) = broker(events.len());
     let ran = run_demo(&place, &format!("{run} --mqtt {url}"));
     assert!(ran.status == Some(0) && !ran.stderr.contains("not delivered"), "{ran:?}");

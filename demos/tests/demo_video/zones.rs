@@ -169,16 +169,24 @@ fn server(count: usize, failures: Vec<u16>) -> (String, std::thread::JoinHandle<
     (url, std::thread::spawn(serve))
 }
 
-#[test]
-fn events_are_sent_in_order() {
-    let place = Place::new();
-    draw_video(&place, "in.mp4", 100);
+/// The arguments of a run with events.
+pub const EVENTS: &str = "--video in.mp4 --classes moon --track --zones zones.yaml --events events.jsonl";
+
+/// Draws the video of [`EVENTS`], and returns its events, a line each.
+pub fn events(place: &Place) -> Vec<String> {
+    draw_video(place, "in.mp4", 100);
     place.write("zones.yaml", ZONES);
-    let run = "--video in.mp4 --classes moon --track --zones zones.yaml --events events.jsonl";
-    succeed(&place, run);
+    succeed(place, EVENTS);
     let text = String::from_utf8(place.read("events.jsonl")).expect("JSON is text");
     let events: Vec<String> = text.lines().map(str::to_owned).collect();
     assert!(!events.is_empty());
+    events
+}
+
+#[test]
+fn events_are_sent_in_order() {
+    let place = Place::new();
+    let (run, events) = (EVENTS, events(&place));
     let (url, received) = server(events.len(), vec![503]);
     let ran = super::run_demo(&place, &format!("{run} --webhook {url}"));
     assert!(ran.status == Some(0) && !ran.stderr.contains("not delivered"), "{ran:?}");

@@ -124,7 +124,7 @@ class Video:
 
         track: whether to track; a `Tracker` gives its options.
         camera_motion: estimate how the camera moves, and move the tracks with it.
-        appearance: tell objects of one class apart by what they look like, also when they were hidden.
+        appearance: find objects again that were hidden, by where they can be and what they look like.
         policy: process all frames, or the latest and drop others; by default latest for cameras and streams.
         latency: what to favour: results soon after the frame, low (one frame at a time) or balanced, or frames per second,
         throughput; by default balanced for cameras and streams, else throughput.
@@ -147,7 +147,7 @@ class Video:
         if camera_motion and track is False:
             raise InvalidArgument("camera_motion is True: it moves tracks, so set track as well")
         if appearance and track is False:
-            raise InvalidArgument("appearance is True: it tells tracks apart, so set track as well")
+            raise InvalidArgument("appearance is True: it finds tracks again, so set track as well")
         self._classes = [prompt.name for prompt in as_prompts(classes)]
         self._order: ChannelOrder = channel_order
         self._keep_images = keep_images

@@ -75,6 +75,8 @@ struct Broker {
     topic: String,
     signals: Receiver<Signal>,
     is_connected: bool,
+    /// Messages of this connection that the broker has not confirmed: those of events that took too long are among them.
+    unconfirmed: usize,
     ends: Arc<AtomicBool>,
 }
 
@@ -85,7 +87,7 @@ impl Broker {
         let ends = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&ends);
         thread::spawn(move || drive(connection, &say, &flag));
-        Self { client, topic, signals, is_connected: false, ends }
+        Self { client, topic, signals, is_connected: false, unconfirmed: 0, ends }
     }
 
     /// Sends an event and waits until the broker has confirmed it.
@@ -97,10 +99,16 @@ impl Broker {
         }
         loop {
             match self.signals.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Signal::Confirmed) => return Ok(()),
+                Ok(Signal::Confirmed) => {
+                    // In the order of the messages, so the last one is this event's.
+                    self.unconfirmed = self.unconfirmed.saturating_sub(1);
+                    if self.unconfirmed == 0 {
+                        return Ok(());
+                    }
+                }
                 // A new connection knows nothing of what was on its way.
                 Ok(Signal::Connected) => {
-                    self.is_connected = true;
+                    (self.is_connected, self.unconfirmed) = (true, 0);
                     self.publish(event)?;
                 }
                 Ok(Signal::Failed(why)) => (self.is_connected, error) = (false, why),
@@ -110,9 +118,11 @@ impl Broker {
         }
     }
 
-    fn publish(&self, event: &[u8]) -> Result<(), String> {
+    fn publish(&mut self, event: &[u8]) -> Result<(), String> {
         let sent = self.client.try_publish(&self.topic, QoS::AtLeastOnce, false, event);
-        sent.map_err(|error| error.to_string())
+        sent.map_err(|error| error.to_string())?;
+        self.unconfirmed += 1;
+        Ok(())
     }
 }
 
