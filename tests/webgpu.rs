@@ -6,9 +6,15 @@
 
 mod operators;
 
-use ocelli::engines::onnxruntime::{OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use ocelli::engines::Engine;
+use ocelli::engines::onnxruntime::{OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine, WebGpuDevice};
 use ocelli::engines::webgpu::WebGpu;
 use ocelli::export::contract::Target;
+use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::{
     Detector, EngineFactory, EngineKind, EngineOptions, ErrorKind, Image, ModelSource, Prompts, TextCacheFile,
 };
@@ -46,6 +52,79 @@ fn detections_equal_those_of_the_embedded_engine() {
     }
     println!("score within {score}, edges within {edge} px, masks' IoU at least {least_iou}");
     assert!(score <= 1e-4 && edge <= 0.05 && least_iou >= 0.995, "{score}, {edge}, {least_iou}");
+}
+
+/// The built-in model for small images, with standard operators.
+fn small_model(folder: &Path) -> ModelSource {
+    let (checkpoint, exported) = (folder.join("checkpoint"), folder.join("exported"));
+    std::fs::create_dir(&checkpoint).expect("the folder is new");
+    ocelli::builtin::write_checkpoint(&checkpoint).expect("it writes");
+    let checkpoint = Checkpoint::open(&checkpoint).expect("the built-in model is a checkpoint");
+    let options = ExportOptions::default().with_target(Target::TensorRt).with_imgsz(112);
+    export(&checkpoint, &options, &exported, |_| Ok(())).expect("it exports");
+    ModelSource::Folder(exported)
+}
+
+#[test]
+#[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
+fn features_stay_on_the_adapter() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = small_model(folder.path());
+    let started = builder().expect("the adapter starts");
+    let runtime = OnnxRuntime::load(None).expect("`make setup` was run");
+    let probe = WebGpu::load(None).and_then(|webgpu| webgpu.provider(0)).expect("the adapter starts");
+    runtime.try_provider(&probe).expect("the adapter starts");
+    let device = WebGpuDevice::open(&runtime, "the adapter").expect("the provider has memory");
+    let detector = |device: Option<Arc<WebGpuDevice>>| {
+        let started = started.clone();
+        let factory = EngineFactory::custom("WebGPU", move |graph: &Path| {
+            let builder = device.iter().fold(started.clone(), |builder, device| builder.with_device(device.clone()));
+            Ok(Box::new(builder.build_from_file(graph)?) as Box<dyn Engine>)
+        });
+        let builder = Detector::builder().with_model(model.clone()).with_engine_factory(factory);
+        builder.with_text_cache(TextCacheFile::None).with_confidence(0.02).build().expect("it starts")
+    };
+    let (mut through_host, mut resident) = (detector(None), detector(Some(device.clone())));
+    let image = Image::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../demos/scenes/park.png")).expect("a picture");
+    let prompts = Prompts::new(["dog", "tree"]).expect("two classes");
+    let expected = through_host.detect(&image, &prompts).expect("it detects").items;
+    assert!(!expected.is_empty());
+    for image_number in 0..3 {
+        let before = device.transferred();
+        let found = resident.detect(&image, &prompts).expect("it detects").items;
+        assert_eq!(found, expected);
+        let after = device.transferred();
+        let (up, down) = (after.to_device - before.to_device, after.to_host - before.to_host);
+        println!("image {image_number}: {up} bytes to the adapter, {down} to the host");
+        // Two classes of 200 boxes, scores and presence; `fpn_2` alone has 65,536.
+        assert!(down < 16_384, "{down} bytes came back");
+        // The pixels; with the first image the prompts as well.
+        let pixels = 3 * 112 * 112 * 4;
+        assert!(if image_number == 0 { up > pixels } else { up == pixels }, "{up} bytes, {pixels} of pixels");
+    }
+}
+
+#[test]
+#[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
+fn two_processes_use_the_adapter_at_once() {
+    let cache = tempfile::tempdir().expect("a temporary folder");
+    let start = || {
+        let test = ["--ignored", "--exact", "webgpu::models_are_exported_with_standard_operators_and_others_are_refused"];
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(test).env("OCELLI_CACHE", cache.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("it starts")
+    };
+    for process in [start(), start()] {
+        let output = process.wait_with_output().expect("it ends");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    }
+    let verdicts = std::fs::read_dir(cache.path().join("adapters")).expect("the adapter was checked");
+    let verdicts = verdicts.filter(|entry| {
+        let path = entry.as_ref().expect("it can be read").path();
+        path.extension().is_some_and(|extension| extension == "json")
+    });
+    assert_eq!(verdicts.count(), 1, "one of them checked, the other waited");
 }
 
 #[test]

@@ -6,18 +6,24 @@ cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
 out=${1:-target/web}
 
-if ! rustc --print target-libdir --target wasm32-unknown-unknown | xargs test -d; then
+# A toolchain may build the standard library itself: CARGO_UNSTABLE_BUILD_STD=std,panic_abort.
+if [ -z "${CARGO_UNSTABLE_BUILD_STD:-}" ] && ! rustc --print target-libdir --target wasm32-unknown-unknown | xargs test -d; then
   echo "Rust has no target wasm32-unknown-unknown: run \`rustup target add wasm32-unknown-unknown\`" >&2
   exit 1
 fi
-(cd bindings/wasm && CARGO_TARGET_DIR="$target" cargo build --release)
+build() { (cd bindings/wasm && CARGO_TARGET_DIR="$1" cargo build --release "${@:2}"); }
+build "$target"
+# Browsers with relaxed SIMD get a build of their own, and fetch that one alone.
+build "$target/relaxed" --config 'target.wasm32-unknown-unknown.rustflags=["-C", "target-feature=+relaxed-simd"]'
 
 CARGO_TARGET_DIR="$target/tools" cargo build --manifest-path bindings/wasm/bindgen/Cargo.toml
 
 rm -rf "$out"
-mkdir -p "$out/package" "$out/scenes"
-"$target/tools/debug/bindgen-for-web" "$target/wasm32-unknown-unknown/release/ocelli_wasm.wasm" "$out/package"
-rm -f "$out/package/ocelli_wasm_bg.wasm.d.ts"
+mkdir -p "$out/package/relaxed" "$out/scenes"
+bindgen=$target/tools/debug/bindgen-for-web
+"$bindgen" "$target/wasm32-unknown-unknown/release/ocelli_wasm.wasm" "$out/package"
+"$bindgen" "$target/relaxed/wasm32-unknown-unknown/release/ocelli_wasm.wasm" "$out/package/relaxed"
+rm -f "$out/package/ocelli_wasm_bg.wasm.d.ts" "$out/package/relaxed/"*.d.ts
 cp bindings/wasm/index.js bindings/wasm/index.d.ts bindings/wasm/package.json LICENSE "$out/package"
 if [ -z "${OCELLI:-}" ]; then
   cargo build --profile quick -p ocelli-cli --no-default-features --features cuda

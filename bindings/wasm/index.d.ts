@@ -84,8 +84,8 @@ export interface DetectorOptions {
   confidence?: number;
 }
 
-/** Loads the WebAssembly, from another place than beside the module if one is given. */
-export function load(source?: string | URL | Request | Response | BufferSource | WebAssembly.Module): Promise<unknown>;
+/** Loads the WebAssembly, from another place than beside the module if one is given: `ocelli_wasm_bg.wasm` of the package. */
+export function load(source?: string | URL | Request | Response | BufferSource | WebAssembly.Module): Promise<void>;
 
 /** Fetches an exported model: `model.json` in the folder, and the files that it lists. */
 export function fetchModel(folder?: URL | string, onProgress?: (loaded: number, total: number) => void): Promise<ModelFiles>;

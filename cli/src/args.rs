@@ -67,7 +67,8 @@ pub struct ModelArgs {
     pub model: Option<PathBuf>,
     /// auto, embedded, openvino, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt, webgpu or coreml; cuda:1 is the second
     /// GPU, openvino:GPU Intel's. auto takes the first that is installed of cuda, openvino and onnxruntime, else embedded,
-    /// which needs no library; tensorrt builds its engines into the cache once, which takes minutes
+    /// which needs no library; webgpu if it is measured to be faster than these on the CPU. tensorrt builds its engines
+    /// into the cache once, which takes minutes
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
     pub engine: String,
     /// Run operators that the engine lacks on the CPU, with a warning [default: fail]

@@ -60,7 +60,7 @@ async function openModel() {
   $("progress").hidden = false;
   say("Loading the model…");
   const [masks, confidence] = [$("masks").checked, Number($("threshold").value)];
-  const opened = await engine.call("open", { files: state.ownFiles, masks, confidence });
+  const opened = await engine.open({ files: state.ownFiles, masks, confidence });
   $("progress").hidden = true;
   const name = state.ownFiles ? `Your model, ${state.ownFiles.folder}` : "Built-in model";
   $("model").textContent =
@@ -112,10 +112,11 @@ async function applyPrompts() {
   if (shown.some((example) => example.wanted)) prompts.push({ label: "like the example", exemplars: shown });
   listClasses(prompts);
   if (!prompts.length) throw new Error("no names: write at least one, such as dog");
-  await engine.call("prompts", { prompts });
+  await engine.set("prompts", { prompts });
   if (boxes.list.length && state.source?.isLive) {
     const bitmap = await createImageBitmap(boxes.frame);
-    await engine.call("keep", { bitmap }, [bitmap]);
+    await engine.set("keep", { bitmap });
+    bitmap.close();
   }
   if ($("status").dataset.kind === "error") say("");
   search();
@@ -148,7 +149,7 @@ function listVocabulary(vocabulary) {
   $("vocabulary").replaceChildren(...items);
 }
 
-// ---- the loop: one frame at a time ----
+// ---- the loop ----
 
 /** Searches the frame on the canvas again, or starts the loop for a new source. */
 function search() {
@@ -159,23 +160,34 @@ function search() {
   });
 }
 
+/** Searches a frame: a new one of a live source, otherwise the one on the canvas. */
+async function begin(source, isNew) {
+  const bitmap = await (isNew ? source.frame() : createImageBitmap(state.shown));
+  const frame = { source, isNew, result: undefined };
+  // An error is for whoever awaits the result.
+  if (state.isOpen && source === state.source) (frame.result = engine.detect(bitmap)).catch(() => {});
+  else bitmap.close();
+  return frame;
+}
+
 async function run() {
   if (state.isRunning) return;
   state.isRunning = true;
   const moves = () => state.source?.isLive && !state.isPaused && !boxes.isDrawing;
-  while (state.source && state.isOpen && (state.isStale || moves())) {
-    state.isStale = false;
-    const { source } = state;
-    const isNew = !state.shown || moves();
-    const bitmap = await (isNew ? source.frame() : createImageBitmap(state.shown));
-    if (!state.isOpen || source !== state.source) {
-      bitmap.close();
-      continue;
+  // Frames that are searched, the oldest first: those of a live source as many at once as there are threads.
+  const begun = [];
+  while (begun.length || (state.source && state.isOpen && (state.isStale || moves()))) {
+    const isWanted = state.source && state.isOpen && (state.isStale ? !begun.length : moves());
+    if (isWanted && begun.length < engine.width) {
+      state.isStale = false;
+      begun.push(await begin(state.source, !state.shown || moves()));
+      if (moves()) continue;
     }
-    const frames = source.isLive && $("tracks").checked ? 1 : undefined;
-    const result = await engine.call("detect", { bitmap, frames }, [bitmap]);
-    if (source !== state.source) {
-      result.bitmap.close();
+    const { source, isNew, result: searched } = begun.shift();
+    const result = await searched;
+    if (result && source.isLive && isNew && $("tracks").checked) result.tracks = await engine.track(result.detections);
+    if (!result || source !== state.source) {
+      result?.bitmap.close();
       continue;
     }
     state.shown?.close();
@@ -296,7 +308,7 @@ on("threshold", "input", async () => {
   const confidence = Number($("threshold").value);
   $("threshold-value").textContent = confidence.toFixed(2);
   if (!state.isOpen) return;
-  await engine.call("confidence", { confidence });
+  await engine.set("confidence", { confidence });
   search();
 });
 on("masks", "change", openModel);

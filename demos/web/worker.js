@@ -1,4 +1,4 @@
-// Detects in a thread of its own, so that the page stays responsive.
+// Detects, or follows detections, in a thread of its own, so that the page stays responsive.
 
 import { Detector, Tracker, fetchModel, vocabulary } from "./package/index.js";
 
@@ -21,8 +21,6 @@ const commands = {
     const detector = await Detector.open({ files: model, masks, confidence });
     state.detector?.free();
     state.detector = detector;
-    state.tracker ??= await Tracker.create();
-    state.tracker.reset();
     const { imgsz, detection_only: detectionOnly, files: parts } = detector.manifest;
     const bytes = Object.values(parts).reduce((sum, file) => sum + file.bytes, 0);
     return { imgsz, bytes, masks: !detectionOnly, engine: detector.engine, vocabulary: await vocabulary() };
@@ -30,7 +28,6 @@ const commands = {
 
   prompts({ prompts }) {
     state.detector.setPrompts(prompts);
-    state.tracker.reset();
   },
 
   keep({ bitmap }) {
@@ -42,11 +39,19 @@ const commands = {
     state.detector.setConfidence(confidence);
   },
 
-  detect({ bitmap, frames }) {
+  detect({ bitmap }) {
     const began = performance.now();
     const found = state.detector.detect(pixels(bitmap));
-    const tracks = frames === undefined ? undefined : state.tracker.update(found.detections, frames);
-    return { ...found, tracks, bitmap, ms: performance.now() - began };
+    return { ...found, bitmap, ms: performance.now() - began };
+  },
+
+  async track({ detections }) {
+    state.tracker ??= await Tracker.create();
+    return state.tracker.update(detections);
+  },
+
+  forget() {
+    state.tracker?.reset();
   },
 };
 

@@ -3,19 +3,21 @@
 //! A [`Tensor`](crate::Tensor) can be [on a device](crate::Tensor::on). Engines that compute there read and write it in
 //! place, so that what one engine hands to the next is not copied to the host and back.
 
-// Without any device the two enums have no variants, and nothing can reach the methods.
-#![cfg_attr(not(feature = "cuda"), allow(unused_variables, unreachable_code))]
+// A web page has no device: there the two enums have no variants, and nothing can reach the methods.
+#![cfg_attr(target_family = "wasm", allow(unused_variables, unreachable_code))]
 
 #[cfg(feature = "cuda")]
 use crate::cuda::{CudaBuffer, CudaDevice};
-use ocelli_error::Result;
+#[cfg(not(target_family = "wasm"))]
+use crate::onnxruntime::{Memory, WebGpuBuffer, WebGpuDevice};
+use ocelli_error::{Error, ErrorKind, Result};
 use std::fmt;
-#[cfg(feature = "cuda")]
+#[cfg(not(target_family = "wasm"))]
 use std::sync::Arc;
 
 /// A device with memory of its own. Clones are handles to the same device.
 ///
-/// There are values of this type only in builds with the feature of a device, such as `cuda`.
+/// A [`WebGpuDevice`](crate::onnxruntime::WebGpuDevice), or in builds with the feature `cuda` an NVIDIA GPU.
 #[derive(Clone)]
 pub struct Device(AnyDevice);
 
@@ -23,6 +25,8 @@ pub struct Device(AnyDevice);
 enum AnyDevice {
     #[cfg(feature = "cuda")]
     Cuda(Arc<CudaDevice>),
+    #[cfg(not(target_family = "wasm"))]
+    WebGpu(Arc<WebGpuDevice>),
 }
 
 /// Memory of a device.
@@ -34,6 +38,8 @@ pub(crate) struct DeviceBuffer(AnyBuffer);
 enum AnyBuffer {
     #[cfg(feature = "cuda")]
     Cuda(Arc<CudaBuffer>),
+    #[cfg(not(target_family = "wasm"))]
+    WebGpu(Arc<WebGpuBuffer>),
 }
 
 /// The bytes that were copied between a device and the host since the device was opened.
@@ -51,6 +57,8 @@ impl Device {
         match self.0 {
             #[cfg(feature = "cuda")]
             AnyDevice::Cuda(ref device) => device.name(),
+            #[cfg(not(target_family = "wasm"))]
+            AnyDevice::WebGpu(ref device) => device.name(),
         }
     }
 
@@ -59,6 +67,8 @@ impl Device {
         match self.0 {
             #[cfg(feature = "cuda")]
             AnyDevice::Cuda(ref device) => device.transferred(),
+            #[cfg(not(target_family = "wasm"))]
+            AnyDevice::WebGpu(ref device) => device.transferred(),
         }
     }
 
@@ -67,6 +77,28 @@ impl Device {
     pub fn as_cuda(&self) -> Option<&Arc<CudaDevice>> {
         match &self.0 {
             AnyDevice::Cuda(device) => Some(device),
+            #[cfg(not(target_family = "wasm"))]
+            AnyDevice::WebGpu(_) => None,
+        }
+    }
+
+    /// The kind of memory of a WebGPU adapter, for ONNX Runtime.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn webgpu_memory(&self) -> Option<Arc<Memory>> {
+        match &self.0 {
+            #[cfg(feature = "cuda")]
+            AnyDevice::Cuda(_) => None,
+            AnyDevice::WebGpu(device) => Some(Arc::clone(device.memory())),
+        }
+    }
+
+    /// Whether a tensor may begin inside a buffer. WebGPU's begin where their buffer does.
+    pub(crate) fn has_addresses(&self) -> bool {
+        match self.0 {
+            #[cfg(feature = "cuda")]
+            AnyDevice::Cuda(_) => true,
+            #[cfg(not(target_family = "wasm"))]
+            AnyDevice::WebGpu(_) => false,
         }
     }
 
@@ -75,6 +107,8 @@ impl Device {
         match self.0 {
             #[cfg(feature = "cuda")]
             AnyDevice::Cuda(ref device) => Some(device.ordinal()),
+            #[cfg(not(target_family = "wasm"))]
+            AnyDevice::WebGpu(_) => None,
         }
     }
 
@@ -84,6 +118,10 @@ impl Device {
             #[cfg(feature = "cuda")]
             AnyDevice::Cuda(ref device) => {
                 Ok(DeviceBuffer(AnyBuffer::Cuda(Arc::new(device.allocate_buffer(bytes)?))))
+            }
+            #[cfg(not(target_family = "wasm"))]
+            AnyDevice::WebGpu(ref device) => {
+                Ok(DeviceBuffer(AnyBuffer::WebGpu(Arc::new(device.allocate(bytes)?))))
             }
         }
     }
@@ -95,8 +133,12 @@ impl Device {
             (AnyDevice::Cuda(device), AnyBuffer::Cuda(buffer)) => {
                 device.upload.copy_to_device(buffer, offset, bytes)
             }
-            #[cfg(not(feature = "cuda"))]
-            _ => match self.0 {},
+            #[cfg(not(target_family = "wasm"))]
+            (AnyDevice::WebGpu(device), AnyBuffer::WebGpu(buffer)) => {
+                device.copy_to_device(buffer, offset, bytes)
+            }
+            #[allow(unreachable_patterns, reason = "without CUDA there is one kind of device")]
+            _ => Err(self.other_device()),
         }
     }
 
@@ -107,8 +149,12 @@ impl Device {
             (AnyDevice::Cuda(device), AnyBuffer::Cuda(buffer)) => {
                 device.download.copy_to_host(buffer, offset, bytes)
             }
-            #[cfg(not(feature = "cuda"))]
-            _ => match self.0 {},
+            #[cfg(not(target_family = "wasm"))]
+            (AnyDevice::WebGpu(device), AnyBuffer::WebGpu(buffer)) => {
+                device.copy_to_host(buffer, offset, bytes)
+            }
+            #[allow(unreachable_patterns, reason = "without CUDA there is one kind of device")]
+            _ => Err(self.other_device()),
         }
     }
 
@@ -124,14 +170,23 @@ impl Device {
             (AnyDevice::Cuda(device), AnyBuffer::Cuda(target), AnyBuffer::Cuda(source)) => {
                 device.upload.copy_on_device((target, to), (source, from), bytes)
             }
-            #[cfg(not(feature = "cuda"))]
-            _ => match self.0 {},
+            #[cfg(not(target_family = "wasm"))]
+            (AnyDevice::WebGpu(device), AnyBuffer::WebGpu(target), AnyBuffer::WebGpu(source)) => {
+                device.copy_on_device((target, to), (source, from), bytes)
+            }
+            #[allow(unreachable_patterns, reason = "without CUDA there is one kind of device")]
+            _ => Err(self.other_device()),
         }
+    }
+
+    fn other_device(&self) -> Error {
+        let message = format!("cannot copy to or from {}: the memory is on another device", self.name());
+        Error::new(ErrorKind::InvalidArgument, message)
     }
 }
 
 impl PartialEq for Device {
-    /// Whether both have the same memory.
+    /// Whether both have the same memory. A process has one WebGPU adapter.
     fn eq(&self, other: &Self) -> bool {
         self.cuda_ordinal() == other.cuda_ordinal()
     }
@@ -150,12 +205,21 @@ impl From<Arc<CudaDevice>> for Device {
     }
 }
 
+#[cfg(not(target_family = "wasm"))]
+impl From<Arc<WebGpuDevice>> for Device {
+    fn from(device: Arc<WebGpuDevice>) -> Self {
+        Self(AnyDevice::WebGpu(device))
+    }
+}
+
 impl DeviceBuffer {
-    /// The address on the device.
+    /// The address on the device; of WebGPU the handle of the buffer.
     pub(crate) fn address(&self) -> u64 {
         match self.0 {
             #[cfg(feature = "cuda")]
             AnyBuffer::Cuda(ref buffer) => buffer.address(),
+            #[cfg(not(target_family = "wasm"))]
+            AnyBuffer::WebGpu(ref buffer) => buffer.handle(),
         }
     }
 
@@ -164,6 +228,8 @@ impl DeviceBuffer {
         match self.0 {
             #[cfg(feature = "cuda")]
             AnyBuffer::Cuda(ref buffer) => buffer.capacity(),
+            #[cfg(not(target_family = "wasm"))]
+            AnyBuffer::WebGpu(ref buffer) => buffer.capacity(),
         }
     }
 
@@ -172,6 +238,9 @@ impl DeviceBuffer {
         match self.0 {
             #[cfg(feature = "cuda")]
             AnyBuffer::Cuda(ref buffer) => buffer.wait(),
+            // Its work is done in order.
+            #[cfg(not(target_family = "wasm"))]
+            AnyBuffer::WebGpu(_) => Ok(()),
         }
     }
 
@@ -180,6 +249,9 @@ impl DeviceBuffer {
         match self.0 {
             #[cfg(feature = "cuda")]
             AnyBuffer::Cuda(ref buffer) => buffer.wait_idle(),
+            // Its work is done in order.
+            #[cfg(not(target_family = "wasm"))]
+            AnyBuffer::WebGpu(_) => Ok(()),
         }
     }
 
@@ -188,6 +260,8 @@ impl DeviceBuffer {
         match self.0 {
             #[cfg(feature = "cuda")]
             AnyBuffer::Cuda(ref mut buffer) => Arc::get_mut(buffer).is_some(),
+            #[cfg(not(target_family = "wasm"))]
+            AnyBuffer::WebGpu(ref mut buffer) => Arc::get_mut(buffer).is_some(),
         }
     }
 
@@ -196,6 +270,8 @@ impl DeviceBuffer {
     pub(crate) fn as_cuda(&self) -> Option<&CudaBuffer> {
         match &self.0 {
             AnyBuffer::Cuda(buffer) => Some(buffer),
+            #[cfg(not(target_family = "wasm"))]
+            AnyBuffer::WebGpu(_) => None,
         }
     }
 }

@@ -28,13 +28,18 @@ mod provider;
 mod registration;
 mod session;
 mod webgpu;
+#[allow(unsafe_code)]
+mod webgpu_memory;
 
 pub use crate::threads::default_threads;
 pub use builder::{OnnxRuntimeBuilder, OptimizationLevel};
+pub(crate) use call::Memory;
 pub use provider::{
     CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, TensorRtOptions, WebGpuOptions,
 };
 pub use session::OnnxRuntimeEngine;
+pub(crate) use webgpu_memory::WebGpuBuffer;
+pub use webgpu_memory::WebGpuDevice;
 
 use crate::library::{Candidate, Library, LibrarySearch};
 use ocelli_error::{Error, ErrorKind, Result};

@@ -4,9 +4,10 @@
 
 use crate::models::{F32, Model};
 use ocelli_engines::conformance::{self, Tolerance};
-use ocelli_engines::onnxruntime::{OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine};
+use ocelli_engines::onnxruntime::{OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine, WebGpuDevice};
 use ocelli_engines::webgpu::{WebGpu, adapters};
-use ocelli_engines::{Engine, ErrorKind, Tensor};
+use ocelli_engines::{ElementType, Engine, ErrorKind, Tensor, Transferred};
+use std::sync::Arc;
 
 fn builder() -> OnnxRuntimeBuilder {
     let runtime = OnnxRuntime::load(None).unwrap_or_else(|error| panic!("{error}"));
@@ -24,6 +25,124 @@ fn passes_the_conformance_suite() {
     let make = || builder().with_cpu_fallback(true).build_from_memory(&model);
     let outcome = conformance::check_32_bit(make, Tolerance::F32);
     outcome.unwrap_or_else(|failures| panic!("{failures}"));
+}
+
+fn device() -> Arc<WebGpuDevice> {
+    let _ = builder();
+    let runtime = OnnxRuntime::load(None).unwrap_or_else(|error| panic!("{error}"));
+    WebGpuDevice::open(&runtime, "the adapter").unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn copied(device: &Arc<WebGpuDevice>, host: &Tensor) -> Tensor {
+    let mut tensor = Tensor::on(device.clone());
+    tensor.copy_from_host(host).expect("it is copied");
+    tensor
+}
+
+fn on_host(tensor: &Tensor) -> Tensor {
+    let mut host = Tensor::empty();
+    tensor.copy_to_host_into(&mut host).expect("it is copied");
+    host
+}
+
+#[test]
+#[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
+fn passes_the_conformance_suite_with_a_device() {
+    let model = crate::models::conformance();
+    let device = device();
+    let make = || builder().with_device(device.clone()).with_cpu_fallback(true).build_from_memory(&model);
+    let outcome = conformance::check_32_bit(make, Tolerance::F32);
+    outcome.unwrap_or_else(|failures| panic!("{failures}"));
+}
+
+#[test]
+#[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
+fn every_element_type_is_copied_unchanged() {
+    let device = device();
+    let mut bools = Tensor::zeros::<bool>(&[3]);
+    bools.as_mut_slice::<bool>().expect("bool")[1] = true;
+    let tensors = [
+        Tensor::f32(&[2], vec![1.5, f32::INFINITY]).expect("fits"),
+        Tensor::f32(&[1000, 3], (0..3000).map(|value| value as f32).collect()).expect("fits"),
+        Tensor::new(&[2], vec![half::f16::from_f32(0.5), half::f16::MAX]).expect("fits"),
+        Tensor::i64(&[2], vec![i64::MIN, 7]).expect("fits"),
+        Tensor::new(&[3], vec![i32::MIN, 7, 8]).expect("fits"),
+        Tensor::new(&[17], (0_u8..17).collect()).expect("fits"),
+        bools,
+        Tensor::zeros_f32(&[0, 4]),
+    ];
+    let failures: Vec<_> =
+        tensors.iter().filter(|&tensor| on_host(&copied(&device, tensor)) != *tensor).collect();
+    assert!(failures.is_empty(), "{failures:?}");
+}
+
+/// WebGPU's tensors begin where their buffer does, and it copies 16 bytes at least.
+#[test]
+#[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
+fn parts_of_tensors_are_copied_and_the_rest_stays() {
+    let device = device();
+    let host =
+        |from: u8, len: u8| Tensor::new(&[usize::from(len)], (from..from + len).collect()).expect("fits");
+    let mut wrong = Vec::new();
+    for (to, from, count) in
+        [(0, 0, 64), (0, 0, 16), (0, 0, 5), (3, 0, 7), (0, 9, 1), (20, 30, 33), (63, 0, 1)]
+    {
+        let mut expected = host(0, 64);
+        expected.copy_elements(to, &host(100, 64), from, count).expect("it is in range");
+        let mut target = copied(&device, &host(0, 64));
+        target.copy_elements(to, &copied(&device, &host(100, 64)), from, count).expect("it is in range");
+        let mut uploaded = copied(&device, &host(0, 64));
+        uploaded.copy_elements(to, &host(100, 64), from, count).expect("it is in range");
+        let mut fetched = host(0, 64);
+        fetched.copy_elements(to, &copied(&device, &host(100, 64)), from, count).expect("it is in range");
+        for (how, found) in
+            [("on the device", on_host(&target)), ("up", on_host(&uploaded)), ("down", fetched)]
+        {
+            if found != expected {
+                wrong.push(format!("{how}, {count} from {from} to {to}: {found:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+
+    let rows = Tensor::f32(&[3, 2], vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]).expect("fits");
+    let there = copied(&device, &rows);
+    for row in 0..3 {
+        assert_eq!(
+            on_host(&there.row(row).expect("there are three")),
+            rows.row(row).expect("there are three")
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
+fn what_one_engine_hands_to_the_next_stays_on_the_device() {
+    let model = Model {
+        nodes: &[("Add", &["a", "a"], "y")],
+        inputs: &[("a", F32, "n m")],
+        outputs: &[("y", F32, "n m")],
+    };
+    let (model, device) = (model.encode(), device());
+    let mut engines =
+        [0, 1].map(|_| builder().with_device(device.clone()).build_from_memory(&model).expect("it loads"));
+    let a = Tensor::f32(&[300, 2], (0..600).map(|value| value as f32).collect()).expect("fits");
+    let (mut between, mut y) = (Tensor::on(device.clone()), Tensor::empty());
+    let mut allocations = Vec::new();
+    for _ in 0..3 {
+        let before = device.transferred();
+        engines[0].run(&[("a", &a)], &mut [("y", &mut between)]).expect("it runs");
+        let copies = device.transferred();
+        assert_eq!((copies.to_device - before.to_device, copies.to_host - before.to_host), (2400, 0));
+        engines[1].run(&[("a", &between)], &mut [("y", &mut y)]).expect("it runs");
+        let after = device.transferred();
+        let expected = Transferred { to_device: copies.to_device, to_host: copies.to_host + 2400 };
+        assert_eq!(after, expected);
+        assert!(y.as_f32().expect("f32").iter().zip(0_u16..).all(|(y, value)| *y == 4.0 * f32::from(value)));
+        allocations.push(device.allocations());
+        assert_eq!(between.element_type(), ElementType::F32);
+    }
+    assert_eq!(allocations[0], allocations[2], "buffers are reused");
 }
 
 #[test]

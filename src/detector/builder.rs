@@ -414,7 +414,8 @@ impl DetectorBuilder {
         match &self.model {
             Some(model) => {
                 let manifest = model.manifest();
-                ModelFormat { requested, exported: Some((manifest.precision, manifest.target)) }
+                let exported = Some((manifest.precision, manifest.target));
+                ModelFormat { requested, exported, is_builtin: false }
             }
             None => ModelFormat::of(&self.request.source, requested),
         }

@@ -20,12 +20,17 @@ pub(crate) struct ModelFormat {
     pub(crate) requested: Precision,
     /// The number format and the operators of an exported folder; a checkpoint is exported for the engine.
     pub(crate) exported: Option<(Precision, Target)>,
+    /// Whether it is the built-in model, which is small.
+    pub(crate) is_builtin: bool,
 }
 
 impl ModelFormat {
     /// Any model: the operators that the fewest engines have.
-    pub(super) const ANY: Self =
-        Self { requested: Precision::Fp32, exported: Some((Precision::Fp32, Target::OnnxRuntime)) };
+    pub(super) const ANY: Self = Self {
+        requested: Precision::Fp32,
+        exported: Some((Precision::Fp32, Target::OnnxRuntime)),
+        is_builtin: false,
+    };
 
     /// The format of a model that is not open yet.
     pub(crate) fn of(source: &ModelSource, requested: Precision) -> Self {
@@ -34,6 +39,10 @@ impl ModelFormat {
             ModelSource::Folder(folder) => Manifest::read(folder).ok(),
             ModelSource::Builtin => None,
         };
-        Self { requested, exported: manifest.map(|manifest| (manifest.precision, manifest.target)) }
+        Self {
+            requested,
+            exported: manifest.map(|manifest| (manifest.precision, manifest.target)),
+            is_builtin: *source == ModelSource::Builtin,
+        }
     }
 }

@@ -10,9 +10,10 @@ use ocelli_error::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EngineKind {
-    /// The best engine that is installed and starts on this machine: CUDA, then ONNX Runtime on the CPU, then
-    /// [`Embedded`](Self::Embedded), which always starts. Engines that compile a model for minutes before the first image,
-    /// or that have not been measured yet, run only when named.
+    /// The best engine that is installed and starts on this machine: CUDA; otherwise OpenVINO, ONNX Runtime or
+    /// [`Embedded`](Self::Embedded), which always starts, on the CPU, or [`WebGpu`](Self::WebGpu) if there is a GPU on which a
+    /// short measurement, which is remembered, was faster. Engines that compile a model for minutes before the first image
+    /// run only when named.
     /// [`EngineFactory::description`](super::EngineFactory::description) says which engine was chosen.
     #[default]
     Auto,

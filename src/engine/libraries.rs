@@ -4,12 +4,14 @@ mod adapter_check;
 mod automatic;
 mod graphs;
 mod openvino;
+mod speed;
 mod webgpu;
 
 use std::path::Path;
 
 use ocelli_engines::onnxruntime::{
     CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeEngine, TensorRtOptions,
+    WebGpuDevice,
 };
 use ocelli_engines::tensorrt::Product;
 use ocelli_engines::{Device, Engine};
@@ -171,6 +173,7 @@ impl OnnxRuntimeMaker {
     /// Starts the adapter, and compares it with the CPU before its first use.
     fn start_webgpu(options: &EngineOptions, ordinal: usize) -> Result<Self> {
         let (runtime, webgpu) = WebGpuChoice::start(options, ordinal)?;
+        let device = WebGpuDevice::open(&runtime, &webgpu.adapter.name)?;
         let bytes = webgpu.webgpu.path().metadata().map_or(0, |metadata| metadata.len());
         let maker = Self {
             runtime,
@@ -178,7 +181,7 @@ impl OnnxRuntimeMaker {
             threads: threads(options),
             cpu_fallback: options.cpu_fallback,
             tf32: false,
-            device: None,
+            device: Some(device.into()),
             class_chunk: 1,
             webgpu: Some(Box::new(webgpu.clone())),
         };

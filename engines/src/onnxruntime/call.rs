@@ -7,11 +7,12 @@
 use super::assignment::AssignedNode;
 use crate::library;
 use crate::tensor::ElementType;
-use ort::memory::MemoryInfo;
+use ort::device::Device;
+use ort::memory::{Allocator, MemoryInfo};
 use ort::session::builder::SessionBuilder;
 use ort::session::{RunOptions, Session};
 use ort::sys::{ORT_API_VERSION, OrtApiBase};
-use ort::value::{DynValue, DynValueRef, DynValueRefMut, Shape, TensorRefMut};
+use ort::value::{DynValue, DynValueRef, DynValueRefMut, TensorElementType};
 use ort::{AsPointer, sys};
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
@@ -115,23 +116,80 @@ pub(super) fn run(
     Ok(produced.collect())
 }
 
-/// A tensor of ONNX Runtime whose elements are the memory at `address` of the kind that `memory` names.
+/// A kind of memory: ONNX Runtime's description of it.
+pub(crate) struct Memory {
+    /// Of `_owner`, or of a provider's device, which ONNX Runtime keeps for the life of the process.
+    info: NonNull<sys::OrtMemoryInfo>,
+    _owner: Option<MemoryInfo<'static>>,
+}
+
+// SAFETY: the description is only read.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    pub(super) fn owned(info: MemoryInfo<'static>) -> Self {
+        let ptr = NonNull::new(info.ptr().cast_mut()).expect("ort checked it");
+        Self { info: ptr, _owner: Some(info) }
+    }
+
+    /// The memory of a provider's device. `None` if the provider has none.
+    pub(super) fn of_device(device: &Device<'_>) -> Option<Self> {
+        // SAFETY: the device is registered in the environment, which is never released.
+        let info = unsafe {
+            (ort::api().EpDevice_MemoryInfo)(
+                device.ptr(),
+                sys::OrtDeviceMemoryType::OrtDeviceMemoryType_DEFAULT,
+            )
+        };
+        Some(Self { info: NonNull::new(info.cast_mut())?, _owner: None })
+    }
+
+    pub(super) fn info(&self) -> *const sys::OrtMemoryInfo {
+        self.info.as_ptr()
+    }
+}
+
+/// A tensor of ONNX Runtime whose elements are the memory at `address` of this kind.
 ///
 /// # Safety
 /// At `address` there is memory of that kind, large enough for type and shape and aligned for the type. It lives until
 /// the value is dropped. While a run uses the value, nothing else writes there; if the run writes there, nothing else reads.
 pub(super) unsafe fn value_at(
-    memory: &MemoryInfo<'static>,
+    memory: &Memory,
     address: u64,
     element_type: ElementType,
     shape: &[usize],
-) -> ort::Result<DynValueRefMut<'static>> {
-    let (memory, shape): (_, Shape) = (memory.to_owned(), shape.iter().map(|&size| size as i64).collect());
-    with_element!(element_type, T => {
-        // SAFETY: guaranteed by the caller for this type.
-        let value = unsafe { TensorRefMut::<T>::from_raw(memory, address as *mut _, shape) }?;
-        Ok(value.into_dyn())
-    })
+) -> ort::Result<DynValue> {
+    let bytes = shape.iter().product::<usize>() * element_type.size();
+    let shape: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
+    let element_type = match element_type {
+        ElementType::F32 => TensorElementType::Float32,
+        ElementType::F16 => TensorElementType::Float16,
+        ElementType::I64 => TensorElementType::Int64,
+        ElementType::I32 => TensorElementType::Int32,
+        ElementType::U8 => TensorElementType::Uint8,
+        ElementType::Bool => TensorElementType::Bool,
+    };
+    let mut value = ptr::null_mut();
+    // SAFETY: the description lives as long as `memory`, and the value copies it. The shape is read during the call.
+    // What the caller guarantees of the address holds until the value is dropped.
+    check(unsafe {
+        (ort::api().CreateTensorWithDataAsOrtValue)(
+            memory.info(),
+            address as *mut _,
+            bytes,
+            shape.as_ptr(),
+            shape.len(),
+            element_type.into(),
+            &mut value,
+        )
+    })?;
+    let value = NonNull::new(value).ok_or_else(|| ort::Error::new("ONNX Runtime returned no tensor"))?;
+    // SAFETY: the call above made it, and it is wrapped once. It does not own its elements, so that no allocator has to
+    // outlive it; the default one is never released.
+    Ok(unsafe { DynValue::from_ptr(value, Some(&Allocator::default())) })
 }
 
 /// Adds a provider by its name, with the options that its documentation names.
@@ -213,7 +271,7 @@ pub(super) fn assigned_nodes(session: &Session) -> ort::Result<Vec<AssignedNode>
     Ok(assigned)
 }
 
-fn check(status: sys::OrtStatusPtr) -> ort::Result<()> {
+pub(super) fn check(status: sys::OrtStatusPtr) -> ort::Result<()> {
     // SAFETY: callers pass the status of each call once.
     unsafe { ort::Error::result_from_status(status) }
 }

@@ -3,19 +3,21 @@
 //! ONNX Runtime receives a device address for every input and output, so that it copies nothing itself. Tensors that the
 //! caller has in host memory are copied to and from device tensors that the engine owns and reuses.
 
-use super::call;
+use super::call::{self, Memory};
 use super::provider::ExecutionProvider;
 use crate::device::Device;
 use crate::spec::{Bindings, EngineSpec, TensorSpec};
 use crate::tensor::Tensor;
 use ocelli_error::{Error, ErrorKind, Result};
 use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
-use ort::value::DynValueRefMut;
+use ort::value::DynValue;
+use std::marker::PhantomData;
+use std::sync::Arc;
 
 /// A device, and the engine's own tensors there.
 pub(super) struct DeviceTensors {
     device: Device,
-    memory: MemoryInfo<'static>,
+    memory: Arc<Memory>,
     /// By position in the specification; empty if the caller's tensor is on the device.
     inputs: Vec<Tensor>,
     outputs: Vec<Tensor>,
@@ -23,28 +25,19 @@ pub(super) struct DeviceTensors {
 
 /// ONNX Runtime's views of the tensors of one run, in the order of the call.
 pub(super) struct Values<'t> {
-    pub(super) inputs: Vec<DynValueRefMut<'t>>,
+    pub(super) inputs: Vec<DynValue>,
     /// `None` if the shape is known only after the run.
-    pub(super) outputs: Vec<Option<DynValueRefMut<'t>>>,
+    pub(super) outputs: Vec<Option<DynValue>>,
+    /// The values borrow the tensors' memory.
+    borrowed: PhantomData<&'t mut Tensor>,
 }
 
 impl DeviceTensors {
     pub(super) fn new(device: Device, provider: &ExecutionProvider) -> Result<Self> {
-        let ordinal = device.cuda_ordinal().filter(|_| device.cuda_ordinal() == provider.cuda_ordinal());
-        let Some(ordinal) = ordinal else {
-            let message = format!(
-                "{provider} cannot access the memory of {}: expected the device that it runs on",
-                device.name()
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        let memory = match (device.webgpu_memory(), provider) {
+            (Some(memory), ExecutionProvider::WebGpu(_)) => memory,
+            _ => Arc::new(Memory::owned(cuda_memory(&device, provider)?)),
         };
-        let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
-        let memory =
-            MemoryInfo::new(AllocationDevice::CUDA, ordinal, AllocatorType::Device, MemoryType::Default);
-        let memory = memory.map_err(|error| {
-            let message = format!("{provider}, {}: {}", device.name(), error.message());
-            Error::new(ErrorKind::Unavailable, message)
-        })?;
         Ok(Self { device, memory, inputs: Vec::new(), outputs: Vec::new() })
     }
 
@@ -66,7 +59,8 @@ impl DeviceTensors {
         for (name, tensor) in inputs.iter().filter(|(_, tensor)| tensor.device().is_none()) {
             own_inputs[position(&spec.inputs, name)].copy_from_host(tensor)?;
         }
-        let mut values = Values { inputs: Vec::with_capacity(inputs.len()), outputs: Vec::new() };
+        let mut values =
+            Values { inputs: Vec::with_capacity(inputs.len()), outputs: Vec::new(), borrowed: PhantomData };
         for (name, tensor) in inputs {
             let on_device =
                 if tensor.device().is_some() { *tensor } else { &own_inputs[position(&spec.inputs, name)] };
@@ -96,12 +90,31 @@ impl DeviceTensors {
     }
 }
 
+/// The memory of the GPU that the provider runs on.
+fn cuda_memory(device: &Device, provider: &ExecutionProvider) -> Result<MemoryInfo<'static>> {
+    let ordinal = device.cuda_ordinal().filter(|_| device.cuda_ordinal() == provider.cuda_ordinal());
+    let Some(ordinal) = ordinal else {
+        let message = format!(
+            "{provider} cannot access the memory of {}: expected the device that it runs on",
+            device.name()
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    };
+    let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
+    MemoryInfo::new(AllocationDevice::CUDA, ordinal, AllocatorType::Device, MemoryType::Default).map_err(
+        |error| {
+            let message = format!("{provider}, {}: {}", device.name(), error.message());
+            Error::new(ErrorKind::Unavailable, message)
+        },
+    )
+}
+
 fn position(specs: &[TensorSpec], name: &str) -> usize {
     specs.iter().position(|spec| spec.name == name).expect("check_run knows every name")
 }
 
 /// ONNX Runtime's view of a tensor on the device that [`DeviceTensors::stage`] has waited for.
-fn value<'t>(memory: &MemoryInfo<'static>, tensor: &Tensor) -> Result<DynValueRefMut<'t>> {
+fn value(memory: &Memory, tensor: &Tensor) -> Result<DynValue> {
     // A tensor without elements may have no memory; any aligned address does, and is never read.
     let address = tensor.device_slice().map_or(64, |slice| slice.address());
     // SAFETY: `check_residence` has compared the tensor's device with the engine's, and the device promises memory for

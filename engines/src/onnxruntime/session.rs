@@ -98,9 +98,10 @@ impl OnnxRuntimeEngine {
         let staged = device.stage(spec, &bindings, inputs, outputs)?;
         let input_names = inputs.iter().map(|(name, _)| c_name(&spec.inputs, input_names, name));
         let views: Vec<_> = input_names.zip(staged.inputs.iter().map(|value| value.view())).collect();
-        let mut slots: Vec<_> = output_names.into_iter().zip(staged.outputs).collect();
-        let produced = call::run(session, options, &views, &mut slots);
-        let produced = produced.map_err(|error| execution(model, &error))?;
+        let mut values = staged.outputs;
+        let views_of_outputs = values.iter_mut().map(|value| value.as_mut().map(|value| value.view_mut()));
+        let mut slots: Vec<_> = output_names.into_iter().zip(views_of_outputs).collect();
+        let produced = run_in_turn(session, options, model, &views, &mut slots)?;
         drop((views, slots));
         for ((name, tensor), value) in outputs.iter_mut().zip(produced) {
             match value {
@@ -158,19 +159,8 @@ impl Engine for OnnxRuntimeEngine {
             };
             slots.push((c_name(&spec.outputs, output_names, name), slot));
         }
-        let turn = session.turn();
-        if turn.is_some() {
-            // Of a run that failed, or of a model that was loaded or released.
-            let _ = webgpu::take_error();
-        }
-        let outcome = call::run(session, options, &views, &mut slots);
+        let produced = run_in_turn(session, options, model, &views, &mut slots)?;
         drop(slots);
-        if turn.is_some()
-            && let Some(reason) = webgpu::take_error()
-        {
-            return Err(Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {reason}")));
-        }
-        let produced = outcome.map_err(failed)?;
         for ((name, tensor), value) in outputs.iter_mut().zip(produced) {
             let output = spec.output(name).expect("check_run knows every output");
             if let Some(value) = value {
@@ -185,6 +175,28 @@ impl fmt::Debug for OnnxRuntimeEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "OnnxRuntimeEngine({}: {})", self.description, self.model)
     }
+}
+
+/// Runs the session. Sessions of WebGPU take turns on their device, whose errors are in the log alone.
+fn run_in_turn(
+    session: &mut ReleasedAlone,
+    options: &RunOptions,
+    model: &str,
+    inputs: &[(&CStr, DynValueRef<'_>)],
+    outputs: &mut [(&CStr, Option<DynValueRefMut<'_>>)],
+) -> Result<Vec<Option<DynValue>>> {
+    let turn = session.turn();
+    if turn.is_some() {
+        // Of a run that failed, or of a model that was loaded or released.
+        let _ = webgpu::take_error();
+    }
+    let outcome = call::run(session, options, inputs, outputs);
+    if turn.is_some()
+        && let Some(reason) = webgpu::take_error()
+    {
+        return Err(Error::new(ErrorKind::Execution, format!("cannot run the model, {model}: {reason}")));
+    }
+    outcome.map_err(|error| execution(model, &error))
 }
 
 fn execution(model: &str, reason: &ort::Error) -> Error {

@@ -182,7 +182,7 @@ impl Tensor {
     }
 
     /// One entry of the outermost axis as a batch of one: the axis stays, with length 1. On a device the row shares this
-    /// tensor's memory; in host memory it is a copy.
+    /// tensor's memory; in host memory it is a copy, and on WebGPU every row but the first.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if there is no such row.
@@ -195,6 +195,12 @@ impl Tensor {
         shape[0] = 1;
         let len = element_count(&shape).expect("it is less than what is held");
         if let TensorData::OnDevice(data) = &self.data {
+            if row > 0 && !data.device.has_addresses() {
+                let mut copy = Self::on(data.device.clone());
+                copy.reset_to(self.element_type(), &shape)?;
+                copy.copy_elements(0, self, row * len, len)?;
+                return Ok(copy);
+            }
             let mut data = data.clone();
             data.offset += row * len * data.element_type.size();
             data.len = len;

@@ -1,10 +1,11 @@
-//! Which engine `auto` takes: the first of an ordered list that is installed, runs the model's number format and starts.
+//! Which engine `auto` takes: the first of an ordered list that is installed, runs the model's number format and starts,
+//! or a GPU of another vendor if it is faster than the engine of the CPU.
 
 use ocelli_engines::onnxruntime::OnnxRuntime;
 use ocelli_engines::openvino::{OpenVino, OpenVinoDevice};
 use ocelli_export::contract::{Precision, Target};
 
-use super::{EngineFactory, EngineKind, EngineOptions, load_onnxruntime, probe};
+use super::{EngineFactory, EngineKind, EngineOptions, load_onnxruntime, probe, speed};
 use crate::engine::ModelFormat;
 use ocelli_error::{Error, Result};
 
@@ -16,9 +17,15 @@ const OPENVINO: EngineKind = EngineKind::OpenVino { device: OpenVinoDevice::Cpu 
 
 impl ModelFormat {
     /// Whether the engine has the number format, as far as that depends on the engine alone.
-    fn runs_on(self, kind: EngineKind) -> bool {
-        if !matches!(kind, EngineKind::OpenVino { .. }) {
-            return true;
+    pub(super) fn runs_on(self, kind: EngineKind) -> bool {
+        match kind {
+            EngineKind::OpenVino { .. } => {}
+            // Graphs with ONNX Runtime's fused operators are refused, and it has two number formats.
+            EngineKind::WebGpu { .. } => {
+                return matches!(self.exported, None | Some((Precision::Fp32, Target::TensorRt)))
+                    && self.requested == Precision::Fp32;
+            }
+            _ => return true,
         }
         match self.exported {
             None | Some((Precision::Fp32, Target::TensorRt)) => self.requested != Precision::Fp16,
@@ -50,7 +57,12 @@ pub(in crate::engine) fn start(options: &EngineOptions, format: ModelFormat) -> 
         |kind| is_installed(kind, options),
         |kind| EngineFactory::start(&EngineOptions { kind, ..options.clone() }),
     )?;
-    let chosen = choice.started.description();
+    let started = match candidates.contains(&EngineKind::Cuda { ordinal: 0 }) && choice.kind != CANDIDATES[0]
+    {
+        true => speed::faster(choice.started, options, format),
+        false => choice.started,
+    };
+    let chosen = started.description();
     for (kind, reason) in &choice.failed {
         // Its library was installed to be used.
         let cause = std::error::Error::source(reason).map_or_else(|| reason.to_string(), ToString::to_string);
@@ -60,7 +72,7 @@ pub(in crate::engine) fn start(options: &EngineOptions, format: ModelFormat) -> 
     let why =
         if missing.is_empty() { String::new() } else { format!("; not installed: {}", missing.join(", ")) };
     tracing::info!("engine auto: {chosen}{why}");
-    Ok(choice.started)
+    Ok(started)
 }
 
 /// The candidates for a model. A library that is named alone is the caller's choice of an engine.
@@ -94,6 +106,7 @@ fn is_installed(kind: EngineKind, options: &EngineOptions) -> bool {
 /// The first candidate that started, and those before it.
 #[derive(Debug)]
 struct Choice<T> {
+    kind: EngineKind,
     started: T,
     missing: Vec<EngineKind>,
     failed: Vec<(EngineKind, Error)>,
@@ -113,11 +126,11 @@ fn choose<T>(
             continue;
         }
         match start(kind) {
-            Ok(started) => return Ok(Choice { started, missing, failed }),
+            Ok(started) => return Ok(Choice { kind, started, missing, failed }),
             Err(reason) => failed.push((kind, reason)),
         }
     }
-    Ok(Choice { started: start(last)?, missing, failed })
+    Ok(Choice { kind: last, started: start(last)?, missing, failed })
 }
 
 #[cfg(test)]
@@ -175,7 +188,7 @@ mod tests {
             (Fp32, Some((Fp16, standard)), false),
         ];
         for (requested, exported, expected) in cases {
-            let format = ModelFormat { requested, exported };
+            let format = ModelFormat { requested, exported, is_builtin: false };
             assert_eq!(format.runs_on(OPENVINO), expected, "{format:?}");
             assert!(format.runs_on(EngineKind::Cpu), "{format:?}");
         }
