@@ -7,7 +7,6 @@
 mod operators;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use ocelli::engines::Engine;
@@ -78,14 +77,16 @@ fn features_stay_on_the_adapter() {
     let detector = |device: Option<Arc<WebGpuDevice>>| {
         let started = started.clone();
         let factory = EngineFactory::custom("WebGPU", move |graph: &Path| {
-            let builder = device.iter().fold(started.clone(), |builder, device| builder.with_device(device.clone()));
+            let builder =
+                device.iter().fold(started.clone(), |builder, device| builder.with_device(device.clone()));
             Ok(Box::new(builder.build_from_file(graph)?) as Box<dyn Engine>)
         });
         let builder = Detector::builder().with_model(model.clone()).with_engine_factory(factory);
         builder.with_text_cache(TextCacheFile::None).with_confidence(0.02).build().expect("it starts")
     };
     let (mut through_host, mut resident) = (detector(None), detector(Some(device.clone())));
-    let image = Image::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../demos/scenes/park.png")).expect("a picture");
+    let image =
+        Image::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../demos/scenes/park.png")).expect("a picture");
     let prompts = Prompts::new(["dog", "tree"]).expect("two classes");
     let expected = through_host.detect(&image, &prompts).expect("it detects").items;
     assert!(!expected.is_empty());
@@ -102,29 +103,6 @@ fn features_stay_on_the_adapter() {
         let pixels = 3 * 112 * 112 * 4;
         assert!(if image_number == 0 { up > pixels } else { up == pixels }, "{up} bytes, {pixels} of pixels");
     }
-}
-
-#[test]
-#[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
-fn two_processes_use_the_adapter_at_once() {
-    let cache = tempfile::tempdir().expect("a temporary folder");
-    let start = || {
-        let test = ["--ignored", "--exact", "webgpu::models_are_exported_with_standard_operators_and_others_are_refused"];
-        let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args(test).env("OCELLI_CACHE", cache.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().expect("it starts")
-    };
-    for process in [start(), start()] {
-        let output = process.wait_with_output().expect("it ends");
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains("1 passed"), "{text}");
-    }
-    let verdicts = std::fs::read_dir(cache.path().join("adapters")).expect("the adapter was checked");
-    let verdicts = verdicts.filter(|entry| {
-        let path = entry.as_ref().expect("it can be read").path();
-        path.extension().is_some_and(|extension| extension == "json")
-    });
-    assert_eq!(verdicts.count(), 1, "one of them checked, the other waited");
 }
 
 #[test]

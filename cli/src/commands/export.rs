@@ -214,6 +214,12 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
             start.elapsed().as_secs_f64()
         )
     })?;
+    if matches!(args.prompt, PromptArg::Official) && manifest.prompting == Prompting::Text {
+        status(
+            log,
+            "the checkpoint has no encoder of exemplars: prompts are text alone, as with --prompt text",
+        );
+    }
     status(log, &format!("use it with: ocelli detect --model {}", output.display()));
     Ok(())
 }
