@@ -12,7 +12,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ocelli_engines::embedded::{self, EmbeddedEngine};
+use ocelli_engines::embedded::{self, EmbeddedEngine, SharedThreads};
 use ocelli_engines::{Engine, default_threads};
 use ocelli_export::contract::{Precision, Target};
 
@@ -57,9 +57,15 @@ pub struct EngineFactory(Maker);
 
 #[derive(Clone)]
 enum Maker {
-    Embedded { threads: usize },
+    /// All graphs of a model compute on the same threads.
+    Embedded {
+        threads: SharedThreads,
+    },
     Library(LibraryMaker),
-    Custom { description: Arc<str>, make: Arc<Make> },
+    Custom {
+        description: Arc<str>,
+        make: Arc<Make>,
+    },
 }
 
 type Make = dyn Fn(&Path) -> Result<Box<dyn Engine>> + Send + Sync;
@@ -87,7 +93,9 @@ impl EngineFactory {
     pub(crate) fn start_for(options: &EngineOptions, format: ModelFormat) -> Result<Self> {
         match options.kind {
             EngineKind::Auto => libraries::start_automatic(options, format),
-            EngineKind::Embedded => Ok(Self(Maker::Embedded { threads: threads(options) })),
+            EngineKind::Embedded => {
+                Ok(Self(Maker::Embedded { threads: SharedThreads::start(threads(options)) }))
+            }
             _ => Ok(Self(Maker::Library(LibraryMaker::start(options)?))),
         }
     }
@@ -170,7 +178,8 @@ impl EngineFactory {
         let engine: Box<dyn Engine> = match &self.0 {
             Maker::Library(maker) => maker.load(graph, sizes)?,
             Maker::Embedded { threads } => {
-                Box::new(EmbeddedEngine::builder().with_threads(*threads).build_from_file(graph)?)
+                let builder = EmbeddedEngine::builder().with_shared_threads(threads.clone());
+                Box::new(builder.build_from_file(graph)?)
             }
             Maker::Custom { make, .. } => make(graph)?,
         };
@@ -201,7 +210,7 @@ impl EngineFactory {
             );
             return Err(Error::new(ErrorKind::Unavailable, message));
         };
-        let builder = EmbeddedEngine::builder().with_threads(*threads);
+        let builder = EmbeddedEngine::builder().with_shared_threads(threads.clone());
         Ok(Box::new(builder.build_from_parts(name, graph, weights)?))
     }
 
@@ -209,7 +218,7 @@ impl EngineFactory {
     pub fn description(&self) -> String {
         match &self.0 {
             Maker::Library(maker) => maker.description(),
-            Maker::Embedded { threads } => embedded::description(*threads),
+            Maker::Embedded { threads } => embedded::description(threads.count()),
             Maker::Custom { description, .. } => description.to_string(),
         }
     }

@@ -11,8 +11,8 @@ use ocelli::export::contract::{file, tensor};
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
-    Detection, Detector, EngineFactory, EngineKind, EngineOptions, Image, Model, Prompts, SemanticMap,
-    TextCacheFile,
+    Detection, Detector, EngineFactory, EngineKind, EngineOptions, Image, ImageFeatures, Model, Prompts,
+    SemanticMap, StageTimes, TextCacheFile,
 };
 
 /// One run of an engine.
@@ -185,4 +185,42 @@ fn masks_are_the_same_after_each_chunk_and_after_all_chunks() {
     }
     let across = PostProcessOptions { class_agnostic_nms_iou: Some(1.0), ..options };
     assert_eq!(found(across), (items, semantic));
+}
+
+#[test]
+fn masks_can_be_left_out_of_single_images() {
+    let (_folder, model) = model();
+    let runs = Runs::default();
+    let detector = Detector::builder()
+        .with_open_model(model)
+        .with_engine_factory(recording(&runs))
+        .with_text_cache(TextCacheFile::None)
+        .with_masks(true)
+        .build()
+        .expect("the built-in model runs");
+    let (mut text, mut preprocessor, mut backbone, mut decoder) = detector.into_stages();
+    let prompts = Prompts::new(["dog", "banana"]).expect("they are not blank");
+    let prompts = text.embed(&prompts).expect("they can be encoded");
+    let image = Image::open("../demos/scenes/park.png").expect("the scene is in the project");
+    let (mut pixels, mut features) = (Tensor::empty(), ImageFeatures::default());
+    let mut times = StageTimes::default();
+    preprocessor.run_into(&image, &mut pixels, &mut times).expect("the image fits");
+    let mut all = Vec::new();
+    // The buffers are the same, so that the features for masks of an earlier image could stay in them.
+    for masks in [true, false, true] {
+        backbone.set_masks(masks);
+        decoder.set_masks(masks);
+        let size = (image.width(), image.height());
+        backbone.run_into(&pixels, size, &mut features, &mut times).expect("it runs");
+        assert_eq!(features.support_masks(), masks);
+        all.push(decoder.decode(&features, &prompts, &mut times).expect("it runs"));
+    }
+    let [first, without, last] = &all[..] else { panic!("three images") };
+    assert!(!first.is_empty() && first.iter().all(|one| one.mask.is_some()) && first == last);
+    let bare: Vec<Detection> = first.iter().map(|one| Detection { mask: None, ..one.clone() }).collect();
+    assert_eq!(*without, bare);
+    let runs = runs.lock().expect("no thread panicked");
+    let of_backbone = runs.iter().filter(|run| run.graph == file::BACKBONE);
+    let fine: Vec<bool> = of_backbone.map(|run| run.outputs.contains(tensor::FPN[0])).collect();
+    assert_eq!(fine, [true, false, true]);
 }

@@ -33,7 +33,7 @@ mod map;
 mod session;
 mod values;
 
-pub use builder::EmbeddedBuilder;
+pub use builder::{EmbeddedBuilder, SharedThreads};
 pub use session::EmbeddedEngine;
 
 /// An engine with this number of threads, for display: `embedded (rten 0.27), CPU, 2 threads`.

@@ -85,7 +85,10 @@ impl ImagePreprocessor {
 pub struct Backbone {
     model: Model,
     factory: EngineFactory,
+    /// Whether it was built for masks.
     masks: bool,
+    /// Whether the features for masks are left out for now.
+    is_without_masks: bool,
     /// One graph, or two that run one after the other.
     engines: Vec<Box<dyn Engine>>,
     tokens: Tensor,
@@ -93,7 +96,14 @@ pub struct Backbone {
 
 impl Backbone {
     pub(super) fn new(model: &Model, factory: EngineFactory, masks: bool) -> Self {
-        Self { model: model.clone(), factory, masks, engines: Vec::new(), tokens: Tensor::empty() }
+        Self {
+            model: model.clone(),
+            factory,
+            masks,
+            is_without_masks: false,
+            engines: Vec::new(),
+            tokens: Tensor::empty(),
+        }
     }
 
     /// Loads the backbone unless it is loaded.
@@ -119,6 +129,17 @@ impl Backbone {
         self.engines.clear();
     }
 
+    /// Whether the next images get the features that [masks](super::PromptDecoder::set_masks) are computed from. It makes no
+    /// difference to a detector that was built without masks.
+    pub fn set_masks(&mut self, masks: bool) {
+        self.is_without_masks = !masks;
+    }
+
+    /// Whether the detector was built with masks or semantic maps.
+    pub fn supports_masks(&self) -> bool {
+        self.masks
+    }
+
     /// Computes the features of `pixels` [1, 3, S, S], made from an image of `size` (width, height), and adds the time to
     /// `times`.
     ///
@@ -139,8 +160,11 @@ impl Backbone {
         features.tensors.iter_mut().for_each(|tensor| move_to(tensor, device.as_ref()));
         let [fine, middle, coarse, image_prompt] = &mut features.tensors;
         let mut outputs = vec![(tensor::FPN[2], coarse)];
-        if self.masks {
+        if self.masks && !self.is_without_masks {
             outputs.extend([(tensor::FPN[0], fine), (tensor::FPN[1], middle)]);
+        } else {
+            // Those of another image must not be taken for those of this one.
+            (*fine, *middle) = (Tensor::empty(), Tensor::empty());
         }
         if official {
             outputs.push((tensor::IMAGE_PROMPT, image_prompt));

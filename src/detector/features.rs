@@ -30,6 +30,11 @@ impl Default for ImageFeatures {
 }
 
 impl ImageFeatures {
+    /// Whether masks can be computed from them.
+    pub fn support_masks(&self) -> bool {
+        !self.tensors[0].is_empty()
+    }
+
     /// The backbone's outputs by name, in any memory: those that the model has and that were requested.
     #[doc(hidden)]
     pub fn tensors(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {

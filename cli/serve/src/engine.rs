@@ -1,36 +1,31 @@
-//! One engine for all clients: threads decode pictures ahead of the thread that detects.
+//! One engine for all clients. A picture passes three stages, each on threads of its own: decoding, the backbone, and the
+//! prompts. While one picture is in one stage, the next is in the stage before.
 
-use std::collections::VecDeque;
+mod stages;
+
 use std::net::IpAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::panic::catch_unwind;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use axum::body::Bytes;
-use ocelli::engines::Tensor;
-use ocelli::{
-    Backbone, Detection, Detector, Error, ErrorKind, Image, ImageFeatures, ImagePreprocessor, PromptDecoder,
-    Result, StageTimes, TextEmbedder,
-};
+use ocelli::{Detection, Detector, Error, ErrorKind, Image, Result, StageTimes};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
+use self::stages::{BackboneStage, KnownPictures, PromptStage};
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::queue::{Awaited, Queue};
 use crate::request::{Question, check_pixels};
 
-/// New phrases that are kept in memory.
-const PHRASES: usize = 2_000;
-/// Pictures whose features are kept: the next request is often about the same picture with other words.
-const PICTURES: usize = 2;
-/// Decoded pictures that wait for the engine.
+/// Decoded pictures that wait for the backbone.
 const AHEAD: usize = 2;
 /// Threads that decode.
 const MOST_DECODERS: usize = 4;
 
-/// What was found in a picture.
+/// What was found in a picture. In `times`, `total` is from the start of the backbone's stage, with the wait for the next.
 pub(crate) struct Found {
     pub width: u32,
     pub height: u32,
@@ -72,15 +67,19 @@ impl Engine {
     pub fn start(detector: Detector, metrics: Arc<Metrics>, max_pixels: u64) -> Self {
         let queue = Arc::new(Queue::new());
         let (sender, receiver) = sync_channel(AHEAD);
-        let known = Arc::new(Mutex::new(VecDeque::new()));
+        let (encoded, to_search) = sync_channel(0);
+        let known = Arc::new(KnownPictures::default());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut threads = Vec::new();
         for _ in 0..cores.div_ceil(2).min(MOST_DECODERS) {
             let (queue, sender, known) = (queue.clone(), sender.clone(), known.clone());
-            threads.push(std::thread::spawn(move || decode_all(&queue, &sender, &known, max_pixels)));
+            threads.push(named("decode", move || decode_all(&queue, &sender, &known, max_pixels)));
         }
-        let mut worker = Worker::new(detector, known, metrics, max_pixels);
-        threads.push(std::thread::spawn(move || worker.run(&receiver)));
+        let (text, preprocessor, backbone, decoder) = detector.into_stages();
+        let mut first = BackboneStage::new(preprocessor, backbone, known, metrics.clone(), max_pixels);
+        threads.push(named("backbone", move || first.run(&receiver, &encoded)));
+        let mut second = PromptStage::new(text, decoder, metrics);
+        threads.push(named("prompts", move || second.run(&to_search)));
         Self { queue, threads: Mutex::new(threads) }
     }
 
@@ -114,17 +113,16 @@ impl Engine {
     }
 }
 
+/// A thread whose name tells a profiler what it does.
+fn named(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    std::thread::Builder::new().name(name.into()).spawn(work).expect("the system has threads left")
+}
+
 /// Decodes pictures until the queue is closed.
-fn decode_all(
-    queue: &Queue<Job>,
-    decoded: &SyncSender<Decoded>,
-    known: &Mutex<VecDeque<Key>>,
-    max_pixels: u64,
-) {
+fn decode_all(queue: &Queue<Job>, decoded: &SyncSender<Decoded>, known: &KnownPictures, max_pixels: u64) {
     while let Some(job) = queue.pop() {
         let key: Key = Sha256::digest(&job.picture).into();
-        let is_known = known.lock().unwrap_or_else(PoisonError::into_inner).contains(&key);
-        let image = match is_known {
+        let image = match known.contains(&key, job.question.masks) {
             true => Ok(None),
             false => decode(&job.picture, max_pixels).map(Some),
         };
@@ -148,100 +146,4 @@ fn decode(bytes: &[u8], max_pixels: u64) -> Result<Image> {
     .unwrap_or_else(|_| {
         Err(Error::new(ErrorKind::InvalidData, "cannot read the image, the request: the decoder failed"))
     })
-}
-
-/// Owns the engine.
-struct Worker {
-    text: TextEmbedder,
-    preprocessor: ImagePreprocessor,
-    backbone: Backbone,
-    decoder: PromptDecoder,
-    pixels: Tensor,
-    /// The pictures whose features are known, the oldest first.
-    pictures: VecDeque<(Key, (u32, u32), ImageFeatures)>,
-    /// Their keys, for the threads that decode.
-    known: Arc<Mutex<VecDeque<Key>>>,
-    options: ocelli::postprocess::PostProcessOptions,
-    metrics: Arc<Metrics>,
-    max_pixels: u64,
-}
-
-impl Worker {
-    fn new(
-        detector: Detector,
-        known: Arc<Mutex<VecDeque<Key>>>,
-        metrics: Arc<Metrics>,
-        max_pixels: u64,
-    ) -> Self {
-        let (mut text, preprocessor, backbone, decoder) = detector.into_stages();
-        text.keep_in_memory(PHRASES);
-        let options = decoder.post_processing().clone();
-        let pictures = VecDeque::new();
-        let pixels = Tensor::empty();
-        Self { text, preprocessor, backbone, decoder, pixels, pictures, known, options, metrics, max_pixels }
-    }
-
-    fn run(&mut self, decoded: &Receiver<Decoded>) {
-        while let Ok(Decoded { key, image, job }) = decoded.recv() {
-            if job.is_abandoned() {
-                continue;
-            }
-            let found = catch_unwind(AssertUnwindSafe(|| self.detect(key, image, &job)));
-            let found = found.unwrap_or_else(|_| {
-                self.forget();
-                Err(Error::new(ErrorKind::Execution, "the detector failed on this picture; see the log"))
-            });
-            match &found {
-                Ok(found) => self.metrics.observe(&found.times, found.detections.len()),
-                Err(_) => self.metrics.failed(),
-            }
-            drop(job.reply.send(found));
-        }
-    }
-
-    fn forget(&mut self) {
-        self.pictures.clear();
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
-    fn detect(&mut self, key: Key, image: Option<Image>, job: &Job) -> Result<Found> {
-        let start = std::time::Instant::now();
-        let mut times = StageTimes::default();
-        let milliseconds = |start: std::time::Instant| start.elapsed().as_secs_f64() * 1e3;
-        let embedded = self.text.embed(&job.question.prompts)?;
-        times.text = milliseconds(start);
-        if !self.pictures.iter().any(|(known, ..)| *known == key) {
-            // A picture that was known when it was to be decoded can be forgotten since.
-            let image = match image {
-                Some(image) => image,
-                None => decode(&job.picture, self.max_pixels)?,
-            };
-            self.encode(key, &image, &mut times)?;
-        }
-        let (_, (width, height), features) =
-            self.pictures.iter().find(|(known, ..)| *known == key).expect("it was added above");
-        self.decoder.set_post_processing(job.question.thresholds.over(&self.options))?;
-        self.decoder.set_masks(job.question.masks);
-        let detections = self.decoder.decode(features, &embedded, &mut times)?;
-        times.total = milliseconds(start);
-        Ok(Found { width: *width, height: *height, detections, times })
-    }
-
-    fn encode(&mut self, key: Key, image: &Image, times: &mut StageTimes) -> Result<()> {
-        self.backbone.load()?;
-        self.preprocessor.run_on(self.backbone.device());
-        self.preprocessor.run_into(image, &mut self.pixels, times)?;
-        // The buffers of the oldest picture are used again.
-        let oldest = if self.pictures.len() < PICTURES { None } else { self.pictures.pop_front() };
-        let mut features = oldest.map(|(.., features)| features).unwrap_or_default();
-        let size = (image.width(), image.height());
-        let encoded = self.backbone.run_into(&self.pixels, size, &mut features, times);
-        if encoded.is_ok() {
-            self.pictures.push_back((key, size, features));
-        }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.clear();
-        known.extend(self.pictures.iter().map(|(key, ..)| *key));
-        encoded
-    }
 }

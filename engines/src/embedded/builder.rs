@@ -12,10 +12,32 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
+/// Threads that several engines share. Engines that run at the same time then compute side by side on these threads, and
+/// an engine that runs alone has all of them: no more threads compute than there are cores.
+#[derive(Debug, Clone)]
+pub struct SharedThreads {
+    pool: Arc<ThreadPool>,
+    count: usize,
+}
+
+impl SharedThreads {
+    /// Starts `count` threads; 0 means [`default_threads`](crate::default_threads).
+    pub fn start(count: usize) -> Self {
+        let count = if count == 0 { default_threads() } else { count };
+        Self { pool: Arc::new(ThreadPool::with_num_threads(count)), count }
+    }
+
+    /// The number of threads.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+}
+
 /// Builds an [`EmbeddedEngine`]; see [`EmbeddedEngine::builder`].
 #[derive(Debug, Clone, Default)]
 pub struct EmbeddedBuilder {
     threads: usize,
+    shared: Option<SharedThreads>,
     prepacking: bool,
 }
 
@@ -24,6 +46,12 @@ impl EmbeddedBuilder {
     /// [`default_threads`](crate::default_threads). Loading a model uses one for each physical core.
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = threads;
+        self
+    }
+
+    /// Computes on threads that other engines use as well, instead of threads of its own.
+    pub fn with_shared_threads(mut self, threads: SharedThreads) -> Self {
+        self.shared = Some(threads);
         self
     }
 
@@ -95,9 +123,8 @@ impl EmbeddedBuilder {
             Ok(Err(error)) => return Err(refused(&name, &error)),
             Err(_) => return Err(unusable(&name, "the model is corrupt: it panics when it is loaded")),
         };
-        let threads = if self.threads == 0 { default_threads() } else { self.threads };
-        let pool = Arc::new(ThreadPool::with_num_threads(threads));
-        EmbeddedEngine::new(model, spec, pool, threads, name)
+        let threads = self.shared.unwrap_or_else(|| SharedThreads::start(self.threads));
+        EmbeddedEngine::new(model, spec, threads.pool, threads.count, name)
     }
 }
 
