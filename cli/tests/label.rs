@@ -6,6 +6,7 @@ mod data_set;
 mod formats;
 mod refusals;
 mod stopped;
+mod tars;
 
 use ocelli::Mask;
 use serde_json::Value;
@@ -30,6 +31,11 @@ fn is_same_file(link: &std::fs::Metadata, source: &std::path::Path) -> bool {
 #[cfg(not(unix))]
 fn is_same_file(link: &std::fs::Metadata, source: &std::path::Path) -> bool {
     source.metadata().is_ok_and(|source| source.len() == link.len())
+}
+
+/// The text of a data set's journal.
+fn journal_of(place: &Place, set: &str) -> String {
+    String::from_utf8(place.read(&format!("{set}/.ocelli-label/journal.jsonl"))).expect("it is text")
 }
 
 const ALL_FORMATS: [&str; 2] = ["--format", "yolo,yolo-seg,coco"];

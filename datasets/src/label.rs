@@ -4,6 +4,8 @@
 //! to which class. A [`LabelJob`] labels the images and appends a line for each to a journal in the output folder. It can be
 //! stopped at any time: opening the job again continues after the last complete line.
 //!
+//! Images may be members of tar files, such as WebDataset's shards: they are read in place and named after tar and member.
+//!
 //! [`LabelJob::finish`] writes everything else in the folder (label files, `annotations.json`, `data.yaml`, review pages) from
 //! the journal. The bytes are the same however often the job was stopped, and [`merge`] joins the shards of a job that several
 //! processes shared.
@@ -13,6 +15,7 @@
 //! such corrections for a person.
 
 mod adopt;
+mod braces;
 mod class_map;
 mod coco;
 mod correct;
@@ -36,7 +39,9 @@ mod review;
 mod sequences;
 mod settings;
 mod simplify;
+mod source;
 mod stop;
+mod tar_file;
 mod voc;
 mod write;
 mod written;
@@ -54,6 +59,7 @@ pub use journal::check_journal;
 pub use low_memory::SPILL_BYTES;
 pub use merge::merge;
 pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings};
+pub use source::open_image;
 pub use write::{ClassCount, Summary};
 #[cfg(feature = "test-support")]
 #[doc(hidden)]

@@ -84,7 +84,7 @@ impl Gallery {
         if let Some(known) = lock().get(&image.id) {
             return Ok(known.clone());
         }
-        let whole = Image::open(self.read(|set| set.file(image)))?.into_rgb_image();
+        let whole = Image::decode(&self.read(|set| set.read_image(image))?, &image.name)?.into_rgb_image();
         let scale = f64::from(THUMBNAIL) / f64::from(whole.width().max(whole.height()));
         let side = |pixels: u32| ((f64::from(pixels) * scale.min(1.0)).round() as u32).max(1);
         let (width, height) = (side(whole.width()), side(whole.height()));
@@ -220,9 +220,7 @@ pub(crate) async fn image(
     let gallery = gallery(&app)?;
     let (kind, bytes) = with_files(move || {
         let image = gallery.image(&id)?;
-        let path = gallery.read(|set| set.file(&image));
-        let bytes = std::fs::read(&path)
-            .map_err(|error| ocelli::Error::io("cannot read the image", FilePath::new(&image.name), error))?;
+        let bytes = gallery.read(|set| set.read_image(&image))?;
         let kind = match image::guess_format(&bytes) {
             Ok(ImageFormat::Jpeg) => "image/jpeg",
             Ok(ImageFormat::Png) => "image/png",

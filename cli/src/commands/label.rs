@@ -43,7 +43,8 @@ ocelli label --images <PATH>... --classes <PHRASE>... --model <PATH>
 pub struct LabelArgs {
     #[command(subcommand)]
     command: Option<LabelCommand>,
-    /// Images: files, folders with their subfolders, patterns such as 'photos/**/*.jpg', or lists (@list.txt, - is stdin)
+    /// Images: files, folders with their subfolders, tar files, patterns such as 'photos/**/*.jpg' or '{00..12}.tar', or lists (@list.txt,
+    /// - is stdin)
     #[arg(
         long,
         aliases = ["source", "image"],

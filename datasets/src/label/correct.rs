@@ -18,6 +18,7 @@ use super::journal::Journal;
 use super::merge::classes_of;
 use super::placer::{Placer, image_path, label_path};
 use super::settings::Format;
+use super::source;
 use super::written::{Owner, Written, hash_of_text};
 use line::Line;
 
@@ -154,8 +155,16 @@ impl CorrectedSet {
         self.by_id.get(id).map(|at| &self.images[*at])
     }
 
-    /// The file of an image: the one in the data set, or its source.
-    pub fn file(&self, image: &SetImage) -> PathBuf {
+    /// The bytes of the file of an image: the one in the data set, or its source.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if it cannot be read.
+    pub fn read_image(&self, image: &SetImage) -> Result<Vec<u8>> {
+        let path = self.file(image);
+        source::read(&path).map_err(|e| Error::io("cannot read the image", Path::new(&image.name), e))
+    }
+
+    fn file(&self, image: &SetImage) -> PathBuf {
         let in_set = [false, true]
             .map(|validation| self.root.join(format!("images/{}", image_path(&image.name, validation))));
         in_set.into_iter().find(|path| path.is_file()).unwrap_or_else(|| image.source.clone())

@@ -4,13 +4,20 @@ use std::collections::{HashSet, VecDeque};
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
+use super::braces;
 use super::folder::STATE_FOLDER;
 use super::images::FoundImage;
+use super::source::{has_tar_extension, member_path};
+use super::tar_file::TarFile;
 use ocelli::image::{has_image_extension, has_unsupported_extension};
 use ocelli::{Error, ErrorKind, Result};
 
-/// Finds images. An input is a folder, which is searched recursively, a pattern (`'**/*.jpg'`), an image, a file with a list
-/// of paths (`@list.txt`, or a name that ends in `.txt`), or `-` for a list on stdin.
+/// Finds images. An input is a folder, which is searched recursively, a pattern (`'**/*.jpg'`, `'{a,b}/{00..12}.tar'`), an
+/// image, a tar file, a file with a list of paths (`@list.txt`, or a name that ends in `.txt`), or `-` for a list on stdin.
+///
+/// The images in `shard-00.tar` are named as those in a folder `shard-00`. A tar file that is truncated or corrupt is found
+/// itself, after the images that can be read: labelling reports it. Tar files in folders are not searched, so that a folder
+/// with images and an archive of them has each image once.
 ///
 /// Images in the `output` folder, in other labelled data sets and in folders whose names start with a dot are ignored. Paths
 /// in a list are relative to the current folder, and may name files that do not exist: labelling reports those.
@@ -29,7 +36,7 @@ pub fn find_images(inputs: &[PathBuf], output: &Path) -> Result<Vec<FoundImage>>
             std::io::stdin()
                 .read_to_string(&mut list)
                 .map_err(|e| Error::io("cannot read the list", Path::new("stdin"), e))?;
-            found.extend(listed(&list));
+            listed(&list, &mut found)?;
             "the list on stdin is empty"
         } else if input.is_dir() {
             if let (Some(output), Ok(here)) = (&output, input.canonicalize())
@@ -43,13 +50,13 @@ pub fn find_images(inputs: &[PathBuf], output: &Path) -> Result<Vec<FoundImage>>
         } else if let Some(list) = list_file(input) {
             let text =
                 std::fs::read_to_string(&list).map_err(|e| Error::io("cannot read the list", &list, e))?;
-            found.extend(listed(&text));
+            listed(&text, &mut found)?;
             "the list is empty"
         } else if input.exists() {
             let relative = input.file_name().map(PathBuf::from).unwrap_or_default();
-            found.push(FoundImage { path: input.clone(), relative });
-            ""
-        } else if text.contains(['*', '?', '[']) {
+            add(input.clone(), relative, &mut found)?;
+            "the tar file contains no images"
+        } else if text.contains(PATTERN) {
             matching(input, output.as_deref(), &mut found)?;
             "the pattern matches no image"
         } else {
@@ -60,6 +67,26 @@ pub fn find_images(inputs: &[PathBuf], output: &Path) -> Result<Vec<FoundImage>>
         }
     }
     Ok(found)
+}
+
+/// The characters of patterns.
+const PATTERN: [char; 4] = ['*', '?', '[', '{'];
+
+/// Adds a file, or the images of a tar file.
+fn add(path: PathBuf, relative: PathBuf, found: &mut Vec<FoundImage>) -> Result<()> {
+    if !has_tar_extension(&path) || !path.is_file() {
+        found.push(FoundImage { path, relative });
+        return Ok(());
+    }
+    let tar = TarFile::open(&path)?;
+    let folder = relative.with_extension("");
+    let image =
+        |name: &str| FoundImage { path: member_path(&path, name), relative: member_path(&folder, name) };
+    found.extend(tar.names().map(image));
+    if tar.problem().is_some() {
+        found.push(FoundImage { path, relative });
+    }
+    Ok(())
 }
 
 /// Images of formats that are not supported are found as well: labelling reports them.
@@ -82,12 +109,12 @@ fn list_file(input: &Path) -> Option<PathBuf> {
 }
 
 /// The images of a list with one path per line. The path, without `..`, is the name in the data set.
-fn listed(list: &str) -> impl Iterator<Item = FoundImage> {
+fn listed(list: &str, found: &mut Vec<FoundImage>) -> Result<()> {
     let here = std::env::current_dir().unwrap_or_default();
-    list.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(move |line| {
+    list.lines().map(str::trim_end).filter(|line| !line.is_empty()).try_for_each(|line| {
         let path = PathBuf::from(line);
         let relative = path.strip_prefix(&here).unwrap_or(&path).to_owned();
-        FoundImage { path, relative }
+        add(path, relative, found)
     })
 }
 
@@ -125,18 +152,31 @@ fn walk(root: &Path, output: Option<&Path>, found: &mut Vec<FoundImage>) -> Resu
 }
 
 /// Finds the images that match a pattern, ordered by path. Names are relative to the part of the pattern without wildcards.
+/// Tar files are found by patterns that end in `.tar`.
 fn matching(pattern: &Path, output: Option<&Path>, found: &mut Vec<FoundImage>) -> Result<()> {
-    let is_pattern = |part: &Component<'_>| part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
+    let is_pattern = |part: &Component<'_>| part.as_os_str().to_string_lossy().contains(PATTERN);
     let root: PathBuf = pattern.components().take_while(|part| !is_pattern(part)).collect();
-    let paths = glob::glob(&pattern.to_string_lossy())
-        .map_err(|e| no_image(pattern, &format!("invalid pattern: {e}")))?;
+    let invalid = |why: &str| no_image(pattern, &format!("invalid pattern: {why}"));
     let mut matched = Vec::new();
-    for path in paths {
-        let path = path
-            .map_err(|e| Error::io("cannot read", e.path(), std::io::Error::other(e.error().to_string())))?;
-        let is_data_set = path.ancestors().any(|folder| folder.join(STATE_FOLDER).is_dir());
-        if path.is_file() && is_image(&path) && !is_data_set {
+    for one in braces::expand(&pattern.to_string_lossy()).map_err(|why| invalid(&why))? {
+        let path = PathBuf::from(&one);
+        if path.is_file() {
             matched.push(path);
+            continue;
+        }
+        if !one.contains(['*', '?', '[']) {
+            let why = if path.is_dir() { "it is a folder; name it without braces" } else { "no such file" };
+            return Err(no_image(&path, why));
+        }
+        let is_wanted = |path: &Path| is_image(path) || (has_tar_extension(&one) && has_tar_extension(path));
+        for path in glob::glob(&one).map_err(|e| invalid(&e.to_string()))? {
+            let path = path.map_err(|e| {
+                Error::io("cannot read", e.path(), std::io::Error::other(e.error().to_string()))
+            })?;
+            let is_data_set = path.ancestors().any(|folder| folder.join(STATE_FOLDER).is_dir());
+            if path.is_file() && is_wanted(&path) && !is_data_set {
+                matched.push(path);
+            }
         }
     }
     // Patterns follow links to parent folders. Of several paths to an image, the shortest one counts.
@@ -148,11 +188,10 @@ fn matching(pattern: &Path, output: Option<&Path>, found: &mut Vec<FoundImage>) 
     };
     matched.retain(is_new);
     matched.sort();
-    found.extend(matched.into_iter().map(|path| {
+    matched.into_iter().try_for_each(|path| {
         let relative = path.strip_prefix(&root).unwrap_or(&path).to_owned();
-        FoundImage { path, relative }
-    }));
-    Ok(())
+        add(path, relative, found)
+    })
 }
 
 #[cfg(test)]

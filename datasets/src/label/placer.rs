@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use ocelli::atomic_file::sync_folder;
-use ocelli::image::Image;
 use ocelli::{Error, ErrorKind, Result};
 
 use super::class_map::ClassMap;
@@ -16,6 +15,7 @@ use super::mask_files::{class_names, file_name, mask_files};
 use super::record::{Record, identity};
 use super::review::link_to;
 use super::settings::{DataSetOptions, Format, ImageMode};
+use super::source::{copy_to, is_gone, is_member, is_readable, open_image};
 use super::stop::before_write;
 use super::written::{ClassHashes, Meaning, Owner, Written, part_path};
 use super::{voc, yolo};
@@ -294,7 +294,8 @@ impl Placer {
             return Ok(());
         }
         let is_converted = is_converted(&record.name);
-        let is_any_link = self.options.images == ImageMode::Link && !is_converted;
+        // Nothing can link to a member of a tar file: it is copied.
+        let is_any_link = self.options.images == ImageMode::Link && !is_converted && !is_member(source);
         let is_hard = is_any_link && self.options.has(Format::Coco) && !self.links_are_symbolic;
         let is_link = is_any_link && !is_hard;
         let now = identity(source);
@@ -310,7 +311,7 @@ impl Placer {
         };
         // A copy is all there is while its source cannot be read, and a file that is not a copy is the person's.
         let is_other = is_link && is_copy && identity(&path) != now;
-        if is_right || is_other || (is_copy && File::open(source).is_err()) {
+        if is_right || is_other || (is_copy && !is_readable(source)) {
             return Ok(());
         }
         let part = part_path(&path);
@@ -408,7 +409,7 @@ impl Placer {
         if self.options.has(Format::Masks) {
             labels.extend(self.recorded_masks(&self.written, name, validation));
         }
-        let mut stays = !matches!(record.source.try_exists(), Ok(false));
+        let mut stays = !is_gone(&record.source);
         for image in &images {
             stays |= self.root.join(image).symlink_metadata().is_ok_and(|there| there.is_file());
         }
@@ -441,7 +442,9 @@ impl Placer {
     /// set if the path ends in it, and the whole path otherwise.
     pub fn coco_name(&self, record: &Record) -> String {
         match self.options.images {
-            ImageMode::None if record.source.ends_with(&record.name) => record.name.clone(),
+            ImageMode::None if record.source.ends_with(&record.name) || is_member(&record.source) => {
+                record.name.clone()
+            }
             ImageMode::None => record.source.to_string_lossy().into_owned(),
             _ => image_path(&record.name, self.is_validation(&record.name)),
         }
@@ -455,12 +458,11 @@ fn copy(source: &Path, (part, path): (&Path, &Path), is_converted: bool, changed
     let mut to = File::create(part).map_err(cannot)?;
     if is_converted {
         let mut encoded = io::Cursor::new(Vec::new());
-        let image = Image::open(source)?.into_rgb_image();
+        let image = open_image(source)?.into_rgb_image();
         image.write_to(&mut encoded, image::ImageFormat::Png).map_err(|e| cannot(io::Error::other(e)))?;
         to.write_all(encoded.get_ref()).map_err(cannot)?;
     } else {
-        let mut from = File::open(source).map_err(|e| Error::io("cannot read", source, e))?;
-        io::copy(&mut from, &mut to).map_err(cannot)?;
+        copy_to(source, &mut to).map_err(|e| Error::io("cannot copy", source, e))?;
     }
     // Without the time, the image is copied again by the next run.
     drop(to.set_modified(UNIX_EPOCH + Duration::from_nanos(changed)));

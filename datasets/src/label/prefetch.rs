@@ -5,11 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use ocelli::image::Image;
 use ocelli::preprocess::{PreprocessConfig, Preprocessor};
 use ocelli::{Error, ErrorKind, Result};
 use ocelli_engines::Tensor;
 use ocelli_export::contract::Manifest;
+
+use super::source::open_image;
 
 /// An image as the backbone takes it.
 pub(super) struct Prepared {
@@ -37,7 +38,7 @@ impl Preparer {
 
     /// Decodes and preprocesses an image.
     pub fn prepare(&self, path: &Path) -> Result<Prepared> {
-        let image = Image::open(path)?;
+        let image = open_image(path)?;
         let mut preprocessor = match take(&self.preprocessors) {
             Some(preprocessor) => preprocessor,
             None => Preprocessor::new(self.config)?,

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use ocelli::Mask;
 
+use super::source::member_identity;
+
 /// An instance of a class in an image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
@@ -77,7 +79,10 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
 
 /// Size and time of the last change of a file; zeros if they are unknown.
 pub(super) fn identity(path: &Path) -> (u64, u64) {
-    let Ok(meta) = path.metadata() else { return (0, 0) };
+    path.metadata().map_or_else(|_| member_identity(path).unwrap_or_default(), |meta| identity_of(&meta))
+}
+
+pub(super) fn identity_of(meta: &std::fs::Metadata) -> (u64, u64) {
     let since = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     (meta.len(), since.map_or(0, |since| since.as_nanos() as u64))
 }

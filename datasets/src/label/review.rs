@@ -13,11 +13,11 @@ use super::class_map::ClassMap;
 use super::images::hash_of;
 use super::journal::Journal;
 use super::record::Record;
+use super::source::open_image;
 use super::write::write_csv;
 use ocelli::Detection;
 use ocelli::atomic_file::write_atomically;
 use ocelli::draw::Annotator;
-use ocelli::image::Image;
 use ocelli::{Error, Result};
 
 /// The size of an image on a page, the height of its file name below, and the gap between images, in pixels.
@@ -230,7 +230,7 @@ fn draw_page(
         let Some(entry) = journal.entry(name).cloned() else { continue };
         let record = journal.read(&entry)?;
         // If the file was removed since it was labelled, its cell stays empty.
-        let Ok(image) = Image::open(&record.source) else { continue };
+        let Ok(image) = open_image(&record.source) else { continue };
         let mut image = image.into_rgb_image();
         let detections: Vec<Detection> = record
             .instances

@@ -1,0 +1,108 @@
+//! The files that images come from: files of their own, and members of tar files.
+//!
+//! A member has a path as if the tar file were a folder: `shard-000000.tar/0001.jpg`. No file can have this path, so that
+//! it stands for the member wherever a path is kept, in the journal as well.
+
+use std::fs::File;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use ocelli::image::Image;
+use ocelli::{Error, ErrorKind, Result};
+
+use super::tar_file::TarFile;
+
+/// Whether a file is taken for a tar file, by its name.
+pub(super) fn has_tar_extension(path: impl AsRef<Path>) -> bool {
+    path.as_ref().extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tar"))
+}
+
+/// The tar file that a path is in, and the name there.
+fn tar_of(path: &Path) -> Option<(&Path, String)> {
+    let tar = path.ancestors().skip(1).find(|above| has_tar_extension(above) && above.is_file())?;
+    let mut parts = Vec::new();
+    for component in path.strip_prefix(tar).ok()?.components() {
+        let Component::Normal(part) = component else { return None };
+        parts.push(part.to_str()?);
+    }
+    Some((tar, parts.join("/")))
+}
+
+/// The path of a member.
+pub(super) fn member_path(tar: &Path, name: &str) -> PathBuf {
+    name.split('/').fold(tar.to_owned(), |path, part| path.join(part))
+}
+
+/// Whether an image is a member of a tar file, which nothing can link to.
+pub(super) fn is_member(path: &Path) -> bool {
+    tar_of(path).is_some()
+}
+
+/// The tar file and the name there, if the path is of a member that can be read.
+fn member_of(path: &Path) -> Option<(Arc<TarFile>, String)> {
+    let (tar, name) = tar_of(path)?;
+    let tar = TarFile::open(tar).ok()?;
+    tar.contains(&name).then_some((tar, name))
+}
+
+/// Size of a member and time of the last change; `None` for other paths.
+pub(super) fn member_identity(path: &Path) -> Option<(u64, u64)> {
+    let (tar, name) = member_of(path)?;
+    tar.identity(&name)
+}
+
+/// Whether an image can be opened.
+pub(super) fn is_readable(path: &Path) -> bool {
+    File::open(path).is_ok() || member_of(path).is_some()
+}
+
+/// Whether an image is gone for sure, and not only out of reach.
+pub(super) fn is_gone(path: &Path) -> bool {
+    match tar_of(path) {
+        // A tar file that is cut off may have had it.
+        Some((tar, name)) => {
+            TarFile::open(tar).is_ok_and(|tar| tar.problem().is_none() && !tar.contains(&name))
+        }
+        None => matches!(path.try_exists(), Ok(false)),
+    }
+}
+
+/// The bytes of the file of an image.
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    match tar_of(path) {
+        Some((tar, name)) => TarFile::open(tar).map_err(io::Error::other)?.read(&name),
+        None => std::fs::read(path),
+    }
+}
+
+/// Copies the file of an image.
+pub(super) fn copy_to(path: &Path, to: &mut impl io::Write) -> io::Result<()> {
+    match tar_of(path) {
+        Some(_) => to.write_all(&read(path)?),
+        None => io::copy(&mut File::open(path)?, to).map(drop),
+    }
+}
+
+/// Reads and decodes an image: a file, or a member of a tar file by the path that `find_images` gives it.
+///
+/// # Errors
+/// As [`Image::open`]; a tar file itself is no image, and the error says what is wrong with it.
+pub fn open_image(path: &Path) -> Result<Image> {
+    let Some((tar, name)) = tar_of(path) else {
+        return match has_tar_extension(path) && path.is_file() {
+            true => Err(problem_of(path)?),
+            false => Image::open(path),
+        };
+    };
+    let bytes = TarFile::open(tar)?.read(&name).map_err(|e| Error::io("cannot read the image", path, e))?;
+    Image::decode(&bytes, &path.display().to_string())
+}
+
+/// What is wrong with a tar file.
+fn problem_of(path: &Path) -> Result<Error> {
+    let tar = TarFile::open(path)?;
+    let problem = tar.problem().unwrap_or("it was changed; run this again to label its images");
+    let message = format!("cannot read the whole tar file, {}: {problem}", path.display());
+    Ok(Error::new(ErrorKind::InvalidData, message))
+}
