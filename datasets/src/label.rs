@@ -35,6 +35,7 @@ mod prompts;
 mod record;
 mod refine;
 mod review;
+mod saved;
 #[cfg(test)]
 mod sequences;
 mod settings;

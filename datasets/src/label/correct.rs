@@ -2,6 +2,7 @@
 //!
 //! A saved file is the person's from then on, even if it has the labels that were there before: looking at them was the work.
 
+mod coco;
 mod line;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use super::images::{ImageFile, ImageSet, hash_of};
 use super::journal::Journal;
 use super::merge::classes_of;
 use super::placer::{Placer, image_path, label_path};
+use super::saved::Saved;
 use super::settings::Format;
 use super::source;
 use super::written::{Owner, Written, hash_of_text};
@@ -28,6 +30,8 @@ pub struct CorrectedSet {
     classes: Vec<String>,
     images: Vec<SetImage>,
     by_id: HashMap<String, usize>,
+    /// Whether its labels are in `annotations.json` alone.
+    is_coco: bool,
 }
 
 /// An image of a data set.
@@ -79,8 +83,8 @@ impl CorrectedSet {
     /// Opens a data set that `ocelli label` wrote.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the folder is none, or one without label files for single images (COCO alone);
-    /// [`ErrorKind::InvalidData`] if its state is corrupt.
+    /// [`ErrorKind::InvalidArgument`] if the folder is none, one with neither YOLO's label files nor `annotations.json`, or one
+    /// of COCO alone that another program changed; [`ErrorKind::InvalidData`] if its state is corrupt.
     pub fn open(root: &Path) -> Result<Self> {
         let refuse = |why: &str| {
             Err(Error::new(ErrorKind::InvalidArgument, format!("gallery, {}: {why}", root.display())))
@@ -92,13 +96,21 @@ impl CorrectedSet {
                 "no such folder"
             });
         }
-        let mut set =
-            Self { root: root.to_owned(), classes: Vec::new(), images: Vec::new(), by_id: HashMap::new() };
+        let mut set = Self {
+            root: root.to_owned(),
+            classes: Vec::new(),
+            images: Vec::new(),
+            by_id: HashMap::new(),
+            is_coco: false,
+        };
         let contents = set.read()?;
-        if contents.options.yolo_folders().is_empty() {
+        if contents.options.yolo_folders().is_empty() && !set.is_coco {
             return refuse(
-                "it has annotations.json alone, and no label file for each image; label it with a YOLO format as well",
+                "it has neither YOLO's label files nor annotations.json; label it with one of these formats",
             );
+        }
+        if set.is_coco {
+            set.peek()?.check_coco()?;
         }
         Ok(set)
     }
@@ -137,6 +149,7 @@ impl CorrectedSet {
         self.by_id = images.iter().enumerate().map(|(at, image)| (image.id.clone(), at)).collect();
         self.classes = classes.names().map(str::to_owned).collect();
         self.images = images;
+        self.is_coco = contents.options.yolo_folders().is_empty() && contents.options.has(Format::Coco);
         Ok(contents)
     }
 
@@ -176,7 +189,7 @@ impl CorrectedSet {
         let path = folder.written_path();
         let written = Written::load(&self.root, &path)?.unwrap_or_else(|| Written::new(&self.root, &path));
         let contents = folder.contents()?;
-        Ok(self.opened(folder, contents, written))
+        self.opened(folder, contents, written)
     }
 
     /// Opens the data set for a change, and locks it meanwhile.
@@ -185,46 +198,50 @@ impl CorrectedSet {
         let contents = folder.contents()?;
         let written = open_record(&folder, contents.as_ref())?;
         written.recover(&OutputFolder::FOLDERS)?;
-        Ok(self.opened(folder, contents, written))
+        self.opened(folder, contents, written)
     }
 
-    fn opened(&self, folder: OutputFolder, contents: Option<Contents>, written: Written) -> Opened {
+    fn opened(&self, folder: OutputFolder, contents: Option<Contents>, written: Written) -> Result<Opened> {
         let options = contents.map(|contents| contents.options).unwrap_or_default();
         let files =
             self.images.iter().map(|image| ImageFile { path: PathBuf::new(), name: image.name.clone() });
         let set = ImageSet::from_named(files.collect());
         let classes = ClassMap::from_names(&self.classes);
-        let placer = Placer::new(written, &self.root, &options, &set, &classes);
-        Opened { folder, placer }
+        let mut placer = Placer::new(written, &self.root, &options, &set, &classes);
+        placer.saved = Saved::load(&self.root)?;
+        Ok(Opened { folder, placer })
     }
 
     /// The labels of an image.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] if a line is not one of YOLO's; [`ErrorKind::Io`] if the file cannot be read.
+    /// [`ErrorKind::InvalidData`] if a line is not one of YOLO's; [`ErrorKind::Io`] if the file cannot be read;
+    /// [`ErrorKind::Mismatch`] if the image is not in the data set any more.
     pub fn labels(&self, image: &SetImage) -> Result<Labels> {
-        self.peek()?.labels(image)
+        if self.is_coco { self.labels_in_coco(image) } else { self.peek()?.labels(image) }
     }
 
     /// Saves the labels of an image: those of `instances` whose line is named keep what was not changed, the others are new,
     /// and lines that are not named are removed. The label files are the person's from then on.
+    ///
+    /// In a data set of COCO alone, the labels of this image are the person's, and `annotations.json` is written again with
+    /// them: now, by later runs and by merges. The mask of an instance moves with its box.
     ///
     /// # Errors
     /// [`ErrorKind::Mismatch`] if the file is not of `version` any more; [`ErrorKind::InvalidArgument`] for an unknown class
     /// or line and for a box without area; [`ErrorKind::Io`] if another process is writing to the data set. Nothing is
     /// changed then.
     pub fn save(&self, image: &SetImage, version: &str, instances: &[LabelledInstance]) -> Result<Labels> {
+        if self.is_coco {
+            return self.save_in_coco(image, version, instances);
+        }
         let mut opened = self.lock()?;
         let size = (image.width, image.height);
         let mut files = Vec::new();
         for (number, (file, format)) in opened.files(image)?.into_iter().enumerate() {
             let text = opened.text(&file)?;
             if number == 0 && hash_of_text(&text) != version {
-                let message = format!(
-                    "labels of {}: they changed meanwhile; load the image again, and repeat the correction",
-                    image.name
-                );
-                return Err(Error::new(ErrorKind::Mismatch, message));
+                return Err(changed_meanwhile(image));
             }
             let lines = Line::parse_all(&text, size).map_err(|why| wrong_line(&file, &why))?;
             files.push((file, format, lines));
@@ -321,6 +338,14 @@ impl Opened {
         self.placer.written.give_to_person(file, meaning)?;
         write_atomically(&path, |out| std::io::Write::write_all(out, text.as_bytes()))
     }
+}
+
+fn changed_meanwhile(image: &SetImage) -> Error {
+    let message = format!(
+        "labels of {}: they changed meanwhile; load the image again, and repeat the correction",
+        image.name
+    );
+    Error::new(ErrorKind::Mismatch, message)
 }
 
 fn wrong_line(file: &str, why: &str) -> Error {

@@ -16,6 +16,7 @@ use super::prefetch::{Prepared, Preparer, in_order};
 use super::prompts::LabelPrompts;
 use super::record::{Record, identity};
 use super::refine::Refiner;
+use super::saved::Saved;
 use super::settings::{DataSetOptions, Format, LabelSettings};
 use super::write::{COCO_FILES, Summary, write_data_set};
 use super::written::{ClassHashes, Meaning, Written};
@@ -156,6 +157,12 @@ impl LabelJob {
                 meaning_of(options, classes.all, file)
             })?;
         }
+        let mut saved = Saved::default();
+        if !discard_corrections {
+            saved = Saved::load(root)?;
+            let way_out = "choose another output folder, or discard_corrections to overwrite them";
+            saved.check(root, options, &classes, way_out)?;
+        }
         let before = before.filter(|_| !restart);
         if let Some(before) = before.as_ref().filter(|before| before.shard != shard) {
             let name = |shard: Option<Shard>| {
@@ -187,6 +194,7 @@ impl LabelJob {
                 .chain(COCO_FILES.map(|(file, _)| file.to_owned()));
             let meant = |file: String| meaning_of(options, classes.all, &file).map(|meaning| (file, meaning));
             written.discard_corrections(files.chain(others).filter_map(meant))?;
+            saved = Saved::discard(root)?;
         }
         let (journal, names) = match continued {
             Some(journal) => {
@@ -220,6 +228,7 @@ impl LabelJob {
         let is_here = |file: &&ImageFile| shard.is_none_or(|shard| shard.contains(&file.name));
         let set = ImageSet::from_named(whole.files().iter().filter(is_here).cloned().collect());
         let mut placer = Placer::new(written, root, options, &whole, &settings.classes);
+        placer.saved = saved;
         journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
         let mut job = Self {
             placer,

@@ -12,6 +12,7 @@ use super::images::{ImageFile, ImageSet};
 use super::job::{check_conflicts, meaning_of};
 use super::journal::{Journal, difference};
 use super::placer::{Placer, label_files};
+use super::saved::Saved;
 use super::settings::Format;
 use super::stop::before_write;
 use super::write::{COCO_FILES, Summary, write_data_set};
@@ -26,6 +27,7 @@ struct Part {
     journal: Journal,
     settings: Value,
     written: Written,
+    saved: Saved,
 }
 
 impl Part {
@@ -57,7 +59,8 @@ impl Part {
                  folder to merge without these corrections"
             ));
         }
-        Ok(Self { folder, contents, journal, settings, written })
+        let saved = Saved::load(root)?;
+        Ok(Self { folder, contents, journal, settings, written, saved })
     }
 }
 
@@ -138,6 +141,8 @@ pub fn merge(
     check_conflicts(folder.root(), &written, &hashes, way_out, |file| {
         meaning_of(&options, hashes.all, file)
     })?;
+    let saved = Saved::load(folder.root())?;
+    saved.check(folder.root(), &options, &hashes, way_out)?;
     folder.check_journal(Some(&contents))?;
     let mut journal = Journal::open(&folder.journal_path(), &settings)?;
     folder.set_contents(&contents)?;
@@ -162,6 +167,8 @@ pub fn merge(
     let set = ImageSet::from_named(files);
     let mut placer = Placer::new(written, folder.root(), &options, &set, &classes);
     journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
+    placer.saved = saved;
+    copy_saved(&mut placer, &parts)?;
     for (name, part) in &shard_of {
         check_cancelled()?;
         copy_corrections(&mut placer, &mut parts[*part], &mut journal, name)?;
@@ -169,6 +176,23 @@ pub fn merge(
     let summary = write_data_set(&folder, &mut journal, &set, &mut placer, &classes, check_cancelled)?;
     folder.set_contents(&Contents { written: journal.length(), ..contents })?;
     Ok(summary)
+}
+
+/// Copies what a person saved in COCO's files of the shards. What was saved in the joined data set stays.
+fn copy_saved(placer: &mut Placer, parts: &[Part]) -> Result<()> {
+    let mut new = Vec::new();
+    for image in parts.iter().flat_map(|part| part.saved.images()) {
+        match placer.saved.get(&image.name) {
+            None => new.push(image.clone()),
+            Some(there) if there == image => {}
+            Some(_) => tracing::warn!(
+                "{}: the labels of {} were saved in it, too; those of its shard are not merged",
+                placer.root().display(),
+                image.name
+            ),
+        }
+    }
+    if new.is_empty() { Ok(()) } else { placer.saved.add(new) }
 }
 
 /// Copies the label files of an image that were corrected in a shard. A file that was corrected in the joined data set stays.

@@ -14,6 +14,7 @@ use super::images::{ImageSet, split_extension};
 use super::mask_files::{class_names, file_name, mask_files};
 use super::record::{Record, identity};
 use super::review::link_to;
+use super::saved::Saved;
 use super::settings::{DataSetOptions, Format, ImageMode};
 use super::source::{copy_to, is_gone, is_member, is_readable, open_image};
 use super::stop::before_write;
@@ -30,6 +31,8 @@ pub(super) struct Placer {
     exceptions: HashSet<String>,
     folders: HashSet<PathBuf>,
     pub written: Written,
+    /// What a person saved for images in COCO's file.
+    pub saved: Saved,
     pub classes: ClassHashes,
     /// The names of the classes.
     names: Vec<String>,
@@ -57,6 +60,7 @@ impl Placer {
             exceptions: HashSet::new(),
             folders: HashSet::new(),
             written,
+            saved: Saved::default(),
             classes: ClassHashes::new(classes.names()),
             names: classes.names().map(str::to_owned).collect(),
             file_names: class_names(classes.names()),
@@ -146,7 +150,7 @@ impl Placer {
         if record.error.is_some() {
             return Ok(());
         }
-        let is_corrected = self.place_labels(record)?;
+        let is_corrected = self.place_labels(record)? || self.saved.contains(&record.name);
         for folder in self.image_folders() {
             let path = format!("{folder}images/{}", image_path(&record.name, validation));
             let other = format!("{folder}images/{}", image_path(&record.name, !validation));
@@ -409,7 +413,7 @@ impl Placer {
         if self.options.has(Format::Masks) {
             labels.extend(self.recorded_masks(&self.written, name, validation));
         }
-        let mut stays = !is_gone(&record.source);
+        let mut stays = !is_gone(&record.source) || self.saved.contains(name);
         for image in &images {
             stays |= self.root.join(image).symlink_metadata().is_ok_and(|there| there.is_file());
         }

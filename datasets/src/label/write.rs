@@ -131,10 +131,10 @@ pub(super) fn write_data_set(
             summary.files.push(root.join(file));
         }
     }
-    let labelled = |file: &&ImageFile| journal.entry(&file.name).is_some_and(Entry::is_labelled);
-    let (validation, train): (Vec<&ImageFile>, Vec<&ImageFile>) =
-        all.files().iter().filter(labelled).partition(|file| placer.is_validation(&file.name));
     if options.has(Format::Voc) {
+        let labelled = |file: &&ImageFile| journal.entry(&file.name).is_some_and(Entry::is_labelled);
+        let (validation, train): (Vec<&ImageFile>, Vec<&ImageFile>) =
+            all.files().iter().filter(labelled).partition(|file| placer.is_validation(&file.name));
         for (name, files) in [("train", &train), ("val", &validation)] {
             let file = format!("voc/ImageSets/Main/{name}.txt");
             placer.create_folder_of(&root.join(&file))?;
@@ -147,15 +147,7 @@ pub(super) fn write_data_set(
     }
     placer.written.commit().map_err(resumable)?;
     if options.has(Format::Coco) {
-        let has_validation = !validation.is_empty();
-        for (file, split) in COCO_FILES {
-            if split.is_some() && !has_validation {
-                placer.written.remove(file)?;
-            } else {
-                summary.files.push(place_coco(root, journal, &all, placer, classes, (file, split))?);
-            }
-        }
-        placer.written.commit().map_err(resumable)?;
+        summary.files.extend(place_coco_files(root, journal, &all, placer, classes)?);
     }
     summary.added = placer.proposals()?.into_iter().map(|file| root.join(file)).collect();
     let path = root.join("failed.csv");
@@ -176,6 +168,30 @@ pub(super) const COCO_FILE: &str = "annotations.json";
 /// COCO's files, and whether each has the images for validation; `None` has all.
 pub(super) const COCO_FILES: [(&str, Option<bool>); 3] =
     [(COCO_FILE, None), ("annotations_train.json", Some(false)), ("annotations_val.json", Some(true))];
+
+/// Writes COCO's files, except for those that the person changed. Returns their paths.
+pub(super) fn place_coco_files(
+    root: &Path,
+    journal: &mut Journal,
+    set: &ImageSet,
+    placer: &mut Placer,
+    classes: &ClassMap,
+) -> Result<Vec<PathBuf>> {
+    let is_in_validation = |file: &ImageFile| {
+        placer.is_validation(&file.name) && journal.entry(&file.name).is_some_and(Entry::is_labelled)
+    };
+    let has_validation = set.files().iter().any(is_in_validation);
+    let mut files = Vec::new();
+    for (file, split) in COCO_FILES {
+        if split.is_some() && !has_validation {
+            placer.written.remove(file)?;
+        } else {
+            files.push(place_coco(root, journal, set, placer, classes, (file, split))?);
+        }
+    }
+    placer.written.commit().map_err(resumable)?;
+    Ok(files)
+}
 
 fn place_coco(
     root: &Path,
@@ -235,6 +251,7 @@ pub(super) fn write_coco(
         for file in set.files() {
             let Some(entry) = journal.entry(&file.name).cloned() else { continue };
             let Some(record) = journal.read_labelled(&entry).map_err(io::Error::other)? else { continue };
+            let record = placer.saved.over(record, &placer.classes);
             id += 1;
             if split.is_some_and(|validation| placer.is_validation(&file.name) != validation) {
                 if pass == 1 {

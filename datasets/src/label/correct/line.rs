@@ -8,7 +8,7 @@ use super::super::settings::Format;
 use super::LabelledInstance;
 
 /// A box is the same if no edge moved by more pixels: the page rounds.
-const SAME: f32 = 0.02;
+pub(super) const SAME: f32 = 0.02;
 /// Two instances in two files are the same if their boxes overlap by more than this IoU.
 const MATCH: f32 = 0.5;
 
@@ -173,7 +173,7 @@ fn new_line(instance: &LabelledInstance, format: Format, size: (u32, u32)) -> St
     }
 }
 
-fn clipped(bbox: &BoundingBox, (width, height): (u32, u32)) -> BoundingBox {
+pub(super) fn clipped(bbox: &BoundingBox, (width, height): (u32, u32)) -> BoundingBox {
     let (width, height) = (width as f32, height as f32);
     BoundingBox::new(
         bbox.x1.clamp(0.0, width),

@@ -1,0 +1,200 @@
+//! Corrections of data sets that have `annotations.json` alone.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::BufReader;
+
+use ocelli::{BoundingBox, Error, ErrorKind, Mask, Result};
+use serde::Deserialize;
+
+use super::line::{SAME, clipped};
+use super::{CorrectedSet, LabelledInstance, Labels, Opened, SetImage};
+use crate::label::images::{ImageFile, ImageSet};
+use crate::label::journal::Journal;
+use crate::label::record::{Instance, Record};
+use crate::label::saved::SavedLabels;
+use crate::label::write::{COCO_FILE, COCO_FILES, place_coco_files};
+use crate::label::written::{Owner, hash_of_text};
+
+/// The part of `annotations.json` that says which images it has.
+#[derive(Deserialize)]
+struct ImageNames {
+    images: Vec<ImageName>,
+}
+
+#[derive(Deserialize)]
+struct ImageName {
+    file_name: String,
+}
+
+impl Opened {
+    /// Refuses files that another program changed: they cannot be written, and what the journal has is not what is in them.
+    pub(super) fn check_coco(&self) -> Result<()> {
+        for (file, _) in COCO_FILES {
+            let path = self.folder.root().join(file);
+            if path.is_file() && self.placer.written.owner(file)? == Owner::Person {
+                let message = format!(
+                    "gallery, {}: another program changed it, so it cannot be corrected here; correct it there, or move it \
+                     away and label again to get the file that was written",
+                    path.display()
+                );
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// The labels of an image as they are in `annotations.json`, or will be.
+    fn record(&self, journal: &mut Journal, image: &SetImage) -> Result<Record> {
+        let entry = journal.entry(&image.name).cloned();
+        let record = entry.map(|entry| journal.read_labelled(&entry)).transpose()?.flatten();
+        let missing = || {
+            let message = format!("labels of {}: it is not labelled any more", image.name);
+            Error::new(ErrorKind::Mismatch, message)
+        };
+        Ok(self.placer.saved.over(record.ok_or_else(missing)?, &self.placer.classes))
+    }
+
+    fn coco_labels(&self, record: &Record) -> Result<Labels> {
+        let instance = |(number, one): (usize, &Instance)| {
+            let [x1, y1, x2, y2] = one.bbox;
+            let bbox = BoundingBox::new(x1, y1, x2, y2);
+            LabelledInstance { line: Some(number), class: one.class, bbox, polygon: None }
+        };
+        Ok(Labels {
+            version: version_of(record)?,
+            is_corrected: self.placer.saved.contains(&record.name),
+            instances: record.instances.iter().enumerate().map(instance).collect(),
+        })
+    }
+
+    /// The images that `annotations.json` has; `None` if there is no such file.
+    fn images_in_coco(&self) -> Result<Option<HashSet<String>>> {
+        let path = self.folder.root().join(COCO_FILE);
+        if path.exists() && !path.is_file() {
+            return Ok(None);
+        }
+        let file = match File::open(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(|e| Error::io("cannot read", &path, e))?,
+        };
+        let names: ImageNames = serde_json::from_reader(BufReader::new(file)).map_err(|e| {
+            Error::new(ErrorKind::InvalidData, format!("cannot read {}: {e}", path.display()))
+        })?;
+        Ok(Some(names.images.into_iter().map(|image| image.file_name).collect()))
+    }
+
+    /// Writes COCO's files again, with the images that they have.
+    fn write_coco(&mut self, journal: &mut Journal, set: &CorrectedSet) -> Result<()> {
+        // A run that has not ended yet writes the file.
+        let Some(in_coco) = self.images_in_coco()? else { return Ok(()) };
+        journal.splits().for_each(|(name, validation)| self.placer.prefer(name, validation));
+        let mut files = Vec::new();
+        for image in set.images() {
+            self.placer.settle(&image.name)?;
+            let entry = journal.entry(&image.name).cloned();
+            let record = entry.map(|entry| journal.read_labelled(&entry)).transpose()?.flatten();
+            if record.is_some_and(|record| in_coco.contains(&self.placer.coco_name(&record))) {
+                files.push(ImageFile { path: image.source.clone(), name: image.name.clone() });
+            }
+        }
+        let classes = crate::label::ClassMap::from_names(set.classes());
+        let root = self.folder.root().to_owned();
+        place_coco_files(&root, journal, &ImageSet::from_named(files), &mut self.placer, &classes).map(drop)
+    }
+}
+
+impl CorrectedSet {
+    pub(super) fn labels_in_coco(&self, image: &SetImage) -> Result<Labels> {
+        let opened = self.peek()?;
+        let (mut journal, _) = Journal::open_existing(&opened.folder.journal_path())?;
+        opened.coco_labels(&opened.record(&mut journal, image)?)
+    }
+
+    pub(super) fn save_in_coco(
+        &self,
+        image: &SetImage,
+        version: &str,
+        instances: &[LabelledInstance],
+    ) -> Result<Labels> {
+        let mut opened = self.lock()?;
+        opened.check_coco()?;
+        let (mut journal, settings) = Journal::open_existing(&opened.folder.journal_path())?;
+        let record = opened.record(&mut journal, image)?;
+        if version_of(&record)? != version {
+            return Err(super::changed_meanwhile(image));
+        }
+        self.check(image, instances, record.instances.len())?;
+        let has_masks = settings.get("masks").and_then(serde_json::Value::as_bool).unwrap_or(false)
+            || record.instances.iter().any(|one| one.mask.is_some());
+        let saved = SavedLabels {
+            name: image.name.clone(),
+            width: record.width,
+            height: record.height,
+            classes: opened.placer.classes.all,
+            instances: instances.iter().map(|one| changed(&record, one, has_masks)).collect::<Result<_>>()?,
+        };
+        // The record comes first: after a stop, the next run writes the file from it.
+        opened.placer.saved.add([saved])?;
+        opened.write_coco(&mut journal, self)?;
+        opened.coco_labels(&opened.record(&mut journal, image)?)
+    }
+}
+
+fn version_of(record: &Record) -> Result<String> {
+    let text = serde_json::to_string(&(record.width, record.height, &record.instances));
+    text.map(|text| hash_of_text(&text)).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))
+}
+
+/// An instance as the person wants it: what was not changed keeps its digits, its mask and its score. A mask moves with its
+/// box, that of a new box is a rectangle, and what a person drew is certain.
+fn changed(record: &Record, wanted: &LabelledInstance, has_masks: bool) -> Result<Instance> {
+    let size = (record.width, record.height);
+    let bbox = clipped(&wanted.bbox, size).to_xyxy();
+    let mask_of =
+        |bitmap: Vec<u8>| Mask::from_bitmap(&bitmap, size.0, size.1).map(|mask| mask.counts().to_owned());
+    let Some(before) = wanted.line.and_then(|line| record.instances.get(line)) else {
+        let mask = has_masks.then(|| mask_of(rectangle(bbox, size))).transpose()?;
+        return Ok(Instance { class: wanted.class, score: 1.0, bbox, mask });
+    };
+    if before.bbox.iter().zip(wanted.bbox.to_xyxy()).all(|(before, after)| (before - after).abs() <= SAME) {
+        let score = if before.class == wanted.class { before.score } else { 1.0 };
+        return Ok(Instance { class: wanted.class, score, ..before.clone() });
+    }
+    let mask = match record.mask(before) {
+        Some(mask) => Some(mask_of(moved(&mask.to_bitmap(), size, before.bbox, bbox))?),
+        None => has_masks.then(|| mask_of(rectangle(bbox, size))).transpose()?,
+    };
+    Ok(Instance { class: wanted.class, score: 1.0, bbox, mask })
+}
+
+/// The pixels whose middle is in a box; at least one.
+fn pixels_in(start: f32, end: f32, side: u32) -> std::ops::Range<u32> {
+    let first = ((start - 0.5).ceil().max(0.0) as u32).min(side - 1);
+    first..((end - 0.5).ceil().max(0.0) as u32).clamp(first + 1, side)
+}
+
+fn rectangle([x1, y1, x2, y2]: [f32; 4], size: (u32, u32)) -> Vec<u8> {
+    moved(&[], size, [x1, y1, x2, y2], [x1, y1, x2, y2])
+}
+
+/// A bitmap [y, x] whose part in the box `from` is scaled into the box `to`; without a bitmap, the whole box.
+fn moved(bitmap: &[u8], (width, height): (u32, u32), from: [f32; 4], to: [f32; 4]) -> Vec<u8> {
+    let mut out = vec![0; width as usize * height as usize];
+    let source = |at: u32, axis: usize, side: u32| {
+        let share = (at as f32 + 0.5 - to[axis]) / (to[axis + 2] - to[axis]).max(1e-6);
+        let place = from[axis] + share * (from[axis + 2] - from[axis]);
+        (place.max(0.0) as u32).min(side - 1) as usize
+    };
+    for y in pixels_in(to[1], to[3], height) {
+        let row = source(y, 1, height) * width as usize;
+        for x in pixels_in(to[0], to[2], width) {
+            let value = bitmap.get(row + source(x, 0, width)).copied().unwrap_or(1);
+            out[y as usize * width as usize + x as usize] = value;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;
