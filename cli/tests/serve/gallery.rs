@@ -6,8 +6,9 @@ use super::client::{OCELLI, Running};
 use super::scene;
 use crate::run::Place;
 
-/// Labels the pictures into `set`.
+/// Labels the pictures into `set`; in both YOLO formats unless `more` says otherwise.
 fn label(place: &Place, more: &[&str]) {
+    let formats = if more.contains(&"--format") { &[][..] } else { &["--format", "yolo,yolo-seg"] };
     let whole = [
         "label",
         "--quiet",
@@ -21,12 +22,10 @@ fn label(place: &Place, more: &[&str]) {
         "house,cake,wine glass",
         "--val-share",
         "0",
-        "--format",
-        "yolo,yolo-seg",
         "-o",
         "set",
     ];
-    place.succeed(OCELLI, &[&whole, more].concat());
+    place.succeed(OCELLI, &[&whole, formats, more].concat());
 }
 
 #[test]
@@ -130,4 +129,62 @@ fn saved_corrections_survive_later_labelling() {
         let reply = server.get(&format!("/v1/gallery/{wrong}/image"));
         assert!(matches!(reply.status, 404), "{wrong}: {}", reply.status);
     }
+}
+
+#[test]
+fn coco_alone_is_corrected_and_labelled_again() {
+    let place = Place::new();
+    for number in 0..4 {
+        place.write(&format!("pictures/{number}.png"), scene(number));
+    }
+    label(&place, &["--format", "coco"]);
+    let server = Running::start(&place, &["--gallery", "set"]);
+    let list = server.get("/v1/gallery").json();
+    let of = |name: &str| -> Vec<Value> {
+        let coco = place.json("set/annotations.json");
+        let images = coco["images"].as_array().expect("a list").iter();
+        let image =
+            images.clone().find(|image| image["file_name"] == format!("train/{name}")).expect("it is there");
+        let all = coco["annotations"].as_array().expect("a list").iter();
+        all.filter(|one| one["image_id"] == image["id"]).cloned().collect()
+    };
+    let images = list["images"].as_array().expect("a list");
+    let image = images
+        .iter()
+        .find(|image| !of(image["name"].as_str().expect("a name")).is_empty())
+        .expect("something is found in a picture");
+    let (id, name) = (image["id"].as_str().expect("an id"), image["name"].as_str().expect("a name"));
+    let address = format!("/v1/gallery/{id}");
+    let (labels, before) = (server.get(&address).json(), of(name));
+    assert_eq!(labels["corrected"], false);
+    assert_eq!(labels["instances"].as_array().map(Vec::len), Some(before.len()));
+    // The first one becomes another class, the others are removed, and one is added.
+    let first = &labels["instances"][0];
+    let class = (first["class_id"].as_u64().expect("an id") + 1) % 3;
+    let instances = json!([
+        {"line": 0, "class_id": class, "box": first["box"]},
+        {"class_id": 1, "box": [10, 20, 42, 36]},
+    ]);
+    let head = format!("PUT {address} HTTP/1.1\r\nContent-Type: application/json");
+    let put = |version: &Value| {
+        let body = json!({"version": version, "instances": instances});
+        server.send(&head, body.to_string().as_bytes())
+    };
+    let saved = put(&labels["version"]);
+    assert_eq!((saved.status, saved.json()["corrected"].clone()), (200, json!(true)), "{}", saved.text());
+    assert_eq!(put(&labels["version"]).status, 409);
+    let after = of(name);
+    assert_eq!(after.len(), 2);
+    assert_eq!((&after[0]["category_id"], &after[0]["bbox"]), (&json!(class + 1), &before[0]["bbox"]));
+    assert_eq!(after[0]["segmentation"], before[0]["segmentation"]);
+    assert_eq!((&after[1]["bbox"], &after[1]["area"]), (&json!([10.0, 20.0, 32.0, 16.0]), &json!(512.0)));
+    place.write(&format!("pictures/{name}"), scene(30));
+    for more in [&["--format", "coco"][..], &["--format", "coco", "--restart", "--confidence", "0.9"]] {
+        label(&place, more);
+        let again = of(name);
+        let same =
+            |one: &Value| (one["category_id"].clone(), one["bbox"].clone(), one["segmentation"].clone());
+        assert!(again.iter().map(same).eq(after.iter().map(same)), "{more:?}: {again:?}");
+    }
+    assert_eq!(server.get(&format!("{address}/image")).status, 200);
 }
