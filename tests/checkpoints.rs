@@ -38,6 +38,7 @@ fn compare(report: &mut Report, golden: &Golden, what: &str, checkpoint: &Checkp
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn metas_files_equal_transformers() {
     let mut report = Report::default();
     for (name, file) in [("sam3", "sam3.pt"), ("sam31", "sam3.1.safetensors")] {
@@ -50,6 +51,7 @@ fn metas_files_equal_transformers() {
 
 /// The text encoder of MobileCLIP in both conventions of padding, in the names of transformers and of EfficientSAM3.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn lite_text_equals_transformers() {
     let mut report = Report::default();
     for (name, file) in [("lite_s0", ""), ("lite_s0", "efficient_sam3.pt"), ("lite_s1", "")] {
@@ -88,6 +90,7 @@ fn as_fine_tune(source: &Path, target: &Path) -> Outcome<()> {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_fine_tuned_detector_has_no_prefix() {
     let golden = Golden::of_checkpoint("sam31");
     let folder = tempfile::tempdir().expect("a folder");
@@ -101,6 +104,7 @@ fn a_fine_tuned_detector_has_no_prefix() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_pruned_backbone_with_its_base() {
     let golden = Golden::of_checkpoint("sam3");
     let options = CheckpointOptions::default().with_base(golden.checkpoint.join("sam3.pt"));
@@ -155,6 +159,7 @@ fn student(file: &str) -> Checkpoint {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn student_backbones_equal_timm() {
     let golden = Golden::of_checkpoint("students");
     let base = Golden::of_checkpoint("sam3");
@@ -186,6 +191,7 @@ fn student_backbones_equal_timm() {
 
 /// EfficientSAM3: a detector with a convolutional backbone, a head, and SAM 3's neck.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn efficient_sam3_equals_timm() {
     let mut report = Report::default();
     for name in ["efficient_rep_vit", "efficient_vit", "efficient_tiny_vit"] {
@@ -239,6 +245,7 @@ fn a_detector_without_exemplars_says_so() {
 
 /// A student's grid follows the image, as the vision transformer's does, also where windows need padding.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn students_take_other_image_sizes_and_number_formats() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut report = Report::with_tolerance(0.05);

@@ -86,6 +86,7 @@ fn engines_of_fixed_sizes(fixed: &'static [(&'static str, &'static str, usize)])
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn fixed_sizes_do_not_change_the_detections() {
     let (_folder, model) = model();
     let tokens = model.manifest().context_length + 8;

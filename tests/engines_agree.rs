@@ -49,6 +49,7 @@ fn differences(expected: &[Detection], found: &[Detection]) -> Vec<String> {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn on_text_prompts_and_exemplars() {
     let [mut reference, mut embedded] = detectors();
     let (mut wrong, mut count) = (Vec::new(), 0);

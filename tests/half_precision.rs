@@ -85,6 +85,7 @@ fn compare(case: &str, expected: &Outputs, ours: &Outputs, least: f64, problems:
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn outputs_are_near_those_in_fp32() -> Outcome<()> {
     let mut problems = Vec::new();
     for golden in Golden::all() {
@@ -151,6 +152,7 @@ fn weights_are_half_as_large() -> Outcome<()> {
 
 /// Graphs whose attention scores exceed 65504, the largest fp16 number, before they are scaled.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn mixed_precision_prevents_overflow() -> Outcome<()> {
     let golden = Golden::open("released");
     let folder = tempfile::tempdir()?;
@@ -228,6 +230,7 @@ fn invalid_options_are_rejected() -> Outcome<()> {
 
 /// No CPU engine computes in bfloat16; the error names the remedy.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn bfloat16_on_the_cpu_is_an_error_with_the_remedy() -> Outcome<()> {
     let checkpoint = Golden::open("released").open_checkpoint()?;
     let exported = Exported::new(&checkpoint, &half(Precision::Bf16, MixedPrecision::None))?;
@@ -254,6 +257,7 @@ fn alone(these: &[Detection], those: &[Detection]) -> usize {
 
 /// On the scenes of the end-to-end test, the built-in model gives the same detections as in fp32.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn the_built_in_model_gives_the_same_detections() -> Outcome<()> {
     let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/scenes");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(scenes.join("detections.json"))?)?;
@@ -323,6 +327,7 @@ fn the_built_in_model_gives_the_same_detections() -> Outcome<()> {
 /// Constants that a few channels get and the next bias takes back: fp32 stays equal, half precision loses digits, and the
 /// more the more of its sums are in half precision.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn outlier_channels_show_the_format_of_sums() -> Outcome<()> {
     let folder = tempfile::tempdir()?;
     ocelli::builtin::write_checkpoint(folder.path())?;

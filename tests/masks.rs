@@ -102,6 +102,7 @@ fn model() -> (tempfile::TempDir, Model) {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn only_requested_outputs_are_computed() {
     let (_folder, model) = model();
     let boxes = [tensor::LOGITS, tensor::BOXES, tensor::PRESENCE];

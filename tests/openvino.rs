@@ -114,6 +114,7 @@ fn unwrap(detector: ocelli::Result<Detector>) -> Detector {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn detections_equal_those_of_onnx_runtime() {
     let mut reference = unwrap(detector(EngineKind::Cpu, None));
     let mut candidate = unwrap(detector(OPENVINO, None));
@@ -121,6 +122,7 @@ fn detections_equal_those_of_onnx_runtime() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn bf16_is_within_its_bounds_where_the_cpu_has_it() {
     let runtime = OpenVino::load(None).unwrap_or_else(|error| panic!("{error}"));
     let devices = runtime.devices().expect("a list");
@@ -147,6 +149,7 @@ fn bf16_is_within_its_bounds_where_the_cpu_has_it() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn weights_of_8_bits_are_within_their_bounds() {
     let mut candidate = unwrap(detector(OPENVINO, Some(Precision::Int8)));
     let manifest = candidate.model().manifest();
@@ -156,6 +159,7 @@ fn weights_of_8_bits_are_within_their_bounds() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn models_are_exported_with_standard_operators() {
     let options = EngineOptions { kind: OPENVINO, ..EngineOptions::default() };
     let factory = EngineFactory::start(&options).unwrap_or_else(|error| panic!("{error}"));
@@ -164,6 +168,7 @@ fn models_are_exported_with_standard_operators() {
 
 /// OpenVINO computes ONNX Runtime's rotary embedding wrongly.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn models_exported_for_onnx_runtime_are_refused_and_auto_runs_them_elsewhere() {
     let golden = Golden::all().into_iter().next().expect("there are goldens");
     let checkpoint = golden.open_checkpoint().expect("the golden has a checkpoint");
@@ -189,6 +194,7 @@ fn models_exported_for_onnx_runtime_are_refused_and_auto_runs_them_elsewhere() {
 
 /// OpenVINO would end the process.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn models_of_two_patches_a_side_are_refused() {
     let golden = Golden::all().into_iter().next().expect("there are goldens");
     let checkpoint = golden.open_checkpoint().expect("the golden has a checkpoint");

@@ -65,6 +65,7 @@ fn every_graph_on_webgpu() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn every_output_of_every_graph() {
     let mut report = Report::default();
     for golden in Golden::all() {
@@ -96,6 +97,7 @@ fn every_output_of_every_graph() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn pruned_backbones() {
     let mut report = Report::default();
     for golden in Golden::all() {
@@ -125,6 +127,7 @@ fn pruned_backbones() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn split_backbones_chain() {
     let mut report = Report::default();
     for golden in Golden::all() {
@@ -147,6 +150,7 @@ fn split_backbones_chain() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn detection_only() {
     let mut report = Report::default();
     for golden in Golden::all() {
@@ -168,6 +172,7 @@ fn detection_only() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn text_prompts_only() {
     let mut report = Report::default();
     for golden in Golden::all() {
@@ -187,6 +192,7 @@ fn text_prompts_only() {
 
 /// A checkpoint with another image size, exported with the golden's `imgsz`, equals the golden.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn imgsz_overrides_the_checkpoint() {
     let mut report = Report::default();
     for golden in Golden::all() {
@@ -209,6 +215,7 @@ fn imgsz_overrides_the_checkpoint() {
 
 /// Padding of a prompt, which its mask excludes, changes nothing in any graph.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn padding_does_not_matter() {
     let mut report = Report::default();
     for golden in Golden::all() {
@@ -238,6 +245,7 @@ fn padding_does_not_matter() {
 /// Random models do not reach the clamps. So a checkpoint whose last layers are scaled is compared with its golden,
 /// scaled and clamped.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn logits_and_presence_are_clamped() {
     let mut report = Report::default();
     let golden = Golden::open("released");
@@ -265,6 +273,7 @@ fn logits_and_presence_are_clamped() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn shapes_follow_the_image_size() {
     let mut report = Report::default();
     for golden in Golden::all() {

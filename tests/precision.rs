@@ -51,6 +51,7 @@ fn compare(golden: &Golden, prefix: &str, outputs: &Outputs, problems: &mut Vec<
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn features_of_random_models_are_near_the_reference() -> Outcome<()> {
     let mut problems = Vec::new();
     for golden in Golden::all() {

@@ -66,6 +66,7 @@ fn disturbed(name: &str, factors: &[(&str, f32)], folder: &Path) -> Outcome<()> 
 
 /// The third block's feed-forward network computes the same, with intermediate values beyond the range of fp16.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn bisection_names_the_block_that_overflows() -> Outcome<()> {
     const BLOCK: &str = "vision_encoder.backbone.layers.2.mlp";
     const FACTOR: f32 = 32768.0;
@@ -96,6 +97,7 @@ fn bisection_names_the_block_that_overflows() -> Outcome<()> {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn every_format_has_a_line() -> Outcome<()> {
     let folder = tempfile::tempdir()?;
     let output = folder.path().to_str().ok_or("a path that is text")?;

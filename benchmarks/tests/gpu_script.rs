@@ -42,6 +42,7 @@ fn lines(path: &Path) -> Vec<Value> {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_complete_run_on_the_cpu() {
     let folder = tempfile::tempdir().expect("a folder");
     let (work, programs) = (folder.path().join("work"), programs());

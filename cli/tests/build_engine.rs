@@ -7,6 +7,7 @@ use crate::run::{Place, refusal};
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn two_models_are_compared() {
     let place = Place::new();
     place.folder("checkpoint");
@@ -41,6 +42,7 @@ fn two_models_are_compared() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn invalid_arguments_are_refused() {
     let place = Place::new();
     place.write("file", "x");

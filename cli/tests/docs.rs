@@ -57,6 +57,7 @@ fn commands_about_checkpoints() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn commands_about_engines() {
     run_page("engines");
 }

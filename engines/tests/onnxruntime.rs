@@ -20,6 +20,7 @@ fn builder() -> OnnxRuntimeBuilder {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn passes_the_conformance_suite() {
     let outcome =
         conformance::check(|| builder().build_from_memory(&crate::models::conformance()), Tolerance::F32);
@@ -27,6 +28,7 @@ fn passes_the_conformance_suite() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn passes_the_conformance_suite_with_every_option() {
     type Change = fn(OnnxRuntimeBuilder) -> OnnxRuntimeBuilder;
     let changes: [(&str, Change); 9] = [
@@ -52,6 +54,7 @@ fn passes_the_conformance_suite_with_every_option() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn the_description_names_version_and_threads() {
     let runtime = runtime();
     let engine =
@@ -66,6 +69,7 @@ fn the_description_names_version_and_threads() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_second_library_in_one_process_is_refused() {
     let loaded = runtime();
     let again = OnnxRuntime::load(Some(loaded.path())).expect("the same file");
@@ -86,6 +90,7 @@ fn a_second_library_in_one_process_is_refused() {
 
 #[cfg(unix)]
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn libraries_that_cannot_be_used_are_named_with_the_reason() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let base = |version: &str, api: &str| {
@@ -132,6 +137,7 @@ fn libraries_that_cannot_be_used_are_named_with_the_reason() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn models_that_cannot_be_loaded_are_named_with_the_reason() {
     let reasons = Refusals {
         empty: "No graph was found",
@@ -144,11 +150,13 @@ fn models_that_cannot_be_loaded_are_named_with_the_reason() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn every_element_type_can_be_an_input_and_an_output() {
     every_engine::runs_every_element_type(|model| builder().build_from_memory(model), (i64::MIN, i64::MAX));
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn scalars_and_unnamed_dimensions_are_supported() {
     let model = Model {
         nodes: &[("Mul", &["x", "factor"], "y"), ("Shape", &["x"], "size")],
@@ -175,6 +183,7 @@ fn scalars_and_unnamed_dimensions_are_supported() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_constant_or_an_input_can_be_an_output() {
     let model = Model {
         nodes: &[("Identity", &["weights"], "constant"), ("Identity", &["x"], "same")],

@@ -22,6 +22,7 @@ fn builder() -> OpenVinoBuilder {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn passes_the_conformance_suite_with_every_option() {
     type Change = fn(OpenVinoBuilder) -> OpenVinoBuilder;
     let changes: [(&str, Change); 5] = [
@@ -43,6 +44,7 @@ fn passes_the_conformance_suite_with_every_option() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn an_engine_from_the_cache_passes_the_conformance_suite() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("model.onnx");
@@ -83,6 +85,7 @@ fn an_engine_from_the_cache_passes_the_conformance_suite() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn bf16_stays_within_its_tolerance_and_other_devices_refuse_it() {
     let runtime = runtime();
     let devices = runtime.devices().expect("a list");
@@ -110,6 +113,7 @@ fn bf16_stays_within_its_tolerance_and_other_devices_refuse_it() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn the_description_names_version_and_threads() {
     let runtime = runtime();
     let engine =
@@ -123,6 +127,7 @@ fn the_description_names_version_and_threads() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn a_missing_device_is_an_error_that_lists_the_devices() {
     let runtime = runtime();
     let names: Vec<_> = runtime.devices().expect("a list").into_iter().map(|device| device.name).collect();
@@ -141,6 +146,7 @@ fn a_missing_device_is_an_error_that_lists_the_devices() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn a_second_library_in_one_process_is_refused() {
     let loaded = runtime();
     let again = OpenVino::load(Some(loaded.path())).expect("the same file");
@@ -156,6 +162,7 @@ fn a_second_library_in_one_process_is_refused() {
 
 #[cfg(unix)]
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn libraries_that_cannot_be_used_are_named_with_the_reason() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let old =
@@ -176,6 +183,7 @@ fn libraries_that_cannot_be_used_are_named_with_the_reason() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn models_that_cannot_be_loaded_are_named_with_the_reason() {
     let reasons = Refusals {
         empty: "cannot",
@@ -188,6 +196,7 @@ fn models_that_cannot_be_loaded_are_named_with_the_reason() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn every_element_type_can_be_an_input_and_an_output() {
     every_engine::runs_every_element_type(
         |model| builder().build_from_memory(model),
@@ -196,6 +205,7 @@ fn every_element_type_can_be_an_input_and_an_output() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn integers_beyond_32_bits_are_refused() {
     let model = Model {
         nodes: &[("Add", &["ids", "ids"], "doubled")],
@@ -221,6 +231,7 @@ fn integers_beyond_32_bits_are_refused() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn scalars_and_unnamed_dimensions_are_supported() {
     let model = Model {
         nodes: &[("Mul", &["x", "factor"], "y"), ("Shape", &["x"], "size")],
@@ -243,6 +254,7 @@ fn scalars_and_unnamed_dimensions_are_supported() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn constants_inputs_and_one_tensor_twice_can_be_outputs() {
     let model = Model {
         nodes: &[
@@ -277,6 +289,7 @@ fn constants_inputs_and_one_tensor_twice_can_be_outputs() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs OpenVINO: make setup")]
 fn outputs_that_a_later_run_does_not_request_are_not_written() {
     let mut engine = builder().build_from_memory(&crate::models::conformance()).expect("it loads");
     let (a, ids) =

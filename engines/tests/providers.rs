@@ -27,6 +27,7 @@ fn without_kernels() -> ExecutionProvider {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_provider_that_cannot_start_is_an_error_with_reason_and_remedy() {
     let other = |name: &str, library: Option<&str>| {
         let library = library.map(PathBuf::from);
@@ -75,6 +76,7 @@ fn a_provider_that_cannot_start_is_an_error_with_reason_and_remedy() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn the_library_lists_its_providers() {
     let runtime = runtime();
     let providers = runtime.providers().expect("a list");
@@ -83,6 +85,7 @@ fn the_library_lists_its_providers() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn nodes_that_would_run_on_the_cpu_are_an_error_with_the_list() {
     let load = |cpu_fallback, model: &[u8]| {
         let builder = builder().with_provider(without_kernels()).with_cpu_fallback(cpu_fallback);
@@ -106,6 +109,7 @@ fn nodes_that_would_run_on_the_cpu_are_an_error_with_the_list() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_fixed_dimension_is_part_of_the_specification() {
     let model = crate::models::conformance();
     let fixed = builder().with_fixed_dimension("rows", 2).with_fixed_dimension("absent", 7);
@@ -128,6 +132,7 @@ fn a_fixed_dimension_is_part_of_the_specification() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn every_named_dimension_needs_a_range() {
     let range = DimensionRange { min: 1, optimal: 4, max: 8 };
     let dimensions = [("rows".to_owned(), range)].into();

@@ -131,7 +131,7 @@ impl WebGpuDevice {
     /// Writes the bytes at this offset of a buffer.
     pub(crate) fn copy_to_device(&self, buffer: &WebGpuBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
         let end = offset + bytes.len();
-        if offset > 0 || (end % GRANULARITY > 0 && buffer.bytes - end >= GRANULARITY) {
+        if offset > 0 || (!end.is_multiple_of(GRANULARITY) && buffer.bytes - end >= GRANULARITY) {
             // The provider writes from the start of a buffer, and up to the next multiple.
             let mut whole = vec![0; buffer.bytes];
             self.copy_to_host(buffer, 0, &mut whole)?;
@@ -176,7 +176,7 @@ impl WebGpuDevice {
         (source, from): (&WebGpuBuffer, usize),
         bytes: usize,
     ) -> Result<()> {
-        if to == 0 && from == 0 && bytes % GRANULARITY == 0 && target.handle != source.handle {
+        if to == 0 && from == 0 && bytes.is_multiple_of(GRANULARITY) && target.handle != source.handle {
             let values = source.value(bytes).and_then(|source| Ok((source, target.value(bytes)?)));
             // SAFETY: both are of this size and live until the call returns.
             return self
