@@ -253,6 +253,9 @@ impl ExportOptions {
     fn check_calibration(&self) -> Result<()> {
         let precision = self.precision;
         let why = match &self.calibration {
+            Some(_) if precision == Precision::Fp8 && self.emulated_half => {
+                "its half precision is not emulated; expected the graph itself, which ONNX Runtime runs on the CPU".to_owned()
+            }
             None if precision.is_calibrated() => {
                 "its scales are measured on images; export the checkpoint with a calibration, and use that folder".to_owned()
             }

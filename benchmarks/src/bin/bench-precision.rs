@@ -347,7 +347,8 @@ impl<'a> Bench<'a> {
             false => options,
         };
         let folder = self.export("measured", &options)?;
-        let emulated = self.emulates && strategy.precision.is_half();
+        // ONNX Runtime runs the graphs of calibrated formats on the CPU.
+        let emulated = self.emulates && strategy.precision.is_half() && !strategy.precision.is_calibrated();
         let judged = match emulated {
             true => self.export("judged", &options.with_emulated_half(true))?,
             false => folder.clone(),
