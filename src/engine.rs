@@ -117,6 +117,19 @@ impl EngineFactory {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a format that the engine does not support.
     pub(crate) fn set_precision(&mut self, precision: Option<Precision>) -> Result<Option<Precision>> {
+        let runs_calibrated = match &self.0 {
+            Maker::Library(maker) => maker.runs_calibrated(),
+            Maker::Embedded { .. } => false,
+            Maker::Custom { .. } => true,
+        };
+        if let Some(format) = precision.filter(|precision| precision.is_calibrated() && !runs_calibrated) {
+            let message = format!(
+                "precision {format}, {}: this format is for TensorRT; besides it, only ONNX Runtime on the CPU computes it, \
+                 to compare; choose another engine or another precision",
+                self.description()
+            );
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
         match &mut self.0 {
             Maker::Library(maker) => maker.set_precision(precision),
             Maker::Embedded { .. } | Maker::Custom { .. } => Ok(precision),

@@ -48,6 +48,7 @@ pub mod atomic_file;
 pub mod builtin;
 #[doc(hidden)]
 pub mod cache;
+mod calibration;
 mod camera_motion;
 mod cancellation;
 mod detection;
@@ -84,6 +85,7 @@ pub use ocelli_tracking as tracking;
 pub use ocelli_tracking::BoundingBox;
 
 pub use cache::cache_folder;
+pub use calibration::calibrate;
 pub use camera_motion::CameraMotionEstimator;
 pub use cancellation::Cancellation;
 pub use detection::Detection;

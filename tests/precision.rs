@@ -11,8 +11,11 @@ use crate::parity::exported::{Exported, Outcome, Outputs};
 use crate::parity::golden::{Golden, f32s};
 use ocelli::engines::Tensor;
 use ocelli::export::contract::{Precision, Target, file, tensor};
-use ocelli::export::{Checkpoint, ExportOptions};
-use ocelli::{Detection, Detector, Image, Model, Prompts, TextCacheFile};
+use ocelli::export::{Calibration, Checkpoint, ExportOptions};
+use ocelli::{
+    Detection, Detector, EngineFactory, EngineKind, EngineOptions, ErrorKind, Image, Model, ModelSource,
+    Prompts, TextCacheFile, calibrate,
+};
 use ocelli_onnx::Message;
 use ocelli_onnx::schema::{ModelProto, NodeProto};
 use serde_json::Value;
@@ -211,5 +214,119 @@ fn the_built_in_model_gives_the_same_detections() -> Outcome<()> {
         "edges differ by {:?}",
         [at(&edge, 0.5), at(&edge, 0.9)]
     );
+    Ok(())
+}
+
+/// With scales measured on six images, the built-in model finds what it finds in fp32, with the graphs that TensorRT gets.
+#[test]
+fn calibrated_formats_find_the_same_instances() -> Outcome<()> {
+    let folder = tempfile::tempdir()?;
+    ocelli::builtin::write_checkpoint(folder.path())?;
+    let checkpoint = Checkpoint::open(folder.path())?;
+    let factory = EngineFactory::start(&EngineOptions { kind: EngineKind::Cpu, ..EngineOptions::default() })?;
+    let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demos/scenes");
+    let mut images = Vec::new();
+    for entry in std::fs::read_dir(&scenes)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "png") {
+            images.push(Image::open(path)?);
+        }
+    }
+    assert!(images.len() >= 6, "{} scenes", images.len());
+    let prompts = Prompts::new(ocelli_datasets::scenes::vocabulary().iter().copied())?;
+    let detect = |options: &ExportOptions| -> Outcome<Vec<Vec<Detection>>> {
+        let model = Exported::new(&checkpoint, options)?;
+        let mut detector = Detector::builder()
+            .with_open_model(Model::open(model.path(file::MANIFEST).parent().expect("it is in a folder"))?)
+            .with_engine_factory(factory.clone())
+            .with_text_cache(TextCacheFile::None)
+            .build()?;
+        images.iter().map(|image| Ok(detector.detect(image, &prompts)?.items)).collect()
+    };
+    let expected = detect(&ExportOptions::default())?;
+    let found: usize = expected.iter().map(Vec::len).sum();
+    assert!(found >= 12, "only {found} detections to compare");
+    let mut problems = Vec::new();
+    for precision in [Precision::Fp8, Precision::Int8Static] {
+        let options = ExportOptions::default().with_target(Target::TensorRt).with_precision(precision);
+        let copies = images.iter().cloned().map(Ok);
+        let vocabulary = ocelli_datasets::scenes::vocabulary();
+        let calibration = calibrate(&checkpoint, &options, &factory, folder.path(), copies, vocabulary)?;
+        assert_eq!(calibration.images, images.len());
+        let options = options.with_calibration(calibration);
+        {
+            let ours = detect(&options)?;
+            let (mut lost, mut added, mut score) = (0, 0, 0.0_f32);
+            for (expected, ours) in expected.iter().zip(&ours) {
+                lost += alone(expected, ours).len();
+                added += alone(ours, expected).len();
+                for a in expected {
+                    let same =
+                        ours.iter().filter(|b| b.class_id == a.class_id && a.bbox.iou(&b.bbox) >= SAME_IOU);
+                    score = same.map(|b| (a.score - b.score).abs()).fold(score, f32::max);
+                }
+            }
+            println!(
+                "{precision}: of {found} detections {lost} lost, {added} added; scores differ by up to {score:.4}"
+            );
+            if lost > 1 || added > 1 || score > 0.15 {
+                problems.push(format!("{precision}: {lost} lost, {added} added, scores by {score}"));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    Ok(())
+}
+
+/// Formats without a calibration, for other engines, and calibrations without images.
+#[test]
+fn calibrations_that_do_not_fit_are_refused() -> Outcome<()> {
+    let folder = tempfile::tempdir()?;
+    ocelli::builtin::write_checkpoint(folder.path())?;
+    let checkpoint = Checkpoint::open(folder.path())?;
+    let tensorrt = || ExportOptions::default().with_target(Target::TensorRt);
+    let ranges = |layer: &str| {
+        let mut calibration = Calibration::default();
+        calibration.observe(layer, 1.0)?;
+        Ok::<_, ocelli::Error>(calibration)
+    };
+    let fp8 = || tensorrt().with_precision(Precision::Fp8);
+    let cases = [
+        (fp8(), "precision fp8: its scales are measured on images"),
+        (tensorrt().with_precision(Precision::Int8Static), "precision int8-static: its scales"),
+        (tensorrt().with_calibration(ranges("a")?), "precision fp32: a calibration is for 8-bit formats"),
+        (fp8().with_calibration(Calibration::default()), "precision fp8: the calibration has no ranges"),
+        (fp8().with_calibration(ranges("a")?), "the calibration has no range for vision_encoder"),
+        (
+            fp8().with_target(Target::OnnxRuntime).with_calibration(ranges("a")?),
+            "precision fp8: only TensorRT multiplies in 8 bits",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (options, words) in cases {
+        match ocelli::export::export(&checkpoint, &options, &folder.path().join("out"), |_| Ok(())) {
+            Err(e) if e.kind() == ErrorKind::InvalidArgument && e.to_string().contains(words) => {}
+            other => wrong.push(format!("{words}: {other:?}")),
+        }
+    }
+    let embedded =
+        EngineFactory::start(&EngineOptions { kind: EngineKind::Embedded, ..EngineOptions::default() })?;
+    let none = calibrate(&checkpoint, &fp8(), &embedded, folder.path(), [], &["dog"]);
+    match none {
+        Err(e) if e.to_string() == "cannot calibrate: there are no images; expected at least one" => {}
+        other => wrong.push(format!("no images: {other:?}")),
+    }
+    // The embedded engine observes ranges, and does not run the result.
+    let image = || [Image::open("../demos/scenes/park.png")];
+    let calibration = calibrate(&checkpoint, &fp8(), &embedded, folder.path(), image(), &["dog", "tree"])?;
+    let output = folder.path().join("fp8");
+    ocelli::export::export(&checkpoint, &fp8().with_calibration(calibration), &output, |_| Ok(()))?;
+    let detector =
+        Detector::builder().with_model(ModelSource::Folder(output)).with_engine(EngineKind::Embedded).build();
+    match detector.map(|_| ()) {
+        Err(e) if e.kind() == ErrorKind::Unavailable && e.to_string().starts_with("precision fp8, ") => {}
+        other => wrong.push(format!("embedded: {other:?}")),
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }

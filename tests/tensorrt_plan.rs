@@ -14,7 +14,8 @@ use std::path::Path;
 
 use ocelli::engines::tensorrt::{ComputeCapability, DimensionRange, TensorRt, TensorRtBuilder};
 use ocelli::export::contract::{Precision, Target, dim, file};
-use ocelli::export::{Checkpoint, ExportOptions, MixedPrecision, export};
+use ocelli::export::{Calibration, Checkpoint, ExportOptions, MixedPrecision, export};
+use ocelli::{EngineFactory, EngineOptions, Image, calibrate};
 use ocelli_benchmarks::random_weights;
 use tempfile::TempDir;
 
@@ -62,6 +63,8 @@ const fn promise(
 const HALF_SUMS: Promise = promise(Precision::Fp16, MixedPrecision::None, Some("half"), false);
 const DEFAULT: Promise = promise(Precision::Fp16, MixedPrecision::Accumulate, Some("single"), false);
 const LINEAR: Promise = promise(Precision::Fp16, MixedPrecision::AccumulateLinear, Some("single"), true);
+const FP8: Promise = promise(Precision::Fp8, MixedPrecision::Accumulate, Some("single"), false);
+const INT8: Promise = promise(Precision::Int8Static, MixedPrecision::Accumulate, Some("single"), false);
 const BF16: Promise = promise(Precision::Bf16, MixedPrecision::Accumulate, Some("single"), true);
 const UNFUSED: Promise = promise(Precision::Fp16, MixedPrecision::Attention, None, true);
 const OTHERS: [Promise; 4] = [
@@ -75,6 +78,7 @@ const OTHERS: [Promise; 4] = [
 struct Bench {
     folder: TempDir,
     tensorrt: TensorRt,
+    calibration: Calibration,
 }
 
 impl Bench {
@@ -84,7 +88,16 @@ impl Bench {
         let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/builtin/tokenizer.json");
         std::fs::copy(tokenizer, folder.path().join(file::TOKENIZER))?;
         let tensorrt = TensorRt::load(None).expect("OCELLI_TENSORRT names TensorRT for RTX");
-        Ok(Self { folder, tensorrt })
+        let calibration = calibrate(
+            &Checkpoint::open(folder.path())?,
+            // The ranges have the same names at every size.
+            &ExportOptions::default().with_imgsz(336),
+            &EngineFactory::start(&EngineOptions::default())?,
+            folder.path(),
+            [Image::open("../demos/scenes/park.png")],
+            &["dog"],
+        )?;
+        Ok(Self { folder, tensorrt, calibration })
     }
 
     /// Builds graphs for GPUs, prints a row for each plan, and collects broken promises.
@@ -96,7 +109,10 @@ impl Bench {
         problems: &mut Vec<String>,
     ) -> Outcome<()> {
         let Promise { precision, islands, .. } = promise;
-        let options = ExportOptions::default().with_target(Target::TensorRt).with_precision(*precision);
+        let mut options = ExportOptions::default().with_target(Target::TensorRt).with_precision(*precision);
+        if precision.is_calibrated() {
+            options = options.with_calibration(self.calibration.clone());
+        }
         let exported = tempfile::tempdir()?;
         let folder = exported.path().join("model");
         export(
@@ -164,8 +180,24 @@ fn broken(
             wrong.extend((stores && !has_scores).then_some("no scores are stored"));
         }
     }
-    let half = plan.linear.contains_key("half");
-    wrong.extend((half == promise.linear_in_single).then_some("linear layers have other sums"));
+    let count = |kind| plan.linear.get(kind).copied().unwrap_or(0);
+    // Backbone: queries, keys, values, output, two of the feed-forward network; the fusion encoder has two more, the queries
+    // and the output of the attention to the prompt.
+    let in_8_bits = match (promise.precision.is_calibrated(), graph) {
+        (true, file::BACKBONE) => 6 * LAYERS,
+        (true, file::ENCODER_DECODER) => 8 * LAYERS,
+        _ => 0,
+    };
+    let formats = match promise.precision {
+        Precision::Fp8 => (in_8_bits, 0),
+        _ => (0, in_8_bits),
+    };
+    wrong.extend(((count("fp8"), count("int8")) != formats).then_some("linear layers have other formats"));
+    let half = count("half") > 0;
+    // What 8 bits leave of the backbone is the CLS token's.
+    let other =
+        half == promise.linear_in_single && !(promise.precision.is_calibrated() && graph == file::BACKBONE);
+    wrong.extend(other.then_some("linear layers have other sums"));
     wrong
 }
 
@@ -180,9 +212,12 @@ fn default_plans_fuse_attention_and_sum_in_32_bits() -> Outcome<()> {
     let (bench, mut problems) = (Bench::new()?, Vec::new());
     let each_frame = &GRAPHS[..2];
     bench.check(&DEFAULT, each_frame, &[AMPERE, ADA, BLACKWELL], &mut problems)?;
-    for promise in [HALF_SUMS, LINEAR, BF16, UNFUSED] {
+    for promise in [HALF_SUMS, LINEAR, BF16, UNFUSED, FP8, INT8] {
         bench.check(&promise, each_frame, &[ADA], &mut problems)?;
     }
+    // Ampere has no fp8.
+    bench.check(&FP8, each_frame, &[BLACKWELL], &mut problems)?;
+    bench.check(&INT8, each_frame, &[AMPERE, BLACKWELL], &mut problems)?;
     report(&problems);
     Ok(())
 }

@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::calibration::Calibration;
 use crate::mixed_precision::MixedPrecision;
 use crate::read_text;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -187,15 +188,28 @@ pub enum Precision {
     /// bfloat16: 8 bits, the range of 32-bit floating point; otherwise as [`Precision::Fp16`]. Convolutions stay in 32
     /// bits: they do not support bfloat16 in the graphs' opset.
     Bf16,
+    /// 8-bit floating point (E4M3: 4 bits, up to 448) in the linear layers of backbone and fusion encoder: the weights with a
+    /// scale for every output channel, what they are multiplied with by one scale for each layer, from
+    /// [`Manifest::calibration`]. Everything else as [`Precision::Fp16`]. For TensorRT alone.
+    Fp8,
+    /// 8-bit integers in the places of [`Precision::Fp8`], and with scales like its.
+    #[serde(rename = "int8-static")]
+    Int8Static,
 }
 
 impl Precision {
     /// Every precision.
-    pub const EVERY: [Self; 4] = [Self::Fp32, Self::Fp16, Self::Bf16, Self::Int8];
+    pub const EVERY: [Self; 6] =
+        [Self::Fp32, Self::Fp16, Self::Bf16, Self::Int8, Self::Fp8, Self::Int8Static];
 
     /// Whether features are 16-bit floating point.
     pub fn is_half(self) -> bool {
-        matches!(self, Self::Fp16 | Self::Bf16)
+        matches!(self, Self::Fp16 | Self::Bf16) || self.is_calibrated()
+    }
+
+    /// Whether the scales of activations come from a [`Calibration`].
+    pub fn is_calibrated(self) -> bool {
+        matches!(self, Self::Fp8 | Self::Int8Static)
     }
 }
 
@@ -206,6 +220,8 @@ impl fmt::Display for Precision {
             Self::Int8 => "int8",
             Self::Fp16 => "fp16",
             Self::Bf16 => "bf16",
+            Self::Fp8 => "fp8",
+            Self::Int8Static => "int8-static",
         })
     }
 }
@@ -219,9 +235,11 @@ impl FromStr for Precision {
             "int8" => Ok(Self::Int8),
             "fp16" | "float16" | "half" => Ok(Self::Fp16),
             "bf16" | "bfloat16" => Ok(Self::Bf16),
+            "fp8" | "float8" => Ok(Self::Fp8),
+            "int8-static" => Ok(Self::Int8Static),
             _ => Err(Error::new(
                 ErrorKind::InvalidArgument,
-                format!("precision {name}: expected fp32, fp16, bf16 or int8"),
+                format!("precision {name}: expected fp32, fp16, bf16, int8, fp8 or int8-static"),
             )),
         }
     }
@@ -326,6 +344,9 @@ pub struct Manifest {
     /// The [blocks](crate::Block) that stay in 32 bits in half precision.
     #[serde(default)]
     pub keep_fp32: Vec<String>,
+    /// The ranges of a [calibrated](Precision::is_calibrated) precision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
     /// Whether the model has no masks: neither the mask head nor its inputs.
     pub detection_only: bool,
     /// ViT blocks that were removed.

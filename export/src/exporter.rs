@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use crate::calibration::Calibration;
 use crate::checkpoint::{Checkpoint, hex};
 use crate::config::{ModelConfig, Stack, TextConfig, TextEncoder};
 use crate::contract::{
@@ -36,6 +37,8 @@ pub struct ExportOptions {
     mixed_precision: Option<MixedPrecision>,
     keep_fp32: BTreeSet<Block>,
     emulated_half: bool,
+    calibration: Option<Calibration>,
+    observes: bool,
     prompting: Prompting,
     detection_only: bool,
     screen: bool,
@@ -91,6 +94,31 @@ impl ExportOptions {
     pub fn with_emulated_half(mut self, emulated: bool) -> Self {
         self.emulated_half = emulated;
         self
+    }
+
+    /// The ranges for a [calibrated](Precision::is_calibrated) precision, which needs them.
+    #[must_use]
+    pub fn with_calibration(mut self, calibration: Calibration) -> Self {
+        self.calibration = Some(calibration);
+        self
+    }
+
+    /// The same model in 32 bits for detection alone, with an output for the range of every layer that a
+    /// [calibrated](Precision::is_calibrated) precision rounds: [`Calibration::output_of`] has their names.
+    #[must_use]
+    pub fn for_calibration(&self, target: Target) -> Self {
+        let (precision, keep_fp32) = (Precision::Fp32, BTreeSet::new());
+        let (mixed_precision, calibration) = (None, None);
+        let same = self.clone().with_target(target).with_detection_only(true).with_screen(false);
+        Self {
+            precision,
+            mixed_precision,
+            keep_fp32,
+            calibration,
+            emulated_half: false,
+            observes: true,
+            ..same
+        }
     }
 
     /// The blocks that [`with_keep_fp32`](Self::with_keep_fp32) accepts for this checkpoint, front to back, without those
@@ -167,8 +195,10 @@ impl ExportOptions {
             false => String::new(),
         };
         let screen = if self.screen { ";screen" } else { "" };
+        let ranges = self.calibration.as_ref().map_or(String::new(), |it| format!(";{}", it.fingerprint()));
+        let observes = if self.observes { ";observes" } else { "" };
         format!(
-            "v{FORMAT_VERSION}.{WRITER_REVISION};{};imgsz={};{:?};{:?};{:?};detection_only={};skip={};mask={};split={:?};{}{half}{screen}",
+            "v{FORMAT_VERSION}.{WRITER_REVISION};{};imgsz={};{:?};{:?};{:?};detection_only={};skip={};mask={};split={:?};{}{half}{screen}{ranges}{observes}",
             env!("CARGO_PKG_VERSION"),
             self.imgsz.unwrap_or(checkpoint.config().vision.image_size),
             self.target,
@@ -216,7 +246,31 @@ impl ExportOptions {
         }
         self.pruning.with(checkpoint.pruning()).check(checkpoint.config())?;
         self.check_half(checkpoint)?;
+        self.check_calibration()?;
         Ok(imgsz)
+    }
+
+    fn check_calibration(&self) -> Result<()> {
+        let precision = self.precision;
+        let why = match &self.calibration {
+            Some(_) if precision == Precision::Fp8 && self.emulated_half => {
+                "its half precision is not emulated; expected the graph itself, which ONNX Runtime runs on the CPU".to_owned()
+            }
+            None if precision.is_calibrated() => {
+                "its scales are measured on images; export the checkpoint with a calibration, and use that folder".to_owned()
+            }
+            Some(_) if !precision.is_calibrated() => {
+                "a calibration is for 8-bit formats with known scales; expected fp8 or int8-static".to_owned()
+            }
+            Some(calibration) if calibration.ranges.is_empty() => {
+                "the calibration has no ranges; calibrate on at least one image".to_owned()
+            }
+            Some(_) if self.target != Target::TensorRt => {
+                "only TensorRT multiplies in 8 bits with known scales; expected target tensorrt".to_owned()
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::new(ErrorKind::InvalidArgument, format!("precision {precision}: {why}")))
     }
 
     fn check_half(&self, checkpoint: &Checkpoint) -> Result<()> {
@@ -286,6 +340,7 @@ pub fn export(
 ) -> Result<Manifest> {
     let imgsz = options.check(checkpoint)?;
     check_output(output, options.force)?;
+    let kept: Vec<Block> = options.keep_fp32.iter().copied().collect();
     let plan = Plan {
         checkpoint,
         imgsz,
@@ -296,6 +351,9 @@ pub fn export(
         detection_only: options.detection_only,
         screen: options.screen,
         pruning: options.pruning.with(checkpoint.pruning()),
+        observes: options.observes,
+        calibration: options.calibration.as_ref(),
+        kept: &kept,
     };
     let parent = parent_of(output);
     std::fs::create_dir_all(&parent).map_err(|e| Error::io("cannot create the folder", &parent, e))?;
@@ -334,6 +392,7 @@ pub fn export(
         ),
         mixed_precision: options.islands(),
         keep_fp32: options.keep_fp32.iter().map(ToString::to_string).collect(),
+        calibration: options.calibration.clone(),
         ..manifest(&plan, weights_sha256, written)
     };
     let text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
@@ -430,6 +489,7 @@ fn manifest(plan: &Plan<'_>, weights_sha256: String, written: Vec<WrittenFile>) 
         precision: plan.precision,
         mixed_precision: MixedPrecision::None,
         keep_fp32: Vec::new(),
+        calibration: None,
         detection_only: plan.detection_only,
         skip_blocks: plan.pruning.skip_blocks.iter().copied().collect(),
         text_sha256: Some(text_sha256(config, &files)),

@@ -16,9 +16,11 @@ mod write;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use crate::calibration::Calibration;
 use crate::checkpoint::Weights;
 use crate::contract::{Precision, Target};
 use crate::mixed_precision::Block;
+use crate::quantize::EightBits;
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::{AttributeProto, NodeProto, attribute_type, data_type};
 
@@ -36,6 +38,8 @@ pub(crate) enum Element {
     F16,
     Bf16,
     I64,
+    /// E4M3, without infinities.
+    F8,
     I8,
     U8,
 }
@@ -47,6 +51,7 @@ impl Element {
             Self::F16 => data_type::FLOAT16,
             Self::Bf16 => data_type::BFLOAT16,
             Self::I64 => data_type::INT64,
+            Self::F8 => data_type::FLOAT8E4M3FN,
             Self::I8 => data_type::INT8,
             Self::U8 => data_type::UINT8,
         }
@@ -57,7 +62,7 @@ impl Element {
             Self::F32 => 4,
             Self::F16 | Self::Bf16 => 2,
             Self::I64 => 8,
-            Self::I8 | Self::U8 => 1,
+            Self::F8 | Self::I8 | Self::U8 => 1,
         }
     }
 
@@ -76,6 +81,7 @@ impl Element {
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
             Self::I64 => "i64",
+            Self::F8 => "f8",
             Self::I8 => "i8",
             Self::U8 => "u8",
         }
@@ -87,6 +93,8 @@ impl Element {
 pub(crate) enum Role {
     /// Products with weights, and their biases.
     Product,
+    /// Products of 8-bit factors with given scales, which hardware sums in 32 bits, and the steps to and from these factors.
+    Quantized,
     /// Products of a class's prompt with weights: they have few rows and cost nothing in 32 bits.
     PromptProduct,
     /// Residual sums, activations, positions of features: everything without another role.
@@ -162,11 +170,18 @@ pub(crate) enum LinearForm {
     /// 8-bit codes that `DequantizeLinear` multiplies by a scale for each output: the engine decides in which format it
     /// multiplies.
     Codes,
+    /// Weights and inputs that are rounded to 8 bits by scales that the graph knows, in standard operators: engines that have
+    /// such products multiply in 8 bits.
+    Static(EightBits),
+    /// Floating point, and an output with the largest magnitude of every layer's inputs.
+    Observed,
 }
 
 impl LinearForm {
     pub(crate) fn of(precision: Precision, target: Target) -> Self {
         match (precision, target) {
+            (Precision::Fp8, _) => Self::Static(EightBits::Float),
+            (Precision::Int8Static, _) => Self::Static(EightBits::Integer),
             (Precision::Int8, Target::OnnxRuntime) => Self::Integers,
             (Precision::Int8, Target::TensorRt) => Self::Codes,
             _ => Self::Float,
@@ -197,6 +212,12 @@ pub(crate) struct Graph<'w> {
     joins_layers: bool,
     /// Values whose rows are quantised, by name and lower bound.
     quantized: HashMap<(String, Option<u32>), QuantizedRows>,
+    /// Values rounded to codes of 8 bits and back, by name and scale.
+    rounded: HashMap<(String, u32), Value>,
+    /// The ranges of layers' inputs.
+    calibration: Option<&'w Calibration>,
+    /// Blocks whose linear layers are not quantised with given scales.
+    exact_blocks: Vec<Block>,
     fault: Option<Error>,
 }
 
@@ -217,6 +238,9 @@ impl<'w> Graph<'w> {
             linear_form: LinearForm::default(),
             joins_layers: false,
             quantized: HashMap::new(),
+            rounded: HashMap::new(),
+            calibration: None,
+            exact_blocks: Vec::new(),
             fault: None,
         }
     }
@@ -245,17 +269,32 @@ impl<'w> Graph<'w> {
         self.linear_form = form;
     }
 
-    /// Writes linear layers with the same input as one product, except those in integers.
+    /// Writes linear layers with the same input as one product, except those in 8 bits.
     pub(crate) fn join_layers(&mut self) {
         self.joins_layers = true;
     }
 
     pub(crate) fn joins_layers(&self) -> bool {
-        self.joins_layers && self.linear_form == LinearForm::Float
+        self.joins_layers && self.linear_form() == LinearForm::Float
     }
 
+    /// The form of a linear layer in this place.
     pub(crate) fn linear_form(&self) -> LinearForm {
-        self.linear_form
+        let exact = self.block.is_some_and(|block| self.exact_blocks.iter().any(|kept| kept.covers(block)));
+        match self.linear_form {
+            LinearForm::Static(_) if exact => LinearForm::Float,
+            form => form,
+        }
+    }
+
+    /// Sets the ranges of layers' inputs, and the blocks that are not quantised with them.
+    pub(crate) fn calibrate(&mut self, calibration: &'w Calibration, exact_blocks: &[Block]) {
+        self.calibration = Some(calibration);
+        self.exact_blocks = exact_blocks.to_vec();
+    }
+
+    pub(crate) fn calibration(&self) -> Option<&'w Calibration> {
+        self.calibration
     }
 
     pub(crate) fn input(&mut self, name: &str, element: Element, dims: &[Dim]) -> Value {
@@ -310,14 +349,15 @@ impl<'w> Graph<'w> {
         value
     }
 
-    /// An i8 initialiser computed from the checkpoint when the file is written.
+    /// An initialiser of 8-bit codes computed from the checkpoint when the file is written.
     pub(crate) fn derived_codes(
         &mut self,
         name: &str,
+        element: Element,
         dims: &[usize],
         read: impl Fn(&Weights) -> Result<Vec<i8>> + 'w,
     ) -> Value {
-        let value = Value { name: self.unique(name), element: Element::I8, dims: shape::fixed(dims) };
+        let value = Value { name: self.unique(name), element, dims: shape::fixed(dims) };
         self.initializers.push(Initializer {
             value: value.clone(),
             source: Source::Codes(Rc::new(read)),
@@ -416,9 +456,14 @@ impl<'w> Graph<'w> {
 
     /// Keeps the first fault.
     fn fail(&mut self, message: String) {
+        self.fail_as(ErrorKind::Internal, message);
+    }
+
+    /// Keeps the first fault, of this kind.
+    pub(crate) fn fail_as(&mut self, kind: ErrorKind, message: String) {
         let module = if self.scope.is_empty() { &self.name } else { &self.scope };
         let message = format!("cannot build graph {}, {module}: {message}", self.name);
-        self.fault.get_or_insert_with(|| Error::new(ErrorKind::Internal, message));
+        self.fault.get_or_insert_with(|| Error::new(kind, message));
     }
 }
 

@@ -32,6 +32,7 @@
 
 #![deny(unsafe_code)]
 
+mod calibration;
 mod checkpoint;
 pub mod config;
 pub mod contract;
@@ -45,6 +46,7 @@ mod quantize;
 mod student;
 mod text_file;
 
+pub use calibration::Calibration;
 pub use checkpoint::{Checkpoint, CheckpointOptions, Ignored, Inspection, NormEps, PartSummary};
 pub use exporter::{ExportOptions, ExportProgress, export};
 pub use mixed_precision::{Block, MixedPrecision};

@@ -212,7 +212,7 @@ impl HalfFormat {
     /// The format of a 16-bit precision.
     pub(crate) fn of(precision: Precision) -> Option<Self> {
         match precision {
-            Precision::Fp16 => Some(Self::F16),
+            Precision::Fp16 | Precision::Fp8 | Precision::Int8Static => Some(Self::F16),
             Precision::Bf16 => Some(Self::Bf16),
             Precision::Fp32 | Precision::Int8 => None,
         }

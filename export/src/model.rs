@@ -19,10 +19,12 @@ mod scoring;
 mod student;
 mod text;
 
+use crate::calibration::Calibration;
 use crate::checkpoint::Checkpoint;
 use crate::config::ModelConfig;
 use crate::contract::{Precision, Prompting, Target};
-use crate::graph::Graph;
+use crate::graph::{Graph, LinearForm};
+use crate::mixed_precision::Block;
 use crate::prune::Pruning;
 
 /// The checkpoint and the options that the graphs are written for.
@@ -36,6 +38,11 @@ pub(crate) struct Plan<'w> {
     pub(crate) detection_only: bool,
     pub(crate) screen: bool,
     pub(crate) pruning: Pruning,
+    /// Whether graphs have an output with the range of every layer to be quantised.
+    pub(crate) observes: bool,
+    pub(crate) calibration: Option<&'w Calibration>,
+    /// The blocks that stay in 32 bits.
+    pub(crate) kept: &'w [Block],
 }
 
 impl<'w> Plan<'w> {
@@ -49,6 +56,9 @@ impl<'w> Plan<'w> {
         if self.joins_layers() {
             graph.join_layers();
         }
+        if let Some(calibration) = self.calibration {
+            graph.calibrate(calibration, self.kept);
+        }
         graph
     }
 
@@ -56,6 +66,11 @@ impl<'w> Plan<'w> {
     /// layers itself, and the joined one then sums in half precision.
     fn joins_layers(&self) -> bool {
         self.precision.is_half() && self.target == Target::TensorRt
+    }
+
+    /// The form of the linear layers of backbone and fusion encoder.
+    fn linear_form(&self) -> LinearForm {
+        if self.observes { LinearForm::Observed } else { LinearForm::of(self.precision, self.target) }
     }
 
     /// P.

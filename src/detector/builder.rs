@@ -334,8 +334,9 @@ impl DetectorBuilder {
             tracing::info!("precision auto: {chosen} with {}", factory.description());
         }
         // Weights of 8 bits say what the engine computes the rest in, whether they were requested or exported.
-        let is_int8 = format.exported.is_some_and(|(precision, _)| precision == Precision::Int8);
-        let requested = self.request.precision.or(is_int8.then_some(Precision::Int8));
+        let exported = format.exported.map(|(precision, _)| precision);
+        let in_8_bits = exported.filter(|it| *it == Precision::Int8 || it.is_calibrated());
+        let requested = self.request.precision.or(in_8_bits);
         self.request.precision = factory.set_precision(requested)?;
         // Engine files take precedence over engines that would be compiled.
         let prepared = self.prepared.take().filter(|_| engines.is_none());

@@ -97,6 +97,17 @@ impl LibraryMaker {
         }
     }
 
+    /// Whether the engine runs graphs of a [calibrated](Precision::is_calibrated) precision: TensorRT, and the CPU for
+    /// comparison.
+    pub(super) fn runs_calibrated(&self) -> bool {
+        match self {
+            Self::OnnxRuntime(maker) => {
+                matches!(maker.kind, EngineKind::Cpu | EngineKind::OnnxRuntimeTensorRt { .. })
+            }
+            Self::OpenVino(_) => false,
+        }
+    }
+
     pub(super) fn fast_precision(&self) -> Option<Precision> {
         match self {
             Self::OpenVino(maker) if maker.has_bf16() => Some(Precision::Bf16),

@@ -36,6 +36,10 @@ impl LibraryMaker {
         match *self {}
     }
 
+    pub(super) fn runs_calibrated(&self) -> bool {
+        match *self {}
+    }
+
     pub(super) fn fast_precision(&self) -> Option<Precision> {
         match *self {}
     }

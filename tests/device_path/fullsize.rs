@@ -84,6 +84,7 @@ fn manifest(side: usize, masks: bool) -> Manifest {
         precision: Precision::Fp32,
         mixed_precision: Default::default(),
         keep_fp32: Vec::new(),
+        calibration: None,
         detection_only: !masks,
         skip_blocks: Vec::new(),
         mask_blocks: Vec::new(),

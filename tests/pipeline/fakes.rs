@@ -93,6 +93,7 @@ fn folder() -> TempDir {
         precision: Precision::Fp32,
         mixed_precision: MixedPrecision::None,
         keep_fp32: Vec::new(),
+        calibration: None,
         detection_only: true,
         skip_blocks: Vec::new(),
         mask_blocks: Vec::new(),

@@ -8,7 +8,8 @@ pub struct PlanText {
     /// Fused attentions by the format of their sums, both products' if they differ. `scalar` is the kernel for a single
     /// query, which has no matrix units.
     pub attentions: BTreeMap<String, usize>,
-    /// Products with weights by the format of their sums.
+    /// Products with weights by the format of their sums, or by the format of their factors if that has 8 bits. Those that
+    /// TensorRT has joined count as several.
     pub linear: BTreeMap<&'static str, usize>,
     /// The largest tensor of fixed size in GPU memory between two kernels, in bytes, and its name.
     pub largest: (u64, String),
@@ -53,7 +54,7 @@ impl PlanText {
             *found.attentions.entry(format).or_default() += 1;
         }
         for product in products.iter().filter(|product| product.is_linear) {
-            *found.linear.entry(product.sums(&elements)).or_default() += 1;
+            *found.linear.entry(product.kind(&elements)).or_default() += product.joined;
         }
         found
     }
@@ -86,7 +87,9 @@ impl PlanText {
 
 /// A matrix product.
 struct Product {
-    first_input: String,
+    factors: Vec<String>,
+    /// The number of products that it stands for.
+    joined: usize,
     accumulation: String,
     /// Whether it comes from a product and not from a convolution, which TensorRT may compute as one.
     is_linear: bool,
@@ -95,9 +98,12 @@ struct Product {
 
 impl Product {
     fn read(record: &str) -> Self {
-        let first_input = after(record, " input={").map_or("", |inputs| quoted(inputs, "\"")).to_owned();
+        let inputs =
+            after(record, " input={").and_then(|rest| rest.split_once('}')).map_or("", |(list, _)| list);
+        let factors = inputs.split('"').skip(1).step_by(2).take(2).map(str::to_owned).collect();
+        let joined = quoted(record, "name=\"").split('+').count();
         let accumulation = field(record, "accumulation_type=").to_owned();
-        Self { first_input, accumulation, is_linear: false, is_open: true }
+        Self { factors, joined, accumulation, is_linear: false, is_open: true }
     }
 
     /// Reads on in the list of ONNX layers, which has a line for each.
@@ -108,9 +114,14 @@ impl Product {
         }
     }
 
-    fn sums(&self, elements: &HashMap<String, String>) -> &'static str {
-        match (elements.get(&self.first_input).map(String::as_str), self.accumulation.as_str()) {
-            (Some("half"), "0") => "half",
+    fn kind(&self, elements: &HashMap<String, String>) -> &'static str {
+        let types: Vec<&str> =
+            self.factors.iter().map(|name| elements.get(name).map_or("", String::as_str)).collect();
+        match (types.as_slice(), self.accumulation.as_str()) {
+            // An input whose record has no type is that of the weight: products have factors of one type.
+            (["fp8_e4m3" | "", "fp8_e4m3"], _) => "fp8",
+            (["int8" | "", "int8"], _) => "int8",
+            (["half", ..], "0") => "half",
             _ => "single",
         }
     }

@@ -12,15 +12,16 @@ use std::str::FromStr;
 use clap::{Parser, ValueEnum};
 use ocelli::export::contract::{Precision, Target, file};
 use ocelli::export::{
-    Block, Checkpoint, Error as ExportError, ErrorKind, ExportOptions, MixedPrecision, export,
+    Block, Calibration, Checkpoint, Error as ExportError, ErrorKind, ExportOptions, MixedPrecision, export,
 };
-use ocelli::{EngineFactory, EngineKind, EngineOptions, StageTimes};
+use ocelli::{EngineFactory, EngineKind, EngineOptions, StageTimes, calibrate};
 use ocelli_benchmarks::bisect::least_needed;
 use ocelli_benchmarks::machine::Machine;
 use ocelli_benchmarks::outliers::{self, Outliers};
 use ocelli_benchmarks::precision::{Detected, Least, Reference, Scenes, detect, graph_bytes, time};
 use ocelli_benchmarks::quantiles::Quantiles;
 use ocelli_cli::{self as cli, LogArgs, ModelArgs, PrecisionChoice, interrupted, print, status};
+use ocelli_datasets::scenes::vocabulary;
 use serde::Serialize;
 
 /// `--target`.
@@ -55,7 +56,8 @@ Examples:
   bench-precision --model sam3/ --bisect --precision fp16 --least-cosine 0.999"
 )]
 struct Arguments {
-    /// Formats: fp32, fp16, bf16, int8, or with what stays in 32 bits: fp16:attention [default: all]
+    /// Formats: fp32, fp16, bf16, int8, with --target tensorrt also fp8 and int8-static, or with what stays in 32 bits:
+    /// fp16:attention [default: all but fp8 and int8-static]
     #[arg(long, num_args = 1.., value_name = "FORMAT")]
     strategies: Vec<Strategy>,
     /// Operators for attention [default: depends on the engine]
@@ -70,6 +72,9 @@ struct Arguments {
     /// Number of classes, the most frequent ones in the scenes
     #[arg(long, default_value_t = 8, value_name = "N")]
     class_count: usize,
+    /// Drawn images, other than the scenes, on which the scales of fp8 and int8-static are measured
+    #[arg(long, default_value_t = 32, value_name = "N")]
+    calibrated_on: usize,
     /// Measured runs per format
     #[arg(long, default_value_t = 5, value_name = "N")]
     runs: usize,
@@ -121,8 +126,15 @@ impl FromStr for Strategy {
     type Err = ExportError;
 
     fn from_str(text: &str) -> Result<Self, ExportError> {
-        let (precision, islands) = text.split_once(':').unwrap_or((text, "none"));
-        Ok(Self { precision: precision.parse()?, islands: islands.parse()? })
+        let (precision, islands) = text.split_once(':').map_or((text, None), |(p, i)| (p, Some(i)));
+        let precision: Precision = precision.parse()?;
+        let islands = match islands {
+            Some(islands) => islands.parse()?,
+            // The two have no other products that could be summed in half precision than those of attention.
+            None if precision.is_calibrated() => MixedPrecision::Accumulate,
+            None => MixedPrecision::None,
+        };
+        Ok(Self { precision, islands })
     }
 }
 
@@ -197,6 +209,7 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
         ("--compared", args.compared),
         ("--class-count", args.class_count),
         ("--runs", args.runs),
+        ("--calibrated-on", args.calibrated_on),
     ] {
         if count == 0 {
             return Err(cli::usage(format!("{flag} is 0: expected at least 1")));
@@ -329,8 +342,13 @@ impl<'a> Bench<'a> {
         let options = options(self.args, self.target)
             .with_precision(strategy.precision)
             .with_mixed_precision(strategy.islands);
+        let options = match strategy.precision.is_calibrated() {
+            true => options.clone().with_calibration(self.calibration(&options)?),
+            false => options,
+        };
         let folder = self.export("measured", &options)?;
-        let emulated = self.emulates && strategy.precision.is_half();
+        // ONNX Runtime runs the graphs of calibrated formats on the CPU.
+        let emulated = self.emulates && strategy.precision.is_half() && !strategy.precision.is_calibrated();
         let judged = match emulated {
             true => self.export("judged", &options.with_emulated_half(true))?,
             false => folder.clone(),
@@ -374,6 +392,13 @@ impl<'a> Bench<'a> {
         })
     }
 
+    /// The ranges of layers' inputs on images that are not among the scenes.
+    fn calibration(&self, options: &ExportOptions) -> anyhow::Result<Calibration> {
+        let images = Scenes::others(self.args.calibrated_on)?.into_iter().map(Ok);
+        let work = self.work.path();
+        Ok(calibrate(&self.checkpoint, options, &self.factory, work, images, vocabulary())?)
+    }
+
     fn imgsz(&self) -> usize {
         self.args.imgsz.unwrap_or(self.checkpoint.config().vision.image_size)
     }
@@ -390,7 +415,7 @@ impl<'a> Bench<'a> {
             .with_precision(precision)
             .with_mixed_precision(self.args.mixed_precision)
             .with_emulated_half(self.emulates);
-        if !precision.is_half() {
+        if !precision.is_half() || precision.is_calibrated() {
             let why = "only fp16 and bf16 have blocks that stay in 32 bits";
             return Err(cli::usage(format!("--bisect, --precision {precision}: {why}")));
         }
@@ -516,9 +541,11 @@ mod tests {
         for strategy in Strategy::every() {
             assert_eq!(strategy.to_string().parse::<Strategy>().ok(), Some(strategy));
         }
-        for text in ["fp8", "fp16:some", "", ":all"] {
+        for text in ["fp4", "fp16:some", "", ":all"] {
             assert!(text.parse::<Strategy>().is_err(), "{text}");
         }
+        let fp8 = Strategy { precision: Precision::Fp8, islands: MixedPrecision::Accumulate };
+        assert_eq!("fp8".parse::<Strategy>().ok(), Some(fp8));
         let short = "fp16".parse::<Strategy>().ok();
         assert_eq!(short, Some(Strategy { precision: Precision::Fp16, islands: MixedPrecision::None }));
     }

@@ -7,6 +7,8 @@ use ocelli_datasets::scenes::{SceneGenerator, SceneOptions, vocabulary};
 
 /// The scenes that `ocelli eval --scenes` draws.
 const SEED: u64 = 1;
+/// Others, to calibrate on.
+const OTHER_SEED: u64 = 1001;
 
 /// Drawn scenes and their text prompts.
 pub struct Scenes {
@@ -47,6 +49,15 @@ impl Scenes {
         let truth = truth.build()?;
         let category_ids = truth.categories().iter().map(|category| category.id).collect();
         Ok(Self { images, truth, prompts: Prompts::new(names)?, category_ids })
+    }
+
+    /// Draws `count` images that are not among the scenes.
+    ///
+    /// # Errors
+    /// If `count` is 0.
+    pub fn others(count: usize) -> anyhow::Result<Vec<Image>> {
+        let generator = SceneGenerator::new(OTHER_SEED, SceneOptions::default())?;
+        Ok((0..count as u64).map(|number| generator.scene(number).image).collect())
     }
 
     /// Number of scenes.

@@ -1,5 +1,6 @@
 //! `ocelli export`.
 
+mod calibrate;
 mod inspect;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use ocelli::export::{
     Block, CheckpointOptions, Error, ErrorKind, ExportOptions, MaskedBranch, MixedPrecision, NormEps, export,
 };
 
+use self::calibrate::CalibrateArgs;
 use crate::args::{INPUT, OUTPUT};
 use crate::{LogArgs, Progress, interrupted, print, status, usage};
 
@@ -42,6 +44,7 @@ enum PrecisionArg {
     Fp16,
     Bf16,
     Int8,
+    Fp8,
 }
 
 /// `--mixed-precision`.
@@ -101,9 +104,12 @@ pub struct ExportArgs {
     /// Side of the square input in pixels, a multiple of the patch size [default: the checkpoint's]
     #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS", help_heading = GRAPH)]
     imgsz: Option<usize>,
-    /// Format of weights and large matrix products; fp16 and bf16 are for GPUs, int8 is faster on CPUs
+    /// Format of weights and large matrix products; fp16 and bf16 are for GPUs, int8 is faster on CPUs. fp8, and int8 with
+    /// --calibrate, multiply in 8 bits with --target tensorrt
     #[arg(long, value_enum, default_value = "fp32", help_heading = PRECISION)]
     precision: PrecisionArg,
+    #[command(flatten)]
+    calibration: CalibrateArgs,
     /// What else stays in 32 bits with fp16 and bf16; each value includes those before it [default: accumulate]
     #[arg(long, value_enum, value_name = "OPERATORS", help_heading = PRECISION)]
     mixed_precision: Option<MixedPrecisionArg>,
@@ -136,6 +142,15 @@ pub struct ExportArgs {
 /// Exports a checkpoint.
 pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
     let start = Instant::now();
+    let requested = match args.precision {
+        PrecisionArg::Fp32 => contract::Precision::Fp32,
+        PrecisionArg::Fp16 => contract::Precision::Fp16,
+        PrecisionArg::Bf16 => contract::Precision::Bf16,
+        PrecisionArg::Int8 => contract::Precision::Int8,
+        PrecisionArg::Fp8 => contract::Precision::Fp8,
+    };
+    let is_for_tensorrt = matches!(args.target, TargetArg::Tensorrt);
+    let precision = args.calibration.precision(requested, is_for_tensorrt)?;
     let mut options = ExportOptions::default()
         .with_target(match args.target {
             TargetArg::Onnxruntime => Target::OnnxRuntime,
@@ -145,12 +160,7 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
             PromptArg::Official => Prompting::Official,
             PromptArg::Text => Prompting::Text,
         })
-        .with_precision(match args.precision {
-            PrecisionArg::Fp32 => contract::Precision::Fp32,
-            PrecisionArg::Fp16 => contract::Precision::Fp16,
-            PrecisionArg::Bf16 => contract::Precision::Bf16,
-            PrecisionArg::Int8 => contract::Precision::Int8,
-        })
+        .with_precision(precision)
         .with_keep_fp32(args.keep_fp32.iter().copied())
         .with_detection_only(args.detection_only)
         .with_screen(args.screen)
@@ -192,6 +202,10 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         return inspect::run(path, &opening);
     };
     let checkpoint = opening.open(path)?;
+    if precision.is_calibrated() {
+        let calibration = args.calibration.measure(&checkpoint, &options, output, log)?;
+        options = options.with_calibration(calibration);
+    }
     let progress = Progress::waiting(log);
     let manifest = export(&checkpoint, &options, output, |step| {
         progress.announce(&format!("writing {} ({} of {})", step.file, step.done + 1, step.total));

@@ -240,7 +240,10 @@ impl OnnxRuntimeBuilder {
         for (name, size) in &self.fixed_dimensions {
             builder = builder.with_dimension_override(name, i64::try_from(*size).unwrap_or(i64::MAX))?;
         }
-        if self.provider != ExecutionProvider::Cpu {
+        if self.provider == ExecutionProvider::Cpu {
+            // Otherwise it moves the rounding to 8-bit floating point before transpositions, which have no such kernel.
+            builder = builder.with_config_entry("session.disable_quant_qdq", "1")?;
+        } else {
             builder = builder.with_config_entry("session.record_ep_graph_assignment_info", "1")?;
         }
         Ok(builder)

@@ -18,6 +18,7 @@ pub mod data_type {
     pub const BOOL: i32 = 9;
     pub const FLOAT16: i32 = 10;
     pub const BFLOAT16: i32 = 16;
+    pub const FLOAT8E4M3FN: i32 = 17;
 }
 
 /// `AttributeProto.AttributeType`.

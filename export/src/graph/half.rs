@@ -39,7 +39,7 @@ impl HalfRules {
     fn element(&self, node: &Node) -> Element {
         let island = match node.role {
             Role::Exact => true,
-            Role::Product => false,
+            Role::Product | Role::Quantized => false,
             Role::PromptProduct => self.islands >= MixedPrecision::AccumulateLinear,
             Role::Norm | Role::Softmax => self.islands >= MixedPrecision::NormSoftmax,
             Role::Attention => self.islands >= MixedPrecision::Attention,
@@ -77,8 +77,17 @@ impl HalfRules {
     /// Whether TensorRT sums a product in half precision; in bfloat16 it does not.
     fn has_half_sums(&self, node: &Node) -> bool {
         let is_half = self.format == HalfFormat::F16 && self.element(node) == self.half();
-        self.casts_for_sums && is_half && node.proto.op_type == "MatMul" && !self.has_wide_sums(node)
+        let is_quantized = node.role == Role::Quantized;
+        self.casts_for_sums
+            && is_half
+            && node.proto.op_type == "MatMul"
+            && !(is_quantized || self.has_wide_sums(node))
     }
+}
+
+/// Whether a node makes 8-bit codes of floating-point numbers.
+fn makes_codes(node: &Node) -> bool {
+    node.proto.op_type == "QuantizeLinear"
 }
 
 fn moves(node: &Node) -> bool {
@@ -98,6 +107,7 @@ impl<'w> Graph<'w> {
         let mut initializers = std::mem::take(&mut self.initializers);
         for (node, element) in std::mem::take(&mut self.nodes).into_iter().zip(types) {
             match element {
+                Some(element) if makes_codes(&node) => writer.add_codes(node, element, &mut initializers),
                 Some(element) if rules.has_wide_sums(&node) => {
                     writer.add_with_wide_sums(node, element, &mut initializers);
                 }
@@ -130,7 +140,10 @@ fn choose(graph: &Graph<'_>, rules: &HalfRules) -> Vec<Option<Element>> {
         let sources: Vec<usize> = sources.filter(|&source| is_float[source]).collect();
         sources.iter().for_each(|&source| users[source].push(index));
         producers.extend(node.proto.output.iter().map(|name| (name.as_str(), index)));
-        types.push(if !is_float[index] {
+        types.push(if makes_codes(node) && node.role == Role::Quantized {
+            // Of its inputs.
+            Some(rules.element(node))
+        } else if !is_float[index] {
             None
         } else if rules.moves_in_single(node)
             || node.proto.output.iter().any(|name| outputs.contains(name.as_str()))
@@ -231,6 +244,15 @@ impl Writer {
         let back = cast_node(&node, &node.proto.output[0], &result, half);
         self.add_as(node, Element::F32);
         self.add_as(back, half);
+    }
+
+    /// Adds a node that makes codes of inputs in a format.
+    fn add_codes(&mut self, mut node: Node, element: Element, initializers: &mut Vec<Initializer<'_>>) {
+        for place in 0..node.proto.input.len() {
+            let name = std::mem::take(&mut node.proto.input[place]);
+            node.proto.input[place] = self.in_format(&node, name, element, initializers);
+        }
+        self.nodes.push(node);
     }
 
     fn add_as(&mut self, mut node: Node, element: Element) {

@@ -1,6 +1,7 @@
 //! Weights of 8-bit integers, and products of such weights with ONNX Runtime's operator.
 
 use super::{Element, Graph, Value, int};
+use crate::quantize::EightBits;
 
 /// The least magnitude of a row's peak, so that a row of zeros has a scale.
 const LEAST_PEAK: f32 = 1e-12;
@@ -65,6 +66,31 @@ impl Graph<'_> {
             Element::F32,
             codes.dims.clone(),
         )
+    }
+
+    /// x rounded to the codes of a format times `scale`, and back: engines compute what follows in this format. A graph has one
+    /// such format. A value that is rounded twice is computed once.
+    pub(crate) fn round_to_codes(&mut self, x: &Value, scale: f32, format: EightBits) -> Value {
+        let key = (x.name.clone(), scale.to_bits());
+        if let Some(known) = self.rounded.get(&key) {
+            return known.clone();
+        }
+        let scale = self.scalar(scale);
+        let zero = self.bytes("scalar", format.element(), &[], vec![0]);
+        let codes =
+            self.node("QuantizeLinear", &[x, &scale, &zero], vec![], format.element(), x.dims.clone());
+        let rounded =
+            self.node("DequantizeLinear", &[&codes, &scale, &zero], vec![], Element::F32, x.dims.clone());
+        self.rounded.insert(key, rounded.clone());
+        rounded
+    }
+
+    /// Adds the output `name`, f32 `[1]`: the largest magnitude of x.
+    pub(crate) fn largest_output(&mut self, name: &str, x: &Value) {
+        let magnitudes = self.unary("Abs", x);
+        let largest = self.node("ReduceMax", &[&magnitudes], vec![int("keepdims", 0)], Element::F32, vec![]);
+        let largest = self.reshape(&largest, &[1.into()]);
+        self.output(name, &largest, &[1.into()]);
     }
 
     /// rows · weight; `codes` i8 `[K, N]` and `scales` f32 `[N]` are the weight's.

@@ -48,7 +48,7 @@ impl<'w> Plan<'w> {
             Section::First => 0..split,
             Section::Second => split..v.stack.layers,
         };
-        g.write_linear_as(LinearForm::of(self.precision, self.target));
+        g.write_linear_as(self.linear_form());
         for block in blocks.filter(|block| !self.pruning.skip_blocks.contains(block)) {
             g.block(Block::layer(Family::Vit, block));
             x = self.block(g, &x, block, order, &tables);

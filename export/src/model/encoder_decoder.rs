@@ -3,7 +3,7 @@
 use super::Plan;
 use super::decoder::Decoded;
 use super::layers::Prompt;
-use crate::contract::{dim, tensor};
+use crate::contract::{Precision, dim, tensor};
 use crate::graph::{Dim, Element, Graph, Value};
 use crate::mixed_precision::{Block, Family};
 
@@ -29,7 +29,10 @@ impl<'w> Plan<'w> {
 
     /// The same on features that are averaged 2 × 2, without boxes: attention costs a sixteenth, other layers a quarter.
     pub(crate) fn screen(&self) -> Graph<'w> {
-        let coarse = Plan { imgsz: self.imgsz / 2, pruning: self.pruning.clone(), ..*self };
+        // Averaged features have other ranges than those that were observed.
+        let precision = if self.precision.is_calibrated() { Precision::Fp16 } else { self.precision };
+        let pruning = self.pruning.clone();
+        let coarse = Plan { imgsz: self.imgsz / 2, precision, observes: false, pruning, ..*self };
         let mut graph = self.graph("screen");
         let g = &mut graph;
         let classes = Dim::Named(dim::CLASSES);

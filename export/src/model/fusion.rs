@@ -19,7 +19,7 @@ impl<'w> Plan<'w> {
     ) -> Value {
         let stack = &self.config().encoder;
         let mut x = image.clone();
-        g.write_linear_as(LinearForm::of(self.precision, self.target));
+        g.write_linear_as(self.linear_form());
         for i in 0..stack.layers {
             let layer = format!("detr_encoder.layers.{i}");
             g.scope(layer.as_str());

@@ -16,8 +16,10 @@ impl<'w> Graph<'w> {
         match self.linear_form() {
             LinearForm::Integers if !layer.exact => return self.quantized_linear(x, layer),
             LinearForm::Codes if !layer.exact => return self.linear_of_codes(x, layer),
+            LinearForm::Static(format) if !layer.exact => return self.static_linear(x, layer, format),
             _ => {}
         }
+        self.observe_input(x, layer);
         let name = format!("{}.weight", layer.name);
         let dims = self.weight_dims(&name);
         let (rows, columns) = (dims[0], dims[1..].iter().product());

@@ -1,10 +1,11 @@
 //! Linear layers in 8-bit integers.
 
 use super::layers::{LinearLayer, transpose};
+use crate::calibration::Calibration;
 use crate::checkpoint::Weights;
-use crate::graph::{Graph, Value};
-use crate::quantize::QuantizedMatrix;
-use ocelli_error::Result;
+use crate::graph::{Element, Graph, LinearForm, Role, Value};
+use crate::quantize::{EightBits, QuantizedMatrix};
+use ocelli_error::{ErrorKind, Result};
 
 impl<'w> Graph<'w> {
     /// x · Wᵀ + b with the rows of W and x as 8-bit codes and sums in 32-bit integers.
@@ -37,9 +38,10 @@ impl<'w> Graph<'w> {
         let (rows, columns) = (dims[0], dims[1]);
         let suffix = layer.suffix();
         let read = reader(layer, columns);
-        let codes = self.derived_codes(&format!("{weight}.T.i8{suffix}"), &[columns, rows], move |weights| {
-            Ok(transpose(&read(weights)?.codes, rows, columns))
-        });
+        let codes =
+            self.derived_codes(&format!("{weight}.T.i8{suffix}"), Element::I8, &[columns, rows], move |w| {
+                Ok(transpose(&read(w)?.codes, rows, columns))
+            });
         let read = reader(layer, columns);
         let scales = self
             .derived(&format!("{weight}.scale{suffix}"), &[rows], move |weights| Ok(read(weights)?.scales));
@@ -56,6 +58,57 @@ impl<'w> Graph<'w> {
             let sums = read(weights)?.row_sums();
             Ok(bias.iter().zip(sums).map(|(bias, sum)| bias + floor * sum).collect())
         })
+    }
+}
+
+impl<'w> Graph<'w> {
+    /// x · Wᵀ + b with W and x in 8 bits by given scales: one for x, and one for each row of W.
+    pub(super) fn static_linear(&mut self, x: &Value, layer: &LinearLayer, format: EightBits) -> Value {
+        let weight = format!("{}.weight", layer.name);
+        let dims = self.weight_dims(&weight);
+        let (rows, columns) = (dims[0], dims[1..].iter().product());
+        let read = move |layer: LinearLayer| {
+            move |weights: &Weights| {
+                let data = weights.read(&format!("{}.weight", layer.name))?;
+                Ok(QuantizedMatrix::with_half_scales(&layer.prepared(data, columns), columns, format))
+            }
+        };
+        let name = format!("{weight}.{}{}", format.name(), layer.suffix());
+        let matrix = read(layer.clone());
+        let codes =
+            self.derived_codes(&format!("{name}.T"), format.element(), &[columns, rows], move |weights| {
+                Ok(transpose(&matrix(weights)?.codes, rows, columns))
+            });
+        let matrix = read(layer.clone());
+        let scales =
+            self.derived(&format!("{name}.scale"), &[rows], move |weights| Ok(matrix(weights)?.scales));
+        let bias = self.linear_bias(layer);
+        let Some(range) = self.range_of(&layer.name) else { return x.clone() };
+        let product = self.as_role(Role::Quantized, |g| {
+            let x = g.round_to_codes(x, format.scale_of(range), format);
+            let weight = g.dequantize(&codes, &scales);
+            g.matmul(&x, &weight)
+        });
+        self.as_role(Role::Product, |g| g.add(&product, &bias))
+    }
+
+    /// A layer's range; if it is missing, the graph fails.
+    fn range_of(&mut self, layer: &str) -> Option<f32> {
+        let range = self.calibration().and_then(|calibration| calibration.ranges.get(layer)).copied();
+        if range.is_none() {
+            self.fail_as(
+                ErrorKind::InvalidArgument,
+                format!("the calibration has no range for {layer}; calibrate this checkpoint with the same options"),
+            );
+        }
+        range
+    }
+
+    /// In a graph for calibration, adds an output with the largest magnitude of x.
+    pub(super) fn observe_input(&mut self, x: &Value, layer: &LinearLayer) {
+        if self.linear_form() == LinearForm::Observed && !layer.exact {
+            self.largest_output(&Calibration::output_of(&layer.name), x);
+        }
     }
 }
 

@@ -24,7 +24,7 @@ impl<'w> Plan<'w> {
         let side: Dim = self.imgsz.into();
         let pixels = g.input(tensor::PIXEL_VALUES, Element::F32, &[1.into(), 3.into(), side, side]);
         let network = student.network();
-        g.write_linear_as(LinearForm::of(self.precision, self.target));
+        g.write_linear_as(self.linear_form());
         g.block(Block::whole(Family::Patches));
         let mut x = self.steps(g, student, &network.stem, &pixels);
         let mut stages = Vec::new();

@@ -18,6 +18,9 @@ const OPENVINO: EngineKind = EngineKind::OpenVino { device: OpenVinoDevice::Cpu 
 impl ModelFormat {
     /// Whether the engine has the number format, as far as that depends on the engine alone.
     pub(super) fn runs_on(self, kind: EngineKind) -> bool {
+        if self.exported.is_some_and(|(precision, _)| precision.is_calibrated()) {
+            return kind == EngineKind::Cpu;
+        }
         match kind {
             EngineKind::OpenVino { .. } => {}
             // Graphs with ONNX Runtime's fused operators are refused, and it has two number formats.

@@ -55,7 +55,7 @@ impl OpenVinoMaker {
             Some(Precision::Bf16) => InferencePrecision::Bf16,
             Some(Precision::Fp16) => InferencePrecision::F16,
             Some(Precision::Int8) if self.has_bf16() => InferencePrecision::Bf16,
-            Some(Precision::Fp32 | Precision::Int8) => InferencePrecision::F32,
+            Some(_) => InferencePrecision::F32,
         };
         precision.filter(|precision| !precision.is_half())
     }

@@ -72,6 +72,8 @@ impl<'g> Checker<'g> {
         }
         let result = match op {
             "Cast" => self.cast(node, inputs.first().copied()),
+            // The type of the zero point.
+            "QuantizeLinear" => inputs.last().copied().unwrap_or(Element::F32),
             _ => floats.first().or(inputs.first()).copied().unwrap_or(Element::F32),
         };
         let missing = ["Conv", "ConvTranspose", "Cos", "InstanceNormalization", "Pad", "Resize", "Sin"];

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::super::{Dim, Element, Graph, Initializer, Node, Role, Source, Value, int};
-use super::{choose, is_fixed_input, moves};
+use super::{choose, is_fixed_input, makes_codes, moves};
 use crate::mixed_precision::{Block, HalfRules};
 use ocelli_onnx::schema::{AttributeProto, NodeProto};
 
@@ -91,6 +91,11 @@ impl Emulator {
                 let name = std::mem::take(&mut node.proto.input[place]);
                 node.proto.input[place] = self.rounded(name, half, initializers);
             }
+        }
+        // Hardware multiplies the codes and rounds the sum.
+        if makes_codes(&node) || node.proto.op_type == "DequantizeLinear" {
+            self.nodes.push(node);
+            return;
         }
         let outputs = node.proto.output.clone();
         self.formats.extend(outputs.iter().map(|name| (name.clone(), format)));

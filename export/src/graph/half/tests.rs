@@ -2,9 +2,10 @@ use std::path::{Path, PathBuf};
 
 use super::super::{Dim, Element, Graph, Role, Value};
 use super::checker::check;
+use crate::calibration::Calibration;
 use crate::checkpoint::Checkpoint;
 use crate::contract::{Precision, Prompting, Target};
-use crate::mixed_precision::{Block, HalfFormat, HalfRules, MixedPrecision};
+use crate::mixed_precision::{Block, Family, HalfFormat, HalfRules, MixedPrecision};
 use crate::model::{Plan, Section};
 use crate::prune::Pruning;
 
@@ -409,6 +410,117 @@ fn inexact(graph: &Graph<'_>) -> Vec<String> {
     wrong.map(|node| node.proto.name.clone()).collect()
 }
 
+/// The products in 8 bits of a calibrated precision, in half-precision graphs and in emulated ones: both factors have 8 bits,
+/// with a scale for the input and one for every output channel.
+#[test]
+fn calibrated_graphs_multiply_codes() {
+    let mut wrong = Vec::new();
+    let mut products = 0;
+    for name in ["plain", "released", "padded"] {
+        let checkpoint = Checkpoint::open(&goldens().join(name)).expect("goldens are in the repository");
+        let config = checkpoint.config();
+        let plain = Plan {
+            checkpoint: &checkpoint,
+            imgsz: config.vision.image_size,
+            target: Target::TensorRt,
+            precision: Precision::Fp32,
+            prompting: Prompting::Official,
+            detection_only: false,
+            screen: false,
+            observes: true,
+            calibration: None,
+            kept: &[],
+            pruning: Pruning::default(),
+        };
+        let mut calibration = Calibration::default();
+        for graph in graphs(&plain) {
+            let layers = graph.outputs.iter().filter_map(|output| Calibration::layer_of(&output.name));
+            layers.for_each(|layer| calibration.observe(layer, 3.0).expect("it is finite"));
+        }
+        let kept = [Block::layer(Family::Vit, 0)];
+        for (precision, element) in [(Precision::Fp8, Element::F8), (Precision::Int8Static, Element::I8)] {
+            for kept in [&[][..], &kept] {
+                let plan = Plan {
+                    precision,
+                    observes: false,
+                    calibration: Some(&calibration),
+                    kept,
+                    pruning: Pruning::default(),
+                    ..plain
+                };
+                let rules = HalfRules {
+                    format: HalfFormat::F16,
+                    islands: MixedPrecision::Accumulate,
+                    casts_for_sums: true,
+                    kept: kept.to_vec(),
+                };
+                for graph in graphs(&plan) {
+                    let place = format!("{name}, {precision}, {kept:?}, {}", graph.name);
+                    wrong.extend(graph.fault.iter().map(|fault| format!("{place}: {fault}")));
+                    let layers = match graph.name.as_str() {
+                        "backbone" => 6 * (config.vision.stack.layers - kept.len()),
+                        "encoder_decoder" => 8 * config.encoder.layers,
+                        _ => 0,
+                    };
+                    let graph = graph.in_half(&rules);
+                    wrong.extend(check(&graph).iter().map(|problem| format!("{place}: {problem}")));
+                    let found = of_codes(&graph, element, &mut wrong);
+                    if found != layers {
+                        wrong.push(format!("{place}: {found} products in 8 bits, expected {layers}"));
+                    }
+                    products += found;
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} problems, the first:\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(20)].join("\n")
+    );
+    assert!(products > 100, "{products} products");
+}
+
+/// The number of products of two dequantized factors; adds what is wrong with one.
+fn of_codes(graph: &Graph<'_>, element: Element, wrong: &mut Vec<String>) -> usize {
+    let made_by = |name: &String| graph.nodes.iter().find(|node| node.proto.output.contains(name));
+    let value =
+        |name: &String| graph.initializers.iter().find(|one| one.value.name == *name).map(|one| &one.value);
+    let mut count = 0;
+    for product in graph.nodes.iter().filter(|node| node.proto.op_type == "MatMul") {
+        let factors: Vec<_> = product.proto.input.iter().filter_map(made_by).collect();
+        let [input, weight] = factors.as_slice() else { continue };
+        if weight.proto.op_type != "DequantizeLinear" {
+            continue;
+        }
+        count += 1;
+        let [codes, scales] = weight.proto.input.as_slice() else {
+            wrong.push(format!("{}: a zero point", weight.proto.name));
+            continue;
+        };
+        let (Some(codes), Some(scales)) = (value(codes), value(scales)) else {
+            wrong.push(format!("{}: not constant", weight.proto.name));
+            continue;
+        };
+        let axis = weight.proto.attribute.iter().find(|one| one.name == "axis").map(|one| one.i);
+        let quantized = made_by(&input.proto.input[0]);
+        let is_right = codes.element == element
+            && scales.dims == codes.dims[1..]
+            && axis == Some(1)
+            && input.proto.op_type == "DequantizeLinear"
+            && quantized.is_some_and(|node| node.proto.op_type == "QuantizeLinear")
+            && quantized.is_some_and(|node| node.proto.input[1..] == input.proto.input[1..])
+            && value(&input.proto.input[1]).is_some_and(|scale| scale.dims.is_empty())
+            && value(&input.proto.input[2])
+                .is_some_and(|zero| zero.element == element && zero.dims.is_empty());
+        if !is_right {
+            wrong.push(format!("{}: {codes:?} {scales:?} {axis:?}", product.proto.name));
+        }
+    }
+    count
+}
+
 /// Every graph of every golden, for both targets and both formats, with every set of islands and with each block in 32
 /// bits.
 #[test]
@@ -432,6 +544,9 @@ fn every_graph_is_strongly_typed() {
                     prompting: Prompting::Official,
                     detection_only: at % 2 == 1,
                     screen: false,
+                    observes: false,
+                    calibration: None,
+                    kept: &[],
                     pruning: Pruning { split_block: (at % 3 == 1).then_some(1), ..Pruning::default() },
                 };
                 for format in [HalfFormat::F16, HalfFormat::Bf16] {

@@ -1,0 +1,83 @@
+//! `ocelli export --calibrate`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ocelli::export::contract::Precision;
+use ocelli::export::{Calibration, Checkpoint, ExportOptions};
+use ocelli::{EngineFactory, EngineOptions, Error, ErrorKind, Image, calibrate};
+
+use crate::args::coco_classes;
+use crate::{LogArgs, Progress, class_names, expand_images, interrupted, status, usage};
+
+/// Heading of these options.
+const PRECISION: &str = "Number format";
+
+/// What scales of activations are measured on.
+#[derive(Args, Debug)]
+pub struct CalibrateArgs {
+    /// Images, or folders of them, like those to be searched: a few dozen. The scales of fp8, and of int8 with --target
+    /// tensorrt, are measured on them
+    #[arg(long, num_args = 1.., value_name = "PATH", help_heading = PRECISION)]
+    calibrate: Vec<PathBuf>,
+    /// What is searched for in these images, eight in each in turn [default: COCO's eighty classes]
+    #[arg(long, num_args = 1.., value_name = "PHRASE", requires = "calibrate", help_heading = PRECISION)]
+    calibrate_classes: Vec<String>,
+}
+
+impl CalibrateArgs {
+    /// The number format that is exported: with images, 8 bits have scales that are measured.
+    pub fn precision(&self, requested: Precision, is_for_tensorrt: bool) -> anyhow::Result<Precision> {
+        let precision = match (requested, self.calibrate.is_empty()) {
+            (Precision::Fp8, true) => {
+                return Err(usage(
+                    "--precision fp8: its scales are measured on images; name some with --calibrate",
+                ));
+            }
+            (_, true) => return Ok(requested),
+            (Precision::Int8, false) => Precision::Int8Static,
+            (Precision::Fp8, false) => Precision::Fp8,
+            (_, false) => {
+                let why = "only fp8 and int8 have scales that are measured on images";
+                return Err(usage(format!("--calibrate, --precision {requested}: {why}")));
+            }
+        };
+        if !is_for_tensorrt {
+            let why = "only TensorRT multiplies with measured scales; choose --target tensorrt";
+            return Err(usage(format!("--calibrate, --precision {requested}: {why}")));
+        }
+        Ok(precision)
+    }
+
+    /// Measures the scales, with graphs in a temporary folder beside `output`.
+    pub fn measure(
+        &self,
+        checkpoint: &Checkpoint,
+        options: &ExportOptions,
+        output: &Path,
+        log: &LogArgs,
+    ) -> anyhow::Result<Calibration> {
+        let files = expand_images(&self.calibrate)?;
+        let classes = match self.calibrate_classes.is_empty() {
+            true => coco_classes().names().map(str::to_owned).collect(),
+            false => class_names(&self.calibrate_classes, log)?,
+        };
+        let factory = EngineFactory::start(&EngineOptions::default())?;
+        status(log, &format!("calibrating on {} images with {}", files.len(), factory.description()));
+        let scratch = match output.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        std::fs::create_dir_all(scratch)?;
+        let progress = Progress::waiting(log);
+        let images = files.iter().enumerate().map(|(at, file)| {
+            progress.announce(&format!("calibrating, image {} of {}", at + 1, files.len()));
+            interrupted().map_err(|stop| Error::new(ErrorKind::Cancelled, stop.to_string()))?;
+            Image::open(file)
+        });
+        let found = calibrate(checkpoint, options, &factory, scratch, images, &classes);
+        drop(progress);
+        interrupted()?;
+        Ok(found?)
+    }
+}
