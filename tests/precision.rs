@@ -143,6 +143,7 @@ fn alone<'a>(these: &'a [Detection], those: &[Detection]) -> Vec<&'a Detection> 
 
 /// On the scenes of the end-to-end test, the built-in model gives the same detections as in fp32.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn the_built_in_model_gives_the_same_detections() -> Outcome<()> {
     let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/scenes");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(scenes.join("detections.json"))?)?;
@@ -219,6 +220,7 @@ fn the_built_in_model_gives_the_same_detections() -> Outcome<()> {
 
 /// With scales measured on six images, the built-in model finds what it finds in fp32, with the graphs that TensorRT gets.
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn calibrated_formats_find_the_same_instances() -> Outcome<()> {
     let folder = tempfile::tempdir()?;
     ocelli::builtin::write_checkpoint(folder.path())?;
@@ -254,24 +256,22 @@ fn calibrated_formats_find_the_same_instances() -> Outcome<()> {
         let calibration = calibrate(&checkpoint, &options, &factory, folder.path(), copies, vocabulary)?;
         assert_eq!(calibration.images, images.len());
         let options = options.with_calibration(calibration);
-        {
-            let ours = detect(&options)?;
-            let (mut lost, mut added, mut score) = (0, 0, 0.0_f32);
-            for (expected, ours) in expected.iter().zip(&ours) {
-                lost += alone(expected, ours).len();
-                added += alone(ours, expected).len();
-                for a in expected {
-                    let same =
-                        ours.iter().filter(|b| b.class_id == a.class_id && a.bbox.iou(&b.bbox) >= SAME_IOU);
-                    score = same.map(|b| (a.score - b.score).abs()).fold(score, f32::max);
-                }
+        let ours = detect(&options)?;
+        let (mut lost, mut added, mut score) = (0, 0, 0.0_f32);
+        for (expected, ours) in expected.iter().zip(&ours) {
+            lost += alone(expected, ours).len();
+            added += alone(ours, expected).len();
+            for a in expected {
+                let same =
+                    ours.iter().filter(|b| b.class_id == a.class_id && a.bbox.iou(&b.bbox) >= SAME_IOU);
+                score = same.map(|b| (a.score - b.score).abs()).fold(score, f32::max);
             }
-            println!(
-                "{precision}: of {found} detections {lost} lost, {added} added; scores differ by up to {score:.4}"
-            );
-            if lost > 1 || added > 1 || score > 0.15 {
-                problems.push(format!("{precision}: {lost} lost, {added} added, scores by {score}"));
-            }
+        }
+        println!(
+            "{precision}: of {found} detections {lost} lost, {added} added; scores differ by up to {score:.4}"
+        );
+        if lost > 1 || added > 1 || score > 0.15 {
+            problems.push(format!("{precision}: {lost} lost, {added} added, scores by {score}"));
         }
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));

@@ -115,9 +115,9 @@ fn models_are_exported_with_standard_operators_and_others_are_refused() {
     let golden = crate::parity::golden::Golden::all().into_iter().next().expect("there are goldens");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = folder.path().join("model");
-    let options = ocelli::export::ExportOptions::default().with_target(Target::OnnxRuntime);
+    let options = ExportOptions::default().with_target(Target::OnnxRuntime);
     let checkpoint = golden.open_checkpoint().expect("the golden has a checkpoint");
-    ocelli::export::export(&checkpoint, &options, &model, |_| Ok(())).expect("it can be exported");
+    export(&checkpoint, &options, &model, |_| Ok(())).expect("it can be exported");
     let detector = Detector::builder()
         .with_model(ModelSource::Folder(model))
         .with_engine_factory(factory)

@@ -101,6 +101,7 @@ pub(crate) fn runs_every_element_type<E: Engine>(
 macro_rules! tests_of_runs {
     ($builder:path, $check:path, $part:literal) => {
         #[test]
+        #[cfg_attr(without_libraries, ignore = "needs the libraries of `make setup`")]
         fn a_run_that_fails_names_the_model_and_leaves_the_engine_usable() {
             every_engine::survives_a_run_that_fails(
                 |path| $builder().build_from_file(path),
@@ -110,6 +111,7 @@ macro_rules! tests_of_runs {
         }
 
         #[test]
+        #[cfg_attr(without_libraries, ignore = "needs the libraries of `make setup`")]
         fn an_output_that_contradicts_the_model_is_an_error() {
             every_engine::refuses_an_output_that_contradicts_the_model(|model| {
                 $builder().build_from_memory(model)
@@ -117,6 +119,7 @@ macro_rules! tests_of_runs {
         }
 
         #[test]
+        #[cfg_attr(without_libraries, ignore = "needs the libraries of `make setup`")]
         fn two_engines_run_in_two_threads() {
             let model = crate::models::conformance();
             every_engine::runs_in_two_threads(|| {
@@ -125,6 +128,7 @@ macro_rules! tests_of_runs {
         }
 
         #[test]
+        #[cfg_attr(without_libraries, ignore = "needs the libraries of `make setup`")]
         fn an_engine_can_move_to_another_thread() {
             every_engine::moves_to_another_thread(|model| $builder().build_from_memory(model));
         }
