@@ -20,7 +20,8 @@ const PHRASES_AN_IMAGE: usize = 8;
 /// keeps the largest magnitude of every layer's inputs.
 ///
 /// Every image is searched for eight of the phrases: the first for the first eight, the next for the next eight, and so on
-/// from the start again. A temporary folder in `scratch` holds the graphs, which take as much space as the model in 32 bits. One image at a time is in memory. [`ErrorKind::Cancelled`] from `images` ends the calibration.
+/// from the start again. A temporary folder in `scratch` holds the graphs, which take as much space as the model in 32
+/// bits. One image at a time is in memory. [`ErrorKind::Cancelled`] from `images` ends the calibration.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`] without images or phrases, [`ErrorKind::Execution`] if a range is not finite; else as
