@@ -143,10 +143,7 @@ fn coco_alone_is_corrected_and_labelled_again() {
     let of = |name: &str| -> Vec<Value> {
         let coco = place.json("set/annotations.json");
         let images = coco["images"].as_array().expect("a list").iter();
-        // In train/ or val/.
-        let is_it = |image: &&Value| {
-            image["file_name"].as_str().is_some_and(|file| file.ends_with(&format!("/{name}")))
-        };
+        let is_it = |image: &&Value| image["file_name"] == name;
         let image = images.clone().find(is_it).expect("it is there");
         let all = coco["annotations"].as_array().expect("a list").iter();
         all.filter(|one| one["image_id"] == image["id"]).cloned().collect()
