@@ -83,7 +83,7 @@ fn invalid_images_and_arguments_are_errors() {
         (park("--threads|100000"), 2, &["threads is 100000", "1 to", "--threads"]),
         (park("--class-chunk|0"), 2, &["--class-chunk", "is 0", "at least"]),
         (park("--imgsz|225"), 2, &["imgsz is 225", "224 or 238", "--imgsz"]),
-        (park("--precision|fp12"), 2, &["--precision", "fp12", "fp32, fp16, bf16 or int8"]),
+        (park("--precision|fp12"), 2, &["--precision", "fp12", "fp32, fp16, bf16, int8, fp8 or int8-static"]),
         (park("--imgsz|0"), 2, &["imgsz is 0", "14"]),
         (park("--imgsz|99999999"), 2, &["imgsz is 99999999"]),
         (
