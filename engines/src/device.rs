@@ -92,8 +92,9 @@ impl Device {
         }
     }
 
-    /// Whether a tensor may begin inside a buffer. WebGPU's begin where their buffer does.
-    pub(crate) fn has_addresses(&self) -> bool {
+    /// Whether a tensor may begin inside a buffer. WebGPU's begin where their buffer does: writing a part of one there takes a
+    /// copy to the host and back.
+    pub fn has_addresses(&self) -> bool {
         match self.0 {
             #[cfg(feature = "cuda")]
             AnyDevice::Cuda(_) => true,

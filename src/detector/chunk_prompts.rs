@@ -131,8 +131,10 @@ impl ChunkOnDevice {
 }
 
 impl ChunkPrompts {
-    /// Prompts for an encoder-decoder on `device`.
+    /// Prompts for an encoder-decoder on `device`. They are in host memory if a part of a tensor cannot be written there: what
+    /// depends on the image is written into them for every image.
     pub(super) fn new(device: Option<Device>) -> Self {
+        let device = device.filter(Device::has_addresses);
         let host = (Tensor::empty(), Tensor::empty());
         Self { device, host, chunks: Vec::new(), next: 0, clock: 0 }
     }
