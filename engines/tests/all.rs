@@ -1,5 +1,6 @@
 //! The engines: results, errors, and how their libraries are found.
 
+mod copies;
 #[cfg(feature = "cuda")]
 mod cuda_device;
 #[cfg(feature = "cuda")]

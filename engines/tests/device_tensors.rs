@@ -1,5 +1,6 @@
 //! Tensors on an NVIDIA GPU: where they stay, what is copied, and what is refused.
 
+use crate::copies::{copied, on_host};
 use ocelli_engines::cuda::CudaDevice;
 use ocelli_engines::spec::check_residence;
 use ocelli_engines::{Device, ElementType, ErrorKind, Tensor, Transferred};
@@ -10,18 +11,6 @@ fn open() -> (Arc<CudaDevice>, MutexGuard<'static, ()>) {
     static LOCK: Mutex<()> = Mutex::new(());
     let guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     (CudaDevice::open(0).expect("there is a GPU"), guard)
-}
-
-fn copied(device: &Arc<CudaDevice>, host: &Tensor) -> Tensor {
-    let mut tensor = Tensor::on(device.clone());
-    tensor.copy_from_host(host).expect("it is copied");
-    tensor
-}
-
-fn on_host(tensor: &Tensor) -> Tensor {
-    let mut host = Tensor::empty();
-    tensor.copy_to_host_into(&mut host).expect("it is copied");
-    host
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! Needs a GPU or a software GPU: `bash tests/fetch-software-gpu.sh FOLDER`, and the environment that it writes.
 
+use crate::copies::{copied, on_host};
 use crate::models::{F32, Model};
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::onnxruntime::{OnnxRuntime, OnnxRuntimeBuilder, OnnxRuntimeEngine, WebGpuDevice};
@@ -31,18 +32,6 @@ fn device() -> Arc<WebGpuDevice> {
     let _ = builder();
     let runtime = OnnxRuntime::load(None).unwrap_or_else(|error| panic!("{error}"));
     WebGpuDevice::open(&runtime, "the adapter").unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn copied(device: &Arc<WebGpuDevice>, host: &Tensor) -> Tensor {
-    let mut tensor = Tensor::on(device.clone());
-    tensor.copy_from_host(host).expect("it is copied");
-    tensor
-}
-
-fn on_host(tensor: &Tensor) -> Tensor {
-    let mut host = Tensor::empty();
-    tensor.copy_to_host_into(&mut host).expect("it is copied");
-    host
 }
 
 #[test]

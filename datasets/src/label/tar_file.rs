@@ -190,7 +190,7 @@ impl<R: Read + Seek> Scan<R> {
             .filter(|end| *end <= self.length)
             .ok_or_else(|| truncated(self.length))?;
         if kind.is_gnu_sparse() {
-            return Err(corrupt("sparse members are not supported: pack it again without --sparse"));
+            return Err(corrupt("sparse members are not supported: pack it again with whole files"));
         }
         if is_extension {
             if bytes > MAX_EXTENSION {
