@@ -40,6 +40,9 @@ OCELLI_TEST_FONT=$PWD/target/fonts/usr/share/fonts/truetype/wqy/wqy-microhei.ttc
   cargo test --workspace --exclude ocelli-python "${features[@]}" --test all -- --ignored the_fonts_of_the_system
 step "the Python package"
 bash bindings/python/check.sh
+step "the Python package, as released, on a machine with Python alone"
+bash bindings/python/check.sh --wheel-only release
+bash bindings/python/clean_root.sh target/python-package/wheel/ocelli-*.whl target/clean-root
 step "the C library"
 bash bindings/c/check.sh
 step "the page in the browser"

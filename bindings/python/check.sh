@@ -1,8 +1,13 @@
 #!/usr/bin/env bash
 # Builds the wheel, installs it into a fresh environment, and checks it there: types, tests, examples.
-#   check.sh [PROFILE]   dev (default), quick or release
+#   check.sh [--wheel-only] [PROFILE]   dev (default), quick or release
 set -euo pipefail
 cd "$(dirname "$0")"
+wheel_only=
+if [ "${1:-}" = --wheel-only ]; then
+  wheel_only=1
+  shift
+fi
 profile=${1:-dev}
 root=$(cd ../.. && pwd)
 work=${CARGO_TARGET_DIR:-$root/target}/python-package
@@ -16,6 +21,7 @@ python3 -m venv "$work/build"
 "$work/build/bin/maturin" build --quiet --profile "$profile" --out "$work/wheel"
 wheel=$(echo "$work"/wheel/ocelli-*.whl)
 ls -l "$wheel"
+[ -z "$wheel_only" ] || exit 0
 
 step "a fresh environment without engines"
 python3 -m venv "$work/fresh"

@@ -160,6 +160,7 @@ fn coco_alone_is_corrected_and_labelled_again() {
     assert_eq!(labels["instances"].as_array().map(Vec::len), Some(before.len()));
     // The first one becomes another class, the others are removed, and one is added.
     let first = &labels["instances"][0];
+    assert!(first["polygon"].as_array().is_some_and(|points| points.len() > 2), "{first}");
     let class = (first["class_id"].as_u64().expect("an id") + 1) % 3;
     let instances = json!([
         {"line": 0, "class_id": class, "box": first["box"]},

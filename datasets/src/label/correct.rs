@@ -62,14 +62,15 @@ pub struct Labels {
 /// One instance in a label file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelledInstance {
-    /// The line that it comes from, from 0; `None` for a new one.
+    /// The line that it comes from, or in a data set of COCO alone its place among the image's instances, from 0; `None`
+    /// for a new one.
     pub line: Option<usize>,
     /// The class, from 0.
     pub class: usize,
     /// In pixels of the upright image.
     pub bbox: BoundingBox,
-    /// The points of its polygon `[x, y]` in pixels, if it has one. Ignored when it is saved: the polygon of the line moves
-    /// with the box, and a new instance in a file of polygons is a rectangle.
+    /// The points of its polygon or of its mask's outline, `[x, y]` in pixels, if it has one. Ignored when it is saved: what
+    /// the line has moves with the box, and a new instance in a data set with masks is a rectangle.
     pub polygon: Option<Vec<[f32; 2]>>,
 }
 

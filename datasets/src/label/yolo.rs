@@ -47,7 +47,7 @@ pub(super) fn label_file(record: &Record, format: Format) -> String {
 /// One polygon for a mask, since a line of YOLO-seg has one. Cuts of zero width connect the parts and holes where they are
 /// nearest to each other. Trainers fill the pixels on a cut, too, so a part whose area is smaller than the length of its cut
 /// is left out. `None` if the mask is empty.
-fn polygon(mask: &Mask) -> Option<Vec<[f32; 2]>> {
+pub(super) fn polygon(mask: &Mask) -> Option<Vec<[f32; 2]>> {
     let coverage = Coverage { at: IN_PIXEL, with_border: true };
     let rings = simplest(mask, coverage, |tolerance| whole_polygon(mask, tolerance).into_iter().collect());
     rings.into_iter().next()

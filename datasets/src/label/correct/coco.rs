@@ -15,6 +15,7 @@ use crate::label::record::{Instance, Record};
 use crate::label::saved::SavedLabels;
 use crate::label::write::{COCO_FILE, COCO_FILES, place_coco_files};
 use crate::label::written::{Owner, hash_of_text};
+use crate::label::yolo;
 
 /// The part of `annotations.json` that says which images it has.
 #[derive(Deserialize)]
@@ -59,7 +60,8 @@ impl Opened {
         let instance = |(number, one): (usize, &Instance)| {
             let [x1, y1, x2, y2] = one.bbox;
             let bbox = BoundingBox::new(x1, y1, x2, y2);
-            LabelledInstance { line: Some(number), class: one.class, bbox, polygon: None }
+            let polygon = record.mask(one).and_then(|mask| yolo::polygon(&mask));
+            LabelledInstance { line: Some(number), class: one.class, bbox, polygon }
         };
         Ok(Labels {
             version: version_of(record)?,

@@ -52,6 +52,12 @@ fn new(class: usize, edges: [f32; 4]) -> LabelledInstance {
     LabelledInstance { line: None, class, bbox: BoundingBox::new(x1, y1, x2, y2), polygon: None }
 }
 
+/// By the shoelace formula.
+fn area_of(points: &[[f32; 2]]) -> f32 {
+    let next = points.iter().cycle().skip(1);
+    (points.iter().zip(next).map(|([x1, y1], [x2, y2])| x1 * y2 - x2 * y1).sum::<f32>() / 2.0).abs()
+}
+
 /// The found instance gets another class, and one is added.
 fn correct(set: &CorrectedSet, number: usize) -> Result<Labels> {
     let image = set.images()[number].clone();
@@ -71,6 +77,10 @@ fn saved_labels_stay_in_later_runs() {
     assert!(!labels.is_corrected && labels.instances.len() == 1);
     let saved = correct(&set, 0).expect("it can be saved");
     assert!(saved.is_corrected && saved.instances.len() == 2);
+    let outlines = saved.instances.iter().map(|one| one.polygon.as_ref().expect("it has a mask"));
+    let areas: Vec<f32> = outlines.map(|points| area_of(points)).collect();
+    // From the middles of the outermost pixels, except where the mask is one pixel.
+    assert_eq!(areas, [1.0, 15.0 * 31.0]);
     let mine = annotations(&place, "set/annotations.json");
     let found = before["a.png"][0].clone();
     let expected =
