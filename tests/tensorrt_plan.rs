@@ -67,6 +67,8 @@ const FP8: Promise = promise(Precision::Fp8, MixedPrecision::Accumulate, Some("s
 const INT8: Promise = promise(Precision::Int8Static, MixedPrecision::Accumulate, Some("single"), false);
 const BF16: Promise = promise(Precision::Bf16, MixedPrecision::Accumulate, Some("single"), true);
 const UNFUSED: Promise = promise(Precision::Fp16, MixedPrecision::Attention, None, true);
+const BF16_ATTENTION: Promise =
+    promise(Precision::Fp16, MixedPrecision::Bf16Attention, Some("single"), false);
 const OTHERS: [Promise; 4] = [
     promise(Precision::Fp16, MixedPrecision::NormSoftmax, Some("single"), false),
     promise(Precision::Fp16, MixedPrecision::All, None, true),
@@ -212,7 +214,7 @@ fn default_plans_fuse_attention_and_sum_in_32_bits() -> Outcome<()> {
     let (bench, mut problems) = (Bench::new()?, Vec::new());
     let each_frame = &GRAPHS[..2];
     bench.check(&DEFAULT, each_frame, &[AMPERE, ADA, BLACKWELL], &mut problems)?;
-    for promise in [HALF_SUMS, LINEAR, BF16, UNFUSED, FP8, INT8] {
+    for promise in [HALF_SUMS, BF16_ATTENTION, LINEAR, BF16, UNFUSED, FP8, INT8] {
         bench.check(&promise, each_frame, &[ADA], &mut problems)?;
     }
     // Ampere has no fp8.
@@ -227,9 +229,11 @@ fn default_plans_fuse_attention_and_sum_in_32_bits() -> Outcome<()> {
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT) and minutes"]
 fn every_plan_keeps_the_promise_of_its_level() -> Outcome<()> {
     let (bench, mut problems) = (Bench::new()?, Vec::new());
-    for promise in [HALF_SUMS, DEFAULT, LINEAR, BF16, UNFUSED].iter().chain(&OTHERS) {
+    for promise in [HALF_SUMS, DEFAULT, BF16_ATTENTION, LINEAR, BF16, UNFUSED, INT8].iter().chain(&OTHERS) {
         bench.check(promise, &GRAPHS, &[AMPERE, ADA, BLACKWELL], &mut problems)?;
     }
+    // Ampere has no fp8.
+    bench.check(&FP8, &GRAPHS, &[ADA, BLACKWELL], &mut problems)?;
     report(&problems);
     Ok(())
 }

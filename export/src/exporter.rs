@@ -289,6 +289,20 @@ impl ExportOptions {
                 self.precision
             ));
         }
+        if self.islands() == MixedPrecision::Bf16Attention {
+            let why = match (self.precision, self.target) {
+                (Precision::Bf16, _) => {
+                    Some("precision bf16: attention is bfloat16 at every level; expected accumulate")
+                }
+                (_, Target::OnnxRuntime) => {
+                    Some("target onnxruntime: only TensorRT mixes the two; expected target tensorrt")
+                }
+                (_, Target::TensorRt) => None,
+            };
+            if let Some(why) = why {
+                return invalid(format!("mixed_precision bf16-attention, {why}"));
+            }
+        }
         let known = self.blocks(checkpoint);
         match self.keep_fp32.iter().find(|kept| !known.iter().any(|block| kept.covers(*block))) {
             Some(unknown) => {

@@ -1,4 +1,4 @@
-//! The parts of a half-precision model that compute in 32 bits.
+//! The parts of a half-precision model that compute in 32 bits, or with the range of 32 bits.
 //!
 //! A graph in half precision is strongly typed: every node computes in one format, with a `Cast` between formats. Never
 //! half are the inputs and outputs of the files, and the few numbers that hold positions and scores: boxes and their
@@ -15,7 +15,8 @@ use crate::config::ModelConfig;
 use crate::contract::Precision;
 use ocelli_error::{Error, ErrorKind, Result};
 
-/// The kinds of computation that stay in 32 bits when the rest is half precision; each includes those before it.
+/// The kinds of computation that stay in 32 bits when the rest is half precision; each includes those before it, except that
+/// only [`Bf16Attention`](Self::Bf16Attention) has bfloat16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MixedPrecision {
@@ -25,6 +26,9 @@ pub enum MixedPrecision {
     /// The sums of attention's products, Q·Kᵀ and ·V. Their factors and results are half precision, and TensorRT computes
     /// each attention in one kernel. ONNX Runtime's kernels sum in 32 bits in every graph.
     Accumulate,
+    /// As [`Accumulate`](Self::Accumulate), and all of attention in bfloat16, which has the range of 32 bits: no score, and
+    /// no sum of values, overflows. For graphs of [`Precision::Fp16`] and the calibrated precisions for TensorRT.
+    Bf16Attention,
     /// Layer and group norms, and the steps between the two products of attention: scale, mask, softmax. A fused
     /// attention has its own softmax and stays half.
     NormSoftmax,
@@ -40,8 +44,15 @@ pub enum MixedPrecision {
 
 impl MixedPrecision {
     /// Every variant, the fastest first.
-    pub const EVERY: [Self; 6] =
-        [Self::None, Self::Accumulate, Self::NormSoftmax, Self::AccumulateLinear, Self::Attention, Self::All];
+    pub const EVERY: [Self; 7] = [
+        Self::None,
+        Self::Accumulate,
+        Self::Bf16Attention,
+        Self::NormSoftmax,
+        Self::AccumulateLinear,
+        Self::Attention,
+        Self::All,
+    ];
 
     /// The level of a precision if none is chosen.
     pub fn default_of(precision: Precision) -> Self {
@@ -54,6 +65,7 @@ impl fmt::Display for MixedPrecision {
         f.write_str(match self {
             Self::None => "none",
             Self::Accumulate => "accumulate",
+            Self::Bf16Attention => "bf16-attention",
             Self::NormSoftmax => "norm-softmax",
             Self::AccumulateLinear => "accumulate-linear",
             Self::Attention => "attention",
@@ -68,7 +80,8 @@ impl FromStr for MixedPrecision {
     fn from_str(name: &str) -> Result<Self> {
         Self::EVERY.into_iter().find(|known| known.to_string() == name).ok_or_else(|| {
             let message = format!(
-                "mixed precision {name}: expected none, accumulate, norm-softmax, accumulate-linear, attention or all"
+                "mixed precision {name}: expected none, accumulate, bf16-attention, norm-softmax, accumulate-linear, \
+                 attention or all"
             );
             Error::new(ErrorKind::InvalidArgument, message)
         })

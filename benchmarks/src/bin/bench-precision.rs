@@ -311,7 +311,10 @@ impl<'a> Bench<'a> {
     }
 
     fn compare(&self) -> anyhow::Result<()> {
-        let every = Strategy::every();
+        let mut every = Strategy::every();
+        if self.target != Target::TensorRt {
+            every.retain(|one| one.islands != MixedPrecision::Bf16Attention);
+        }
         let strategies = if self.args.strategies.is_empty() { every } else { self.args.strategies.clone() };
         let mut file = match &self.args.output {
             Some(folder) => {
@@ -353,7 +356,9 @@ impl<'a> Bench<'a> {
             true => self.export("judged", &options.with_emulated_half(true))?,
             false => folder.clone(),
         };
-        let times = match emulated && strategy.precision == Precision::Bf16 {
+        let has_bf16 =
+            strategy.precision == Precision::Bf16 || strategy.islands == MixedPrecision::Bf16Attention;
+        let times = match emulated && has_bf16 {
             // No CPU engine runs it.
             true => None,
             false => Some(time(&self.factory, &folder, &self.scenes, self.args.runs)?),

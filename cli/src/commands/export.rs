@@ -52,6 +52,7 @@ enum PrecisionArg {
 enum MixedPrecisionArg {
     None,
     Accumulate,
+    Bf16Attention,
     NormSoftmax,
     AccumulateLinear,
     Attention,
@@ -63,7 +64,8 @@ enum MixedPrecisionArg {
 #[command(after_help = "\
 With fp16 and bf16, inputs, outputs, boxes, positions and scores stay in 32 bits. --mixed-precision adds the sums \
 of attention (accumulate, the default), norms and softmax (norm-softmax), the sums of linear layers (accumulate-linear), \
-attention as a whole (attention), or everything but products with weights (all). Blocks for \
+attention as a whole (attention), or everything but products with weights (all); bf16-attention is accumulate with attention \
+in bf16, for TensorRT. Blocks for \
 --keep-fp32 are vit.N, text.N, fusion.N, decoder.N (without the number: all of them), patches, neck, exemplars, words, \
 scoring and masks.
 
@@ -172,6 +174,7 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         options = options.with_mixed_precision(match islands {
             MixedPrecisionArg::None => MixedPrecision::None,
             MixedPrecisionArg::Accumulate => MixedPrecision::Accumulate,
+            MixedPrecisionArg::Bf16Attention => MixedPrecision::Bf16Attention,
             MixedPrecisionArg::NormSoftmax => MixedPrecision::NormSoftmax,
             MixedPrecisionArg::AccumulateLinear => MixedPrecision::AccumulateLinear,
             MixedPrecisionArg::Attention => MixedPrecision::Attention,

@@ -26,6 +26,10 @@ fn files(picture: Vec<u8>) -> (String, Receiver<String>) {
                 head.push(byte[0]);
             }
             let head = String::from_utf8_lossy(&head).into_owned();
+            // Before the answer, so that it is there when the answer's effects are.
+            if sender.send(head.to_lowercase()).is_err() {
+                return;
+            }
             let (status, body) = match head.contains("missing") {
                 true => ("404 Not Found", &b"no"[..]),
                 false => ("200 OK", &picture[..]),
@@ -33,9 +37,6 @@ fn files(picture: Vec<u8>) -> (String, Receiver<String>) {
             let answer =
                 format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
             drop(stream.write_all(answer.as_bytes()).and_then(|()| stream.write_all(body)));
-            if sender.send(head.to_lowercase()).is_err() {
-                return;
-            }
         }
     });
     (address, receiver)

@@ -30,6 +30,13 @@ impl HalfRules {
         }
     }
 
+    /// The half-precision format of a node.
+    fn half_of(&self, node: &Node) -> Element {
+        let is_wide = self.islands == MixedPrecision::Bf16Attention
+            && matches!(node.role, Role::Attention | Role::Softmax);
+        if is_wide { Element::Bf16 } else { self.half() }
+    }
+
     /// Whether a node that only moves numbers has no kernel in half precision.
     fn moves_in_single(&self, node: &Node) -> bool {
         self.format == HalfFormat::Bf16 && NOT_ON_CUDA_IN_BF16.contains(&node.proto.op_type.as_str())
@@ -46,8 +53,9 @@ impl HalfRules {
             Role::Stream => self.islands >= MixedPrecision::All,
         };
         let kept = self.keeps(node);
-        let missing = self.format == HalfFormat::Bf16 && NOT_IN_BF16.contains(&node.proto.op_type.as_str());
-        if island || kept || missing { Element::F32 } else { self.half() }
+        let half = self.half_of(node);
+        let missing = half == Element::Bf16 && NOT_IN_BF16.contains(&node.proto.op_type.as_str());
+        if island || kept || missing { Element::F32 } else { half }
     }
 
     /// Whether a node is in a block that stays in 32 bits.
@@ -69,14 +77,14 @@ impl HalfRules {
             _ => return false,
         };
         let is_chosen = self.casts_for_sums && node.proto.op_type == "MatMul" && self.islands >= level;
-        is_chosen && self.element(node) == self.half()
+        is_chosen && self.element(node) != Element::F32
     }
 }
 
 impl HalfRules {
     /// Whether TensorRT sums a product in half precision; in bfloat16 it does not.
     fn has_half_sums(&self, node: &Node) -> bool {
-        let is_half = self.format == HalfFormat::F16 && self.element(node) == self.half();
+        let is_half = self.element(node) == Element::F16;
         let is_quantized = node.role == Role::Quantized;
         self.casts_for_sums
             && is_half

@@ -31,7 +31,7 @@ def export(
     imgsz: int | None = None,
     precision: Literal["fp32", "fp16", "bf16", "int8"] = "fp32",
     mixed_precision: Literal[
-        "none", "accumulate", "norm-softmax", "accumulate-linear", "attention", "all"
+        "none", "accumulate", "bf16-attention", "norm-softmax", "accumulate-linear", "attention", "all"
     ]
     | None = None,
     keep_fp32: Sequence[str] = (),

@@ -62,7 +62,7 @@ struct Emulator {
     /// The format of every value in half precision.
     formats: HashMap<String, Element>,
     /// The names of rounded values.
-    rounded: HashMap<String, String>,
+    rounded: HashMap<(String, Element), String>,
     /// The index of every initializer.
     places: HashMap<String, usize>,
     /// The results of softmax in half precision.
@@ -87,9 +87,10 @@ impl Emulator {
     ) {
         for place in 0..node.proto.input.len() {
             let is_narrow = has_narrow_weight && self.places.contains_key(&node.proto.input[place]);
-            if is_narrow || format == half && !is_fixed_input(&node.proto, place) {
+            let format = if is_narrow { half } else { format };
+            if format != Element::F32 && (is_narrow || !is_fixed_input(&node.proto, place)) {
                 let name = std::mem::take(&mut node.proto.input[place]);
-                node.proto.input[place] = self.rounded(name, half, initializers);
+                node.proto.input[place] = self.rounded(name, format, initializers);
             }
         }
         // Hardware multiplies the codes and rounds the sum.
@@ -99,7 +100,7 @@ impl Emulator {
         }
         let outputs = node.proto.output.clone();
         self.formats.extend(outputs.iter().map(|name| (name.clone(), format)));
-        if format != half || moves(&node) {
+        if format == Element::F32 || moves(&node) {
             self.nodes.push(node);
             return;
         }
@@ -110,7 +111,7 @@ impl Emulator {
         node.proto.output.clone_from(&exact);
         self.nodes.push(node);
         for (exact, output) in exact.iter().zip(&outputs) {
-            self.round(exact, output, half);
+            self.round(exact, output, format);
         }
     }
 
@@ -195,24 +196,26 @@ impl Emulator {
 
     /// The name of a value, rounded as an input of a node in half precision.
     fn rounded(&mut self, name: String, half: Element, initializers: &mut Vec<Initializer<'_>>) -> String {
-        if let Some(known) = self.rounded.get(&name) {
+        let key = (name, half);
+        if let Some(known) = self.rounded.get(&key) {
             return known.clone();
         }
+        let (name, _) = &key;
         let new = format!("{name}.{}", half.suffix());
-        if let Some(&place) = self.places.get(&name) {
+        if let Some(&place) = self.places.get(name) {
             let Initializer { value, source, .. } = &initializers[place];
             if value.element != Element::F32 {
-                return name;
+                return key.0;
             }
             let value = Value { name: new.clone(), ..value.clone() };
             let copy = Initializer { value, source: source.clone(), rounded: Some(half) };
             initializers.push(copy);
-        } else if self.formats.get(&name) == Some(&Element::F32) {
-            self.round(&name, &new, half);
+        } else if self.formats.get(name).is_some_and(|format| *format != half) {
+            self.round(name, &new, half);
         } else {
-            return name;
+            return key.0;
         }
-        self.rounded.insert(name, new.clone());
+        self.rounded.insert(key, new.clone());
         new
     }
 

@@ -151,7 +151,7 @@ fn of_a_prompt(g: &mut Graph<'_>, x: &Value) {
 
 #[test]
 fn casts_are_added_between_formats() {
-    use MixedPrecision::{Accumulate, AccumulateLinear, All, Attention, None, NormSoftmax};
+    use MixedPrecision::{Accumulate, AccumulateLinear, All, Attention, Bf16Attention, None, NormSoftmax};
     let kept = |block: &str| HalfRules { kept: vec![block.parse().expect("a name")], ..rules(None) };
     let bf16 = || HalfRules { format: HalfFormat::Bf16, ..rules(None) };
     type Build = fn(&mut Graph<'_>, &Value);
@@ -258,6 +258,18 @@ fn casts_are_added_between_formats() {
             ">f16 Sigmoid:f16 Transpose:f16 >f32 >f32 MatMul:f32 >f16 Softmax:f16 >f32 MatMul:f32 >f16 >f32",
         ),
         (
+            "attention in bfloat16",
+            attention,
+            rules(Bf16Attention),
+            ">f16 Sigmoid:f16 Transpose:f16 >bf16 >f32 >bf16 >f32 MatMul:f32 >bf16 Softmax:bf16 >f32 MatMul:f32 >bf16 >f32",
+        ),
+        (
+            "moves around attention in bfloat16",
+            moved,
+            rules(Bf16Attention),
+            ">f16 Sigmoid:f16 Reshape:f16 Transpose:f16 >bf16 Softmax:bf16 >f16 Reshape:f16 Sigmoid:f16 Reshape:f16 >f32",
+        ),
+        (
             "softmax in 32 bits between two products",
             attention,
             rules(NormSoftmax),
@@ -327,6 +339,11 @@ fn emulated_sums_are_in_the_format_of_the_level() {
     assert_eq!(emulated(&rules(MixedPrecision::AccumulateLinear)), single);
     let bf16 = HalfRules { format: HalfFormat::Bf16, ..rules(MixedPrecision::None) };
     assert_eq!(emulated(&bf16), single.replace("f16", "bf16"));
+    // A linear layer.
+    assert_eq!(
+        emulated(&rules(MixedPrecision::Bf16Attention)),
+        format!("{first} {next} {next} Identity:f32")
+    );
     let for_onnx_runtime = HalfRules { casts_for_sums: false, ..rules(MixedPrecision::None) };
     assert_eq!(emulated(&for_onnx_runtime), single);
 }
