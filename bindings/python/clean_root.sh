@@ -13,7 +13,8 @@ rm -rf "$root"
 debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates "$suite" "$root" "$mirror" >"$root.log" 2>&1 \
   || { tail -n 5 "$root.log" >&2; exit 1; }
 mount -t proc proc "$root/proc"
-trap 'umount "$root/proc"' EXIT
+mount -t sysfs -o ro sysfs "$root/sys"
+trap 'umount "$root/proc" "$root/sys"' EXIT
 
 # The network as this machine has it.
 cp /etc/resolv.conf "$root/etc/"
@@ -24,7 +25,8 @@ cp "$wheel" "$root/work/"
 cp -r "$project/demos/scenes" "$root/work/scenes"
 # The program of the guide, word for word.
 awk '/^```python$/ {inside = 1; next} /^```$/ {if (inside) exit} inside' "$project/docs/embedding.md" >"$root/work/program.py"
-cp "$root/work/scenes/street.png" "$root/work/street.jpg"
+# It looks for a dog and a tree.
+cp "$root/work/scenes/park.png" "$root/work/street.jpg"
 
 inside() {
   local start
@@ -40,9 +42,10 @@ inside "pip install -q './$(basename "$wheel")'"
 inside 'ocelli doctor'
 inside "pip install -q './$(basename "$wheel")[cpu,video]'"
 inside 'ocelli doctor'
+# Once with a cold cache, once with a warm one.
 inside 'demo-image --image scenes/street.png --classes dog tree car -o found.png && test -s found.png'
 inside 'demo-image --image scenes/street.png --classes dog tree car -o found.png'
-inside 'python program.py'
+inside 'python program.py | grep .'
 inside 'demo-video --video scenes/ --classes dog tree car --track -o found.mp4 --jsonl found.jsonl && test -s found.mp4'
 inside 'demo-video --video found.mp4 --classes dog tree car --jsonl again.jsonl && test -s again.jsonl'
 du -sh "$root/work/venv"
