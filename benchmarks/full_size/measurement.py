@@ -33,8 +33,8 @@ def machine(threads: int) -> dict:
 
 
 def summary(seconds: Sequence[float]) -> dict:
-    """n, median and the 90th and 99th percentile (nearest rank) of some durations, in milliseconds."""
+    """n, minimum, median and the 90th and 99th percentile (nearest rank) of some durations, in milliseconds."""
     ordered = sorted(seconds)
     rank = lambda share: ordered[min(len(ordered) - 1, int(share * len(ordered)))]  # noqa: E731
-    return {"n": len(ordered), "p50_ms": round(1000 * statistics.median(ordered), 1),
+    return {"n": len(ordered), "min_ms": round(1000 * ordered[0], 1), "p50_ms": round(1000 * statistics.median(ordered), 1),
             "p90_ms": round(1000 * rank(0.9), 1), "p99_ms": round(1000 * rank(0.99), 1)}

@@ -5,7 +5,9 @@
 
 The peer is optimised: fused ("sdpa") attention, inference mode, no mask head, the vision encoder once an image, text
 encoded before the clock starts, the rest batched in chunks of `--chunk` classes. Each number of classes is measured in
-a separate process, for its peak memory. Prints one line of JSON for each.
+a separate process, for its peak memory. `--compile` is `torch.compile` of the vision encoder, the fusion encoder and the
+decoder; it compiles before the clock starts, and compiles again for another number of classes. Prints one line of JSON for
+each.
 """
 
 from __future__ import annotations
@@ -37,9 +39,12 @@ THRESHOLD, SUPPRESSION = 0.3, 0.7
 class Peer:
     """The model, the text features, and one image."""
 
-    def __init__(self, folder: Path, classes: int, dtype: torch.dtype) -> None:
+    def __init__(self, folder: Path, classes: int, dtype: torch.dtype, compiled: bool) -> None:
         started = time.perf_counter()
         self.model = Sam3Model.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa").eval()
+        if compiled:
+            for part in (self.model.vision_encoder, self.model.detr_encoder, self.model.detr_decoder):
+                part.compile()
         self.load_s = time.perf_counter() - started
         side = self.model.config.vision_config.backbone_config.image_size
         self.processor = Sam3ImageProcessor(size={"height": side, "width": side})
@@ -97,9 +102,11 @@ class Peer:
 
 
 @torch.inference_mode()
-def measure(folder: Path, classes: int, chunk: int, dtype: str, threads: int, runs: int, warm_up: int) -> dict:
+def measure(arguments: argparse.Namespace) -> dict:
     """One line of figures."""
-    peer = Peer(folder, classes, getattr(torch, dtype))
+    classes, chunk, dtype = arguments.classes[0], arguments.chunk, arguments.dtype
+    warm_up, runs = arguments.warm_up, arguments.runs
+    peer = Peer(arguments.model, classes, getattr(torch, dtype), arguments.compile)
     backbone, rest, whole, detections = [], [], [], 0
     for run in range(warm_up + runs):
         started = time.perf_counter()
@@ -112,11 +119,11 @@ def measure(folder: Path, classes: int, chunk: int, dtype: str, threads: int, ru
             rest.append(ended - middle)
             whole.append(ended - started)
     return {
-        "peer": "transformers", "dtype": dtype, "classes": classes, "chunk": chunk, "imgsz": peer.processor.size["height"],
+        "peer": "transformers", "dtype": dtype, "compiled": arguments.compile, "classes": classes, "chunk": chunk, "imgsz": peer.processor.size["height"],
         "total": summary(whole), "backbone": summary(backbone), "encoder_decoder": summary(rest),
         "per_class_ms": round(1000 * sum(rest) / len(rest) / classes, 1), "detections": detections,
         "load_s": round(peer.load_s, 2), "text_s": round(peer.text_s, 2), "peak_memory_gb": peak_memory_gb(),
-        "machine": machine(threads),
+        "machine": machine(arguments.threads),
     }
 
 
@@ -127,6 +134,7 @@ def main() -> None:
                         help="numbers of classes (default 1 4 16)")
     parser.add_argument("--chunk", type=int, default=4, help="classes per batch (default 4; more costs memory)")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="number format")
+    parser.add_argument("--compile", action="store_true", help="torch.compile, which needs a C++ compiler")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")
     parser.add_argument("--runs", type=int, default=3, help="measured runs (default 3)")
     parser.add_argument("--warm-up", type=int, default=1, help="warm-up runs (default 1)")
@@ -136,13 +144,12 @@ def main() -> None:
             command = [sys.executable, __file__, "--model", str(arguments.model), "--classes", str(classes)]
             for name in ("chunk", "dtype", "threads", "runs", "warm_up"):
                 command += [f"--{name.replace('_', '-')}", str(getattr(arguments, name))]
-            subprocess.run(command, check=True)
+            subprocess.run(command + ["--compile"] * arguments.compile, check=True)
         return
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(arguments.threads)
-    print(json.dumps(measure(arguments.model, arguments.classes[0], arguments.chunk, arguments.dtype, arguments.threads,
-                             arguments.runs, arguments.warm_up)), flush=True)
+    print(json.dumps(measure(arguments)), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
+use ocelli::engines::Tensor;
 use ocelli::export::contract::Precision;
-use ocelli::{Image, Prompts};
+use ocelli::{DetectorBuilder, Image, ImageFeatures, Prompts, Screening, StageTimes};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::quantiles::Quantiles;
 use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, print, status};
@@ -36,6 +37,9 @@ struct Arguments {
     /// Predict masks as well
     #[arg(long)]
     masks: bool,
+    /// Rule out all classes but the N with the highest scores of a coarse first pass, `--screen` of the other programs
+    #[arg(long, value_name = "N")]
+    screen_pass: Option<usize>,
     /// Append the lines to a file in this folder as well
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -53,6 +57,8 @@ struct Line<'a> {
     precision: Precision,
     classes: usize,
     class_chunk: Option<usize>,
+    /// Classes that the first pass leaves, more than asked for if they have the same score; null without one.
+    screen_pass: Option<usize>,
     masks: bool,
     start_ms: f64,
     total_ms: Quantiles,
@@ -87,11 +93,19 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
         }
         None => None,
     };
-    let start = Instant::now();
+    let mut start = Instant::now();
     let builder = args.detector.detector()?.with_masks(args.masks);
-    let mut detector = builder.build_reporting(&|line| status(&args.log, line))?;
+    let mut detector = builder.clone().build_reporting(&|line| status(&args.log, line))?;
     for &classes in &args.class_counts {
         let prompts = Prompts::new((0..classes).map(|i| format!("thing number {i}")))?;
+        let mut screen_pass = None;
+        if let Some(passed) = args.screen_pass {
+            drop(detector);
+            let (threshold, all) = threshold(builder.clone(), &image, &prompts, passed)?;
+            screen_pass = Some(all);
+            start = Instant::now();
+            detector = builder.clone().with_screening(Screening::At(threshold)).build()?;
+        }
         detector.prepare(&prompts)?;
         let start_ms = start.elapsed().as_secs_f64() * 1e3;
         for _ in 0..args.warm_up {
@@ -106,8 +120,7 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
             detections = found.items.len();
             times.push(found.times);
         }
-        let quantiles =
-            |stage: fn(&ocelli::StageTimes) -> f64| Quantiles::of(times.iter().map(stage).collect());
+        let quantiles = |stage: fn(&StageTimes) -> f64| Quantiles::of(times.iter().map(stage).collect());
         let line = Line {
             program: "bench-detect",
             engine: detector.engine(),
@@ -115,6 +128,7 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
             precision: detector.model().manifest().precision,
             classes,
             class_chunk: args.detector.class_chunk,
+            screen_pass,
             masks: args.masks,
             start_ms,
             total_ms: quantiles(|t| t.total),
@@ -133,6 +147,30 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The threshold of the first pass that `passed` classes of an image reach, and how many reach it.
+fn threshold(
+    builder: DetectorBuilder,
+    image: &Image,
+    prompts: &Prompts,
+    passed: usize,
+) -> anyhow::Result<(f32, usize)> {
+    let mut detector = builder.with_screening(Screening::At(0.0)).build()?;
+    let prompts = detector.prepare(prompts)?;
+    let (_, mut preprocessor, mut backbone, mut decoder) = detector.into_stages();
+    let (mut pixels, mut features, mut times) =
+        (Tensor::empty(), ImageFeatures::default(), StageTimes::default());
+    preprocessor.run_on(backbone.device());
+    preprocessor.run_into(image, &mut pixels, &mut times)?;
+    backbone.run_into(&pixels, (image.width(), image.height()), &mut features, &mut times)?;
+    let scores = decoder.screen_scores(&features, &prompts, &mut times)?;
+    let mut scores: Vec<f32> = scores.into_iter().flatten().collect();
+    scores.sort_by(|one, other| other.total_cmp(one));
+    match passed.checked_sub(1).and_then(|last| scores.get(last)) {
+        Some(&threshold) => Ok((threshold, scores.iter().filter(|score| **score >= threshold).count())),
+        None => Err(cli::usage(format!("--screen-pass is {passed}: expected 1 to the number of classes"))),
+    }
 }
 
 /// Random pixels, so that no content makes the run cheaper.
