@@ -13,6 +13,8 @@ python3 -m venv target/checkers
 target/checkers/bin/pip install -q "onnx==1.23.2"
 cargo build --workspace --exclude ocelli-python "${features[@]}"
 bash tests/golden/parity/check_exports.sh target/debug/ocelli target/checkers/bin/python --readers
+step "the tests without the libraries of make setup"
+python3 tests/without_libraries.py cargo test --workspace --exclude ocelli-python "${features[@]}"
 step "TensorRT's lean runtime"
 bash engines/fetch-nvidia.sh target/nvidia
 . target/nvidia/environment

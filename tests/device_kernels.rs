@@ -70,7 +70,9 @@ fn the_kernels_compile_for_every_gpu() {
     let nvrtc = Nvrtc::open().expect("OCELLI_NVRTC names it, or it is installed");
     let known = nvrtc.architectures().expect("the compiler lists them");
     let mut failures = Vec::new();
-    for compute_capability in [(7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (12, 0)] {
+    for compute_capability in
+        [(7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1)]
+    {
         assert!(known.contains(&(compute_capability.0 * 10 + compute_capability.1)), "{known:?}");
         for round_once in [0, 1] {
             let source = include_str!("../src/preprocess/kernel/preprocess.cu");

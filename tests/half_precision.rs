@@ -26,6 +26,8 @@ const TARGETS: [Target; 2] = [Target::OnnxRuntime, Target::TensorRt];
 const LEAST_COSINE_FP16: f64 = 0.9999;
 /// The same for bfloat16, which has an eighth of the precision; the lowest measured is 0.9970.
 const LEAST_COSINE_BF16: f64 = 0.99;
+/// The same for bfloat16 in attention and fp16 elsewhere; the lowest measured is 0.99989.
+const LEAST_COSINE_BOTH: f64 = 0.9995;
 /// Detections with at least this IoU are the same.
 const SAME_IOU: f32 = 0.7;
 
@@ -99,7 +101,7 @@ fn outputs_are_near_those_in_fp32() -> Outcome<()> {
         for islands in MixedPrecision::EVERY {
             let mut figures = Vec::new();
             let in_both = islands == MixedPrecision::Bf16Attention;
-            let fp16 = (Precision::Fp16, if in_both { LEAST_COSINE_BF16 } else { LEAST_COSINE_FP16 });
+            let fp16 = (Precision::Fp16, if in_both { LEAST_COSINE_BOTH } else { LEAST_COSINE_FP16 });
             let bf16 = (!in_both).then_some((Precision::Bf16, LEAST_COSINE_BF16));
             for (precision, least) in [fp16].into_iter().chain(bf16) {
                 let options = half(precision, islands).with_target(Target::TensorRt).with_emulated_half(true);
@@ -335,7 +337,7 @@ fn the_built_in_model_gives_the_same_detections() -> Outcome<()> {
         );
         let (few, far, wide) = match name.as_str() {
             _ if name.starts_with("bf16") => (count / 50, 0.2, 8.0),
-            _ if name.contains("bf16") => (0, 0.1, 2.0),
+            _ if name.contains("bf16") => (0, 0.05, 2.0),
             _ => (0, 0.02, 2.0),
         };
         if lost > few || added > few || score > far || edge > wide {

@@ -1,6 +1,7 @@
 //! The operators of exported files: only standard ones for TensorRT, and none of a pruned branch.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::parity::exported::{Exported, Outcome};
@@ -199,5 +200,44 @@ fn pruned_branches_are_removed() -> Outcome<()> {
         }
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
+    Ok(())
+}
+
+/// What a frame costs is what its graphs compute: the nodes of the built-in model's graphs are those of a committed list, so
+/// that a change that adds some is seen.
+#[test]
+fn the_graphs_have_the_nodes_of_the_list() -> Outcome<()> {
+    let folder = tempfile::tempdir()?;
+    ocelli::builtin::write_checkpoint(folder.path())?;
+    let checkpoint = Checkpoint::open(folder.path())?;
+    let mut list = String::new();
+    for (target, precision) in [
+        (Target::OnnxRuntime, Precision::Fp32),
+        (Target::OnnxRuntime, Precision::Int8),
+        (Target::TensorRt, Precision::Fp32),
+        (Target::TensorRt, Precision::Fp16),
+        (Target::TensorRt, Precision::Int8),
+    ] {
+        let options = ExportOptions::default().with_target(target).with_precision(precision);
+        for (file, model) in graphs(&Exported::new(&checkpoint, &options.with_screen(true))?)? {
+            let mut counts = BTreeMap::<String, usize>::new();
+            for node in model.graph.map(|graph| graph.node).unwrap_or_default() {
+                *counts.entry(node.op_type).or_default() += 1;
+            }
+            let counts: Vec<_> =
+                counts.iter().map(|(operator, count)| format!("{operator} {count}")).collect();
+            writeln!(list, "{target:?} {precision} {file}: {}", counts.join(", "))?;
+        }
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/nodes.txt");
+    let expected = std::fs::read_to_string(&path)?;
+    let lines = list.lines().filter(|line| !expected.lines().any(|known| known == *line));
+    let changed: Vec<_> = lines.collect();
+    assert!(
+        list == expected,
+        "these differ from {}; if they should, replace it:\n{}",
+        path.display(),
+        changed.join("\n")
+    );
     Ok(())
 }

@@ -62,7 +62,7 @@ const FRAMES: u64 = 20_000;
 const EARLY: u64 = 2_000;
 /// When the bytes are counted, frames in flight may hold a few more or fewer small lists.
 const SLACK_BYTES: usize = 64 << 10;
-/// The size of a frame; allocations per frame are far below it.
+/// The size of a frame, whose pixels take more bytes than all allocations of a frame.
 const SIZE: (u32, u32) = (320, 240);
 
 fn check(name: &str, early: Counts, late: Counts) {
@@ -76,9 +76,9 @@ fn check(name: &str, early: Counts, late: Counts) {
         "{name}: {grown} bytes more after {FRAMES} frames than after {EARLY}; each frame {count} allocations, {bytes} bytes"
     );
     assert!(grown <= SLACK_BYTES, "{name}: from {early:?} to {late:?}");
-    assert!(count <= 200, "{name}: {count} allocations a frame");
-    let frame_bytes = SIZE.0 as usize * SIZE.1 as usize * 3;
-    assert!(bytes < frame_bytes / 4, "{name}: {bytes} bytes a frame, whose pixels are {frame_bytes}");
+    // Measured: 70 allocations and 15,067 bytes.
+    assert!(count <= 80, "{name}: {count} allocations a frame");
+    assert!(bytes <= 18_000, "{name}: {bytes} bytes a frame");
 }
 
 /// One test, because the counters are the process's.

@@ -69,6 +69,20 @@ transformers() {
     --threads $threads "${@:5}" | tee -a "$out/transformers.jsonl"
 }
 
+# RUNS
+torch_onnx() {
+  local graph=$work/torch_onnx/backbone/backbone.onnx formats="fp32 int8" precision
+  if has_bf16; then formats="bf16 $formats"; fi
+  [ -f "$graph" ] || "$python" $here/torch_onnx.py --model "$work/checkpoint" --output "$work/torch_onnx" --parts backbone \
+    | tee -a "$out/torch_onnx.jsonl"
+  for precision in $formats; do
+    "$python" $here/torch_onnx_engines.py --graph "$graph" --engine openvino --precision "$precision" --runs "$1" \
+      --threads $threads | tee -a "$out/torch_onnx.jsonl"
+  done
+  "$python" $here/torch_onnx_engines.py --graph "$graph" --engine onnxruntime --runs "$1" --threads $threads \
+    | tee -a "$out/torch_onnx.jsonl"
+}
+
 # They take turns, so that a machine that slows down slows all.
 for count in $counts; do
   n=${count%:*} runs=${count#*:}
@@ -82,29 +96,17 @@ for count in $counts; do
   done
   if [ "$n" -lt 32 ]; then
     ocelli "$n" "$runs" 1 "$engines"
+    if [ "$n" = 4 ] && [ "${OCELLI_BENCH_PEERS:-1}" = 1 ]; then torch_onnx "$runs"; fi
   else
     # COCO's images show 3.5 of its 80 categories on average (arXiv 1405.0312).
     ocelli "$n" "$runs" 1 "$(grep ^openvino <<<"$engines")" --screen-pass 4
   fi
 done
 
-if [ "${OCELLI_BENCH_PEERS:-1}" = 1 ]; then
-  [ -f "$work/torch_onnx/backbone/backbone.onnx" ] || "$python" $here/torch_onnx.py --model "$work/checkpoint" \
-    --output "$work/torch_onnx" --parts backbone | tee -a "$out/torch_onnx.jsonl"
-  formats="fp32 int8"
-  if has_bf16; then formats="bf16 $formats"; fi
-  for precision in $formats; do
-    "$python" $here/torch_onnx_engines.py --graph "$work/torch_onnx/backbone/backbone.onnx" --engine openvino \
-      --precision "$precision" --runs 5 --threads $threads | tee -a "$out/torch_onnx.jsonl"
-  done
-  "$python" $here/torch_onnx_engines.py --graph "$work/torch_onnx/backbone/backbone.onnx" --engine onnxruntime --runs 5 \
-    --threads $threads | tee -a "$out/torch_onnx.jsonl"
-fi
-
 if [ "${OCELLI_BENCH_OPTIONS:-0}" = 1 ]; then
   for precision in fp32 int8; do
     while read -r options; do
-      # shellcheck disable=SC2086 — options are words
+      # shellcheck disable=SC2086 # options are words
       "$programs/bench-engine" --graph "$work/graphs-onnxruntime-$precision/backbone.onnx" --runs 2 $options </dev/null \
         | tee -a "$out/engine.jsonl"
     done <<'OPTIONS'

@@ -87,6 +87,12 @@ fn bisection_names_the_block_that_overflows() -> Outcome<()> {
         errors.contains("ocelli export --precision fp16 --mixed-precision none --keep-fp32 vit.2"),
         "{errors}"
     );
+    // Alone in half precision, each of the others is harmless.
+    let output = bench(&["--per-block", "--model", model, "--scenes", "1", "--compared", "1"])?;
+    let cosine = |line: &Value| line["least_cosine"]["cosine"].as_f64().unwrap_or(-1.0);
+    let (bad, good): (Vec<_>, Vec<_>) = lines(&output)?.into_iter().partition(|line| cosine(line) < 0.999);
+    assert!(bad.len() == 1 && bad[0]["block"] == "vit.2" && bad[0]["emulated"] == true, "{bad:?}");
+    assert!(good.len() > 10 && good.iter().any(|line| line["block"] == "decoder.0"), "{good:?}");
     // No setting helps: a single product is too large.
     let (line, errors) = run(&["--mixed-precision", "all", "--target", "tensorrt"])?;
     assert_eq!(line["keep_fp32"], serde_json::json!(["vit.2"]), "{errors}");
@@ -135,15 +141,53 @@ fn every_format_has_a_line() -> Outcome<()> {
     Ok(())
 }
 
+/// A block in 8 bits changes what its own graph computes, and nothing else.
+#[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
+fn blocks_in_8_bits_are_compared_one_by_one() -> Outcome<()> {
+    let few = ["--scenes", "2", "--compared", "1", "--class-count", "2", "--calibrated-on", "2"];
+    for (precision, target) in
+        [("int8", "onnxruntime"), ("int8", "tensorrt"), ("int8-static", "tensorrt"), ("fp8", "tensorrt")]
+    {
+        let output =
+            bench(&[&few[..], &["--per-block", "--precision", precision, "--target", target]].concat())?;
+        let lines = lines(&output)?;
+        let blocks: Vec<_> = lines.iter().filter_map(|line| line["block"].as_str()).collect();
+        assert!(
+            blocks.contains(&"vit.0") && blocks.contains(&"fusion.0"),
+            "{precision}, {target}: {blocks:?}"
+        );
+        for line in &lines {
+            let of = |graph: &str| -> Vec<f64> {
+                let cosines = line["cosines"].as_object().into_iter().flatten();
+                cosines
+                    .filter(|(name, _)| name.starts_with(graph))
+                    .filter_map(|(_, it)| it.as_f64())
+                    .collect()
+            };
+            let (image, rest) = (of("backbone"), of("encoder_decoder"));
+            assert!(!image.is_empty() && !rest.is_empty(), "{precision}, {target}: {line}");
+            let changes = |cosines: &[f64]| cosines.iter().any(|cosine| *cosine < 1.0 - 1e-9);
+            let block = line["block"].as_str().unwrap_or_default();
+            let least = image.iter().chain(&rest).copied().fold(1.0, f64::min);
+            let expected = (block.starts_with("vit"), block.starts_with("fusion"));
+            assert_eq!((changes(&image), changes(&rest)), expected, "{precision}, {target}: {line}");
+            assert!(least > 0.99, "{precision}, {target}: {line}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn invalid_arguments_are_errors() -> Outcome<()> {
     let exported = tempfile::tempdir()?;
     std::fs::write(exported.path().join("model.json"), "{}")?;
     let exported = exported.path().to_str().ok_or("a path that is text")?;
-    let cases: [(&[&str], i32, &str); 10] = [
+    let cases: [(&[&str], i32, &str); 11] = [
         (&["--precision", "fp16"], 2, "--precision goes with --bisect"),
         (&["--trt", "x.engine"], 2, "--trt"),
-        (&["--bisect", "--precision", "int8"], 2, "--bisect, --precision int8"),
+        (&["--bisect", "--precision", "fp32"], 2, "--precision fp32: expected fp16"),
+        (&["--per-block", "--precision", "auto"], 2, "--precision auto: expected fp16"),
         (&["--scenes", "0"], 2, "--scenes is 0"),
         (&["--strategies", "fp16:some"], 2, "fp16:some"),
         (&["--outliers", "queries:1"], 2, "expected norms, keys or values"),

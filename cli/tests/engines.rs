@@ -45,6 +45,7 @@ fn detections(place: &Place, file: &str) -> Vec<(String, f64, Vec<f64>)> {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn the_embedded_engine_detects_what_onnx_runtime_detects() {
     let place = Place::new();
     for engine in ["onnxruntime", "embedded"] {

@@ -236,6 +236,7 @@ fn embed_writes_a_text_cache() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn doctor_reports_engines_libraries_and_cache() {
     let place = Place::new();
     let healthy = place.succeed(OCELLI, &["doctor"]);

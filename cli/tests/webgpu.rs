@@ -18,6 +18,7 @@ fn detect(place: &Place, engine: &str, further: &[&str]) -> Command {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_library_that_is_missing_is_an_error() {
     let place = Place::new();
     place.write("text", "hello");
@@ -32,6 +33,7 @@ fn a_library_that_is_missing_is_an_error() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_machine_without_an_adapter_is_an_error_with_the_remedy() {
     let place = Place::new();
     // Neither a driver of this machine nor a software GPU, whether it has Vulkan's loader or not.

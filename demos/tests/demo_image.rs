@@ -208,6 +208,7 @@ fn masks_as_polygons_and_semantic_maps() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn aliases_mean_the_same() {
     let place = place();
     let reference =
@@ -463,6 +464,7 @@ fn a_corrupt_cache_is_rebuilt() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_cache_that_cannot_be_written_is_a_warning() {
     let place = place();
     exported(&place, "model", &ExportOptions::default());

@@ -30,6 +30,21 @@ export class Video {
   isLive = true;
   #url;
   #element = Object.assign(document.createElement("video"), { muted: true, playsInline: true, loop: true });
+  #isNew = false;
+  #wake = () => {};
+
+  constructor() {
+    this.#watch();
+  }
+
+  /** Notes that there is a frame, so that nobody waits for the one after it. */
+  #watch() {
+    this.#element.requestVideoFrameCallback?.(() => {
+      this.#isNew = true;
+      this.#wake();
+      this.#watch();
+    });
+  }
 
   static async file(blob) {
     const video = new Video();
@@ -70,13 +85,14 @@ export class Video {
   /** The newest frame, once there is one that has not been returned before. */
   async frame() {
     const element = this.#element;
-    if (!element.paused && element.requestVideoFrameCallback) {
+    if (!this.#isNew && !element.paused && element.requestVideoFrameCallback) {
       // A tab in the background gets no frames: it goes on with what is there.
       await Promise.race([
-        new Promise((resolve) => element.requestVideoFrameCallback(resolve)),
+        new Promise((resolve) => (this.#wake = resolve)),
         new Promise((resolve) => setTimeout(resolve, 250)),
       ]);
     }
+    this.#isNew = false;
     return createImageBitmap(element);
   }
 

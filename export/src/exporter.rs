@@ -80,7 +80,7 @@ impl ExportOptions {
         self.mixed_precision.unwrap_or(MixedPrecision::default_of(self.precision))
     }
 
-    /// The blocks that stay in 32 bits in [half precision](Precision::is_half).
+    /// The blocks that stay in 32 bits in [half precision](Precision::is_half), and in [`Precision::Int8`].
     #[must_use]
     pub fn with_keep_fp32(mut self, blocks: impl IntoIterator<Item = Block>) -> Self {
         self.keep_fp32 = blocks.into_iter().collect();
@@ -122,14 +122,15 @@ impl ExportOptions {
     }
 
     /// The blocks that [`with_keep_fp32`](Self::with_keep_fp32) accepts for this checkpoint, front to back, without those
-    /// that these options remove.
+    /// that these options remove. With [`Precision::Int8`] they are those with layers in 8 bits.
     pub fn blocks(&self, checkpoint: &Checkpoint) -> Vec<Block> {
         let all = Block::of_model(checkpoint.config()).into_iter();
         let pruning = self.pruning.with(checkpoint.pruning());
         all.filter(|block| {
             let skipped = pruning.skip_blocks.iter().any(|&skip| *block == Block::layer(Family::Vit, skip));
             let masks = *block == Block::whole(Family::Masks);
-            !(skipped || masks && self.detection_only)
+            let stays = self.precision == Precision::Int8 && !block.has_8_bits();
+            !(skipped || stays || masks && self.detection_only)
         })
         .collect()
     }
@@ -192,7 +193,8 @@ impl ExportOptions {
                 let kept = list(self.keep_fp32.iter().map(ToString::to_string).collect());
                 format!(";mixed={};keep={kept};emulated={}", self.islands(), self.emulated_half)
             }
-            false => String::new(),
+            false if self.keep_fp32.is_empty() => String::new(),
+            false => format!(";keep={}", list(self.keep_fp32.iter().map(ToString::to_string).collect())),
         };
         let screen = if self.screen { ";screen" } else { "" };
         let ranges = self.calibration.as_ref().map_or(String::new(), |it| format!(";{}", it.fingerprint()));
@@ -276,18 +278,18 @@ impl ExportOptions {
     fn check_half(&self, checkpoint: &Checkpoint) -> Result<()> {
         let invalid = |message| Err(Error::new(ErrorKind::InvalidArgument, message));
         if !self.precision.is_half() {
-            let option = if self.islands() != MixedPrecision::None {
-                "mixed_precision"
-            } else if !self.keep_fp32.is_empty() {
-                "keep_fp32"
-            } else {
-                return Ok(());
-            };
-            return invalid(format!(
-                "{option}, precision {}: only half precision has parts that stay in 32 bits; export with precision fp16 \
-                 or bf16",
-                self.precision
-            ));
+            let precision = self.precision;
+            if self.islands() != MixedPrecision::None {
+                return invalid(format!(
+                    "mixed_precision, precision {precision}: only half precision has operators that stay in 32 bits; \
+                     export with precision fp16 or bf16"
+                ));
+            }
+            if precision == Precision::Fp32 && !self.keep_fp32.is_empty() {
+                return invalid(format!(
+                    "keep_fp32, precision {precision}: all blocks are in 32 bits; export with precision fp16, bf16 or int8"
+                ));
+            }
         }
         if self.islands() == MixedPrecision::Bf16Attention {
             let why = match (self.precision, self.target) {

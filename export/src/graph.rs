@@ -282,15 +282,19 @@ impl<'w> Graph<'w> {
     pub(crate) fn linear_form(&self) -> LinearForm {
         let exact = self.block.is_some_and(|block| self.exact_blocks.iter().any(|kept| kept.covers(block)));
         match self.linear_form {
-            LinearForm::Static(_) if exact => LinearForm::Float,
+            LinearForm::Static(_) | LinearForm::Integers | LinearForm::Codes if exact => LinearForm::Float,
             form => form,
         }
     }
 
-    /// Sets the ranges of layers' inputs, and the blocks that are not quantised with them.
-    pub(crate) fn calibrate(&mut self, calibration: &'w Calibration, exact_blocks: &[Block]) {
+    /// Sets the ranges of layers' inputs.
+    pub(crate) fn calibrate(&mut self, calibration: &'w Calibration) {
         self.calibration = Some(calibration);
-        self.exact_blocks = exact_blocks.to_vec();
+    }
+
+    /// Sets the blocks whose linear layers are not quantised.
+    pub(crate) fn keep_exact(&mut self, blocks: &[Block]) {
+        self.exact_blocks = blocks.to_vec();
     }
 
     pub(crate) fn calibration(&self) -> Option<&'w Calibration> {

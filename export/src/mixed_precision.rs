@@ -150,6 +150,11 @@ impl Block {
         self.family == other.family && (self.layer.is_none() || self.layer == other.layer)
     }
 
+    /// Whether the linear layers of this block are 8 bits wide in formats of 8 bits.
+    pub fn has_8_bits(self) -> bool {
+        matches!(self.family, Family::Vit | Family::Fusion)
+    }
+
     /// Every block of a model, front to back.
     pub(crate) fn of_model(config: &ModelConfig) -> Vec<Self> {
         let layers = |family| match family {

@@ -57,8 +57,9 @@ impl<'w> Plan<'w> {
             graph.join_layers();
         }
         if let Some(calibration) = self.calibration {
-            graph.calibrate(calibration, self.kept);
+            graph.calibrate(calibration);
         }
+        graph.keep_exact(self.kept);
         graph
     }
 

@@ -46,13 +46,14 @@ model, on the first scenes; average precision is that of the whole model. A cosi
 CPU engines do not compute in half precision. There, cosines, average precision and bisection use files that compute in \
 32 bits and round after every step; times are those of the real files.
 
-Bisection starts with everything in half precision and ends with a minimal set of blocks to keep in 32 bits: without any \
-one of them the target is missed.
+Bisection starts with everything in --precision and ends with a minimal set of blocks to keep in 32 bits: without any \
+one of them the target is missed. --per-block shows the error of each block if it alone is in --precision.
 
 Examples:
   bench-precision
   bench-precision --model sam3/ --scenes 4 --strategies fp16 fp16:attention bf16
   bench-precision --target tensorrt --outliers norms:100 keys:100
+  bench-precision --model sam3/ --per-block --precision int8 --compared 1
   bench-precision --model sam3/ --bisect --precision fp16 --least-cosine 0.999"
 )]
 struct Arguments {
@@ -78,9 +79,12 @@ struct Arguments {
     /// Measured runs per format
     #[arg(long, default_value_t = 5, value_name = "N")]
     runs: usize,
-    /// Find the blocks that have to stay in 32 bits for --precision fp16 or bf16
+    /// Find the blocks that have to stay in 32 bits for --precision fp16, bf16, int8, fp8 or int8-static
     #[arg(long, conflicts_with = "strategies")]
     bisect: bool,
+    /// Compare the model with fp32 once for each block: that block in --precision, and everything else in 32 bits
+    #[arg(long, conflicts_with_all = ["strategies", "bisect"])]
+    per_block: bool,
     /// What stays in 32 bits in every trial: a value of `ocelli export --mixed-precision`
     #[arg(long, default_value = "none", value_name = "ISLANDS", requires = "bisect")]
     mixed_precision: MixedPrecision,
@@ -181,6 +185,21 @@ struct Line<'a> {
     machine: &'a Machine,
 }
 
+/// The error of one block.
+#[derive(Serialize)]
+struct BlockLine<'a> {
+    program: &'static str,
+    precision: Precision,
+    /// The block that is in this precision, alone.
+    block: String,
+    target: Target,
+    engine: String,
+    emulated: bool,
+    least_cosine: Least,
+    cosines: BTreeMap<String, f64>,
+    machine: &'a Machine,
+}
+
 /// The result of a bisection.
 #[derive(Serialize)]
 struct Verdict<'a> {
@@ -218,11 +237,27 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
     if args.model.trt.is_some() || args.model.trt_enc_dec.is_some() {
         return Err(cli::usage("--trt, --trt-enc-dec: a built engine has one format; remove them"));
     }
-    if args.model.precision.is_some() && !args.bisect {
-        return Err(cli::usage("--precision goes with --bisect; to compare formats use --strategies"));
+    let of_blocks = args.bisect || args.per_block;
+    if args.model.precision.is_some() && !of_blocks {
+        let message = "--precision goes with --bisect and --per-block; to compare formats use --strategies";
+        return Err(cli::usage(message));
     }
-    let bench = Bench::new(args)?;
-    if args.bisect { bench.bisect() } else { bench.compare() }
+    let precision = match args.model.precision {
+        None => Precision::Fp16,
+        Some(PrecisionChoice::Of(precision)) => precision,
+        Some(PrecisionChoice::Auto) => {
+            return Err(cli::usage("--precision auto: expected fp16, bf16, int8, fp8 or int8-static"));
+        }
+    };
+    if of_blocks && precision == Precision::Fp32 {
+        return Err(cli::usage("--precision fp32: expected fp16, bf16, int8, fp8 or int8-static"));
+    }
+    let bench = Bench::new(args, of_blocks.then_some(precision))?;
+    match (args.bisect, args.per_block) {
+        (true, _) => bench.bisect(precision),
+        (_, true) => bench.per_block(precision),
+        _ => bench.compare(),
+    }
 }
 
 /// The fp32 model and the reference for other formats.
@@ -243,7 +278,8 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn new(args: &'a Arguments) -> anyhow::Result<Self> {
+    /// `precision` is the one whose blocks are looked at, if any.
+    fn new(args: &'a Arguments, precision: Option<Precision>) -> anyhow::Result<Self> {
         let kind: EngineKind = args.model.engine.parse()?;
         let work = tempfile::tempdir()?;
         let checkpoint = match &args.model.model {
@@ -277,8 +313,9 @@ impl<'a> Bench<'a> {
             factory if is_openvino(&factory) && kind == EngineKind::Auto => start(EngineKind::Cpu)?,
             factory => factory,
         };
-        let is_half = |strategy: &Strategy| strategy.precision.is_half();
-        let has_half = args.bisect || args.strategies.is_empty() || args.strategies.iter().any(is_half);
+        let mut named: Vec<Precision> = args.strategies.iter().map(|strategy| strategy.precision).collect();
+        named.extend(precision);
+        let has_half = named.is_empty() || named.iter().any(|precision| precision.is_half());
         if is_openvino(&factory) && has_half {
             let why = "it removes the rounding that stands for half precision; choose onnxruntime, or --strategies fp32,int8";
             return Err(cli::usage(format!("--engine {kind}: {why}")));
@@ -286,10 +323,8 @@ impl<'a> Bench<'a> {
         let target = match args.target {
             Some(TargetArg::Tensorrt) => Target::TensorRt,
             Some(TargetArg::Onnxruntime) => Target::OnnxRuntime,
-            None => {
-                let is_int8 = args.strategies.iter().any(|strategy| strategy.precision == Precision::Int8);
-                factory.target(is_int8.then_some(Precision::Int8))
-            }
+            None if precision.is_some_and(Precision::is_calibrated) => Target::TensorRt,
+            None => factory.target(named.contains(&Precision::Int8).then_some(Precision::Int8)),
         };
         let emulates = factory.description().contains("CPU");
         status(&args.log, &format!("engine: {}", factory.description()));
@@ -408,22 +443,60 @@ impl<'a> Bench<'a> {
         self.args.imgsz.unwrap_or(self.checkpoint.config().vision.image_size)
     }
 
-    fn bisect(&self) -> anyhow::Result<()> {
-        let precision = match self.args.model.precision {
-            None => Precision::Fp16,
-            Some(PrecisionChoice::Of(precision)) => precision,
-            Some(PrecisionChoice::Auto) => {
-                return Err(cli::usage("--bisect, --precision auto: expected fp16 or bf16"));
-            }
+    /// The options of a precision, as it is judged on this engine.
+    fn judged(&self, precision: Precision) -> anyhow::Result<ExportOptions> {
+        let options = options(self.args, self.target).with_precision(precision);
+        let options = match precision.is_half() {
+            true => options.with_mixed_precision(self.args.mixed_precision),
+            false => options,
         };
-        let half = options(self.args, self.target)
-            .with_precision(precision)
-            .with_mixed_precision(self.args.mixed_precision)
-            .with_emulated_half(self.emulates);
-        if !precision.is_half() || precision.is_calibrated() {
-            let why = "only fp16 and bf16 have blocks that stay in 32 bits";
-            return Err(cli::usage(format!("--bisect, --precision {precision}: {why}")));
+        Ok(match precision.is_calibrated() {
+            true => options.clone().with_calibration(self.calibration(&options)?),
+            false => options.with_emulated_half(self.emulates && precision.is_half()),
+        })
+    }
+
+    /// Whether [`judged`](Self::judged) emulates half precision.
+    fn is_emulated(&self, precision: Precision) -> bool {
+        self.emulates && precision.is_half() && !precision.is_calibrated()
+    }
+
+    fn per_block(&self, precision: Precision) -> anyhow::Result<()> {
+        let options = self.judged(precision)?;
+        let blocks = options.blocks(&self.checkpoint);
+        let shown = blocks.iter().filter(|block| !precision.is_calibrated() || block.has_8_bits());
+        let mut lines = Vec::new();
+        for block in shown {
+            interrupted()?;
+            let others = blocks.iter().copied().filter(|other| other != block);
+            let folder = self.export("trial", &options.clone().with_keep_fp32(others))?;
+            let cosines = self.reference.cosines(&self.factory, &folder)?;
+            let Some(least_cosine) = Least::of(&cosines) else { anyhow::bail!("no output to compare") };
+            let line = BlockLine {
+                program: "bench-precision",
+                precision,
+                block: block.to_string(),
+                target: self.target,
+                engine: self.factory.description(),
+                emulated: self.is_emulated(precision),
+                least_cosine,
+                cosines,
+                machine: &self.machine,
+            };
+            let text = serde_json::to_string(&line)?;
+            print(|out| writeln!(out, "{text}"))?;
+            lines.push(line);
         }
+        lines.sort_by(|one, other| one.least_cosine.cosine.total_cmp(&other.least_cosine.cosine));
+        status(&self.args.log, &format!("{:<12} {:>11}  least in", precision.to_string(), "least cos"));
+        for BlockLine { block, least_cosine: Least { cosine, output }, .. } in lines {
+            status(&self.args.log, &format!("{block:<12} {cosine:>11.7}  {output}"));
+        }
+        Ok(())
+    }
+
+    fn bisect(&self, precision: Precision) -> anyhow::Result<()> {
+        let half = self.judged(precision)?;
         let whole_ap = self.args.most_ap_loss.and(self.expected.accuracy.ap);
         let mut trials = 0;
         let found = least_needed(&half.blocks(&self.checkpoint), |kept| {
@@ -442,7 +515,7 @@ impl<'a> Bench<'a> {
             mixed_precision: self.args.mixed_precision,
             target: self.target,
             engine: self.factory.description(),
-            emulated: self.emulates,
+            emulated: self.is_emulated(precision),
             least_cosine: self.args.least_cosine,
             most_ap_loss: self.args.most_ap_loss,
             trials,
@@ -458,7 +531,9 @@ impl<'a> Bench<'a> {
         };
         let keep = if kept.is_empty() { String::new() } else { format!(" --keep-fp32 {}", kept.join(",")) };
         let islands = self.args.mixed_precision;
-        let command = format!("ocelli export --precision {precision} --mixed-precision {islands}{keep} …");
+        let islands =
+            if precision.is_half() { format!(" --mixed-precision {islands}") } else { String::new() };
+        let command = format!("ocelli export --precision {precision}{islands}{keep} …");
         status(&self.args.log, &command);
         Ok(())
     }

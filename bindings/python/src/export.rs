@@ -2,10 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Cancellation, EngineFactory, EngineOptions, Error, ErrorKind, Image, Result, calibrate};
+use ocelli_cli::expand_images;
+use ocelli_datasets::COCO_CLASSES;
 use ocelli_export::contract::{Precision, Prompting, Target, TextPadding};
 use ocelli_export::{
-    Block, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision, NormEps, export as export_model,
+    Block, Calibration, Checkpoint, CheckpointOptions, ExportOptions, MaskedBranch, MixedPrecision, NormEps,
+    export as export_model,
 };
 use pyo3::prelude::*;
 
@@ -19,6 +22,8 @@ use crate::waiting::cancellable;
 pub(crate) struct ExportArguments {
     imgsz: Option<usize>,
     precision: String,
+    calibrate: Vec<PathBuf>,
+    calibrate_classes: Vec<String>,
     mixed_precision: Option<String>,
     keep_fp32: Vec<String>,
     target: String,
@@ -57,7 +62,7 @@ impl ExportArguments {
         let mut exported = ExportOptions::default()
             .with_target(target)
             .with_prompting(prompting)
-            .with_precision(parsed::<Precision>("precision", &self.precision)?)
+            .with_precision(self.precision(target)?)
             .with_keep_fp32(all_parsed::<Block>("keep_fp32", &self.keep_fp32)?)
             .with_detection_only(self.detection_only)
             .with_screen(self.screen)
@@ -72,6 +77,59 @@ impl ExportArguments {
             Some(imgsz) => exported.with_imgsz(imgsz),
             None => exported,
         })
+    }
+
+    /// The number format: with images for calibration, 8 bits have scales that are measured.
+    fn precision(&self, target: Target) -> Result<Precision> {
+        let requested = parsed::<Precision>("precision", &self.precision)?;
+        let precision = match (requested, self.calibrate.is_empty()) {
+            (requested, true) if !requested.is_calibrated() => return Ok(requested),
+            (_, true) => {
+                let why = format!("{requested}: its scales are measured on images; name some with calibrate");
+                return Err(options::invalid("precision", &why));
+            }
+            (Precision::Int8 | Precision::Int8Static, false) => Precision::Int8Static,
+            (Precision::Fp8, false) => Precision::Fp8,
+            (_, false) => {
+                let why = format!("{requested}: only fp8 and int8 have scales that are measured on images");
+                return Err(options::invalid("calibrate, precision", &why));
+            }
+        };
+        match target {
+            Target::TensorRt => Ok(precision),
+            Target::OnnxRuntime => Err(options::invalid(
+                "calibrate, target",
+                "onnxruntime: only TensorRT multiplies with measured scales; expected tensorrt",
+            )),
+        }
+    }
+
+    /// Measures the scales, with graphs in a temporary folder beside `output`.
+    fn calibration(
+        &self,
+        checkpoint: &Checkpoint,
+        exported: &ExportOptions,
+        output: &Path,
+        cancellation: &Cancellation,
+        progress: Option<&Py<PyAny>>,
+    ) -> Result<Calibration> {
+        let files = expand_images(&self.calibrate)?;
+        let classes = match self.calibrate_classes.is_empty() {
+            true => COCO_CLASSES.map(str::to_owned).to_vec(),
+            false => self.calibrate_classes.clone(),
+        };
+        let factory = EngineFactory::start(&EngineOptions::default())?;
+        let parent =
+            output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::create_dir_all(parent).map_err(|why| Error::io("cannot create the folder", parent, why))?;
+        let images = files.iter().enumerate().map(|(at, file)| {
+            if cancellation.is_cancelled() {
+                return Err(Error::new(ErrorKind::Cancelled, "export: cancelled"));
+            }
+            report(progress, at, files.len(), &file.to_string_lossy())?;
+            Image::open(file)
+        });
+        calibrate(checkpoint, exported, &factory, parent, images, &classes)
     }
 
     fn checkpoint_options(&self) -> Result<CheckpointOptions> {
@@ -115,6 +173,14 @@ pub(crate) fn export(
     let manifest = cancellable(py, move |cancellation| {
         check(&checkpoint)?;
         let checkpoint = opening.open(&checkpoint)?;
+        let exported = match arguments.calibrate.is_empty() {
+            true => exported,
+            false => {
+                let progress = progress.as_ref();
+                let found = arguments.calibration(&checkpoint, &exported, &output, cancellation, progress)?;
+                exported.with_calibration(found)
+            }
+        };
         export_model(&checkpoint, &exported, &output, |step| {
             if cancellation.is_cancelled() {
                 return Err(Error::new(ErrorKind::Cancelled, "export: cancelled"));

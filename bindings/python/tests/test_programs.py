@@ -107,11 +107,23 @@ def test_export(tmp_path: Path) -> None:
     assert len(steps) >= 4 and steps[0][:2] == (0, steps[0][1])
     found = ocelli.Detector(tmp_path / "model", engine="embedded")
     assert found.imgsz == 112 and found.model == tmp_path / "model"
-    for options, kind in [({"target": "abacus"}, ocelli.InvalidArgument), ({"imgsz": 113}, ocelli.InvalidArgument)]:
+    picture = checkpoint.parents[1] / "scenes" / "00.png"
+    calibrated = {"target": "tensorrt", "calibrate": picture, "calibrate_classes": ["dog"]}
+    for precision, name in [("fp8", "fp8"), ("int8", "int8-static")]:
+        manifest = ocelli.export(checkpoint, tmp_path / precision, precision=precision, **calibrated)  # type: ignore[arg-type]
+        assert manifest["precision"] == name and manifest["calibration"]["ranges"]
+    for options, words in [
+        ({"target": "abacus"}, "target"),
+        ({"imgsz": 113}, "imgsz"),
+        ({"precision": "fp8", "target": "tensorrt"}, "calibrate"),
+        (calibrated | {"precision": "fp16"}, "calibrate"),
+        (calibrated | {"precision": "fp8", "target": "onnxruntime"}, "tensorrt"),
+        (calibrated | {"precision": "fp8", "calibrate": "nowhere.png"}, "nowhere.png"),
+    ]:
         try:
             ocelli.export(checkpoint, tmp_path / "other", **options)  # type: ignore[arg-type]
-        except kind as error:
-            assert "\n" not in str(error)
+        except ocelli.InvalidArgument as error:
+            assert "\n" not in str(error) and words in str(error)
         else:
             raise AssertionError(options)
 

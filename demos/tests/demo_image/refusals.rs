@@ -86,33 +86,16 @@ fn invalid_images_and_arguments_are_errors() {
         (park("--precision|fp12"), 2, &["--precision", "fp12", "fp32, fp16, bf16, int8, fp8 or int8-static"]),
         (park("--imgsz|0"), 2, &["imgsz is 0", "14"]),
         (park("--imgsz|99999999"), 2, &["imgsz is 99999999"]),
-        (
-            park("--engine|cuda"),
-            1,
-            &[
-                "engine cuda",
-                "not enabled in this build",
-                "onnxruntime-gpu",
-                "the engine onnxruntime runs on the CPU",
-            ],
-        ),
         match ocelli::engines::tensorrt::Product::COMPILED {
             None => (park("--engine|tensorrt:1"), 1, &["--engine tensorrt:1", "built without TensorRT"][..]),
             Some(_) => (park("--engine|tensorrt:1"), 1, &[][..]),
         },
-        (park("--engine|mps"), 1, &["engine coreml", "macOS"]),
         (park("--engine|cuda-native"), 2, &["engine cuda-native", "no such engine"]),
         (park("--engine|cuda:x"), 2, &["cuda:x", "a GPU's number"]),
         (park("--engine|nonsense"), 2, &["nonsense", "auto, embedded, openvino, onnxruntime", "--engine"]),
-        (
-            park("--engine|openvino:GPU.77"),
-            1,
-            &["engine openvino:GPU.77", "no device GPU.77", "which has CPU"],
-        ),
         (park("--engine|openvino:7"), 2, &["openvino:7", "CPU, GPU, GPU.1, NPU or AUTO"]),
         (park("--engine|openvino|--openvino|none"), 1, &["cannot use OpenVINO", "none", "no such file"]),
         (park("--engine|openvino|--openvino|empty"), 1, &["empty", "the folder holds no libopenvino_c"]),
-        (park("--device|0"), 1, &["engine cuda", "the engine onnxruntime runs on the CPU"]),
         (park("--trt|x"), 1, &["TensorRT", "x"]),
         (park("--trt-enc-dec|x"), 1, &["TensorRT", "x"]),
         (park("--onnxruntime|none"), 1, &["none", "no such file"]),
@@ -229,4 +212,34 @@ fn invalid_models_and_text_caches_are_errors() {
     place.succeed(DEMO, &["park.png", "--classes", "dog", "--model", "model", "--text-cache", "own"]);
     place.write("model/text_encoder.onnx", vec![b'X'; place.read("model/text_encoder.onnx").len()]);
     place.succeed(DEMO, &["park.png", "--classes", "dog", "--model", "model", "--text-cache", "own"]);
+}
+
+/// Their libraries are there and lack the device; without the libraries the message is another.
+#[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime and OpenVINO: make setup")]
+fn engines_without_their_device_are_errors() {
+    let place = place();
+    let park = |rest: &str| format!("--image|park.png|--classes|dog|{rest}");
+    let rows: Vec<(String, i32, &[&str])> = vec![
+        (
+            park("--engine|cuda"),
+            1,
+            &[
+                "engine cuda",
+                "not enabled in this build",
+                "onnxruntime-gpu",
+                "the engine onnxruntime runs on the CPU",
+            ],
+        ),
+        (park("--engine|mps"), 1, &["engine coreml", "macOS"]),
+        (
+            park("--engine|openvino:GPU.77"),
+            1,
+            &["engine openvino:GPU.77", "no device GPU.77", "which has CPU"],
+        ),
+        (park("--device|0"), 1, &["engine cuda", "the engine onnxruntime runs on the CPU"]),
+    ];
+    let rows: Vec<Refusal<'_>> =
+        rows.iter().map(|(arguments, status, words)| refusal(arguments, *status, words)).collect();
+    place.refuses(DEMO, &rows);
 }

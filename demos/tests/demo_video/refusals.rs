@@ -85,7 +85,6 @@ fn invalid_videos_and_arguments_are_errors() {
         (video("--match-classes|some"), 2, &["any, same"]),
         (video("--policy|some"), 2, &["all, latest"]),
         (video("--confidence|7"), 2, &["--confidence is 7"]),
-        (video("--engine|cuda"), 1, &["cuda", "onnxruntime runs on the CPU"]),
         (video("--trt|x"), 1, &["TensorRT", "x"]),
         (video("--trt-enc-dec|x"), 1, &["TensorRT", "x"]),
         (video("--model|nowhere"), 2, &["nowhere", "no such folder"]),
@@ -97,6 +96,7 @@ fn invalid_videos_and_arguments_are_errors() {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn spellings_of_other_projects_are_accepted() {
     let place = Place::new();
     draw_video(&place, "in.avi", 4);

@@ -29,7 +29,9 @@ def export(
     output: PathLike,
     *,
     imgsz: int | None = None,
-    precision: Literal["fp32", "fp16", "bf16", "int8"] = "fp32",
+    precision: Literal["fp32", "fp16", "bf16", "int8", "fp8"] = "fp32",
+    calibrate: PathLike | Sequence[PathLike] = (),
+    calibrate_classes: Sequence[str] = (),
     mixed_precision: Literal[
         "none", "accumulate", "bf16-attention", "norm-softmax", "accumulate-linear", "attention", "all"
     ]
@@ -49,10 +51,16 @@ def export(
     force: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Exports a checkpoint to ONNX, as `ocelli export` does, and returns the content of `model.json`."""
+    """Exports a checkpoint to ONNX, as `ocelli export` does, and returns the content of `model.json`.
+
+    calibrate: pictures like those to be searched, on which the scales of fp8, and of int8 for TensorRT, are measured.
+    calibrate_classes: what is searched for in them; COCO's eighty classes if there is none.
+    """
     arguments = {
         "imgsz": imgsz,
         "precision": precision,
+        "calibrate": [calibrate] if isinstance(calibrate, (str, os.PathLike)) else list(calibrate),
+        "calibrate_classes": list(calibrate_classes),
         "mixed_precision": mixed_precision,
         "keep_fp32": list(keep_fp32),
         "target": target,
