@@ -65,6 +65,7 @@
 
 #[cfg(any(test, feature = "test-support"))]
 pub mod conformance;
+mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod device;
@@ -82,13 +83,12 @@ pub mod openvino;
 pub mod spec;
 mod tensor;
 pub mod tensorrt;
-mod threads;
 #[cfg(not(target_family = "wasm"))]
 pub mod webgpu;
 
+pub use cpu::{cpu_has_vnni, default_threads};
 pub use device::{Device, Transferred};
 pub use engine::Engine;
 pub use ocelli_error::{Error, ErrorKind, Result};
 pub use spec::{Dim, DimensionRange, EngineSpec, TensorSpec};
 pub use tensor::{DeviceSlice, Element, ElementType, Tensor};
-pub use threads::default_threads;

@@ -31,7 +31,7 @@ mod webgpu;
 #[allow(unsafe_code)]
 mod webgpu_memory;
 
-pub use crate::threads::default_threads;
+pub use crate::cpu::default_threads;
 pub use builder::{OnnxRuntimeBuilder, OptimizationLevel};
 pub(crate) use call::Memory;
 pub use provider::{

@@ -2,8 +2,8 @@
 
 use super::map;
 use super::session::EmbeddedEngine;
+use crate::cpu::default_threads;
 use crate::spec::onnx;
-use crate::threads::default_threads;
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::GraphProto;
 use rten::{LoadError, LoadErrorKind, Model, ModelOptions, ThreadPool};

@@ -4,8 +4,8 @@ use super::device_tensors::DeviceTensors;
 use super::provider::{ExecutionProvider, WEBGPU};
 use super::session::OnnxRuntimeEngine;
 use super::{OnnxRuntime, assignment, call, registration, webgpu};
+use crate::cpu::{cpu_has_vnni, default_threads};
 use crate::device::Device;
-use crate::threads::default_threads;
 use ocelli_error::{Error, ErrorKind, Result};
 use ocelli_onnx::schema::GraphProto;
 use ort::session::Session;
@@ -36,15 +36,6 @@ impl From<OptimizationLevel> for GraphOptimizationLevel {
             OptimizationLevel::All => Self::All,
         }
     }
-}
-
-/// Whether the CPU accumulates products of 8-bit integers in 32 bits (VNNI). x86 CPUs without it first add two of them in
-/// 16 bits, which can overflow: there ONNX Runtime must use its exact kernels, which took 1.6 times as long.
-fn adds_products_exactly() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("avx512vnni") || is_x86_feature_detected!("avxvnni");
-    #[cfg(not(target_arch = "x86_64"))]
-    true
 }
 
 /// Builds an [`OnnxRuntimeEngine`]; see [`OnnxRuntimeEngine::builder`].
@@ -227,7 +218,9 @@ impl OnnxRuntimeBuilder {
     }
 
     fn configure(&self) -> ort::Result<SessionBuilder> {
-        let exact = if adds_products_exactly() { "0" } else { "1" };
+        // x86 CPUs without VNNI add two products of 8-bit integers in 16 bits first, which can overflow: there ONNX Runtime must use
+        // its exact kernels, which took 1.6 times as long.
+        let exact = if cpu_has_vnni() { "0" } else { "1" };
         let mut builder = Session::builder(self.runtime.environment())?
             // Otherwise ONNX Runtime may choose a provider itself (CoreML on macOS).
             .with_auto_device(AutoDevicePolicy::PreferCPU)?

@@ -1,6 +1,7 @@
 //! Which engine `auto` takes: the first of an ordered list that is installed, runs the model's number format and starts,
 //! or a GPU of another vendor if it is faster than the engine of the CPU.
 
+use ocelli_engines::cpu_has_vnni;
 use ocelli_engines::onnxruntime::OnnxRuntime;
 use ocelli_engines::openvino::{OpenVino, OpenVinoDevice};
 use ocelli_export::contract::{Precision, Target};
@@ -49,7 +50,14 @@ pub(in crate::engine) fn start(options: &EngineOptions, format: ModelFormat) -> 
     if options.openvino.is_some() {
         OpenVino::load(options.openvino.as_deref())?;
     }
-    let candidates = candidates(options, format);
+    let has_vnni = cpu_has_vnni();
+    let candidates = candidates(options, format, has_vnni);
+    if !has_vnni && format.is_to_be_int8() {
+        tracing::info!(
+            "engine auto: {} before {OPENVINO}: int8 is faster there on a CPU without VNNI",
+            EngineKind::Cpu
+        );
+    }
     if CANDIDATES.contains(&OPENVINO) && !format.runs_on(OPENVINO) {
         tracing::info!(
             "engine auto: {OPENVINO} is left out: it runs fp32, bf16 and int8 with standard operators"
@@ -79,13 +87,22 @@ pub(in crate::engine) fn start(options: &EngineOptions, format: ModelFormat) -> 
 }
 
 /// The candidates for a model. A library that is named alone is the caller's choice of an engine.
-fn candidates(options: &EngineOptions, format: ModelFormat) -> Vec<EngineKind> {
+///
+/// OpenVINO multiplies 8-bit weights by 8-bit inputs on CPUs with VNNI; on others its int8 was no faster than its fp32, and
+/// ONNX Runtime's was 1.4 times as fast (benchmarks/runs/2026-11-23-full-size-cpu).
+fn candidates(options: &EngineOptions, format: ModelFormat, has_vnni: bool) -> Vec<EngineKind> {
     let is_preferred = |kind: &EngineKind| match (&options.onnxruntime, &options.openvino) {
         (Some(_), None) => *kind != OPENVINO,
         (None, Some(_)) => matches!(kind, EngineKind::OpenVino { .. } | EngineKind::Embedded),
         _ => true,
     };
-    let runs: Vec<EngineKind> = CANDIDATES.into_iter().filter(|kind| format.runs_on(*kind)).collect();
+    let mut runs: Vec<EngineKind> = CANDIDATES.into_iter().filter(|kind| format.runs_on(*kind)).collect();
+    if !has_vnni && format.is_to_be_int8() {
+        let place = |kind: EngineKind| CANDIDATES.iter().position(|known| *known == kind);
+        runs.sort_by_key(
+            |kind| if *kind == OPENVINO { (place(EngineKind::Cpu), 1) } else { (place(*kind), 0) },
+        );
+    }
     match runs.iter().copied().filter(is_preferred).collect::<Vec<_>>() {
         // OpenVINO is named, and does not run this model.
         preferred if !preferred.iter().any(|kind| *kind != EngineKind::Embedded) => runs,
@@ -207,11 +224,27 @@ mod tests {
         let onnxruntime = EngineOptions { onnxruntime: path(), ..EngineOptions::default() };
         let openvino = EngineOptions { openvino: path(), ..EngineOptions::default() };
         let both = EngineOptions { openvino: path(), ..onnxruntime.clone() };
-        assert_eq!(candidates(&none, plain), CANDIDATES);
-        assert_eq!(candidates(&both, plain), CANDIDATES);
-        assert_eq!(candidates(&onnxruntime, plain), [GPU, Cpu, Embedded]);
-        assert_eq!(candidates(&openvino, plain), [OPENVINO, Embedded]);
-        assert_eq!(candidates(&openvino, fused), [GPU, Cpu, Embedded], "OpenVINO does not run it");
+        for has_vnni in [true, false] {
+            let candidates = |options, format| candidates(options, format, has_vnni);
+            assert_eq!(candidates(&none, plain), CANDIDATES);
+            assert_eq!(candidates(&both, plain), CANDIDATES);
+            assert_eq!(candidates(&onnxruntime, plain), [GPU, Cpu, Embedded]);
+            assert_eq!(candidates(&openvino, plain), [OPENVINO, Embedded]);
+            assert_eq!(candidates(&openvino, fused), [GPU, Cpu, Embedded], "OpenVINO does not run it");
+        }
+    }
+
+    #[test]
+    fn int8_runs_where_it_is_fastest() {
+        use EngineKind::{Cpu, Embedded};
+        let none = EngineOptions::default();
+        let openvino = EngineOptions { openvino: Some("library".into()), ..EngineOptions::default() };
+        let int8 = ModelFormat { requested: Precision::Int8, ..ModelFormat::default() };
+        let exported = ModelFormat { exported: Some((Precision::Int8, Target::TensorRt)), ..int8 };
+        assert_eq!(candidates(&none, int8, true), CANDIDATES);
+        assert_eq!(candidates(&none, int8, false), [GPU, Cpu, OPENVINO, Embedded]);
+        assert_eq!(candidates(&openvino, int8, false), [OPENVINO, Embedded], "it is named");
+        assert_eq!(candidates(&none, exported, false), CANDIDATES, "these operators are OpenVINO's");
     }
 
     #[test]

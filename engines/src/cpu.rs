@@ -1,4 +1,4 @@
-//! The number of threads that engines use by default.
+//! The CPU: the number of threads that engines use by default, and what it multiplies 8-bit integers with.
 
 /// The number of threads that an engine uses by default: the physical cores that this process may use.
 ///
@@ -6,6 +6,14 @@
 pub fn default_threads() -> usize {
     let available = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     physical_cores().map_or(available, |physical| physical.min(available)).max(1)
+}
+
+/// Whether the CPU sums products of 8-bit integers in 32 bits with one instruction (VNNI); true on CPUs other than x86.
+pub fn cpu_has_vnni() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx512vnni") || is_x86_feature_detected!("avxvnni");
+    #[cfg(not(target_arch = "x86_64"))]
+    true
 }
 
 /// The number of physical cores, if the system lists them (Linux).
