@@ -25,7 +25,7 @@ help:
 	@echo "make setup       fetch the libraries of ONNX Runtime, its WebGPU provider and OpenVINO into ~/.local/share/ocelli"
 	@echo "make opencv      install OpenCV from Debian's packages, for video files, cameras and windows"
 	@echo "make bench       measure the built-in model"
-	@echo "make bench-full  measure a full-size model with random weights beside transformers (12 GB of disk)"
+	@echo "make bench-full  measure a full-size model with random weights beside transformers (20 GB of disk)"
 	@echo "make check-all   run the checks that need other projects: NVIDIA's libraries, other ONNX readers, data set loaders"
 	@echo "make lint        formatting and lints; warnings are errors"
 	@echo "make doc         the API documentation; warnings are errors"

@@ -133,8 +133,18 @@ impl Detector {
     /// [`InvalidData`](crate::ErrorKind::InvalidData) if a file or a library is missing or corrupt.
     pub fn prepare(&mut self, prompts: &Prompts) -> Result<EmbeddedPrompts> {
         let embedded = self.text.embed(prompts)?;
-        self.backbone.load()?;
-        self.decoder.load()?;
+        let Self { backbone, decoder, .. } = self;
+        // An engine compiles a graph mostly on one thread.
+        #[cfg(not(target_family = "wasm"))]
+        if self.factory.loads_in_parallel() {
+            return std::thread::scope(|scope| {
+                let decoder = scope.spawn(|| decoder.load());
+                backbone.load().and(decoder.join().expect("loading does not panic"))
+            })
+            .map(|()| embedded);
+        }
+        backbone.load()?;
+        decoder.load()?;
         Ok(embedded)
     }
 

@@ -136,6 +136,16 @@ impl EngineFactory {
         }
     }
 
+    /// Whether graphs may be loaded on several threads at once, which the engines of CPUs allow.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn loads_in_parallel(&self) -> bool {
+        match &self.0 {
+            Maker::Library(maker) => maker.loads_in_parallel(),
+            Maker::Embedded { .. } => true,
+            Maker::Custom { .. } => false,
+        }
+    }
+
     /// The fastest number format of the engine in which detections stay close to those in fp32; `None` for the default.
     pub(crate) fn fast_precision(&self) -> Option<Precision> {
         match &self.0 {

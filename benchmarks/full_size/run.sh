@@ -2,7 +2,7 @@
 # Full size, random weights, 1008 px: export, latency and peak memory beside transformers and torch.onnx, in one run.
 #
 #   OCELLI_BENCH_PYTHON   a Python that has requirements.txt [default: a new environment in target/]
-#   OCELLI_BENCH_WORK     where 25 GB of checkpoints and graphs go [default: target/full_size]
+#   OCELLI_BENCH_WORK     where 20 GB of checkpoints and graphs go [default: target/full_size]
 #   OCELLI_BENCH_CLASSES  numbers of classes, each with its measured runs [default: 4:5 1:5 16:5 80:5]
 #   OCELLI_BENCH_PEERS    0 leaves out torch.compile and torch.onnx [default: 1]
 #   OCELLI_BENCH_OPTIONS  1 measures the engine's options as well, about ten minutes more [default: 0]

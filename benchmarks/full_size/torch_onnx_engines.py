@@ -41,7 +41,8 @@ def in_openvino(graph: Path, precision: str, threads: int) -> tuple[str, Callabl
     if precision == "int8":
         compressed = graph.with_name("backbone-int8.xml")
         if not compressed.exists():
-            subprocess.run([sys.executable, __file__, "--graph", str(graph), "--compress", str(compressed)], check=True)
+            subprocess.run([sys.executable, __file__, "--graph", str(graph), "--compress", str(compressed)],
+                           stdout=sys.stderr, check=True)
         graph = compressed
     settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY",
                 "INFERENCE_PRECISION_HINT": "bf16" if precision == "bf16" else "f32"}

@@ -1,5 +1,7 @@
 //! `--engine`: the embedded engine detects what ONNX Runtime detects, and `auto` needs no library.
 
+use std::path::{Path, PathBuf};
+
 use serde_json::Value;
 
 use crate::run::{Outcome, Place, outcome};
@@ -42,6 +44,32 @@ fn detections(place: &Place, file: &str) -> Vec<(String, f64, Vec<f64>)> {
             (item["label"].as_str().expect("a text").to_owned(), number(&item["score"]), sides)
         })
         .collect()
+}
+
+/// ONNX Runtime collects events and keeps them in the user's cache folder unless it is told not to.
+#[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
+fn onnx_runtime_leaves_nothing_in_the_home() {
+    let place = Place::new();
+    place.folder("home");
+    let library = ocelli::engines::onnxruntime::OnnxRuntime::find(None).expect("`make setup` was run").path;
+    let picture = format!("{SCENES}/park.png");
+    let home = place.path("home");
+    for engine in ["onnxruntime", "auto"] {
+        let arguments = ["detect", "--engine", engine, "--image", &picture, "--classes", "dog"];
+        let found = outcome(
+            place
+                .command(OCELLI, &arguments)
+                .env("HOME", &home)
+                .env("XDG_CACHE_HOME", home.join("cache"))
+                .env("OCELLI_ONNXRUNTIME", &library)
+                .env_remove("ORT_DISABLE_TELEMETRY"),
+        );
+        assert_eq!(found.status, Some(0), "{found:?}");
+        let left =
+            place.paths().into_iter().filter(|path| path.starts_with("home") && path != Path::new("home"));
+        assert_eq!(left.collect::<Vec<_>>(), Vec::<PathBuf>::new(), "{engine}");
+    }
 }
 
 #[test]

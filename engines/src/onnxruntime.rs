@@ -94,7 +94,8 @@ impl OnnxRuntime {
     /// Loads the library at `path` or in the folder `path`, or without a path the one that the
     /// [search](crate::library) finds. Returns the loaded one if it is the same file.
     ///
-    /// ONNX Runtime's telemetry is switched off. Its errors go to `tracing`, target `onnxruntime`, at level `DEBUG`,
+    /// ONNX Runtime's telemetry is switched off, with the variable `ORT_DISABLE_TELEMETRY`, which is set unless it is set already:
+    /// the library's own option leaves events in a file of the user's cache folder. Its errors go to `tracing`, target `onnxruntime`, at level `DEBUG`,
     /// because the call that fails returns them as well.
     ///
     /// # Errors
@@ -180,7 +181,22 @@ impl fmt::Debug for OnnxRuntime {
     }
 }
 
+/// A variable that keeps ONNX Runtime from collecting and storing events.
+const NO_TELEMETRY: &str = "ORT_DISABLE_TELEMETRY";
+
+/// Sets [`NO_TELEMETRY`], unless it is set already.
+#[allow(unsafe_code)]
+fn disable_telemetry() {
+    if std::env::var_os(NO_TELEMETRY).is_none() {
+        // SAFETY: the standard library locks the environment for Rust's threads. C code of other threads that reads the
+        // environment at this very moment is not excluded; programs that have such threads can set the variable themselves
+        // when they start, and then nothing is written here.
+        unsafe { std::env::set_var(NO_TELEMETRY, "1") };
+    }
+}
+
 fn start(path: &Path) -> ort::Result<Environment> {
+    disable_telemetry();
     let builder = ort::init_from(path).map_err(|error| ort::Error::new(error.to_string()))?;
     let builder = builder.with_name("ocelli").with_telemetry(false).with_logger(Arc::new(forward_log));
     let environment = builder.build()?;

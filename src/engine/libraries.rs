@@ -108,6 +108,14 @@ impl LibraryMaker {
         }
     }
 
+    /// Whether graphs may be loaded on several threads at once.
+    pub(super) fn loads_in_parallel(&self) -> bool {
+        match self {
+            Self::OnnxRuntime(maker) => maker.kind == EngineKind::Cpu,
+            Self::OpenVino(_) => true,
+        }
+    }
+
     pub(super) fn fast_precision(&self) -> Option<Precision> {
         match self {
             Self::OpenVino(maker) if maker.has_bf16() => Some(Precision::Bf16),

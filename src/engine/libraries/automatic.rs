@@ -1,6 +1,8 @@
 //! Which engine `auto` takes: the first of an ordered list that is installed, runs the model's number format and starts,
 //! or a GPU of another vendor if it is faster than the engine of the CPU.
 
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+
 use ocelli_engines::cpu_has_vnni;
 use ocelli_engines::onnxruntime::OnnxRuntime;
 use ocelli_engines::openvino::{OpenVino, OpenVinoDevice};
@@ -115,10 +117,15 @@ fn is_installed(kind: EngineKind, options: &EngineOptions) -> bool {
     match kind {
         EngineKind::OpenVino { .. } => OpenVino::find(options.openvino.as_deref()).is_some(),
         EngineKind::Cpu => OnnxRuntime::find(options.onnxruntime.as_deref()).is_some(),
-        // A library that does not load is reported once, as `onnxruntime`.
-        EngineKind::Cuda { .. } => load_onnxruntime(options)
-            .and_then(|runtime| runtime.providers())
-            .is_ok_and(|built_in| built_in.iter().any(|name| name == probe(kind).name())),
+        // A library that does not load is reported once, as `onnxruntime`. Without the provider's own file it is not loaded.
+        EngineKind::Cuda { .. } => {
+            let found = OnnxRuntime::find(options.onnxruntime.as_deref());
+            let provider = format!("{DLL_PREFIX}onnxruntime_providers_cuda{DLL_SUFFIX}");
+            found.is_some_and(|found| found.path.with_file_name(provider).exists())
+                && load_onnxruntime(options)
+                    .and_then(|runtime| runtime.providers())
+                    .is_ok_and(|built_in| built_in.iter().any(|name| name == probe(kind).name()))
+        }
         _ => true,
     }
 }
