@@ -10,8 +10,6 @@ DEMO = $(TARGET)/$(or $(PROFILE:dev=debug),quick)
 # Where `make install` installs; packagers set DESTDIR as well.
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
-# Empty without OpenCV: everything but video files, cameras and windows is built.
-OPENCV = $$(bash demos/install-opencv.sh --check && echo opencv)
 
 .PHONY: help demo test setup opencv install install-c python web bench bench-full check-all lint doc
 
@@ -23,7 +21,7 @@ help:
 	@echo "make python      build the Python wheel and test it in a fresh environment"
 	@echo "make web         build the page that detects in the browser, and its npm package, into target/web"
 	@echo "make setup       fetch the libraries of ONNX Runtime, its WebGPU provider and OpenVINO into ~/.local/share/ocelli"
-	@echo "make opencv      install OpenCV from Debian's packages, for video files, cameras and windows"
+	@echo "make opencv      install OpenCV from Debian's packages and build the video library: video files, cameras and windows"
 	@echo "make bench       measure the built-in model"
 	@echo "make bench-full  measure a full-size model with random weights beside transformers (20 GB of disk)"
 	@echo "make check-all   run the checks that need other projects: NVIDIA's libraries, other ONNX readers, data set loaders"
@@ -36,7 +34,8 @@ setup:
 	@bash engines/fetch-webgpu.sh
 
 opencv:
-	@bash demos/install-opencv.sh
+	@bash src/opencv/install.sh && bash src/opencv/build.sh || \
+	  echo "warning: video files, cameras and windows cannot be used without the video library" >&2
 
 demo:
 	cargo build --profile $(or $(PROFILE),quick) -p ocelli-cli --no-default-features --features "cuda $(FEATURES)"
@@ -46,19 +45,24 @@ demo:
 	  -o target/demo/ --sheet target/demo.png
 	@echo "look at target/demo.png"
 
-# Without the libraries of `make setup`, which come through pip, the tests that need them are ignored.
+# Without the libraries of `make setup`, which come through pip, and of `make opencv`, the tests that need them are ignored.
 test: opencv
 	@if ! $(MAKE) --no-print-directory setup; then \
 	  echo "warning: tests that need the libraries of \`make setup\` are ignored" >&2; \
 	  export RUSTFLAGS="$$RUSTFLAGS --cfg without_libraries"; \
 	fi; \
-	cargo test --workspace --exclude ocelli-python --no-default-features --features "cuda fonts serve $(OPENCV) $(FEATURES)"
+	if ! bash src/opencv/build.sh >/dev/null 2>&1; then export RUSTFLAGS="$$RUSTFLAGS --cfg without_video"; fi; \
+	export CARGO_INCREMENTAL=0; \
+	cargo test --workspace --exclude ocelli-python --no-default-features --features "cuda fonts serve $(FEATURES)"
 
 install: setup opencv install-c
-	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "cuda fonts serve $(OPENCV) $(FEATURES)"
+	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "cuda fonts serve $(FEATURES)"
 	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
 	  $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	install $(BUILT)/ocelli $(BUILT)/demo-image $(BUILT)/demo-video $(DESTDIR)$(PREFIX)/bin
+	if bash src/opencv/build.sh $(TARGET)/video; then \
+	  install -d $(DESTDIR)$(PREFIX)/lib && install $(TARGET)/video/libocelli_video.* $(DESTDIR)$(PREFIX)/lib; \
+	fi
 	$(BUILT)/ocelli man $(SHARE)/man/man1
 	for program in ocelli demo-image demo-video; do \
 	  $(BUILT)/ocelli completions bash --program $$program > $(SHARE)/bash-completion/completions/$$program && \

@@ -61,8 +61,6 @@ pub mod image;
 mod mask;
 mod model;
 mod model_graph;
-#[cfg(feature = "opencv")]
-mod native_log;
 mod outcome;
 #[cfg(feature = "test-support")]
 #[doc(hidden)]

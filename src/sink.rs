@@ -5,13 +5,11 @@ mod grid;
 mod json_lines;
 mod lines;
 mod mot;
-#[cfg(not(feature = "opencv"))]
-mod no_opencv;
 mod picture;
 mod raw;
-#[cfg(feature = "opencv")]
+#[cfg(not(target_family = "wasm"))]
 mod video;
-#[cfg(feature = "opencv")]
+#[cfg(not(target_family = "wasm"))]
 mod window;
 mod yolo;
 
@@ -24,13 +22,11 @@ pub use crops::{Crops, folder_name};
 pub use grid::Grid;
 pub use json_lines::JsonLines;
 pub use mot::MotFile;
-#[cfg(not(feature = "opencv"))]
-pub use no_opencv::{create_video, open_window, video_formats};
 pub use picture::{PictureSequence, check_picture_file, write_picture};
 pub use raw::{RawOrder, RawWriter};
-#[cfg(feature = "opencv")]
+#[cfg(not(target_family = "wasm"))]
 pub use video::{create_video, video_formats};
-#[cfg(feature = "opencv")]
+#[cfg(not(target_family = "wasm"))]
 pub use window::open_window;
 pub use yolo::YoloLabels;
 

@@ -1,11 +1,9 @@
 //! Where frames come from: files, cameras, streams and pipes, behind one trait.
 
-#[cfg(feature = "opencv")]
+#[cfg(not(target_family = "wasm"))]
 mod capture;
-#[cfg(any(feature = "opencv", feature = "test-support", test))]
+#[cfg(not(target_family = "wasm"))]
 pub(crate) mod container;
-#[cfg(not(feature = "opencv"))]
-mod no_opencv;
 mod pictures;
 mod raw;
 mod reconnecting;
@@ -13,10 +11,8 @@ mod selection;
 mod several;
 mod stream_kind;
 
-#[cfg(feature = "opencv")]
+#[cfg(not(target_family = "wasm"))]
 pub use capture::{open_camera, open_stream, open_stream_as, open_video, video_library};
-#[cfg(not(feature = "opencv"))]
-pub use no_opencv::{open_camera, open_stream, open_stream_as, open_video, video_library};
 pub use pictures::{PictureFiles, natural_order};
 pub use raw::{RawFormat, RawFrames};
 pub use reconnecting::{Reconnecting, ReconnectingOptions};

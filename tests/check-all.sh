@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 step() { printf '\n== %(%T)T %s\n' -1 "$*"; }
 
 # The tests' features, so that nothing is built twice.
-features=(--no-default-features --features "cuda fonts opencv serve tensorrt-rtx")
+features=(--no-default-features --features "cuda fonts serve tensorrt-rtx")
 
 step "exported files in other readers"
 python3 -m venv target/checkers

@@ -88,7 +88,7 @@ fn commands_about_serve() {
 }
 
 #[test]
-#[cfg_attr(not(feature = "opencv"), ignore = "needs the feature opencv")]
+#[cfg_attr(without_video, ignore = "needs the video library")]
 fn commands_about_video() {
     run_page("video");
 }

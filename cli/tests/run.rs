@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// A folder to run programs in. Paths in arguments are relative to it.
-pub struct Place(tempfile::TempDir);
+pub struct Place {
+    folder: tempfile::TempDir,
+    /// Variables of the programs.
+    variables: Vec<(&'static str, PathBuf)>,
+}
 
 /// The exit status and output of a program.
 #[derive(Debug)]
@@ -37,11 +41,19 @@ pub const fn refusal<'a>(arguments: &'a str, status: i32, words: &'a [&'a str]) 
 
 impl Place {
     pub fn new() -> Self {
-        Self(tempfile::tempdir().expect("a temporary folder can be created"))
+        let folder = tempfile::tempdir().expect("a temporary folder can be created");
+        Self { folder, variables: Vec::new() }
+    }
+
+    /// As a machine without the libraries of `make setup` and `make opencv`.
+    pub fn without_libraries() -> Self {
+        let mut place = Self::new();
+        place.variables.push(("OCELLI_HOME", place.path("cache/none")));
+        place
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.folder.path().join(name)
     }
 
     /// Writes a file, and creates its folders.
@@ -79,14 +91,16 @@ impl Place {
     /// Every path below the folder, except the cache.
     pub fn paths(&self) -> BTreeSet<PathBuf> {
         let mut found = BTreeSet::new();
-        let mut folders = vec![self.0.path().to_owned()];
+        let mut folders = vec![self.folder.path().to_owned()];
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(&folder).expect("the temporary folder can be read").flatten() {
                 let path = entry.path();
                 if path == self.path("cache") {
                     continue;
                 }
-                found.insert(path.strip_prefix(self.0.path()).expect("it is below the folder").to_owned());
+                found.insert(
+                    path.strip_prefix(self.folder.path()).expect("it is below the folder").to_owned(),
+                );
                 if path.is_dir() {
                     folders.push(path);
                 }
@@ -97,8 +111,9 @@ impl Place {
 
     pub fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null());
+        command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
         command.env("OCELLI_CACHE", self.path("cache")).env_remove("OCELLI_LOG").env("COLUMNS", "80");
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 
@@ -131,8 +146,8 @@ impl Place {
             let left: Vec<_> = self.paths().difference(&before).cloned().collect();
             if !left.is_empty() {
                 wrong.push(format!("{}: left {left:?} behind", row.arguments));
-                left.iter().filter(|path| self.0.path().join(path).is_file()).for_each(|path| {
-                    drop(std::fs::remove_file(self.0.path().join(path)));
+                left.iter().filter(|path| self.folder.path().join(path).is_file()).for_each(|path| {
+                    drop(std::fs::remove_file(self.folder.path().join(path)));
                 });
             }
         }

@@ -1,9 +1,8 @@
 //! Runs `demo-image` and `demo-video`.
 
 mod demo_image;
-#[cfg(feature = "opencv")]
+#[cfg(not(without_video))]
 mod demo_video;
-#[cfg(not(feature = "opencv"))]
-mod demo_video_without_opencv;
+mod demo_video_without_library;
 #[path = "../../cli/tests/run.rs"]
 mod run;

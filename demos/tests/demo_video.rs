@@ -1,7 +1,5 @@
 //! Runs `demo-video`: detections, tracks, outputs, errors, and the files that remain after each kind of end.
 
-#![cfg(feature = "opencv")]
-
 mod endings;
 mod live;
 mod motion;

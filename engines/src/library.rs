@@ -4,10 +4,10 @@
 //! 1. the path that the caller gives: the library, or a folder that holds it;
 //! 2. environment variables, which also name the library or its folder: `OCELLI_ONNXRUNTIME`, then `ORT_DYLIB_PATH`, for
 //!    ONNX Runtime; `OCELLI_WEBGPU` for its WebGPU provider; `OCELLI_OPENVINO` for OpenVINO; `OCELLI_TENSORRT` for
-//!    TensorRT;
+//!    TensorRT; `OCELLI_VIDEO` for the video library;
 //! 3. the folder of the running program, and `lib` in it;
 //! 4. if the program runs inside Python, the packages of that interpreter ([`set_python_packages`]);
-//! 5. the setup folder: `onnxruntime`, `onnxruntime-ep-webgpu`, `openvino` or `tensorrt` in `$OCELLI_HOME`, else in
+//! 5. the setup folder: `onnxruntime`, `onnxruntime-ep-webgpu`, `openvino`, `tensorrt` or `video` in `$OCELLI_HOME`, else in
 //!    `$XDG_DATA_HOME/ocelli`, else in `~/.local/share/ocelli`;
 //! 6. Python packages that include the library, in `$VIRTUAL_ENV`, `$CONDA_PREFIX`, `~/.local`, `/usr/local` and `/usr`:
 //!    `onnxruntime`, `onnxruntime_ep_webgpu`, `openvino`, and for TensorRT every package with `tensorrt` in its name;
@@ -31,30 +31,30 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-pub(crate) use open::open;
+pub use open::open;
 
 /// The names of a library, and the places where it is found besides the [common ones](self).
 #[derive(Debug)]
-pub(crate) struct Library {
+pub struct Library {
     /// For messages: `ONNX Runtime`.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// File names without prefix, version and extension: `onnxruntime` stands for `libonnxruntime.so.1.31.1`,
     /// `libonnxruntime.dylib` and `onnxruntime.dll`. Of several, the first that a folder holds is used.
-    pub(crate) stems: &'static [&'static str],
+    pub stems: &'static [&'static str],
     /// Further stems, which are used only if the caller or a variable names their folder.
-    pub(crate) stems_if_named: &'static [&'static str],
+    pub stems_if_named: &'static [&'static str],
     /// Environment variables that name the library or its folder, in the order in which they are read.
-    pub(crate) variables: &'static [&'static str],
+    pub variables: &'static [&'static str],
     /// The library's folder in the setup folder.
-    pub(crate) setup_folder: &'static str,
+    pub setup_folder: &'static str,
     /// Folders in a Python `site-packages` that hold the library; `*` stands for any characters: `nvidia/*/lib`.
-    pub(crate) python_packages: &'static [&'static str],
+    pub python_packages: &'static [&'static str],
     /// The extra of the Python package `ocelli` that installs it.
-    pub(crate) python_extra: Option<&'static str>,
+    pub python_extra: Option<&'static str>,
     /// How to install it; error messages end with this.
-    pub(crate) remedy: &'static str,
+    pub remedy: &'static str,
     /// Loads a file and returns the version it states, or one line that says why it cannot be used.
-    pub(crate) version: fn(&Path) -> Result<String, String>,
+    pub version: fn(&Path) -> Result<String, String>,
 }
 
 impl Library {
@@ -62,7 +62,7 @@ impl Library {
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] if no library is found, if it cannot be started, or if another one is loaded.
-    pub(crate) fn load_once<T: Clone>(
+    pub fn load_once<T: Clone>(
         &'static self,
         given: Option<&Path>,
         loaded: &Mutex<Option<(PathBuf, T)>>,
@@ -101,7 +101,7 @@ pub fn set_python_packages(folders: Vec<PathBuf>) {
 
 /// The search for one library.
 #[derive(Debug, Clone)]
-pub(crate) struct LibrarySearch {
+pub struct LibrarySearch {
     library: &'static Library,
     /// In the order of the search; a named path may be a file.
     places: Vec<(Place, PathBuf)>,
@@ -178,7 +178,7 @@ pub enum Finding {
 
 impl LibrarySearch {
     /// The search in the places of this process's environment, after the path that the caller gives.
-    pub(crate) fn new(library: &'static Library, given: Option<&Path>) -> Self {
+    pub fn new(library: &'static Library, given: Option<&Path>) -> Self {
         let program = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_path_buf));
         let mut search = Self::in_environment(library, given, |name| env::var_os(name), program);
         search.add_interpreter(&PYTHON_PACKAGES.lock().unwrap_or_else(PoisonError::into_inner));
@@ -237,12 +237,12 @@ impl LibrarySearch {
     /// Searches every place, for a report: the first that is not [`Finding::Missing`] decides.
     ///
     /// Loads each library it finds to read its version.
-    pub(crate) fn candidates(&self) -> Vec<Candidate> {
+    pub fn candidates(&self) -> Vec<Candidate> {
         self.walk().collect()
     }
 
     /// The place that decides: the first that is not [`Finding::Missing`].
-    pub(crate) fn first(&self) -> Option<Candidate> {
+    pub fn first(&self) -> Option<Candidate> {
         self.walk().find(|candidate| candidate.finding != Finding::Missing)
     }
 
@@ -251,7 +251,7 @@ impl LibrarySearch {
     /// # Errors
     /// [`ErrorKind::Unavailable`] if no place holds one, a named place does not, or the first that does cannot be used;
     /// the message names the places and the remedy.
-    pub(crate) fn locate(&self) -> Result<(PathBuf, String)> {
+    pub fn locate(&self) -> Result<(PathBuf, String)> {
         let Library { name, remedy, python_extra, .. } = self.library;
         let remedy = match python_extra.filter(|_| self.in_python) {
             Some(extra) => format!("`pip install \"ocelli[{extra}]\"`, or {remedy}"),

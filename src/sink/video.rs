@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 
 use image::RgbImage;
 use image::imageops::{self, FilterType};
-use ocelli_opencv::Writer;
+use ocelli_opencv::{OpenCv, Writer};
 use tempfile::TempPath;
 
 use super::{Pictures, Sink};
 use crate::frame_view::swap_red_and_blue;
 use crate::image::Image;
-use crate::native_log;
 use crate::outcome::FrameOutcome;
 use guard::GrowthGuard;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -52,10 +51,9 @@ pub fn create_video(path: &Path, frame_rate: f64) -> Result<Box<dyn Sink>> {
 /// The file extensions of videos that [`create_video`] can write here, found by trial; `webm`, which it can write as well
 /// where OpenCV has the encoder, is not tried.
 pub fn video_formats() -> Vec<&'static str> {
-    let Ok(folder) = tempfile::tempdir() else { return Vec::new() };
-    native_log::quiet();
+    let (Ok(folder), Ok(opencv)) = (tempfile::tempdir(), OpenCv::load()) else { return Vec::new() };
     let works = |ending: &str, codecs: &[&[u8; 4]]| {
-        codecs.iter().any(|codec| can_encode(&folder.path().join(format!("trial.{ending}")), **codec))
+        codecs.iter().any(|codec| can_encode(opencv, &folder.path().join(format!("trial.{ending}")), **codec))
     };
     // OpenCV writes a line to stderr whenever it opens a WebM file.
     let quiet = CODECS.iter().filter(|(ending, _)| *ending != "webm");
@@ -63,6 +61,7 @@ pub fn video_formats() -> Vec<&'static str> {
 }
 
 struct VideoFile {
+    opencv: OpenCv,
     target: PathBuf,
     codec: [u8; 4],
     frame_rate: f64,
@@ -106,8 +105,9 @@ impl VideoFile {
         let folder = target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let trial = tempfile::Builder::new().prefix(".ocelli-").tempdir_in(folder);
         let trial = trial.map_err(|e| Error::io("cannot write", path, e))?;
-        native_log::quiet();
-        let encodes = |codec: &&[u8; 4]| can_encode(&trial.path().join(format!("trial.{ending}")), **codec);
+        let opencv = OpenCv::load().map_err(|e| refuse(e.kind(), &format!("cannot write a video: {e}")))?;
+        let encodes =
+            |codec: &&[u8; 4]| can_encode(opencv, &trial.path().join(format!("trial.{ending}")), **codec);
         let codec = codecs.iter().copied().find(encodes).ok_or_else(|| {
             let why = format!(
                 "this OpenCV has no encoder for .{ending}, or the folder is not writable; try .avi, or pictures such as \
@@ -124,7 +124,7 @@ impl VideoFile {
             part.permissions(std::fs::Permissions::from_mode(0o666));
         }
         let part = part.tempfile_in(folder).map_err(|e| Error::io("cannot write", path, e))?.into_temp_path();
-        Ok(Self { target, codec: *codec, frame_rate, part: Some(part), open: None, failed: false })
+        Ok(Self { opencv, target, codec: *codec, frame_rate, part: Some(part), open: None, failed: false })
     }
 
     fn cannot(&self, why: impl std::fmt::Display) -> Error {
@@ -135,7 +135,7 @@ impl VideoFile {
         let part = self.part.as_deref().ok_or_else(|| self.cannot("it is already complete"))?;
         let even = |side: u32| side.max(LEAST_SIDE).next_multiple_of(2);
         let (width, height) = (even(picture.width()), even(picture.height()));
-        let writer = Writer::create(part, self.codec, self.frame_rate, (width, height));
+        let writer = Writer::create(self.opencv, part, self.codec, self.frame_rate, (width, height));
         let writer = writer.map_err(|_| {
             self.cannot(format!(
                 "the encoder does not support {width}x{height} at {} frames per second",
@@ -230,9 +230,9 @@ fn fit(picture: &Image, (width, height): (u32, u32)) -> Image {
 }
 
 /// Whether encoding two small frames works.
-fn can_encode(path: &Path, codec: [u8; 4]) -> bool {
+fn can_encode(opencv: OpenCv, path: &Path, codec: [u8; 4]) -> bool {
     let encode = || -> ocelli_opencv::Result<bool> {
-        let mut writer = Writer::create(path, codec, 25.0, (64, 64))?;
+        let mut writer = Writer::create(opencv, path, codec, 25.0, (64, 64))?;
         for _ in 0..2 {
             writer.write(&[90; 64 * 64 * 3])?;
         }

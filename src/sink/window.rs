@@ -18,7 +18,9 @@ pub fn open_window(title: &str, cancellation: Cancellation) -> Result<Box<dyn Si
     if let Some(why) = display_is_missing() {
         return Err(Error::new(ErrorKind::Unavailable, format!("cannot open a window: {why}")));
     }
-    Ok(Box::new(Window { title: title.to_owned(), cancellation, shown: Vec::new(), open: None }))
+    let opencv = ocelli_opencv::OpenCv::load()
+        .map_err(|e| Error::new(e.kind(), format!("cannot open a window: {e}")))?;
+    Ok(Box::new(Window { opencv, title: title.to_owned(), cancellation, shown: Vec::new(), open: None }))
 }
 
 /// Why no window can be opened. This is checked beforehand because OpenCV's GUI toolkit aborts the program if there is no
@@ -48,6 +50,7 @@ fn display_is_missing() -> Option<String> {
 }
 
 struct Window {
+    opencv: ocelli_opencv::OpenCv,
     title: String,
     cancellation: Cancellation,
     /// The frame in BGR.
@@ -68,7 +71,12 @@ impl Window {
                     .min(f64::from(LARGEST.1) / f64::from(height))
                     .min(1.0);
                 let side = |side: u32| ((f64::from(side) * scale) as u32).max(1);
-                self.open.insert(ocelli_opencv::Window::open(&self.title, side(width), side(height))?)
+                self.open.insert(ocelli_opencv::Window::open(
+                    self.opencv,
+                    &self.title,
+                    side(width),
+                    side(height),
+                )?)
             }
         };
         window.show(&self.shown, width, height)?;

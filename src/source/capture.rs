@@ -5,13 +5,12 @@ mod timeline;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ocelli_opencv::{Backend, Capture as VideoCapture, Property, has_stream_backend};
+use ocelli_opencv::{Backend, Capture as VideoCapture, OpenCv, Property};
 
 use super::container::{Container, FrameIndex, frame_times};
 use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts, without_password};
 use crate::frame::Frame;
 use crate::frame_view::swap_red_and_blue;
-use crate::native_log;
 use ocelli_error::{Error, ErrorKind, Result};
 use timeline::Timeline;
 
@@ -22,10 +21,18 @@ const ATTEMPTS: u32 = 64;
 /// Higher counts come from headers without one.
 const MAX_FRAME_COUNT: f64 = 1e9;
 
-/// OpenCV's version and the backends that it reads videos and streams with; `None` in a build without it.
-pub fn video_library() -> Option<String> {
-    native_log::quiet();
-    Some(format!("OpenCV {}: {}", ocelli_opencv::version(), ocelli_opencv::stream_backends().join(", ")))
+/// OpenCV's version and the backends that it reads videos and streams with.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] if the video library is not installed or cannot be loaded.
+pub fn video_library() -> Result<String> {
+    let opencv = OpenCv::load()?;
+    Ok(format!("OpenCV {}: {}", opencv.version(), opencv.stream_backends().join(", ")))
+}
+
+/// The video library, for a message about what it is needed for.
+fn load(name: &str) -> Result<OpenCv> {
+    OpenCv::load().map_err(|e| Error::new(e.kind(), format!("cannot open {name}: {e}")))
 }
 
 /// Opens a video file.
@@ -47,11 +54,11 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
     if path.metadata().map_err(io)?.len() == 0 {
         return Err(refuse("the file is empty"));
     }
-    native_log::quiet();
+    let opencv = load(&format!("the video, {name}"))?;
     // Other backends are a last resort: they interpret paths as patterns and pipelines.
-    let mut found = VideoCapture::open(path, Backend::Ffmpeg, &[]);
-    if found.is_err() && !has_stream_backend(Backend::Ffmpeg) {
-        found = VideoCapture::open(path, Backend::Any, &[]);
+    let mut found = VideoCapture::open(opencv, path, Backend::Ffmpeg, &[]);
+    if found.is_err() && !opencv.has_stream_backend(Backend::Ffmpeg) {
+        found = VideoCapture::open(opencv, path, Backend::Any, &[]);
     }
     let Ok(mut capture) = found else {
         return Err(match container {
@@ -85,13 +92,13 @@ pub fn open_video(path: &Path) -> Result<Box<dyn Source>> {
 /// [`ErrorKind::Unavailable`] if there is no such camera, or another program uses it.
 pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
     let name = format!("camera {index}");
-    native_log::quiet();
+    let opencv = load(&name)?;
     let refuse = || {
         let message = format!("cannot open {name}: it does not exist, or another program uses it");
         Error::new(ErrorKind::Unavailable, message)
     };
     let index = i32::try_from(index).map_err(|_| refuse())?;
-    let capture = VideoCapture::open_camera(index).map_err(|_| refuse())?;
+    let capture = VideoCapture::open_camera(opencv, index).map_err(|_| refuse())?;
     let mut source = Capture::new(name, capture, 0)?;
     source.go_live();
     Ok(Box::new(source))
@@ -123,8 +130,8 @@ pub fn open_stream_as(
         (Property::OpenTimeoutMs, milliseconds(timeouts.open)),
         (Property::ReadTimeoutMs, milliseconds(timeouts.read)),
     ];
-    native_log::quiet();
-    let capture = VideoCapture::open(Path::new(url), Backend::Ffmpeg, &parameters);
+    let opencv = load(&format!("the stream, {}", without_password(url)))?;
+    let capture = VideoCapture::open(opencv, Path::new(url), Backend::Ffmpeg, &parameters);
     let capture = capture.map_err(|_| {
         let message = format!(
             "cannot open the stream, {}: nothing answers within {} s, or the answer is not a video",

@@ -8,7 +8,10 @@ use std::path::Path;
 /// Loads a library for the life of the process, or returns one line that says why it cannot be loaded.
 ///
 /// It is never unloaded: that is not safe once the library has started threads, and the inference libraries do.
-pub(crate) fn open(path: &Path) -> Result<&'static Library, String> {
+///
+/// # Errors
+/// The loader's message, or that the file is truncated.
+pub fn open(path: &Path) -> Result<&'static Library, String> {
     if let Some((needed, present)) = elf::shortfall(path) {
         return Err(format!("the file is truncated: it has {present} bytes of at least {needed}"));
     }

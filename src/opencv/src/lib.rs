@@ -1,7 +1,8 @@
 //! What Ocelli uses of OpenCV: [`Capture`] reads video files, cameras and streams, [`Writer`] writes video files, [`Window`]
 //! shows frames.
 //!
-//! `calls.cpp` has one C function for each call and is compiled against the OpenCV of the system in a few seconds. Frames
+//! OpenCV and what it needs are hundreds of shared libraries, so they are loaded when a video is first opened: [`OpenCv`] is
+//! `libocelli_video`, which `build.sh` compiles from `library.cpp` against the OpenCV of the system in a few seconds. Frames
 //! are BGR, 8 bits a channel, without gaps between rows. An [`Error`] is OpenCV's own message.
 
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -10,6 +11,9 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 mod calls;
+
+use calls::Table;
+use ocelli_engines::library::Candidate;
 
 /// OpenCV's message about a call that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,36 +62,68 @@ pub enum Property {
     ReadTimeoutMs = 54,
 }
 
-/// The version that this was compiled with.
-pub fn version() -> &'static str {
-    // SAFETY: returns a string literal.
-    unsafe { CStr::from_ptr(calls::ocelli_cv_version()) }.to_str().unwrap_or("unknown")
-}
+/// The loaded library.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenCv(&'static Table);
 
-/// Stops OpenCV from writing to stderr.
-pub fn quiet() {
-    // SAFETY: takes no argument.
-    unsafe { calls::ocelli_cv_quiet() }
-}
+impl OpenCv {
+    /// Loads the library, once in the life of the process. From then on OpenCV writes nothing to stderr unless
+    /// `OPENCV_LOG_LEVEL` is set: failures are reported as errors.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if it is not found, or not one for this program.
+    pub fn load() -> ocelli_error::Result<Self> {
+        let table = calls::load()?;
+        if std::env::var_os("OPENCV_LOG_LEVEL").is_none() {
+            // SAFETY: takes no argument.
+            unsafe { (table.quiet)() }
+        }
+        Ok(Self(table))
+    }
 
-/// Whether files and streams can be read by this backend.
-pub fn has_stream_backend(backend: Backend) -> bool {
-    // SAFETY: takes a number.
-    unsafe { calls::ocelli_cv_has_stream_backend(backend as c_int) == 1 }
-}
+    /// Every place where [`load`](Self::load) searches, and what it holds. Loads each library it finds.
+    pub fn candidates() -> Vec<Candidate> {
+        calls::candidates()
+    }
 
-/// The names of the backends that read files and streams.
-pub fn stream_backends() -> Vec<String> {
-    let mut text = [0u8; 1024];
-    // SAFETY: the buffer is writable for as many bytes as are named.
-    let length = unsafe { calls::ocelli_cv_backends(text.as_mut_ptr().cast(), text.len()) };
-    let names = String::from_utf8_lossy(&text[..usize::try_from(length).unwrap_or(0)]).into_owned();
-    names.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    /// The version of OpenCV that the library was compiled with.
+    pub fn version(self) -> String {
+        calls::version(self.0)
+    }
+
+    /// Whether files and streams can be read by this backend.
+    pub fn has_stream_backend(self, backend: Backend) -> bool {
+        // SAFETY: takes a number.
+        unsafe { (self.0.has_stream_backend)(backend as c_int) == 1 }
+    }
+
+    /// The names of the backends that read files and streams.
+    pub fn stream_backends(self) -> Vec<String> {
+        let mut text = [0u8; 1024];
+        // SAFETY: the buffer is writable for as many bytes as are named.
+        let length = unsafe { (self.0.backends)(text.as_mut_ptr().cast(), text.len()) };
+        let names = String::from_utf8_lossy(&text[..usize::try_from(length).unwrap_or(0)]).into_owned();
+        names.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// The result of a function that returns 1, 0 or a negative number.
+    fn flag(self, code: c_int) -> Result<bool> {
+        if code < 0 { Err(self.last_error()) } else { Ok(code == 1) }
+    }
+
+    fn last_error(self) -> Error {
+        // SAFETY: returns a string of this thread that ends with a null byte and stays until its next call.
+        let text: &CStr = unsafe { CStr::from_ptr((self.0.error)() as *const c_char) };
+        Error(text.to_string_lossy().into_owned())
+    }
 }
 
 /// An open video file, camera or stream.
 #[derive(Debug)]
-pub struct Capture(NonNull<calls::Capture>);
+pub struct Capture {
+    opencv: OpenCv,
+    capture: NonNull<calls::Capture>,
+}
 
 // SAFETY: OpenCV's capture has no ties to the thread that made it, and a `&mut` is needed to use it.
 unsafe impl Send for Capture {}
@@ -108,37 +144,41 @@ impl Capture {
     ///
     /// # Errors
     /// If it cannot be opened.
-    pub fn open(name: &Path, backend: Backend, parameters: &[(Property, i32)]) -> Result<Self> {
+    pub fn open(
+        opencv: OpenCv,
+        name: &Path,
+        backend: Backend,
+        parameters: &[(Property, i32)],
+    ) -> Result<Self> {
         let name = path(name)?;
         let numbers: Vec<c_int> =
             parameters.iter().flat_map(|(property, value)| [*property as c_int, *value]).collect();
         // SAFETY: the string ends with a null byte, the numbers are as many as are named, and both outlive the call.
-        let capture = unsafe {
-            calls::ocelli_cv_open_file(name.as_ptr(), backend as c_int, numbers.as_ptr(), numbers.len())
-        };
-        NonNull::new(capture).map(Self).ok_or_else(last_error)
+        let capture =
+            unsafe { (opencv.0.open_file)(name.as_ptr(), backend as c_int, numbers.as_ptr(), numbers.len()) };
+        NonNull::new(capture).map(|capture| Self { opencv, capture }).ok_or_else(|| opencv.last_error())
     }
 
     /// Opens a camera by its index, from 0.
     ///
     /// # Errors
     /// If there is no such camera, or another program uses it.
-    pub fn open_camera(index: i32) -> Result<Self> {
+    pub fn open_camera(opencv: OpenCv, index: i32) -> Result<Self> {
         // SAFETY: takes a number.
-        let capture = unsafe { calls::ocelli_cv_open_camera(index) };
-        NonNull::new(capture).map(Self).ok_or_else(last_error)
+        let capture = unsafe { (opencv.0.open_camera)(index) };
+        NonNull::new(capture).map(|capture| Self { opencv, capture }).ok_or_else(|| opencv.last_error())
     }
 
     /// A property; 0 if it is unknown.
     pub fn get(&self, property: Property) -> f64 {
         // SAFETY: the capture is open until it is dropped.
-        unsafe { calls::ocelli_cv_get(self.0.as_ptr(), property as c_int) }
+        unsafe { (self.opencv.0.get)(self.capture.as_ptr(), property as c_int) }
     }
 
     /// Sets a property; whether the backend accepted it.
     pub fn set(&mut self, property: Property, value: f64) -> bool {
         // SAFETY: as in `get`.
-        unsafe { calls::ocelli_cv_set(self.0.as_ptr(), property as c_int, value) == 1 }
+        unsafe { (self.opencv.0.set)(self.capture.as_ptr(), property as c_int, value) == 1 }
     }
 
     /// Advances to the next frame; `false` at the end.
@@ -147,7 +187,7 @@ impl Capture {
     /// If OpenCV fails; a frame that cannot be decoded is an end.
     pub fn grab(&mut self) -> Result<bool> {
         // SAFETY: as in `get`.
-        flag(unsafe { calls::ocelli_cv_grab(self.0.as_ptr()) })
+        self.opencv.flag(unsafe { (self.opencv.0.grab)(self.capture.as_ptr()) })
     }
 
     /// Decodes the frame that was grabbed and turns it clockwise by quarters, 0 to 3. `None` if it cannot be decoded or is
@@ -158,9 +198,9 @@ impl Capture {
     pub fn retrieve(&mut self, quarter_turns: u8) -> Result<Option<Bgr<'_>>> {
         let (mut pixels, mut width, mut height) = (std::ptr::null(), 0, 0);
         // SAFETY: the capture is open, and the three pointers are to variables that outlive the call.
-        let found = flag(unsafe {
-            calls::ocelli_cv_retrieve(
-                self.0.as_ptr(),
+        let found = self.opencv.flag(unsafe {
+            (self.opencv.0.retrieve)(
+                self.capture.as_ptr(),
                 c_int::from(quarter_turns % 4),
                 &raw mut pixels,
                 &raw mut width,
@@ -182,13 +222,14 @@ impl Capture {
 impl Drop for Capture {
     fn drop(&mut self) {
         // SAFETY: made by `open`, and not used afterwards.
-        unsafe { calls::ocelli_cv_capture_free(self.0.as_ptr()) }
+        unsafe { (self.opencv.0.capture_free)(self.capture.as_ptr()) }
     }
 }
 
 /// A video file that is being written.
 #[derive(Debug)]
 pub struct Writer {
+    opencv: OpenCv,
     writer: NonNull<calls::Writer>,
     size: (u32, u32),
 }
@@ -201,14 +242,20 @@ impl Writer {
     ///
     /// # Errors
     /// If there is no such encoder, or the file cannot be written.
-    pub fn create(file: &Path, codec: [u8; 4], frame_rate: f64, (width, height): (u32, u32)) -> Result<Self> {
+    pub fn create(
+        opencv: OpenCv,
+        file: &Path,
+        codec: [u8; 4],
+        frame_rate: f64,
+        (width, height): (u32, u32),
+    ) -> Result<Self> {
         let name = path(file)?;
         let (columns, rows) = (side(width)?, side(height)?);
         // SAFETY: the string ends with a null byte and outlives the call.
-        let writer = unsafe {
-            calls::ocelli_cv_writer(name.as_ptr(), i32::from_le_bytes(codec), frame_rate, columns, rows)
-        };
-        NonNull::new(writer).map(|writer| Self { writer, size: (width, height) }).ok_or_else(last_error)
+        let writer =
+            unsafe { (opencv.0.writer)(name.as_ptr(), i32::from_le_bytes(codec), frame_rate, columns, rows) };
+        let writer = NonNull::new(writer).ok_or_else(|| opencv.last_error())?;
+        Ok(Self { opencv, writer, size: (width, height) })
     }
 
     /// Appends a frame of `width × height × 3` bytes, BGR.
@@ -221,10 +268,11 @@ impl Writer {
             return Err(Error(format!("expected {width}x{height} pixels, got {} bytes", pixels.len())));
         }
         // SAFETY: the writer is open, and the pixels are as many as the sides say; the function only reads them.
-        flag(unsafe {
-            calls::ocelli_cv_write(self.writer.as_ptr(), pixels.as_ptr(), side(width)?, side(height)?)
-        })
-        .map(drop)
+        self.opencv
+            .flag(unsafe {
+                (self.opencv.0.write)(self.writer.as_ptr(), pixels.as_ptr(), side(width)?, side(height)?)
+            })
+            .map(drop)
     }
 
     /// Completes the file.
@@ -233,20 +281,21 @@ impl Writer {
     /// If OpenCV fails.
     pub fn finish(self) -> Result<()> {
         // SAFETY: the writer is open.
-        flag(unsafe { calls::ocelli_cv_writer_finish(self.writer.as_ptr()) }).map(drop)
+        self.opencv.flag(unsafe { (self.opencv.0.writer_finish)(self.writer.as_ptr()) }).map(drop)
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         // SAFETY: made by `create`, and not used afterwards.
-        unsafe { calls::ocelli_cv_writer_free(self.writer.as_ptr()) }
+        unsafe { (self.opencv.0.writer_free)(self.writer.as_ptr()) }
     }
 }
 
 /// A window. Its calls belong to one thread.
 #[derive(Debug)]
 pub struct Window {
+    opencv: OpenCv,
     title: CString,
     /// Not `Sync`: two threads must not show at once.
     _one_thread: PhantomData<std::cell::Cell<()>>,
@@ -257,11 +306,11 @@ impl Window {
     ///
     /// # Errors
     /// If the display does not allow it.
-    pub fn open(title: &str, width: u32, height: u32) -> Result<Self> {
+    pub fn open(opencv: OpenCv, title: &str, width: u32, height: u32) -> Result<Self> {
         let title = CString::new(title.replace('\0', " ")).expect("null bytes are replaced");
         // SAFETY: the string ends with a null byte and outlives the call.
-        flag(unsafe { calls::ocelli_cv_window(title.as_ptr(), side(width)?, side(height)?) })?;
-        Ok(Self { title, _one_thread: PhantomData })
+        opencv.flag(unsafe { (opencv.0.window)(title.as_ptr(), side(width)?, side(height)?) })?;
+        Ok(Self { opencv, title, _one_thread: PhantomData })
     }
 
     /// Shows a frame of `width × height × 3` bytes, BGR.
@@ -273,10 +322,11 @@ impl Window {
             return Err(Error(format!("expected {width}x{height} pixels, got {} bytes", pixels.len())));
         }
         // SAFETY: the string ends with a null byte, and the pixels are as many as the sides say; OpenCV copies them.
-        flag(unsafe {
-            calls::ocelli_cv_show(self.title.as_ptr(), pixels.as_ptr(), side(width)?, side(height)?)
-        })
-        .map(drop)
+        self.opencv
+            .flag(unsafe {
+                (self.opencv.0.show)(self.title.as_ptr(), pixels.as_ptr(), side(width)?, side(height)?)
+            })
+            .map(drop)
     }
 
     /// Handles the events of the window for a millisecond; the code of a pressed key.
@@ -285,8 +335,8 @@ impl Window {
     /// If OpenCV fails.
     pub fn key(&mut self) -> Result<Option<i32>> {
         // SAFETY: takes a number.
-        match unsafe { calls::ocelli_cv_wait_key(1) } {
-            -2 => Err(last_error()),
+        match unsafe { (self.opencv.0.wait_key)(1) } {
+            -2 => Err(self.opencv.last_error()),
             -1 => Ok(None),
             key => Ok(Some(key)),
         }
@@ -298,26 +348,15 @@ impl Window {
     /// If OpenCV fails.
     pub fn is_visible(&self) -> Result<bool> {
         // SAFETY: the string ends with a null byte.
-        flag(unsafe { calls::ocelli_cv_is_visible(self.title.as_ptr()) })
+        self.opencv.flag(unsafe { (self.opencv.0.is_visible)(self.title.as_ptr()) })
     }
 }
 
 impl Drop for Window {
     fn drop(&mut self) {
         // SAFETY: the string ends with a null byte. A window that the user has closed is no error.
-        unsafe { calls::ocelli_cv_close(self.title.as_ptr()) }
+        unsafe { (self.opencv.0.close)(self.title.as_ptr()) }
     }
-}
-
-/// The result of a function that returns 1, 0 or a negative number.
-fn flag(code: c_int) -> Result<bool> {
-    if code < 0 { Err(last_error()) } else { Ok(code == 1) }
-}
-
-fn last_error() -> Error {
-    // SAFETY: returns a string of this thread that ends with a null byte and stays until its next call.
-    let text: &CStr = unsafe { CStr::from_ptr(calls::ocelli_cv_error() as *const c_char) };
-    Error(text.to_string_lossy().into_owned())
 }
 
 fn side(pixels: u32) -> Result<c_int> {

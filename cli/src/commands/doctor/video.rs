@@ -17,12 +17,9 @@ pub fn write(out: &mut dyn Write) -> io::Result<()> {
             ),
         };
     }
-    let Some(library) = video_library() else {
-        return writeln!(
-            out,
-            "  not in this build: install OpenCV with `make opencv` and rebuild with `--features opencv`; folders of images \
-             and raw frames work"
-        );
+    let library = match video_library() {
+        Ok(library) => library,
+        Err(e) => return writeln!(out, "  not usable: {e}"),
     };
     writeln!(out, "  reads           {library}")?;
     match video_formats().join(", ") {

@@ -1,7 +1,5 @@
-//! `demo-video` in a build without OpenCV: reads images, raw frames and drawn scenes; writes lines, images and raw frames.
-//! Anything else is an error.
-
-#![cfg(not(feature = "opencv"))]
+//! `demo-video` where the video library is not installed: reads images, raw frames and drawn scenes; writes lines, images and
+//! raw frames. Anything else is an error.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -12,8 +10,8 @@ use ocelli::tracking::read_mot;
 const DEMO: &str = env!("CARGO_BIN_EXE_demo-video");
 
 #[test]
-fn images_raw_frames_and_scenes_need_no_opencv() {
-    let place = Place::new();
+fn images_raw_frames_and_scenes_need_no_video_library() {
+    let place = Place::without_libraries();
     let arguments =
         ["--classes", "dog", "car", "--track", "--scene-size", "160x120", "--max-frames", "4", "--fps", "30"];
     let results = ["-o", "out/%02d.png", "--jsonl", "a.jsonl", "--mot", "out.txt", "--crops", "crops"];
@@ -48,17 +46,21 @@ fn images_raw_frames_and_scenes_need_no_opencv() {
 
 #[test]
 fn videos_cameras_and_windows_are_errors() {
-    let place = Place::new();
+    let place = Place::without_libraries();
     place.write("in.mp4", "hello");
     place.succeed(DEMO, &["--classes", "dog", "--scene-size", "64x64", "--max-frames", "1"]);
     place.refuses(
         DEMO,
         &[
-            refusal("--video|in.mp4|--classes|dog", 1, &["in.mp4", "no OpenCV", "feature opencv"]),
-            refusal("--video|0|--classes|dog", 1, &["camera, 0", "no OpenCV"]),
-            refusal("--video|rtsp://127.0.0.1/x|--classes|dog", 1, &["rtsp://127.0.0.1/x", "no OpenCV"]),
-            refusal("--classes|dog|-o|out.mp4", 1, &["out.mp4", "no OpenCV", "%06d.png"]),
-            refusal("--classes|dog|--display", 1, &["no OpenCV", "--display"]),
+            refusal(
+                "--video|in.mp4|--classes|dog",
+                1,
+                &["in.mp4", "the video library not found", "make opencv"],
+            ),
+            refusal("--video|0|--classes|dog", 1, &["camera 0", "make opencv"]),
+            refusal("--video|rtsp://127.0.0.1/x|--classes|dog", 1, &["rtsp://127.0.0.1/x", "make opencv"]),
+            refusal("--classes|dog|-o|out.mp4", 1, &["out.mp4", "make opencv", "raw frames"]),
+            refusal("--classes|dog|--display", 1, &["a window"]),
         ],
     );
 }

@@ -1,5 +1,5 @@
-// C functions for what Ocelli uses of OpenCV. No exception leaves them: a function that fails returns a negative number or
-// a null pointer, and ocelli_cv_error() has the message until the thread's next call.
+// libocelli_video: what Ocelli uses of OpenCV, as one table of C functions. No exception leaves them: a function that fails
+// returns a negative number or a null pointer, and `error` has the message until the thread's next call.
 
 #include <cstddef>
 #include <cstdint>
@@ -45,22 +45,19 @@ Capture *opened(Capture *capture, bool is_open) {
   return nullptr;
 }
 
-}  // namespace
 
-extern "C" {
+const char *error() { return message.c_str(); }
 
-const char *ocelli_cv_error() { return message.c_str(); }
+const char *version() { return CV_VERSION; }
 
-const char *ocelli_cv_version() { return CV_VERSION; }
-
-void ocelli_cv_quiet() {
+void quiet() {
   guarded(0, [] {
     cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
     return 0;
   });
 }
 
-int ocelli_cv_has_stream_backend(int backend) {
+int has_stream_backend(int backend) {
   return guarded(0, [&] {
     for (auto one : cv::videoio_registry::getStreamBackends())
       if (one == backend) return 1;
@@ -69,7 +66,7 @@ int ocelli_cv_has_stream_backend(int backend) {
 }
 
 // The names of the backends for files and streams, separated by commas, written to a buffer.
-int ocelli_cv_backends(char *text, std::size_t bytes) {
+int backends(char *text, std::size_t bytes) {
   return guarded(-1, [&] {
     std::string names;
     for (auto one : cv::videoio_registry::getStreamBackends()) {
@@ -81,7 +78,7 @@ int ocelli_cv_backends(char *text, std::size_t bytes) {
   });
 }
 
-Capture *ocelli_cv_open_file(const char *path, int backend, const int *parameters, std::size_t count) {
+Capture *open_file(const char *path, int backend, const int *parameters, std::size_t count) {
   return guarded<Capture *>(nullptr, [&] {
     auto *capture = new Capture;
     const std::vector<int> all(parameters, parameters + count);
@@ -89,36 +86,36 @@ Capture *ocelli_cv_open_file(const char *path, int backend, const int *parameter
   });
 }
 
-Capture *ocelli_cv_open_camera(int index) {
+Capture *open_camera(int index) {
   return guarded<Capture *>(nullptr, [&] {
     auto *capture = new Capture;
     return opened(capture, capture->from.open(index, cv::CAP_ANY));
   });
 }
 
-void ocelli_cv_capture_free(Capture *capture) {
+void capture_free(Capture *capture) {
   guarded(0, [&] {
     delete capture;
     return 0;
   });
 }
 
-double ocelli_cv_get(const Capture *capture, int property) {
+double get(const Capture *capture, int property) {
   return guarded(0.0, [&] { return capture->from.get(property); });
 }
 
-int ocelli_cv_set(Capture *capture, int property, double value) {
+int set(Capture *capture, int property, double value) {
   return guarded(-1, [&] { return capture->from.set(property, value) ? 1 : 0; });
 }
 
 // 1 for a frame, 0 at the end.
-int ocelli_cv_grab(Capture *capture) {
+int grab(Capture *capture) {
   return guarded(-1, [&] { return capture->from.grab() ? 1 : 0; });
 }
 
 // The grabbed frame as BGR, turned clockwise by quarters. 1 for a frame, 0 if it is not one of 8-bit colours. The pixels
 // belong to the capture and stay until its next call.
-int ocelli_cv_retrieve(Capture *capture, int quarter_turns, const std::uint8_t **pixels, int *width, int *height) {
+int retrieve(Capture *capture, int quarter_turns, const std::uint8_t **pixels, int *width, int *height) {
   return guarded(-1, [&] {
     if (!capture->from.retrieve(capture->decoded)) return 0;
     cv::Mat *frame = &capture->decoded;
@@ -141,7 +138,7 @@ int ocelli_cv_retrieve(Capture *capture, int quarter_turns, const std::uint8_t *
   });
 }
 
-cv::VideoWriter *ocelli_cv_writer(const char *path, int codec, double frame_rate, int width, int height) {
+cv::VideoWriter *writer(const char *path, int codec, double frame_rate, int width, int height) {
   return guarded<cv::VideoWriter *>(nullptr, [&]() -> cv::VideoWriter * {
     auto *writer = new cv::VideoWriter;
     if (writer->open(path, codec, frame_rate, cv::Size(width, height), true)) return writer;
@@ -152,28 +149,28 @@ cv::VideoWriter *ocelli_cv_writer(const char *path, int codec, double frame_rate
 }
 
 // The pixels are BGR, as many as the writer's size, without gaps; OpenCV does not write to them.
-int ocelli_cv_write(cv::VideoWriter *writer, const std::uint8_t *pixels, int width, int height) {
+int write(cv::VideoWriter *writer, const std::uint8_t *pixels, int width, int height) {
   return guarded(-1, [&] {
     writer->write(cv::Mat(height, width, CV_8UC3, const_cast<std::uint8_t *>(pixels)));
     return 1;
   });
 }
 
-int ocelli_cv_writer_finish(cv::VideoWriter *writer) {
+int writer_finish(cv::VideoWriter *writer) {
   return guarded(-1, [&] {
     writer->release();
     return 1;
   });
 }
 
-void ocelli_cv_writer_free(cv::VideoWriter *writer) {
+void writer_free(cv::VideoWriter *writer) {
   guarded(0, [&] {
     delete writer;
     return 0;
   });
 }
 
-int ocelli_cv_window(const char *title, int width, int height) {
+int window(const char *title, int width, int height) {
   return guarded(-1, [&] {
     cv::namedWindow(title, cv::WINDOW_NORMAL | cv::WINDOW_KEEPRATIO);
     cv::resizeWindow(title, width, height);
@@ -181,7 +178,7 @@ int ocelli_cv_window(const char *title, int width, int height) {
   });
 }
 
-int ocelli_cv_show(const char *title, const std::uint8_t *pixels, int width, int height) {
+int show(const char *title, const std::uint8_t *pixels, int width, int height) {
   return guarded(-1, [&] {
     cv::imshow(title, cv::Mat(height, width, CV_8UC3, const_cast<std::uint8_t *>(pixels)));
     return 1;
@@ -189,19 +186,57 @@ int ocelli_cv_show(const char *title, const std::uint8_t *pixels, int width, int
 }
 
 // Handles the events of all windows for some milliseconds: the code of a key, -1 for none, -2 for an error.
-int ocelli_cv_wait_key(int milliseconds) {
+int wait_key(int milliseconds) {
   return guarded(-2, [&] { return cv::waitKey(milliseconds); });
 }
 
-int ocelli_cv_is_visible(const char *title) {
+int is_visible(const char *title) {
   return guarded(-1, [&] { return cv::getWindowProperty(title, cv::WND_PROP_VISIBLE) < 1.0 ? 0 : 1; });
 }
 
-void ocelli_cv_close(const char *title) {
+void close(const char *title) {
   guarded(0, [&] {
     cv::destroyWindow(title);
     return 0;
   });
 }
 
-}  // extern "C"
+// The order and the types are those of `Table` in calls.rs; VERSION there and here change with them.
+constexpr std::uint32_t VERSION = 1;
+
+struct Table {
+  decltype(&error) error_;
+  decltype(&version) version_;
+  decltype(&quiet) quiet_;
+  decltype(&has_stream_backend) has_stream_backend_;
+  decltype(&backends) backends_;
+  decltype(&open_file) open_file_;
+  decltype(&open_camera) open_camera_;
+  decltype(&capture_free) capture_free_;
+  decltype(&get) get_;
+  decltype(&set) set_;
+  decltype(&grab) grab_;
+  decltype(&retrieve) retrieve_;
+  decltype(&writer) writer_;
+  decltype(&write) write_;
+  decltype(&writer_finish) writer_finish_;
+  decltype(&writer_free) writer_free_;
+  decltype(&window) window_;
+  decltype(&show) show_;
+  decltype(&wait_key) wait_key_;
+  decltype(&is_visible) is_visible_;
+  decltype(&close) close_;
+};
+
+constexpr Table TABLE = {
+    &error, &version, &quiet, &has_stream_backend, &backends, &open_file, &open_camera,
+    &capture_free, &get, &set, &grab, &retrieve, &writer, &write,
+    &writer_finish, &writer_free, &window, &show, &wait_key, &is_visible, &close,
+};
+
+}  // namespace
+
+// The table, or null for a program that expects another version of it.
+extern "C" __attribute__((visibility("default"))) const void *ocelli_video(std::uint32_t version) {
+  return version == VERSION ? &TABLE : nullptr;
+}
