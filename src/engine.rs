@@ -29,9 +29,8 @@ pub use libraries::AdapterVerdict;
 /// Options of an [`EngineFactory`].
 #[derive(Clone, Debug, Default)]
 pub struct EngineOptions {
-    /// What runs the graphs. [`EngineKind::TensorRt`] means ONNX Runtime's TensorRT provider in every build; engine files
-    /// that were built ahead of time are given by path, with
-    /// [`DetectorBuilder::with_trt_backbone`](crate::DetectorBuilder::with_trt_backbone).
+    /// What runs the graphs. [`EngineKind::TensorRt`] needs engines that were built from the model beforehand; engine files of
+    /// your own are given by path, with [`DetectorBuilder::with_trt_backbone`](crate::DetectorBuilder::with_trt_backbone).
     pub kind: EngineKind,
     /// Threads that share one operator; the number of physical cores by default.
     pub threads: Option<usize>,

@@ -176,12 +176,12 @@ impl PipelineBuilder {
     ///
     /// The sinks run on the calling thread, one after the other; every other stage has its own thread. Pictures are
     /// kept and drawn only if a sink asks for them. Every sink is finished, however the run ends. A source that waits for
-    /// its next frame does not hold up the end: a second after it, the thread of the source is left to end by itself.
+    /// its next frame does not hold up the end: a second after it, the thread of the source is detached.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; otherwise the first failure. A
     /// source's error is returned after all earlier frames have been written; an error in a later stage or a sink ends
-    /// the run at once. A panic in a stage is reported as [`Engine`](crate::ErrorKind::Execution). Cancellation is not an
+    /// the run at once. A panic in a stage is reported as [`Execution`](crate::ErrorKind::Execution). Cancellation is not an
     /// error.
     pub fn run(self, source: impl Source + 'static, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
         self.config.check()?;
