@@ -46,6 +46,7 @@ mod bounding_box;
 mod byte_track;
 mod camera;
 mod kalman;
+pub mod masklets;
 mod mot;
 mod overlaps;
 #[cfg(test)]
