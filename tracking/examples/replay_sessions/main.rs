@@ -5,7 +5,10 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod describe;
+mod options;
 mod replay;
+mod script;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,14 +1,11 @@
 //! Recorded sessions: reading, replaying and comparing.
 
-mod describe;
-mod options;
-mod script;
-
+use crate::script::{Script, Sequence};
+use crate::{describe, options};
 use ocelli_tracking::masklets::{
     BankReport, BitMask, Candidate, Click, DetectorPrompt, MaskNetwork, MaskletSession, Propagation,
     Retention, RunDirection, Step, VideoShape, suppress,
 };
-use script::{Script, Sequence};
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::fs::File;
@@ -60,7 +57,8 @@ pub fn replay_file(path: &Path) -> Result<Replayed> {
     Ok(result)
 }
 
-fn read(path: &Path) -> Result<Value> {
+/// Reads a recording, which may be gzipped.
+pub fn read(path: &Path) -> Result<Value> {
     let mut bytes = Vec::new();
     File::open(path)?.read_to_end(&mut bytes)?;
     if bytes.starts_with(&[0x1f, 0x8b]) {
@@ -72,7 +70,7 @@ fn read(path: &Path) -> Result<Value> {
 }
 
 /// Replays the operations of a sequence. Each gives what was recorded of it: `op`, `steps`, `shown` and `after`.
-pub fn replay(sequence: &Sequence, mode: &str, retention: Retention) -> Result<Vec<Value>> {
+pub fn replay(sequence: &Sequence<'_>, mode: &str, retention: Retention) -> Result<Vec<Value>> {
     let options = options::of_mode(mode, sequence.patch_grid, &sequence.options)?;
     let [width, height] = sequence.video;
     let video = VideoShape { frames: Some(sequence.frames), width, height };
@@ -189,7 +187,7 @@ impl Player<'_> {
 }
 
 /// The name of a run in a recording.
-fn run_name(kind: &Propagation) -> &'static str {
+pub fn run_name(kind: &Propagation) -> &'static str {
     match kind {
         Propagation::Full => "propagation_full",
         Propagation::Partial(_) => "propagation_partial",
@@ -197,7 +195,8 @@ fn run_name(kind: &Propagation) -> &'static str {
     }
 }
 
-fn compare_ops(name: &str, recorded: &[Value], replayed: &[Value], result: &mut Replayed) {
+/// Compares what a run recorded of its operations with what a replay found.
+pub fn compare_ops(name: &str, recorded: &[Value], replayed: &[Value], result: &mut Replayed) {
     if recorded.len() != replayed.len() {
         let counts = format!("{} operations, found {}", recorded.len(), replayed.len());
         result.differences.push(format!("{name}: expected {counts}"));
@@ -259,15 +258,15 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-fn array(value: &Value) -> &[Value] {
+pub fn array(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn list<'a>(value: &'a Value, key: &str) -> Result<&'a [Value]> {
+pub fn list<'a>(value: &'a Value, key: &str) -> Result<&'a [Value]> {
     value[key].as_array().map(Vec::as_slice).ok_or_else(|| format!("no list {key}").into())
 }
 
-fn number(value: &Value, key: &str) -> Result<usize> {
+pub fn number(value: &Value, key: &str) -> Result<usize> {
     Ok(value[key].as_u64().ok_or_else(|| format!("no number {key}"))? as usize)
 }
 
@@ -280,7 +279,7 @@ fn text(op: &Value, at: usize) -> Result<&str> {
 }
 
 /// A mask of rectangles `[left, top, right, bottom, value]`, later ones over earlier ones.
-fn paint(rectangles: &[Value], side: usize) -> BitMask {
+pub fn paint(rectangles: &[Value], side: usize) -> BitMask {
     let mut pixels = vec![false; side * side];
     for rectangle in array(&Value::Array(rectangles.to_vec())) {
         let edge = |at: usize| rectangle[at].as_i64().unwrap_or(0).clamp(0, side as i64) as usize;

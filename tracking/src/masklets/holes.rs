@@ -11,7 +11,7 @@ pub fn fill_holes(mask: &mut LogitMask, max_area: usize) {
     if max_area == 0 {
         return;
     }
-    let background: Vec<bool> = mask.values().iter().map(|&value| !(value > 0.0)).collect();
+    let background: Vec<bool> = mask.values().iter().map(|&value| value <= 0.0).collect();
     replace_small(mask, background, max_area, FILLED);
     let foreground: Vec<bool> = mask.values().iter().map(|&value| value > 0.0).collect();
     let half = foreground.iter().filter(|&&is_foreground| is_foreground).count() / 2;

@@ -42,10 +42,6 @@ impl Identities {
         &self.removed
     }
 
-    pub(crate) fn score(&self, id: ObjectId) -> Option<f32> {
-        self.known.get(&id).and_then(|identity| identity.score)
-    }
-
     pub(crate) fn scores(&self) -> BTreeMap<ObjectId, f32> {
         self.known.iter().filter_map(|(&id, identity)| Some((id, identity.score?))).collect()
     }

@@ -154,12 +154,14 @@ impl Window {
 fn triangle_windows(from: usize, to: usize) -> Vec<Window> {
     let scale = from as f32 / to as f32;
     let support = scale.max(1.0);
+    // A product, as in PyTorch: the quotient rounds differently where a weighted sum is on the threshold.
+    let inverse = 1.0 / support;
     (0..to)
         .map(|index| {
             let center = scale * (index as f32 + 0.5);
             let first = (center - support + 0.5).max(0.0) as usize;
             let end = ((center + support + 0.5) as usize).min(from);
-            let weight = |source: usize| (1.0 - ((source as f32 - center + 0.5) / support).abs()).max(0.0);
+            let weight = |source: usize| (1.0 - ((source as f32 - center + 0.5) * inverse).abs()).max(0.0);
             let total: f32 = (first..end).map(weight).sum();
             Window { first, weights: (first..end).map(|source| weight(source) / total).collect() }
         })
@@ -192,7 +194,8 @@ mod tests {
     }
 
     const RESIZED: &[f32] = &[-5.0, -2.5, 0.5, 3.0, -4.5, -2.0, 1.0, 3.5, -4.0, -1.5, 1.5, 4.0];
-    const ANTIALIASED: &[f32] = &[];
+    const ANTIALIASED: &[f32] =
+        &[-1.122_449, 0.523_809_6, -0.448_979_4, 0.448_979_7, -0.523_809_55, 1.122_449_2];
 
     #[test]
     fn the_foreground_of_a_resize_is_the_resize_above_zero() {

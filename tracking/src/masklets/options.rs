@@ -196,10 +196,10 @@ mod tests {
             ("match_iou is 1.5: expected 0 to 1", |options| options.match_iou = 1.5),
             ("shrink_ratio is NaN: expected 0 to 1", |options| options.shrink_ratio = f32::NAN),
             ("memory_score_threshold is -1: expected 0 to 1", |options| {
-                options.memory_score_threshold = Some(-1.0)
+                options.memory_score_threshold = Some(-1.0);
             }),
             ("recondition_object_score is NaN: expected a number", |options| {
-                options.recondition_object_score = f32::NAN
+                options.recondition_object_score = f32::NAN;
             }),
             ("patch_grid is 0: expected 1 to 1024", |options| options.patch_grid = 0),
             ("conditioning_frames is 1: expected at least 2", |options| options.conditioning_frames = 1),

@@ -6,7 +6,7 @@ use crate::masklets::network::{Click, MaskNetwork};
 use crate::masklets::output::{FrameOutput, ShownFrame};
 use crate::masklets::run::{Order, Run, Step};
 use crate::masklets::tracks::Tracks;
-use crate::masklets::{BankReport, FrameReport, MaskletOptions, ObjectId, fill_holes, prompts};
+use crate::masklets::{FrameReport, MaskletOptions, ObjectId, fill_holes};
 use ocelli_error::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

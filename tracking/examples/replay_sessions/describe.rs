@@ -1,6 +1,6 @@
 //! Reports in the form of a recording.
 
-use super::run_name;
+use crate::replay::run_name;
 use ocelli_tracking::masklets::{
     Action, BankReport, FrameReport, MaskletSession, ObjectId, PointerOrigin, ReadMemory, ReadPointer,
     ShownFrame,

@@ -1,6 +1,6 @@
 //! The names that a recording gives to options.
 
-use super::Result;
+use crate::replay::Result;
 use ocelli_tracking::masklets::MaskletOptions;
 use serde_json::{Map, Value};
 

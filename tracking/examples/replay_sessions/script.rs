@@ -1,6 +1,6 @@
 //! A network that answers from a recording.
 
-use super::{Result, array, list, number, paint};
+use crate::replay::{Result, array, list, number, paint};
 use ocelli_tracking::masklets::{
     Detection, EncodeBatch, LogitMask, MaskNetwork, MaskPromptBatch, MaskletOptions, MemoryKind, ObjectId,
     PointPrompt, TrackBatch, TrackedMask, exclusive_foreground,
