@@ -111,6 +111,7 @@ fn what_cannot_be_done_is_said() {
         session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
     }
     errors.push(live.propagate(RunDirection::Backward, None, None).expect_err("a live source has no past"));
+    errors.push(window.click(0, 0, &click(0.5), &mut scene).expect_err("frames are not kept"));
     errors.push(window.propagate(RunDirection::Both, None, None).expect_err("frames are not kept"));
     let empty = VideoShape { frames: Some(5), width: 0, height: 4 };
     errors.push(MaskletSession::new(empty, Retention::Video, options(true)).expect_err("no pixels"));
@@ -121,6 +122,7 @@ fn what_cannot_be_done_is_said() {
         "expected at least one click with coordinates of 0 to 1",
         "expected at least one click with coordinates of 0 to 1",
         "the video is a live source: expected a forward run",
+        "shown frames were not kept: expected clicks in a session with Retention::Video",
         "earlier frames were not kept: expected one run, or a session with Retention::Video",
         "a video of 0 × 4 pixels with Some(5) frames: expected some",
     ];

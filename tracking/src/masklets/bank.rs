@@ -209,6 +209,14 @@ mod tests {
     }
 
     #[test]
+    fn frame_0_is_never_selected() {
+        let frames = [(0, Some(0.9)), (1, Some(0.9)), (2, None), (3, Some(0.9))];
+        let found = forward(frames, 4);
+        assert_eq!((found.memories, found.pointers), (vec![(2, 6), (1, 1), (3, 0)], vec![(2, 2), (3, 1)]));
+        assert_eq!(forward(frames, 1).memories, [(2, 6), (0, 0)], "only as the frame before");
+    }
+
+    #[test]
     fn the_first_frame_reads_conditioning_frames_alone() {
         let found = forward([(0, Some(0.9)), (5, None)], 0);
         assert_eq!((found.memories, found.pointers), (vec![(5, 6)], vec![]));

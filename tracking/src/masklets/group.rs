@@ -23,8 +23,8 @@ pub enum PointerOrigin {
 /// One object on one frame.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectFrame {
-    /// The mask of the decoder, or the mask prompt as the tracker sees it.
-    pub(crate) mask: LogitMask,
+    /// The mask of the decoder, or the mask prompt as the tracker sees it; `None` after it was dropped.
+    pub(crate) mask: Option<LogitMask>,
     pub(crate) object_score: f32,
     pub(crate) iou: f32,
     pub(crate) origin: PointerOrigin,
@@ -182,7 +182,8 @@ impl Group {
         }
     }
 
-    /// Drops the frames that are in neither list; of those that are in `pointers` alone, the memories.
+    /// Drops the frames that are in neither list; of those that are in `pointers` alone, the memories. Only conditioning
+    /// frames, which a run passes again without tracking, keep their masks.
     pub(crate) fn keep_only(&mut self, memories: &[usize], pointers: &[usize], slots: &mut Slots) {
         let dropped: Vec<usize> = self
             .frames
@@ -197,6 +198,9 @@ impl Group {
         for (_, entry) in self.frames.iter_mut().filter(|(frame, _)| !memories.contains(frame)) {
             entry.objects.iter_mut().for_each(|object| slots.release_memory(object));
         }
+        for entry in self.frames.values_mut().filter(|entry| !entry.is_conditioning) {
+            entry.objects.iter_mut().for_each(|object| object.mask = None);
+        }
     }
 }
 
@@ -206,7 +210,7 @@ mod tests {
 
     fn object(slots: &mut Slots, object_score: f32, iou: f32) -> ObjectFrame {
         ObjectFrame {
-            mask: LogitMask::filled(4, 1.0),
+            mask: Some(LogitMask::filled(4, 1.0)),
             object_score,
             iou,
             origin: PointerOrigin::Tracked,
@@ -289,5 +293,8 @@ mod tests {
         group.keep_only(&[0, 16], &[16, 17], &mut slots);
         assert_eq!(group.frames.keys().copied().collect::<Vec<_>>(), [0, 16, 17]);
         assert_eq!((slots.memories.in_use(), slots.pointers.in_use()), (4, 6));
+        let masks =
+            |frame: usize| group.frames[&frame].objects.iter().filter(|object| object.mask.is_some()).count();
+        assert_eq!([masks(0), masks(16), masks(17)], [2, 2, 0]);
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn recondition(
         let object =
             objects.iter().position(|object| object == id).and_then(|index| entry.objects.get_mut(index));
         let Some(object) = object else { continue };
-        object.mask = stored_mask(mask, video, options.mask_side());
+        object.mask = Some(stored_mask(mask, video, options.mask_side()));
         (object.object_score, object.iou, object.origin) = (PROMPTED_SCORE, 1.0, PointerOrigin::Mask);
         entry.mask_prompts.insert(*id);
         entry.point_prompts.remove(id);
@@ -90,7 +90,7 @@ pub(crate) fn click(
     entry.point_prompts.insert(id);
     let position = group.position(id).unwrap_or_default();
     let object = &mut entry.objects[position];
-    let previous = is_known.then_some(&object.mask);
+    let previous = object.mask.as_ref().filter(|_| is_known);
     let clicks = limited(clicks, options.max_points);
     let found = network.prompt_points(&PointPrompt {
         frame,
@@ -101,7 +101,7 @@ pub(crate) fn click(
     })?;
     let found = crate::masklets::track::checked(found, options)?;
     let TrackedMask { mask, object_score, iou } = found;
-    object.mask = mask.clone();
+    object.mask = Some(mask.clone());
     (object.object_score, object.iou, object.origin) = (object_score, iou, PointerOrigin::Click);
     group.frames.insert(frame, entry);
     prompt_masks(group, frame, missing, network)?;
@@ -128,7 +128,7 @@ fn prompted(
 ) -> ObjectFrame {
     let pointer = slots.pointer();
     ObjectFrame {
-        mask,
+        mask: Some(mask),
         object_score,
         iou,
         origin,
@@ -152,7 +152,8 @@ fn prompt_masks(
         Some(MaskPrompt { id, mask, pointer })
     };
     let prompts: Vec<MaskPrompt> = masks.into_iter().filter_map(prompt).collect();
-    let group = group.objects.iter().copied().zip(entry.objects.iter().map(|object| &object.mask)).collect();
+    let masks = group.objects.iter().zip(&entry.objects);
+    let group = masks.filter_map(|(&id, object)| Some((id, object.mask.as_ref()?))).collect();
     network.prompt_masks(&MaskPromptBatch { frame, prompts: &prompts, group })
 }
 
@@ -169,13 +170,9 @@ fn encode_prompts(
         let slot = *object.memory.get_or_insert_with(|| slots.memory());
         object.is_prompted_memory = true;
         object.is_present = object.object_score > 0.0;
-        objects.push(EncodeObject {
-            id,
-            mask: &object.mask,
-            keeps_mask: true,
-            is_present: object.is_present,
-            slot,
-        });
+        let is_present = object.is_present;
+        let mask = object.mask.as_ref();
+        objects.extend(mask.map(|mask| EncodeObject { id, mask, keeps_mask: true, is_present, slot }));
     }
     network.encode(&EncodeBatch { frame, kind: MemoryKind::Prompted, objects })
 }

@@ -4,56 +4,12 @@ use crate::masklets::bank::Course;
 use crate::masklets::history::{Action, Propagation, next_propagation};
 use crate::masklets::network::{Click, MaskNetwork};
 use crate::masklets::output::{FrameOutput, ShownFrame};
+use crate::masklets::requests::{DetectorPrompt, Retention, RunDirection, VideoShape};
 use crate::masklets::run::{Order, Run, Step};
 use crate::masklets::tracks::Tracks;
 use crate::masklets::{FrameReport, MaskletOptions, ObjectId, fill_holes};
 use ocelli_error::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// The video of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VideoShape {
-    /// The number of frames; `None` for a live source.
-    pub frames: Option<usize>,
-    /// The width in pixels.
-    pub width: usize,
-    /// The height in pixels.
-    pub height: usize,
-}
-
-/// What a session remembers of frames that it has left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Retention {
-    /// Everything: each object costs one memory slot, one pointer slot, one mask and its shown mask as run lengths a frame.
-    /// Any frame can be clicked, shown or passed again.
-    #[default]
-    Video,
-    /// What the run may still read: each object costs at most
-    /// [`conditioning_frames`](MaskletOptions::conditioning_frames) + [`memory_frames`](MaskletOptions::memory_frames) memory
-    /// slots (10) and `conditioning_frames` + [`pointer_frames`](MaskletOptions::pointer_frames) pointer slots and masks (20),
-    /// however long the video is. The session runs once, in one direction.
-    Window,
-}
-
-/// Which way a run goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunDirection {
-    /// To later frames.
-    Forward,
-    /// To earlier frames, from the frame before the start.
-    Backward,
-    /// Forward, then backward.
-    Both,
-}
-
-/// What the detector looks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DetectorPrompt {
-    /// A text: on every frame.
-    Text,
-    /// A box without text: on its frame alone.
-    Box,
-}
 
 /// A video in which objects are found and followed.
 ///
@@ -271,6 +227,11 @@ impl MaskletSession {
         {
             return Err(invalid("expected at least one click with coordinates of 0 to 1"));
         }
+        if self.retention == Retention::Window {
+            return Err(invalid(
+                "shown frames were not kept: expected clicks in a session with Retention::Video",
+            ));
+        }
         if !self.cache.contains_key(&frame) {
             return Err(invalid(format!(
                 "frame {frame} has no results: expected a click on a frame that was shown"
@@ -297,7 +258,10 @@ impl MaskletSession {
 
     fn begin_planned(&mut self) -> bool {
         let Some(planned) = self.planned.pop_front() else { return false };
-        let kind = next_propagation(&self.history, self.video.frames);
+        let kind = match self.retention {
+            Retention::Video => next_propagation(&self.history, self.video.frames),
+            Retention::Window => Propagation::Full,
+        };
         self.history.push(Action::Propagate { kind: kind.clone(), start: planned.start });
         let start = planned.start.or(self.first_output).unwrap_or(0);
         let order = Order::new(planned.is_reverse, start, planned.max_frames, self.video.frames);

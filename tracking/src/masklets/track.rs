@@ -116,7 +116,7 @@ fn report(group: &Group, frame: usize, selection: &Selection, divisor: usize) ->
 
 fn tracked((found, pointer): (TrackedMask, PointerSlot)) -> ObjectFrame {
     ObjectFrame {
-        mask: found.mask,
+        mask: Some(found.mask),
         object_score: found.object_score,
         iou: found.iou,
         origin: PointerOrigin::Tracked,
