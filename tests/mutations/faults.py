@@ -109,7 +109,7 @@ MASKLETS = [
     Fault("an object that was never occluded suppresses others", "tracking/src/masklets/occlusion.rs",
           "is_later && other != Occluded::Never", "is_later", SESSIONS),
     Fault("the last mask takes ties", "tracking/src/masklets/exclusive.rs",
-          "lines[other][x] > lines[best][x]", "lines[other][x] >= lines[best][x]", SESSIONS),
+          "== own && other < *index", "== own && other > *index", SESSIONS),
     Fault("five conditioning frames are read", "tracking/src/masklets/bank.rs",
           "take(most - nearest.len())", "take(most + 1 - nearest.len())", "banks_are_bounded"),
     Fault("the frame before is left out if it scores badly", "tracking/src/masklets/bank.rs",

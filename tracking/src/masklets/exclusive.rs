@@ -37,18 +37,22 @@ pub fn exclusive_foreground(masks: &[&LogitMask], side: usize) -> Vec<BitMask> {
 fn for_each_foreground(masks: &[&LogitMask], side: usize, mut visit: impl FnMut(usize, usize, usize, bool)) {
     let Some(first) = masks.first() else { return };
     let rows = BilinearRows::new([first.width(), first.height()], [side, side]);
-    let mut lines = vec![vec![0.0; side]; masks.len()];
-    let mut winners = vec![0; side];
+    let spans: Vec<_> = masks.iter().map(|mask| rows.foreground_span(mask)).collect();
+    // Beyond its span a mask has no foreground, and does not compete.
+    let mut lines = vec![vec![f32::NEG_INFINITY; side]; masks.len()];
     for y in 0..side {
-        masks.iter().zip(&mut lines).for_each(|(mask, line)| rows.row_into(mask, y, line));
-        for (x, winner) in winners.iter_mut().enumerate() {
-            let better =
-                |best: usize, other: usize| if lines[other][x] > lines[best][x] { other } else { best };
-            *winner = (1..masks.len()).fold(0, better);
+        let span = |index: usize| spans[index].as_ref().filter(|[_, span_y]| span_y.contains(&y));
+        let active: Vec<_> =
+            (0..masks.len()).filter_map(|index| Some((index, span(index)?[0].clone()))).collect();
+        for (index, span_x) in &active {
+            rows.row_into(masks[*index], y, span_x.clone(), &mut lines[*index]);
         }
-        for (index, line) in lines.iter().enumerate() {
-            let foreground = (0..side).filter(|&x| line[x] > 0.0);
-            foreground.for_each(|x| visit(index, x, y, winners[x] == index));
+        for (index, span_x) in &active {
+            for x in span_x.clone().filter(|&x| lines[*index][x] > 0.0) {
+                let own = lines[*index][x];
+                let yields = |other: usize| lines[other][x] > own || lines[other][x] == own && other < *index;
+                visit(*index, x, y, !active.iter().any(|&(other, _)| yields(other)));
+            }
         }
     }
 }

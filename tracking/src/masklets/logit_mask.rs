@@ -2,6 +2,7 @@
 
 use crate::masklets::BitMask;
 use ocelli_error::{Error, ErrorKind, Result};
+use std::ops::Range;
 
 /// A mask of logits in row-major order: foreground is above 0.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,10 +63,11 @@ impl LogitMask {
     pub fn resized_positive(&self, width: usize, height: usize) -> BitMask {
         let rows = BilinearRows::new([self.width, self.height], [width, height]);
         let mut mask = BitMask::empty(width, height);
+        let Some([span_x, span_y]) = rows.foreground_span(self) else { return mask };
         let mut row = vec![0.0; width];
-        for y in 0..height {
-            rows.row_into(self, y, &mut row);
-            (0..width).filter(|&x| row[x] > 0.0).for_each(|x| mask.insert(x, y));
+        for y in span_y {
+            rows.row_into(self, y, span_x.clone(), &mut row);
+            span_x.clone().filter(|&x| row[x] > 0.0).for_each(|x| mask.insert(x, y));
         }
         mask
     }
@@ -74,7 +76,7 @@ impl LogitMask {
     pub fn resized(&self, width: usize, height: usize) -> Self {
         let rows = BilinearRows::new([self.width, self.height], [width, height]);
         let mut values = vec![0.0; width * height];
-        values.chunks_exact_mut(width).enumerate().for_each(|(y, row)| rows.row_into(self, y, row));
+        values.chunks_exact_mut(width).enumerate().for_each(|(y, row)| rows.row_into(self, y, 0..width, row));
         Self { width, height, values }
     }
 
@@ -113,18 +115,30 @@ impl BilinearRows {
         Self { columns: samples(from[0], to[0]), rows: samples(from[1], to[1]) }
     }
 
-    /// Writes row `y` of the resized mask.
-    pub(crate) fn row_into(&self, mask: &LogitMask, y: usize, out: &mut [f32]) {
+    /// The columns and rows of the resized mask that can have foreground: a mean of background is background.
+    pub(crate) fn foreground_span(&self, mask: &LogitMask) -> Option<[Range<usize>; 2]> {
+        let [left, top, right, bottom] = mask.positive().bounds()?;
+        Some([touching(&self.columns, left, right), touching(&self.rows, top, bottom)])
+    }
+
+    /// Writes the given columns of row `y` of the resized mask.
+    pub(crate) fn row_into(&self, mask: &LogitMask, y: usize, columns: Range<usize>, out: &mut [f32]) {
         let row = self.rows[y];
         let line = |index: usize| &mask.values[index * mask.width..(index + 1) * mask.width];
         let (above, below) = (line(row.first), line(row.second));
-        for (value, column) in out.iter_mut().zip(&self.columns) {
+        for (value, column) in out[columns.clone()].iter_mut().zip(&self.columns[columns]) {
             let across = |line: &[f32]| {
                 column.weights[0] * line[column.first] + column.weights[1] * line[column.second]
             };
             *value = row.weights[0] * across(above) + row.weights[1] * across(below);
         }
     }
+}
+
+/// The samples that read any of the source pixels `first` to `last`.
+fn touching(samples: &[Sample], first: usize, last: usize) -> Range<usize> {
+    let start = samples.partition_point(|sample| sample.second < first);
+    start..samples.partition_point(|sample| sample.first <= last)
 }
 
 fn samples(from: usize, to: usize) -> Vec<Sample> {
@@ -200,8 +214,10 @@ mod tests {
     #[test]
     fn the_foreground_of_a_resize_is_the_resize_above_zero() {
         for [width, height] in [[4, 3], [7, 11], [2, 2]] {
-            let mask = ramp(5, 4);
-            assert_eq!(mask.resized_positive(width, height), mask.resized(width, height).positive());
+            let spot = LogitMask::from_pixels(5, 4, |pixel| if pixel == 7 { 1.0 } else { -0.1 });
+            for mask in [ramp(5, 4), spot, LogitMask::filled(4, -1.0)] {
+                assert_eq!(mask.resized_positive(width, height), mask.resized(width, height).positive());
+            }
         }
     }
 
