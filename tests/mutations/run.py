@@ -3,6 +3,7 @@
 
     tests/mutations/run.py behaviour     faults that do not hide each other, all in one build
     tests/mutations/run.py exporter      faults of the exporter, one build each (about a minute each)
+    tests/mutations/run.py masklets      faults of masklet sessions, one build each (about ten seconds each)
 
 Works on a copy in target/mutations; a fault whose tests all pass is printed, and the exit status is 1. A test that hangs
 for two minutes has noticed.
@@ -101,7 +102,8 @@ def judge(fault_list, programs):
 
 
 def main():
-    groups = {"behaviour": [faults.BEHAVIOUR], "exporter": [[fault] for fault in faults.EXPORTER]}
+    groups = {"behaviour": [faults.BEHAVIOUR], "exporter": [[fault] for fault in faults.EXPORTER],
+              "masklets": [[fault] for fault in faults.MASKLETS]}
     if len(sys.argv) != 2 or sys.argv[1] not in groups:
         sys.exit(__doc__)
     missed = total = 0
@@ -109,7 +111,8 @@ def main():
         copy_tree()
         for fault in group:
             inject(fault)
-        packages = [] if sys.argv[1] == "behaviour" else ["ocelli-export", "ocelli-tests"]
+        packages = {"behaviour": [], "exporter": ["ocelli-export", "ocelli-tests"],
+                    "masklets": ["ocelli-tracking"]}[sys.argv[1]]
         missed += judge(group, build(packages))
         total += len(group)
     print(f"{total - missed} of {total} faults were noticed")

@@ -33,6 +33,7 @@
 //! | [`CameraMotion`] | how the camera moved between two frames, for [`ByteTracker::compensate`] |
 //! | [`Appearances`] | what detections look like, for [`ByteTracker::update_with`] |
 //! | [`ZoneCounter`] | counts tracks that cross lines and stay in zones |
+//! | [`masklets`] | objects with masks that keep their identity: the life cycle of SAM 3's video predictor |
 //! | [`MotBox`] | a line of a MOTChallenge file; [`read_mot`] reads and [`MotWriter`] writes such files |
 //!
 //! The crate knows neither images nor detectors. Coordinates are in any unit, x to the right and y downwards; time is
@@ -46,6 +47,7 @@ mod bounding_box;
 mod byte_track;
 mod camera;
 mod kalman;
+pub mod masklets;
 mod mot;
 mod overlaps;
 #[cfg(test)]

@@ -1,0 +1,118 @@
+//! Objects with masks that keep their identity through a video: the life cycle of SAM 3's video predictor.
+//!
+//! A *masklet* is an object's mask over time. A [`MaskletSession`] decides which detections start objects, which memories an
+//! object reads, which objects are false and removed, and what is shown. A [`MaskNetwork`] computes: it detects, tracks and
+//! encodes memories, which stay where it put them. The session knows them by their slots.
+//!
+//! ```
+//! use ocelli_tracking::masklets::*;
+//! use ocelli_tracking::Result;
+//!
+//! /// A network that always sees the same square.
+//! struct Square(LogitMask);
+//!
+//! impl MaskNetwork for Square {
+//!     fn load(&mut self, _frame: usize) -> Result<()> {
+//!         Ok(())
+//!     }
+//!     fn detect(&mut self, _frame: usize) -> Result<Vec<Detection>> {
+//!         Ok(vec![Detection { score: 0.9, mask: self.0.clone() }])
+//!     }
+//!     fn track(&mut self, batch: &TrackBatch) -> Result<Vec<TrackedMask>> {
+//!         // A real network reads the slots of `batch` here, and writes the new pointers.
+//!         let mask = || TrackedMask { mask: self.0.clone(), object_score: 5.0, iou: 0.9 };
+//!         Ok(batch.objects.iter().map(|_| mask()).collect())
+//!     }
+//!     fn prompt_masks(&mut self, _batch: &MaskPromptBatch<'_>) -> Result<()> {
+//!         Ok(())
+//!     }
+//!     fn prompt_points(&mut self, _prompt: &PointPrompt<'_>) -> Result<TrackedMask> {
+//!         Ok(TrackedMask { mask: self.0.clone(), object_score: 5.0, iou: 0.9 })
+//!     }
+//!     fn encode(&mut self, _batch: &EncodeBatch<'_>) -> Result<()> {
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let options = MaskletOptions::default();
+//! let side = options.mask_side();
+//! let logit = |index: usize| if index % side < side / 2 && index / side < side / 2 { 5.0 } else { -5.0 };
+//! let mut network = Square(LogitMask::new(side, side, (0..side * side).map(logit).collect())?);
+//!
+//! let video = VideoShape { frames: Some(3), width: 64, height: 48 };
+//! let mut session = MaskletSession::new(video, Retention::Video, options)?;
+//! session.prompt(DetectorPrompt::Text, 0, &mut network)?;
+//! session.propagate(RunDirection::Forward, None, None)?;
+//! let mut frames = 0;
+//! while let Some(step) = session.advance(&mut network)? {
+//!     for shown in step.shown {
+//!         assert_eq!((shown.objects[0].id, shown.objects[0].mask.area()), (0, 32 * 24));
+//!         frames += 1;
+//!     }
+//! }
+//! assert_eq!(frames, 3);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`MaskletSession`] | prompts, runs, clicks, removals; its [`Action`]s decide whether a run is full, partial or shows earlier results |
+//! | [`MaskletOptions`] | thresholds, with SAM 3's defaults |
+//! | [`Retention`] | what is kept of earlier frames: everything, or what the run may still read |
+//! | [`MaskNetwork`] | what the caller implements, with its requests ([`TrackBatch`], [`EncodeBatch`], …) |
+//! | [`MemorySlot`], [`PointerSlot`] | places in the network's bank, reused when frames are dropped |
+//! | [`Step`], [`ShownFrame`] | what happened on a frame, and the frames that leave the hotstart buffer |
+//! | [`FrameReport`] | every decision on a frame |
+//! | [`LogitMask`], [`BitMask`] | masks; resizes are those of PyTorch |
+//!
+//! Objects that are born on the same frame form a *group*: they share their conditioning frames, on which they were given
+//! as masks or clicks. An object reads the memories of at most 4 conditioning frames and of 6 others, and pointers of these
+//! and of up to 15 frames.
+//!
+//! The decisions are those of Meta's `sam3` 0.1.4, which `tests/golden/masklets` records. Known deviations: a click that
+//! leaves a group without conditioning frames keeps one, where the reference fails; a mask that reconditions an object is
+//! not encoded at once, because the masks of all objects overwrite that memory on the same frame.
+
+mod association;
+mod bank;
+mod bit_mask;
+mod clicks;
+mod exclusive;
+mod group;
+mod history;
+mod holes;
+mod identities;
+mod logit_mask;
+mod network;
+mod occlusion;
+mod options;
+mod output;
+mod prompts;
+mod report;
+mod requests;
+mod run;
+mod session;
+mod slots;
+mod track;
+mod tracks;
+
+pub use association::{Candidate, suppress};
+pub use bit_mask::BitMask;
+pub use exclusive::{ExclusiveArea, exclusive_areas, exclusive_foreground};
+pub use group::PointerOrigin;
+pub use history::{Action, Propagation};
+pub use holes::fill_holes;
+pub use logit_mask::LogitMask;
+pub use network::{
+    Click, Detection, EncodeBatch, EncodeObject, MaskNetwork, MaskPrompt, MaskPromptBatch, MemoryInput,
+    MemoryKind, MemorySlot, ObjectId, PointPrompt, PointerInput, PointerSlot, TrackBatch, TrackObject,
+    TrackedMask,
+};
+pub use options::MaskletOptions;
+pub use output::{ShownFrame, ShownObject};
+pub use report::{BankReport, FrameReport, ReadMemory, ReadPointer};
+pub use requests::{DetectorPrompt, Retention, RunDirection, VideoShape};
+pub use run::Step;
+pub use session::MaskletSession;

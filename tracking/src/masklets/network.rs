@@ -1,0 +1,201 @@
+//! What a masklet session asks of the network.
+
+use crate::masklets::{BitMask, LogitMask};
+use ocelli_error::Result;
+
+/// The identity of an object within a session: unique, in order of appearance from 0.
+pub type ObjectId = u32;
+
+/// A detection, before any suppression.
+#[derive(Clone, Debug)]
+pub struct Detection {
+    /// The probability that it is what the prompt names.
+    pub score: f32,
+    /// Its mask, of the side [`mask_side`](crate::masklets::MaskletOptions::mask_side).
+    pub mask: LogitMask,
+}
+
+/// What the mask decoder says of an object on a frame.
+#[derive(Clone, Debug)]
+pub struct TrackedMask {
+    /// The mask; -1024 everywhere if the object score is not above 0.
+    pub mask: LogitMask,
+    /// Whether the object is there, a logit.
+    pub object_score: f32,
+    /// The predicted IoU of the mask.
+    pub iou: f32,
+}
+
+/// The memory of one object on one frame in the network's bank: an index that is reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemorySlot(pub usize);
+
+/// The pointer of one object on one frame in the network's bank: an index that is reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PointerSlot(pub usize);
+
+/// A memory that a tracked object reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInput {
+    /// Where it is.
+    pub slot: MemorySlot,
+    /// The row of the temporal table: 0 is the frame before, the last row conditioning frames.
+    pub row: usize,
+}
+
+/// A pointer that a tracked object reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PointerInput {
+    /// Where it is.
+    pub slot: PointerSlot,
+    /// Frames between it and the current frame, divided by the largest number of pointers less 1.
+    pub offset: f32,
+}
+
+/// An object to track.
+#[derive(Clone, Debug)]
+pub struct TrackObject {
+    /// Its id.
+    pub id: ObjectId,
+    /// The memories it reads.
+    pub memories: Vec<MemoryInput>,
+    /// The pointers it reads.
+    pub pointers: Vec<PointerInput>,
+    /// Where its new pointer goes.
+    pub pointer: PointerSlot,
+}
+
+/// Objects to track in one call: all read equally many memories and equally many pointers.
+#[derive(Clone, Debug)]
+pub struct TrackBatch {
+    /// The frame.
+    pub frame: usize,
+    /// The objects, at least one.
+    pub objects: Vec<TrackObject>,
+}
+
+/// An object that is given as a mask.
+#[derive(Clone, Debug)]
+pub struct MaskPrompt {
+    /// Its id.
+    pub id: ObjectId,
+    /// Its mask, of the side [`memory_side`](crate::masklets::MaskletOptions::memory_side).
+    pub mask: BitMask,
+    /// Where its pointer goes.
+    pub pointer: PointerSlot,
+}
+
+/// Mask prompts of objects that share their conditioning frames.
+#[derive(Clone, Debug)]
+pub struct MaskPromptBatch<'a> {
+    /// The frame.
+    pub frame: usize,
+    /// The prompts, at least one.
+    pub prompts: &'a [MaskPrompt],
+    /// The masks of all objects that share the frame, prompted or not.
+    pub group: Vec<(ObjectId, &'a LogitMask)>,
+}
+
+/// A click on an object.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Click {
+    /// From the left, 0 to 1.
+    pub x: f32,
+    /// From the top, 0 to 1.
+    pub y: f32,
+    /// Whether the object is there.
+    pub is_foreground: bool,
+}
+
+/// Clicks on an object.
+#[derive(Clone, Copy, Debug)]
+pub struct PointPrompt<'a> {
+    /// The frame.
+    pub frame: usize,
+    /// The object.
+    pub id: ObjectId,
+    /// The clicks.
+    pub clicks: &'a [Click],
+    /// The object's mask of this frame if there is one: a dense prompt, clamped to ±32.
+    pub previous: Option<&'a LogitMask>,
+    /// Where the pointer goes.
+    pub pointer: PointerSlot,
+}
+
+/// How masks become memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// Logits: resized to the memory side, clamped to at most -10 where the object does not keep its mask, σ·20 − 10.
+    Tracked,
+    /// Prompts: resized to the image side, without overlaps within the batch
+    /// ([`exclusive_foreground`](crate::masklets::exclusive_foreground)), ±10, resized to the memory side.
+    Prompted,
+}
+
+/// A mask to encode.
+#[derive(Clone, Copy, Debug)]
+pub struct EncodeObject<'a> {
+    /// The object.
+    pub id: ObjectId,
+    /// Its mask.
+    pub mask: &'a LogitMask,
+    /// Whether it keeps its mask against the others.
+    pub keeps_mask: bool,
+    /// Whether it is visible; if not, the memory has the occlusion embedding.
+    pub is_present: bool,
+    /// Where the memory goes.
+    pub slot: MemorySlot,
+}
+
+/// Masks to encode in one call.
+#[derive(Clone, Debug)]
+pub struct EncodeBatch<'a> {
+    /// The frame.
+    pub frame: usize,
+    /// How.
+    pub kind: MemoryKind,
+    /// The masks, at least one.
+    pub objects: Vec<EncodeObject<'a>>,
+}
+
+/// The network of a [`MaskletSession`](crate::masklets::MaskletSession).
+///
+/// The session decides, the network computes. Memories and pointers stay with the network, at the slots that the session
+/// names: a slot is written before it is read, and may be written again. Batches are independent of each other.
+pub trait MaskNetwork {
+    /// Makes `frame` the frame of all calls that follow: its image features.
+    ///
+    /// # Errors
+    /// What fails here ends the call of the session.
+    fn load(&mut self, frame: usize) -> Result<()>;
+
+    /// All detections of the frame for the session's text or box prompt.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn detect(&mut self, frame: usize) -> Result<Vec<Detection>>;
+
+    /// Tracks objects, in their order.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn track(&mut self, batch: &TrackBatch) -> Result<Vec<TrackedMask>>;
+
+    /// Computes the pointers of objects that are given as masks.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn prompt_masks(&mut self, batch: &MaskPromptBatch<'_>) -> Result<()>;
+
+    /// The mask of an object that is given as clicks.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn prompt_points(&mut self, prompt: &PointPrompt<'_>) -> Result<TrackedMask>;
+
+    /// Writes memories.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn encode(&mut self, batch: &EncodeBatch<'_>) -> Result<()>;
+}

@@ -1,0 +1,218 @@
+//! Options of a masklet session.
+
+use ocelli_error::{Error, ErrorKind, Result};
+
+/// The options of a [`MaskletSession`](crate::masklets::MaskletSession), with the defaults of SAM 3 in brackets.
+///
+/// Scores and IoUs are 0 to 1. Counts of frames are frames of the video.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MaskletOptions {
+    /// The side of the grid of image patches (72). Masks of the network have 4 times this side, masks that the memory
+    /// encoder sees 16 times, the image 14 times.
+    pub patch_grid: usize,
+    /// Detections above this score are used (0.5).
+    pub detection_threshold: f32,
+    /// Of detections whose masks overlap more than this, only the one with the highest score is used (0.1).
+    pub detection_nms_iou: f32,
+    /// A detection matches every object with at least this overlap (0.1).
+    pub match_iou: f32,
+    /// An object without a detection of at least this overlap is unmatched on the frame (0.5).
+    pub unmatched_iou: f32,
+    /// A detection that matches no object starts one if it has at least this score (0.7).
+    pub new_object_threshold: f32,
+    /// The maximum number of objects at a time; the detections with the highest scores are preferred (10000).
+    pub max_objects: usize,
+    /// For how many frames results are held back, and objects can be removed as false (15; 0: not at all).
+    pub hotstart_frames: usize,
+    /// An object that is unmatched on this many frames during its hotstart is removed (8).
+    pub hotstart_unmatched: usize,
+    /// An object that shares this many detections with an elder object during its hotstart is removed (8).
+    pub hotstart_duplicates: usize,
+    /// Whether objects that stay unmatched are hidden within the hotstart alone (true). If not, the keep-alive counters hide
+    /// objects.
+    pub hide_only_within_hotstart: bool,
+    /// The keep-alive counter of a new object (30).
+    pub initial_keep_alive: i32,
+    /// The largest keep-alive counter (30).
+    pub max_keep_alive: i32,
+    /// The smallest keep-alive counter (-1).
+    pub min_keep_alive: i32,
+    /// Whether an empty mask decreases the keep-alive counter (false).
+    pub empty_decreases_keep_alive: bool,
+    /// Of two objects that overlap at least this much, the one that was occluded last is suppressed (0.7; 0: none).
+    pub occlusion_iou: f32,
+    /// Objects are prompted with their detections on frames that are multiples of this (16; 0: never).
+    pub recondition_frames: usize,
+    /// The least score of a detection that reconditions an object (0.8).
+    pub recondition_score: f32,
+    /// The least overlap of a detection that reconditions an object (0.8).
+    pub recondition_iou: f32,
+    /// An object is reconditioned if its object score, a logit, is above this (0.8).
+    pub recondition_object_score: f32,
+    /// The largest hole that is filled and speck that is cleared, in pixels of the network's masks (16; 0: none).
+    pub fill_hole_area: usize,
+    /// An object that keeps less than this share of its mask against the others leaves no trace in memory (0.3).
+    pub shrink_ratio: f32,
+    /// Memories of frames that are no conditioning frames (6).
+    pub memory_frames: usize,
+    /// Memories of conditioning frames, at least 2 (4).
+    pub conditioning_frames: usize,
+    /// Object pointers, the current frame's included: at most this many less 1 come from other than conditioning frames (16).
+    pub pointer_frames: usize,
+    /// Frames whose memory score is at most this are not read (0.01). `None`: the latest frames are read, without selection.
+    pub memory_score_threshold: Option<f32>,
+    /// A click makes the detector's conditioning frames of the object that are at most this far away ordinary frames (16).
+    pub click_window: usize,
+    /// The maximum number of clicks at a time, the first half and the last half of more (16).
+    pub max_points: usize,
+}
+
+impl Default for MaskletOptions {
+    fn default() -> Self {
+        Self {
+            patch_grid: 72,
+            detection_threshold: 0.5,
+            detection_nms_iou: 0.1,
+            match_iou: 0.1,
+            unmatched_iou: 0.5,
+            new_object_threshold: 0.7,
+            max_objects: 10_000,
+            hotstart_frames: 15,
+            hotstart_unmatched: 8,
+            hotstart_duplicates: 8,
+            hide_only_within_hotstart: true,
+            initial_keep_alive: 30,
+            max_keep_alive: 30,
+            min_keep_alive: -1,
+            empty_decreases_keep_alive: false,
+            occlusion_iou: 0.7,
+            recondition_frames: 16,
+            recondition_score: 0.8,
+            recondition_iou: 0.8,
+            recondition_object_score: 0.8,
+            fill_hole_area: 16,
+            shrink_ratio: 0.3,
+            memory_frames: 6,
+            conditioning_frames: 4,
+            pointer_frames: 16,
+            memory_score_threshold: Some(0.01),
+            click_window: 16,
+            max_points: 16,
+        }
+    }
+}
+
+impl MaskletOptions {
+    /// The defaults without hotstart, reconditioning and memory selection: SAM 3 with `apply_temporal_disambiguation=False`.
+    /// Results leave at once, and no object is removed.
+    pub fn without_temporal_disambiguation() -> Self {
+        Self {
+            hotstart_frames: 0,
+            hotstart_unmatched: 0,
+            hotstart_duplicates: 0,
+            recondition_frames: 0,
+            memory_score_threshold: None,
+            ..Self::default()
+        }
+    }
+
+    /// Checks the range of every option.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] with the option, its value and its range.
+    pub fn validate(&self) -> Result<()> {
+        let shares = [
+            ("detection_threshold", self.detection_threshold),
+            ("detection_nms_iou", self.detection_nms_iou),
+            ("match_iou", self.match_iou),
+            ("unmatched_iou", self.unmatched_iou),
+            ("new_object_threshold", self.new_object_threshold),
+            ("occlusion_iou", self.occlusion_iou),
+            ("recondition_score", self.recondition_score),
+            ("recondition_iou", self.recondition_iou),
+            ("shrink_ratio", self.shrink_ratio),
+            ("memory_score_threshold", self.memory_score_threshold.unwrap_or(0.0)),
+        ];
+        for (name, value) in shares {
+            if !(0.0..=1.0).contains(&value) {
+                return Err(invalid(name, value, "0 to 1"));
+            }
+        }
+        if self.recondition_object_score.is_nan() {
+            return Err(invalid("recondition_object_score", self.recondition_object_score, "a number"));
+        }
+        let counts = [
+            ("patch_grid", self.patch_grid, 1, 1024),
+            ("max_objects", self.max_objects, 1, usize::MAX),
+            ("memory_frames", self.memory_frames, 1, usize::MAX),
+            ("conditioning_frames", self.conditioning_frames, 2, usize::MAX),
+            ("pointer_frames", self.pointer_frames, 1, usize::MAX),
+            ("max_points", self.max_points, 2, usize::MAX),
+        ];
+        for (name, value, least, most) in counts {
+            if !(least..=most).contains(&value) {
+                let range = if most == usize::MAX {
+                    format!("at least {least}")
+                } else {
+                    format!("{least} to {most}")
+                };
+                return Err(invalid(name, value, &range));
+            }
+        }
+        if self.min_keep_alive > self.max_keep_alive {
+            return Err(invalid("min_keep_alive", self.min_keep_alive, "at most max_keep_alive"));
+        }
+        Ok(())
+    }
+
+    /// The side of the network's masks.
+    pub fn mask_side(&self) -> usize {
+        4 * self.patch_grid
+    }
+
+    /// The side of the masks that the memory encoder sees.
+    pub fn memory_side(&self) -> usize {
+        16 * self.patch_grid
+    }
+
+    /// The side of the image.
+    pub fn image_side(&self) -> usize {
+        14 * self.patch_grid
+    }
+}
+
+fn invalid(name: &str, value: impl std::fmt::Display, range: &str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, format!("{name} is {value}: expected {range}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_range_is_checked() {
+        let cases: [(&str, fn(&mut MaskletOptions)); 8] = [
+            ("match_iou is 1.5: expected 0 to 1", |options| options.match_iou = 1.5),
+            ("shrink_ratio is NaN: expected 0 to 1", |options| options.shrink_ratio = f32::NAN),
+            ("memory_score_threshold is -1: expected 0 to 1", |options| {
+                options.memory_score_threshold = Some(-1.0);
+            }),
+            ("recondition_object_score is NaN: expected a number", |options| {
+                options.recondition_object_score = f32::NAN;
+            }),
+            ("patch_grid is 0: expected 1 to 1024", |options| options.patch_grid = 0),
+            ("conditioning_frames is 1: expected at least 2", |options| options.conditioning_frames = 1),
+            ("max_points is 1: expected at least 2", |options| options.max_points = 1),
+            ("min_keep_alive is 31: expected at most max_keep_alive", |options| options.min_keep_alive = 31),
+        ];
+        for (message, change) in cases {
+            let mut options = MaskletOptions::default();
+            change(&mut options);
+            assert_eq!(options.validate().map_err(|error| error.to_string()), Err(message.to_owned()));
+        }
+        for options in [MaskletOptions::default(), MaskletOptions::without_temporal_disambiguation()] {
+            assert!(options.validate().is_ok());
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Objects that are given as masks or clicks.
+
+use crate::masklets::group::{ABSENT, Group, GroupFrame, ObjectFrame, PROMPTED_SCORE, Slots};
+use crate::masklets::network::{
+    EncodeBatch, EncodeObject, MaskNetwork, MaskPrompt, MaskPromptBatch, MemoryKind, PointPrompt,
+};
+use crate::masklets::{BitMask, Click, LogitMask, MaskletOptions, ObjectId, PointerOrigin, TrackedMask};
+use ocelli_error::Result;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A new group of objects that start on `frame`; `masks` have the side of the memory encoder.
+pub(crate) fn start_group(
+    frame: usize,
+    masks: Vec<(ObjectId, BitMask)>,
+    video: [usize; 2],
+    options: &MaskletOptions,
+    slots: &mut Slots,
+    network: &mut impl MaskNetwork,
+) -> Result<Group> {
+    let ids: Vec<ObjectId> = masks.iter().map(|&(id, _)| id).collect();
+    let stored = stored_masks(masks.iter().map(|(_, mask)| mask), video, options.mask_side());
+    let objects = masks.iter().zip(stored).map(|((_, mask), stored)| {
+        let object_score = if mask.is_empty() { -PROMPTED_SCORE } else { PROMPTED_SCORE };
+        prompted(stored, object_score, 1.0, PointerOrigin::Mask, slots)
+    });
+    let entry = GroupFrame {
+        is_conditioning: true,
+        mask_prompts: ids.iter().copied().collect(),
+        is_assembled: true,
+        objects: objects.collect(),
+        ..GroupFrame::default()
+    };
+    let mut group = Group { objects: ids, frames: BTreeMap::from([(frame, entry)]) };
+    prompt_masks(&group, frame, masks, network)?;
+    encode_prompts(&mut group, frame, slots, network)?;
+    Ok(group)
+}
+
+/// Gives masks to objects of a group that has already been tracked on `frame`: it becomes a conditioning frame. Its memory
+/// is encoded with those of all objects afterwards.
+pub(crate) fn recondition(
+    group: &mut Group,
+    frame: usize,
+    masks: Vec<(ObjectId, BitMask)>,
+    video: [usize; 2],
+    options: &MaskletOptions,
+    network: &mut impl MaskNetwork,
+) -> Result<()> {
+    let Group { objects, frames } = &mut *group;
+    let entry = frames.entry(frame).or_default();
+    entry.is_conditioning = true;
+    entry.is_assembled = true;
+    entry.score = None;
+    for (id, mask) in &masks {
+        let object =
+            objects.iter().position(|object| object == id).and_then(|index| entry.objects.get_mut(index));
+        let Some(object) = object else { continue };
+        object.mask = Some(stored_mask(mask, video, options.mask_side()));
+        (object.object_score, object.iou, object.origin) = (PROMPTED_SCORE, 1.0, PointerOrigin::Mask);
+        entry.mask_prompts.insert(*id);
+        entry.point_prompts.remove(id);
+    }
+    prompt_masks(group, frame, masks, network)
+}
+
+/// Gives clicks to an object of a group: the frame becomes a conditioning frame of the whole group. Returns the new mask.
+pub(crate) fn click(
+    group: &mut Group,
+    frame: usize,
+    id: ObjectId,
+    clicks: &[Click],
+    options: &MaskletOptions,
+    slots: &mut Slots,
+    network: &mut impl MaskNetwork,
+) -> Result<LogitMask> {
+    let mut entry = group.frames.remove(&frame).unwrap_or_default();
+    let is_known = !entry.objects.is_empty();
+    let mut missing = Vec::new();
+    for &object in group.objects.iter().filter(|_| !is_known) {
+        let absent = LogitMask::filled(options.mask_side(), ABSENT);
+        entry.objects.push(prompted(absent, PROMPTED_SCORE, 0.0, PointerOrigin::Mask, slots));
+        missing.extend((object != id).then_some(object));
+    }
+    let side = options.memory_side();
+    let missing = missing.into_iter().map(|object| (object, BitMask::empty(side, side))).collect();
+    entry.is_conditioning = true;
+    entry.is_assembled = true;
+    entry.score = None;
+    entry.mask_prompts.remove(&id);
+    entry.point_prompts.insert(id);
+    let position = group.position(id).unwrap_or_default();
+    let object = &mut entry.objects[position];
+    let previous = object.mask.as_ref().filter(|_| is_known);
+    let clicks = limited(clicks, options.max_points);
+    let found = network.prompt_points(&PointPrompt {
+        frame,
+        id,
+        clicks: &clicks,
+        previous,
+        pointer: object.pointer,
+    })?;
+    let found = crate::masklets::track::checked(found, options)?;
+    let TrackedMask { mask, object_score, iou } = found;
+    object.mask = Some(mask.clone());
+    (object.object_score, object.iou, object.origin) = (object_score, iou, PointerOrigin::Click);
+    group.frames.insert(frame, entry);
+    prompt_masks(group, frame, missing, network)?;
+    encode_prompts(group, frame, slots, network)?;
+    group.clear_prompts_near(id, frame, options.click_window);
+    Ok(mask)
+}
+
+/// The first half and the last half of too many clicks.
+fn limited(clicks: &[Click], most: usize) -> Vec<Click> {
+    if clicks.len() <= most {
+        return clicks.to_vec();
+    }
+    let first = most / 2;
+    [&clicks[..first], &clicks[clicks.len() - (most - first)..]].concat()
+}
+
+fn prompted(
+    mask: LogitMask,
+    object_score: f32,
+    iou: f32,
+    origin: PointerOrigin,
+    slots: &mut Slots,
+) -> ObjectFrame {
+    let pointer = slots.pointer();
+    ObjectFrame {
+        mask: Some(mask),
+        object_score,
+        iou,
+        origin,
+        is_prompted_memory: true,
+        is_present: false,
+        memory: None,
+        pointer,
+    }
+}
+
+/// Asks for the pointers of mask prompts.
+fn prompt_masks(
+    group: &Group,
+    frame: usize,
+    masks: Vec<(ObjectId, BitMask)>,
+    network: &mut impl MaskNetwork,
+) -> Result<()> {
+    let Some(entry) = group.frames.get(&frame).filter(|_| !masks.is_empty()) else { return Ok(()) };
+    let prompt = |(id, mask): (ObjectId, BitMask)| {
+        let pointer = entry.objects[group.position(id)?].pointer;
+        Some(MaskPrompt { id, mask, pointer })
+    };
+    let prompts: Vec<MaskPrompt> = masks.into_iter().filter_map(prompt).collect();
+    let masks = group.objects.iter().zip(&entry.objects);
+    let group = masks.filter_map(|(&id, object)| Some((id, object.mask.as_ref()?))).collect();
+    network.prompt_masks(&MaskPromptBatch { frame, prompts: &prompts, group })
+}
+
+/// Encodes the masks of a frame that was put together from prompts.
+fn encode_prompts(
+    group: &mut Group,
+    frame: usize,
+    slots: &mut Slots,
+    network: &mut impl MaskNetwork,
+) -> Result<()> {
+    let Some(entry) = group.frames.get_mut(&frame) else { return Ok(()) };
+    let mut objects = Vec::with_capacity(entry.objects.len());
+    for (&id, object) in group.objects.iter().zip(&mut entry.objects) {
+        let slot = *object.memory.get_or_insert_with(|| slots.memory());
+        object.is_prompted_memory = true;
+        object.is_present = object.object_score > 0.0;
+        let is_present = object.is_present;
+        let mask = object.mask.as_ref();
+        objects.extend(mask.map(|mask| EncodeObject { id, mask, keeps_mask: true, is_present, slot }));
+    }
+    network.encode(&EncodeBatch { frame, kind: MemoryKind::Prompted, objects })
+}
+
+/// Masks as the tracker stores them: at the size of the video, without overlaps (the last one wins), ±1024, resized to `side`.
+pub(crate) fn stored_masks<'a>(
+    masks: impl Iterator<Item = &'a BitMask>,
+    video: [usize; 2],
+    side: usize,
+) -> Vec<LogitMask> {
+    let mut masks: Vec<BitMask> = masks.map(|mask| at_video_size(mask, video)).collect();
+    for index in 1..masks.len() {
+        let (earlier, later) = masks.split_at_mut(index);
+        earlier.iter_mut().for_each(|mask| mask.subtract(&later[0]));
+    }
+    masks.iter().map(|mask| signed(mask).resized_antialiased(side, side)).collect()
+}
+
+fn stored_mask(mask: &BitMask, video: [usize; 2], side: usize) -> LogitMask {
+    signed(&at_video_size(mask, video)).resized_antialiased(side, side)
+}
+
+fn at_video_size(mask: &BitMask, [width, height]: [usize; 2]) -> BitMask {
+    let resized = mapped(mask, [0.0, 1.0]).resized_antialiased(width, height);
+    BitMask::from_fn(width, height, |x, y| resized.values()[y * width + x] > 0.5)
+}
+
+fn signed(mask: &BitMask) -> LogitMask {
+    mapped(mask, [ABSENT, -ABSENT])
+}
+
+fn mapped(mask: &BitMask, [background, foreground]: [f32; 2]) -> LogitMask {
+    let (width, height) = (mask.width(), mask.height());
+    let pixel =
+        |index: usize| if mask.contains(index % width, index / width) { foreground } else { background };
+    LogitMask::from_pixels(width, height, pixel)
+}
+
+/// The groups that hold any of the objects.
+pub(crate) fn groups_of(groups: &[Group], ids: &BTreeSet<ObjectId>) -> Vec<usize> {
+    (0..groups.len()).filter(|&index| groups[index].objects.iter().any(|id| ids.contains(id))).collect()
+}

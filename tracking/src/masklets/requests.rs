@@ -1,0 +1,47 @@
+//! What is asked of a session.
+
+/// The video of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VideoShape {
+    /// The number of frames; `None` for a live source.
+    pub frames: Option<usize>,
+    /// The width in pixels.
+    pub width: usize,
+    /// The height in pixels.
+    pub height: usize,
+}
+
+/// What a session remembers of frames that it has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Retention {
+    /// Everything: each object costs one memory slot, one pointer slot, one mask and its shown mask as run lengths a frame.
+    /// Any frame can be clicked, shown or passed again.
+    #[default]
+    Video,
+    /// What the run may still read: each object costs at most
+    /// [`conditioning_frames`](crate::masklets::MaskletOptions::conditioning_frames) + [`memory_frames`](crate::masklets::MaskletOptions::memory_frames) memory
+    /// slots (10), `conditioning_frames` + [`pointer_frames`](crate::masklets::MaskletOptions::pointer_frames) pointer slots (20) and
+    /// `conditioning_frames` masks (4), however long the video is. The session runs once, in one direction, and takes no
+    /// clicks.
+    Window,
+}
+
+/// Which way a run goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunDirection {
+    /// To later frames.
+    Forward,
+    /// To earlier frames, from the frame before the start.
+    Backward,
+    /// Forward, then backward.
+    Both,
+}
+
+/// What the detector looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DetectorPrompt {
+    /// A text: on every frame.
+    Text,
+    /// A box without text: on its frame alone.
+    Box,
+}

@@ -1,0 +1,401 @@
+//! A session: prompts, runs through the video, and what they show.
+
+use crate::masklets::bank::Course;
+use crate::masklets::history::{Action, Propagation, next_propagation};
+use crate::masklets::network::{Click, MaskNetwork};
+use crate::masklets::output::{FrameOutput, ShownFrame};
+use crate::masklets::requests::{DetectorPrompt, Retention, RunDirection, VideoShape};
+use crate::masklets::run::{Order, Run, Step};
+use crate::masklets::tracks::Tracks;
+use crate::masklets::{FrameReport, MaskletOptions, ObjectId, fill_holes};
+use ocelli_error::{Error, ErrorKind, Result};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A video in which objects are found and followed.
+///
+/// [`prompt`](Self::prompt) starts it over. [`propagate`](Self::propagate) plans a run, and each [`advance`](Self::advance)
+/// processes one frame of it and returns the frames that leave the hotstart buffer. Clicks and removals come between runs, or
+/// between the frames of one. After an error of the network the session has to be prompted again.
+#[derive(Clone, Debug)]
+pub struct MaskletSession {
+    video: VideoShape,
+    retention: Retention,
+    tracks: Tracks,
+    prompt: Option<(DetectorPrompt, usize)>,
+    history: Vec<Action>,
+    first_output: Option<usize>,
+    cache: BTreeMap<usize, FrameOutput>,
+    planned: VecDeque<Planned>,
+    run: Option<Run>,
+}
+
+/// A run that has not begun.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    is_reverse: bool,
+    start: Option<usize>,
+    max_frames: Option<usize>,
+}
+
+impl MaskletSession {
+    /// A session without a prompt.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if an option is out of range, or the video has no pixels or no frames.
+    pub fn new(video: VideoShape, retention: Retention, options: MaskletOptions) -> Result<Self> {
+        options.validate()?;
+        if video.width == 0 || video.height == 0 || video.frames == Some(0) {
+            let text = format!(
+                "a video of {} × {} pixels with {:?} frames: expected some",
+                video.width, video.height, video.frames
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(Self {
+            video,
+            retention,
+            tracks: Tracks::new(options, [video.width, video.height]),
+            prompt: None,
+            history: Vec::new(),
+            first_output: None,
+            cache: BTreeMap::new(),
+            planned: VecDeque::new(),
+            run: None,
+        })
+    }
+
+    /// Forgets the prompt, all objects and all results.
+    pub fn reset(&mut self) {
+        self.tracks = Tracks::new(self.tracks.options, self.tracks.video);
+        self.prompt = None;
+        self.history.clear();
+        self.first_output = None;
+        self.cache.clear();
+        self.planned.clear();
+        self.run = None;
+    }
+
+    /// The ids of the objects that are tracked.
+    pub fn objects(&self) -> Vec<ObjectId> {
+        self.tracks.ids()
+    }
+
+    /// The objects that were removed as false.
+    pub fn removed(&self) -> &BTreeSet<ObjectId> {
+        self.tracks.identities.removed()
+    }
+
+    /// What was asked of the session since its prompt.
+    pub fn history(&self) -> &[Action] {
+        &self.history
+    }
+
+    /// The options.
+    pub fn options(&self) -> &MaskletOptions {
+        &self.tracks.options
+    }
+
+    /// How many memory slots and pointer slots the network needs: the indices are below these.
+    pub fn slot_counts(&self) -> [usize; 2] {
+        [self.tracks.slots.memories.capacity(), self.tracks.slots.pointers.capacity()]
+    }
+
+    /// How many memory slots and pointer slots are in use.
+    pub fn slots_in_use(&self) -> [usize; 2] {
+        [self.tracks.slots.memories.in_use(), self.tracks.slots.pointers.in_use()]
+    }
+
+    /// Starts over with a prompt, and detects on one frame. A run passes that frame again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the video has no such frame; errors of the network.
+    pub fn prompt(
+        &mut self,
+        prompt: DetectorPrompt,
+        frame: usize,
+        network: &mut impl MaskNetwork,
+    ) -> Result<Step> {
+        self.check_frame(frame)?;
+        self.reset();
+        self.prompt = Some((prompt, frame));
+        let (report, output) = self.process(frame, false, network)?;
+        let shown = self.show(&output)?;
+        Ok(Step { frame, report: Some(report), banks: Vec::new(), shown: vec![shown] })
+    }
+
+    /// Plans a run, in place of a run that has not ended: from `start`, by default the first frame with results, over
+    /// `max_frames` more frames, by default to the end of the video.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if there is no prompt or no such frame, or a live source should run backward.
+    pub fn propagate(
+        &mut self,
+        direction: RunDirection,
+        start: Option<usize>,
+        max_frames: Option<usize>,
+    ) -> Result<()> {
+        if self.first_output.is_none() {
+            return Err(invalid("the session has no prompt: expected a prompt before a run"));
+        }
+        start.map_or(Ok(()), |start| self.check_frame(start))?;
+        let is_forward = direction == RunDirection::Forward;
+        if self.video.frames.is_none() && !is_forward {
+            return Err(invalid("the video is a live source: expected a forward run"));
+        }
+        let has_run = self.history.iter().any(|action| matches!(action, Action::Propagate { .. }));
+        if self.retention == Retention::Window && (has_run || direction == RunDirection::Both) {
+            return Err(invalid(
+                "earlier frames were not kept: expected one run, or a session with Retention::Video",
+            ));
+        }
+        self.run = None;
+        let plan = |is_reverse| Planned { is_reverse, start, max_frames };
+        self.planned = match direction {
+            RunDirection::Forward => VecDeque::from([plan(false)]),
+            RunDirection::Backward => VecDeque::from([plan(true)]),
+            RunDirection::Both => VecDeque::from([plan(false), plan(true)]),
+        };
+        Ok(())
+    }
+
+    /// Processes the next frame of the run; `None` at its end.
+    ///
+    /// # Errors
+    /// Errors of the network; [`ErrorKind::InvalidArgument`] if a partial run meets a frame without earlier results.
+    pub fn advance(&mut self, network: &mut impl MaskNetwork) -> Result<Option<Step>> {
+        loop {
+            if self.run.is_none() && !self.begin_planned() {
+                return Ok(None);
+            }
+            let next = self
+                .run
+                .as_mut()
+                .and_then(|run| Some((run.order.next()?, run.order.is_reverse(), run.kind.clone())));
+            let Some((frame, is_reverse, kind)) = next else {
+                self.run = None;
+                continue;
+            };
+            return match kind {
+                Propagation::Full => self.advance_full(frame, is_reverse, network),
+                Propagation::Partial(ids) => self.advance_partial(frame, is_reverse, &ids, network),
+                Propagation::Fetch => self.fetch(frame),
+            }
+            .map(Some);
+        }
+    }
+
+    /// Ends the run: the frames that its hotstart buffer still holds. A live source ends with this.
+    ///
+    /// # Errors
+    /// None are expected; a mask that is not of the size of the video would be one.
+    pub fn finish(&mut self) -> Result<Vec<ShownFrame>> {
+        self.planned.clear();
+        let Some(run) = self.run.take() else { return Ok(Vec::new()) };
+        self.release(run.buffer.into())
+    }
+
+    /// Removes an object, also from frames that are held back or were shown. Returns whether there was one.
+    pub fn remove_object(&mut self, id: ObjectId) -> bool {
+        if !self.tracks.ids().contains(&id) {
+            return false;
+        }
+        self.tracks.remove(&BTreeSet::from([id]));
+        self.history.push(Action::Remove { id });
+        self.tracks.identities.forget_score(id);
+        let held_back = self.run.iter_mut().flat_map(|run| &mut run.buffer);
+        self.cache.values_mut().chain(held_back).for_each(|output| {
+            output.masks.remove(&id);
+        });
+        true
+    }
+
+    /// Clicks on an object of a frame: one that is tracked is refined, another one is added under this id. The next run then
+    /// tracks only clicked objects.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if there are no clicks or no results of that frame, or there are too many objects;
+    /// errors of the network.
+    pub fn click(
+        &mut self,
+        frame: usize,
+        id: ObjectId,
+        clicks: &[Click],
+        network: &mut impl MaskNetwork,
+    ) -> Result<ShownFrame> {
+        if clicks.is_empty()
+            || !clicks.iter().all(|click| (0.0..=1.0).contains(&click.x) && (0.0..=1.0).contains(&click.y))
+        {
+            return Err(invalid("expected at least one click with coordinates of 0 to 1"));
+        }
+        if self.retention == Retention::Window {
+            return Err(invalid(
+                "shown frames were not kept: expected clicks in a session with Retention::Video",
+            ));
+        }
+        if !self.cache.contains_key(&frame) {
+            return Err(invalid(format!(
+                "frame {frame} has no results: expected a click on a frame that was shown"
+            )));
+        }
+        let is_tracked = self.tracks.ids().contains(&id);
+        if !is_tracked && self.tracks.ids().len() >= self.tracks.options.max_objects {
+            let text = format!("max_objects is {}: no object can be added", self.tracks.options.max_objects);
+            return Err(invalid(text));
+        }
+        network.load(frame)?;
+        let mask = self.tracks.click(frame, id, clicks, network)?;
+        self.history.push(if is_tracked { Action::Refine { frame, id } } else { Action::Add { frame, id } });
+        let mut shown = mask.resized(self.video.width, self.video.height);
+        fill_holes(&mut shown, self.tracks.options.fill_hole_area);
+        for output in self.cache.values_mut() {
+            output.hidden.remove(&id);
+        }
+        let output = self.cached(frame)?;
+        output.masks.insert(id, shown.positive().runs());
+        output.tracker_scores.insert(id, 1.0);
+        self.show_cached(frame)
+    }
+
+    fn begin_planned(&mut self) -> bool {
+        let Some(planned) = self.planned.pop_front() else { return false };
+        let kind = match self.retention {
+            Retention::Video => next_propagation(&self.history, self.video.frames),
+            Retention::Window => Propagation::Full,
+        };
+        self.history.push(Action::Propagate { kind: kind.clone(), start: planned.start });
+        let start = planned.start.or(self.first_output).unwrap_or(0);
+        let order = Order::new(planned.is_reverse, start, planned.max_frames, self.video.frames);
+        self.run = Some(Run { kind, order, buffer: VecDeque::new() });
+        true
+    }
+
+    fn course(&self, is_reverse: bool) -> Course {
+        Course { frame_count: self.video.frames, is_reverse }
+    }
+
+    /// Processes one frame of a full run.
+    fn process(
+        &mut self,
+        frame: usize,
+        is_reverse: bool,
+        network: &mut impl MaskNetwork,
+    ) -> Result<(FrameReport, FrameOutput)> {
+        network.load(frame)?;
+        let is_detecting = match self.prompt {
+            Some((DetectorPrompt::Text, _)) => true,
+            Some((DetectorPrompt::Box, prompted)) => prompted == frame,
+            None => false,
+        };
+        let detections = if is_detecting { network.detect(frame)? } else { Vec::new() };
+        let course = self.course(is_reverse);
+        let (mut report, mut output) = self.tracks.process(frame, course, &detections, network)?;
+        if let Some(earlier) = self.cache.get(&frame) {
+            output.hidden.extend(&earlier.hidden);
+            for (id, score) in &earlier.tracker_scores {
+                output.tracker_scores.entry(*id).or_insert(*score);
+            }
+            report.hidden = output.hidden.iter().copied().collect();
+            report.tracker_scores = output.tracker_scores.clone();
+        }
+        self.first_output = Some(self.first_output.map_or(frame, |first| first.min(frame)));
+        match self.retention {
+            Retention::Video => _ = self.cache.insert(frame, output.clone()),
+            Retention::Window => self.tracks.forget_unneeded(frame, course),
+        }
+        Ok((report, output))
+    }
+
+    fn advance_full(
+        &mut self,
+        frame: usize,
+        is_reverse: bool,
+        network: &mut impl MaskNetwork,
+    ) -> Result<Step> {
+        let (report, output) = self.process(frame, is_reverse, network)?;
+        let delay = self.tracks.options.hotstart_frames;
+        let mut leaving = Vec::new();
+        if let Some(run) = &mut self.run {
+            run.buffer.push_back(output);
+            let count = if delay == 0 || run.order.is_done() {
+                run.buffer.len()
+            } else {
+                usize::from(run.buffer.len() >= delay)
+            };
+            leaving.extend(run.buffer.drain(..count));
+        }
+        let shown = self.release(leaving)?;
+        Ok(Step { frame, report: Some(report), banks: Vec::new(), shown })
+    }
+
+    /// Shows frames that leave the buffer, without the objects that were removed since.
+    fn release(&mut self, leaving: Vec<FrameOutput>) -> Result<Vec<ShownFrame>> {
+        let mut shown = Vec::with_capacity(leaving.len());
+        for output in leaving {
+            let output = output.without(self.tracks.identities.removed());
+            shown.push(self.show(&output)?);
+            if self.retention == Retention::Video {
+                self.cache.insert(output.frame, output);
+            }
+        }
+        Ok(shown)
+    }
+
+    fn advance_partial(
+        &mut self,
+        frame: usize,
+        is_reverse: bool,
+        ids: &BTreeSet<ObjectId>,
+        network: &mut impl MaskNetwork,
+    ) -> Result<Step> {
+        network.load(frame)?;
+        let course = self.course(is_reverse);
+        let (banks, masks, scores) = self.tracks.track_only(frame, course, ids, network)?;
+        let output = self.cached(frame)?;
+        output.masks.extend(masks);
+        // The reference compares these logits with the probabilities of the other objects.
+        output.tracker_scores.extend(scores);
+        output.masks.retain(|id, _| !output.hidden.contains(id));
+        let shown = vec![self.show_cached(frame)?];
+        Ok(Step { frame, report: None, banks, shown })
+    }
+
+    fn fetch(&mut self, frame: usize) -> Result<Step> {
+        let shown = if self.cache.contains_key(&frame) {
+            self.show_cached(frame)?
+        } else {
+            ShownFrame { frame, objects: Vec::new() }
+        };
+        Ok(Step { frame, report: None, banks: Vec::new(), shown: vec![shown] })
+    }
+
+    fn cached(&mut self, frame: usize) -> Result<&mut FrameOutput> {
+        let missing = || invalid(format!("frame {frame} has no results: expected a full run over it first"));
+        self.cache.get_mut(&frame).ok_or_else(missing)
+    }
+
+    /// A cached frame with today's scores.
+    fn show_cached(&mut self, frame: usize) -> Result<ShownFrame> {
+        let scores = self.tracks.identities.scores();
+        let output = self.cached(frame)?;
+        output.scores = scores;
+        let output = output.clone();
+        self.show(&output)
+    }
+
+    fn show(&self, output: &FrameOutput) -> Result<ShownFrame> {
+        output.show(self.video.width, self.video.height)
+    }
+
+    fn check_frame(&self, frame: usize) -> Result<()> {
+        match self.video.frames {
+            Some(count) if frame >= count => {
+                Err(invalid(format!("frame {frame} is not in the video: expected 0 to {}", count - 1)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn invalid(message: impl AsRef<str>) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message)
+}

@@ -1,0 +1,146 @@
+//! Sessions as a caller uses them: memory, live sources, errors.
+
+use crate::scene::{SIDE, Scene, options, random_scene, rectangle};
+use ocelli_tracking::ErrorKind;
+use ocelli_tracking::masklets::{
+    Click, DetectorPrompt, LogitMask, MaskletOptions, MaskletSession, ObjectId, Retention, RunDirection,
+    VideoShape,
+};
+
+/// One object that is always there, and detected on every frame.
+fn steady()
+-> Scene<impl FnMut(usize) -> Vec<(f32, LogitMask)>, impl FnMut(ObjectId, usize) -> Option<LogitMask>> {
+    Scene::new(|_| vec![(0.9, rectangle([2, 2, 9, 9]))], |_, _| Some(rectangle([2, 2, 9, 9])))
+}
+
+fn session(frames: Option<usize>, retention: Retention, options: MaskletOptions) -> MaskletSession {
+    let video = VideoShape { frames, width: SIDE, height: SIDE };
+    MaskletSession::new(video, retention, options).expect("the options are valid")
+}
+
+/// The slots in use after a run over `frames` frames with one object.
+fn slots_after(frames: usize, retention: Retention, is_on: bool) -> [usize; 2] {
+    let (mut session, mut scene) = (session(Some(frames), retention, options(is_on)), steady());
+    session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
+    session.propagate(RunDirection::Forward, None, None).expect("the session has a prompt");
+    while session.advance(&mut scene).expect("the scene does not fail").is_some() {}
+    assert_eq!(session.objects(), [0]);
+    session.slots_in_use()
+}
+
+#[test]
+fn a_thousand_frames_cost_as_many_slots_as_a_hundred() {
+    // With reconditioning four conditioning frames, without it one.
+    for (is_on, expected) in [(true, [10, 4 + 15]), (false, [1 + 6, 1 + 15])] {
+        for frames in [100, 1000] {
+            assert_eq!(slots_after(frames, Retention::Window, is_on), expected, "{frames} frames");
+        }
+        assert_eq!(slots_after(100, Retention::Video, is_on), [100, 100]);
+    }
+}
+
+#[test]
+fn memory_is_bounded_by_the_number_of_objects() {
+    for seed in 0..20u64 {
+        let mut options = options(!seed.is_multiple_of(3));
+        options.max_objects = 5;
+        let (mut session, mut scene) = (session(Some(400), Retention::Window, options), random_scene(seed));
+        session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
+        session.propagate(RunDirection::Forward, None, None).expect("the session has a prompt");
+        while session.advance(&mut scene).expect("the scene does not fail").is_some() {
+            let ([memories, pointers], objects) = (session.slots_in_use(), session.objects().len());
+            assert!(
+                memories <= 10 * objects && pointers <= 20 * objects,
+                "{memories}, {pointers} of {objects} objects"
+            );
+        }
+        // While a frame is processed, each object has one more.
+        let [memories, pointers] = session.slot_counts();
+        assert!(memories <= 11 * 5 && pointers <= 21 * 5, "scene {seed}: {memories} and {pointers} slots");
+    }
+}
+
+#[test]
+fn a_live_source_has_no_end() {
+    let (mut session, mut scene) = (session(None, Retention::Window, options(true)), steady());
+    session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
+    session.propagate(RunDirection::Forward, None, None).expect("the session has a prompt");
+    let mut shown = Vec::new();
+    for _ in 0..40 {
+        let step =
+            session.advance(&mut scene).expect("the scene does not fail").expect("a live source goes on");
+        shown.extend(step.shown.iter().map(|frame| frame.frame));
+    }
+    assert_eq!(shown, (0..26).collect::<Vec<_>>(), "14 frames are held back");
+    shown.extend(
+        session.finish().expect("the masks have the size of the video").iter().map(|frame| frame.frame),
+    );
+    assert_eq!(shown, (0..40).collect::<Vec<_>>());
+    assert!(session.finish().expect("nothing is left").is_empty());
+}
+
+#[test]
+fn a_box_is_looked_for_on_its_frame_alone() {
+    let (mut session, mut scene) = (session(Some(30), Retention::Video, options(true)), steady());
+    session.prompt(DetectorPrompt::Box, 0, &mut scene).expect("the scene does not fail");
+    session.propagate(RunDirection::Forward, None, None).expect("the session has a prompt");
+    let mut removed = Vec::new();
+    while let Some(step) = session.advance(&mut scene).expect("the scene does not fail") {
+        let report = step.report.expect("a full run has reports");
+        assert_eq!(report.detections.len(), usize::from(report.frame == 0));
+        removed.extend(report.removed.iter().map(|&id| (id, report.frame)));
+    }
+    assert_eq!(removed, [(0, 8)], "without detections the hotstart removes it");
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let click = |x: f32| [Click { x, y: 0.5, is_foreground: true }];
+    let mut scene = steady();
+    let mut kept = session(Some(5), Retention::Video, options(true));
+    let mut live = session(None, Retention::Window, options(true));
+    let mut window = session(Some(5), Retention::Window, options(true));
+    let mut errors = vec![
+        kept.propagate(RunDirection::Forward, None, None).expect_err("there is no prompt"),
+        kept.prompt(DetectorPrompt::Text, 5, &mut scene).expect_err("there is no frame 5"),
+        kept.click(1, 0, &click(0.5), &mut scene).expect_err("frame 1 was not shown"),
+        kept.click(1, 0, &[], &mut scene).expect_err("there are no clicks"),
+        kept.click(1, 0, &click(1.5), &mut scene).expect_err("a click beside the frame"),
+    ];
+    for session in [&mut live, &mut window] {
+        session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
+    }
+    errors.push(live.propagate(RunDirection::Backward, None, None).expect_err("a live source has no past"));
+    errors.push(window.click(0, 0, &click(0.5), &mut scene).expect_err("frames are not kept"));
+    errors.push(window.propagate(RunDirection::Both, None, None).expect_err("frames are not kept"));
+    let empty = VideoShape { frames: Some(5), width: 0, height: 4 };
+    errors.push(MaskletSession::new(empty, Retention::Video, options(true)).expect_err("no pixels"));
+    let expected = [
+        "the session has no prompt: expected a prompt before a run",
+        "frame 5 is not in the video: expected 0 to 4",
+        "frame 1 has no results: expected a click on a frame that was shown",
+        "expected at least one click with coordinates of 0 to 1",
+        "expected at least one click with coordinates of 0 to 1",
+        "the video is a live source: expected a forward run",
+        "shown frames were not kept: expected clicks in a session with Retention::Video",
+        "earlier frames were not kept: expected one run, or a session with Retention::Video",
+        "a video of 0 × 4 pixels with Some(5) frames: expected some",
+    ];
+    let found: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(found, expected);
+    assert!(errors.iter().all(|error| error.kind() == ErrorKind::InvalidArgument));
+}
+
+#[test]
+fn masks_of_another_size_are_refused() {
+    let wrong = || LogitMask::new(8, 8, vec![5.0; 64]).expect("a logit for each pixel");
+    let (mut session, mut scene) = (
+        session(Some(5), Retention::Video, options(true)),
+        Scene::new(|_| vec![(0.9, wrong())], |_, _| None),
+    );
+    let error = session.prompt(DetectorPrompt::Text, 0, &mut scene).expect_err("8 is not 16");
+    assert_eq!(
+        (error.kind(), error.to_string().as_str()),
+        (ErrorKind::Mismatch, "the network gave a mask of 8 × 8: expected 16 × 16")
+    );
+}
