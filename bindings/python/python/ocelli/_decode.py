@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
+import secrets
 import sys
-import tempfile
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -164,14 +164,16 @@ class VideoWriter:
         target = self._path.resolve()
         # Written beside its place, so that it appears whole.
         try:
-            handle, part = tempfile.mkstemp(prefix=".ocelli-", suffix=self._path.suffix, dir=target.parent)
+            part = target.parent / f".ocelli-{secrets.token_hex(8)}{self._path.suffix}"
+            # The umask decides who can read the video, as for any file; `tempfile` would make a private one.
+            handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         except FileNotFoundError as why:
             raise Io(f"cannot write the video, {self._path}: its folder does not exist") from why
         except OSError as why:
             raise Io(f"cannot write the video, {self._path}: {_reason(why)}") from why
         os.close(handle)
         self._target = target
-        self._part: Path | None = Path(part)
+        self._part: Path | None = part
         self._container: Any = None
         self._stream: Any = None
         self._start_s = 0.0
@@ -252,7 +254,6 @@ class VideoWriter:
         try:
             self._container.mux(self._stream.encode(None))
             self._container.close()
-            self._part.chmod(0o644)
             self._part.replace(self._target)
             self._part = None
         except (self._av.error.FFmpegError, OSError) as why:
