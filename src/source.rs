@@ -7,6 +7,7 @@ pub(crate) mod container;
 mod pictures;
 mod raw;
 mod reconnecting;
+mod secrets;
 mod selection;
 mod several;
 mod stream_kind;
@@ -16,9 +17,10 @@ pub use capture::{open_camera, open_stream, open_stream_as, open_video, video_li
 pub use pictures::{PictureFiles, natural_order};
 pub use raw::{RawFormat, RawFrames};
 pub use reconnecting::{Reconnecting, ReconnectingOptions};
+pub use secrets::without_secrets;
 pub use selection::{Position, Selected, Selection};
 pub use several::{Feed, FeedState, Several, SeveralStates};
-pub use stream_kind::{StreamKind, without_password};
+pub use stream_kind::StreamKind;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use clap::Args;
+use ocelli::source::without_secrets;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
@@ -45,7 +46,8 @@ impl LogArgs {
     }
 }
 
-/// Formats `warning: message`, and for lower levels `debug ocelli::engine: message`: without time and colour, like errors.
+/// Formats `warning: message`, and for lower levels `debug ocelli::engine: message`: without time and colour, like errors,
+/// and without the passwords of addresses.
 struct Lines;
 
 impl<S, N> FormatEvent<S, N> for Lines
@@ -64,7 +66,8 @@ where
             Level::WARN => write!(writer, "warning: ")?,
             level => write!(writer, "{} {}: ", level.as_str().to_lowercase(), event.metadata().target())?,
         }
-        ctx.field_format().format_fields(writer.by_ref(), event)?;
-        writeln!(writer)
+        let mut fields = String::new();
+        ctx.field_format().format_fields(Writer::new(&mut fields), event)?;
+        writeln!(writer, "{}", without_secrets(&fields))
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use ocelli::Error;
+use ocelli::source::without_secrets;
 
 use crate::LogArgs;
 
@@ -24,9 +25,9 @@ pub fn status(log: &LogArgs, line: &str) {
     }
 }
 
-/// Writes a line to stderr. A closed stderr is ignored: the exit status still reports how the program ended.
+/// Writes a line to stderr, without the passwords of addresses in it. A closed stderr is ignored: the exit status still reports how the program ended.
 pub(crate) fn diagnostic(line: &str) {
-    drop(writeln!(std::io::stderr(), "{line}"));
+    drop(writeln!(std::io::stderr(), "{}", without_secrets(line)));
 }
 
 /// The text with line breaks replaced by spaces, so that an error is one line.

@@ -5,6 +5,7 @@ mod live;
 mod motion;
 mod refusals;
 mod score;
+mod secrets;
 mod several;
 mod sources;
 mod times;

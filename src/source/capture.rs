@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ocelli_opencv::{Backend, Capture as VideoCapture, OpenCv, Property};
 
 use super::container::{Container, FrameIndex, frame_times};
-use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts, without_password};
+use super::{FRAME_RATES, Source, SourceInfo, StreamKind, StreamTimeouts, without_secrets};
 use crate::frame::Frame;
 use crate::frame_view::swap_red_and_blue;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -130,17 +130,17 @@ pub fn open_stream_as(
         (Property::OpenTimeoutMs, milliseconds(timeouts.open)),
         (Property::ReadTimeoutMs, milliseconds(timeouts.read)),
     ];
-    let opencv = load(&format!("the stream, {}", without_password(url)))?;
+    let opencv = load(&format!("the stream, {}", without_secrets(url)))?;
     let capture = VideoCapture::open(opencv, Path::new(url), Backend::Ffmpeg, &parameters);
     let capture = capture.map_err(|_| {
         let message = format!(
             "cannot open the stream, {}: nothing answers within {} s, or the answer is not a video",
-            without_password(url),
+            without_secrets(url),
             timeouts.open.as_secs_f64()
         );
         Error::new(ErrorKind::Io, message)
     })?;
-    let mut source = Capture::new(without_password(url), capture, 0)?;
+    let mut source = Capture::new(without_secrets(url), capture, 0)?;
     source.timeout = Some(timeouts.read);
     let by_length = if source.info.frame_count.is_some() { StreamKind::File } else { StreamKind::Live };
     if kind.or_else(|| StreamKind::of_url(url)).unwrap_or(by_length) == StreamKind::Live {

@@ -31,16 +31,6 @@ impl StreamKind {
     }
 }
 
-/// A URL for messages and names: those of cameras contain passwords, which must not end up in logs.
-pub fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let host = rest.find('/').unwrap_or(rest.len());
-    match rest[..host].rfind('@') {
-        Some(at) => format!("{scheme}://…{}", &rest[at..]),
-        None => url.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::StreamKind::{self, File, Live};

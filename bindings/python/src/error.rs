@@ -1,5 +1,6 @@
 //! Errors of the libraries as the exceptions of `ocelli._errors`.
 
+use ocelli::source::without_secrets;
 use ocelli::{Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -20,7 +21,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     };
     let class = py.import("ocelli._errors").and_then(|module| module.getattr(name));
     match class.and_then(|class| Ok(class.cast_into::<PyType>()?)) {
-        Ok(class) => PyErr::from_type(class, error.to_string()),
+        Ok(class) => PyErr::from_type(class, without_secrets(&error.to_string())),
         Err(failure) => failure,
     }
 }
@@ -51,7 +52,10 @@ pub(crate) fn from_exception(py: Python<'_>, what: &str, failure: &PyErr) -> Err
         Ok(name) if name == "InvalidData" => ErrorKind::InvalidData,
         _ => ErrorKind::Io,
     };
-    let text = failure.value(py).str().map_or_else(|_| "an exception".to_owned(), |text| text.to_string());
+    let text = failure
+        .value(py)
+        .str()
+        .map_or_else(|_| "an exception".to_owned(), |text| without_secrets(&text.to_string()));
     let message = if what.is_empty() { text } else { format!("{what}: {text}") };
     Error::new(kind, message)
 }

@@ -36,7 +36,7 @@ mod _ocelli {
     #[pymodule_export]
     use super::pipeline::Pipeline;
     #[pymodule_export]
-    use super::program::{run_program, set_python_packages};
+    use super::program::{run_program, set_python_packages, without_secrets};
     #[pymodule_export]
     use super::results::{detections_json, frame_json, mask_area, mask_from_array, mask_to_array};
     #[pymodule_export]

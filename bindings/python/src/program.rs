@@ -20,6 +20,12 @@ pub(crate) fn set_python_packages(folders: Vec<PathBuf>) {
     ocelli_engines::library::set_python_packages(folders);
 }
 
+/// The text without the passwords and tokens of addresses in it.
+#[pyfunction]
+pub(crate) fn without_secrets(text: &str) -> String {
+    ocelli::source::without_secrets(text)
+}
+
 /// Runs a program and returns its exit status. `videos` reads and writes videos: see `ocelli._decode`.
 #[pyfunction]
 pub(crate) fn run_program(

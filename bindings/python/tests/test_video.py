@@ -1,7 +1,9 @@
 import json
+import os
 import pickle
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -311,6 +313,35 @@ def test_a_video_in_the_current_folder(
     # From the first frame that was asked for: nothing is repeated before it.
     assert len(_pictures(Path("out.mp4"))) == 7
     assert [path.name for path in tmp_path.iterdir()] == ["out.mp4"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "rtsp://admin:secret@127.0.0.1:1/x",
+        "rtsp://admin:a/secret@127.0.0.1:1/x",
+        "http://127.0.0.1:1/x?user=a&pwd=secret",
+        "http://127.0.0.1:1/user=a&password=secret&channel=1",
+    ],
+)
+def test_no_error_has_a_password(program: Run, address: str) -> None:
+    pytest.importorskip("av")
+    with pytest.raises(ocelli.Error) as raised:
+        _decode.open_video(address)
+    assert "127.0.0.1" in str(raised.value)
+    assert "secret" not in "".join(traceback.format_exception(raised.value))
+    ran = program("ocelli", "video", "--engine", "embedded", "--video", address, "--classes", "dog", "-v")
+    assert ran.returncode != 0
+    assert "secret" not in ran.stderr + ran.stdout
+
+
+def test_the_umask_decides_who_can_read_a_video(tmp_path: Path, frames: list[Frame]) -> None:
+    before = os.umask(0o077)
+    try:
+        _written(tmp_path / "private.mp4", 10, [(0.0, frames[0])])
+    finally:
+        os.umask(before)
+    assert (tmp_path / "private.mp4").stat().st_mode & 0o777 == 0o600
 
 
 def _pictures(path: Path) -> list[Frame]:

@@ -182,7 +182,7 @@ fn dropped_sound_is_reported() {
 }
 
 /// A web server that sends images as cameras do: some per connection, then no more responses.
-fn camera(listener: TcpListener, images: Vec<Vec<u8>>, connections: &[usize]) {
+pub fn camera(listener: TcpListener, images: Vec<Vec<u8>>, connections: &[usize]) {
     for &count in connections {
         let (mut stream, _) = listener.accept().expect("someone connects");
         let mut request = [0; 4096];

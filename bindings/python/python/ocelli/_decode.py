@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
+import secrets
 import sys
-import tempfile
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from . import _ocelli
 from ._errors import InvalidArgument, InvalidData, Io, Unavailable
 
 _LONGEST_GAP_S = 10.0
@@ -52,11 +53,14 @@ class VideoReader:
     """The frames of a video, upright, in order."""
 
     def __init__(self, name: str, *, live: bool | None = None) -> None:
+        address = name
+        # The name is part of errors and results, which must not contain passwords.
+        name = _ocelli.without_secrets(address)
         av = _pyav(f"cannot open the video, {name}")
         self.name = name
-        self._camera = name.isdigit()
-        is_url = "://" in name and not name.startswith("file://")
-        target, options, form = name.removeprefix("file://"), {}, None
+        self._camera = address.isdigit()
+        is_url = "://" in address and not address.startswith("file://")
+        target, options, form = address.removeprefix("file://"), {}, None
         if self._camera:
             if not sys.platform.startswith("linux"):
                 raise Unavailable(f"cannot open the camera, {name}: cameras by number work on Linux only; pass frames")
@@ -70,7 +74,8 @@ class VideoReader:
                 target, format=form, options=options, timeout=(10.0, 5.0) if is_url else None
             )
         except (av.error.FFmpegError, OSError, ValueError) as why:
-            raise InvalidData(f"cannot open the video, {name}: {_reason(why)}") from why
+            # PyAV's own exception would show the address with its password.
+            raise InvalidData(f"cannot open the video, {name}: {_reason(why)}") from None
         if not self._container.streams.video:
             self._container.close()
             raise InvalidData(f"cannot open the video, {name}: it has no pictures")
@@ -78,7 +83,7 @@ class VideoReader:
         stream.thread_type = "AUTO"
         length = self._container.duration
         if live is None:
-            live = self._camera or bool(_LIVE.match(name)) or (is_url and not length)
+            live = self._camera or bool(_LIVE.match(address)) or (is_url and not length)
         self.live = live
         self.has_sound = bool(self._container.streams.audio)
         rate = stream.average_rate or stream.guessed_rate
@@ -106,8 +111,8 @@ class VideoReader:
                 yield latest, frame
         except (av.error.FFmpegError, OSError, ValueError) as why:
             if count == 0:
-                raise InvalidData(f"cannot open the video, {self.name}: {_reason(why)}") from why
-            raise InvalidData(f"cannot read frame {count}, {self.name}: {_reason(why)}") from why
+                raise InvalidData(f"cannot open the video, {self.name}: {_reason(why)}") from None
+            raise InvalidData(f"cannot read frame {count}, {self.name}: {_reason(why)}") from None
         expected = self.frame_count
         if expected is not None and count < expected * 0.95 - 2:
             raise InvalidData(f"{self.name}: it ends after {count} of {expected} frames; the file is truncated")
@@ -159,14 +164,16 @@ class VideoWriter:
         target = self._path.resolve()
         # Written beside its place, so that it appears whole.
         try:
-            handle, part = tempfile.mkstemp(prefix=".ocelli-", suffix=self._path.suffix, dir=target.parent)
+            part = target.parent / f".ocelli-{secrets.token_hex(8)}{self._path.suffix}"
+            # The umask decides who can read the video, as for any file; `tempfile` would make a private one.
+            handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         except FileNotFoundError as why:
             raise Io(f"cannot write the video, {self._path}: its folder does not exist") from why
         except OSError as why:
             raise Io(f"cannot write the video, {self._path}: {_reason(why)}") from why
         os.close(handle)
         self._target = target
-        self._part: Path | None = Path(part)
+        self._part: Path | None = part
         self._container: Any = None
         self._stream: Any = None
         self._start_s = 0.0
@@ -247,7 +254,6 @@ class VideoWriter:
         try:
             self._container.mux(self._stream.encode(None))
             self._container.close()
-            self._part.chmod(0o644)
             self._part.replace(self._target)
             self._part = None
         except (self._av.error.FFmpegError, OSError) as why:
@@ -273,7 +279,7 @@ def _has_encoder(av: Any, name: str) -> bool:
 
 
 def _reason(why: BaseException) -> str:
-    return str(getattr(why, "strerror", None) or why)
+    return _ocelli.without_secrets(str(getattr(why, "strerror", None) or why))
 
 
 def open_video(name: str, live: bool | None = None) -> VideoReader:

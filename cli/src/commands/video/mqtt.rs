@@ -1,7 +1,5 @@
 //! `--mqtt`: events as messages of an MQTT broker.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -62,79 +60,113 @@ fn started_at() -> u128 {
     now.map_or(0, |now| now.as_millis())
 }
 
-/// What the thread of the connection says.
+/// What the thread of a connection reports.
 enum Signal {
     Connected,
     Confirmed,
     Failed(String),
 }
 
-/// A connection, whose thread ends when this is dropped.
+/// Why an event was not confirmed.
+enum Failure {
+    Lost(String),
+    TimedOut,
+}
+
+/// A broker, to which a new connection is made when an event finds the last one lost.
 struct Broker {
-    client: Client,
+    options: MqttOptions,
     topic: String,
-    signals: Receiver<Signal>,
-    is_connected: bool,
-    /// Messages of this connection that the broker has not confirmed: those of events that took too long are among them.
-    unconfirmed: usize,
-    ends: Arc<AtomicBool>,
+    link: Option<Link>,
 }
 
 impl Broker {
     fn connect(options: MqttOptions, topic: String) -> Self {
-        let (client, connection) = Client::new(options, CHANNEL);
-        let (say, signals) = channel();
-        let ends = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&ends);
-        thread::spawn(move || drive(connection, &say, &flag));
-        Self { client, topic, signals, is_connected: false, unconfirmed: 0, ends }
+        let link = Some(Link::open(options.clone()));
+        Self { options, topic, link }
     }
 
     /// Sends an event and waits until the broker has confirmed it.
     fn send(&mut self, event: &[u8]) -> Result<(), String> {
         let deadline = Instant::now() + EVENT_TIMEOUT;
         let mut error = "the broker did not answer".to_owned();
-        if self.is_connected {
-            self.publish(event)?;
-        }
         loop {
+            let link = self.link.get_or_insert_with(|| Link::open(self.options.clone()));
+            match link.deliver(&self.topic, event, deadline) {
+                Ok(()) => return Ok(()),
+                Err(Failure::TimedOut) => return Err(error),
+                Err(Failure::Lost(why)) => (self.link, error) = (None, why),
+            }
+            if Instant::now() + PAUSE >= deadline {
+                return Err(error);
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// One connection, with messages and confirmations of its own; it ends when it fails or this is dropped.
+struct Link {
+    client: Client,
+    signals: Receiver<Signal>,
+    is_connected: bool,
+    /// Messages that the broker has not confirmed: those of events that took too long are among them.
+    unconfirmed: usize,
+}
+
+impl Link {
+    fn open(options: MqttOptions) -> Self {
+        let (client, connection) = Client::new(options, CHANNEL);
+        let (say, signals) = channel();
+        thread::spawn(move || drive(connection, &say));
+        Self { client, signals, is_connected: false, unconfirmed: 0 }
+    }
+
+    fn deliver(&mut self, topic: &str, event: &[u8], deadline: Instant) -> Result<(), Failure> {
+        // What happened since the last event.
+        while let Ok(signal) = self.signals.try_recv() {
+            self.take(signal)?;
+        }
+        let mut is_published = false;
+        loop {
+            if self.is_connected && !is_published {
+                let sent = self.client.try_publish(topic, QoS::AtLeastOnce, false, event);
+                sent.map_err(|error| Failure::Lost(error.to_string()))?;
+                self.unconfirmed += 1;
+                is_published = true;
+            }
+            // Confirmations come in the order of the messages, so the last one is this event's.
+            if is_published && self.unconfirmed == 0 {
+                return Ok(());
+            }
             match self.signals.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Signal::Confirmed) => {
-                    // In the order of the messages, so the last one is this event's.
-                    self.unconfirmed = self.unconfirmed.saturating_sub(1);
-                    if self.unconfirmed == 0 {
-                        return Ok(());
-                    }
+                Ok(signal) => self.take(signal)?,
+                Err(RecvTimeoutError::Timeout) => return Err(Failure::TimedOut),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::Lost("the connection has ended".into()));
                 }
-                // A new connection knows nothing of what was on its way.
-                Ok(Signal::Connected) => {
-                    (self.is_connected, self.unconfirmed) = (true, 0);
-                    self.publish(event)?;
-                }
-                Ok(Signal::Failed(why)) => (self.is_connected, error) = (false, why),
-                Err(RecvTimeoutError::Timeout) => return Err(error),
-                Err(RecvTimeoutError::Disconnected) => return Err("the connection has ended".into()),
             }
         }
     }
 
-    fn publish(&mut self, event: &[u8]) -> Result<(), String> {
-        let sent = self.client.try_publish(&self.topic, QoS::AtLeastOnce, false, event);
-        sent.map_err(|error| error.to_string())?;
-        self.unconfirmed += 1;
+    fn take(&mut self, signal: Signal) -> Result<(), Failure> {
+        match signal {
+            Signal::Connected => self.is_connected = true,
+            Signal::Confirmed => self.unconfirmed = self.unconfirmed.saturating_sub(1),
+            Signal::Failed(why) => return Err(Failure::Lost(why)),
+        }
         Ok(())
     }
 }
 
-impl Drop for Broker {
+impl Drop for Link {
     fn drop(&mut self) {
-        self.ends.store(true, Ordering::Relaxed);
         drop(self.client.try_disconnect());
     }
 }
 
-/// Keeps a connection open, and says what happens on it, until it ends.
-fn drive(mut connection: Connection, say: &Sender<Signal>, ends: &AtomicBool) {
+/// Keeps a connection open, and reports what happens on it, until it fails or is closed.
+fn drive(mut connection: Connection, say: &Sender<Signal>) {
     for event in connection.iter() {
         let signal = match event {
             Ok(Event::Incoming(Packet::ConnAck(_))) => Signal::Connected,
@@ -143,11 +175,11 @@ fn drive(mut connection: Connection, say: &Sender<Signal>, ends: &AtomicBool) {
             Err(error) => Signal::Failed(error.to_string()),
         };
         let has_failed = matches!(signal, Signal::Failed(_));
-        if say.send(signal).is_err() || (has_failed && ends.load(Ordering::Relaxed)) {
+        if say.send(signal).is_err() || has_failed {
             return;
-        }
-        if has_failed {
-            thread::sleep(PAUSE);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

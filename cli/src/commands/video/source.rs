@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use ocelli::source::{
     FRAME_RATES, Feed, PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions,
-    Selected, Selection, Several, SeveralStates, StreamKind, natural_order, without_password,
+    Selected, Selection, Several, SeveralStates, StreamKind, natural_order, without_secrets,
 };
 use ocelli::{Cancellation, Frame, Source, SourceInfo};
 use ocelli_datasets::scenes::{MovingScene, vocabulary};
@@ -364,7 +364,7 @@ impl Unopened {
         let mut info = SourceInfo::default();
         info.name = match SourceName::parse(text) {
             SourceName::Camera(index) => format!("camera {index}"),
-            _ => without_password(text),
+            _ => without_secrets(text),
         };
         Self { info, error: Some(error) }
     }

@@ -1,18 +1,20 @@
 //! `--zones`: lines and zones from a YAML file, their counts, and the events of `--events`.
 
 use std::fmt::Write;
+use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use ocelli::draw::Annotator;
 use ocelli::sink::JsonLines;
-use ocelli::{FrameOutcome, Sink};
+use ocelli::{Error, ErrorKind, FrameOutcome, Sink};
 use ocelli_export::read_text;
 use ocelli_tracking::{
     Anchor, CountingLine, Direction, LineCounts, Zone, ZoneCounter, ZoneCounts, ZoneEvent, ZoneEventKind,
     ZoneOptions,
 };
+use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::delivery::Delivery;
@@ -37,9 +39,9 @@ pub struct ZonesFile {
     units: Option<Units>,
     anchor: Option<AnchorName>,
     margin: Option<f32>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "entries")]
     lines: Vec<LineEntry>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "entries")]
     zones: Vec<ZoneEntry>,
     /// Where motion does not count for `--when-moving`.
     #[serde(default)]
@@ -67,9 +69,61 @@ enum AnchorName {
     Centre,
 }
 
+/// A line or a zone, which has a name.
+trait Named {
+    fn name(&mut self) -> &mut String;
+}
+
+impl Named for LineEntry {
+    fn name(&mut self) -> &mut String {
+        &mut self.name
+    }
+}
+
+impl Named for ZoneEntry {
+    fn name(&mut self) -> &mut String {
+        &mut self.name
+    }
+}
+
+/// Reads a list of entries with names, or a mapping from names to entries.
+fn entries<'de, D: Deserializer<'de>, T: Named + Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    struct Entries<T>(PhantomData<T>);
+    impl<'de, T: Named + Deserialize<'de>> Visitor<'de> for Entries<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a list of entries with a name, or a mapping from names to entries")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(mut entry) = list.next_element::<T>()? {
+                if entry.name().is_empty() {
+                    return Err(A::Error::missing_field("name"));
+                }
+                all.push(entry);
+            }
+            Ok(all)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<T>, A::Error> {
+            let mut all = Vec::new();
+            while let Some((name, mut entry)) = map.next_entry::<String, T>()? {
+                *entry.name() = name;
+                all.push(entry);
+            }
+            Ok(all)
+        }
+    }
+    from.deserialize_any(Entries(PhantomData))
+}
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LineEntry {
+    /// The key, where the entries are a mapping.
+    #[serde(default)]
     name: String,
     from: [f32; 2],
     to: [f32; 2],
@@ -79,6 +133,8 @@ struct LineEntry {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ZoneEntry {
+    /// The key, where the entries are a mapping.
+    #[serde(default)]
     name: String,
     points: Vec<[f32; 2]>,
     source: Option<String>,
@@ -113,8 +169,8 @@ impl ZonesFile {
             return Err(refuse(why.into()));
         }
         file.name.clone_from(&name);
-        // Points are checked in a frame of any size.
-        file.counter(None, (1000, 1000), true).map_err(|e| refuse(e.to_string()))?;
+        // In a frame of one pixel, where scaled points are those of the file.
+        file.counter(None, (1, 1), true).map_err(|e| refuse(e.to_string()))?;
         Ok(file)
     }
 
@@ -158,6 +214,29 @@ impl ZonesFile {
             Some(units) => units == Units::Relative,
             None => points.all(|point| point.iter().all(|value| (0.0..=1.0).contains(value))),
         }
+    }
+
+    /// Checks that what counts for a source is not far outside of its frames, as if it were for a larger picture.
+    fn check_places(&self, source: Option<&str>, (width, height): (u32, u32)) -> ocelli::Result<()> {
+        let is_here = |of: &Option<String>| of.is_none() || of.as_deref() == source;
+        let [w, h] = if self.is_relative() { [1.0; 2] } else { [width as f32, height as f32] };
+        let is_near = |[x, y]: [f32; 2]| (-w..=2.0 * w).contains(&x) && (-h..=2.0 * h).contains(&y);
+        let lines = self.lines.iter().filter(|line| is_here(&line.source));
+        let zones = self.zones.iter().filter(|zone| is_here(&zone.source));
+        let points = lines
+            .flat_map(|line| [line.from, line.to].map(|point| ("line", &line.name, point)))
+            .chain(zones.flat_map(|zone| zone.points.iter().map(|point| ("zone", &zone.name, *point))));
+        for (kind, name, point) in points {
+            if !is_near(point) {
+                let message = format!(
+                    "--zones, {}: {kind} {name}: the point {point:?} is far outside of the frames, {width} × {height}: \
+                     expected pixels of these frames, or shares from 0 to 1",
+                    self.name
+                );
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+        }
+        Ok(())
     }
 
     /// The counter of a source whose frames have this size; `all` takes what belongs to other sources as well.
@@ -206,6 +285,29 @@ struct SourceCounter {
     source: Option<Arc<str>>,
     counter: ZoneCounter,
     labels: Arc<[Arc<str>]>,
+    /// The size of the frames that the counter is for, if its places are shares of it.
+    size: Option<(u32, u32)>,
+}
+
+impl SourceCounter {
+    /// By how much frames are larger than those of the counter: a camera that was lost may come back with another size.
+    fn scale(&self, (width, height): (u32, u32)) -> [f32; 2] {
+        self.size.map_or([1.0; 2], |(w, h)| [width as f32 / w as f32, height as f32 / h as f32])
+    }
+
+    /// Counts the tracks of a frame.
+    fn update(&mut self, outcome: &FrameOutcome) -> &[ZoneEvent] {
+        let [x, y] = self.scale(outcome.size);
+        if [x, y] == [1.0; 2] {
+            return self.counter.update(&outcome.tracks, outcome.time);
+        }
+        let mut tracks = outcome.tracks.clone();
+        for track in &mut tracks {
+            let [x1, y1, x2, y2] = track.bbox.to_xyxy();
+            track.bbox = [x1 / x, y1 / y, x2 / x, y2 / y].into();
+        }
+        self.counter.update(&tracks, outcome.time)
+    }
 }
 
 impl Counting {
@@ -251,8 +353,10 @@ impl Counting {
         if counters[number].is_none() {
             let source = outcome.origin.as_ref().map(|origin| origin.name.clone());
             let name = source.as_deref().or(self.only.as_deref());
+            self.file.check_places(name, outcome.size)?;
             let counter = self.file.counter(name, outcome.size, false)?;
-            counters[number] = Some(SourceCounter { source, counter, labels: outcome.labels.clone() });
+            let size = self.file.is_relative().then_some(outcome.size);
+            counters[number] = Some(SourceCounter { source, counter, labels: outcome.labels.clone(), size });
         }
         Ok(action(counters[number].as_mut().expect("it was just made")))
     }
@@ -331,18 +435,21 @@ impl ZoneDrawing {
     pub fn draw(&mut self, image: &mut image::RgbImage, outcome: &FrameOutcome) -> ocelli::Result<()> {
         let Self { counting, annotator } = self;
         counting.with_counter(outcome, |one| {
-            one.counter.update(&outcome.tracks, outcome.time);
+            one.update(outcome);
+            let [x, y] = one.scale(outcome.size);
+            let scaled = |point: [f32; 2]| [point[0] * x, point[1] * y];
             let counter = &one.counter;
             for (number, (line, counts)) in counter.lines().iter().zip(counter.line_counts()).enumerate() {
                 let (entered, left) =
                     counts.values().fold((0, 0), |(a, b), counts| (a + counts.entered, b + counts.left));
                 let label = format!("{}: {entered} in, {left} out", line.name);
-                annotator.draw_shape(image, &[line.from, line.to], false, &label, number);
+                annotator.draw_shape(image, &[line.from, line.to].map(scaled), false, &label, number);
             }
             for (number, (zone, counts)) in counter.zones().iter().zip(counter.zone_counts()).enumerate() {
                 let inside: u64 = counts.values().map(|counts| counts.inside).sum();
                 let label = format!("{}: {inside}", zone.name);
-                annotator.draw_shape(image, &zone.points, true, &label, counter.lines().len() + number);
+                let points: Vec<_> = zone.points.iter().copied().map(scaled).collect();
+                annotator.draw_shape(image, &points, true, &label, counter.lines().len() + number);
             }
         })
     }
@@ -444,7 +551,7 @@ impl Sink for ZoneSink {
         let wall_time = captured.map(|since| rounded(since.as_secs_f64()));
         let to = (&mut self.events, &mut self.deliveries[..]);
         self.counting.with_counter(outcome, |one| {
-            let found = one.counter.update(&outcome.tracks, outcome.time).to_vec();
+            let found = one.update(outcome).to_vec();
             Self::write_events(to, one, &found, wall_time)
         })?
     }
@@ -459,3 +566,6 @@ impl Sink for ZoneSink {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
