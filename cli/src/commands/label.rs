@@ -168,13 +168,18 @@ const MAX_WORKERS: usize = 64;
 /// The default: four decoders keep up with any engine.
 const DEFAULT_WORKERS: usize = 4;
 
+/// Images that a line names.
+const NAMED: usize = 5;
+
 /// Labels images, or joins shards.
 pub fn run(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     match &args.command {
         Some(LabelCommand::Merge(args)) => {
             let merged = merge(&args.shards, &args.output, &mut stop_if_interrupted);
             interrupted()?;
-            report(&args.output, &merged?, false)
+            let merged = merged?;
+            report_changes(log, &merged);
+            report(&args.output, &merged, false)
         }
         None => label(args, log),
     }
@@ -267,11 +272,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
         status(log, &format!("peak memory: {:.0} MB", bytes as f64 / 1e6));
     }
     let summary = summary?;
-    if !summary.kept.is_empty() {
-        let (kept, what) =
-            (count(summary.kept.len(), "image"), "labelled earlier, not named by --images now");
-        status(log, &format!("{kept} {what}: labels and copies stay"));
-    }
+    report_changes(log, &summary);
     if !summary.added.is_empty() {
         let files = count(summary.added.len(), "corrected label file");
         let folder = output.join("added");
@@ -286,15 +287,30 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     report(output, &summary, args.work.strict)
 }
 
+/// Says which images are not as the person might expect.
+fn report_changes(log: &LogArgs, summary: &Summary) {
+    let cases = [
+        (&summary.kept, "labelled earlier, not named by --images now: labels and copies stay"),
+        (&summary.removed, "removed from the data set with their labels, because the files are gone"),
+        (&summary.outdated, "with labels for an earlier picture, which was replaced since: check these"),
+        (&summary.edited, "whose picture was edited in the data set: picture and labels stay"),
+    ];
+    for (names, what) in cases.iter().filter(|(names, _)| !names.is_empty()) {
+        let named = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if names.len() > NAMED { ", …" } else { "" };
+        status(log, &format!("{} {what} ({named}{more})", count(names.len(), "image")));
+    }
+}
+
 /// The error of a data set that cannot be continued, with the flag that is the way out.
 fn with_flag(error: Error) -> Error {
     if !matches!(error.kind(), ErrorKind::Mismatch | ErrorKind::InvalidData) {
         return error;
     }
     let text = error.to_string();
-    let mut flags = Vec::new();
-    flags.extend(text.contains("restart").then_some("--restart"));
-    flags.extend(text.contains("discard_corrections").then_some("--discard-corrections"));
+    let is_missing = |(word, flag): &(&str, &str)| text.contains(word) && !text.contains(flag);
+    let flags = [("restart", "--restart"), ("discard_corrections", "--discard-corrections")];
+    let flags: Vec<&str> = flags.into_iter().filter(is_missing).map(|(_, flag)| flag).collect();
     match flags.is_empty() {
         true => error,
         false => Error::new(error.kind(), format!("{text} ({})", flags.join(" "))).with_source(error),
