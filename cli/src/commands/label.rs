@@ -168,6 +168,8 @@ const MAX_WORKERS: usize = 64;
 /// The default: four decoders keep up with any engine.
 const DEFAULT_WORKERS: usize = 4;
 
+/// With more classes, those without instances are not listed.
+const LISTED: usize = 50;
 /// Images that a line names.
 const NAMED: usize = 5;
 
@@ -208,6 +210,8 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
              drawn pictograms and finds nothing in photographs, runs with --model built-in",
         ));
     }
+    let classes = settings.classes.classes.iter().filter(|class| class.exemplars.is_empty());
+    args.detector.model.announce_unknown(classes.flat_map(|class| &class.phrases).map(String::as_str), log);
 
     let loading = Progress::waiting(log);
     let detector = builder.build_reporting(&|line| loading.announce(line))?;
@@ -231,6 +235,14 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
             .expect("writing to a string does not fail");
     }
     status(log, &plan);
+    let renamed = job.renamed();
+    if let Some((path, name)) = renamed.first() {
+        let images = count(renamed.len(), "image");
+        status(
+            log,
+            &format!("{images} with another name in the data set, such as {} as {name}", path.display()),
+        );
+    }
 
     let progress = Progress::new(log, todo as u64);
     let mut done = 0;
@@ -273,6 +285,13 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     let summary = summary?;
     report_changes(log, &summary);
+    if args.files.review.is_none() && todo > 0 && output.join("review").is_dir() {
+        let review = output.join("review");
+        status(
+            log,
+            &format!("{} shows an earlier run: write it again with --review, or remove it", review.display()),
+        );
+    }
     if !summary.added.is_empty() {
         let files = count(summary.added.len(), "corrected label file");
         let folder = output.join("added");
@@ -428,11 +447,16 @@ fn report(output: &Path, summary: &Summary, strict: bool) -> anyhow::Result<()> 
     print(|out| {
         let widest = summary.classes.iter().map(|class| class.name.chars().count()).max().unwrap_or(0).max(5);
         writeln!(out, "{:<widest$}  {:>9}  {:>9}", "class", "instances", "images")?;
-        for class in &summary.classes {
+        let is_long = summary.classes.len() > LISTED;
+        for class in summary.classes.iter().filter(|class| !is_long || class.instances > 0) {
             writeln!(out, "{:<widest$}  {:>9}  {:>9}", class.name, class.instances, class.images)?;
         }
         let instances: u64 = summary.classes.iter().map(|class| class.instances).sum();
         writeln!(out, "{:<widest$}  {instances:>9}  {:>9}", "all", summary.images)?;
+        let empty = summary.classes.iter().filter(|class| class.instances == 0).count();
+        if is_long && empty > 0 {
+            writeln!(out, "{empty} of {} classes have no instances", summary.classes.len())?;
+        }
         writeln!(out)?;
         summary.files.iter().try_for_each(|file| writeln!(out, "{}", file.display()))
     })?;

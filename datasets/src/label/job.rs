@@ -19,6 +19,7 @@ use super::record::{Record, identity};
 use super::refine::Refiner;
 use super::saved::Saved;
 use super::settings::{DataSetOptions, Format, LabelSettings};
+use super::source::is_member;
 use super::write::{COCO_FILES, Summary, write_data_set};
 use super::written::{ClassHashes, Meaning, Written};
 
@@ -282,6 +283,13 @@ impl LabelJob {
             }
         }
         Ok(())
+    }
+
+    /// The images whose name is not the end of their path: another image has it, or trainers cannot use it.
+    pub fn renamed(&self) -> Vec<(&Path, &str)> {
+        let files =
+            self.set.files().iter().filter(|file| !is_member(&file.path) && !file.path.ends_with(&file.name));
+        files.map(|file| (file.path.as_path(), file.name.as_str())).collect()
     }
 
     /// Number of images of this job, or of its shard.

@@ -178,9 +178,15 @@ impl Journal {
                 if let Some((key, there, here)) =
                     expected.and_then(|expected| difference("", &header.settings, expected))
                 {
+                    // The formats decide whether masks are searched for.
+                    let started = match (key.as_str(), there.as_str()) {
+                        ("masks", "false") => "with formats of boxes, this has a format with masks".into(),
+                        ("masks", _) => "with a format with masks, this has formats of boxes".into(),
+                        _ => format!("with {key} {there}, this is {here}"),
+                    };
                     let message = format!(
-                        "cannot continue, {}: it was started with {key} {there}, this is {here}; use the same settings, choose \
-                         another output folder, or restart",
+                        "cannot continue, {}: it was started {started}; use the same settings, choose another output folder, \
+                         or restart",
                         self.path.display()
                     );
                     return Err(Error::new(ErrorKind::Mismatch, message));

@@ -18,7 +18,7 @@ use super::record::{Record, identity};
 use super::review::link_to;
 use super::saved::Saved;
 use super::settings::{DataSetOptions, Format, ImageMode};
-use super::source::{copy_to, is_gone, is_member, is_readable, open_image};
+use super::source::{copy_to, is_gone, is_member, is_readable, open_image, read};
 use super::stop::before_write;
 use super::written::{ClassHashes, Meaning, Owner, Written, hash_of_text, hash_on_disk, part_path};
 use super::{voc, yolo};
@@ -179,12 +179,25 @@ impl Placer {
             .into_iter()
             .filter(|path| !has_picture(path, name, now))
             .collect();
-        if others.is_empty() {
+        if others.is_empty() || self.has_content_of_source(name) {
             return Ok(false);
         }
         Ok(described == now
             || others.iter().any(|path| !self.is_ours(path, name, entry))
             || self.is_corrected(name, validation)?)
+    }
+
+    /// Whether an image is a member of a tar file whose copies have its content. A tar file that was written again changes
+    /// the time of all its members.
+    pub fn has_content_of_source(&self, name: &str) -> bool {
+        let Some(known) = self.known.get(name).filter(|known| is_member(Path::new(&known.source))) else {
+            return false;
+        };
+        let pictures = self.pictures(name, self.is_validation(name));
+        let Some(content) = read(Path::new(&known.source)).ok().filter(|_| !pictures.is_empty()) else {
+            return false;
+        };
+        pictures.iter().all(|path| std::fs::read(path).is_ok_and(|there| there == content))
     }
 
     /// Whether a picture is one that the image had, as it was copied.
@@ -331,8 +344,14 @@ impl Placer {
         Ok(())
     }
 
-    /// The files with instances of added classes that corrected label files do not have.
+    /// The files with instances of added classes that corrected label files do not have. Empty folders are removed.
     pub fn proposals(&self) -> Result<Vec<String>> {
+        let ends = ["labels/train", "labels/val", "labels"];
+        let polygons = ["segments/labels/train", "segments/labels/val", "segments/labels", "segments"];
+        for folder in ends.into_iter().chain(polygons).chain(["voc/Annotations", "voc", ""]) {
+            // One that is not empty is not removed.
+            drop(before_write().and_then(|()| std::fs::remove_dir(self.root.join(PROPOSALS).join(folder))));
+        }
         self.written.ours_below(PROPOSALS)
     }
 

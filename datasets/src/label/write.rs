@@ -209,7 +209,8 @@ fn note_picture(
     let labels = placer.corrected_hash(name)?;
     let Some(known) = placer.known.get(name) else { return Ok(()) };
     // A frozen picture is not the one at the source.
-    let is_replaced = known.identity != now || described != now;
+    let is_other = known.identity != now || described != now;
+    let is_replaced = is_other && !(described == now && placer.has_content_of_source(name));
     let is_outdated = is_replaced || known.outdated.as_ref() == Some(&labels);
     if is_outdated {
         summary.outdated.push(name.clone());
