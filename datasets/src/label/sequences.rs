@@ -411,6 +411,17 @@ impl Sequence {
         // Every picture that is named is in the data set.
         let has_images = self.run.options.formats.contains(&Format::Yolo);
         let in_set: BTreeSet<String> = files_below(&self.place, "set/images").into_values().collect();
+        // So is every picture that was in it, unless a person removed or replaced it.
+        for (file, picture) in before.iter().filter(|(file, _)| file.starts_with("set/images/")) {
+            let is_other =
+                picture == "bad" || picture.starts_with("edited") || self.gone.contains(&picture.len());
+            if !is_other && !in_set.contains(picture) {
+                return Err(format!(
+                    "{file}: the picture of {} bytes is not in the data set any more",
+                    picture.len()
+                ));
+            }
+        }
         let folders = [Some(&self.place.images), self.place.also.as_ref()];
         let mut missing = Vec::new();
         for (file, picture) in
