@@ -145,9 +145,19 @@ impl ModelArgs {
         if self.model.is_none() {
             status(log, BUILT_IN_MODEL_NOTE);
         }
+        self.announce_unknown(
+            prompts.iter().filter(|prompt| prompt.exemplars().is_empty()).map(Prompt::phrase),
+            log,
+        );
+    }
+
+    /// Says on stderr which of these names the built-in model does not know, if it runs.
+    pub(crate) fn announce_unknown<'a>(&self, names: impl Iterator<Item = &'a str>, log: &LogArgs) {
+        if self.source() != ModelSource::Builtin {
+            return;
+        }
         let known = vocabulary();
-        let unknown = prompts.iter().filter(|prompt| prompt.exemplars().is_empty()).map(Prompt::phrase);
-        for name in unknown.filter(|name| !known.contains(&&*name.to_lowercase())) {
+        for name in names.filter(|name| !known.contains(&&*name.to_lowercase())) {
             let hint = closest(name, known).map_or_else(
                 || "`ocelli classes` lists its names".to_owned(),
                 |close| format!("did you mean \"{close}\"?"),

@@ -14,7 +14,6 @@
 //! overwritten, moved or removed, unless [`Existing::discard_corrections`] says so. A [`CorrectedSet`] is how a program makes
 //! such corrections for a person.
 
-mod adopt;
 mod braces;
 mod class_map;
 mod coco;
@@ -26,6 +25,9 @@ mod folder;
 mod images;
 mod job;
 mod journal;
+mod known;
+#[cfg(test)]
+mod lost_work;
 mod low_memory;
 mod mask_files;
 mod merge;

@@ -168,13 +168,20 @@ const MAX_WORKERS: usize = 64;
 /// The default: four decoders keep up with any engine.
 const DEFAULT_WORKERS: usize = 4;
 
+/// With more classes, those without instances are not listed.
+const LISTED: usize = 50;
+/// Images that a line names.
+const NAMED: usize = 5;
+
 /// Labels images, or joins shards.
 pub fn run(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     match &args.command {
         Some(LabelCommand::Merge(args)) => {
             let merged = merge(&args.shards, &args.output, &mut stop_if_interrupted);
             interrupted()?;
-            report(&args.output, &merged?, false)
+            let merged = merged?;
+            report_changes(log, &merged);
+            report(&args.output, &merged, false)
         }
         None => label(args, log),
     }
@@ -203,6 +210,8 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
              drawn pictograms and finds nothing in photographs, runs with --model built-in",
         ));
     }
+    let classes = settings.classes.classes.iter().filter(|class| class.exemplars.is_empty());
+    args.detector.model.announce_unknown(classes.flat_map(|class| &class.phrases).map(String::as_str), log);
 
     let loading = Progress::waiting(log);
     let detector = builder.build_reporting(&|line| loading.announce(line))?;
@@ -226,6 +235,14 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
             .expect("writing to a string does not fail");
     }
     status(log, &plan);
+    let renamed = job.renamed();
+    if let Some((path, name)) = renamed.first() {
+        let images = count(renamed.len(), "image");
+        status(
+            log,
+            &format!("{images} with another name in the data set, such as {} as {name}", path.display()),
+        );
+    }
 
     let progress = Progress::new(log, todo as u64);
     let mut done = 0;
@@ -267,10 +284,13 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
         status(log, &format!("peak memory: {:.0} MB", bytes as f64 / 1e6));
     }
     let summary = summary?;
-    if !summary.kept.is_empty() {
-        let (kept, what) =
-            (count(summary.kept.len(), "image"), "labelled earlier, not named by --images now");
-        status(log, &format!("{kept} {what}: labels and copies stay"));
+    report_changes(log, &summary);
+    if args.files.review.is_none() && todo > 0 && output.join("review").is_dir() {
+        let review = output.join("review");
+        status(
+            log,
+            &format!("{} shows an earlier run: write it again with --review, or remove it", review.display()),
+        );
     }
     if !summary.added.is_empty() {
         let files = count(summary.added.len(), "corrected label file");
@@ -286,15 +306,30 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     report(output, &summary, args.work.strict)
 }
 
+/// Says which images are not as the person might expect.
+fn report_changes(log: &LogArgs, summary: &Summary) {
+    let cases = [
+        (&summary.kept, "labelled earlier, not named by --images now: labels and copies stay"),
+        (&summary.removed, "removed from the data set with their labels, because the files are gone"),
+        (&summary.outdated, "with labels for an earlier picture, which was replaced since: check these"),
+        (&summary.edited, "whose picture was edited in the data set: picture and labels stay"),
+    ];
+    for (names, what) in cases.iter().filter(|(names, _)| !names.is_empty()) {
+        let named = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if names.len() > NAMED { ", …" } else { "" };
+        status(log, &format!("{} {what} ({named}{more})", count(names.len(), "image")));
+    }
+}
+
 /// The error of a data set that cannot be continued, with the flag that is the way out.
 fn with_flag(error: Error) -> Error {
     if !matches!(error.kind(), ErrorKind::Mismatch | ErrorKind::InvalidData) {
         return error;
     }
     let text = error.to_string();
-    let mut flags = Vec::new();
-    flags.extend(text.contains("restart").then_some("--restart"));
-    flags.extend(text.contains("discard_corrections").then_some("--discard-corrections"));
+    let is_missing = |(word, flag): &(&str, &str)| text.contains(word) && !text.contains(flag);
+    let flags = [("restart", "--restart"), ("discard_corrections", "--discard-corrections")];
+    let flags: Vec<&str> = flags.into_iter().filter(is_missing).map(|(_, flag)| flag).collect();
     match flags.is_empty() {
         true => error,
         false => Error::new(error.kind(), format!("{text} ({})", flags.join(" "))).with_source(error),
@@ -412,11 +447,16 @@ fn report(output: &Path, summary: &Summary, strict: bool) -> anyhow::Result<()> 
     print(|out| {
         let widest = summary.classes.iter().map(|class| class.name.chars().count()).max().unwrap_or(0).max(5);
         writeln!(out, "{:<widest$}  {:>9}  {:>9}", "class", "instances", "images")?;
-        for class in &summary.classes {
+        let is_long = summary.classes.len() > LISTED;
+        for class in summary.classes.iter().filter(|class| !is_long || class.instances > 0) {
             writeln!(out, "{:<widest$}  {:>9}  {:>9}", class.name, class.instances, class.images)?;
         }
         let instances: u64 = summary.classes.iter().map(|class| class.instances).sum();
         writeln!(out, "{:<widest$}  {instances:>9}  {:>9}", "all", summary.images)?;
+        let empty = summary.classes.iter().filter(|class| class.instances == 0).count();
+        if is_long && empty > 0 {
+            writeln!(out, "{empty} of {} classes have no instances", summary.classes.len())?;
+        }
         writeln!(out)?;
         summary.files.iter().try_for_each(|file| writeln!(out, "{}", file.display()))
     })?;

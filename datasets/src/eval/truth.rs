@@ -59,6 +59,15 @@ impl Truth {
     /// [`ErrorKind::Io`] if the file cannot be read; [`ErrorKind::InvalidData`], with the file and the entry, if it is not
     /// COCO annotations, has no image or no category, or refers to one that it does not have.
     pub fn open(path: &Path) -> Result<Self> {
+        let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+        if path.is_dir() || is_yaml {
+            let message = format!(
+                "cannot read the annotations, {}: expected a COCO file such as annotations.json; a data set of another format \
+                 has one if it is labelled with the format coco, too",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
         let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read the annotations", path, e))?;
         let refuse = |why: String| {
             Error::new(ErrorKind::InvalidData, format!("invalid COCO annotations, {}: {why}", path.display()))

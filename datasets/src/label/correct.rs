@@ -5,19 +5,19 @@
 mod coco;
 mod line;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use ocelli::atomic_file::write_atomically;
 use ocelli::{BoundingBox, Error, ErrorKind, Result};
 
-use super::adopt::open_record;
 use super::class_map::ClassMap;
 use super::folder::{Contents, OutputFolder, STATE_FOLDER};
-use super::images::{ImageFile, ImageSet, hash_of};
+use super::images::{ImageSet, hash_of};
 use super::journal::Journal;
 use super::merge::classes_of;
 use super::placer::{Placer, image_path, label_path};
+use super::record::identity;
 use super::saved::Saved;
 use super::settings::Format;
 use super::source;
@@ -25,6 +25,7 @@ use super::written::{Owner, Written, hash_of_text};
 use line::Line;
 
 /// A labelled data set that a person looks at and corrects. It is read again whenever it changes.
+#[derive(Clone)]
 pub struct CorrectedSet {
     root: PathBuf,
     classes: Vec<String>,
@@ -32,6 +33,8 @@ pub struct CorrectedSet {
     by_id: HashMap<String, usize>,
     /// Whether its labels are in `annotations.json` alone.
     is_coco: bool,
+    /// Size and time of the journal when it was read.
+    journal: (u64, u64),
 }
 
 /// An image of a data set.
@@ -46,6 +49,10 @@ pub struct SetImage {
     /// Height of the upright image in pixels.
     pub height: u32,
     source: PathBuf,
+    /// Size and time of the picture that the labels describe.
+    picture: (u64, u64),
+    /// The split on record.
+    validation: Option<bool>,
 }
 
 /// The labels of an image.
@@ -103,6 +110,7 @@ impl CorrectedSet {
             images: Vec::new(),
             by_id: HashMap::new(),
             is_coco: false,
+            journal: (0, 0),
         };
         let contents = set.read()?;
         if contents.options.yolo_folders().is_empty() && !set.is_coco {
@@ -111,7 +119,7 @@ impl CorrectedSet {
             );
         }
         if set.is_coco {
-            set.peek()?.check_coco()?;
+            set.peek(None)?.check_coco()?;
         }
         Ok(set)
     }
@@ -131,6 +139,7 @@ impl CorrectedSet {
             Error::new(ErrorKind::InvalidArgument, message)
         };
         let contents = folder.contents()?.ok_or_else(missing)?;
+        self.journal = identity(&folder.journal_path());
         let (mut journal, settings) = Journal::open_existing(&folder.journal_path())?;
         let classes = classes_of(&settings).unwrap_or_default();
         let mut names: Vec<String> = journal.names().map(str::to_owned).collect();
@@ -145,6 +154,8 @@ impl CorrectedSet {
                 width: record.width,
                 height: record.height,
                 source: record.source,
+                picture: record.identity,
+                validation: entry.validation,
             });
         }
         self.by_id = images.iter().enumerate().map(|(at, image)| (image.id.clone(), at)).collect();
@@ -184,31 +195,66 @@ impl CorrectedSet {
         in_set.into_iter().find(|path| path.is_file()).unwrap_or_else(|| image.source.clone())
     }
 
+    /// The data set as it is now: a run may have added images or classes since it was read.
+    fn current(&self) -> Result<Cow<'_, Self>> {
+        if identity(&OutputFolder::unlocked(&self.root).journal_path()) == self.journal {
+            return Ok(Cow::Borrowed(self));
+        }
+        let mut current = self.clone();
+        current.refresh()?;
+        Ok(Cow::Owned(current))
+    }
+
+    /// The same image in the data set as it is now.
+    fn current_image(&self, image: &SetImage) -> Result<SetImage> {
+        self.image(&image.id).cloned().ok_or_else(|| {
+            let message = format!("labels of {}: it is not labelled any more", image.name);
+            Error::new(ErrorKind::Mismatch, message)
+        })
+    }
+
+    /// Identifies labels of an image: the classes that their ids mean, the picture that they describe, and their text.
+    fn version(&self, image: &SetImage, text: &str) -> String {
+        let (bytes, changed) = image.picture;
+        let classes = self.classes.join("\n");
+        hash_of_text(&format!("{classes}\n\n{}x{} {bytes} {changed}\n{text}", image.width, image.height))
+    }
+
     /// Opens the data set to read from it, while another process may write to it.
-    fn peek(&self) -> Result<Opened> {
+    fn peek(&self, image: Option<&SetImage>) -> Result<Opened> {
         let folder = OutputFolder::unlocked(&self.root);
         let path = folder.written_path();
         let written = Written::load(&self.root, &path)?.unwrap_or_else(|| Written::new(&self.root, &path));
         let contents = folder.contents()?;
-        self.opened(folder, contents, written)
+        self.opened(folder, contents, written, image)
     }
 
-    /// Opens the data set for a change, and locks it meanwhile.
-    fn lock(&self) -> Result<Opened> {
-        let folder = OutputFolder::open_existing(&self.root)?;
+    /// Locks the data set for a change. What it has is to be read after this.
+    fn lock(&self) -> Result<OutputFolder> {
+        OutputFolder::open_existing(&self.root)
+    }
+
+    /// Opens the data set for a change of an image.
+    fn open_locked(&self, folder: OutputFolder, image: &SetImage) -> Result<Opened> {
         let contents = folder.contents()?;
-        let written = open_record(&folder, contents.as_ref())?;
+        let written = Written::open(&folder)?;
         written.recover(&OutputFolder::FOLDERS)?;
-        self.opened(folder, contents, written)
+        self.opened(folder, contents, written, Some(image))
     }
 
-    fn opened(&self, folder: OutputFolder, contents: Option<Contents>, written: Written) -> Result<Opened> {
+    fn opened(
+        &self,
+        folder: OutputFolder,
+        contents: Option<Contents>,
+        written: Written,
+        image: Option<&SetImage>,
+    ) -> Result<Opened> {
         let options = contents.map(|contents| contents.options).unwrap_or_default();
-        let files =
-            self.images.iter().map(|image| ImageFile { path: PathBuf::new(), name: image.name.clone() });
-        let set = ImageSet::from_named(files.collect());
         let classes = ClassMap::from_names(&self.classes);
-        let mut placer = Placer::new(written, &self.root, &options, &set, &classes);
+        let mut placer = Placer::new(written, &self.root, &options, &ImageSet::default(), &classes);
+        if let Some((name, validation)) = image.and_then(|image| Some((&image.name, image.validation?))) {
+            placer.prefer(name, validation);
+        }
         placer.saved = Saved::load(&self.root)?;
         Ok(Opened { folder, placer })
     }
@@ -219,7 +265,12 @@ impl CorrectedSet {
     /// [`ErrorKind::InvalidData`] if a line is not one of YOLO's; [`ErrorKind::Io`] if the file cannot be read;
     /// [`ErrorKind::Mismatch`] if the image is not in the data set any more.
     pub fn labels(&self, image: &SetImage) -> Result<Labels> {
-        if self.is_coco { self.labels_in_coco(image) } else { self.peek()?.labels(image) }
+        let current = self.current()?;
+        let image = &current.current_image(image)?;
+        match current.is_coco {
+            true => current.labels_in_coco(image),
+            false => current.peek(Some(image))?.labels(&current, image),
+        }
     }
 
     /// Saves the labels of an image: those of `instances` whose line is named keep what was not changed, the others are new,
@@ -229,25 +280,30 @@ impl CorrectedSet {
     /// them: now, by later runs and by merges. The mask of an instance moves with its box.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if the file is not of `version` any more; [`ErrorKind::InvalidArgument`] for an unknown class
+    /// [`ErrorKind::Mismatch`] if the labels, the picture or the classes are not of `version` any more; [`ErrorKind::InvalidArgument`] for an unknown class
     /// or line and for a box without area; [`ErrorKind::Io`] if another process is writing to the data set. Nothing is
     /// changed then.
     pub fn save(&self, image: &SetImage, version: &str, instances: &[LabelledInstance]) -> Result<Labels> {
-        if self.is_coco {
-            return self.save_in_coco(image, version, instances);
+        let folder = self.lock()?;
+        let current = self.current()?;
+        let image = &current.current_image(image)?;
+        let mut opened = current.open_locked(folder, image)?;
+        if current.is_coco {
+            return current.save_in_coco(opened, image, version, instances);
         }
-        let mut opened = self.lock()?;
         let size = (image.width, image.height);
         let mut files = Vec::new();
         for (number, (file, format)) in opened.files(image)?.into_iter().enumerate() {
             let text = opened.text(&file)?;
-            if number == 0 && hash_of_text(&text) != version {
+            if number == 0 && current.version(image, &text) != version {
                 return Err(changed_meanwhile(image));
             }
             let lines = Line::parse_all(&text, size).map_err(|why| wrong_line(&file, &why))?;
             files.push((file, format, lines));
         }
-        self.check(image, instances, files.first().map_or(0, |(.., lines)| lines.len()))?;
+        let boxes: Vec<BoundingBox> =
+            files.first().into_iter().flat_map(|(.., lines)| lines).map(Line::bbox).collect();
+        current.check(image, instances, &boxes)?;
         let changed: Vec<(String, Format, String)> = {
             let first = files.first().map(|(.., lines)| lines.clone()).unwrap_or_default();
             let with_text = |(number, (file, format, lines)): (usize, (String, Format, Vec<Line>))| {
@@ -259,15 +315,14 @@ impl CorrectedSet {
             };
             files.into_iter().enumerate().map(with_text).collect()
         };
-        for (file, format, text) in changed {
-            opened.write(&file, format, &text)?;
-        }
-        opened.labels(image)
+        opened.write(changed)?;
+        opened.labels(&current, image)
     }
 
-    fn check(&self, image: &SetImage, instances: &[LabelledInstance], lines: usize) -> Result<()> {
+    /// Checks what is to be saved against the boxes that are there. Those that were not changed may be without area.
+    fn check(&self, image: &SetImage, instances: &[LabelledInstance], lines: &[BoundingBox]) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
-        let mut used = vec![false; lines];
+        let mut used = vec![false; lines.len()];
         for (number, instance) in instances.iter().enumerate() {
             if instance.class >= self.classes.len() {
                 let (class, classes) = (instance.class, self.classes.len());
@@ -278,7 +333,9 @@ impl CorrectedSet {
                 && bbox.y2 > 0.0
                 && bbox.x1 < image.width as f32
                 && bbox.y1 < image.height as f32;
-            if !bbox.is_finite() || !bbox.has_area() || !is_inside {
+            let before = instance.line.and_then(|line| lines.get(line));
+            let is_untouched = before.is_some_and(|before| line::is_same(before, bbox));
+            if !is_untouched && (!bbox.is_finite() || !bbox.has_area() || !is_inside) {
                 return refuse(format!("instance {number}: expected a box with an area, inside the image"));
             }
             match instance.line.map(|line| used.get_mut(line)) {
@@ -313,7 +370,7 @@ impl Opened {
         }
     }
 
-    fn labels(&mut self, image: &SetImage) -> Result<Labels> {
+    fn labels(&mut self, set: &CorrectedSet, image: &SetImage) -> Result<Labels> {
         let files = self.files(image)?;
         let mut is_corrected = false;
         for (file, _) in &files {
@@ -327,17 +384,17 @@ impl Opened {
         let lines =
             Line::parse_all(&text, (image.width, image.height)).map_err(|why| wrong_line(file, &why))?;
         let instances = lines.into_iter().enumerate().map(|(number, line)| line.into_instance(number));
-        Ok(Labels { version: hash_of_text(&text), is_corrected, instances: instances.collect() })
+        Ok(Labels { version: set.version(image, &text), is_corrected, instances: instances.collect() })
     }
 
-    /// Writes a file of the person. The record comes first: a stop in between leaves the file as it was, and nothing
-    /// overwrites it.
-    fn write(&mut self, file: &str, format: Format, text: &str) -> Result<()> {
-        let path = self.folder.root().join(file);
-        self.placer.create_folder_of(&path)?;
-        let meaning = self.placer.meaning(Some(format));
-        self.placer.written.give_to_person(file, meaning)?;
-        write_atomically(&path, |out| std::io::Write::write_all(out, text.as_bytes()))
+    /// Writes files of the person: all of them, or none if the disk is full.
+    fn write(&mut self, files: Vec<(String, Format, String)>) -> Result<()> {
+        let mut meant = Vec::with_capacity(files.len());
+        for (file, format, text) in files {
+            self.placer.create_folder_of(&self.folder.root().join(&file))?;
+            meant.push((file, self.placer.meaning(Some(format)), text));
+        }
+        self.placer.written.write_for_person(meant)
     }
 }
 

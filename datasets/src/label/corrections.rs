@@ -17,9 +17,11 @@ const SIDE: u32 = 64;
 
 /// A folder with images and data sets. An image is a text, whose length is what is found in it; `bad` cannot be read.
 pub(super) struct Place {
-    folder: tempfile::TempDir,
+    pub folder: tempfile::TempDir,
     /// The folder of the images.
     pub images: String,
+    /// Another folder of images.
+    pub also: Option<String>,
 }
 
 /// How images are labelled.
@@ -30,6 +32,8 @@ pub(super) struct Run {
     pub options: DataSetOptions,
     pub shard: Option<Shard>,
     pub existing: Existing,
+    /// Whether every image has an instance of the first class that was added, too.
+    pub finds_added: bool,
 }
 
 impl Default for Run {
@@ -40,6 +44,7 @@ impl Default for Run {
             options: DataSetOptions { validation_share: 0.0, ..DataSetOptions::default() },
             shard: None,
             existing: Existing::default(),
+            finds_added: false,
         }
     }
 }
@@ -49,7 +54,7 @@ impl Place {
         // In memory, because every write is synced.
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-        Self { folder: folder.expect("a temporary folder"), images: "images".into() }
+        Self { folder: folder.expect("a temporary folder"), images: "images".into(), also: None }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -82,11 +87,16 @@ impl Place {
     /// Labels the images as the program does, with a detector that reads their lengths.
     pub fn label(&self, run: &Run) -> Result<Summary> {
         let mut job = self.open(run)?;
-        for file in std::mem::take(&mut job.todo) {
-            let identity = identity(&file.path);
-            let found = detect(&file.path);
-            if let Err(stop) = job.finish_image(&file, identity, found, (0, &[0]), &mut |_| Ok(())) {
-                return job.stopped().and(Err(stop));
+        for (first, todo) in job.take_todo() {
+            for file in todo {
+                let identity = identity(&file.path);
+                let found = detect(&file.path);
+                let class = if run.finds_added { first } else { 0 };
+                if let Err(stop) =
+                    job.finish_image(&file, identity, found, (first, &[class]), &mut |_| Ok(()))
+                {
+                    return job.stopped().and(Err(stop));
+                }
             }
         }
         job.stopped()?;
@@ -98,7 +108,12 @@ impl Place {
             LabelSettings { masks: true, ..LabelSettings::new(ClassMap::from_names(run.classes.clone())) };
         let described = json!({"classes": settings.classes.classes});
         let output = self.path(&run.output);
-        let images = ImageSet::new(find_images(&[self.path(&self.images)], &output)?);
+        let folders: Vec<PathBuf> = [Some(&self.images), self.also.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|name| self.path(name))
+            .collect();
+        let images = ImageSet::new(find_images(&folders, &output)?);
         LabelJob::open_described(
             &output,
             &described,
@@ -162,9 +177,9 @@ pub(super) fn text_of(length: usize, format: Format) -> String {
     }
 }
 
-const MINE: &str = "0 0.5 0.5 0.1 0.1\n";
+pub(super) const MINE: &str = "0 0.5 0.5 0.1 0.1\n";
 
-fn copies() -> DataSetOptions {
+pub(super) fn copies() -> DataSetOptions {
     DataSetOptions { images: ImageMode::Copy, ..Run::default().options }
 }
 
@@ -472,24 +487,6 @@ fn temporary_files_of_a_killed_run_are_removed() {
     for folder in parts {
         assert_eq!(place.read(&format!("set/{folder}.ocelli-Xy12.part")), None, "{folder}");
     }
-}
-
-#[test]
-fn a_data_set_of_a_version_without_a_record_keeps_corrections() {
-    let (place, mut run) = (Place::new(), Run::default());
-    run.options.formats = vec![Format::Yolo, Format::Coco];
-    place.images(&[("a.png", 1), ("b.png", 2), ("c.png", 3), ("d.png", 4)]);
-    place.label(&run).expect("the images can be labelled");
-    place.remove("set/.ocelli-label/written.jsonl");
-    place.write("set/labels/train/a.txt", "");
-    place.write("set/labels/train/b.txt", MINE);
-    place.remove("set/labels/train/c.txt");
-    place.image("d.png", 5);
-    place.label(&run).expect("the images can be labelled");
-    let found = ["a", "b", "c", "d"].map(|name| place.read(&format!("set/labels/train/{name}.txt")));
-    assert_eq!(found, [Some(String::new()), Some(MINE.into()), None, Some(text_of(5, Format::Yolo))]);
-    // The other files were ours: they change with the labels.
-    assert!(place.read("set/annotations.json").is_some_and(|text| text.contains("0.25")));
 }
 
 #[test]

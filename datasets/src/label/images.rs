@@ -89,27 +89,6 @@ impl ImageSet {
         &self.files
     }
 
-    /// Gives images the names that `name_of` knows for them. The images that had these names get theirs.
-    pub(super) fn renamed(mut self, name_of: impl Fn(&ImageFile) -> Option<String>) -> Self {
-        // Names differ in more than their extension.
-        let key = |name: &str| split_extension(name).0.to_lowercase();
-        let named = self.files.iter().enumerate().filter(|(_, file)| !has_unsupported_extension(&file.path));
-        let mut index: HashMap<String, usize> = named.map(|(i, file)| (key(&file.name), i)).collect();
-        for i in 0..self.files.len() {
-            let Some(name) = name_of(&self.files[i]).filter(|name| *name != self.files[i].name) else {
-                continue;
-            };
-            let own = std::mem::replace(&mut self.files[i].name, name);
-            index.remove(&key(&own));
-            if let Some(other) = index.insert(key(&self.files[i].name), i) {
-                let extension = split_extension(&self.files[other].name).1;
-                self.files[other].name = format!("{}{extension}", split_extension(&own).0);
-                index.insert(key(&own), other);
-            }
-        }
-        Self::from_named(self.files)
-    }
-
     /// SHA-256 of all names, to check that two shards belong to the same job.
     pub(super) fn names_sha256(&self) -> String {
         let mut hash = Sha256::new();

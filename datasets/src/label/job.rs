@@ -1,16 +1,17 @@
 //! Labels images one after the other, with a line in the journal for each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use ocelli::{Detection, Detector, Error, ErrorKind, ImageFeatures, Model, Result, StageTimes};
 use serde_json::Value;
 
-use super::adopt::open_record;
 use super::class_map::{ClassMap, ExemplarImage};
 use super::folder::{Contents, OutputFolder};
 use super::images::{ImageFile, ImageSet, Shard};
 use super::journal::{Entry, Journal, source_hash};
+use super::known::KnownImages;
+use super::merge::classes_of;
 use super::placer::{Placer, label_files};
 use super::prefetch::{Prepared, Preparer, in_order};
 use super::prompts::LabelPrompts;
@@ -18,6 +19,7 @@ use super::record::{Record, identity};
 use super::refine::Refiner;
 use super::saved::Saved;
 use super::settings::{DataSetOptions, Format, LabelSettings};
+use super::source::is_member;
 use super::write::{COCO_FILES, Summary, write_data_set};
 use super::written::{ClassHashes, Meaning, Written};
 
@@ -75,6 +77,8 @@ pub struct LabelJob {
     pub(super) masks: bool,
     placer: Placer,
     engine_failures: usize,
+    /// The images that a restart with other classes removed from the data set.
+    dropped: Vec<String>,
 }
 
 impl LabelJob {
@@ -122,7 +126,7 @@ impl LabelJob {
         described: &Value,
         settings: &LabelSettings,
         options: &DataSetOptions,
-        mut whole: ImageSet,
+        whole: ImageSet,
         shard: Option<Shard>,
         Existing { restart, discard_corrections }: Existing,
     ) -> Result<Self> {
@@ -139,7 +143,7 @@ impl LabelJob {
             Err(e) if restart && e.kind() == ErrorKind::InvalidData => None,
             contents => contents?,
         };
-        let mut written = match open_record(&folder, before.as_ref()) {
+        let mut written = match Written::open(&folder) {
             Err(e) if restart && discard_corrections && e.kind() == ErrorKind::InvalidData => {
                 let mut written = Written::new(root, &folder.written_path());
                 written.save()?;
@@ -196,27 +200,24 @@ impl LabelJob {
             written.discard_corrections(files.chain(others).filter_map(meant))?;
             saved = Saved::discard(root)?;
         }
-        let (journal, names) = match continued {
-            Some(journal) => {
-                let names = journal.names_by_source();
-                (journal, names)
+        let mut known = match KnownImages::load(root) {
+            Err(e) if restart && discard_corrections && e.kind() == ErrorKind::InvalidData => {
+                KnownImages::empty(root)
             }
-            None => {
-                // A corrupt journal knows no names.
-                let names = Journal::open_existing(&folder.journal_path()).ok();
-                let names = names.map(|(journal, _)| journal.names_by_source()).unwrap_or_default();
-                written.remove_labels()?;
-                folder.restart()?;
-                (Journal::open(&folder.journal_path(), described)?, names)
-            }
+            known => known?,
         };
-        if shard.is_none() {
-            // Images keep their names even if others with these names are found first today.
-            whole = whole.renamed(|file| {
-                let (name, known) = names.get(&source_hash(&file.path))?;
-                (*name != file.name && *known == identity(&file.path)).then(|| name.clone())
-            });
+        let whole = known.name(whole);
+        let is_here = |file: &&ImageFile| shard.is_none_or(|shard| shard.contains(&file.name));
+        let set = ImageSet::from_named(whole.files().iter().filter(is_here).cloned().collect());
+        let mut placer = Placer::new(written, root, options, &whole, &settings.classes);
+        placer.saved = saved;
+        placer.known = known;
+        let before_restart = Journal::open_existing(&folder.journal_path()).ok().filter(|_| restart);
+        if let Some(journal) = continued.as_ref().or(before_restart.as_ref().map(|(journal, _)| journal)) {
+            placer.note_pictures(journal);
         }
+        // The names have to survive the journal.
+        placer.known.save()?;
         let contents = Contents {
             shard,
             images: whole.files().len() as u64,
@@ -224,11 +225,22 @@ impl LabelJob {
             options: options.clone(),
             written: before.map_or(0, |before| before.written),
         };
+        let mut dropped = Vec::new();
+        let journal = match continued {
+            Some(journal) => journal,
+            None => {
+                // A corrupt journal has no records.
+                let kept = before_restart.map(|(mut journal, before)| {
+                    kept_records(&mut placer, &mut journal, &before, &set, &settings.classes)
+                });
+                let (kept, without) = kept.transpose()?.unwrap_or_default();
+                dropped = without;
+                placer.written.remove_labels()?;
+                folder.restart()?;
+                Journal::restart(&folder.journal_path(), described, &kept)?
+            }
+        };
         folder.set_contents(&contents)?;
-        let is_here = |file: &&ImageFile| shard.is_none_or(|shard| shard.contains(&file.name));
-        let set = ImageSet::from_named(whole.files().iter().filter(is_here).cloned().collect());
-        let mut placer = Placer::new(written, root, options, &whole, &settings.classes);
-        placer.saved = saved;
         journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
         let mut job = Self {
             placer,
@@ -242,6 +254,7 @@ impl LabelJob {
             refiner: Refiner::new(settings),
             masks: settings.masks,
             engine_failures: 0,
+            dropped,
         };
         job.find_todo()?;
         Ok(job)
@@ -254,8 +267,15 @@ impl LabelJob {
                 self.todo.push(file.clone());
                 continue;
             };
-            if entry.failed || entry.classes.is_some() || entry.identity != identity(&file.path) {
-                self.todo.push(file.clone());
+            let now = identity(&file.path);
+            if entry.failed || entry.classes.is_some() || entry.identity != now {
+                // Its labels describe the picture that stays in the data set.
+                if !self.placer.is_frozen(&file.name, &entry, now)? {
+                    self.todo.push(file.clone());
+                } else if let Some(record) = self.journal.read_labelled(&entry)?.filter(|_| entry.failed) {
+                    // It does not matter any more that the source could not be read.
+                    self.journal.append(&record)?;
+                }
             } else if entry.source != source_hash(&file.path) {
                 // The same image at another path keeps its instances.
                 let record = Record { source: file.path.clone(), ..self.journal.read(&entry)? };
@@ -263,6 +283,13 @@ impl LabelJob {
             }
         }
         Ok(())
+    }
+
+    /// The images whose name is not the end of their path: another image has it, or trainers cannot use it.
+    pub fn renamed(&self) -> Vec<(&Path, &str)> {
+        let files =
+            self.set.files().iter().filter(|file| !is_member(&file.path) && !file.path.ends_with(&file.name));
+        files.map(|file| (file.path.as_path(), file.name.as_str())).collect()
     }
 
     /// Number of images of this job, or of its shard.
@@ -366,8 +393,15 @@ impl LabelJob {
                 (record.width, record.height) = (width, height);
                 record.instances = self.refiner.instances(classes, detections);
                 self.add_known(first, &mut record)?;
-                self.journal.append(&record)?;
-                self.placer.place(&record)?;
+                // A person may have corrected it since this run started.
+                let is_frozen = match self.journal.entry(&file.name) {
+                    Some(entry) => self.placer.is_frozen(&file.name, entry, identity)?,
+                    None => false,
+                };
+                if !is_frozen {
+                    self.journal.append(&record)?;
+                    self.placer.place(&record)?;
+                }
                 on_event(LabelEvent::Done { name: &file.name, instances: record.instances.len() })
             }
             Err(error) => {
@@ -406,7 +440,7 @@ impl LabelJob {
     /// # Errors
     /// The error of `check_cancelled`; [`ErrorKind::Io`] if a file cannot be written.
     pub fn finish(mut self, check_cancelled: &mut dyn FnMut() -> Result<()>) -> Result<Summary> {
-        let summary = write_data_set(
+        let mut summary = write_data_set(
             &self.folder,
             &mut self.journal,
             &self.set,
@@ -414,6 +448,7 @@ impl LabelJob {
             &self.classes,
             check_cancelled,
         )?;
+        summary.removed.append(&mut self.dropped);
         self.contents.written = self.journal.length();
         self.folder.set_contents(&self.contents)?;
         Ok(summary)
@@ -469,6 +504,41 @@ pub(super) fn check_conflicts(
         conflicts.join(", ")
     );
     Err(Error::new(ErrorKind::Mismatch, message))
+}
+
+/// The records that a restart keeps, and the names of the images that it drops. Images whose picture in the data set is not
+/// the one at the source keep theirs, and so do those that are not among the images, unless the classes are others.
+fn kept_records(
+    placer: &mut Placer,
+    journal: &mut Journal,
+    settings: &Value,
+    set: &ImageSet,
+    classes: &ClassMap,
+) -> Result<(Vec<Record>, Vec<String>)> {
+    let before = classes_of(settings).unwrap_or_default();
+    let (fewer, all) = (before.names().count(), classes.names().count());
+    // Otherwise the class ids of a record would mean other classes.
+    let are_known = fewer <= all && before.names().zip(classes.names()).all(|(a, b)| a == b);
+    let files: HashMap<&str, &ImageFile> =
+        set.files().iter().map(|file| (file.name.as_str(), file)).collect();
+    let mut names: Vec<String> = journal.names().map(str::to_owned).collect();
+    names.sort();
+    let (mut kept, mut dropped) = (Vec::new(), Vec::new());
+    for name in names {
+        let Some(entry) = journal.entry(&name).cloned() else { continue };
+        let is_kept = match files.get(name.as_str()) {
+            Some(file) => placer.is_frozen(&name, &entry, identity(&file.path))?,
+            None => true,
+        };
+        let Some(record) = journal.read_labelled(&entry)?.filter(|_| is_kept) else { continue };
+        if are_known {
+            let known = (fewer < all).then_some(fewer as u32);
+            kept.push(Record { classes: record.classes.or(known), ..record });
+        } else if !files.contains_key(name.as_str()) {
+            dropped.push(name);
+        }
+    }
+    Ok((kept, dropped))
 }
 
 /// Checks that the images of all exemplars exist.

@@ -45,6 +45,10 @@ pub(super) struct Entry {
     pub validation: Option<bool>,
     /// Whether it could not be labelled.
     pub failed: bool,
+    /// The identity of its last line with instances.
+    pub described: Option<(u64, u64)>,
+    /// The identities of the lines before.
+    pub earlier: Vec<(u64, u64)>,
     /// For an image that could not be labelled: offset and bytes of its last line with instances.
     labelled: Option<(u64, u32)>,
 }
@@ -99,6 +103,21 @@ impl Journal {
         }
         journal.classes = class_count(settings);
         Ok(journal)
+    }
+
+    /// Replaces the journal by one that has these records alone.
+    pub fn restart(path: &Path, settings: &Value, records: &[Record]) -> Result<Self> {
+        before_write().map_err(|e| Error::io("cannot write the journal", path, e))?;
+        let header = Header { ocelli_label: FORMAT, settings: settings.clone(), grown: false };
+        ocelli::atomic_file::write_atomically(path, |out| {
+            serde_json::to_writer(&mut *out, &header)?;
+            out.write_all(b"\n")?;
+            records.iter().try_for_each(|record| {
+                serde_json::to_writer(&mut *out, record)?;
+                out.write_all(b"\n")
+            })
+        })?;
+        Self::open(path, settings)
     }
 
     fn unread(path: &Path, file: File) -> Self {
@@ -159,9 +178,15 @@ impl Journal {
                 if let Some((key, there, here)) =
                     expected.and_then(|expected| difference("", &header.settings, expected))
                 {
+                    // The formats decide whether masks are searched for.
+                    let started = match (key.as_str(), there.as_str()) {
+                        ("masks", "false") => "with formats of boxes, this has a format with masks".into(),
+                        ("masks", _) => "with a format with masks, this has formats of boxes".into(),
+                        _ => format!("with {key} {there}, this is {here}"),
+                    };
                     let message = format!(
-                        "cannot continue, {}: it was started with {key} {there}, this is {here}; use the same settings, choose \
-                         another output folder, or restart",
+                        "cannot continue, {}: it was started {started}; use the same settings, choose another output folder, \
+                         or restart",
                         self.path.display()
                     );
                     return Err(Error::new(ErrorKind::Mismatch, message));
@@ -195,7 +220,14 @@ impl Journal {
     }
 
     fn remember(&mut self, record: &Record, bytes: usize) {
-        let labelled = self.entries.get(&record.name).and_then(Entry::labelled_at);
+        let before = self.entries.remove(&record.name);
+        let labelled = before.as_ref().and_then(Entry::labelled_at);
+        let mut described = before.as_ref().and_then(|before| before.described);
+        let mut earlier = before.map(|before| before.earlier).unwrap_or_default();
+        if record.error.is_none() {
+            earlier.extend(described.filter(|described| *described != record.identity));
+            described = Some(record.identity);
+        }
         let entry = Entry {
             offset: self.length,
             bytes: bytes as u32,
@@ -204,6 +236,8 @@ impl Journal {
             classes: record.classes,
             validation: record.validation,
             failed: record.error.is_some(),
+            described,
+            earlier,
             labelled: labelled.filter(|_| record.error.is_some()),
         };
         self.entries.insert(record.name.clone(), entry);
@@ -275,10 +309,9 @@ impl Journal {
         self.entries.iter().filter_map(|(name, entry)| Some((name.as_str(), entry.validation?)))
     }
 
-    /// The names of the images that could be labelled and their [`Record::identity`], by the hashes of their paths.
-    pub fn names_by_source(&self) -> HashMap<u64, (String, (u64, u64))> {
-        let labelled = self.entries.iter().filter(|(_, entry)| !entry.failed);
-        labelled.map(|(name, entry)| (entry.source, (name.clone(), entry.identity))).collect()
+    /// The images and their last lines.
+    pub fn entries(&self) -> impl Iterator<Item = (&String, &Entry)> {
+        self.entries.iter()
     }
 
     /// Reads the record of an entry.

@@ -1,23 +1,21 @@
 //! Joins the shards of a job.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::adopt::open_record;
 use super::class_map::{Class, ClassMap};
 use super::folder::{Contents, OutputFolder};
 use super::images::{ImageFile, ImageSet};
 use super::job::{check_conflicts, meaning_of};
 use super::journal::{Journal, difference};
+use super::known::KnownImages;
 use super::placer::{Placer, label_files};
-use super::saved::Saved;
+use super::saved::{Saved, SavedLabels};
 use super::settings::Format;
-use super::stop::before_write;
 use super::write::{COCO_FILES, Summary, write_data_set};
 use super::written::{ClassHashes, Owner, Written};
-use ocelli::atomic_file::write_atomically;
 use ocelli::{Error, ErrorKind, Result};
 
 /// A finished shard.
@@ -47,7 +45,7 @@ impl Part {
         if contents.written == 0 || contents.written != journal.length() {
             return refuse("it is not finished; finish this shard first");
         }
-        let written = open_record(&folder, Some(&contents))?;
+        let written = Written::open(&folder)?;
         written.recover(&OutputFolder::FOLDERS)?;
         for (file, _) in COCO_FILES {
             let is_there = contents.options.has(Format::Coco) && root.join(file).is_file();
@@ -123,7 +121,6 @@ pub fn merge(
     }
     let folder = OutputFolder::open(output)?;
     let there = folder.contents()?;
-    let is_there = there.is_some();
     if let Some(there) = there {
         if there.shard.is_some() || there.names_sha256 != expected {
             let message = format!(
@@ -134,7 +131,7 @@ pub fn merge(
         }
         contents.written = there.written;
     }
-    let written = open_record(&folder, Some(&contents).filter(|_| is_there))?;
+    let written = Written::open(&folder)?;
     written.recover(&OutputFolder::FOLDERS)?;
     let hashes = ClassHashes::new(classes.names());
     let way_out = "name another output folder";
@@ -150,24 +147,40 @@ pub fn merge(
         check_cancelled()?;
         let part = &mut parts[*part];
         let entry = part.journal.entry(name).cloned().expect("its name came from this journal");
-        let is_merged = journal.entry(name).is_some_and(|there| {
-            (there.identity, there.source, there.failed, there.classes)
-                == (entry.identity, entry.source, entry.failed, entry.classes)
-        });
-        let record = part.journal.read(&entry)?;
-        files.push(ImageFile { path: record.source.clone(), name: name.clone() });
-        if !is_merged {
-            // The instances of an image that cannot be read any more.
-            if let Some(labelled) = part.journal.read_labelled(&entry)?.filter(|_| entry.failed) {
-                journal.append(&labelled)?;
-            }
-            journal.append(&record)?;
-        }
+        files.push(ImageFile { path: part.journal.read(&entry)?.source, name: name.clone() });
     }
     let set = ImageSet::from_named(files);
     let mut placer = Placer::new(written, folder.root(), &options, &set, &classes);
-    journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
     placer.saved = saved;
+    placer.known = KnownImages::load(folder.root())?;
+    placer.note_pictures(&journal);
+    for file in set.files() {
+        check_cancelled()?;
+        let part = &mut parts[shard_of[&file.name]];
+        let entry = part.journal.entry(&file.name).cloned().expect("its name came from this journal");
+        placer.known.add(file, entry.described.unwrap_or(entry.identity));
+        let there = journal.entry(&file.name).cloned();
+        let is_merged = there.as_ref().is_some_and(|there| {
+            (there.identity, there.source, there.failed, there.classes)
+                == (entry.identity, entry.source, entry.failed, entry.classes)
+        });
+        let is_frozen = match &there {
+            Some(there) if !is_merged => {
+                placer.is_frozen(&file.name, there, entry.described.unwrap_or(entry.identity))?
+            }
+            _ => false,
+        };
+        if is_merged || is_frozen {
+            continue;
+        }
+        // The instances of an image that cannot be read any more.
+        if let Some(labelled) = part.journal.read_labelled(&entry)?.filter(|_| entry.failed) {
+            journal.append(&labelled)?;
+        }
+        journal.append(&part.journal.read(&entry)?)?;
+    }
+    placer.known.save()?;
+    journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
     copy_saved(&mut placer, &parts)?;
     for (name, part) in &shard_of {
         check_cancelled()?;
@@ -184,7 +197,10 @@ fn copy_saved(placer: &mut Placer, parts: &[Part]) -> Result<()> {
     for image in parts.iter().flat_map(|part| part.saved.images()) {
         match placer.saved.get(&image.name) {
             None => new.push(image.clone()),
-            Some(there) if there == image => {}
+            Some(there) if there.is_merged => new.push(image.clone()),
+            Some(there)
+                if SavedLabels { is_merged: false, ..there.clone() }
+                    == SavedLabels { is_merged: false, ..image.clone() } => {}
             Some(_) => tracing::warn!(
                 "{}: the labels of {} were saved in it, too; those of its shard are not merged",
                 placer.root().display(),
@@ -192,27 +208,37 @@ fn copy_saved(placer: &mut Placer, parts: &[Part]) -> Result<()> {
             ),
         }
     }
-    if new.is_empty() { Ok(()) } else { placer.saved.add(new) }
+    let new: Vec<_> = new.into_iter().map(|image| SavedLabels { is_merged: true, ..image }).collect();
+    let is_new = new.iter().any(|image| placer.saved.get(&image.name) != Some(image));
+    if is_new { placer.saved.add(new) } else { Ok(()) }
 }
 
 /// Copies the label files of an image that were corrected in a shard. A file that was corrected in the joined data set stays.
 fn copy_corrections(placer: &mut Placer, part: &mut Part, journal: &mut Journal, name: &str) -> Result<()> {
     let Some(entry) = journal.entry(name).cloned() else { return Ok(()) };
     let Some(record) = journal.read_labelled(&entry)? else { return Ok(()) };
-    let mut corrected = BTreeSet::new();
+    let mut files = BTreeMap::new();
     let mut split = None;
     for validation in [false, true] {
         let labels = label_files(&part.contents.options, name, validation);
         let masks = placer.recorded_masks(&part.written, name, validation).into_iter();
         for (file, format) in labels.into_iter().chain(masks.map(|file| (file, Format::Masks))) {
-            if part.written.owner(&file)? == Owner::Person {
+            let is_corrected = part.written.owner(&file)? == Owner::Person;
+            if is_corrected {
                 // VOC has no folders for the splits.
                 split = split.or((format != Format::Voc).then_some(validation));
-                corrected.insert(file);
             }
+            files.insert(file, (format, is_corrected));
         }
     }
-    if corrected.is_empty() {
+    for (file, (format, _)) in files.iter().filter(|(_, (_, is_corrected))| !is_corrected) {
+        // The correction that was merged earlier was undone.
+        if placer.written.is_merged(file)? {
+            placer.written.take_back(file, placer.meaning(Some(*format)))?;
+        }
+    }
+    files.retain(|_, (_, is_corrected)| *is_corrected);
+    if files.is_empty() {
         return Ok(());
     }
     if let Some(validation) = split {
@@ -221,39 +247,29 @@ fn copy_corrections(placer: &mut Placer, part: &mut Part, journal: &mut Journal,
     // What was found comes first, so that its hash is on record and what follows counts as a correction.
     placer.place_labels(&record)?;
     placer.written.commit()?;
-    for file in corrected {
-        if part.written.earlier_classes(&file, &placer.classes).is_some()
-            && let Some(meaning) = part.written.recorded_meaning(&file)
-            && placer.written.owner(&file)? == Owner::Ours
-        {
-            // The correction has the classes of before.
-            placer.written.note(&file, placer.written.recorded_hash(&file), meaning);
-        }
+    for (file, (format, _)) in files {
         let (from, to) = (part.folder.root().join(&file), placer.root().join(&file));
-        let there = match std::fs::read(&from) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
-            there => Some(there.map_err(|e| Error::io("cannot read", &from, e))?),
+        let read = |path: &Path| match std::fs::read(path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            there => there.map(Some).map_err(|e| Error::io("cannot read", path, e)),
         };
-        match placer.written.owner(&file)? {
-            Owner::Person if std::fs::read(&to).ok() == there => continue,
-            Owner::Person => {
-                tracing::warn!(
-                    "{}: it was corrected, too; the correction {} is not merged",
-                    to.display(),
-                    from.display()
-                );
-                continue;
-            }
-            _ => {}
+        let (corrected, there) = (read(&from)?, read(&to)?);
+        let is_merged = placer.written.is_merged(&file)?;
+        if is_merged && corrected == there {
+            continue;
         }
+        if !is_merged && corrected != there && placer.written.owner(&file)? == Owner::Person {
+            tracing::warn!(
+                "{}: it was corrected, too; the correction {} is not merged",
+                to.display(),
+                from.display()
+            );
+            continue;
+        }
+        // The correction has the classes that it was made with.
+        let meaning = part.written.recorded_meaning(&file).unwrap_or(placer.meaning(Some(format)));
         placer.create_folder_of(&to)?;
-        let cannot = |e| Error::io("cannot write", &to, e);
-        before_write().map_err(cannot)?;
-        match there {
-            Some(bytes) => write_atomically(&to, |out| std::io::Write::write_all(out, &bytes))?,
-            None if to.exists() => std::fs::remove_file(&to).map_err(cannot)?,
-            None => {}
-        }
+        placer.written.merge(&file, meaning, corrected.as_deref())?;
     }
     Ok(())
 }

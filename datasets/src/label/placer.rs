@@ -11,14 +11,16 @@ use ocelli::{Error, ErrorKind, Result};
 
 use super::class_map::ClassMap;
 use super::images::{ImageSet, split_extension};
+use super::journal::{Entry, Journal};
+use super::known::KnownImages;
 use super::mask_files::{class_names, file_name, mask_files};
 use super::record::{Record, identity};
 use super::review::link_to;
 use super::saved::Saved;
 use super::settings::{DataSetOptions, Format, ImageMode};
-use super::source::{copy_to, is_gone, is_member, is_readable, open_image};
+use super::source::{copy_to, is_gone, is_member, is_readable, open_image, read};
 use super::stop::before_write;
-use super::written::{ClassHashes, Meaning, Owner, Written, part_path};
+use super::written::{ClassHashes, Meaning, Owner, Written, hash_of_text, hash_on_disk, part_path};
 use super::{voc, yolo};
 
 /// Writes images and label files.
@@ -33,6 +35,8 @@ pub(super) struct Placer {
     pub written: Written,
     /// What a person saved for images in COCO's file.
     pub saved: Saved,
+    /// The images of the data set, and the picture that the labels of each describe.
+    pub known: KnownImages,
     pub classes: ClassHashes,
     /// The names of the classes.
     names: Vec<String>,
@@ -61,6 +65,7 @@ impl Placer {
             folders: HashSet::new(),
             written,
             saved: Saved::default(),
+            known: KnownImages::default(),
             classes: ClassHashes::new(classes.names()),
             names: classes.names().map(str::to_owned).collect(),
             file_names: class_names(classes.names()),
@@ -143,12 +148,124 @@ impl Placer {
         })
     }
 
+    /// Notes the pictures that the images had, by which a copy of one is known.
+    pub fn note_pictures(&mut self, journal: &Journal) {
+        for (name, entry) in journal.entries() {
+            self.known.change(name, |known| {
+                let new = entry.earlier.iter().chain(&entry.described).filter(|one| **one != known.identity);
+                let new: Vec<_> = new.filter(|one| !known.earlier.contains(one)).copied().collect();
+                known.earlier.extend(new);
+            });
+        }
+    }
+
+    /// The copies and hard links of an image in the data set.
+    fn pictures(&self, name: &str, validation: bool) -> Vec<PathBuf> {
+        let path = image_path(name, validation);
+        let in_folders = self.image_folders().into_iter().map(|folder| format!("{folder}images/{path}"));
+        let of_voc = self.options.has(Format::Voc).then(|| voc_image(name));
+        let is_copy =
+            |path: &PathBuf| path.symlink_metadata().is_ok_and(|there| there.is_file() && there.len() > 0);
+        in_folders.chain(of_voc).map(|file| self.root.join(file)).filter(is_copy).collect()
+    }
+
+    /// Whether the picture in the data set stays although it is not the one at the source, which has this size and time now:
+    /// because a person edited the picture, or corrected labels that describe it. Then nothing about the image changes.
+    pub fn is_frozen(&mut self, name: &str, entry: &Entry, now: (u64, u64)) -> Result<bool> {
+        let Some(described) = entry.described.filter(|_| now != (0, 0)) else { return Ok(false) };
+        let validation = self.settle(name)?;
+        let others: Vec<PathBuf> = self
+            .pictures(name, validation)
+            .into_iter()
+            .filter(|path| !has_picture(path, name, now))
+            .collect();
+        if others.is_empty() || self.has_content_of_source(name) {
+            return Ok(false);
+        }
+        Ok(described == now
+            || others.iter().any(|path| !self.is_ours(path, name, entry))
+            || self.is_corrected(name, validation)?)
+    }
+
+    /// Whether an image is a member of a tar file whose copies have its content. A tar file that was written again changes
+    /// the time of all its members.
+    pub fn has_content_of_source(&self, name: &str) -> bool {
+        let Some(known) = self.known.get(name).filter(|known| is_member(Path::new(&known.source))) else {
+            return false;
+        };
+        let pictures = self.pictures(name, self.is_validation(name));
+        let Some(content) = read(Path::new(&known.source)).ok().filter(|_| !pictures.is_empty()) else {
+            return false;
+        };
+        pictures.iter().all(|path| std::fs::read(path).is_ok_and(|there| there == content))
+    }
+
+    /// Whether a picture is one that the image had, as it was copied.
+    fn is_ours(&self, path: &Path, name: &str, entry: &Entry) -> bool {
+        let known = self.known.get(name);
+        let known = known.into_iter().flat_map(|known| known.earlier.iter().chain([&known.identity]));
+        entry
+            .earlier
+            .iter()
+            .chain(&entry.described)
+            .chain(known)
+            .any(|picture| has_picture(path, name, *picture))
+    }
+
+    /// Whether a person edited the picture of an image in the data set.
+    pub fn is_edited(&self, name: &str, entry: &Entry, now: (u64, u64)) -> bool {
+        let pictures = self.pictures(name, self.is_validation(name)).into_iter();
+        let mut others = pictures.filter(|path| !has_picture(path, name, now));
+        others.any(|path| !self.is_ours(&path, name, entry))
+    }
+
+    /// Whether an image whose labels stay is a link to a file that was replaced since.
+    pub fn shows_other(&self, name: &str, labelled: Option<&Record>, described: (u64, u64)) -> bool {
+        let now = labelled.map_or((0, 0), |record| identity(&record.source));
+        now != (0, 0) && now != described && self.pictures(name, self.is_validation(name)).is_empty()
+    }
+
+    /// The label files of an image, with the masks on record.
+    fn files_with_labels(&self, name: &str, validation: bool) -> Vec<String> {
+        let labels = label_files(&self.options, name, validation).into_iter().map(|(file, _)| file);
+        let mut labels: Vec<String> = labels.collect();
+        if self.options.has(Format::Masks) {
+            labels.extend(self.recorded_masks(&self.written, name, validation));
+        }
+        labels
+    }
+
+    fn is_corrected(&self, name: &str, validation: bool) -> Result<bool> {
+        for file in self.files_with_labels(name, validation) {
+            if self.written.owner(&file)? == Owner::Person {
+                return Ok(true);
+            }
+        }
+        Ok(self.saved.contains(name))
+    }
+
+    /// A hash of the labels of an image that a person corrected.
+    pub fn corrected_hash(&self, name: &str) -> Result<String> {
+        let mut text = String::new();
+        for file in self.files_with_labels(name, self.is_validation(name)) {
+            if self.written.owner(&file)? == Owner::Person {
+                let hash = hash_on_disk(&self.root.join(&file))?;
+                text += &format!("{file} {}\n", hash.unwrap_or_default());
+            }
+        }
+        if let Some(saved) = self.saved.get(name) {
+            text +=
+                &serde_json::to_string(saved).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
+        }
+        Ok(hash_of_text(&text))
+    }
+
     /// Writes the files of an image. Files that are up to date, and those of the person, are not touched. If the image
-    /// could not be read, all its files stay.
-    pub fn place(&mut self, record: &Record) -> Result<()> {
+    /// could not be read, all its files stay. Returns whether a person corrected its labels.
+    pub fn place(&mut self, record: &Record) -> Result<bool> {
         let validation = self.settle(&record.name)?;
         if record.error.is_some() {
-            return Ok(());
+            return self.is_corrected(&record.name, validation);
         }
         let is_corrected = self.place_labels(record)? || self.saved.contains(&record.name);
         for folder in self.image_folders() {
@@ -160,7 +277,7 @@ impl Placer {
         if self.options.has(Format::Voc) {
             self.place_image(&voc_image(&record.name), None, record, is_corrected)?;
         }
-        Ok(())
+        Ok(is_corrected)
     }
 
     /// Writes the label files of an image. Returns whether one is the person's.
@@ -196,12 +313,26 @@ impl Placer {
     /// person to add.
     fn propose(&mut self, record: &Record, file: &str, format: Format, is_corrected: bool) -> Result<()> {
         let proposal = format!("{PROPOSALS}{file}");
-        let earlier = self.written.earlier_classes(file, &self.classes).filter(|_| is_corrected);
+        let path = self.root.join(&proposal);
+        let removed = self.written.recorded_meaning(&proposal);
+        let removed =
+            removed.filter(|_| self.written.is_recorded(&proposal) && path.symlink_metadata().is_err());
+        let handled = format!("{HANDLED}{file}");
+        if let Some(meaning) = removed {
+            // The person removed it: its classes are dealt with.
+            self.written.note(&handled, None, meaning);
+            self.written.note(&proposal, None, meaning);
+        }
+        let is_handled = |meaning: &Meaning| meaning.classes == self.classes.all;
+        let is_done = self.written.recorded_meaning(&handled).as_ref().is_some_and(is_handled);
+        let known = self.written.earlier_classes(file, &self.classes).filter(|_| is_corrected && !is_done);
+        let earlier =
+            known.map(|known| self.written.earlier_classes(&handled, &self.classes).unwrap_or(known));
         let added =
             earlier.map(|first| record.since_class(first)).filter(|added| !added.instances.is_empty());
         match added {
             Some(added) => {
-                self.create_folder_of(&self.root.join(&proposal))?;
+                self.create_folder_of(&path)?;
                 let (text, meaning) = (self.label_text(&added, format), self.meaning(Some(format)));
                 self.written.place_bytes(&proposal, meaning, text.as_bytes()).map_err(resumable)?;
             }
@@ -213,8 +344,14 @@ impl Placer {
         Ok(())
     }
 
-    /// The files with instances of added classes that corrected label files do not have.
+    /// The files with instances of added classes that corrected label files do not have. Empty folders are removed.
     pub fn proposals(&self) -> Result<Vec<String>> {
+        let ends = ["labels/train", "labels/val", "labels"];
+        let polygons = ["segments/labels/train", "segments/labels/val", "segments/labels", "segments"];
+        for folder in ends.into_iter().chain(polygons).chain(["voc/Annotations", "voc", ""]) {
+            // One that is not empty is not removed.
+            drop(before_write().and_then(|()| std::fs::remove_dir(self.root.join(PROPOSALS).join(folder))));
+        }
         self.written.ours_below(PROPOSALS)
     }
 
@@ -298,11 +435,22 @@ impl Placer {
             return Ok(());
         }
         let is_converted = is_converted(&record.name);
+        let now = identity(source);
+        // The picture of this record was replaced meanwhile, or a person edited the copy.
+        let is_edited = is_copy
+            && !has_picture(&path, &record.name, now)
+            && !has_picture(&path, &record.name, record.identity)
+            && self.known.get(&record.name).is_some_and(|known| {
+                let mut pictures = known.earlier.iter().chain([&known.identity]);
+                !pictures.any(|picture| has_picture(&path, &record.name, *picture))
+            });
+        if is_edited || (is_copy && now != record.identity) {
+            return Ok(());
+        }
         // Nothing can link to a member of a tar file: it is copied.
         let is_any_link = self.options.images == ImageMode::Link && !is_converted && !is_member(source);
         let is_hard = is_any_link && self.options.has(Format::Coco) && !self.links_are_symbolic;
         let is_link = is_any_link && !is_hard;
-        let now = identity(source);
         let is_right = match is_link {
             true => {
                 let is_same = self.options.has(Format::Coco) && is_copy && identity(&path) == now;
@@ -408,11 +556,7 @@ impl Placer {
         let folders = self.image_folders();
         let mut images: Vec<String> = folders.into_iter().map(image).collect();
         images.extend(self.options.has(Format::Voc).then(|| voc_image(name)));
-        let mut labels: Vec<String> =
-            label_files(&self.options, name, validation).into_iter().map(|(file, _)| file).collect();
-        if self.options.has(Format::Masks) {
-            labels.extend(self.recorded_masks(&self.written, name, validation));
-        }
+        let labels = self.files_with_labels(name, validation);
         let mut stays = !is_gone(&record.source) || self.saved.contains(name);
         for image in &images {
             stays |= self.root.join(image).symlink_metadata().is_ok_and(|there| there.is_file());
@@ -453,6 +597,12 @@ impl Placer {
             _ => image_path(&record.name, self.is_validation(&record.name)),
         }
     }
+}
+
+/// Whether a copy has the picture of this size and time. File systems round times, up to two seconds.
+fn has_picture(copy: &Path, name: &str, (bytes, changed): (u64, u64)) -> bool {
+    let (there, time) = identity(copy);
+    (is_converted(name) || there == bytes) && time.abs_diff(changed) <= 2_000_000_000
 }
 
 /// Copies an image, or converts it to PNG. The copy gets the source's time of the last change, by which it is known to be
@@ -513,6 +663,8 @@ pub(super) fn image_path(name: &str, validation: bool) -> String {
 pub(super) const VOC_IMAGES: &str = "voc/JPEGImages/";
 /// The folder of what corrected label files lack.
 pub(super) const PROPOSALS: &str = "added/";
+/// On record, without a file, for each proposal that the person removed: its classes are not proposed again.
+const HANDLED: &str = "added/handled/";
 
 /// The path of an image for VOC, which has one folder for all splits.
 fn voc_image(name: &str) -> String {

@@ -33,6 +33,9 @@ pub(super) struct SavedLabels {
     /// A hash of the names of the classes.
     pub classes: u64,
     pub instances: Vec<Instance>,
+    /// Whether they came from a shard, and were not saved here since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_merged: bool,
 }
 
 /// The content of the record.

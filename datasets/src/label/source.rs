@@ -57,14 +57,19 @@ pub(super) fn is_readable(path: &Path) -> bool {
     File::open(path).is_ok() || member_of(path).is_some()
 }
 
-/// Whether an image is gone for sure, and not only out of reach.
+/// Whether an image is gone for certain, and not only out of reach: the folder that it was in is there and not empty. An
+/// empty folder may be the mount point of a disk that is not mounted.
 pub(super) fn is_gone(path: &Path) -> bool {
     match tar_of(path) {
         // A tar file that is cut off may have had it.
         Some((tar, name)) => {
             TarFile::open(tar).is_ok_and(|tar| tar.problem().is_none() && !tar.contains(&name))
         }
-        None => matches!(path.try_exists(), Ok(false)),
+        None => {
+            let has_others =
+                |folder: &Path| std::fs::read_dir(folder).is_ok_and(|mut there| there.next().is_some());
+            matches!(path.try_exists(), Ok(false)) && path.parent().is_some_and(has_others)
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use super::folder::OutputFolder;
 use super::images::{ImageFile, ImageSet, split_extension};
 use super::journal::{Entry, Journal};
 use super::placer::{Placer, resumable};
-use super::record::Record;
+use super::record::{Record, identity};
 use super::review::Review;
 use super::settings::Format;
 use super::stop::before_write;
@@ -32,6 +32,12 @@ pub struct Summary {
     pub files: Vec<PathBuf>,
     /// The images that were labelled earlier and are not among the images any more. Their label files and copies stay.
     pub kept: Vec<String>,
+    /// The images that were removed from the data set, with their labels, because their files are gone.
+    pub removed: Vec<String>,
+    /// The images with corrected labels whose picture was replaced since they were corrected.
+    pub outdated: Vec<String>,
+    /// The images whose picture in the data set was edited there. It stays, and so do their labels.
+    pub edited: Vec<String>,
     /// Files with the instances of classes that were added after label files were corrected, which do not have them.
     pub added: Vec<PathBuf>,
 }
@@ -77,8 +83,22 @@ pub(super) fn write_data_set(
         check_cancelled()?;
         let Some(entry) = journal.entry(&name).cloned() else { continue };
         let labelled = journal.read_labelled(&entry)?;
+        let was_there = labelled.is_some();
         if placer.keep_or_remove(&name, labelled.as_ref())? {
+            if entry
+                .described
+                .is_some_and(|described| placer.shows_other(&name, labelled.as_ref(), described))
+            {
+                summary.outdated.push(name.clone());
+            }
+            let source = labelled.as_ref().map_or((0, 0), |record| identity(&record.source));
+            if placer.is_edited(&name, &entry, source) {
+                summary.edited.push(name.clone());
+            }
             summary.kept.push(name);
+        } else if was_there && placer.known.get(&name).is_none_or(|known| !known.is_removed) {
+            placer.known.change(&name, |known| known.is_removed = true);
+            summary.removed.push(name);
         }
     }
 
@@ -90,7 +110,8 @@ pub(super) fn write_data_set(
         check_cancelled()?;
         let Some(entry) = journal.entry(&file.name).cloned() else { continue };
         let record = journal.read(&entry)?;
-        placer.place(&record)?;
+        let is_corrected = placer.place(&record)?;
+        note_picture(placer, &entry, file, is_corrected, &mut summary)?;
         match &record.error {
             Some(error) => {
                 summary.failed += 1;
@@ -160,7 +181,46 @@ pub(super) fn write_data_set(
     if let Some(review) = review {
         summary.files.extend(review.write(root, journal, classes, check_cancelled)?);
     }
+    placer.known.save()?;
     Ok(summary)
+}
+
+/// Notes which picture the labels of an image describe, and reports those that describe another one than there is.
+fn note_picture(
+    placer: &mut Placer,
+    entry: &Entry,
+    file: &ImageFile,
+    is_corrected: bool,
+    summary: &mut Summary,
+) -> Result<()> {
+    let now = identity(&file.path);
+    let Some(described) = entry.described.filter(|_| now != (0, 0) && !entry.failed) else { return Ok(()) };
+    let name = &file.name;
+    if placer.is_edited(name, entry, now) {
+        summary.edited.push(name.clone());
+    }
+    if !is_corrected {
+        placer.known.change(name, |known| {
+            known.describe(described);
+            (known.outdated, known.is_removed) = (None, false);
+        });
+        return Ok(());
+    }
+    let labels = placer.corrected_hash(name)?;
+    let Some(known) = placer.known.get(name) else { return Ok(()) };
+    // A frozen picture is not the one at the source.
+    let is_other = known.identity != now || described != now;
+    let is_replaced = is_other && !(described == now && placer.has_content_of_source(name));
+    let is_outdated = is_replaced || known.outdated.as_ref() == Some(&labels);
+    if is_outdated {
+        summary.outdated.push(name.clone());
+    }
+    placer.known.change(name, |known| {
+        known.describe(described);
+        known.outdated = is_outdated.then_some(labels);
+        known.is_removed = false;
+    });
+    Ok(())
 }
 
 /// The name of COCO's file.

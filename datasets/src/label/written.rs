@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::folder::OutputFolder;
 use super::images::hash_of;
 use super::record::check_name;
 use super::settings::Format;
@@ -25,8 +26,8 @@ use super::stop::before_write;
 use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, ErrorKind, Result};
 
-use hash::{Hashing, hash_of_file, hash_on_disk, hex};
-pub(super) use hash::{hash_of_output, hash_of_text};
+use hash::{Hashing, hash_of_file, hex};
+pub(super) use hash::{hash_of_text, hash_on_disk};
 
 /// The version of the record's format.
 const FORMAT: u32 = 1;
@@ -164,6 +165,23 @@ impl Written {
         written.read_lines(&file)?;
         written.file = Some(file);
         Ok(Some(written))
+    }
+
+    /// Opens the record of a data set, or starts it if nothing is labelled yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if it is corrupt, or missing although images were labelled.
+    pub fn open(folder: &OutputFolder) -> Result<Self> {
+        let path = folder.written_path();
+        if let Some(written) = Self::load(folder.root(), &path)? {
+            return Ok(written);
+        }
+        let mut written = Self::new(folder.root(), &path);
+        if folder.journal_path().exists() {
+            return Err(written.corrupt("it is missing"));
+        }
+        written.save()?;
+        Ok(written)
     }
 
     fn corrupt(&self, why: &str) -> Error {
@@ -376,9 +394,56 @@ impl Written {
         }
     }
 
-    /// Records that a file is the person's, whatever its content is, and syncs the record.
-    pub fn give_to_person(&mut self, file: &str, meaning: Meaning) -> Result<()> {
-        self.note(file, Some(SAVED.into()), meaning);
+    /// Writes files of the person, whatever is there: all of them, or none if one cannot be written. The record comes before
+    /// the renames: a stop in between leaves the files as they were, and nothing overwrites them.
+    pub fn write_for_person(&mut self, files: Vec<(String, Meaning, String)>) -> Result<()> {
+        self.commit()?;
+        let mut parts = Vec::with_capacity(files.len());
+        let prepared = files.iter().try_for_each(|(file, _, text)| {
+            let path = self.root.join(file);
+            parts.push(part_path(&path));
+            write_part(&part_path(&path), text.as_bytes()).map_err(|e| Error::io("cannot write", &path, e))
+        });
+        let recorded = prepared.and_then(|()| {
+            files.iter().for_each(|(file, meaning, _)| self.note(file, Some(SAVED.into()), *meaning));
+            self.commit()
+        });
+        if recorded.is_err() {
+            parts.iter().for_each(|part| drop(before_write().and_then(|()| std::fs::remove_file(part))));
+        }
+        recorded?;
+        files.iter().zip(parts).try_for_each(|((file, ..), part)| replace(&part, &self.root.join(file)))
+    }
+
+    /// Gives a file the content that a person made of it in a shard; `None` if it was removed there.
+    pub fn merge(&mut self, file: &str, meaning: Meaning, content: Option<&[u8]>) -> Result<()> {
+        let path = self.root.join(file);
+        let cannot = |e| Error::io("cannot write", &path, e);
+        match content {
+            Some(bytes) => {
+                let part = part_path(&path);
+                write_part(&part, bytes).map_err(cannot)?;
+                replace(&part, &path)?;
+            }
+            None if path.symlink_metadata().is_ok() => {
+                before_write().and_then(|()| std::fs::remove_file(&path)).map_err(cannot)?;
+            }
+            None => {}
+        }
+        self.note(file, Some(merged(hash_on_disk(&path)?.as_deref())), meaning);
+        self.commit()
+    }
+
+    /// Whether a file is as it was merged from a shard.
+    pub fn is_merged(&self, file: &str) -> Result<bool> {
+        let on_disk = hash_on_disk(&self.root.join(file))?;
+        Ok(self.recorded_hash(file).is_some_and(|recorded| recorded == merged(on_disk.as_deref())))
+    }
+
+    /// Records that what is there is ours.
+    pub fn take_back(&mut self, file: &str, meaning: Meaning) -> Result<()> {
+        let on_disk = hash_on_disk(&self.root.join(file))?;
+        self.note(file, on_disk, meaning);
         self.commit()
     }
 
@@ -529,6 +594,25 @@ impl Written {
         file.set_len(self.length)?;
         file.sync_all()
     }
+}
+
+/// In place of the hash of a file that was corrected in a shard: no file has it, so that the file is the person's.
+fn merged(content: Option<&str>) -> String {
+    format!("merged: {}", content.unwrap_or("removed"))
+}
+
+fn write_part(part: &Path, bytes: &[u8]) -> io::Result<()> {
+    before_write()?;
+    let mut out = File::create(part)?;
+    out.write_all(bytes)?;
+    out.sync_all()
+}
+
+/// Puts a temporary file in the place of a file. A link is replaced, and not its target.
+fn replace(part: &Path, path: &Path) -> Result<()> {
+    let replaced = before_write().and_then(|()| std::fs::rename(part, path));
+    let folder = path.parent().unwrap_or(Path::new(""));
+    replaced.and_then(|()| sync_folder(folder)).map_err(|e| Error::io("cannot write", path, e))
 }
 
 /// The temporary name of a file, in its folder.

@@ -14,7 +14,7 @@ use crate::label::journal::Journal;
 use crate::label::record::{Instance, Record};
 use crate::label::saved::SavedLabels;
 use crate::label::write::{COCO_FILE, COCO_FILES, place_coco_files};
-use crate::label::written::{Owner, hash_of_text};
+use crate::label::written::Owner;
 use crate::label::yolo;
 
 /// The part of `annotations.json` that says which images it has.
@@ -56,15 +56,14 @@ impl Opened {
         Ok(self.placer.saved.over(record.ok_or_else(missing)?, &self.placer.classes))
     }
 
-    fn coco_labels(&self, record: &Record) -> Result<Labels> {
+    fn coco_labels(&self, set: &CorrectedSet, image: &SetImage, record: &Record) -> Result<Labels> {
         let instance = |(number, one): (usize, &Instance)| {
-            let [x1, y1, x2, y2] = one.bbox;
-            let bbox = BoundingBox::new(x1, y1, x2, y2);
+            let bbox = box_of(one.bbox);
             let polygon = record.mask(one).and_then(|mask| yolo::polygon(&mask));
             LabelledInstance { line: Some(number), class: one.class, bbox, polygon }
         };
         Ok(Labels {
-            version: version_of(record)?,
+            version: version_of(set, image, record)?,
             is_corrected: self.placer.saved.contains(&record.name),
             instances: record.instances.iter().enumerate().map(instance).collect(),
         })
@@ -108,25 +107,27 @@ impl Opened {
 
 impl CorrectedSet {
     pub(super) fn labels_in_coco(&self, image: &SetImage) -> Result<Labels> {
-        let opened = self.peek()?;
+        let opened = self.peek(Some(image))?;
         let (mut journal, _) = Journal::open_existing(&opened.folder.journal_path())?;
-        opened.coco_labels(&opened.record(&mut journal, image)?)
+        opened.coco_labels(self, image, &opened.record(&mut journal, image)?)
     }
 
+    /// `self` is the data set as it is now.
     pub(super) fn save_in_coco(
         &self,
+        mut opened: Opened,
         image: &SetImage,
         version: &str,
         instances: &[LabelledInstance],
     ) -> Result<Labels> {
-        let mut opened = self.lock()?;
         opened.check_coco()?;
         let (mut journal, settings) = Journal::open_existing(&opened.folder.journal_path())?;
         let record = opened.record(&mut journal, image)?;
-        if version_of(&record)? != version {
+        if version_of(self, image, &record)? != version {
             return Err(super::changed_meanwhile(image));
         }
-        self.check(image, instances, record.instances.len())?;
+        let boxes: Vec<BoundingBox> = record.instances.iter().map(|one| box_of(one.bbox)).collect();
+        self.check(image, instances, &boxes)?;
         let has_masks = settings.get("masks").and_then(serde_json::Value::as_bool).unwrap_or(false)
             || record.instances.iter().any(|one| one.mask.is_some());
         let saved = SavedLabels {
@@ -135,17 +136,22 @@ impl CorrectedSet {
             height: record.height,
             classes: opened.placer.classes.all,
             instances: instances.iter().map(|one| changed(&record, one, has_masks)).collect::<Result<_>>()?,
+            is_merged: false,
         };
         // The record comes first: after a stop, the next run writes the file from it.
         opened.placer.saved.add([saved])?;
         opened.write_coco(&mut journal, self)?;
-        opened.coco_labels(&opened.record(&mut journal, image)?)
+        opened.coco_labels(self, image, &opened.record(&mut journal, image)?)
     }
 }
 
-fn version_of(record: &Record) -> Result<String> {
+fn version_of(set: &CorrectedSet, image: &SetImage, record: &Record) -> Result<String> {
     let text = serde_json::to_string(&(record.width, record.height, &record.instances));
-    text.map(|text| hash_of_text(&text)).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))
+    text.map(|text| set.version(image, &text)).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))
+}
+
+fn box_of([x1, y1, x2, y2]: [f32; 4]) -> BoundingBox {
+    BoundingBox::new(x1, y1, x2, y2)
 }
 
 /// An instance as the person wants it: what was not changed keeps its digits, its mask and its score. A mask moves with its

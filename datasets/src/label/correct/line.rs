@@ -12,6 +12,11 @@ pub(super) const SAME: f32 = 0.02;
 /// Two instances in two files are the same if their boxes overlap by more than this IoU.
 const MATCH: f32 = 0.5;
 
+/// Whether a box is as it was.
+pub(super) fn is_same(before: &BoundingBox, after: &BoundingBox) -> bool {
+    before.to_xyxy().iter().zip(after.to_xyxy()).all(|(before, after)| (before - after).abs() <= SAME)
+}
+
 /// One line, as it is in the file and in pixels.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
@@ -63,14 +68,17 @@ impl Line {
         Some(Self { text, class, bbox, polygon: Some(points) })
     }
 
+    pub fn bbox(&self) -> BoundingBox {
+        self.bbox
+    }
+
     pub fn into_instance(self, number: usize) -> LabelledInstance {
         LabelledInstance { line: Some(number), class: self.class, bbox: self.bbox, polygon: self.polygon }
     }
 
     /// The line after the instance was changed; what was not changed keeps its digits.
     fn changed(&self, instance: &LabelledInstance, size: (u32, u32)) -> String {
-        let edges = self.bbox.to_xyxy().into_iter().zip(instance.bbox.to_xyxy());
-        if edges.into_iter().all(|(before, after)| (before - after).abs() <= SAME) {
+        if is_same(&self.bbox, &instance.bbox) {
             let rest = self.text.split_once(char::is_whitespace).map_or("", |(_, rest)| rest);
             return match instance.class == self.class {
                 true => self.text.clone(),

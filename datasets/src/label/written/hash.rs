@@ -31,22 +31,13 @@ pub(super) fn hash_of_file(path: &Path) -> io::Result<Option<String>> {
 }
 
 /// The same, with an error that names the file.
-pub(super) fn hash_on_disk(path: &Path) -> Result<Option<String>> {
+pub(in crate::label) fn hash_on_disk(path: &Path) -> Result<Option<String>> {
     hash_of_file(path).map_err(|e| Error::io("cannot read", path, e))
 }
 
 /// The hash of a text as the record has it.
 pub(in crate::label) fn hash_of_text(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
-}
-
-/// The hash of what `write` writes.
-pub(in crate::label) fn hash_of_output(
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<String> {
-    let mut out = Hashing { out: io::sink(), hash: Sha256::new() };
-    write(&mut out)?;
-    Ok(hex(&out.hash.finalize()))
 }
 
 /// The first 16 bytes of a hash in hexadecimal.

@@ -1,0 +1,402 @@
+//! Other pictures under known names, several formats, merges, and a person who saves while a run goes on.
+
+use std::path::PathBuf;
+
+use ocelli::{BoundingBox, ErrorKind};
+
+use super::corrections::{MINE, Place, Run, copies, text_of};
+use super::{CorrectedSet, Existing, Format, LabelledInstance, SetImage, Shard, merge};
+
+fn labelled(run: &Run, images: &[(&str, usize)]) -> Place {
+    let place = Place::new();
+    place.images(images);
+    place.label(run).expect("the images can be labelled");
+    place
+}
+
+fn with_formats(formats: &[Format]) -> Run {
+    let mut run = Run::default();
+    run.options.formats = formats.to_vec();
+    run
+}
+
+/// The image of a name, and the page of the gallery that shows it.
+fn opened(place: &Place, output: &str, name: &str) -> (CorrectedSet, SetImage) {
+    let set = CorrectedSet::open(&place.path(output)).expect("it is a data set");
+    let image = set.images().iter().find(|image| image.name == name).cloned().expect("it is labelled");
+    (set, image)
+}
+
+fn save_as_it_is(place: &Place, output: &str, name: &str) {
+    let (set, image) = opened(place, output, name);
+    let labels = set.labels(&image).expect("there are labels");
+    set.save(&image, &labels.version, &labels.instances).expect("it can be saved");
+}
+
+fn shards(place: &Place, run: &Run) -> [PathBuf; 2] {
+    for (index, output) in (1..).zip(["one", "two"]) {
+        let shard = Shard::new(index, 2).ok();
+        place.label(&Run { output: output.into(), shard, ..run.clone() }).expect("a shard can be labelled");
+    }
+    ["one", "two"].map(|name| place.path(name))
+}
+
+fn joined(place: &Place, shards: &[PathBuf; 2]) {
+    merge(shards, &place.path("joined"), &mut || Ok(())).expect("the shards belong together");
+}
+
+/// The shard that has the label file of an image.
+fn shard_with(place: &Place, file: &str) -> &'static str {
+    let has = |shard: &&str| place.read(&format!("{shard}/labels/train/{file}")).is_some();
+    ["one", "two"].into_iter().find(has).expect("one of the shards has it")
+}
+
+#[test]
+fn equal_names_in_another_folder_are_other_images() {
+    for options in [Run::default().options, copies()] {
+        let run = Run { options, ..Run::default() };
+        let place = labelled(&run, &[("a.png", 1), ("b.png", 2)]);
+        place.write("set/labels/train/a.txt", MINE);
+        let place = Place { images: "others".into(), ..place };
+        place.images(&[("a.png", 3), ("b.png", 4)]);
+        for _ in 0..2 {
+            let summary = place.label(&run).expect("the images can be labelled");
+            assert_eq!(summary.kept, ["a.png", "b.png"]);
+            let picture = |name: &str| place.read(&format!("set/images/train/{name}.png"));
+            let label = |name: &str| place.read(&format!("set/labels/train/{name}.txt"));
+            assert_eq!((picture("a").as_deref(), label("a").as_deref()), (Some("x"), Some(MINE)));
+            assert_eq!((picture("b").as_deref(), label("b")), (Some("xx"), Some(text_of(2, Format::Yolo))));
+            assert_eq!(label("a-2"), Some(text_of(3, Format::Yolo)));
+            assert_eq!(
+                (picture("b-2").as_deref(), label("b-2")),
+                (Some("xxxx"), Some(text_of(4, Format::Yolo)))
+            );
+        }
+    }
+}
+
+#[test]
+fn a_correction_whose_picture_was_replaced_is_reported_until_it_is_corrected_again() {
+    let run = Run::default();
+    let place = labelled(&run, &[("a.png", 1), ("b.png", 2)]);
+    place.write("set/labels/train/a.txt", MINE);
+    assert!(place.label(&run).expect("nothing is new").outdated.is_empty());
+    place.image("a.png", 5);
+    for _ in 0..2 {
+        assert_eq!(place.label(&run).expect("it can be labelled").outdated, ["a.png"]);
+        assert_eq!(place.read("set/labels/train/a.txt").as_deref(), Some(MINE));
+    }
+    place.write("set/labels/train/a.txt", "");
+    assert!(place.label(&run).expect("nothing is new").outdated.is_empty());
+}
+
+#[test]
+fn a_frozen_picture_freezes_all_formats() {
+    let formats = [Format::Yolo, Format::Voc, Format::Coco, Format::YoloSeg, Format::Masks];
+    for mode in [Run::default().options, copies()] {
+        for restart in [false, true] {
+            let mut run = Run { options: mode.clone(), ..Run::default() };
+            run.options.formats = formats.to_vec();
+            let place = labelled(&run, &[("a.png", 20), ("b.png", 40)]);
+            let files = ["annotations.json", "voc/Annotations/a.xml", "segments/labels/train/a.txt"];
+            let files = files.map(|file| format!("set/{file}"));
+            let before = files.each_ref().map(|file| place.read(file));
+            place.write("set/labels/train/a.txt", MINE);
+            place.write("images/new", &"x".repeat(50));
+            std::fs::rename(place.path("images/new"), place.path("images/a.png")).expect("it can");
+            run.existing.restart = restart;
+            for _ in 0..2 {
+                let summary = place.label(&run).expect("the images can be labelled");
+                assert_eq!(place.read("set/images/train/a.png"), Some("x".repeat(20)));
+                assert_eq!(files.each_ref().map(|file| place.read(file)), before, "restart {restart}");
+                assert_eq!(summary.outdated, ["a.png"], "restart {restart}");
+                run.existing.restart = false;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_saved_as_it_is_survives_a_merge() {
+    let place = Place::new();
+    (0..4).for_each(|i| place.image(&format!("{i}.png"), 10 + i));
+    let run = Run::default();
+    let shards = shards(&place, &run);
+    save_as_it_is(&place, shard_with(&place, "0.txt"), "0.png");
+    joined(&place, &shards);
+    place.image("0.png", 30);
+    place.label(&Run { output: "joined".into(), ..run }).expect("the images can be labelled");
+    assert_eq!(place.read("joined/labels/train/0.txt"), Some(text_of(10, Format::Yolo)));
+}
+
+#[test]
+fn a_later_correction_of_a_shard_is_merged_again() {
+    let place = Place::new();
+    (0..4).for_each(|i| place.image(&format!("{i}.png"), 10 + i));
+    let shards = shards(&place, &Run::default());
+    let (shard, file) = (shard_with(&place, "0.txt"), "joined/labels/train/0.txt");
+    let ours = text_of(10, Format::Yolo);
+    for content in [MINE, "", "0 0.2 0.2 0.1 0.1\n", &ours, MINE] {
+        place.write(&format!("{shard}/labels/train/0.txt"), content);
+        joined(&place, &shards);
+        assert_eq!(place.read(file).as_deref(), Some(content));
+    }
+    place.remove(&format!("{shard}/labels/train/0.txt"));
+    joined(&place, &shards);
+    assert_eq!(place.read(file), None);
+    place.write(&format!("{shard}/labels/train/0.txt"), "");
+    joined(&place, &shards);
+    assert_eq!(place.read(file).as_deref(), Some(""));
+    // From now on it is corrected in the joined data set.
+    place.write(file, MINE);
+    place.write(&format!("{shard}/labels/train/0.txt"), "0 0.3 0.3 0.1 0.1\n");
+    joined(&place, &shards);
+    assert_eq!(place.read(file).as_deref(), Some(MINE));
+}
+
+#[test]
+fn what_was_saved_again_in_annotations_of_a_shard_is_merged_again() {
+    let place = Place::new();
+    (0..4).for_each(|i| place.image(&format!("{i}.png"), 10 + i));
+    let shards = shards(&place, &with_formats(&[Format::Coco]));
+    let has = |shard: &&str| {
+        place.read(&format!("{shard}/annotations.json")).is_some_and(|text| text.contains("/0.png"))
+    };
+    let shard = ["one", "two"].into_iter().find(has).expect("one of the shards has it");
+    for boxes in [1, 2] {
+        let (set, image) = opened(&place, shard, "0.png");
+        let version = set.labels(&image).expect("there are labels").version;
+        let instances = vec![new_box(); boxes];
+        set.save(&image, &version, &instances).expect("it can be saved");
+        joined(&place, &shards);
+        let (set, image) = opened(&place, "joined", "0.png");
+        assert_eq!(set.labels(&image).expect("there are labels").instances.len(), boxes);
+    }
+}
+
+fn new_box() -> LabelledInstance {
+    LabelledInstance { line: None, class: 0, bbox: BoundingBox::new(1.0, 1.0, 20.0, 20.0), polygon: None }
+}
+
+#[test]
+fn classes_are_proposed_again_after_the_folder_was_removed() {
+    let mut run = Run { finds_added: true, ..Run::default() };
+    let place = labelled(&run, &[("a.png", 1)]);
+    place.write("set/labels/train/a.txt", MINE);
+    let proposal = "set/added/labels/train/a.txt";
+    for (classes, class) in [(vec!["dog", "cat"], "1"), (vec!["dog", "cat", "car"], "2")] {
+        run.classes = classes;
+        place.label(&run).expect("classes can be added");
+        let text = place.read(proposal).unwrap_or_default();
+        let found: Vec<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(found, [class]);
+        std::fs::remove_dir_all(place.path("set/added")).expect("it is there");
+        place.label(&run).expect("nothing is new");
+        assert!(!place.path("set/added").exists(), "it was removed, and there is nothing new");
+    }
+}
+
+#[test]
+fn images_keep_their_names_in_shards_and_after_an_interrupted_restart() {
+    for (shard, name) in [(Shard::new(1, 1).ok(), "a shard"), (None, "an interrupted restart")] {
+        let mut run = Run { shard, ..Run::default() };
+        let place = labelled(&run, &[("b.png", 1), ("c.png", 3)]);
+        place.write("set/labels/train/c.txt", MINE);
+        if shard.is_none() {
+            run.existing.restart = true;
+            assert!(!place.label_and_stop(&run, 12), "the restart is interrupted");
+            run.existing.restart = false;
+        }
+        // It is found first: by its name it would be `c`.
+        place.image("c.bmp", 4);
+        place.label(&run).expect("the images can be labelled");
+        assert_eq!(place.read("set/labels/train/c.txt").as_deref(), Some(MINE), "{name}");
+        assert_eq!(place.read("set/images/train/c.png").as_deref(), Some("xxx"), "{name}");
+        assert_eq!(place.read("set/images/train/c-2.bmp").as_deref(), Some("xxxx"), "{name}");
+    }
+}
+
+#[test]
+fn images_that_failed_or_were_touched_keep_their_names() {
+    for content in ["bad", "xxxxxx"] {
+        let run = Run::default();
+        let place = labelled(&run, &[("b.png", 1), ("c.png", 3)]);
+        place.write("set/labels/train/c.txt", MINE);
+        place.write("images/c.png", content);
+        place.label(&run).expect("the images can be labelled");
+        place.image("c.bmp", 4);
+        place.image("c.png", 7);
+        place.label(&run).expect("the images can be labelled");
+        assert_eq!(place.read("set/images/train/c.png"), Some("x".repeat(7)), "{content}");
+        assert_eq!(place.read("set/images/train/c-2.bmp").as_deref(), Some("xxxx"), "{content}");
+    }
+}
+
+#[test]
+fn images_out_of_reach_keep_their_labels_and_removed_ones_are_reported() {
+    for formats in [&[Format::Yolo][..], &[Format::Coco]] {
+        let run = with_formats(formats);
+        let place = labelled(&run, &[("a.png", 1), ("b.png", 2), ("c.png", 3)]);
+        std::fs::rename(place.path("images"), place.path("away")).expect("it can");
+        let place = Place { images: "others".into(), ..place };
+        place.image("d.png", 4);
+        // The folder is missing, and then it is an empty mount point.
+        for mounted in [false, true] {
+            if mounted {
+                std::fs::create_dir(place.path("images")).expect("it can");
+            }
+            let summary = place.label(&run).expect("the images can be labelled");
+            assert_eq!(
+                (&summary.kept[..], summary.removed.len()),
+                (&["a.png", "b.png", "c.png"].map(String::from)[..], 0)
+            );
+            if formats[0] == Format::Yolo {
+                assert_eq!(place.read("set/labels/train/a.txt"), Some(text_of(1, Format::Yolo)));
+            } else {
+                let coco = place.read("set/annotations.json").unwrap_or_default();
+                assert_eq!(coco.matches("file_name").count(), 4, "{coco}");
+            }
+        }
+        std::fs::remove_dir(place.path("images")).expect("it is empty");
+        std::fs::rename(place.path("away"), place.path("images")).expect("it can");
+        place.remove("images/a.png");
+        let summary = place.label(&run).expect("the images can be labelled");
+        let kept_by_hard_link = formats[0] == Format::Coco;
+        let expected: &[&str] = if kept_by_hard_link { &[] } else { &["a.png"] };
+        assert_eq!(summary.removed, expected);
+    }
+}
+
+#[test]
+fn a_save_knows_what_a_run_did_since_the_page_was_loaded() {
+    for formats in [&[Format::Coco][..], &[Format::Yolo]] {
+        let mut run = with_formats(formats);
+        run.classes = vec!["dog", "cat"];
+        let place = labelled(&run, &[("a.png", 20), ("b.png", 40)]);
+        let (set, image) = opened(&place, "set", "a.png");
+        let labels = set.labels(&image).expect("there are labels");
+        place.image("c.png", 30);
+        place.label(&run).expect("the images can be labelled");
+        let saved = set.save(&image, &labels.version, &labels.instances).expect("the image is as it was");
+        if formats[0] == Format::Coco {
+            let coco = place.read("set/annotations.json").unwrap_or_default();
+            assert_eq!(coco.matches("file_name").count(), 3, "{coco}");
+        }
+        run.classes = vec!["dog", "cat", "car"];
+        place.label(&run).expect("classes can be added");
+        let refused = set.save(&image, &saved.version, &[]).expect_err("the page has other classes");
+        assert_eq!(refused.kind(), ErrorKind::Mismatch, "{refused}");
+        let (set, image) = opened(&place, "set", "b.png");
+        let version = set.labels(&image).expect("there are labels").version;
+        run.classes = vec!["car", "cat", "dog"];
+        run.existing = Existing { restart: true, discard_corrections: true };
+        place.label(&run).expect("it can be restarted");
+        let refused = set.save(&image, &version, &[new_box()]).expect_err("the page has other classes");
+        assert_eq!(refused.kind(), ErrorKind::Mismatch, "{refused}");
+    }
+}
+
+#[test]
+fn a_save_after_the_picture_was_replaced_is_refused() {
+    for formats in [&[Format::Coco][..], &[Format::Yolo]] {
+        let run = with_formats(formats);
+        let place = labelled(&run, &[("a.png", 20)]);
+        save_as_it_is(&place, "set", "a.png");
+        let (set, image) = opened(&place, "set", "a.png");
+        let version = set.labels(&image).expect("there are labels").version;
+        place.image("a.png", 25);
+        if formats[0] == Format::Yolo {
+            place.label(&run).expect("it can be labelled");
+            let refused = set.save(&image, &version, &[]).expect_err("the page shows another picture");
+            assert_eq!(refused.kind(), ErrorKind::Mismatch, "{refused}");
+        }
+    }
+}
+
+#[test]
+fn an_untouched_line_without_area_does_not_prevent_a_save() {
+    let place = labelled(&Run::default(), &[("a.png", 20)]);
+    let lines = "0 0.5 0.5 0.0 0.1\n0 1.5 0.5 0.1 0.1\n";
+    place.write("set/labels/train/a.txt", lines);
+    let (set, image) = opened(&place, "set", "a.png");
+    let labels = set.labels(&image).expect("there are labels");
+    let instances = [labels.instances.clone(), vec![new_box()]].concat();
+    set.save(&image, &labels.version, &instances).expect("the two lines are as they were");
+    let text = place.read("set/labels/train/a.txt").unwrap_or_default();
+    assert!(text.starts_with(lines) && text.lines().count() == 3, "{text}");
+}
+
+#[test]
+fn a_picture_that_a_person_edited_in_the_set_stays() {
+    let coco = {
+        let mut run = with_formats(&[Format::Coco]);
+        run.options.images = super::ImageMode::Link;
+        run
+    };
+    for run in [Run { options: copies(), ..Run::default() }, coco] {
+        let place = labelled(&run, &[("a.png", 20), ("b.png", 30)]);
+        // An editor writes a new file and renames it.
+        place.write("set/images/train/new", "blurred");
+        let picture = "set/images/train/a.png";
+        std::fs::rename(place.path("set/images/train/new"), place.path(picture)).expect("it can");
+        for length in [None, Some(25), None] {
+            length.into_iter().for_each(|length| place.image("a.png", length));
+            let summary = place.label(&run).expect("the images can be labelled");
+            assert_eq!(place.read(picture).as_deref(), Some("blurred"));
+            assert_eq!(summary.edited, ["a.png"]);
+        }
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn linked_label_files_are_replaced_and_not_their_targets() {
+    let place = Place::new();
+    (0..4).for_each(|i| place.image(&format!("{i}.png"), 10 + i));
+    let shards = shards(&place, &Run::default());
+    let shard = shard_with(&place, "0.txt");
+    joined(&place, &shards);
+    for (output, store) in [("joined", "store-1"), (shard, "store-2")] {
+        let file = place.path(&format!("{output}/labels/train/0.txt"));
+        std::fs::rename(&file, place.path(store)).expect("it can");
+        std::os::unix::fs::symlink(place.path(store), &file).expect("it can");
+    }
+    save_as_it_is(&place, shard, "0.png");
+    let (set, image) = opened(&place, shard, "0.png");
+    let version = set.labels(&image).expect("there are labels").version;
+    set.save(&image, &version, &[]).expect("it can be saved");
+    joined(&place, &shards);
+    assert_eq!(place.read("joined/labels/train/0.txt").as_deref(), Some(""));
+    for store in ["store-1", "store-2"] {
+        assert_eq!(place.read(store), Some(text_of(10, Format::Yolo)), "{store}");
+    }
+}
+
+#[test]
+fn a_save_that_cannot_be_written_changes_no_format() {
+    let run = with_formats(&[Format::Yolo, Format::YoloSeg]);
+    let files = ["set/labels/train/a.txt", "set/segments/labels/train/a.txt"];
+    for writes in 0.. {
+        let place = labelled(&run, &[("a.png", 20)]);
+        let before = files.map(|file| place.read(file));
+        let (set, image) = opened(&place, "set", "a.png");
+        let labels = set.labels(&image).expect("there are labels");
+        let instances = [labels.instances, vec![new_box()]].concat();
+        let saved = super::corrections::stopping(writes, || set.save(&image, &labels.version, &instances));
+        let after = files.map(|file| place.read(file));
+        if saved.is_ok() {
+            assert!(writes > 2 && before.iter().zip(&after).all(|(a, b)| a != b), "{after:?}");
+            break;
+        }
+        // The last rename is the only write that can leave one of the two.
+        if after != before {
+            assert_eq!(after[1], before[1], "{writes} writes");
+            assert!(stops_between_renames(&place, files[1]), "{writes} writes: {after:?}");
+        }
+    }
+}
+
+/// Whether the other file waits for its rename.
+fn stops_between_renames(place: &Place, file: &str) -> bool {
+    super::written::part_path(&place.path(file)).exists()
+}
