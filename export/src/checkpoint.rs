@@ -223,7 +223,7 @@ impl Opened {
     }
 
     /// A whole detector.
-    fn whole(folder: PathBuf, loaded: Loaded, options: &CheckpointOptions) -> Result<Self> {
+    fn whole(folder: PathBuf, mut loaded: Loaded, options: &CheckpointOptions) -> Result<Self> {
         let mut config = match loaded.family {
             Family::HuggingFace => ModelConfig::read(&folder.join("config.json"))?,
             _ => sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary)?,
@@ -231,6 +231,12 @@ impl Opened {
         if options.norm_eps == NormEps::Original {
             config.vision.layer_norm_eps = sizes::ORIGINAL_EPS;
         }
+        if !loaded.has_tracker || config.student.is_some() {
+            // A convolutional backbone was not trained with the tracker.
+            config.tracker = None;
+            loaded.weights.remove(TRACKER);
+        }
+        config.validate()?;
         if let TextEncoder::MobileClip(text) = &mut config.text.encoder {
             text.padding = options.text_padding;
             // A longer table is resized to the context that the encoders were distilled with.
@@ -267,6 +273,8 @@ impl Opened {
         match backbone.family {
             Family::DartStudent => {
                 config.student = Some(student::student(&sizes::Shapes(backbone.weights.views()))?);
+                config.tracker = None;
+                loaded.weights.remove(TRACKER);
                 config.validate()?;
             }
             _ => {
@@ -316,6 +324,8 @@ impl Opened {
 const TRANSFORMERS_CONTEXT: usize = 32;
 /// The tensors of a file with a backbone only.
 const BACKBONE: &str = "vision_encoder.";
+/// The start of the names of the tracker's tensors and its neck's.
+const TRACKER: &str = "tracker_";
 
 /// Loads a folder or a file; returns the folder that it is in, too.
 fn read(path: &Path) -> Result<(PathBuf, Loaded)> {
