@@ -210,6 +210,9 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         return inspect::run(path, &opening);
     };
     let checkpoint = opening.open(path)?;
+    if let Some(tracker) = checkpoint.unsupported_tracker() {
+        status(log, &format!("left out: {tracker}"));
+    }
     if precision.is_calibrated() {
         let calibration = args.calibration.measure(&checkpoint, &options, output, log)?;
         options = options.with_calibration(calibration);

@@ -284,7 +284,10 @@ impl Layout {
         let root = "tracker_model";
         self.neck("tracker_neck", width, hidden);
         let memory = tracker.memory_width;
-        self.tensor(format!("{root}.memory_temporal_positional_encoding"), &[tracker.memory_rows, 1, 1, memory]);
+        self.tensor(
+            format!("{root}.memory_temporal_positional_encoding"),
+            &[tracker.memory_rows, 1, 1, memory],
+        );
         self.tensor(format!("{root}.occlusion_spatial_embedding_parameter"), &[1, memory]);
         self.tensor(format!("{root}.no_object_pointer"), &[1, width]);
         self.tensor(format!("{root}.no_memory_embedding"), &[1, 1, width]);
@@ -390,7 +393,10 @@ impl Layout {
         self.affine(&format!("{root}.conv_s0"), &[eighth, width, 1, 1], eighth);
         self.affine(&format!("{root}.conv_s1"), &[quarter, width, 1, 1], quarter);
         for i in 0..4 {
-            self.three_layers(&format!("{root}.output_hypernetworks_mlps.{i}"), [width, width, width, eighth]);
+            self.three_layers(
+                &format!("{root}.output_hypernetworks_mlps.{i}"),
+                [width, width, width, eighth],
+            );
         }
         let hidden = tracker.iou_hidden;
         self.three_layers(&format!("{root}.iou_prediction_head"), [width, hidden, hidden, 4]);

@@ -288,7 +288,8 @@ impl Loader {
 
     fn add_point_embeddings(&mut self, name: &str, table: &View, file: usize) -> Result<()> {
         for row in 0..table.shape.first().copied().unwrap_or(0) {
-            let view = table.narrow(0, row, 1).ok_or_else(|| invalid(format!("tensor {name} has no rows")))?;
+            let view =
+                table.narrow(0, row, 1).ok_or_else(|| invalid(format!("tensor {name} has no rows")))?;
             self.weights.insert(name.replace(".weight", &format!(".{row}.weight")), file, view)?;
         }
         Ok(())
@@ -310,8 +311,8 @@ impl Loader {
             self.ignore(why, &[(name.to_owned(), view)]);
             return Ok(());
         }
-        // Outside the prefix there is no detector, but the tracker.
-        let of_tracker = spelled.starts_with("tracker.");
+        // Outside the prefix there is no detector, but the tracker; its neck is among the detector's.
+        let of_tracker = spelled.starts_with("tracker.") || local.starts_with(meta::TRACKER_NECK);
         let inside = spelled.starts_with(prefix) || of_tracker;
         if let Some(name) = self.family.student_name(&local).filter(|_| inside) {
             return self.weights.insert_adapted(name, file, view);

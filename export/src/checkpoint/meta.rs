@@ -27,6 +27,8 @@ pub(super) struct Rule {
     pub(super) change: Change,
 }
 
+/// The start of the names of the memory tracker's neck.
+pub(super) const TRACKER_NECK: &str = "backbone.vision_backbone.sam2_convs.";
 /// What the tracker of SAM 3.1 is.
 pub(super) const MULTIPLEX: &str = "the multiplex tracker of SAM 3.1, which is not supported";
 const CLASSIFIER: &str = "the classifier of the image backbone";
@@ -222,6 +224,19 @@ impl Table {
         self.module(&format!("{from}.layers.#"), &format!("{to}.layer#+"));
     }
 
+    /// A feature pyramid.
+    fn neck(&mut self, from: &str, to: &str) {
+        let names = [
+            ("dconv_2x2_0", "scale_layers.0"),
+            ("dconv_2x2", "scale_layers.0"),
+            ("dconv_2x2_1", "scale_layers.2"),
+            ("conv_1x1", "proj1"),
+            ("conv_3x3", "proj2"),
+        ];
+        let (from, to) = (format!("backbone.vision_backbone.{from}.#."), format!("{to}.fpn_layers.#."));
+        self.modules(&from, &to, &names);
+    }
+
     /// Three layers, of which `transformers` names the first and the last by their place.
     fn three_layers(&mut self, from: &str, to: &str) {
         let names = [("0", "proj_in"), ("1", "layers.0"), ("2", "proj_out")];
@@ -287,17 +302,7 @@ fn vision(table: &mut Table) {
         ("mlp.fc2", "mlp.fc2"),
     ];
     table.modules(&format!("{from}.blocks.#."), &format!("{to}.layers.#."), &names);
-    let names = [
-        ("dconv_2x2_0", "scale_layers.0"),
-        ("dconv_2x2", "scale_layers.0"),
-        ("dconv_2x2_1", "scale_layers.2"),
-        ("conv_1x1", "proj1"),
-        ("conv_3x3", "proj2"),
-    ];
-    for (from, to) in [("convs", "vision_encoder.neck"), ("sam2_convs", "tracker_neck")] {
-        let (from, to) = (format!("backbone.vision_backbone.{from}.#."), format!("{to}.fpn_layers.#."));
-        table.modules(&from, &to, &names);
-    }
+    table.neck("convs", "vision_encoder.neck");
 }
 
 fn text(table: &mut Table) {
@@ -445,9 +450,10 @@ fn masks_and_scores(table: &mut Table) {
     table.modules(&format!("{from}."), &format!("{to}."), &names);
 }
 
-/// The rules for SAM 3's memory tracker, whose names begin with `tracker.`.
+/// The rules for SAM 3's memory tracker, whose names begin with `tracker.`, and its neck.
 pub(super) fn tracker_rules() -> Vec<Rule> {
     let mut table = Table::default();
+    table.neck("sam2_convs", "tracker_neck");
     let (from, to) = ("tracker", "tracker_model");
     for (old, new) in [
         ("maskmem_tpos_enc", "memory_temporal_positional_encoding"),
@@ -518,8 +524,7 @@ fn click_encoder(table: &mut Table) {
     ] {
         table.rename(&format!("{from}{old}"), &format!("{to}{new}"));
     }
-    let names =
-        [("0", "conv1"), ("1", "layer_norm1"), ("3", "conv2"), ("4", "layer_norm2"), ("6", "conv3")];
+    let names = [("0", "conv1"), ("1", "layer_norm1"), ("3", "conv2"), ("4", "layer_norm2"), ("6", "conv3")];
     table.modules(&format!("{from}mask_downscaling."), &format!("{to}mask_embed."), &names);
 }
 

@@ -49,22 +49,29 @@ impl Graph<'_> {
         self.node("Where", &[condition, a, b], vec![], a.element, dims)
     }
 
-    /// The index of the largest number along an axis, the first of equals; i64.
-    pub(crate) fn arg_max(&mut self, x: &Value, axis: usize) -> Value {
-        let mut dims = x.dims.clone();
-        dims[axis] = Dim::Fixed(1);
-        self.node("ArgMax", &[x], vec![int("axis", axis as i64), int("keepdims", 1)], Element::I64, dims)
+    /// Whether each number is the largest along an axis, the first of equals; `index` counts that axis from 0 in f32.
+    ///
+    /// Not `ArgMax`: runtimes disagree about equal numbers (rten 0.27 takes the last).
+    pub(crate) fn is_first_largest(&mut self, x: &Value, axis: usize, index: &Value) -> Value {
+        const AFTER_ALL: f32 = 1e9;
+        let largest = self.reduce("ReduceMax", x, axis);
+        let equals = self.compare("Equal", x, &largest);
+        let after_all = self.scalar(AFTER_ALL);
+        let place = self.choose(&equals, index, &after_all);
+        let first = self.reduce("ReduceMin", &place, axis);
+        let is_first = self.compare("Equal", &place, &first);
+        self.both("And", &equals, &is_first)
     }
 
     /// 1 for the largest of each row `[batch, n]`, the first of equals, and 0 for the others: `[batch, 1, n]`.
     pub(crate) fn one_hot_of_largest(&mut self, rows: &Value) -> Value {
         let &[batch, Dim::Fixed(n)] = rows.dims.as_slice() else {
-            self.fail(format!("ArgMax: {:?}", rows.dims));
+            self.fail(format!("one hot: {:?}", rows.dims));
             return rows.clone();
         };
-        let largest = self.arg_max(rows, 1);
-        let indices = self.integers("indices", &(0..n as i64).collect::<Vec<_>>());
-        let found = self.compare("Equal", &largest, &indices);
+        let index: Vec<f32> = (0..n).map(|i| i as f32).collect();
+        let index = self.constant("indices", &[1, n], &index);
+        let found = self.is_first_largest(rows, 1, &index);
         let found = self.cast(&found, Element::F32);
         self.reshape(&found, &[batch, 1.into(), n.into()])
     }
@@ -79,7 +86,8 @@ impl Graph<'_> {
     pub(crate) fn range(&mut self, size: &Value, count: Dim) -> Value {
         let scalar = self.integers("shape", &[]);
         let size = self.node("Reshape", &[size, &scalar], vec![], Element::I64, vec![]);
-        let [zero, one] = [0, 1].map(|n: i64| self.bytes("scalar", Element::I64, &[], n.to_le_bytes().to_vec()));
+        let [zero, one] =
+            [0, 1].map(|n: i64| self.bytes("scalar", Element::I64, &[], n.to_le_bytes().to_vec()));
         self.node("Range", &[&zero, &size, &one], vec![], Element::I64, vec![count])
     }
 
@@ -116,7 +124,7 @@ impl Graph<'_> {
         (0..count).map(part).collect()
     }
 
-    /// The sum (`ReduceSum`) or the largest (`ReduceMax`) of an axis, which becomes 1.
+    /// `ReduceMax`, `ReduceMin` or `ReduceMean` of an axis, which becomes 1.
     pub(crate) fn reduce(&mut self, op: &str, x: &Value, axis: usize) -> Value {
         let mut dims = x.dims.clone();
         dims[axis] = Dim::Fixed(1);

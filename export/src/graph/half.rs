@@ -254,9 +254,9 @@ impl Writer {
         self.add_as(back, half);
     }
 
-    /// Adds a node whose result is no floating-point number: comparisons, and the place of the largest, are in 32 bits.
+    /// Adds a node whose result is no floating-point number: comparisons are in 32 bits.
     fn add_without_float(&mut self, mut node: Node, initializers: &mut Vec<Initializer<'_>>) {
-        if node.element == Element::Bool || node.proto.op_type == "ArgMax" {
+        if node.element == Element::Bool {
             for place in 0..node.proto.input.len() {
                 let name = std::mem::take(&mut node.proto.input[place]);
                 node.proto.input[place] = self.in_format(&node, name, Element::F32, initializers);

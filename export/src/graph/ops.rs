@@ -220,7 +220,8 @@ impl Graph<'_> {
         stride: usize,
         pad: usize,
     ) -> Value {
-        let (Some((batch, [channels, h, w])), Some([out, fan_in, kh, kw])) = (map_of(x), dims4(weight)) else {
+        let (Some((batch, [channels, h, w])), Some([out, fan_in, kh, kw])) = (map_of(x), dims4(weight))
+        else {
             self.fail(format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
             return x.clone();
         };

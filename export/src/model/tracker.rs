@@ -79,6 +79,17 @@ impl Graph<'_> {
         self.conv(x, &weight, Some(&bias), stride, pad)
     }
 
+    /// A convolution of single pixels of `[batch, channels, h, w]`, as tokens: `[batch, h·w, D]`.
+    ///
+    /// Written as a product: OpenVINO 2026.4 adds one map to the results of a convolution for several objects in place, which
+    /// fails.
+    fn pixel_projection(&mut self, x: &Value, name: &str) -> Value {
+        let &[batch, channels, Dim::Fixed(h), Dim::Fixed(w)] = x.dims.as_slice() else { return x.clone() };
+        let flat = self.reshape(x, &[batch, channels, (h * w).into()]);
+        let tokens = self.transpose(&flat, &[0, 2, 1]);
+        self.linear(&tokens, name)
+    }
+
     /// A norm over the channels of a map, of the checkpoint.
     fn map_norm(&mut self, x: &Value, name: &str) -> Value {
         let [scale, bias] = ["weight", "bias"].map(|part| self.weight(&format!("{name}.{part}")));

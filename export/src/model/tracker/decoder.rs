@@ -115,7 +115,12 @@ impl<'w> Plan<'w> {
     }
 
     /// The image's tokens in the detail of masks: `[B, D/8, 16·P·P]`.
-    pub(super) fn upscaled(&self, g: &mut Graph<'w>, decoded: &Decoded, [fine, middle]: &[Value; 2]) -> Value {
+    pub(super) fn upscaled(
+        &self,
+        g: &mut Graph<'w>,
+        decoded: &Decoded,
+        [fine, middle]: &[Value; 2],
+    ) -> Value {
         let side = 4 * self.grid();
         g.scope(format!("{DECODER}.upscale"));
         let x = self.map_of(g, &decoded.image);
@@ -131,7 +136,7 @@ impl<'w> Plan<'w> {
     pub(super) fn best_mask(&self, g: &mut Graph<'w>, decoded: &Decoded, upscaled: &Value) -> Mask {
         let ious = self.ious(g, decoded);
         let ious = g.slice(&ious, 1, 1, MASKS.len());
-        let best = g.one_hot_of_largest(&ious);
+        let best = g.as_role(Role::Exact, |g| g.one_hot_of_largest(&ious));
         let tokens = g.select(&decoded.tokens, 1, &MASKS[1..]);
         let kernels: Vec<Value> = (1..MASKS.len()).map(|mask| self.mask_kernel(g, decoded, mask)).collect();
         let kernels = g.concat(&kernels.iter().collect::<Vec<_>>(), 1, MASKS.len() - 1);
@@ -151,13 +156,7 @@ impl<'w> Plan<'w> {
         self.mask(g, [&kernel, upscaled], &iou, &token)
     }
 
-    fn mask(
-        &self,
-        g: &mut Graph<'w>,
-        [kernel, upscaled]: [&Value; 2],
-        iou: &Value,
-        token: &Value,
-    ) -> Mask {
+    fn mask(&self, g: &mut Graph<'w>, [kernel, upscaled]: [&Value; 2], iou: &Value, token: &Value) -> Mask {
         let side = Dim::from(4 * self.grid());
         let logits = g.matmul(kernel, upscaled);
         Mask {

@@ -19,14 +19,20 @@ impl<'w> Plan<'w> {
         g.scope("tracker_neck.0");
         let fine = g.convolution_transpose(&x, &format!("{NECK}.0.scale_layers.0"));
         let fine = g.gelu(&fine, false);
-        let fine = g.upscale_and_project(&fine, &format!("{NECK}.0.scale_layers.2"), &format!("{NECK}.0.proj1"));
-        let fine = g.smooth_and_project(&fine, &format!("{NECK}.0.proj2"), &format!("{ROOT}.mask_decoder.conv_s0"));
+        let fine =
+            g.upscale_and_project(&fine, &format!("{NECK}.0.scale_layers.2"), &format!("{NECK}.0.proj1"));
+        let fine =
+            g.smooth_and_project(&fine, &format!("{NECK}.0.proj2"), &format!("{ROOT}.mask_decoder.conv_s0"));
         g.output(tensor::HIGH_RES[0], &fine, &[1, width / 8, 4 * grid, 4 * grid].map(Dim::from));
 
         g.scope("tracker_neck.1");
-        let middle = g.upscale_and_project(&x, &format!("{NECK}.1.scale_layers.0"), &format!("{NECK}.1.proj1"));
         let middle =
-            g.smooth_and_project(&middle, &format!("{NECK}.1.proj2"), &format!("{ROOT}.mask_decoder.conv_s1"));
+            g.upscale_and_project(&x, &format!("{NECK}.1.scale_layers.0"), &format!("{NECK}.1.proj1"));
+        let middle = g.smooth_and_project(
+            &middle,
+            &format!("{NECK}.1.proj2"),
+            &format!("{ROOT}.mask_decoder.conv_s1"),
+        );
         g.output(tensor::HIGH_RES[1], &middle, &[1, width / 4, 2 * grid, 2 * grid].map(Dim::from));
 
         g.scope("tracker_neck.2");

@@ -45,11 +45,11 @@ impl<'w> Plan<'w> {
         let map = g.enlarge(&map, fine);
         let flat = g.reshape(&map, &[count, (fine * fine).into()]);
         let inside = g.is_above(&flat, 0.0);
-        let winner = g.arg_max(&flat, 0);
         let size = g.size_of(masks, 0);
         let index = g.range(&size, count);
+        let index = g.cast(&index, Element::F32);
         let index = g.reshape(&index, &[count, 1.into()]);
-        let wins = g.compare("Equal", &winner, &index);
+        let wins = g.is_first_largest(&flat, 0, &index);
         let kept = g.both("And", &inside, &wins);
         for (name, pixels) in [(tensor::AREA_BEFORE, inside), (tensor::AREA_AFTER, kept)] {
             let pixels = g.cast(&pixels, Element::F32);

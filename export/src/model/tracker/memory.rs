@@ -25,7 +25,9 @@ impl<'w> Plan<'w> {
 
         let mask = self.memory_mask(g, &masks, &keep, &binary);
         let mask = self.downsampled_mask(g, &mask);
-        let mut x = g.add(&pixel, &mask);
+        let pixel = self.tokens_of(g, &pixel);
+        let x = g.add(&pixel, &mask);
+        let mut x = self.map_of(g, &x);
         for layer in 0..tracker.fuser_layers {
             x = self.fused(g, &x, layer);
         }
@@ -63,7 +65,7 @@ impl<'w> Plan<'w> {
         g.choose(&binary, &hard, &soft)
     }
 
-    /// Masks `[B, 1, 16P, 16P]` → `[B, D, P, P]`.
+    /// Masks `[B, 1, 16P, 16P]` → `[B, P·P, D]`.
     fn downsampled_mask(&self, g: &mut Graph<'w>, mask: &Value) -> Value {
         let name = format!("{ENCODER}.mask_downsampler");
         g.scope(&name);
@@ -73,14 +75,15 @@ impl<'w> Plan<'w> {
             x = g.map_norm(&x, &format!("{name}.layers.{layer}.layer_norm"));
             x = g.gelu(&x, false);
         }
-        g.convolution(&x, &format!("{name}.final_conv"), 1, 0)
+        g.pixel_projection(&x, &format!("{name}.final_conv"))
     }
 
     /// One layer that mixes mask and image.
     fn fused(&self, g: &mut Graph<'w>, x: &Value, layer: usize) -> Value {
         let name = format!("{ENCODER}.memory_fuser.layers.{layer}");
         g.scope(&name);
-        let [weight, bias] = ["weight", "bias"].map(|part| g.weight(&format!("{name}.depthwise_conv.{part}")));
+        let [weight, bias] =
+            ["weight", "bias"].map(|part| g.weight(&format!("{name}.depthwise_conv.{part}")));
         let mixed = g.conv(x, &weight, Some(&bias), 1, 3);
         let tokens = self.tokens_of(g, &mixed);
         let normed = g.norm_with(&tokens, &format!("{name}.layer_norm"), super::MAP_EPS);

@@ -28,8 +28,8 @@ impl<'w> Plan<'w> {
         let map = g.reshape(&masks, &[OBJECTS, 1.into(), side.into(), side.into()]);
         let prompt = g.convolution(&map, &format!("{ROOT}.mask_downsample"), 4, 0);
         let dense = self.embedded_mask(g, &prompt);
+        let pixel = self.tokens_of(g, &pixel);
         let image = g.add(&pixel, &dense);
-        let image = self.tokens_of(g, &image);
         let prompt = self.no_points(g);
         let decoded = self.decode_objects(g, &image, &prompt);
 
@@ -53,8 +53,7 @@ impl<'w> Plan<'w> {
     pub(crate) fn track_points(&self) -> Graph<'w> {
         let mut graph = self.tracker_graph("track_points");
         let g = &mut graph;
-        let (grid, width) = (self.grid(), self.config().width);
-        let side = Dim::from(PROMPT_PIXELS * grid);
+        let side = Dim::from(PROMPT_PIXELS * self.grid());
         let pixel = self.pixel_input(g, tensor::PIXEL);
         let high_res = self.high_res_inputs(g);
         let count = Dim::Named(dim::POINTS);
@@ -65,15 +64,13 @@ impl<'w> Plan<'w> {
 
         g.scope("image");
         let no_memory = g.weight(&format!("{ROOT}.no_memory_embedding"));
-        let no_memory = g.reshape(&no_memory, &[1, width, 1, 1].map(Dim::from));
+        let pixel = self.tokens_of(g, &pixel);
         let pixel = g.add(&pixel, &no_memory);
         let mask = g.reshape(&mask, &[OBJECTS, 1.into(), side, side]);
         let embedded = self.embedded_mask(g, &mask);
-        let no_mask = g.weight(&format!("{PROMPTS}.no_mask_embed.weight"));
-        let no_mask = g.reshape(&no_mask, &[1, width, 1, 1].map(Dim::from));
+        let no_mask = self.no_mask(g);
         let dense = g.choose(&has_mask, &embedded, &no_mask);
         let image = g.add(&pixel, &dense);
-        let image = self.tokens_of(g, &image);
 
         let prompt = self.point_tokens(g, &points, &labels);
         let decoded = self.decode_objects(g, &image, &prompt);
@@ -116,7 +113,7 @@ impl<'w> Plan<'w> {
         })
     }
 
-    /// A mask prompt `[B, 1, 4P, 4P]` as features of the image: `[B, D, P, P]`.
+    /// A mask prompt `[B, 1, 4P, 4P]` as features of the image: `[B, P·P, D]`.
     fn embedded_mask(&self, g: &mut Graph<'w>, mask: &Value) -> Value {
         let name = format!("{PROMPTS}.mask_embed");
         g.scope(&name);
@@ -126,15 +123,19 @@ impl<'w> Plan<'w> {
             x = g.map_norm(&x, &format!("{name}.layer_norm{layer}"));
             x = g.gelu(&x, false);
         }
-        g.convolution(&x, &format!("{name}.conv3"), 1, 0)
+        g.pixel_projection(&x, &format!("{name}.conv3"))
     }
 
     /// Image tokens without a mask prompt.
     pub(super) fn without_mask_prompt(&self, g: &mut Graph<'w>, image: &Value) -> Value {
-        let width = self.config().width;
-        let no_mask = g.weight(&format!("{PROMPTS}.no_mask_embed.weight"));
-        let no_mask = g.reshape(&no_mask, &[1, 1, width].map(Dim::from));
+        let no_mask = self.no_mask(g);
         g.add(image, &no_mask)
+    }
+
+    /// What stands for a mask prompt, `[1, 1, D]`.
+    fn no_mask(&self, g: &mut Graph<'w>) -> Value {
+        let row = g.weight(&format!("{PROMPTS}.no_mask_embed.weight"));
+        g.reshape(&row, &[1, 1, self.config().width].map(Dim::from))
     }
 
     /// The decoder's own tokens, and two that are no points: `[1, 8, D]`.
