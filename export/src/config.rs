@@ -415,7 +415,7 @@ impl TrackerConfig {
                  the model's width {width}"
             )));
         }
-        if decoder_width % decoder.heads != 0 || width % decoder.heads != 0 {
+        if !decoder_width.is_multiple_of(decoder.heads) || !width.is_multiple_of(decoder.heads) {
             return Err(invalid(format!(
                 "`tracker_config.mask_decoder_config.num_attention_heads` is {}, which does not divide the attention's \
                  widths {width} and {decoder_width}",
