@@ -24,5 +24,6 @@ mod tensorrt_build;
 #[cfg(feature = "tensorrt-rtx")]
 mod tensorrt_plan;
 mod tokenizer_golden;
+mod tracker_parity;
 mod verify;
 mod webgpu;

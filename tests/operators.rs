@@ -27,7 +27,7 @@ pub fn allowed() -> BTreeSet<String> {
 /// All checkpoints: the goldens, and the built-in model, which is written to `folder`.
 pub fn checkpoints(folder: &Path) -> Outcome<Vec<(String, Checkpoint)>> {
     let mut checkpoints = Vec::new();
-    for golden in Golden::all() {
+    for golden in Golden::all().into_iter().chain([Golden::of_tracker("tracker")]) {
         checkpoints.push((golden.name.to_owned(), golden.open_checkpoint()?));
     }
     ocelli::builtin::write_checkpoint(folder)?;

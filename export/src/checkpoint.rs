@@ -110,7 +110,16 @@ impl CheckpointOptions {
             false => String::new(),
         };
         let Opened { config, loaded, .. } = opened;
-        Ok(Checkpoint { tokenizer, tokenizer_hash, config, weights: loaded.weights, pruning: loaded.pruning })
+        let unsupported_tracker =
+            loaded.ignored.iter().any(|leftover| leftover.why == meta::MULTIPLEX).then_some(meta::MULTIPLEX);
+        Ok(Checkpoint {
+            tokenizer,
+            tokenizer_hash,
+            config,
+            weights: loaded.weights,
+            pruning: loaded.pruning,
+            unsupported_tracker,
+        })
     }
 
     /// Describes a checkpoint without exporting it: also one that cannot be exported, with the reason.
@@ -132,8 +141,8 @@ impl CheckpointOptions {
 /// - a backbone that DART has pruned, or a convolutional one that it has trained, with a
 ///   [base](CheckpointOptions::with_base).
 ///
-/// Tensors of trackers are ignored; of the detector, every tensor must be known, present and of the shape that follows
-/// from the configuration, or from the other tensors in files without one.
+/// Of the detector and of SAM 3's memory tracker, every tensor must be known, present and of the shape that follows from the
+/// configuration, or from the other tensors in files without one.
 pub struct Checkpoint {
     tokenizer: PathBuf,
     /// Of a tokeniser that the weights did not come with.
@@ -141,6 +150,7 @@ pub struct Checkpoint {
     config: ModelConfig,
     weights: Weights,
     pruning: Pruning,
+    unsupported_tracker: Option<&'static str>,
 }
 
 impl Checkpoint {
@@ -174,6 +184,11 @@ impl Checkpoint {
     /// The blocks and branches that the checkpoint lacks because it was pruned.
     pub fn pruning(&self) -> &Pruning {
         &self.pruning
+    }
+
+    /// The name of the checkpoint's tracker, if it has one that cannot be exported.
+    pub fn unsupported_tracker(&self) -> Option<&'static str> {
+        self.unsupported_tracker
     }
 
     /// The weight files: sorted by name, then those of the base.
@@ -223,7 +238,7 @@ impl Opened {
     }
 
     /// A whole detector.
-    fn whole(folder: PathBuf, loaded: Loaded, options: &CheckpointOptions) -> Result<Self> {
+    fn whole(folder: PathBuf, mut loaded: Loaded, options: &CheckpointOptions) -> Result<Self> {
         let mut config = match loaded.family {
             Family::HuggingFace => ModelConfig::read(&folder.join("config.json"))?,
             _ => sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary)?,
@@ -231,6 +246,12 @@ impl Opened {
         if options.norm_eps == NormEps::Original {
             config.vision.layer_norm_eps = sizes::ORIGINAL_EPS;
         }
+        if !loaded.has_tracker || config.student.is_some() {
+            // A convolutional backbone was not trained with the tracker.
+            config.tracker = None;
+            loaded.weights.remove(TRACKER);
+        }
+        config.validate()?;
         if let TextEncoder::MobileClip(text) = &mut config.text.encoder {
             text.padding = options.text_padding;
             // A longer table is resized to the context that the encoders were distilled with.
@@ -267,6 +288,8 @@ impl Opened {
         match backbone.family {
             Family::DartStudent => {
                 config.student = Some(student::student(&sizes::Shapes(backbone.weights.views()))?);
+                config.tracker = None;
+                loaded.weights.remove(TRACKER);
                 config.validate()?;
             }
             _ => {
@@ -316,6 +339,8 @@ impl Opened {
 const TRANSFORMERS_CONTEXT: usize = 32;
 /// The tensors of a file with a backbone only.
 const BACKBONE: &str = "vision_encoder.";
+/// The start of the names of the tracker's tensors and its neck's.
+const TRACKER: &str = "tracker_";
 
 /// Loads a folder or a file; returns the folder that it is in, too.
 fn read(path: &Path) -> Result<(PathBuf, Loaded)> {

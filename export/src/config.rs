@@ -120,6 +120,33 @@ pub struct TextConfig {
     pub eos: i64,
 }
 
+/// The memory tracker of SAM 3.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrackerConfig {
+    /// Numbers of a memory for each patch.
+    pub memory_width: usize,
+    /// Memories that a position table tells apart.
+    pub memory_rows: usize,
+    /// Layers of the attention over memories, which has one head.
+    pub layers: usize,
+    /// Hidden width of their feed-forward networks.
+    pub intermediate: usize,
+    /// Base of the rotary frequencies.
+    pub rope_theta: f64,
+    /// Layers of the mask decoder, the heads of its attention, and the hidden width of its feed-forward networks.
+    pub decoder: Stack,
+    /// Width of the mask decoder's attention between tokens and image.
+    pub decoder_width: usize,
+    /// Hidden width of the head that predicts a mask's IoU.
+    pub iou_hidden: usize,
+    /// Layers that mix a mask with the image, and their hidden width.
+    pub fuser_layers: usize,
+    /// Hidden width of these layers.
+    pub fuser_intermediate: usize,
+    /// Channels of an embedded mask prompt.
+    pub mask_channels: usize,
+}
+
 /// A SAM3 detector's configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
@@ -147,6 +174,8 @@ pub struct ModelConfig {
     pub mask_stages: usize,
     /// Hidden width of the perceptron that scores the prompt.
     pub scoring_hidden: usize,
+    /// The memory tracker, if the checkpoint has one.
+    pub tracker: Option<TrackerConfig>,
 }
 
 impl ModelConfig {
@@ -186,8 +215,15 @@ impl ModelConfig {
         if detector.child("vision_config").value.is_none() {
             return Err(invalid(format!("`{}vision_config` is missing: not a SAM3 detector", detector.path)));
         }
-        let config = Self::from_node(&detector)?;
+        let mut config = Self::from_node(&detector)?;
+        let mut tracker = None;
+        if nested.is_some() {
+            let root = Node { value: Some(&root), path: String::new() };
+            tracker = Some(root.child("tracker_config").tracker(config.width)?);
+        }
         config.validate()?;
+        // Its sizes count only if the weights have one.
+        config.tracker = tracker;
         Ok(config)
     }
 
@@ -283,6 +319,7 @@ impl ModelConfig {
             mask_heads: masks.usize("num_attention_heads", 8)?,
             mask_stages: masks.usize("num_upsampling_stages", 3)?,
             scoring_hidden: decoder.usize("intermediate_size", 2048)?,
+            tracker: None,
         })
     }
 
@@ -356,10 +393,33 @@ impl ModelConfig {
                 "the sizes of the convolutional image backbone contradict each other".into(),
             ));
         }
+        if let Some(tracker) = &self.tracker {
+            tracker.validate(self.width)?;
+        }
         if self.mask_stages < 2 {
             return Err(invalid(format!(
                 "`mask_decoder_config.num_upsampling_stages` is {}: expected at least 2",
                 self.mask_stages
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl TrackerConfig {
+    fn validate(&self, width: usize) -> Result<()> {
+        let Self { memory_width, decoder_width, decoder, .. } = self;
+        if !memory_width.is_multiple_of(4) || !width.is_multiple_of(*memory_width) {
+            return Err(invalid(format!(
+                "`tracker_config.memory_encoder_output_channels` is {memory_width}: expected a multiple of 4 that divides \
+                 the model's width {width}"
+            )));
+        }
+        if !decoder_width.is_multiple_of(decoder.heads) || !width.is_multiple_of(decoder.heads) {
+            return Err(invalid(format!(
+                "`tracker_config.mask_decoder_config.num_attention_heads` is {}, which does not divide the attention's \
+                 widths {width} and {decoder_width}",
+                decoder.heads
             )));
         }
         Ok(())
@@ -460,6 +520,42 @@ impl<'a> Node<'a> {
             positions,
             padding: TextPadding::Training,
         }))
+    }
+
+    /// The memory tracker of a detector of this width.
+    fn tracker(&self, width: usize) -> Result<TrackerConfig> {
+        let (decoder, prompts) = (self.child("mask_decoder_config"), self.child("prompt_encoder_config"));
+        for (node, key, expected) in [
+            (self, "memory_attention_hidden_size", width),
+            (self, "memory_encoder_hidden_size", width),
+            (self, "memory_attention_num_attention_heads", 1),
+            (&decoder, "hidden_size", width),
+            (&prompts, "hidden_size", width),
+        ] {
+            if let Some(found) = node.key(key)
+                && found.as_u64() != Some(expected as u64)
+            {
+                return Err(node.wrong(key, &expected.to_string(), found));
+            }
+        }
+        let rope = self.child("rope_parameters");
+        let keys = ["num_hidden_layers", "num_attention_heads", "mlp_dim"];
+        Ok(TrackerConfig {
+            memory_width: self.usize("memory_encoder_output_channels", 64)?,
+            memory_rows: self.usize("num_maskmem", 7)?,
+            layers: self.usize("memory_attention_num_layers", 4)?,
+            intermediate: self.usize("memory_attention_feed_forward_hidden_size", 2048)?,
+            rope_theta: match rope.value {
+                Some(_) => rope.float("rope_theta", 10000.0)?,
+                None => self.float("memory_attention_rope_theta", 10000.0)?,
+            },
+            decoder: decoder.stack(keys, [2, 8, 2048], "relu")?,
+            decoder_width: width / decoder.usize("attention_downsample_rate", 2)?,
+            iou_hidden: decoder.usize("iou_head_hidden_dim", 256)?,
+            fuser_layers: self.usize("memory_fuser_num_layers", 2)?,
+            fuser_intermediate: self.usize("memory_fuser_intermediate_dim", 1024)?,
+            mask_channels: prompts.usize("mask_input_channels", 16)?,
+        })
     }
 
     fn stack(&self, keys: [&str; 3], defaults: [usize; 3], activation: &str) -> Result<Stack> {

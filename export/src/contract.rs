@@ -2,7 +2,8 @@
 //!
 //! An exported model is a folder with the files below and a [`Manifest`]. Shapes are given in `S` = imgsz,
 //! `P` = S / patch, `D` = model width, `C` = classes, `L` = context, `T` = prompt tokens, `Q` = queries,
-//! `N` = exemplar boxes, `K` = requested masks.
+//! `N` = exemplar boxes, `K` = requested masks; of the memory tracker `B` = objects, `M` = memories and `T` = pointers of an
+//! object, `S` = memories of all, `K` = points.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,6 +41,22 @@ pub mod file {
     pub const MASK_HEAD: &str = "mask_head.onnx";
     /// The coarse first pass over every class; exported on request.
     pub const SCREEN: &str = "screen.onnx";
+    /// The folder of the memory tracker's graphs.
+    pub const TRACKER: &str = "tracker";
+    /// Once a frame: [`HIDDEN`](super::tensor::HIDDEN) → [`HIGH_RES`](super::tensor::HIGH_RES),
+    /// [`PIXEL`](super::tensor::PIXEL), [`MEMORY_PIXEL`](super::tensor::MEMORY_PIXEL) and
+    /// [`QUERY_0`](super::tensor::QUERY_0).
+    pub const TRACK_FEATURES: &str = "tracker/track_features.onnx";
+    /// Memories → masks and pointers of tracked objects.
+    pub const TRACK_STEP: &str = "tracker/track_step.onnx";
+    /// Masks → pointers of new objects.
+    pub const TRACK_INIT: &str = "tracker/track_init.onnx";
+    /// Points → masks and pointers.
+    pub const TRACK_POINTS: &str = "tracker/track_points.onnx";
+    /// Masks → memories.
+    pub const MEMORY_ENCODER: &str = "tracker/memory_encoder.onnx";
+    /// Masks → their overlap.
+    pub const MASK_IOU: &str = "tracker/mask_iou.onnx";
     /// The checkpoint's tokeniser.
     pub const TOKENIZER: &str = "tokenizer.json";
 }
@@ -83,6 +100,59 @@ pub mod tensor {
     pub const MASKS: &str = "masks";
     /// f32 `[1, 1, 4P, 4P]`, logits.
     pub const SEMANTIC: &str = "semantic";
+
+    /// f32 `[1, hidden, P, P]`, the backbone's last features; only with a tracker.
+    pub const HIDDEN: &str = "hidden";
+    /// f32 `[1, D/8, 4P, 4P]` and `[1, D/4, 2P, 2P]`.
+    pub const HIGH_RES: [&str; 2] = ["high_res_0", "high_res_1"];
+    /// f32 `[1, D, P, P]`.
+    pub const PIXEL: &str = "pixel";
+    /// f32 `[1, D, P, P]`.
+    pub const MEMORY_PIXEL: &str = "memory_pixel";
+    /// f32 `[1, P·P, D]`, the frame's tokens before the first memory is attended to.
+    pub const QUERY_0: &str = "query_0";
+    /// f32 `[S, P·P, memory width]`, the memories of all objects.
+    pub const BANK: &str = "bank";
+    /// i64 `[B, M]`, rows of the bank.
+    pub const SLOTS: &str = "slots";
+    /// i64 `[B, M]`, for each memory its row in the table of times: 0 the newest … 5, and 6 for a conditioning frame.
+    pub const SLOT_TIMES: &str = "slot_times";
+    /// f32 `[B, T, D]`, T ≥ 0.
+    pub const POINTERS: &str = "pointers";
+    /// f32 `[B, T]`, frames ago, divided by one less than the number of frames, of at most 16.
+    pub const POINTER_OFFSETS: &str = "pointer_offsets";
+    /// f32 `[B]`, a logit; above 0 the object is in the frame. Of `track_init` 10 or −10.
+    pub const OBJECT_SCORE: &str = "object_score";
+    /// f32 `[B]`, the predicted IoU of the mask, of absent objects too; of `mask_iou` `[n, m]`.
+    pub const IOU: &str = "iou";
+    /// f32 `[B, D]`.
+    pub const POINTER: &str = "pointer";
+    /// f32 `[B, K, 2]`, x and y in pixels of the square input.
+    pub const POINTS: &str = "points";
+    /// i64 `[B, K]`: 1 on the object, 0 beside it, 2 and 3 the corners of a box, −1 no point.
+    pub const LABELS: &str = "labels";
+    /// f32 `[B, 4P, 4P]`, logits between −32 and 32.
+    pub const MASK_PROMPT: &str = "mask_prompt";
+    /// bool, whether [`MASK_PROMPT`] counts.
+    pub const HAS_MASK: &str = "has_mask";
+    /// bool `[B]`: objects that do not keep their mask are clamped at −10.
+    pub const KEEP: &str = "keep";
+    /// bool `[B]`.
+    pub const PRESENT: &str = "present";
+    /// bool `[B]`: the mask is the one of a prompt, of which only the sign counts.
+    pub const BINARY: &str = "binary";
+    /// f32 `[B, P·P, memory width]`.
+    pub const MEMORY: &str = "memory";
+    /// f32 `[n, 4P, 4P]`, logits.
+    pub const A: &str = "a";
+    /// f32 `[m, 4P, 4P]`, logits.
+    pub const B: &str = "b";
+    /// f32 `[n]`, the pixels of each mask of `a` at 4P.
+    pub const AREA: &str = "area";
+    /// f32 `[n]`, the same at 16P.
+    pub const AREA_BEFORE: &str = "area_before";
+    /// f32 `[n]`, the same after each pixel is left to the mask of `a` with the largest logit.
+    pub const AREA_AFTER: &str = "area_after";
 }
 
 /// Names of the dimensions that are free in the ONNX files.
@@ -97,6 +167,28 @@ pub mod dim {
     pub const EXEMPLAR_TOKENS: &str = "exemplar_tokens";
     /// K, requested masks.
     pub const MASKS: &str = "kept";
+    /// B, tracked objects.
+    pub const OBJECTS: &str = "objects";
+    /// S, memories in the bank.
+    pub const SLOTS: &str = "slots";
+    /// M, memories of an object.
+    pub const MEMORIES: &str = "memories";
+    /// T, pointers of an object.
+    pub const POINTERS: &str = "pointers";
+    /// Tokens of an object's memories.
+    pub const MEMORY_TOKENS: &str = "memory_tokens";
+    /// Tokens of an object's pointers.
+    pub const POINTER_TOKENS: &str = "pointer_tokens";
+    /// Both.
+    pub const KEYS: &str = "keys";
+    /// K, points of an object.
+    pub const POINTS: &str = "points";
+    /// Tokens of the mask decoder with those of points.
+    pub const POINT_TOKENS: &str = "point_tokens";
+    /// n, masks that are compared.
+    pub const FIRST: &str = "first";
+    /// m, masks that they are compared with.
+    pub const SECOND: &str = "second";
 }
 
 /// A dimension of a graph's input or output whose size is free.
@@ -139,6 +231,46 @@ pub fn free_dimensions(graph: &str) -> Vec<FreeDimension> {
             (tensor::PROMPT_MASK, &[(1, dim::PROMPT_TOKENS)]),
             (tensor::QUERIES, &[(1, dim::MASKS)]),
             (tensor::MASKS, &[(1, dim::MASKS)]),
+        ],
+        file::TRACK_STEP => &[
+            (tensor::BANK, &[(0, dim::SLOTS)]),
+            (tensor::SLOTS, &[(0, dim::OBJECTS), (1, dim::MEMORIES)]),
+            (tensor::SLOT_TIMES, &[(0, dim::OBJECTS), (1, dim::MEMORIES)]),
+            (tensor::POINTERS, &[(0, dim::OBJECTS), (1, dim::POINTERS)]),
+            (tensor::POINTER_OFFSETS, &[(0, dim::OBJECTS), (1, dim::POINTERS)]),
+            (tensor::MASKS, &[(0, dim::OBJECTS)]),
+            (tensor::OBJECT_SCORE, &[(0, dim::OBJECTS)]),
+            (tensor::IOU, &[(0, dim::OBJECTS)]),
+            (tensor::POINTER, &[(0, dim::OBJECTS)]),
+        ],
+        file::TRACK_INIT => &[
+            (tensor::MASKS, &[(0, dim::OBJECTS)]),
+            (tensor::POINTER, &[(0, dim::OBJECTS)]),
+            (tensor::OBJECT_SCORE, &[(0, dim::OBJECTS)]),
+        ],
+        file::TRACK_POINTS => &[
+            (tensor::POINTS, &[(0, dim::OBJECTS), (1, dim::POINTS)]),
+            (tensor::LABELS, &[(0, dim::OBJECTS), (1, dim::POINTS)]),
+            (tensor::MASK_PROMPT, &[(0, dim::OBJECTS)]),
+            (tensor::MASKS, &[(0, dim::OBJECTS)]),
+            (tensor::OBJECT_SCORE, &[(0, dim::OBJECTS)]),
+            (tensor::IOU, &[(0, dim::OBJECTS)]),
+            (tensor::POINTER, &[(0, dim::OBJECTS)]),
+        ],
+        file::MEMORY_ENCODER => &[
+            (tensor::MASKS, &[(0, dim::OBJECTS)]),
+            (tensor::KEEP, &[(0, dim::OBJECTS)]),
+            (tensor::PRESENT, &[(0, dim::OBJECTS)]),
+            (tensor::BINARY, &[(0, dim::OBJECTS)]),
+            (tensor::MEMORY, &[(0, dim::OBJECTS)]),
+        ],
+        file::MASK_IOU => &[
+            (tensor::A, &[(0, dim::FIRST)]),
+            (tensor::B, &[(0, dim::SECOND)]),
+            (tensor::IOU, &[(0, dim::FIRST), (1, dim::SECOND)]),
+            (tensor::AREA, &[(0, dim::FIRST)]),
+            (tensor::AREA_BEFORE, &[(0, dim::FIRST)]),
+            (tensor::AREA_AFTER, &[(0, dim::FIRST)]),
         ],
         _ => &[],
     };
@@ -300,6 +432,17 @@ pub struct FileEntry {
     pub bytes: u64,
 }
 
+/// The sizes of the memory tracker's tensors that the rest of the [`Manifest`] does not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrackerSizes {
+    /// Numbers of a memory for each patch.
+    pub memory_width: usize,
+    /// Channels of [`tensor::HIDDEN`].
+    pub hidden: usize,
+    /// Rows of the table of times; the last is that of conditioning frames.
+    pub times: usize,
+}
+
 /// `model.json`: the properties of an exported model that the runtime needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -347,6 +490,9 @@ pub struct Manifest {
     /// The ranges of a [calibrated](Precision::is_calibrated) precision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
+    /// The memory tracker, if the folder has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracker: Option<TrackerSizes>,
     /// Whether the model has no masks: neither the mask head nor its inputs.
     pub detection_only: bool,
     /// ViT blocks that were removed.

@@ -10,7 +10,7 @@ use crate::checkpoint::{Checkpoint, hex};
 use crate::config::{ModelConfig, Stack, TextConfig, TextEncoder};
 use crate::contract::{
     FORMAT_VERSION, FileEntry, Manifest, Precision, Preprocessing, Prompting, SpecialTokens, Target,
-    TextPadding, Thresholds, file,
+    TextPadding, Thresholds, TrackerSizes, file,
 };
 use crate::graph::{Graph, HashedFile, WrittenFile};
 use crate::mixed_precision::{Block, Family, HalfFormat, HalfRules, MixedPrecision};
@@ -42,6 +42,7 @@ pub struct ExportOptions {
     prompting: Prompting,
     detection_only: bool,
     screen: bool,
+    no_tracker: bool,
     pruning: Pruning,
     force: bool,
 }
@@ -130,7 +131,8 @@ impl ExportOptions {
             let skipped = pruning.skip_blocks.iter().any(|&skip| *block == Block::layer(Family::Vit, skip));
             let masks = *block == Block::whole(Family::Masks);
             let stays = self.precision == Precision::Int8 && !block.has_8_bits();
-            !(skipped || stays || masks && self.detection_only)
+            let left_out = *block == Block::whole(Family::Tracker) && !self.has_tracker(checkpoint);
+            !(skipped || stays || left_out || masks && self.detection_only)
         })
         .collect()
     }
@@ -154,6 +156,18 @@ impl ExportOptions {
     pub fn with_screen(mut self, screen: bool) -> Self {
         self.screen = screen;
         self
+    }
+
+    /// Whether the memory tracker is exported, if the checkpoint has one: it is by default. A model for detection alone has
+    /// no masks to follow, and never has a tracker.
+    #[must_use]
+    pub fn with_tracker(mut self, tracker: bool) -> Self {
+        self.no_tracker = !tracker;
+        self
+    }
+
+    fn has_tracker(&self, checkpoint: &Checkpoint) -> bool {
+        !self.no_tracker && !self.detection_only && checkpoint.config().tracker.is_some()
     }
 
     /// Removes these ViT blocks.
@@ -197,10 +211,11 @@ impl ExportOptions {
             false => format!(";keep={}", list(self.keep_fp32.iter().map(ToString::to_string).collect())),
         };
         let screen = if self.screen { ";screen" } else { "" };
+        let tracker = if self.has_tracker(checkpoint) { ";tracker" } else { "" };
         let ranges = self.calibration.as_ref().map_or(String::new(), |it| format!(";{}", it.fingerprint()));
         let observes = if self.observes { ";observes" } else { "" };
         format!(
-            "v{FORMAT_VERSION}.{WRITER_REVISION};{};imgsz={};{:?};{:?};{:?};detection_only={};skip={};mask={};split={:?};{}{half}{screen}{ranges}{observes}",
+            "v{FORMAT_VERSION}.{WRITER_REVISION};{};imgsz={};{:?};{:?};{:?};detection_only={};skip={};mask={};split={:?};{}{half}{screen}{tracker}{ranges}{observes}",
             env!("CARGO_PKG_VERSION"),
             self.imgsz.unwrap_or(checkpoint.config().vision.image_size),
             self.target,
@@ -366,6 +381,7 @@ pub fn export(
         prompting: if checkpoint.config().has_exemplars() { options.prompting } else { Prompting::Text },
         detection_only: options.detection_only,
         screen: options.screen,
+        tracker: options.has_tracker(checkpoint),
         pruning: options.pruning.with(checkpoint.pruning()),
         observes: options.observes,
         calibration: options.calibration.as_ref(),
@@ -378,6 +394,10 @@ pub fn export(
         .tempdir_in(&parent)
         .map_err(|e| Error::io("cannot write into", &parent, e))?;
 
+    if plan.tracker {
+        let folder = staging.path().join(file::TRACKER);
+        std::fs::create_dir(&folder).map_err(|e| Error::io("cannot create the folder", &folder, e))?;
+    }
     let parts = parts(&plan);
     let half = options.half_rules();
     let (written, weights_sha256) = std::thread::scope(|scope| {
@@ -429,6 +449,12 @@ enum Part {
     EncoderDecoder,
     Screen,
     MaskHead,
+    TrackFeatures,
+    TrackStep,
+    TrackInit,
+    TrackPoints,
+    MemoryEncoder,
+    MaskIou,
 }
 
 impl Part {
@@ -442,6 +468,12 @@ impl Part {
             Self::EncoderDecoder => file::ENCODER_DECODER,
             Self::Screen => file::SCREEN,
             Self::MaskHead => file::MASK_HEAD,
+            Self::TrackFeatures => file::TRACK_FEATURES,
+            Self::TrackStep => file::TRACK_STEP,
+            Self::TrackInit => file::TRACK_INIT,
+            Self::TrackPoints => file::TRACK_POINTS,
+            Self::MemoryEncoder => file::MEMORY_ENCODER,
+            Self::MaskIou => file::MASK_IOU,
         }
     }
 
@@ -453,6 +485,12 @@ impl Part {
             Self::EncoderDecoder => plan.encoder_decoder(),
             Self::Screen => plan.screen(),
             Self::MaskHead => plan.mask_head(),
+            Self::TrackFeatures => plan.track_features(),
+            Self::TrackStep => plan.track_step(),
+            Self::TrackInit => plan.track_init(),
+            Self::TrackPoints => plan.track_points(),
+            Self::MemoryEncoder => plan.memory_encoder(),
+            Self::MaskIou => plan.mask_iou(),
         }
     }
 }
@@ -472,6 +510,16 @@ fn parts(plan: &Plan<'_>) -> Vec<Part> {
     }
     if !plan.detection_only {
         parts.push(Part::MaskHead);
+    }
+    if plan.tracker {
+        parts.extend([
+            Part::TrackFeatures,
+            Part::TrackStep,
+            Part::TrackInit,
+            Part::TrackPoints,
+            Part::MemoryEncoder,
+            Part::MaskIou,
+        ]);
     }
     parts
 }
@@ -506,6 +554,11 @@ fn manifest(plan: &Plan<'_>, weights_sha256: String, written: Vec<WrittenFile>) 
         mixed_precision: MixedPrecision::None,
         keep_fp32: Vec::new(),
         calibration: None,
+        tracker: config.tracker.as_ref().filter(|_| plan.tracker).map(|tracker| TrackerSizes {
+            memory_width: tracker.memory_width,
+            hidden: config.vision.hidden,
+            times: tracker.memory_rows,
+        }),
         detection_only: plan.detection_only,
         skip_blocks: plan.pruning.skip_blocks.iter().copied().collect(),
         text_sha256: Some(text_sha256(config, &files)),

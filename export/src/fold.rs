@@ -31,6 +31,23 @@ pub(crate) fn linear(weights: &Weights, name: &str, x: &Matrix) -> Result<Matrix
     Ok(x.dot(&weight.t()) + &vector(weights, &format!("{name}.bias"))?)
 }
 
+/// The kernel of a 2 × 2 transposed convolution `[input, inner, 2, 2]` whose pixels `project` `[out, inner]` then projects:
+/// `[input, out, 2, 2]`.
+pub(crate) fn project_transposed(
+    weights: &Weights,
+    upscale: &str,
+    project: &str,
+    [input, inner, out]: [usize; 3],
+) -> Result<Vec<f32>> {
+    let kernel = matrix(weights, &format!("{upscale}.weight"), 4)?;
+    let project = matrix(weights, &format!("{project}.weight"), inner)?;
+    let mut folded = Vec::with_capacity(input * out * 4);
+    for of_input in kernel.axis_chunks_iter(Axis(0), inner) {
+        folded.extend(project.dot(&of_input).iter().map(|&v| v as f32));
+    }
+    Ok(folded)
+}
+
 /// Layer norm of every row.
 pub(crate) fn layer_norm(weights: &Weights, name: &str, x: &Matrix) -> Result<Matrix> {
     let (scale, bias) =

@@ -6,6 +6,7 @@
 //!
 //! Weights are not held in memory: an initialiser knows how to read them and does so when the file is written.
 
+mod choice;
 mod half;
 mod ops;
 mod pooling;
@@ -42,6 +43,7 @@ pub(crate) enum Element {
     F8,
     I8,
     U8,
+    Bool,
 }
 
 impl Element {
@@ -54,6 +56,7 @@ impl Element {
             Self::F8 => data_type::FLOAT8E4M3FN,
             Self::I8 => data_type::INT8,
             Self::U8 => data_type::UINT8,
+            Self::Bool => data_type::BOOL,
         }
     }
 
@@ -62,7 +65,7 @@ impl Element {
             Self::F32 => 4,
             Self::F16 | Self::Bf16 => 2,
             Self::I64 => 8,
-            Self::F8 | Self::I8 | Self::U8 => 1,
+            Self::F8 | Self::I8 | Self::U8 | Self::Bool => 1,
         }
     }
 
@@ -84,6 +87,7 @@ impl Element {
             Self::F8 => "f8",
             Self::I8 => "i8",
             Self::U8 => "u8",
+            Self::Bool => "bool",
         }
     }
 }

@@ -111,9 +111,11 @@ pub(crate) enum Family {
     Scoring,
     /// The mask head.
     Masks,
+    /// The memory tracker.
+    Tracker,
 }
 
-const FAMILIES: [(Family, &str); 10] = [
+const FAMILIES: [(Family, &str); 11] = [
     (Family::Patches, "patches"),
     (Family::Vit, "vit"),
     (Family::Neck, "neck"),
@@ -124,12 +126,13 @@ const FAMILIES: [(Family, &str); 10] = [
     (Family::Decoder, "decoder"),
     (Family::Scoring, "scoring"),
     (Family::Masks, "masks"),
+    (Family::Tracker, "tracker"),
 ];
 
 /// A part of the model, or several: `vit.7` is a block of the vision transformer, and `vit` stands for all of them; of a
 /// convolutional backbone, `vit.N` is a stage and `patches` what is before them. The
-/// others are `text.N`, `fusion.N` and `decoder.N`, and `patches`, `neck`, `exemplars`, `words`, `scoring`, `masks`, which
-/// have no numbers.
+/// others are `text.N`, `fusion.N` and `decoder.N`, and `patches`, `neck`, `exemplars`, `words`, `scoring`, `masks` and
+/// `tracker`, which have no numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Block {
     family: Family,
@@ -152,7 +155,7 @@ impl Block {
 
     /// Whether the linear layers of this block are 8 bits wide in formats of 8 bits.
     pub fn has_8_bits(self) -> bool {
-        matches!(self.family, Family::Vit | Family::Fusion)
+        matches!(self.family, Family::Vit | Family::Fusion | Family::Tracker)
     }
 
     /// Every block of a model, front to back.
@@ -170,6 +173,7 @@ impl Block {
         let places = FAMILIES.into_iter().flat_map(|(family, _)| match layers(family) {
             Some(count) => (0..count).map(|layer| Self::layer(family, layer)).collect(),
             None if family == Family::Exemplars && !config.has_exemplars() => Vec::new(),
+            None if family == Family::Tracker && config.tracker.is_none() => Vec::new(),
             None => vec![Self::whole(family)],
         });
         places.collect()
@@ -193,7 +197,7 @@ impl FromStr for Block {
         let wrong = || {
             let message = format!(
                 "`{text}` is not a block: expected vit.N, text.N, fusion.N, decoder.N, one of these without a number for \
-                 all of its layers, or patches, neck, exemplars, words, scoring, masks"
+                 all of its layers, or patches, neck, exemplars, words, scoring, masks, tracker"
             );
             Error::new(ErrorKind::InvalidArgument, message)
         };

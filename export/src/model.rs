@@ -18,6 +18,7 @@ mod quantized;
 mod scoring;
 mod student;
 mod text;
+mod tracker;
 
 use crate::calibration::Calibration;
 use crate::checkpoint::Checkpoint;
@@ -37,6 +38,8 @@ pub(crate) struct Plan<'w> {
     pub(crate) prompting: Prompting,
     pub(crate) detection_only: bool,
     pub(crate) screen: bool,
+    /// Whether the folder has the memory tracker.
+    pub(crate) tracker: bool,
     pub(crate) pruning: Pruning,
     /// Whether graphs have an output with the range of every layer to be quantised.
     pub(crate) observes: bool,

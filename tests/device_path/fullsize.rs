@@ -85,6 +85,7 @@ fn manifest(side: usize, masks: bool) -> Manifest {
         mixed_precision: Default::default(),
         keep_fp32: Vec::new(),
         calibration: None,
+        tracker: None,
         detection_only: !masks,
         skip_blocks: Vec::new(),
         mask_blocks: Vec::new(),

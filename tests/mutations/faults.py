@@ -68,6 +68,7 @@ BEHAVIOUR = [
 ]
 
 PARITY = "every_output_of_every_graph"
+TRACKER = "every_output_of_the_tracker"
 
 EXPORTER = [
     Fault("a residual is left out", "export/src/model/backbone.rs",
@@ -86,6 +87,40 @@ EXPORTER = [
           "Activation::Gelu => self.gelu(x, false),", "Activation::Gelu => self.gelu(x, true),", PARITY),
     Fault("folded attention has another scale", "export/src/fold.rs",
           "/ (size as f64).sqrt();", "/ (size as f64 + 1.0).sqrt();", PARITY),
+    Fault("the projection of an upscaled map is not applied to its bias", "export/src/model/tracker/features.rs",
+          "Ok(fold::to_f32(&fold::linear(weights, &to, &bias)?))",
+          "drop(bias); weights.read(&format!(\"{to}.bias\"))", TRACKER),
+    Fault("memories have no time", "export/src/model/tracker/attention.rs",
+          "let position = g.add(&time, &place);", "let time = g.scale(&time, 0.0); let position = g.add(&time, &place);", TRACKER),
+    Fault("keys of memories are not rotated", "export/src/model/tracker/attention.rs",
+          "        let keys = rotate(g, &keys, tables);\n        let keys = g.join_axes", "        let keys = g.join_axes",
+          TRACKER),
+    Fault("sine and cosine of a pointer's position are exchanged", "export/src/model/tracker/attention.rs",
+          'let waves = ["Sin", "Cos"]', 'let waves = ["Cos", "Sin"]', TRACKER),
+    Fault("the first self-attention is a residual", "export/src/model/tracker/decoder.rs",
+          "tokens = if layer == 0 {", "tokens = if layer == 9 {", TRACKER),
+    Fault("the last of equal masks wins a pixel", "export/src/graph/choice.rs",
+          'let first = self.reduce("ReduceMin", &place, axis);',
+          'let before = self.scalar(-1.0); let place = self.choose(&equals, index, &before); let first = self.reduce("ReduceMax", &place, axis);',
+          TRACKER),
+    Fault("absent objects keep their mask", "export/src/model/tracker/decoder.rs",
+          "const ABSENT: f32 = -1024.0;", "const ABSENT: f32 = -1000.0;", TRACKER),
+    Fault("absent objects keep their pointer", "export/src/model/tracker/decoder.rs",
+          "let present = g.is_above(&score, 0.0);", "let present = g.is_above(&score, -100.0);", TRACKER),
+    Fault("an unstable mask of several points is kept", "export/src/model/tracker/prompts.rs",
+          'let takes_best = g.both("Or", &is_ambiguous, &is_unstable);',
+          'let takes_best = g.both("And", &is_ambiguous, &is_unstable);', TRACKER),
+    Fault("the pointer of several points is the best mask's", "export/src/model/tracker/prompts.rs",
+          "mask.token = g.choose(&is_ambiguous, &mask.token, &first.token);",
+          "mask.token = g.choose(&takes_best, &mask.token, &first.token);", TRACKER),
+    Fault("the mask of a prompt is resized once", "export/src/model/tracker/memory.rs",
+          "let pixels = g.enlarge(&masks, self.imgsz);", "let pixels = masks.clone();", TRACKER),
+    Fault("objects that are present have the embedding of absent ones", "export/src/model/tracker/memory.rs",
+          "g.choose(&present, &zero, &occluded)", "g.choose(&present, &occluded, &zero)", TRACKER),
+    Fault("masks that are not kept are not clamped", "export/src/model/tracker/memory.rs",
+          "let logits = g.choose(&keep, &logits, &suppressed);", "let _ = (&keep, &suppressed);", TRACKER),
+    Fault("another epsilon in the maps of the tracker", "export/src/model/tracker.rs",
+          "const MAP_EPS: f32 = 1e-6;", "const MAP_EPS: f32 = 1e-4;", TRACKER),
 ]
 
 SESSIONS = "recorded_sessions_are_replayed"

@@ -66,6 +66,14 @@ impl Golden {
         Self::read(name, Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/checkpoints").join(name))
     }
 
+    /// Reads one of the goldens of the memory tracker.
+    ///
+    /// # Panics
+    /// As [`open`](Self::open).
+    pub fn of_tracker(name: &'static str) -> Self {
+        Self::read(name, Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/parity").join(name))
+    }
+
     fn read(name: &'static str, folder: PathBuf) -> Self {
         let path = folder.join("golden.safetensors");
         let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -79,7 +87,15 @@ impl Golden {
         };
         let pruned: Vec<_> = json("pruned").as_array().expect("a list").iter().map(variant).collect();
         let tensors = SafeTensors::deserialize(&bytes).expect("the header was read");
-        let tensors = tensors.tensors().into_iter().map(|(name, view)| (name, tensor(&view))).collect();
+        let mut tensors: BTreeMap<_, _> =
+            tensors.tensors().into_iter().map(|(name, view)| (name, tensor(&view))).collect();
+        if let Some(aliases) = metadata.get("aliases") {
+            let aliases: BTreeMap<String, String> =
+                serde_json::from_str(aliases).expect("the script writes JSON");
+            for (name, stored) in aliases {
+                tensors.insert(name, tensors[&stored].clone());
+            }
+        }
         Self { name, checkpoint: folder, pruned, tensors, meta: json("meta") }
     }
 
@@ -114,6 +130,11 @@ impl Golden {
     /// The tensor with this name, if any.
     pub fn find(&self, name: &str) -> Option<&Tensor> {
         self.tensors.get(name)
+    }
+
+    /// The tensors whose names start with `prefix`, without it.
+    pub fn with_prefix(&self, prefix: &str) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.tensors.iter().filter_map(move |(name, tensor)| Some((name.strip_prefix(prefix)?, tensor)))
     }
 
     /// Prompt and mask of the first `classes` phrases, with the tokens that `kind` appends: `[C, T, D]`, `[C, T]`.
@@ -193,6 +214,10 @@ fn tensor(view: &safetensors::tensor::TensorView<'_>) -> Tensor {
             let values = view.data().as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect();
             Tensor::i64(view.shape(), values).expect("the file says its shape")
         }
-        other => panic!("goldens have f32 and i64, not {other:?}"),
+        Dtype::BOOL => {
+            let values: Vec<bool> = view.data().iter().map(|byte| *byte != 0).collect();
+            Tensor::new(view.shape(), values).expect("the file says its shape")
+        }
+        other => panic!("goldens have f32, i64 and bool, not {other:?}"),
     }
 }

@@ -94,6 +94,7 @@ fn folder() -> TempDir {
         mixed_precision: MixedPrecision::None,
         keep_fp32: Vec::new(),
         calibration: None,
+        tracker: None,
         detection_only: true,
         skip_blocks: Vec::new(),
         mask_blocks: Vec::new(),

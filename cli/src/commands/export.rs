@@ -67,7 +67,7 @@ of attention (accumulate, the default), norms and softmax (norm-softmax), the su
 attention as a whole (attention), or everything but products with weights (all); bf16-attention is accumulate with attention \
 in bf16, for TensorRT. Blocks for \
 --keep-fp32 are vit.N, text.N, fusion.N, decoder.N (without the number: all of them), patches, neck, exemplars, words, \
-scoring and masks.
+scoring, masks and tracker.
 
 Examples:
   ocelli export --checkpoint sam3/ --output sam3-672/ --imgsz 672
@@ -125,9 +125,12 @@ pub struct ExportArgs {
     /// Text prompts: with an image-conditioned token as in Meta's detector, or the text alone
     #[arg(long, value_enum, default_value = "official", help_heading = GRAPH)]
     prompt: PromptArg,
-    /// Leave out what only masks need
+    /// Leave out what only masks need, and the memory tracker, which follows masks
     #[arg(long, help_heading = GRAPH)]
     detection_only: bool,
+    /// Leave out the memory tracker, which is exported by default where the checkpoint has one
+    #[arg(long, help_heading = GRAPH)]
+    no_tracker: bool,
     /// Add the graph of --screen, the coarse first pass over every class
     #[arg(long, help_heading = GRAPH)]
     screen: bool,
@@ -166,6 +169,7 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         .with_precision(precision)
         .with_keep_fp32(args.keep_fp32.iter().copied())
         .with_detection_only(args.detection_only)
+        .with_tracker(!args.no_tracker)
         .with_screen(args.screen)
         .with_skip_blocks(args.skip_blocks.iter().copied())
         .with_mask_blocks(args.mask_blocks.iter().copied())
@@ -206,6 +210,9 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         return inspect::run(path, &opening);
     };
     let checkpoint = opening.open(path)?;
+    if let Some(tracker) = checkpoint.unsupported_tracker() {
+        status(log, &format!("left out: {tracker}"));
+    }
     if precision.is_calibrated() {
         let calibration = args.calibration.measure(&checkpoint, &options, output, log)?;
         options = options.with_calibration(calibration);

@@ -58,7 +58,7 @@ pub struct Ignored {
 }
 
 /// Parts by the start of their tensors' names.
-const PARTS: [(&str, &[&str]); 9] = [
+const PARTS: [(&str, &[&str]); 10] = [
     ("image transformer", &["vision_encoder.backbone."]),
     ("image backbone", &["vision_encoder.student."]),
     ("head or adapters", &["vision_encoder.head.", "vision_encoder.adapters."]),
@@ -68,6 +68,7 @@ const PARTS: [(&str, &[&str]); 9] = [
     ("fusion encoder", &["detr_encoder."]),
     ("decoder", &["detr_decoder.", "dot_product_scoring."]),
     ("mask head", &["mask_decoder."]),
+    ("memory tracker", &["tracker_model.", "tracker_neck."]),
 ];
 
 pub(super) fn inspect(options: &CheckpointOptions, path: &Path) -> Result<Inspection> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{MobileClip, ModelConfig, Stack, StudentOrigin, TextConfig, TextEncoder};
+use crate::config::{MobileClip, ModelConfig, Stack, StudentOrigin, TextConfig, TextEncoder, TrackerConfig};
 use crate::prune::{Branch, Pruning};
 use crate::student;
 
@@ -24,6 +24,9 @@ pub(crate) fn expected_tensors(config: &ModelConfig, pruned: &Pruning) -> BTreeM
     list.decoder(config);
     list.mask_decoder(config);
     list.scoring(config);
+    if let Some(tracker) = &config.tracker {
+        list.tracker(tracker, config.width, config.vision.hidden);
+    }
     list.tensors
 }
 
@@ -83,7 +86,7 @@ impl Layout {
         if let Some(student) = &config.student {
             student::all_tensors(student, width, hidden, &mut |name, shape| self.tensor(name, shape));
             if student.origin == StudentOrigin::EfficientSam3 {
-                self.neck(width, hidden);
+                self.neck("vision_encoder.neck", width, hidden);
             }
             return;
         }
@@ -104,11 +107,11 @@ impl Layout {
                 self.feed_forward(&format!("{block}.mlp"), hidden, &v.stack);
             }
         }
-        self.neck(width, hidden);
+        self.neck("vision_encoder.neck", width, hidden);
     }
 
-    fn neck(&mut self, width: usize, hidden: usize) {
-        let neck = "vision_encoder.neck.fpn_layers";
+    fn neck(&mut self, root: &str, width: usize, hidden: usize) {
+        let neck = &format!("{root}.fpn_layers");
         let (half, quarter) = (hidden / 2, hidden / 4);
         self.affine(&format!("{neck}.0.scale_layers.0"), &[hidden, half, 2, 2], half);
         self.affine(&format!("{neck}.0.scale_layers.2"), &[half, quarter, 2, 2], quarter);
@@ -275,5 +278,143 @@ impl Layout {
         self.norm(&format!("{root}.text_mlp_out_norm"), width);
         self.linear(&format!("{root}.text_proj"), width, width);
         self.linear(&format!("{root}.query_proj"), width, width);
+    }
+
+    fn tracker(&mut self, tracker: &TrackerConfig, width: usize, hidden: usize) {
+        let root = "tracker_model";
+        self.neck("tracker_neck", width, hidden);
+        let memory = tracker.memory_width;
+        self.tensor(
+            format!("{root}.memory_temporal_positional_encoding"),
+            &[tracker.memory_rows, 1, 1, memory],
+        );
+        self.tensor(format!("{root}.occlusion_spatial_embedding_parameter"), &[1, memory]);
+        self.tensor(format!("{root}.no_object_pointer"), &[1, width]);
+        self.tensor(format!("{root}.no_memory_embedding"), &[1, 1, width]);
+        self.unused(|list| {
+            list.tensor(format!("{root}.no_memory_positional_encoding"), &[1, 1, width]);
+            // Meta's files have one table for points and pixels.
+            list.tensor(format!("{root}.shared_image_embedding.positional_embedding"), &[2, width / 2]);
+        });
+        self.linear(&format!("{root}.temporal_positional_encoding_projection_layer"), width, memory);
+        self.three_layers(&format!("{root}.object_pointer_proj"), [width; 4]);
+        self.affine(&format!("{root}.mask_downsample"), &[1, 1, 4, 4], 1);
+        self.memory_attention(tracker, width);
+        self.memory_encoder(tracker, width);
+        self.click_encoder(tracker, width);
+        self.tracker_decoder(tracker, width);
+    }
+
+    fn memory_attention(&mut self, tracker: &TrackerConfig, width: usize) {
+        let root = "tracker_model.memory_attention";
+        for i in 0..tracker.layers {
+            let layer = format!("{root}.layers.{i}");
+            for norm in 1..=3 {
+                self.norm(&format!("{layer}.layer_norm{norm}"), width);
+            }
+            self.attention(&format!("{layer}.self_attn"), width, "o_proj");
+            for (projection, input) in [
+                ("q_proj", width),
+                ("k_proj", tracker.memory_width),
+                ("v_proj", tracker.memory_width),
+                ("o_proj", width),
+            ] {
+                self.linear(&format!("{layer}.cross_attn_image.{projection}"), input, width);
+            }
+            self.linear(&format!("{layer}.linear1"), width, tracker.intermediate);
+            self.linear(&format!("{layer}.linear2"), tracker.intermediate, width);
+        }
+        self.norm(&format!("{root}.layer_norm"), width);
+    }
+
+    fn memory_encoder(&mut self, tracker: &TrackerConfig, width: usize) {
+        let root = "tracker_model.memory_encoder";
+        let mut channels = 1;
+        for i in 0..4 {
+            let layer = format!("{root}.mask_downsampler.layers.{i}");
+            self.affine(&format!("{layer}.conv"), &[4 * channels, channels, 3, 3], 4 * channels);
+            channels *= 4;
+            self.norm(&format!("{layer}.layer_norm"), channels);
+        }
+        self.affine(&format!("{root}.mask_downsampler.final_conv"), &[width, channels, 1, 1], width);
+        self.affine(&format!("{root}.feature_projection"), &[width, width, 1, 1], width);
+        for i in 0..tracker.fuser_layers {
+            let layer = format!("{root}.memory_fuser.layers.{i}");
+            self.affine(&format!("{layer}.depthwise_conv"), &[width, 1, 7, 7], width);
+            self.norm(&format!("{layer}.layer_norm"), width);
+            self.linear(&format!("{layer}.pointwise_conv1"), width, tracker.fuser_intermediate);
+            self.linear(&format!("{layer}.pointwise_conv2"), tracker.fuser_intermediate, width);
+            self.tensor(format!("{layer}.scale"), &[width]);
+        }
+        let memory = tracker.memory_width;
+        self.affine(&format!("{root}.projection"), &[memory, width, 1, 1], memory);
+    }
+
+    fn click_encoder(&mut self, tracker: &TrackerConfig, width: usize) {
+        let root = "tracker_model.prompt_encoder";
+        self.tensor(format!("{root}.shared_embedding.positional_embedding"), &[2, width / 2]);
+        for label in 0..4 {
+            self.tensor(format!("{root}.point_embed.{label}.weight"), &[1, width]);
+        }
+        self.tensor(format!("{root}.not_a_point_embed.weight"), &[1, width]);
+        self.tensor(format!("{root}.no_mask_embed.weight"), &[1, width]);
+        let (few, channels) = (tracker.mask_channels / 4, tracker.mask_channels);
+        self.affine(&format!("{root}.mask_embed.conv1"), &[few, 1, 2, 2], few);
+        self.norm(&format!("{root}.mask_embed.layer_norm1"), few);
+        self.affine(&format!("{root}.mask_embed.conv2"), &[channels, few, 2, 2], channels);
+        self.norm(&format!("{root}.mask_embed.layer_norm2"), channels);
+        self.affine(&format!("{root}.mask_embed.conv3"), &[width, channels, 1, 1], width);
+    }
+
+    fn tracker_decoder(&mut self, tracker: &TrackerConfig, width: usize) {
+        let root = "tracker_model.mask_decoder";
+        for i in 0..tracker.decoder.layers {
+            let layer = format!("{root}.transformer.layers.{i}");
+            for norm in 1..=4 {
+                self.norm(&format!("{layer}.layer_norm{norm}"), width);
+            }
+            self.attention(&format!("{layer}.self_attn"), width, "o_proj");
+            for attention in ["cross_attn_token_to_image", "cross_attn_image_to_token"] {
+                self.narrow_attention(&format!("{layer}.{attention}"), width, tracker.decoder_width);
+            }
+            self.linear(&format!("{layer}.mlp.proj_in"), width, tracker.decoder.intermediate);
+            self.linear(&format!("{layer}.mlp.proj_out"), tracker.decoder.intermediate, width);
+        }
+        let last = format!("{root}.transformer.final_attn_token_to_image");
+        self.narrow_attention(&last, width, tracker.decoder_width);
+        self.norm(&format!("{root}.transformer.layer_norm_final_attn"), width);
+        for (token, rows) in [("iou_token", 1), ("mask_tokens", 4), ("obj_score_token", 1)] {
+            self.tensor(format!("{root}.{token}.weight"), &[rows, width]);
+        }
+        let (quarter, eighth) = (width / 4, width / 8);
+        self.affine(&format!("{root}.upscale_conv1"), &[width, quarter, 2, 2], quarter);
+        self.norm(&format!("{root}.upscale_layer_norm"), quarter);
+        self.affine(&format!("{root}.upscale_conv2"), &[quarter, eighth, 2, 2], eighth);
+        self.affine(&format!("{root}.conv_s0"), &[eighth, width, 1, 1], eighth);
+        self.affine(&format!("{root}.conv_s1"), &[quarter, width, 1, 1], quarter);
+        for i in 0..4 {
+            self.three_layers(
+                &format!("{root}.output_hypernetworks_mlps.{i}"),
+                [width, width, width, eighth],
+            );
+        }
+        let hidden = tracker.iou_hidden;
+        self.three_layers(&format!("{root}.iou_prediction_head"), [width, hidden, hidden, 4]);
+        self.three_layers(&format!("{root}.pred_obj_score_head"), [width, width, width, 1]);
+    }
+
+    /// Attention whose heads together are narrower than the model.
+    fn narrow_attention(&mut self, name: &str, width: usize, inner: usize) {
+        for projection in ["q_proj", "k_proj", "v_proj"] {
+            self.linear(&format!("{name}.{projection}"), width, inner);
+        }
+        self.linear(&format!("{name}.o_proj"), inner, width);
+    }
+
+    /// `proj_in`, `layers.0` and `proj_out`.
+    fn three_layers(&mut self, name: &str, widths: [usize; 4]) {
+        for (i, layer) in ["proj_in", "layers.0", "proj_out"].into_iter().enumerate() {
+            self.linear(&format!("{name}.{layer}"), widths[i], widths[i + 1]);
+        }
     }
 }

@@ -16,7 +16,11 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// Prefix of the detector's tensors in the checkpoint of `transformers`.
 const DETECTOR: &str = "detector_model.";
 /// Prefixes of the other tensors in it.
-const FOREIGN: [&str; 2] = ["tracker_model.", "tracker_neck."];
+const TRACKER: [&str; 2] = ["tracker_model.", "tracker_neck."];
+/// A file has the tracker if it has this tensor.
+const TRACKER_SIGN: &str = "tracker_model.memory_attention.layer_norm.weight";
+/// One tensor in `transformers`, four in Meta's files, of which the graphs need the rows.
+const POINT_EMBEDDINGS: &str = "tracker_model.prompt_encoder.point_embed.weight";
 /// Tables and counters that some versions of `transformers` save although nothing needs them.
 const DERIVED: [&str; 3] = [".position_ids", ".rotary_emb.inv_freq", ".num_batches_tracked"];
 /// Dictionaries that training programs put around the tensors; the empty name is the file's root.
@@ -40,6 +44,8 @@ pub(super) struct Loaded {
     pub(super) ignored: Vec<Leftover>,
     /// Tensors that nothing knows.
     pub(super) unknown: Vec<String>,
+    /// Whether the memory tracker is there.
+    pub(super) has_tracker: bool,
     /// The first tensor whose shape no rule fits.
     pub(super) misshapen: Option<String>,
     pub(super) rotary: RotaryShapes,
@@ -55,6 +61,8 @@ impl Loaded {
     /// A name's spelling in the file.
     pub(super) fn spelled(&self, name: &str) -> String {
         let (prefix, replaced) = self.family.prefix();
+        // The tracker's own tensors have no prefix of a detector.
+        let prefix = if name.starts_with(TRACKER[0]) { "" } else { prefix };
         if let Some(local) = self.family.student_original(name) {
             return format!("{prefix}{local}");
         }
@@ -103,7 +111,11 @@ pub(super) fn folder_files(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// Loads the tensors of one checkpoint, which may be in several files.
 pub(super) fn load(paths: &[PathBuf]) -> Result<Loaded> {
-    load_with(paths, meta::detector_rules())
+    load_with(paths, all_rules())
+}
+
+fn all_rules() -> Vec<Rule> {
+    [meta::detector_rules(), meta::tracker_rules()].concat()
 }
 
 /// As [`load`], with these rules for Meta's names.
@@ -177,6 +189,8 @@ pub(super) struct Loader {
     weights: Weights,
     ignored: BTreeMap<String, (usize, u64)>,
     unknown: Vec<String>,
+    /// Those of a tracker that nothing knows.
+    unknown_of_tracker: Vec<(String, View)>,
     misshapen: Option<String>,
     rotary: RotaryShapes,
 }
@@ -189,25 +203,54 @@ impl Loader {
             weights: Weights::default(),
             ignored: BTreeMap::new(),
             unknown: Vec::new(),
+            unknown_of_tracker: Vec::new(),
             misshapen: None,
             rotary: RotaryShapes::new(),
         }
     }
 
-    fn finish(self, is_torch: bool, pruning: Pruning) -> Loaded {
-        let Self { family, rules, weights, ignored, unknown, misshapen, rotary } = self;
+    fn finish(mut self, is_torch: bool, pruning: Pruning) -> Loaded {
+        let has_tracker = self.settle_tracker();
+        let Self { family, rules, weights, ignored, unknown, misshapen, rotary, .. } = self;
         let names = weights.views().keys().map(String::as_str);
         let blocks = layer_count(names, "vision_encoder.backbone.layers.");
         let ignored =
             ignored.into_iter().map(|(why, (tensors, bytes))| Leftover { why, tensors, bytes }).collect();
-        Loaded { family, is_torch, weights, ignored, unknown, misshapen, rotary, blocks, pruning, rules }
+        Loaded {
+            family,
+            is_torch,
+            weights,
+            ignored,
+            unknown,
+            has_tracker,
+            misshapen,
+            rotary,
+            blocks,
+            pruning,
+            rules,
+        }
+    }
+
+    /// Whether the file has the memory tracker; what there is of another one is ignored.
+    fn settle_tracker(&mut self) -> bool {
+        let strays = std::mem::take(&mut self.unknown_of_tracker);
+        if self.weights.views().contains_key(TRACKER_SIGN) {
+            self.unknown.extend(strays.into_iter().map(|(name, _)| name));
+            return true;
+        }
+        self.ignore("the video tracker", &strays);
+        for prefix in TRACKER {
+            let removed = self.weights.remove(prefix);
+            self.ignore("the video tracker", &removed);
+        }
+        false
     }
 
     /// A file of such tensors, without values.
     #[cfg(test)]
     pub(super) fn of_shapes(tensors: &[(String, Vec<usize>, super::container::Format)]) -> Option<Loaded> {
         let family = Family::of(tensors.iter().map(|(name, ..)| name.as_str()))?;
-        let mut loader = Self::new(family, meta::detector_rules());
+        let mut loader = Self::new(family, all_rules());
         for (name, shape, format) in tensors {
             let view = View::of_shape(*format, shape);
             let added = match family {
@@ -220,6 +263,9 @@ impl Loader {
     }
 
     fn ignore(&mut self, why: &str, tensors: &[(String, View)]) {
+        if tensors.is_empty() {
+            return;
+        }
         let tally = self.ignored.entry(why.to_owned()).or_default();
         for (_, view) in tensors {
             *tally = (tally.0 + 1, tally.1.saturating_add(view.bytes()));
@@ -227,13 +273,24 @@ impl Loader {
     }
 
     fn add_transformers(&mut self, name: &str, view: View, file: usize, nested: bool) -> Result<()> {
-        if nested && FOREIGN.iter().any(|prefix| name.starts_with(prefix)) {
-            self.ignore("the video tracker", &[(name.to_owned(), view)]);
-        } else if DERIVED.iter().any(|suffix| name.ends_with(suffix)) {
+        if DERIVED.iter().any(|suffix| name.ends_with(suffix)) {
             self.ignore("tables and counters that nothing needs", &[(name.to_owned(), view)]);
-        } else {
-            let name = if nested { name.strip_prefix(DETECTOR).unwrap_or(name) } else { name };
-            self.weights.insert(name.to_owned(), file, view)?;
+            return Ok(());
+        }
+        let name = if nested { name.strip_prefix(DETECTOR).unwrap_or(name) } else { name };
+        // `save_pretrained` of transformers 5.23 writes this prefix twice.
+        let name = name.strip_prefix(TRACKER[0]).filter(|rest| rest.starts_with(TRACKER[0])).unwrap_or(name);
+        if name == POINT_EMBEDDINGS {
+            return self.add_point_embeddings(name, &view, file);
+        }
+        self.weights.insert(name.to_owned(), file, view)
+    }
+
+    fn add_point_embeddings(&mut self, name: &str, table: &View, file: usize) -> Result<()> {
+        for row in 0..table.shape.first().copied().unwrap_or(0) {
+            let view =
+                table.narrow(0, row, 1).ok_or_else(|| invalid(format!("tensor {name} has no rows")))?;
+            self.weights.insert(name.replace(".weight", &format!(".{row}.weight")), file, view)?;
         }
         Ok(())
     }
@@ -254,8 +311,9 @@ impl Loader {
             self.ignore(why, &[(name.to_owned(), view)]);
             return Ok(());
         }
-        // Outside the prefix there is no detector.
-        let inside = spelled.starts_with(prefix);
+        // Outside the prefix there is no detector, but the tracker; its neck is among the detector's.
+        let of_tracker = spelled.starts_with("tracker.") || local.starts_with(meta::TRACKER_NECK);
+        let inside = spelled.starts_with(prefix) || of_tracker;
         if let Some(name) = self.family.student_name(&local).filter(|_| inside) {
             return self.weights.insert_adapted(name, file, view);
         }
@@ -266,6 +324,7 @@ impl Loader {
                 }
             }
             Some(Err(why)) => drop(self.misshapen.get_or_insert(why)),
+            None if of_tracker => self.unknown_of_tracker.push((spelled, view)),
             None => self.unknown.push(spelled),
         }
         Ok(())

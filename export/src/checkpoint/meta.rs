@@ -27,13 +27,16 @@ pub(super) struct Rule {
     pub(super) change: Change,
 }
 
+/// The start of the names of the memory tracker's neck.
+pub(super) const TRACKER_NECK: &str = "backbone.vision_backbone.sam2_convs.";
+/// What the tracker of SAM 3.1 is.
+pub(super) const MULTIPLEX: &str = "the multiplex tracker of SAM 3.1, which is not supported";
 const CLASSIFIER: &str = "the classifier of the image backbone";
 
 /// Tensors of a checkpoint that no graph needs: the start of the name, or its end after a star, and what they are.
-pub(super) const IGNORED: [(&str, &str); 15] = [
-    ("tracker.", "the video tracker"),
+pub(super) const IGNORED: [(&str, &str); 14] = [
+    ("tracker.model.", MULTIPLEX),
     ("inst_interactive_predictor.", "the interactive head of SAM 1"),
-    ("backbone.vision_backbone.sam2_convs.", "the tracker's neck"),
     ("backbone.vision_backbone.propagation_convs.", "the tracker's neck"),
     ("backbone.vision_backbone.interactive_convs.", "the interactive head's neck"),
     ("geometry_encoder.points_", "point prompts"),
@@ -221,6 +224,32 @@ impl Table {
         self.module(&format!("{from}.layers.#"), &format!("{to}.layer#+"));
     }
 
+    /// A feature pyramid.
+    fn neck(&mut self, from: &str, to: &str) {
+        let names = [
+            ("dconv_2x2_0", "scale_layers.0"),
+            ("dconv_2x2", "scale_layers.0"),
+            ("dconv_2x2_1", "scale_layers.2"),
+            ("conv_1x1", "proj1"),
+            ("conv_3x3", "proj2"),
+        ];
+        let (from, to) = (format!("backbone.vision_backbone.{from}.#."), format!("{to}.fpn_layers.#."));
+        self.modules(&from, &to, &names);
+    }
+
+    /// Three layers, of which `transformers` names the first and the last by their place.
+    fn three_layers(&mut self, from: &str, to: &str) {
+        let names = [("0", "proj_in"), ("1", "layers.0"), ("2", "proj_out")];
+        self.modules(&format!("{from}.layers."), &format!("{to}."), &names);
+    }
+
+    /// Attention with separate projections.
+    fn projections(&mut self, from: &str, to: &str) {
+        let names =
+            [("q_proj", "q_proj"), ("k_proj", "k_proj"), ("v_proj", "v_proj"), ("out_proj", "o_proj")];
+        self.modules(&format!("{from}."), &format!("{to}."), &names);
+    }
+
     /// A layer with attention to itself and to the image.
     fn image_layer(&mut self, from: &str, to: &str) {
         self.attention(&format!("{from}.self_attn"), &format!("{to}.self_attn"), "o_proj");
@@ -273,14 +302,7 @@ fn vision(table: &mut Table) {
         ("mlp.fc2", "mlp.fc2"),
     ];
     table.modules(&format!("{from}.blocks.#."), &format!("{to}.layers.#."), &names);
-    let names = [
-        ("dconv_2x2_0", "scale_layers.0"),
-        ("dconv_2x2", "scale_layers.0"),
-        ("dconv_2x2_1", "scale_layers.2"),
-        ("conv_1x1", "proj1"),
-        ("conv_3x3", "proj2"),
-    ];
-    table.modules("backbone.vision_backbone.convs.#.", "vision_encoder.neck.fpn_layers.#.", &names);
+    table.neck("convs", "vision_encoder.neck");
 }
 
 fn text(table: &mut Table) {
@@ -426,4 +448,116 @@ fn masks_and_scores(table: &mut Table) {
         ("pixel_decoder.norms.#", "pixel_decoder.norms.#"),
     ];
     table.modules(&format!("{from}."), &format!("{to}."), &names);
+}
+
+/// The rules for SAM 3's memory tracker, whose names begin with `tracker.`, and its neck.
+pub(super) fn tracker_rules() -> Vec<Rule> {
+    let mut table = Table::default();
+    table.neck("sam2_convs", "tracker_neck");
+    let (from, to) = ("tracker", "tracker_model");
+    for (old, new) in [
+        ("maskmem_tpos_enc", "memory_temporal_positional_encoding"),
+        ("no_mem_embed", "no_memory_embedding"),
+        ("no_mem_pos_enc", "no_memory_positional_encoding"),
+        ("no_obj_ptr", "no_object_pointer"),
+        ("no_obj_embed_spatial", "occlusion_spatial_embedding_parameter"),
+    ] {
+        table.rename(&format!("{from}.{old}"), &format!("{to}.{new}"));
+    }
+    table.module(&format!("{from}.mask_downsample"), &format!("{to}.mask_downsample"));
+    let offsets = "temporal_positional_encoding_projection_layer";
+    table.module(&format!("{from}.obj_ptr_tpos_proj"), &format!("{to}.{offsets}"));
+    table.three_layers(&format!("{from}.obj_ptr_proj"), &format!("{to}.object_pointer_proj"));
+    memory_attention(&mut table);
+    memory_encoder(&mut table);
+    click_encoder(&mut table);
+    tracker_decoder(&mut table);
+    table.0
+}
+
+fn memory_attention(table: &mut Table) {
+    let (from, to) = ("tracker.transformer.encoder", "tracker_model.memory_attention");
+    let (layer, new) = (format!("{from}.layers.#"), format!("{to}.layers.#"));
+    for attention in ["self_attn", "cross_attn_image"] {
+        table.projections(&format!("{layer}.{attention}"), &format!("{new}.{attention}"));
+    }
+    let names = [
+        ("linear1", "linear1"),
+        ("linear2", "linear2"),
+        ("norm1", "layer_norm1"),
+        ("norm2", "layer_norm2"),
+        ("norm3", "layer_norm3"),
+    ];
+    table.modules(&format!("{layer}."), &format!("{new}."), &names);
+    table.module(&format!("{from}.norm"), &format!("{to}.layer_norm"));
+}
+
+fn memory_encoder(table: &mut Table) {
+    let (from, to) = ("tracker.maskmem_backbone", "tracker_model.memory_encoder");
+    // The sequence is four times convolution, norm and activation, then the last convolution.
+    let (sequence, new) = (format!("{from}.mask_downsampler.encoder."), format!("{to}.mask_downsampler."));
+    for layer in 0..4 {
+        table.module(&format!("{sequence}{}", 3 * layer), &format!("{new}layers.{layer}.conv"));
+        table.module(&format!("{sequence}{}", 3 * layer + 1), &format!("{new}layers.{layer}.layer_norm"));
+    }
+    table.module(&format!("{sequence}12"), &format!("{new}final_conv"));
+    let names = [("pix_feat_proj", "feature_projection"), ("out_proj", "projection")];
+    table.modules(&format!("{from}."), &format!("{to}."), &names);
+    let (layer, new) = (format!("{from}.fuser.layers.#."), format!("{to}.memory_fuser.layers.#."));
+    let names = [
+        ("dwconv", "depthwise_conv"),
+        ("norm", "layer_norm"),
+        ("pwconv1", "pointwise_conv1"),
+        ("pwconv2", "pointwise_conv2"),
+    ];
+    table.modules(&layer, &new, &names);
+    table.rename(&format!("{layer}gamma"), &format!("{new}scale"));
+}
+
+fn click_encoder(table: &mut Table) {
+    let (from, to) = ("tracker.sam_prompt_encoder.", "tracker_model.prompt_encoder.");
+    for (old, new) in [
+        ("pe_layer.positional_encoding_gaussian_matrix", "shared_embedding.positional_embedding"),
+        ("point_embeddings.#.weight", "point_embed.#.weight"),
+        ("not_a_point_embed.weight", "not_a_point_embed.weight"),
+        ("no_mask_embed.weight", "no_mask_embed.weight"),
+    ] {
+        table.rename(&format!("{from}{old}"), &format!("{to}{new}"));
+    }
+    let names = [("0", "conv1"), ("1", "layer_norm1"), ("3", "conv2"), ("4", "layer_norm2"), ("6", "conv3")];
+    table.modules(&format!("{from}mask_downscaling."), &format!("{to}mask_embed."), &names);
+}
+
+fn tracker_decoder(table: &mut Table) {
+    let (from, to) = ("tracker.sam_mask_decoder", "tracker_model.mask_decoder");
+    let (layer, new) = (format!("{from}.transformer.layers.#"), format!("{to}.transformer.layers.#"));
+    for attention in ["self_attn", "cross_attn_token_to_image", "cross_attn_image_to_token"] {
+        table.projections(&format!("{layer}.{attention}"), &format!("{new}.{attention}"));
+    }
+    let names = [
+        ("norm1", "layer_norm1"),
+        ("norm2", "layer_norm2"),
+        ("norm3", "layer_norm3"),
+        ("norm4", "layer_norm4"),
+        ("mlp.lin1", "mlp.proj_in"),
+        ("mlp.lin2", "mlp.proj_out"),
+    ];
+    table.modules(&format!("{layer}."), &format!("{new}."), &names);
+    let last = "transformer.final_attn_token_to_image";
+    table.projections(&format!("{from}.{last}"), &format!("{to}.{last}"));
+    let names = [
+        ("transformer.norm_final_attn", "transformer.layer_norm_final_attn"),
+        ("output_upscaling.0", "upscale_conv1"),
+        ("output_upscaling.1", "upscale_layer_norm"),
+        ("output_upscaling.3", "upscale_conv2"),
+        ("conv_s0", "conv_s0"),
+        ("conv_s1", "conv_s1"),
+    ];
+    table.modules(&format!("{from}."), &format!("{to}."), &names);
+    for token in ["iou_token", "mask_tokens", "obj_score_token"] {
+        table.rename(&format!("{from}.{token}.weight"), &format!("{to}.{token}.weight"));
+    }
+    for head in ["iou_prediction_head", "pred_obj_score_head", "output_hypernetworks_mlps.#"] {
+        table.three_layers(&format!("{from}.{head}"), &format!("{to}.{head}"));
+    }
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::container::View;
-use crate::config::{Activation, MobileClip, ModelConfig, Stack, TextConfig, TextEncoder, VisionConfig};
+use crate::config::{
+    Activation, MobileClip, ModelConfig, Stack, TextConfig, TextEncoder, TrackerConfig, VisionConfig,
+};
 use crate::contract::TextPadding;
 use crate::student;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -79,6 +81,7 @@ pub(super) fn sizes(
         mask_heads: HEADS,
         mask_stages: shapes.count("mask_decoder.pixel_decoder.conv_layers."),
         scoring_hidden: shapes.of::<2>("dot_product_scoring.text_mlp.layer1.weight")?[0],
+        tracker: shapes.first("tracker_model.").map(|_| tracker(&shapes)).transpose()?,
     };
     for (what, size) in [("heads", decoder_heads), ("width", width)] {
         if size == 0 {
@@ -193,6 +196,32 @@ fn mobile_clip(shapes: &Shapes<'_>) -> Result<TextConfig> {
         encoder: TextEncoder::MobileClip(text),
         bos: vocab_size.saturating_sub(2) as i64,
         eos: vocab_size.saturating_sub(1) as i64,
+    })
+}
+
+fn tracker(shapes: &Shapes<'_>) -> Result<TrackerConfig> {
+    let of = |name: &str| Ok::<_, Error>(shapes.of::<2>(&format!("tracker_model.{name}"))?[0]);
+    let root = "tracker_model";
+    let [memory_rows, _, _, memory_width] =
+        shapes.of(&format!("{root}.memory_temporal_positional_encoding"))?;
+    let decoder = "mask_decoder.transformer.layers.";
+    Ok(TrackerConfig {
+        memory_width,
+        memory_rows,
+        layers: shapes.count(&format!("{root}.memory_attention.layers.")),
+        intermediate: of("memory_attention.layers.0.linear1.weight")?,
+        rope_theta: 10000.0,
+        decoder: Stack {
+            layers: shapes.count(&format!("{root}.{decoder}")),
+            heads: HEADS,
+            intermediate: of(&format!("{decoder}0.mlp.proj_in.weight"))?,
+            activation: Activation::Relu,
+        },
+        decoder_width: of(&format!("{decoder}0.cross_attn_token_to_image.q_proj.weight"))?,
+        iou_hidden: of("mask_decoder.iou_prediction_head.proj_in.weight")?,
+        fuser_layers: shapes.count(&format!("{root}.memory_encoder.memory_fuser.layers.")),
+        fuser_intermediate: of("memory_encoder.memory_fuser.layers.0.pointwise_conv1.weight")?,
+        mask_channels: shapes.of::<4>(&format!("{root}.prompt_encoder.mask_embed.conv2.weight"))?[0],
     })
 }
 

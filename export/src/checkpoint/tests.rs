@@ -2,9 +2,9 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
-use super::container::Format;
+use super::container::{Format, View};
 use super::load::{Loaded, Loader};
-use super::meta::{Change, Rule, detector_rules};
+use super::meta::{Change, Rule, Rules, detector_rules, tracker_rules};
 use super::*;
 
 fn goldens() -> PathBuf {
@@ -268,9 +268,7 @@ fn an_inspection_describes_what_cannot_be_exported_too() {
     assert_eq!(whole.parts.len(), 7);
     assert_eq!(whole.formats.iter().map(|(name, ..)| name.as_str()).collect::<Vec<_>>(), ["f16"]);
     let ignored: Vec<&str> = whole.ignored.iter().map(|ignored| ignored.why.as_str()).collect();
-    for word in
-        ["the video tracker", "the tracker's neck", "point prompts", "rotary tables, which are computed"]
-    {
+    for word in ["the video tracker", "point prompts", "rotary tables, which are computed"] {
         assert!(ignored.contains(&word), "{ignored:?}");
     }
     let pruned = options.inspect(&goldens().join("sam3/pruned.pt")).expect("a checkpoint");
@@ -456,4 +454,86 @@ fn an_inspection_describes_students() {
     for words in ["RepViT", "without an encoder of exemplars", "MobileCLIP"] {
         assert!(whole.notes.iter().any(|note| note.contains(words)), "{words}: {:?}", whole.notes);
     }
+}
+
+/// A released checkpoint with the tracker: the names of the interactive head are the tracker's own.
+fn with_tracker() -> Loaded {
+    let mut tensors = listed("sam3.txt");
+    for (name, ..) in &mut tensors {
+        *name = match name.strip_prefix("inst_interactive_predictor.model.") {
+            Some(rest) => format!("tracker.{rest}"),
+            None => format!("detector.{name}"),
+        };
+    }
+    Loader::of_shapes(&tensors).expect("a known family")
+}
+
+#[test]
+fn the_released_tracker_fits() {
+    let loaded = with_tracker();
+    loaded.check_known().expect("every name is known");
+    assert!(loaded.has_tracker);
+    let config = sizes::sizes(loaded.weights.views(), loaded.blocks, &loaded.rotary).expect("the sizes fit");
+    let layout = layout::expected_tensors(&config, &loaded.pruning);
+    loaded.weights.check(&layout, |name| loaded.spelled(name)).expect("complete");
+    let nested = r#"{"detector_config":{"vision_config":{"backbone_config":{}}}}"#;
+    let defaults = ModelConfig::parse(nested).expect("the defaults");
+    assert_eq!(config.tracker, defaults.tracker);
+}
+
+/// The pairs of names were found by loading the weights of `transformers` into Meta's classes, which then computed the same.
+#[test]
+fn metas_names_of_the_tracker_become_those_of_transformers() {
+    let text =
+        std::fs::read_to_string(goldens().join("names/tracker.txt")).expect("the list is in the repository");
+    let (rules, view) = (Rules::new(tracker_rules()), View::of_shape(Format::F32, &[1]));
+    let pairs: Vec<(&str, &str)> =
+        text.lines().map(|line| line.split_once(' ').expect("two names")).collect();
+    let wrong: Vec<&str> = pairs
+        .iter()
+        .filter(|(meta, transformers)| {
+            let local = meta.strip_prefix("detector.").unwrap_or(meta);
+            let found = rules.apply(local, &view).and_then(Result::ok);
+            found.is_none_or(|found| found.len() != 1 || found[0].0 != *transformers)
+        })
+        .map(|(meta, _)| *meta)
+        .collect();
+    assert_eq!(wrong, Vec::<&str>::new());
+    let loaded = with_tracker();
+    let found: Vec<&String> =
+        loaded.weights.views().keys().filter(|name| name.starts_with(TRACKER)).collect();
+    let mut listed: Vec<&str> = pairs.iter().map(|(_, transformers)| *transformers).collect();
+    listed.sort_unstable();
+    assert_eq!(found, listed);
+}
+
+/// A tracker that lacks a tensor, or has another one, is an error that names it in the file's spelling.
+#[test]
+fn an_incomplete_tracker_names_the_tensor() {
+    let folder = goldens().join("../parity/tracker");
+    let open = |from: &str, to: &str| {
+        let place = tempfile::tempdir().expect("a folder");
+        for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+            let mut bytes = std::fs::read(folder.join(file)).expect("the golden");
+            if file == "model.safetensors" {
+                let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).expect(from);
+                bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+            }
+            std::fs::write(place.path().join(file), bytes).expect("it can be written");
+        }
+        Checkpoint::open(place.path()).err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    assert_eq!(open("mask_downsample.weight", "mask_downsample.weight"), "");
+    let error = open("mask_downsample.weight", "mask_downsampla.weight");
+    assert!(error.contains("mask_downsample.weight is missing"), "{error}");
+    // Without its sign, the rest is the tracker of another model.
+    assert_eq!(open("memory_attention.layer_norm.weight", "memory_attention.layer_narm.weight"), "");
+}
+
+#[test]
+fn the_tracker_of_sam_3_1_is_not_supported() {
+    let checkpoint = Checkpoint::open(&goldens().join("sam31/sam3.1.safetensors")).expect("the detector");
+    assert!(checkpoint.config().tracker.is_none());
+    assert!(checkpoint.unsupported_tracker().is_some_and(|name| name.contains("SAM 3.1")));
+    assert_eq!(Checkpoint::open(&goldens().join("sam3/sam3.pt")).expect("it").unsupported_tracker(), None);
 }

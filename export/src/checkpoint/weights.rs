@@ -101,6 +101,11 @@ impl Weights {
         Ok(())
     }
 
+    /// Removes the tensors that start with `prefix`.
+    pub(super) fn remove(&mut self, prefix: &str) -> Vec<(String, View)> {
+        self.views.extract_if(.., |name, _| name.starts_with(prefix)).collect()
+    }
+
     /// Every tensor.
     pub(super) fn views(&self) -> &BTreeMap<String, View> {
         &self.views

@@ -123,7 +123,7 @@ impl<'w> Graph<'w> {
                     let narrow = rules.has_narrow_weight(&node).then_some(rules.half());
                     writer.add(node, element, narrow, &mut initializers);
                 }
-                None => writer.nodes.push(node),
+                None => writer.add_without_float(node, &mut initializers),
             }
         }
         let used: HashSet<&String> = writer.nodes.iter().flat_map(|node| &node.proto.input).collect();
@@ -252,6 +252,17 @@ impl Writer {
         let back = cast_node(&node, &node.proto.output[0], &result, half);
         self.add_as(node, Element::F32);
         self.add_as(back, half);
+    }
+
+    /// Adds a node whose result is no floating-point number: comparisons are in 32 bits.
+    fn add_without_float(&mut self, mut node: Node, initializers: &mut Vec<Initializer<'_>>) {
+        if node.element == Element::Bool {
+            for place in 0..node.proto.input.len() {
+                let name = std::mem::take(&mut node.proto.input[place]);
+                node.proto.input[place] = self.in_format(&node, name, Element::F32, initializers);
+            }
+        }
+        self.nodes.push(node);
     }
 
     /// Adds a node that makes codes of inputs in a format.

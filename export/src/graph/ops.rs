@@ -210,7 +210,7 @@ impl Graph<'_> {
         self.node("ReduceSum", &[x, &axes], vec![int("keepdims", 1)], x.element, dims)
     }
 
-    /// Convolution over `[1, channels, h, w]`, with the same stride and zero padding on all sides. A weight for fewer
+    /// Convolution over `[batch, channels, h, w]`, with the same stride and zero padding on all sides. A weight for fewer
     /// channels is one of as many groups as fit.
     pub(crate) fn conv(
         &mut self,
@@ -220,7 +220,8 @@ impl Graph<'_> {
         stride: usize,
         pad: usize,
     ) -> Value {
-        let (Some([n, channels, h, w]), Some([out, fan_in, kh, kw])) = (dims4(x), dims4(weight)) else {
+        let (Some((batch, [channels, h, w])), Some([out, fan_in, kh, kw])) = (map_of(x), dims4(weight))
+        else {
             self.fail(format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
             return x.clone();
         };
@@ -229,7 +230,7 @@ impl Graph<'_> {
             self.fail(format!("Conv: {:?} with kernel {:?}", x.dims, weight.dims));
         }
         let size = |side: usize, kernel: usize| (side + 2 * pad - kernel) / stride + 1;
-        let dims = shape::fixed(&[n, out, size(h, kh), size(w, kw)]);
+        let dims = vec![batch, out.into(), size(h, kh).into(), size(w, kw).into()];
         let (stride, pad) = (stride as i64, pad as i64);
         let mut attributes = vec![
             ints("kernel_shape", &[kh as i64, kw as i64]),
@@ -265,9 +266,9 @@ impl Graph<'_> {
         self.node("Conv", &[x, weight, bias], attributes, x.element, x.dims.clone())
     }
 
-    /// Doubles the sides of `[1, channels, h, w]` with a 2×2 transposed convolution; `weight` [in, out, 2, 2].
+    /// Doubles the sides of `[batch, channels, h, w]` with a 2×2 transposed convolution; `weight` [in, out, 2, 2].
     pub(crate) fn conv_transpose2(&mut self, x: &Value, weight: &Value, bias: &Value) -> Value {
-        let (Some([n, channels, h, w]), Some([fan_in, out, 2, 2])) = (dims4(x), dims4(weight)) else {
+        let (Some((batch, [channels, h, w])), Some([fan_in, out, 2, 2])) = (map_of(x), dims4(weight)) else {
             self.fail(format!("ConvTranspose: {:?} with kernel {:?}", x.dims, weight.dims));
             return x.clone();
         };
@@ -275,7 +276,7 @@ impl Graph<'_> {
             self.fail(format!("ConvTranspose: {:?} with kernel {:?}", x.dims, weight.dims));
         }
         let attributes = vec![ints("kernel_shape", &[2, 2]), ints("strides", &[2, 2])];
-        let dims = shape::fixed(&[n, out, 2 * h, 2 * w]);
+        let dims = vec![batch, out.into(), (2 * h).into(), (2 * w).into()];
         self.node("ConvTranspose", &[x, weight, bias], attributes, x.element, dims)
     }
 
@@ -347,7 +348,7 @@ impl Graph<'_> {
         })
     }
 
-    /// ONNX Runtime's fused attention over `[batch, tokens, heads · head]`; `bias` [1 or batch, heads, queries, keys] is
+    /// ONNX Runtime's fused attention over `[batch, tokens, heads · head]`; values may have another width. `bias` [1 or batch, heads, queries, keys] is
     /// added to the scores.
     pub(crate) fn fused_attention(
         &mut self,
@@ -358,7 +359,8 @@ impl Graph<'_> {
         scale: f32,
         bias: Option<&Value>,
     ) -> Value {
-        if q.dims.len() != 3 || k.dims != v.dims || q.dims[0] != k.dims[0] || q.dims[2] != k.dims[2] {
+        let fits = q.dims.len() == 3 && k.dims[..2] == v.dims[..2] && q.dims[0] == k.dims[0];
+        if !fits || q.dims[2] != k.dims[2] {
             self.fail(format!("MultiHeadAttention: {:?}, {:?}, {:?}", q.dims, k.dims, v.dims));
         }
         let mut inputs = vec![q.name.clone(), k.name.clone(), v.name.clone()];
@@ -367,7 +369,8 @@ impl Graph<'_> {
         }
         let attributes = vec![int("num_heads", heads as i64), float("scale", scale)];
         let name = self.push("MultiHeadAttention", "com.microsoft", inputs, attributes, 1, q.element);
-        Value { name: format!("{name}:0"), ..q.clone() }
+        let dims = vec![q.dims[0], q.dims[1], v.dims[2]];
+        Value { name: format!("{name}:0"), element: q.element, dims }
     }
 
     /// ONNX Runtime's fused rotary embedding over `[batch, tokens, heads · head]`, the halves of a head rotated
@@ -385,4 +388,10 @@ fn dims4(x: &Value) -> Option<[usize; 4]> {
     let dims: Vec<usize> =
         x.dims.iter().filter_map(|d| if let Dim::Fixed(n) = d { Some(*n) } else { None }).collect();
     dims.try_into().ok()
+}
+
+/// The batch and the sizes of `[batch, channels, h, w]`.
+pub(super) fn map_of(x: &Value) -> Option<(Dim, [usize; 3])> {
+    let &[batch, Dim::Fixed(channels), Dim::Fixed(h), Dim::Fixed(w)] = x.dims.as_slice() else { return None };
+    Some((batch, [channels, h, w]))
 }

@@ -189,8 +189,12 @@ impl<'w> Plan<'w> {
         } else {
             g.transpose(x, &[1, 0])
         };
-        let map = g.reshape(&map, &[1, hidden, grid, grid].map(Dim::from));
+        let shape = [1, hidden, grid, grid].map(Dim::from);
+        let map = g.reshape(&map, &shape);
         self.pyramid(g, &map);
+        if self.tracker {
+            g.output(tensor::HIDDEN, &map, &shape);
+        }
     }
 
     /// Features of the grid, `[1, hidden, P, P]` → the feature pyramid and the CLS token.

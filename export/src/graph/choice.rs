@@ -1,0 +1,190 @@
+//! Comparisons and choices between values, and maps of several objects.
+
+use super::ops::map_of;
+use super::{Dim, Element, Graph, Role, Value, int, shape, string};
+
+impl Graph<'_> {
+    /// `Greater`, `Less`, `LessOrEqual` or `Equal`, element by element.
+    pub(crate) fn compare(&mut self, op: &str, a: &Value, b: &Value) -> Value {
+        let dims = shape::broadcast(&a.dims, &b.dims).unwrap_or_else(|| {
+            self.fail(format!("{op}: shapes {:?} and {:?} do not broadcast", a.dims, b.dims));
+            a.dims.clone()
+        });
+        if a.element != b.element {
+            self.fail(format!("{op}: element types {:?} and {:?} differ", a.element, b.element));
+        }
+        self.node(op, &[a, b], vec![], Element::Bool, dims)
+    }
+
+    /// Whether each number is above `limit`.
+    pub(crate) fn is_above(&mut self, x: &Value, limit: f32) -> Value {
+        let limit = self.scalar(limit);
+        self.compare("Greater", x, &limit)
+    }
+
+    /// `And` or `Or`.
+    pub(crate) fn both(&mut self, op: &str, a: &Value, b: &Value) -> Value {
+        if a.element != Element::Bool || b.element != Element::Bool {
+            self.fail(format!("{op}: expected two conditions"));
+        }
+        let dims = shape::broadcast(&a.dims, &b.dims).unwrap_or_else(|| {
+            self.fail(format!("{op}: shapes {:?} and {:?} do not broadcast", a.dims, b.dims));
+            a.dims.clone()
+        });
+        self.node(op, &[a, b], vec![], Element::Bool, dims)
+    }
+
+    /// `a` where the condition holds, else `b`.
+    pub(crate) fn choose(&mut self, condition: &Value, a: &Value, b: &Value) -> Value {
+        let dims = shape::broadcast(&a.dims, &b.dims).and_then(|d| shape::broadcast(&condition.dims, &d));
+        let dims = dims.unwrap_or_else(|| {
+            let shapes = [condition, a, b].map(|value| value.dims.clone());
+            self.fail(format!("Where: shapes {shapes:?} do not broadcast"));
+            a.dims.clone()
+        });
+        if condition.element != Element::Bool || a.element != b.element {
+            let types = [condition, a, b].map(|value| value.element);
+            self.fail(format!("Where: element types {types:?}"));
+        }
+        self.node("Where", &[condition, a, b], vec![], a.element, dims)
+    }
+
+    /// Whether each number is the largest along an axis, the first of equals; `index` counts that axis from 0 in f32.
+    ///
+    /// Not `ArgMax`: runtimes disagree about equal numbers (rten 0.27 takes the last).
+    pub(crate) fn is_first_largest(&mut self, x: &Value, axis: usize, index: &Value) -> Value {
+        const AFTER_ALL: f32 = 1e9;
+        let largest = self.reduce("ReduceMax", x, axis);
+        let equals = self.compare("Equal", x, &largest);
+        let after_all = self.scalar(AFTER_ALL);
+        let place = self.choose(&equals, index, &after_all);
+        let first = self.reduce("ReduceMin", &place, axis);
+        let is_first = self.compare("Equal", &place, &first);
+        self.both("And", &equals, &is_first)
+    }
+
+    /// 1 for the largest of each row `[batch, n]`, the first of equals, and 0 for the others: `[batch, 1, n]`.
+    pub(crate) fn one_hot_of_largest(&mut self, rows: &Value) -> Value {
+        let &[batch, Dim::Fixed(n)] = rows.dims.as_slice() else {
+            self.fail(format!("one hot: {:?}", rows.dims));
+            return rows.clone();
+        };
+        let index: Vec<f32> = (0..n).map(|i| i as f32).collect();
+        let index = self.constant("indices", &[1, n], &index);
+        let found = self.is_first_largest(rows, 1, &index);
+        let found = self.cast(&found, Element::F32);
+        self.reshape(&found, &[batch, 1.into(), n.into()])
+    }
+
+    /// The size of an axis as an i64 vector of one.
+    pub(crate) fn size_of(&mut self, x: &Value, axis: usize) -> Value {
+        let attributes = vec![int("start", axis as i64), int("end", axis as i64 + 1)];
+        self.node("Shape", &[x], attributes, Element::I64, shape::fixed(&[1]))
+    }
+
+    /// 0, 1, … below a size, i64 `[count]`; `size` as by [`size_of`](Self::size_of).
+    pub(crate) fn range(&mut self, size: &Value, count: Dim) -> Value {
+        let scalar = self.integers("shape", &[]);
+        let size = self.node("Reshape", &[size, &scalar], vec![], Element::I64, vec![]);
+        let [zero, one] =
+            [0, 1].map(|n: i64| self.bytes("scalar", Element::I64, &[], n.to_le_bytes().to_vec()));
+        self.node("Range", &[&zero, &size, &one], vec![], Element::I64, vec![count])
+    }
+
+    /// Joins two neighbouring axes, of which some are named; the result's axis has the name or size `joined`.
+    pub(crate) fn join_axes(&mut self, x: &Value, axis: usize, joined: Dim) -> Value {
+        let mut dims = x.dims.clone();
+        dims.splice(axis..axis + 2, [joined]);
+        let target: Vec<i64> = dims
+            .iter()
+            .enumerate()
+            .map(|(i, dim)| match dim {
+                _ if i == axis => -1,
+                Dim::Fixed(n) => *n as i64,
+                Dim::Named(_) => 0,
+            })
+            .collect();
+        if dims[axis + 1..].iter().any(|dim| matches!(dim, Dim::Named(_))) {
+            self.fail(format!("Reshape: a named axis after axis {axis} of {:?}", x.dims));
+        }
+        let target = self.integers("shape", &target);
+        self.node("Reshape", &[x, &target], vec![], x.element, dims)
+    }
+
+    /// `count` equal parts of an axis.
+    pub(crate) fn split_axis(&mut self, x: &Value, axis: usize, count: usize) -> Vec<Value> {
+        let mut dims = x.dims.clone();
+        match &mut dims[axis] {
+            Dim::Fixed(n) if n.is_multiple_of(count) => *n /= count,
+            _ => self.fail(format!("Split: axis {axis} of {:?} in {count} parts", x.dims)),
+        }
+        let attributes = vec![int("axis", axis as i64), int("num_outputs", count as i64)];
+        let name = self.push("Split", "", vec![x.name.clone()], attributes, count, x.element);
+        let part = |i| Value { name: format!("{name}:{i}"), element: x.element, dims: dims.clone() };
+        (0..count).map(part).collect()
+    }
+
+    /// `ReduceMax`, `ReduceMin` or `ReduceMean` of an axis, which becomes 1.
+    pub(crate) fn reduce(&mut self, op: &str, x: &Value, axis: usize) -> Value {
+        let mut dims = x.dims.clone();
+        dims[axis] = Dim::Fixed(1);
+        let axes = self.integers("axes", &[axis as i64]);
+        self.node(op, &[x, &axes], vec![int("keepdims", 1)], x.element, dims)
+    }
+
+    /// Layer norm over the channels of `[batch, channels, h, w]`; `scale` and `bias` [channels].
+    pub(crate) fn channel_norm(&mut self, x: &Value, scale: &Value, bias: &Value, eps: f32) -> Value {
+        let Some((_, [channels, _, _])) = map_of(x) else {
+            self.fail(format!("channel norm: {:?}", x.dims));
+            return x.clone();
+        };
+        let [scale, bias] = [scale, bias].map(|v| self.reshape(v, &shape::fixed(&[1, channels, 1, 1])));
+        self.as_role(Role::Norm, |g| {
+            let mean = g.reduce("ReduceMean", x, 1);
+            let centred = g.sub(x, &mean);
+            let squares = g.mul(&centred, &centred);
+            let variance = g.reduce("ReduceMean", &squares, 1);
+            let eps = g.scalar(eps);
+            let variance = g.add(&variance, &eps);
+            let deviation = g.unary("Sqrt", &variance);
+            let normed = g.div(&centred, &deviation);
+            let scaled = g.mul(&normed, &scale);
+            g.add(&scaled, &bias)
+        })
+    }
+
+    /// Enlarges `[batch, channels, h, w]` to squares of `side`, linearly between the centres of pixels.
+    pub(crate) fn enlarge(&mut self, x: &Value, side: usize) -> Value {
+        let Some((batch, [channels, h, _])) = map_of(x).filter(|(_, [_, h, w])| h == w && *h <= side) else {
+            self.fail(format!("Resize: {:?} to {side}", x.dims));
+            return x.clone();
+        };
+        if h == side {
+            return x.clone();
+        }
+        // A size for each axis would fix the batch. Engines round h · factor down, so the factor is not below side / h.
+        let nearest = side as f32 / h as f32;
+        let factor = if f64::from(nearest) * h as f64 >= side as f64 { nearest } else { nearest.next_up() };
+        let scales = self.constant("scales", &[4], &[1.0, 1.0, factor, factor]);
+        let attributes =
+            vec![string("mode", "linear"), string("coordinate_transformation_mode", "half_pixel")];
+        let inputs = vec![x.name.clone(), String::new(), scales.name];
+        let name = self.push("Resize", "", inputs, attributes, 1, x.element);
+        let dims = vec![batch, channels.into(), side.into(), side.into()];
+        Value { name: format!("{name}:0"), element: x.element, dims }
+    }
+
+    /// One value for all → the same for each of a batch `[batch, …]`; x `[1, …]` of fixed sizes, `count` as by
+    /// [`size_of`](Self::size_of).
+    pub(crate) fn repeat(&mut self, x: &Value, count: &Value, batch: Dim) -> Value {
+        let sizes: Vec<i64> =
+            x.dims[1..].iter().map(|dim| if let Dim::Fixed(n) = dim { *n as i64 } else { -1 }).collect();
+        if sizes.contains(&-1) {
+            self.fail(format!("Expand: {:?}", x.dims));
+        }
+        let rest = self.integers("sizes", &sizes);
+        let shape = self.concat(&[count, &rest], 0, x.dims.len());
+        let dims = std::iter::once(batch).chain(x.dims[1..].iter().copied()).collect();
+        self.node("Expand", &[x, &shape], vec![], x.element, dims)
+    }
+}

@@ -1,0 +1,244 @@
+//! The mask decoder: image tokens and prompts → masks, scores and a pointer.
+
+use super::{OBJECTS, Plan, ROOT};
+use crate::contract::tensor;
+use crate::graph::{Dim, Element, Graph, Role, Value};
+use crate::model::layers::LinearLayer;
+
+const DECODER: &str = "tracker_model.mask_decoder";
+/// The tokens of the decoder in front of the prompt: the object score, the IoU, and the masks.
+const SCORE: usize = 0;
+const IOU: usize = 1;
+const MASKS: [usize; 4] = [2, 3, 4, 5];
+/// The mask logit of objects that are not in the frame.
+const ABSENT: f32 = -1024.0;
+
+/// What the decoder says about some objects.
+pub(super) struct Decoded {
+    /// `[B, tokens, D]`.
+    tokens: Value,
+    /// `[B, P·P, D]`.
+    image: Value,
+}
+
+/// A mask, its predicted IoU and the token that it comes from.
+pub(super) struct Mask {
+    /// `[B, 4P, 4P]`, logits.
+    pub(super) logits: Value,
+    /// `[B]`.
+    pub(super) iou: Value,
+    /// `[B, D]`.
+    pub(super) token: Value,
+}
+
+impl<'w> Plan<'w> {
+    /// Memories → masks and pointers of tracked objects.
+    pub(crate) fn track_step(&self) -> Graph<'w> {
+        let mut graph = self.tracker_graph("track_step");
+        let g = &mut graph;
+        let attended = self.attend_memories(g);
+        let high_res = self.high_res_inputs(g);
+        let image = self.without_mask_prompt(g, &attended);
+        let prompt = self.no_points(g);
+        let decoded = self.decode_objects(g, &image, &prompt);
+        let masks = self.upscaled(g, &decoded, &high_res);
+        let best = self.best_mask(g, &decoded, &masks);
+        self.object_outputs(g, &decoded, &best);
+        graph
+    }
+
+    /// The two-way transformer; image `[batch, P·P, D]`, prompt `[batch, tokens, D]` with the decoder's own tokens first.
+    pub(super) fn decode_objects(&self, g: &mut Graph<'w>, image: &Value, prompt: &Value) -> Decoded {
+        let positions = self.pixel_positions(g);
+        let (mut tokens, mut image) = (prompt.clone(), image.clone());
+        for layer in 0..self.tracker_config().decoder.layers {
+            let name = format!("{DECODER}.transformer.layers.{layer}");
+            g.scope(&name);
+            tokens = if layer == 0 {
+                self.decoder_attention(g, &format!("{name}.self_attn"), [&tokens; 3])
+            } else {
+                let placed = g.add(&tokens, prompt);
+                let mixed =
+                    self.decoder_attention(g, &format!("{name}.self_attn"), [&placed, &placed, &tokens]);
+                g.add(&tokens, &mixed)
+            };
+            tokens = g.norm(&tokens, &format!("{name}.layer_norm1"));
+
+            let placed_image = g.add(&image, &positions);
+            let to_image = format!("{name}.cross_attn_token_to_image");
+            tokens = self.attend_image(g, &to_image, &tokens, prompt, [&placed_image, &image]);
+            tokens = g.norm(&tokens, &format!("{name}.layer_norm2"));
+
+            let hidden = g.linear(&tokens, &format!("{name}.mlp.proj_in"));
+            let hidden = g.unary("Relu", &hidden);
+            let out = g.linear(&hidden, &format!("{name}.mlp.proj_out"));
+            tokens = g.add(&tokens, &out);
+            tokens = g.norm(&tokens, &format!("{name}.layer_norm3"));
+
+            let placed = g.add(&tokens, prompt);
+            let to_tokens = format!("{name}.cross_attn_image_to_token");
+            let mixed = self.decoder_attention(g, &to_tokens, [&placed_image, &placed, &tokens]);
+            image = g.add(&image, &mixed);
+            image = g.norm(&image, &format!("{name}.layer_norm4"));
+        }
+        let name = format!("{DECODER}.transformer.final_attn_token_to_image");
+        g.scope(&name);
+        let placed_image = g.add(&image, &positions);
+        tokens = self.attend_image(g, &name, &tokens, prompt, [&placed_image, &image]);
+        tokens = g.norm(&tokens, &format!("{DECODER}.transformer.layer_norm_final_attn"));
+        Decoded { tokens, image }
+    }
+
+    /// The tokens after attention to the image.
+    fn attend_image(
+        &self,
+        g: &mut Graph<'w>,
+        name: &str,
+        tokens: &Value,
+        prompt: &Value,
+        [keys, values]: [&Value; 2],
+    ) -> Value {
+        let placed = g.add(tokens, prompt);
+        let mixed = self.decoder_attention(g, name, [&placed, keys, values]);
+        g.add(tokens, &mixed)
+    }
+
+    /// Attention with its four projections. One side has few tokens, so basic operators are enough.
+    fn decoder_attention(&self, g: &mut Graph<'w>, name: &str, [q, k, v]: [&Value; 3]) -> Value {
+        let heads = self.tracker_config().decoder.heads;
+        let layer = LinearLayer::new(&format!("{name}.q_proj")).scaled_for(g, heads);
+        let q = g.linear_layer(q, &layer);
+        let [k, v] = [(k, "k_proj"), (v, "v_proj")].map(|(x, end)| g.linear(x, &format!("{name}.{end}")));
+        let [q, k, v] = [&q, &k, &v].map(|x| g.split_heads(x, heads));
+        let mixed = g.explicit_attention(&q, &k, &v, None);
+        g.linear(&mixed, &format!("{name}.o_proj"))
+    }
+
+    /// The image's tokens in the detail of masks: `[B, D/8, 16·P·P]`.
+    pub(super) fn upscaled(
+        &self,
+        g: &mut Graph<'w>,
+        decoded: &Decoded,
+        [fine, middle]: &[Value; 2],
+    ) -> Value {
+        let side = 4 * self.grid();
+        g.scope(format!("{DECODER}.upscale"));
+        let x = self.map_of(g, &decoded.image);
+        let x = g.upscale_with(&x, &format!("{DECODER}.upscale_conv1"), middle);
+        let x = g.map_norm(&x, &format!("{DECODER}.upscale_layer_norm"));
+        let x = g.gelu(&x, false);
+        let x = g.upscale_with(&x, &format!("{DECODER}.upscale_conv2"), fine);
+        let x = g.gelu(&x, false);
+        g.reshape(&x, &[x.dims[0], x.dims[1], (side * side).into()])
+    }
+
+    /// The best of the three masks for ambiguous prompts, by predicted IoU.
+    pub(super) fn best_mask(&self, g: &mut Graph<'w>, decoded: &Decoded, upscaled: &Value) -> Mask {
+        let ious = self.ious(g, decoded);
+        let ious = g.slice(&ious, 1, 1, MASKS.len());
+        let best = g.as_role(Role::Exact, |g| g.one_hot_of_largest(&ious));
+        let tokens = g.select(&decoded.tokens, 1, &MASKS[1..]);
+        let kernels: Vec<Value> = (1..MASKS.len()).map(|mask| self.mask_kernel(g, decoded, mask)).collect();
+        let kernels = g.concat(&kernels.iter().collect::<Vec<_>>(), 1, MASKS.len() - 1);
+        // The choice of a kernel saves the other masks.
+        let kernel = g.matmul(&best, &kernels);
+        let token = g.matmul(&best, &tokens);
+        let iou = g.reduce("ReduceMax", &ious, 1);
+        self.mask(g, [&kernel, upscaled], &iou, &token)
+    }
+
+    /// The mask for prompts that are not ambiguous.
+    pub(super) fn first_mask(&self, g: &mut Graph<'w>, decoded: &Decoded, upscaled: &Value) -> Mask {
+        let ious = self.ious(g, decoded);
+        let iou = g.slice(&ious, 1, 0, 1);
+        let kernel = self.mask_kernel(g, decoded, 0);
+        let token = g.select(&decoded.tokens, 1, &MASKS[..1]);
+        self.mask(g, [&kernel, upscaled], &iou, &token)
+    }
+
+    fn mask(&self, g: &mut Graph<'w>, [kernel, upscaled]: [&Value; 2], iou: &Value, token: &Value) -> Mask {
+        let side = Dim::from(4 * self.grid());
+        let logits = g.matmul(kernel, upscaled);
+        Mask {
+            logits: g.reshape(&logits, &[OBJECTS, side, side]),
+            iou: g.reshape(iou, &[OBJECTS]),
+            token: g.reshape(token, &[OBJECTS, self.config().width.into()]),
+        }
+    }
+
+    /// The predicted IoU of the four masks, `[B, 4]`.
+    fn ious(&self, g: &mut Graph<'w>, decoded: &Decoded) -> Value {
+        g.scope(format!("{DECODER}.iou_prediction_head"));
+        let token = g.select(&decoded.tokens, 1, &[IOU]);
+        let logits = g.three_layers(&token, &format!("{DECODER}.iou_prediction_head"));
+        let ious = g.as_role(Role::Exact, |g| g.unary("Sigmoid", &logits));
+        g.reshape(&ious, &[OBJECTS, MASKS.len().into()])
+    }
+
+    /// The kernel of one of the four masks, `[B, 1, D/8]`.
+    fn mask_kernel(&self, g: &mut Graph<'w>, decoded: &Decoded, mask: usize) -> Value {
+        let name = format!("{DECODER}.output_hypernetworks_mlps.{mask}");
+        g.scope(&name);
+        let token = g.select(&decoded.tokens, 1, &[MASKS[mask]]);
+        g.three_layers(&token, &name)
+    }
+
+    /// The logit of the object's presence, `[B]`.
+    pub(super) fn object_score(&self, g: &mut Graph<'w>, decoded: &Decoded) -> Value {
+        let name = format!("{DECODER}.pred_obj_score_head");
+        g.scope(&name);
+        let token = g.select(&decoded.tokens, 1, &[SCORE]);
+        let score = g.three_layers(&token, &name);
+        g.reshape(&score, &[OBJECTS])
+    }
+
+    /// The token of the mask for prompts that are not ambiguous, `[B, D]`.
+    pub(super) fn first_token(&self, g: &mut Graph<'w>, decoded: &Decoded) -> Value {
+        let token = g.select(&decoded.tokens, 1, &MASKS[..1]);
+        g.reshape(&token, &[OBJECTS, self.config().width.into()])
+    }
+
+    /// The pointer of a mask's token, or the one of absent objects: `[B, D]`.
+    pub(super) fn pointer(&self, g: &mut Graph<'w>, token: &Value, present: &Value) -> Value {
+        g.scope(format!("{ROOT}.object_pointer_proj"));
+        let pointer = g.three_layers(token, &format!("{ROOT}.object_pointer_proj"));
+        let absent = g.weight(&format!("{ROOT}.no_object_pointer"));
+        let present = g.reshape(present, &[OBJECTS, 1.into()]);
+        g.choose(&present, &pointer, &absent)
+    }
+
+    /// The outputs of objects with a mask.
+    pub(super) fn object_outputs(&self, g: &mut Graph<'w>, decoded: &Decoded, mask: &Mask) {
+        let (side, width) = (Dim::from(4 * self.grid()), self.config().width);
+        let score = self.object_score(g, decoded);
+        let present = g.is_above(&score, 0.0);
+        let shown = g.reshape(&present, &[OBJECTS, 1.into(), 1.into()]);
+        let absent = g.scalar(ABSENT);
+        let logits = g.choose(&shown, &mask.logits, &absent);
+        let pointer = self.pointer(g, &mask.token, &present);
+        g.output(tensor::MASKS, &logits, &[OBJECTS, side, side]);
+        g.output(tensor::OBJECT_SCORE, &score, &[OBJECTS]);
+        g.output(tensor::IOU, &mask.iou, &[OBJECTS]);
+        g.output(tensor::POINTER, &pointer, &[OBJECTS, width.into()]);
+    }
+}
+
+impl Graph<'_> {
+    /// Doubles the sides, and adds finer features.
+    fn upscale_with(&mut self, x: &Value, name: &str, finer: &Value) -> Value {
+        let [weight, bias] = ["weight", "bias"].map(|part| self.weight(&format!("{name}.{part}")));
+        let x = self.conv_transpose2(x, &weight, &bias);
+        self.add(&x, finer)
+    }
+
+    /// One value for all objects → the same for each, `[B, …]`; `like` has the batch.
+    pub(super) fn repeat_for(&mut self, x: &Value, like: &Value) -> Value {
+        let objects = self.size_of(like, 0);
+        self.repeat(x, &objects, like.dims[0])
+    }
+}
+
+/// An input of conditions, one for each object.
+pub(super) fn conditions(g: &mut Graph<'_>, name: &str) -> Value {
+    g.input(name, Element::Bool, &[OBJECTS])
+}

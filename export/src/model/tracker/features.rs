@@ -1,0 +1,108 @@
+//! `track_features.onnx`: what every object of a frame needs.
+
+use super::{Plan, ROOT};
+use crate::contract::tensor;
+use crate::fold;
+use crate::graph::{Dim, Element, Graph, Value};
+use crate::model::position::image_positions;
+
+const NECK: &str = "tracker_neck.fpn_layers";
+
+impl<'w> Plan<'w> {
+    /// The backbone's last features → the features for memories and masks.
+    pub(crate) fn track_features(&self) -> Graph<'w> {
+        let mut graph = self.tracker_graph("track_features");
+        let g = &mut graph;
+        let (grid, width, hidden) = (self.grid(), self.config().width, self.config().vision.hidden);
+        let x = g.input(tensor::HIDDEN, Element::F32, &[1, hidden, grid, grid].map(Dim::from));
+
+        g.scope("tracker_neck.0");
+        let fine = g.convolution_transpose(&x, &format!("{NECK}.0.scale_layers.0"));
+        let fine = g.gelu(&fine, false);
+        let fine =
+            g.upscale_and_project(&fine, &format!("{NECK}.0.scale_layers.2"), &format!("{NECK}.0.proj1"));
+        let fine =
+            g.smooth_and_project(&fine, &format!("{NECK}.0.proj2"), &format!("{ROOT}.mask_decoder.conv_s0"));
+        g.output(tensor::HIGH_RES[0], &fine, &[1, width / 8, 4 * grid, 4 * grid].map(Dim::from));
+
+        g.scope("tracker_neck.1");
+        let middle =
+            g.upscale_and_project(&x, &format!("{NECK}.1.scale_layers.0"), &format!("{NECK}.1.proj1"));
+        let middle = g.smooth_and_project(
+            &middle,
+            &format!("{NECK}.1.proj2"),
+            &format!("{ROOT}.mask_decoder.conv_s1"),
+        );
+        g.output(tensor::HIGH_RES[1], &middle, &[1, width / 4, 2 * grid, 2 * grid].map(Dim::from));
+
+        g.scope("tracker_neck.2");
+        let pixel = g.convolution(&x, &format!("{NECK}.2.proj1"), 1, 0);
+        let pixel = g.convolution(&pixel, &format!("{NECK}.2.proj2"), 1, 1);
+        let map = [1, width, grid, grid].map(Dim::from);
+        g.output(tensor::PIXEL, &pixel, &map);
+        let memory_pixel = g.convolution(&pixel, &format!("{ROOT}.memory_encoder.feature_projection"), 1, 0);
+        g.output(tensor::MEMORY_PIXEL, &memory_pixel, &map);
+
+        let query = self.first_query(g, &pixel);
+        g.output(tensor::QUERY_0, &query, &[1, grid * grid, width].map(Dim::from));
+        graph
+    }
+
+    /// The tokens after the first self-attention, which no memory has reached yet.
+    fn first_query(&self, g: &mut Graph<'w>, pixel: &Value) -> Value {
+        /// The share of the position in the tokens.
+        const POSITION: f32 = 0.1;
+        let (grid, width) = (self.grid(), self.config().width);
+        let tokens = self.tokens_of(g, pixel);
+        let positions: Vec<f32> = image_positions(grid, width).iter().map(|v| v * POSITION).collect();
+        let positions = g.constant("scaled_positions", &[1, grid * grid, width], &positions);
+        let x = g.add(&tokens, &positions);
+        let tables = self.memory_rotary(g);
+        self.memory_self_attention(g, &x, 0, &tables)
+    }
+}
+
+impl<'w> Graph<'w> {
+    fn convolution_transpose(&mut self, x: &Value, name: &str) -> Value {
+        let [weight, bias] = ["weight", "bias"].map(|part| self.weight(&format!("{name}.{part}")));
+        self.conv_transpose2(x, &weight, &bias)
+    }
+
+    /// A doubling of the sides and the projection of each pixel after it, as one transposed convolution.
+    fn upscale_and_project(&mut self, x: &Value, upscale: &str, project: &str) -> Value {
+        let [fan_in, inner] = [0, 1].map(|axis| self.weight_dims(&format!("{upscale}.weight"))[axis]);
+        let out = self.weight_dims(&format!("{project}.weight"))[0];
+        let (up, to) = (upscale.to_owned(), project.to_owned());
+        let weight = self.derived(&format!("{upscale}.projected"), &[fan_in, out, 2, 2], move |weights| {
+            fold::project_transposed(weights, &up, &to, [fan_in, inner, out])
+        });
+        let bias = self.projected_bias(upscale, project);
+        self.conv_transpose2(x, &weight, &bias)
+    }
+
+    /// A 3 × 3 convolution and the projection of each pixel after it, as one convolution.
+    fn smooth_and_project(&mut self, x: &Value, smooth: &str, project: &str) -> Value {
+        let dims = self.weight_dims(&format!("{smooth}.weight"));
+        let out = self.weight_dims(&format!("{project}.weight"))[0];
+        let (inner, rest) = (dims[0], dims[1..].iter().product());
+        let (from, to) = (smooth.to_owned(), project.to_owned());
+        let shape = [out, dims[1], dims[2], dims[3]];
+        let weight = self.derived(&format!("{smooth}.projected"), &shape, move |weights| {
+            let kernel = fold::matrix(weights, &format!("{from}.weight"), rest)?;
+            Ok(fold::to_f32(&fold::matrix(weights, &format!("{to}.weight"), inner)?.dot(&kernel)))
+        });
+        let bias = self.projected_bias(smooth, project);
+        self.conv(x, &weight, Some(&bias), 1, 1)
+    }
+
+    /// The bias of a layer after the projection of the next one, with that one's.
+    pub(super) fn projected_bias(&mut self, first: &str, second: &str) -> Value {
+        let out = self.weight_dims(&format!("{second}.bias"))[0];
+        let (from, to) = (first.to_owned(), second.to_owned());
+        self.derived(&format!("{first}.projected_bias"), &[out], move |weights| {
+            let columns = weights.shape(&format!("{from}.bias"))[0];
+            let bias = fold::matrix(weights, &format!("{from}.bias"), columns)?;
+            Ok(fold::to_f32(&fold::linear(weights, &to, &bias)?))
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! `memory_encoder.onnx`: a frame's features and masks → memories.
+
+use super::decoder::conditions;
+use super::prompts::MEMORY_PIXELS;
+use super::{OBJECTS, Plan, ROOT};
+use crate::contract::tensor;
+use crate::graph::{Dim, Element, Graph, Value};
+
+const ENCODER: &str = "tracker_model.memory_encoder";
+/// The mask's logits become numbers between −10 and 10.
+const MASK_SCALE: f32 = 20.0;
+const MASK_BIAS: f32 = -10.0;
+
+impl<'w> Plan<'w> {
+    /// Features and masks → memories.
+    pub(crate) fn memory_encoder(&self) -> Graph<'w> {
+        let mut graph = self.tracker_graph("memory_encoder");
+        let g = &mut graph;
+        let tracker = self.tracker_config();
+        let (side, tokens) = (Dim::from(4 * self.grid()), Dim::from(self.grid() * self.grid()));
+        let pixel = self.pixel_input(g, tensor::MEMORY_PIXEL);
+        let masks = g.input(tensor::MASKS, Element::F32, &[OBJECTS, side, side]);
+        let [keep, present, binary] =
+            [tensor::KEEP, tensor::PRESENT, tensor::BINARY].map(|name| conditions(g, name));
+
+        let mask = self.memory_mask(g, &masks, &keep, &binary);
+        let mask = self.downsampled_mask(g, &mask);
+        let pixel = self.tokens_of(g, &pixel);
+        let x = g.add(&pixel, &mask);
+        let mut x = self.map_of(g, &x);
+        for layer in 0..tracker.fuser_layers {
+            x = self.fused(g, &x, layer);
+        }
+        g.scope(format!("{ENCODER}.projection"));
+        let x = self.tokens_of(g, &x);
+        let memory = g.linear(&x, &format!("{ENCODER}.projection"));
+        let occluded = g.weight(&format!("{ROOT}.occlusion_spatial_embedding_parameter"));
+        let occluded = g.reshape(&occluded, &[1, 1, tracker.memory_width].map(Dim::from));
+        let zero = g.scalar(0.0);
+        let present = g.reshape(&present, &[OBJECTS, 1.into(), 1.into()]);
+        let offset = g.choose(&present, &zero, &occluded);
+        let memory = g.add(&memory, &offset);
+        g.output(tensor::MEMORY, &memory, &[OBJECTS, tokens, tracker.memory_width.into()]);
+        graph
+    }
+
+    /// Masks in the detail of memories, `[B, 1, 16P, 16P]`: of tracked objects the probabilities, of prompts yes or no.
+    fn memory_mask(&self, g: &mut Graph<'w>, masks: &Value, keep: &Value, binary: &Value) -> Value {
+        let (side, fine) = (Dim::from(4 * self.grid()), MEMORY_PIXELS * self.grid());
+        let each = [OBJECTS, 1.into(), 1.into(), 1.into()];
+        let [keep, binary] = [keep, binary].map(|condition| g.reshape(condition, &each));
+        g.scope("mask");
+        let masks = g.reshape(masks, &[OBJECTS, 1.into(), side, side]);
+        let logits = g.enlarge(&masks, fine);
+        let suppressed = g.clip(&logits, None, Some(MASK_BIAS));
+        let logits = g.choose(&keep, &logits, &suppressed);
+        let soft = g.unary("Sigmoid", &logits);
+        let soft = to_mask_range(g, &soft);
+
+        let pixels = g.enlarge(&masks, self.imgsz);
+        let inside = g.is_above(&pixels, 0.0);
+        let inside = g.cast(&inside, Element::F32);
+        let inside = to_mask_range(g, &inside);
+        let hard = g.enlarge(&inside, fine);
+        g.choose(&binary, &hard, &soft)
+    }
+
+    /// Masks `[B, 1, 16P, 16P]` → `[B, P·P, D]`.
+    fn downsampled_mask(&self, g: &mut Graph<'w>, mask: &Value) -> Value {
+        let name = format!("{ENCODER}.mask_downsampler");
+        g.scope(&name);
+        let mut x = mask.clone();
+        for layer in 0..4 {
+            x = g.convolution(&x, &format!("{name}.layers.{layer}.conv"), 2, 1);
+            x = g.map_norm(&x, &format!("{name}.layers.{layer}.layer_norm"));
+            x = g.gelu(&x, false);
+        }
+        g.pixel_projection(&x, &format!("{name}.final_conv"))
+    }
+
+    /// One layer that mixes mask and image.
+    fn fused(&self, g: &mut Graph<'w>, x: &Value, layer: usize) -> Value {
+        let name = format!("{ENCODER}.memory_fuser.layers.{layer}");
+        g.scope(&name);
+        let [weight, bias] =
+            ["weight", "bias"].map(|part| g.weight(&format!("{name}.depthwise_conv.{part}")));
+        let mixed = g.conv(x, &weight, Some(&bias), 1, 3);
+        let tokens = self.tokens_of(g, &mixed);
+        let normed = g.norm_with(&tokens, &format!("{name}.layer_norm"), super::MAP_EPS);
+        let hidden = g.linear(&normed, &format!("{name}.pointwise_conv1"));
+        let hidden = g.gelu(&hidden, false);
+        let out = g.linear(&hidden, &format!("{name}.pointwise_conv2"));
+        let scale = g.weight(&format!("{name}.scale"));
+        let out = g.mul(&out, &scale);
+        let out = self.map_of(g, &out);
+        g.add(x, &out)
+    }
+}
+
+/// 0…1 → −10…10.
+fn to_mask_range(g: &mut Graph<'_>, x: &Value) -> Value {
+    let scaled = g.scale(x, MASK_SCALE);
+    let bias = g.scalar(MASK_BIAS);
+    g.add(&scaled, &bias)
+}

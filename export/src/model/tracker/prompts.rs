@@ -1,0 +1,224 @@
+//! Objects from prompts: a mask (`track_init.onnx`), or points and a mask (`track_points.onnx`).
+
+use std::f64::consts::TAU;
+
+use super::{OBJECTS, Plan, ROOT};
+use crate::contract::{dim, tensor};
+use crate::graph::{Dim, Element, Graph, Role, Value};
+
+const PROMPTS: &str = "tracker_model.prompt_encoder";
+/// Pixels of the decoder's mask prompt for each patch side.
+const PROMPT_PIXELS: usize = 4;
+/// Pixels of a memory's mask for each patch side.
+pub(super) const MEMORY_PIXELS: usize = 16;
+/// A mask is stable if its area hardly changes between these logits.
+const STABILITY_LOGIT: f32 = 0.05;
+const STABILITY: f32 = 0.98;
+
+impl<'w> Plan<'w> {
+    /// Masks → pointers of new objects.
+    pub(crate) fn track_init(&self) -> Graph<'w> {
+        let mut graph = self.tracker_graph("track_init");
+        let g = &mut graph;
+        let (side, width) = (MEMORY_PIXELS * self.grid(), self.config().width);
+        let pixel = self.pixel_input(g, tensor::PIXEL);
+        let masks = g.input(tensor::MASKS, Element::F32, &[OBJECTS, side.into(), side.into()]);
+
+        g.scope(format!("{ROOT}.mask_downsample"));
+        let map = g.reshape(&masks, &[OBJECTS, 1.into(), side.into(), side.into()]);
+        let prompt = g.convolution(&map, &format!("{ROOT}.mask_downsample"), 4, 0);
+        let dense = self.embedded_mask(g, &prompt);
+        let pixel = self.tokens_of(g, &pixel);
+        let image = g.add(&pixel, &dense);
+        let prompt = self.no_points(g);
+        let decoded = self.decode_objects(g, &image, &prompt);
+
+        let flat = g.reshape(&masks, &[OBJECTS, (side * side).into()]);
+        let largest = g.reduce("ReduceMax", &flat, 1);
+        let largest = g.reshape(&largest, &[OBJECTS]);
+        let exists = g.is_above(&largest, 0.0);
+        let score = self.object_score(g, &decoded);
+        let seen = g.is_above(&score, 0.0);
+        let present = g.both("And", &exists, &seen);
+        let token = self.first_token(g, &decoded);
+        let pointer = self.pointer(g, &token, &present);
+        let [sure, none] = [10.0, -10.0].map(|score| g.scalar(score));
+        let score = g.choose(&exists, &sure, &none);
+        g.output(tensor::POINTER, &pointer, &[OBJECTS, width.into()]);
+        g.output(tensor::OBJECT_SCORE, &score, &[OBJECTS]);
+        graph
+    }
+
+    /// Points, and maybe the mask so far → masks and pointers.
+    pub(crate) fn track_points(&self) -> Graph<'w> {
+        let mut graph = self.tracker_graph("track_points");
+        let g = &mut graph;
+        let side = Dim::from(PROMPT_PIXELS * self.grid());
+        let pixel = self.pixel_input(g, tensor::PIXEL);
+        let high_res = self.high_res_inputs(g);
+        let count = Dim::Named(dim::POINTS);
+        let points = g.input(tensor::POINTS, Element::F32, &[OBJECTS, count, 2.into()]);
+        let labels = g.input(tensor::LABELS, Element::I64, &[OBJECTS, count]);
+        let mask = g.input(tensor::MASK_PROMPT, Element::F32, &[OBJECTS, side, side]);
+        let has_mask = g.input(tensor::HAS_MASK, Element::Bool, &[]);
+
+        g.scope("image");
+        let no_memory = g.weight(&format!("{ROOT}.no_memory_embedding"));
+        let pixel = self.tokens_of(g, &pixel);
+        let pixel = g.add(&pixel, &no_memory);
+        let mask = g.reshape(&mask, &[OBJECTS, 1.into(), side, side]);
+        let embedded = self.embedded_mask(g, &mask);
+        let no_mask = self.no_mask(g);
+        let dense = g.choose(&has_mask, &embedded, &no_mask);
+        let image = g.add(&pixel, &dense);
+
+        let prompt = self.point_tokens(g, &points, &labels);
+        let decoded = self.decode_objects(g, &image, &prompt);
+        let upscaled = self.upscaled(g, &decoded, &high_res);
+        let mut mask = self.best_mask(g, &decoded, &upscaled);
+        let first = self.first_mask(g, &decoded, &upscaled);
+        g.scope("choice");
+        let one = g.integers("one", &[1]);
+        let points = g.size_of(&labels, 1);
+        let is_ambiguous = g.compare("LessOrEqual", &points, &one);
+        let is_unstable = self.is_unstable(g, &first.logits);
+        let takes_best = g.both("Or", &is_ambiguous, &is_unstable);
+        let of_mask = g.reshape(&takes_best, &[OBJECTS, 1.into(), 1.into()]);
+        mask.logits = g.choose(&of_mask, &mask.logits, &first.logits);
+        mask.iou = g.choose(&takes_best, &mask.iou, &first.iou);
+        // The pointer stays with the first mask, stable or not.
+        mask.token = g.choose(&is_ambiguous, &mask.token, &first.token);
+        self.object_outputs(g, &decoded, &mask);
+        graph
+    }
+
+    /// Whether the area of `[B, 4P, 4P]` depends on the threshold: `[B]`.
+    fn is_unstable(&self, g: &mut Graph<'w>, logits: &Value) -> Value {
+        let pixels = (PROMPT_PIXELS * self.grid()).pow(2);
+        let flat = g.reshape(logits, &[OBJECTS, pixels.into()]);
+        g.as_role(Role::Exact, |g| {
+            let [small, large] = [STABILITY_LOGIT, -STABILITY_LOGIT].map(|logit| {
+                let inside = g.is_above(&flat, logit);
+                let inside = g.cast(&inside, Element::F32);
+                let area = g.sum(&inside, 1);
+                g.reshape(&area, &[OBJECTS])
+            });
+            // An empty mask is stable.
+            let divisor = g.clip(&large, Some(1.0), None);
+            let share = g.div(&small, &divisor);
+            let least = g.scalar(STABILITY);
+            let changes = g.compare("Less", &share, &least);
+            let exists = g.is_above(&large, 0.0);
+            g.both("And", &changes, &exists)
+        })
+    }
+
+    /// A mask prompt `[B, 1, 4P, 4P]` as features of the image: `[B, P·P, D]`.
+    fn embedded_mask(&self, g: &mut Graph<'w>, mask: &Value) -> Value {
+        let name = format!("{PROMPTS}.mask_embed");
+        g.scope(&name);
+        let mut x = mask.clone();
+        for layer in [1, 2] {
+            x = g.convolution(&x, &format!("{name}.conv{layer}"), 2, 0);
+            x = g.map_norm(&x, &format!("{name}.layer_norm{layer}"));
+            x = g.gelu(&x, false);
+        }
+        g.pixel_projection(&x, &format!("{name}.conv3"))
+    }
+
+    /// Image tokens without a mask prompt.
+    pub(super) fn without_mask_prompt(&self, g: &mut Graph<'w>, image: &Value) -> Value {
+        let no_mask = self.no_mask(g);
+        g.add(image, &no_mask)
+    }
+
+    /// What stands for a mask prompt, `[1, 1, D]`.
+    fn no_mask(&self, g: &mut Graph<'w>) -> Value {
+        let row = g.weight(&format!("{PROMPTS}.no_mask_embed.weight"));
+        g.reshape(&row, &[1, 1, self.config().width].map(Dim::from))
+    }
+
+    /// The decoder's own tokens, and two that are no points: `[1, 8, D]`.
+    pub(super) fn no_points(&self, g: &mut Graph<'w>) -> Value {
+        let none = format!("{PROMPTS}.not_a_point_embed.weight");
+        self.token_rows(g, "tokens_without_points", &[&none, &none])
+    }
+
+    /// The decoder's own tokens, and more rows of the checkpoint: `[1, tokens, D]`.
+    fn token_rows(&self, g: &mut Graph<'w>, name: &str, more: &[&str]) -> Value {
+        let own = ["obj_score_token", "iou_token", "mask_tokens"];
+        let own = own.map(|token| format!("{ROOT}.mask_decoder.{token}.weight"));
+        let names: Vec<String> = own.into_iter().chain(more.iter().map(|&name| name.to_owned())).collect();
+        let count = names.iter().map(|name| g.weight_dims(name)[0]).sum();
+        g.derived(name, &[1, count, self.config().width], move |weights| {
+            let rows = names.iter().map(|name| weights.read(name)).collect::<Result<Vec<_>, _>>()?;
+            Ok(rows.concat())
+        })
+    }
+
+    /// The decoder's own tokens, those of the points, and one that is no point: `[B, tokens, D]`.
+    fn point_tokens(&self, g: &mut Graph<'w>, points: &Value, labels: &Value) -> Value {
+        let width = self.config().width;
+        let count = points.dims[1];
+        g.scope(PROMPTS);
+        let places = self.encoded_points(g, points);
+        let zero = g.integers("zero", &[0]);
+        let is_none = g.compare("Less", labels, &zero);
+        let index = g.choose(&is_none, &zero, labels);
+        let kinds = g.derived(&format!("{PROMPTS}.point_embed"), &[4, width], |weights| {
+            let row = |label| weights.read(&format!("{PROMPTS}.point_embed.{label}.weight"));
+            Ok((0..4).map(row).collect::<Result<Vec<_>, _>>()?.concat())
+        });
+        let kinds = g.gather_rows(&kinds, &index);
+        let tokens = g.add(&places, &kinds);
+        let none = g.weight(&format!("{PROMPTS}.not_a_point_embed.weight"));
+        let none = g.reshape(&none, &[1, 1, width].map(Dim::from));
+        let is_none = g.reshape(&is_none, &[OBJECTS, count, 1.into()]);
+        let tokens = g.choose(&is_none, &none, &tokens);
+        let own = self.token_rows(g, "tokens", &[]);
+        let [own, last] = [&own, &none].map(|x| g.repeat_for(x, labels));
+        g.concat(&[&own, &tokens, &last], 1, Dim::Named(dim::POINT_TOKENS))
+    }
+
+    /// Points in pixels as random Fourier features: `[B, K, D]`.
+    fn encoded_points(&self, g: &mut Graph<'w>, points: &Value) -> Value {
+        let (side, width) = (self.imgsz as f32, self.config().width);
+        g.as_role(Role::Exact, |g| {
+            let half = g.scalar(0.5);
+            let centred = g.add(points, &half);
+            let scaled = g.scale(&centred, 2.0 / side);
+            let one = g.scalar(1.0);
+            let scaled = g.sub(&scaled, &one);
+            let matrix = g.weight(&format!("{PROMPTS}.shared_embedding.positional_embedding"));
+            let angles = g.matmul(&scaled, &matrix);
+            let angles = g.scale(&angles, TAU as f32);
+            let waves = ["Sin", "Cos"].map(|wave| g.unary(wave, &angles));
+            g.concat(&[&waves[0], &waves[1]], 2, width)
+        })
+    }
+
+    /// The positions of the image's tokens in the decoder, which are constants of the checkpoint: `[1, P·P, D]`.
+    pub(super) fn pixel_positions(&self, g: &mut Graph<'w>) -> Value {
+        let (grid, width) = (self.grid(), self.config().width);
+        let own = format!("{ROOT}.shared_image_embedding.positional_embedding");
+        // Meta's files have one matrix for points and pixels.
+        let name = match g.weight_dims(&own).is_empty() {
+            true => format!("{PROMPTS}.shared_embedding.positional_embedding"),
+            false => own,
+        };
+        g.derived("pixel_positions", &[1, grid * grid, width], move |weights| {
+            let matrix = weights.read(&name)?;
+            let (xs, ys) = matrix.split_at(width / 2);
+            let centre = |i: usize| 2.0 * (i as f64 + 0.5) / grid as f64 - 1.0;
+            let mut table = Vec::with_capacity(grid * grid * width);
+            for (y, x) in (0..grid).flat_map(|y| (0..grid).map(move |x| (y, x))) {
+                let angle =
+                    |(a, b): (&f32, &f32)| TAU * (centre(x) * f64::from(*a) + centre(y) * f64::from(*b));
+                let angles: Vec<f64> = xs.iter().zip(ys).map(angle).collect();
+                table.extend(angles.iter().map(|angle| angle.sin() as f32));
+                table.extend(angles.iter().map(|angle| angle.cos() as f32));
+            }
+            Ok(table)
+        })
+    }
+}

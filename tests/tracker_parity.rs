@@ -1,0 +1,80 @@
+//! The memory tracker's graphs against `transformers`: every output of every graph, in both targets and on three engines, on
+//! small random models.
+//!
+//! `tests/golden/parity/make_tracker.py` makes the goldens.
+
+use std::collections::BTreeSet;
+
+use crate::parity::each_case;
+use crate::parity::exported::{Exported, Outcome};
+use crate::parity::golden::{Golden, f32s};
+use crate::parity::report::Report;
+use ocelli::engines::Tensor;
+use ocelli::export::contract::{file, tensor};
+
+const NAMES: [&str; 2] = ["tracker", "tracker_odd"];
+/// Each graph, its name in the goldens, and how many cases they have.
+const GRAPHS: [(&str, &str, usize); 7] = [
+    (file::BACKBONE, "backbone", 1),
+    (file::TRACK_FEATURES, "track_features", 1),
+    (file::TRACK_STEP, "track_step", 6),
+    (file::TRACK_INIT, "track_init", 1),
+    (file::TRACK_POINTS, "track_points", 6),
+    (file::MEMORY_ENCODER, "memory_encoder", 1),
+    (file::MASK_IOU, "mask_iou", 1),
+];
+
+fn goldens() -> impl Iterator<Item = Golden> {
+    NAMES.into_iter().map(Golden::of_tracker)
+}
+
+/// Compares every case of a graph, and returns how many there are.
+fn compare_cases(
+    report: &mut Report,
+    golden: &Golden,
+    model: &mut Exported,
+    graph: &str,
+    name: &str,
+) -> Outcome<usize> {
+    let all = format!("{name}.");
+    let cases: BTreeSet<&str> =
+        golden.with_prefix(&all).filter_map(|(rest, _)| Some(rest.split_once('.')?.0)).collect();
+    for case in &cases {
+        let [input, output] = ["in", "out"].map(|way| format!("{name}.{case}.{way}."));
+        let inputs: Vec<(&str, &Tensor)> = golden.with_prefix(&input).collect();
+        let outputs = model.run(graph, &inputs)?;
+        for (tensor, reference) in golden.with_prefix(&output) {
+            match outputs.get(tensor) {
+                Some(ours) => report.compare(format!("{name}.{case}.{tensor}"), ours, reference),
+                None => report.problem(format!("{name}.{case}.{tensor}"), "is no output"),
+            }
+        }
+    }
+    Ok(cases.len())
+}
+
+#[test]
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
+fn every_output_of_the_tracker() {
+    let mut report = Report::default();
+    for golden in goldens() {
+        report.expect("objects are present in some cases and absent in others", has_both_signs(&golden));
+        for (case, runner, options) in each_case(&golden) {
+            for (graph, name, count) in GRAPHS {
+                report.check(format!("{case}, {name}"), |report| {
+                    let mut model = Exported::on(runner, &golden.open_checkpoint()?, &options)?;
+                    let found = compare_cases(report, &golden, &mut model, graph, name)?;
+                    report.expect(format!("{name} has {count} cases"), found == count);
+                    Ok(())
+                });
+            }
+        }
+    }
+    report.finish("every output of the tracker");
+}
+
+fn has_both_signs(golden: &Golden) -> bool {
+    let scores = golden.with_prefix("track_step.").filter(|(name, _)| name.ends_with(tensor::OBJECT_SCORE));
+    let scores: Vec<f32> = scores.flat_map(|(_, scores)| f32s(scores).to_vec()).collect();
+    scores.iter().any(|score| *score > 0.0) && scores.iter().any(|score| *score < 0.0)
+}
