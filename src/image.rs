@@ -69,6 +69,15 @@ impl Image {
         decode::decode(bytes, name)
     }
 
+    /// Width and height in pixels that the header of an image file in memory declares, before anything is decoded. Takes less
+    /// than 64 MiB, whatever the file holds; `name` stands for it in errors.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if the content is no image, or its header is corrupt.
+    pub fn declared_size(bytes: &[u8], name: &str) -> Result<(u32, u32)> {
+        decode::size_of(bytes, name)
+    }
+
     /// Takes raw pixels: `data` is [height, width, rgb] without padding.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn two_models_are_compared() {
-    let place = Place::new();
+    let place = Place::with_libraries();
     place.folder("checkpoint");
     ocelli::builtin::write_checkpoint(&place.path("checkpoint")).expect("the folder can be written to");
     for precision in ["fp32", "int8"] {
@@ -44,7 +44,7 @@ fn two_models_are_compared() {
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn invalid_arguments_are_refused() {
-    let place = Place::new();
+    let place = Place::with_libraries();
     place.write("file", "x");
     place.folder("folder");
     let verify = |flags: &str| format!("verify|{flags}");
@@ -71,7 +71,7 @@ fn invalid_arguments_are_refused() {
 #[cfg(not(any(feature = "tensorrt", feature = "tensorrt-rtx")))]
 #[test]
 fn a_program_without_tensorrt_names_the_feature() {
-    let place = Place::new();
+    let place = Place::with_libraries();
     let words = ["built without TensorRT", "feature `tensorrt-rtx`"];
     place.run(OCELLI, &["build-engine", "-o", "out"]).is_refusal(1, &words).expect("the feature is off");
     place
@@ -90,7 +90,7 @@ mod with_tensorrt {
 
     /// The built-in model, exported for TensorRT into `exported`.
     fn place() -> Place {
-        let place = Place::new();
+        let place = Place::with_libraries();
         place.folder("checkpoint");
         ocelli::builtin::write_checkpoint(&place.path("checkpoint")).expect("the folder can be written to");
         let flags =

@@ -168,7 +168,7 @@ fn read_page(name: &str) -> String {
 
 /// Runs the commands of a page in a folder with the files that all pages use.
 fn run_page(name: &str) {
-    let place = Place::new();
+    let place = Place::with_libraries();
     prepare(&place);
     if name == "video" {
         let drawn = "ocelli video --classes person car --scene-size 480x360 --max-frames 20 -o street.mp4";
@@ -355,7 +355,7 @@ fn help_lists(subcommand: &str, flag: &str) -> bool {
     let mut known = HELP.lock().unwrap_or_else(PoisonError::into_inner);
     let help = known.entry(subcommand.to_owned()).or_insert_with(|| {
         let arguments: Vec<&str> = subcommand.split_whitespace().chain(["--help"]).collect();
-        Place::new().succeed(OCELLI, &arguments)
+        Place::with_libraries().succeed(OCELLI, &arguments)
     });
     let flag = flag.split('=').next().unwrap_or(flag).trim_end_matches([',', '.']);
     help.split_whitespace()

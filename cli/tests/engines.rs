@@ -50,7 +50,7 @@ fn detections(place: &Place, file: &str) -> Vec<(String, f64, Vec<f64>)> {
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn onnx_runtime_leaves_nothing_in_the_home() {
-    let place = Place::new();
+    let place = Place::with_libraries();
     place.folder("home");
     let library = ocelli::engines::onnxruntime::OnnxRuntime::find(None).expect("`make setup` was run").path;
     let picture = format!("{SCENES}/park.png");
@@ -75,7 +75,7 @@ fn onnx_runtime_leaves_nothing_in_the_home() {
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn the_embedded_engine_detects_what_onnx_runtime_detects() {
-    let place = Place::new();
+    let place = Place::with_libraries();
     for engine in ["onnxruntime", "embedded"] {
         let json = format!("{engine}.json");
         let arguments = ["detect", "--image", SCENES, "--engine", engine, "--json", &json, "--classes"];
@@ -100,7 +100,7 @@ fn the_embedded_engine_detects_what_onnx_runtime_detects() {
 
 #[test]
 fn auto_needs_no_library_and_a_named_engine_does() {
-    let place = Place::new();
+    let place = Place::with_libraries();
     let image = format!("{SCENES}/park.png");
     let detect = |engine: &str, variables: &[(&str, &str)]| {
         let level: &[&str] = if engine == "auto" { &["-v"] } else { &[] };

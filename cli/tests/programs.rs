@@ -238,7 +238,7 @@ fn embed_writes_a_text_cache() {
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn doctor_reports_engines_libraries_and_cache() {
-    let place = Place::new();
+    let place = Place::with_libraries();
     let healthy = place.succeed(OCELLI, &["doctor"]);
     for word in [
         "works: ONNX Runtime",

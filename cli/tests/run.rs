@@ -40,14 +40,23 @@ pub const fn refusal<'a>(arguments: &'a str, status: i32, words: &'a [&'a str]) 
 }
 
 impl Place {
+    /// A place whose programs find no library of `make setup`: they run on the embedded engine, which starts in a third of the
+    /// time. The video library is found.
     pub fn new() -> Self {
+        let mut place = Self::without_libraries();
+        place.variables.extend(video_library().map(|folder| ("OCELLI_VIDEO", folder)));
+        place
+    }
+
+    /// A place whose programs find the libraries of `make setup`.
+    pub fn with_libraries() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be created");
         Self { folder, variables: Vec::new() }
     }
 
     /// As a machine without the libraries of `make setup` and `make opencv`.
     pub fn without_libraries() -> Self {
-        let mut place = Self::new();
+        let mut place = Self::with_libraries();
         place.variables.push(("OCELLI_HOME", place.path("cache/none")));
         place
     }
@@ -196,4 +205,12 @@ impl Outcome {
         };
         Err(format!("{complaint}: {self:?}"))
     }
+}
+
+/// The folder of the video library that `make opencv` builds, if it is there.
+fn video_library() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).map(PathBuf::from);
+    let home = set("OCELLI_HOME").or_else(|| set("XDG_DATA_HOME").map(|data| data.join("ocelli")));
+    let home = home.or_else(|| set("HOME").map(|home| home.join(".local/share/ocelli")));
+    home.map(|home| home.join("video")).filter(|folder| folder.is_dir())
 }

@@ -20,7 +20,7 @@ fn detect(place: &Place, engine: &str, further: &[&str]) -> Command {
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_library_that_is_missing_is_an_error() {
-    let place = Place::new();
+    let place = Place::with_libraries();
     place.write("text", "hello");
     for (library, words) in [("none", ["none", "no such file"]), ("text", ["text", "cannot use"])] {
         let ill = outcome(&mut detect(&place, "webgpu", &["--webgpu", library]));
@@ -35,7 +35,7 @@ fn a_library_that_is_missing_is_an_error() {
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_machine_without_an_adapter_is_an_error_with_the_remedy() {
-    let place = Place::new();
+    let place = Place::with_libraries();
     // Neither a driver of this machine nor a software GPU, whether it has Vulkan's loader or not.
     let ill = outcome(
         detect(&place, "webgpu", &[])
@@ -49,7 +49,7 @@ fn a_machine_without_an_adapter_is_an_error_with_the_remedy() {
 #[test]
 #[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
 fn a_loader_without_drivers_is_an_error() {
-    let place = Place::new();
+    let place = Place::with_libraries();
     let ill = outcome(
         detect(&place, "webgpu", &[])
             .env("VK_ICD_FILENAMES", place.path("none.json"))
@@ -61,7 +61,7 @@ fn a_loader_without_drivers_is_an_error() {
 #[test]
 #[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
 fn a_software_adapter_must_be_named() {
-    let place = Place::new();
+    let place = Place::with_libraries();
     for value in [None, Some("0")] {
         let mut command = detect(&place, "webgpu", &[]);
         command.env_remove(ALLOW_SOFTWARE);
@@ -80,7 +80,7 @@ fn a_software_adapter_must_be_named() {
 #[test]
 #[ignore = "needs a software GPU: tests/fetch-software-gpu.sh"]
 fn two_processes_at_once_share_one_verdict() {
-    let place = Place::new();
+    let place = Place::with_libraries();
     let detect = |json: &str| outcome(&mut detect(&place, "webgpu", &["--json", json, "--verbose"]));
     let (first, second) = std::thread::scope(|scope| {
         let first = scope.spawn(|| detect("first.json"));

@@ -18,7 +18,7 @@ fn project() -> &'static Path {
 
 /// A folder with two drawn scenes, `park.png` and `street.png`.
 fn place() -> Place {
-    let place = Place::new();
+    let place = Place::with_libraries();
     for name in ["park.png", "street.png"] {
         let scene =
             std::fs::read(project().join("demos/scenes").join(name)).expect("the scene is in the project");

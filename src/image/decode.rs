@@ -19,8 +19,11 @@ pub const MAX_SIDE: u32 = 65_535;
 /// The maximum size of an image file in bytes.
 pub const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// The memory limit of a decoder: the largest image at 8 bytes a pixel, twice.
-const MAX_DECODER_BYTES: u64 = MAX_PIXELS * 8 * 2;
+/// What a decoder may allocate besides the pixels: metadata, of which a file of a few megabytes can hold gigabytes.
+const MAX_METADATA_BYTES: u64 = 32 << 20;
+
+/// What a decoder may allocate for each pixel: 8 bytes, twice.
+const MAX_BYTES_PER_PIXEL: u64 = 8 * 2;
 
 const FORMATS: &str = "PNG, JPEG, WebP, BMP, TIFF, GIF or PNM";
 
@@ -45,13 +48,9 @@ pub(super) fn decode(bytes: &[u8], name: &str) -> Result<Image> {
     let format = recognise(bytes).map_err(|why| invalid(name, &why))?;
     let failed = |error: ImageError| invalid(name, &reason(&error)).with_source(error);
 
-    let mut limits = Limits::no_limits();
-    limits.max_alloc = Some(MAX_DECODER_BYTES);
-    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
-    reader.limits(limits);
-    let mut decoder = reader.into_decoder().map_err(failed)?;
-    let (width, height) = decoder.dimensions();
+    let (width, height) = decoder(bytes, format, 0).map_err(failed)?.dimensions();
     check_size(width, height).map_err(|why| invalid(name, &why))?;
+    let mut decoder = decoder(bytes, format, u64::from(width) * u64::from(height)).map_err(failed)?;
 
     let orientation = orientation(&mut decoder);
     let mut picture = DynamicImage::from_decoder(decoder).map_err(failed)?;
@@ -61,6 +60,28 @@ pub(super) fn decode(bytes: &[u8], name: &str) -> Result<Image> {
     picture.apply_orientation(orientation);
     let (width, height) = (picture.width(), picture.height());
     Image::from_rgb8(width, height, into_rgb8(picture))
+}
+
+/// Width and height that the header of a file in memory declares, at the cost of reading the header; errors call it `name`.
+pub(super) fn size_of(bytes: &[u8], name: &str) -> Result<(u32, u32)> {
+    let format = recognise(bytes).map_err(|why| invalid(name, &why))?;
+    let decoder = decoder(bytes, format, 0);
+    decoder
+        .map(|decoder| decoder.dimensions())
+        .map_err(|error| invalid(name, &reason(&error)).with_source(error))
+}
+
+/// A decoder that has read the header, and allocates no more than the metadata and this many pixels may need.
+fn decoder(
+    bytes: &[u8],
+    format: ImageFormat,
+    pixels: u64,
+) -> std::result::Result<impl ImageDecoder, ImageError> {
+    let mut limits = Limits::no_limits();
+    limits.max_alloc = Some(MAX_METADATA_BYTES + pixels * MAX_BYTES_PER_PIXEL);
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+    reader.limits(limits);
+    reader.into_decoder()
 }
 
 const TRUNCATED: &str = "the file is truncated; copy or download it again";

@@ -11,9 +11,14 @@ mod limits;
 mod mutate;
 mod targets;
 
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use flate2::{Compression, Crc, write::ZlibEncoder};
+use ocelli::Image;
 
 use limits::{Counting, exceeded};
 use mutate::{Random, mutated};
@@ -28,6 +33,9 @@ const MOST_TIME: Duration = Duration::from_secs(5);
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
+
+/// Held by the test that runs: the counts are the process's.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// What is wrong with a case, if anything.
 fn wrong(target: &Target, folder: &Path, bytes: &[u8]) -> Option<String> {
@@ -48,6 +56,7 @@ fn wrong(target: &Target, folder: &Path, bytes: &[u8]) -> Option<String> {
 
 #[test]
 fn mutated_inputs_are_parsed_within_bounds() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let seconds: Option<u64> =
         std::env::var("OCELLI_FUZZ_SECONDS").ok().map(|text| text.parse().expect("a number"));
     let only = std::env::var("OCELLI_FUZZ_TARGET").ok();
@@ -85,4 +94,41 @@ fn mutated_inputs_are_parsed_within_bounds() {
     }
     drop(std::panic::take_hook());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// A chunk of a PNG file.
+fn chunk(kind: &[u8; 4], data: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(data.len()).expect("a chunk has a length of 32 bits");
+    let mut crc = Crc::new();
+    crc.update(kind);
+    crc.update(data);
+    [&length.to_be_bytes()[..], kind, data, &crc.sum().to_be_bytes()].concat()
+}
+
+fn deflated(parts: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+    parts.into_iter().for_each(|part| encoder.write_all(&part).expect("memory can be written to"));
+    encoder.finish().expect("memory can be written to")
+}
+
+/// Compressed metadata of ten pixels that inflates to a gigabyte costs neither memory nor the picture's size.
+#[test]
+fn metadata_of_a_picture_takes_little_memory() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let large = deflated((0..64).map(|_| vec![0; 16 << 20]));
+    let header = [10u32.to_be_bytes(), 10u32.to_be_bytes()].concat();
+    let header = chunk(b"IHDR", &[&header[..], &[8, 2, 0, 0, 0]].concat());
+    let pixels = chunk(b"IDAT", &deflated([vec![0; 10 * 31]]));
+    let end = chunk(b"IEND", b"");
+    for (kind, start) in [(b"iCCP", &b"x\0\0"[..]), (b"zTXt", b"x\0\0"), (b"iTXt", b"x\0\x01\0\0\0")] {
+        let metadata = chunk(kind, &[start, &large].concat());
+        let file = [b"\x89PNG\r\n\x1a\n", &header[..], &metadata, &pixels, &end].concat();
+        let name = String::from_utf8_lossy(kind).into_owned();
+        let size = exceeded(0, || match Image::declared_size(&file, &name) {
+            Ok(size) => assert_eq!(size, (10, 10), "{name}"),
+            Err(error) => assert!(error.to_string().contains(&name), "{error}"),
+        });
+        let decoded = exceeded(0, || drop(Image::decode(&file, &name)));
+        assert_eq!((size, decoded), (None, None), "{name}");
+    }
 }

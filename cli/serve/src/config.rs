@@ -41,6 +41,8 @@ pub struct Limits {
     pub classes: usize,
     /// Exemplar boxes of a request. Default 32.
     pub exemplars: usize,
+    /// Detections of an answer; of more, those with the highest scores are kept. Default 1000.
+    pub detections: usize,
     /// Requests that are read, wait or run at the same time; one more is answered with 503. Default 64.
     pub queue: usize,
     /// Open connections. Default 512.
@@ -80,6 +82,7 @@ impl Default for Limits {
             pixels: 50_000_000,
             classes: 100,
             exemplars: 32,
+            detections: 1000,
             queue: 64,
             connections: 512,
             time: Duration::from_secs(60),

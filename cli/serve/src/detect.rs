@@ -42,12 +42,20 @@ pub(crate) async fn detect(State(app): State<Arc<App>>, request: Request) -> Res
     let client = client_of(&request)?;
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let (picture, asked) = match kind.as_str() {
+    let limits = app.config.limits.clone();
+    let (picture, question) = match kind.as_str() {
         "application/json" => {
-            let mut asked = Asked::from_json(&body(request).await?)?;
-            (asked.take_picture()?, asked)
+            let body = body(request).await?;
+            off_the_workers(move || {
+                let mut asked = Asked::from_json(&body)?;
+                Ok((asked.take_picture()?, asked.question(&limits)?))
+            })
+            .await?
         }
-        "multipart/form-data" => form(request).await?,
+        "multipart/form-data" => {
+            let (picture, asked) = form(request).await?;
+            (picture, off_the_workers(move || Ok(asked.question(&limits)?)).await?)
+        }
         _ => {
             let message = "expected application/json or multipart/form-data as the content type";
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
@@ -55,9 +63,16 @@ pub(crate) async fn detect(State(app): State<Arc<App>>, request: Request) -> Res
     };
     let picture = picture.filter(|picture| !picture.is_empty());
     let picture = picture.ok_or_else(|| Problem::bad("image is missing: expected a picture file"))?;
-    let question = asked.question(&app.config.limits)?;
     let found = app.engine.ask(client, picture, question).await?;
     Ok(json_response(StatusCode::OK, &Answer::from(found)))
+}
+
+/// Runs what takes long for a large body on a thread that may wait, so that other requests are answered meanwhile.
+pub(crate) async fn off_the_workers<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be read");
+    tokio::task::spawn_blocking(work).await.map_err(failed)?
 }
 
 /// The address of the client.

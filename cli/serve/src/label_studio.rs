@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::detect::{body, client_of};
+use crate::detect::{body, client_of, off_the_workers};
 use crate::problem::{Problem, json_response};
 use crate::request::Asked;
 use labels::LabelConfig;
@@ -115,13 +115,19 @@ fn read<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, Problem> {
 async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let _slot = app.slot()?;
     let client = client_of(&request)?;
-    let asked: Predict = read(&body(request).await?)?;
-    let config = LabelConfig::parse(&asked.label_config)?;
-    let asks = config.asks();
-    if asks.masks && !app.about.masks {
-        return Err(Problem::bad("polygons and brushes need masks, but the server runs without masks"));
-    }
-    let question = Asked::of_classes(asks.phrases, asks.masks).question(&app.config.limits)?;
+    let body = body(request).await?;
+    let (limits, has_masks) = (app.config.limits.clone(), app.about.masks);
+    let (asked, config, question) = off_the_workers(move || {
+        let asked: Predict = read(&body)?;
+        let config = LabelConfig::parse(&asked.label_config)?;
+        let asks = config.asks();
+        if asks.masks && !has_masks {
+            return Err(Problem::bad("polygons and brushes need masks, but the server runs without masks"));
+        }
+        let question = Asked::of_classes(asks.phrases, asks.masks).question(&limits)?;
+        Ok((asked, config, question))
+    })
+    .await?;
     let mut results = Vec::new();
     let (mut failures, mut problem) = (0, None);
     for task in &asked.tasks {

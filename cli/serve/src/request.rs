@@ -1,13 +1,12 @@
 //! What a client asks: classes, exemplars and thresholds, from JSON or from a form.
 
-use std::io::Cursor;
+use std::collections::HashSet;
 
 use axum::body::Bytes;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use image::ImageReader;
 use ocelli::postprocess::PostProcessOptions;
-use ocelli::{BoundingBox, Error, ErrorKind, Prompt, Prompts, Result, VISUAL};
+use ocelli::{BoundingBox, Error, ErrorKind, Image, Prompt, Prompts, Result, VISUAL};
 use serde::Deserialize;
 
 use crate::config::Limits;
@@ -140,11 +139,11 @@ impl Asked {
             let (found, most) = (self.exemplars.len(), limits.exemplars);
             return refuse(format!("{found} exemplars: expected at most {most}"));
         }
-        let prompts = prompts(&self.classes, &self.exemplars)?;
-        if prompts.len() > limits.classes {
-            let (found, most) = (prompts.len(), limits.classes);
+        if self.classes.len() > limits.classes {
+            let (found, most) = (self.classes.len(), limits.classes);
             return refuse(format!("{found} classes: expected at most {most}; ask in several requests"));
         }
+        let prompts = prompts(&self.classes, &self.exemplars)?;
         let too_long = |prompt: &&Prompt| prompt.label().chars().count() > MAX_NAME;
         if let Some(prompt) = prompts.iter().find(too_long) {
             let start: String = prompt.label().chars().take(20).collect();
@@ -154,7 +153,9 @@ impl Asked {
             confidence: self.confidence,
             nms: self.nms,
             class_agnostic_nms: self.class_agnostic_nms,
-            max_detections: self.max_detections,
+            max_detections: Some(
+                self.max_detections.map_or(limits.detections, |most| most.min(limits.detections)),
+            ),
         };
         Ok(Question { prompts, thresholds, masks: self.masks })
     }
@@ -164,14 +165,10 @@ impl Asked {
 /// without text. Duplicates of a class are dropped; the model does not distinguish case.
 fn prompts(classes: &[String], exemplars: &[ExemplarBox]) -> Result<Prompts> {
     let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
-    let mut prompts: Vec<Prompt> = Vec::new();
-    for class in classes {
-        let prompt = Prompt::new(class);
-        let name = prompt.phrase().to_lowercase();
-        if !prompts.iter().any(|known| known.phrase().to_lowercase() == name) {
-            prompts.push(prompt);
-        }
-    }
+    let mut names = HashSet::new();
+    let classes = classes.iter().map(Prompt::new);
+    let mut prompts: Vec<Prompt> =
+        classes.filter(|class| names.insert(class.phrase().to_lowercase())).collect();
     let has_classes = !prompts.is_empty();
     for exemplar in exemplars {
         let label = exemplar.class.as_deref().unwrap_or(VISUAL);
@@ -215,12 +212,9 @@ pub(crate) fn from_base64(text: &str) -> std::result::Result<Bytes, Problem> {
 /// Refuses a picture with too many pixels before it is decoded.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidData`] with its size. What is not a picture passes: decoding says why.
+/// [`ErrorKind::InvalidData`] with its size, or if it is no picture.
 pub(crate) fn check_pixels(bytes: &[u8], most: u64) -> Result<()> {
-    let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format();
-    let Some((width, height)) = reader.ok().and_then(|reader| reader.into_dimensions().ok()) else {
-        return Ok(());
-    };
+    let (width, height) = Image::declared_size(bytes, "the request")?;
     if u64::from(width) * u64::from(height) > most {
         let message = format!(
             "cannot read the image, the request: {width}x{height} is too large; expected at most {:.1} megapixels",

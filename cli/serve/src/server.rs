@@ -80,8 +80,13 @@ impl Server {
         self.address
     }
 
-    /// The address of the page, with the token if there is one.
+    /// The address of the page.
     pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// The address of the page with the token, if there is one: who has it has the token.
+    pub fn url_with_token(&self) -> String {
         let token =
             self.app.config.token.as_ref().map_or_else(String::new, |token| format!("?token={token}"));
         format!("http://{}/{token}", self.address)

@@ -92,7 +92,9 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
         status(log, "token: made for this run, as other machines reach this address; --token sets one");
     }
     status(log, "serving; Ctrl-C ends it");
-    print(|out| writeln!(out, "{}", server.url()))?;
+    // A token that was configured is known to those who may know it; stdout often goes to a log that more people read.
+    let url = if has_new_token { server.url_with_token() } else { server.url() };
+    print(|out| writeln!(out, "{url}"))?;
     let cancellation = Cancellation::new();
     cancel_on_interrupt(&cancellation);
     server.run(&cancellation)?;

@@ -174,3 +174,57 @@ fn read_reply_of_idle(stream: &mut std::net::TcpStream) -> (u16, String) {
     let reply = read_reply(stream);
     (reply.status, reply.text())
 }
+
+/// A class list is refused by its length before it is compared, on every road in, and other requests are answered meanwhile.
+#[test]
+fn a_hundred_thousand_classes_hold_nobody_up() {
+    let place = Place::new();
+    let server = Running::start(&place, &[]);
+    let names: Vec<String> = (0..100_000).map(|i| format!("class {i}")).collect();
+    let labels: String = names.iter().map(|name| format!("<Label value=\"{name}\"/>")).collect();
+    let config = format!(
+        "<View><Image name=\"i\" value=\"$i\"/><RectangleLabels name=\"r\" toName=\"i\">{labels}</RectangleLabels></View>"
+    );
+    let (form_type, form_body) = form(&[("image", b"x"), ("classes", names.join(",").as_bytes())]);
+    let json = |value: &serde_json::Value| value.to_string().into_bytes();
+    let roads = [
+        (
+            "POST /v1/detect HTTP/1.1\r\nContent-Type: application/json".to_owned(),
+            json(&json!({"image": base64(&scene(0)), "classes": names})),
+        ),
+        (format!("POST /v1/detect HTTP/1.1\r\n{form_type}"), form_body),
+        (
+            "POST /label-studio/predict HTTP/1.1\r\nContent-Type: application/json".to_owned(),
+            json(&json!({"tasks": [], "label_config": config})),
+        ),
+    ];
+    for (head, body) in &roads {
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| server.send(head, body));
+            let start = Instant::now();
+            assert_eq!(server.get("/healthz").status, 200);
+            assert!(start.elapsed().as_secs_f64() < 5.0, "{head}: {:?}", start.elapsed());
+            let answer = asked.join().expect("it does not panic");
+            assert_eq!(answer.status, 400, "{head}: {}", answer.text());
+            assert!(
+                answer.text().contains("100000 classes: expected at most 100"),
+                "{head}: {}",
+                answer.text()
+            );
+        });
+    }
+}
+
+/// The page's address is printed to stdout, which often goes to a log.
+#[test]
+fn a_token_that_was_configured_is_not_printed() {
+    let place = Place::new();
+    let token = "Qx7-kitchen-door-42";
+    let server = Running::start(&place, &["--token", token]);
+    assert_eq!(server.query, "");
+    assert_eq!(server.get("/v1/about").status, 401);
+    assert_eq!(server.get(&format!("/?token={token}")).status, 303);
+    server.signal("-TERM");
+    let (_, printed) = server.end();
+    assert!(!printed.contains(token), "{printed}");
+}

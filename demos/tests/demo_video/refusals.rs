@@ -98,7 +98,7 @@ fn invalid_videos_and_arguments_are_errors() {
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn spellings_of_other_projects_are_accepted() {
-    let place = Place::new();
+    let place = Place::with_libraries();
     draw_video(&place, "in.avi", 4);
     let ours = succeed(
         &place,

@@ -1,5 +1,7 @@
 //! The labelling configuration of a project: which labels there are, and what they become.
 
+use std::collections::HashSet;
+
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 use serde_json::{Map, Value};
@@ -107,12 +109,8 @@ impl LabelConfig {
     /// The phrases of all labels, each once.
     pub fn asks(&self) -> Asks {
         let all = self.controls.iter().flat_map(|control| &control.labels).flat_map(|(_, phrases)| phrases);
-        let mut phrases: Vec<String> = Vec::new();
-        for phrase in all {
-            if !phrases.iter().any(|known| known.eq_ignore_ascii_case(phrase)) {
-                phrases.push(phrase.clone());
-            }
-        }
+        let mut known = HashSet::new();
+        let phrases = all.filter(|phrase| known.insert(phrase.to_ascii_lowercase())).cloned().collect();
         let masks = self.controls.iter().any(|control| control.shape != Shape::Rectangle);
         Asks { phrases, masks }
     }
