@@ -13,8 +13,9 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 16] = [
+const PAGES: [&str; 17] = [
     "accuracy",
+    "architecture",
     "browser",
     "c",
     "checkpoints",
