@@ -45,14 +45,10 @@ fn without_user(word: &str) -> String {
     let start = match before.find("://") {
         Some(colon) => colon + "://".len(),
         None if !word.contains('/') => return word.to_owned(),
-        None => match before
-            .find(":/")
-            .map(|colon| colon + 2)
-            .or_else(|| before.find("//").map(|slash| slash + 2))
-        {
-            Some(start) => start,
-            None => 0,
-        },
+        None => {
+            let after = |mark: &str| before.find(mark).map(|at| at + 2);
+            after(":/").or_else(|| after("//")).unwrap_or_default()
+        }
     };
     let user = &before[start..];
     let authority = user.split(['/', '?', '#']).next().unwrap_or_default();

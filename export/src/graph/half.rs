@@ -20,7 +20,7 @@ const MOVES: [&str; 10] =
 /// Operators that do not support bfloat16 in opset 20.
 const NOT_IN_BF16: [&str; 5] = ["Conv", "ConvTranspose", "Cos", "InstanceNormalization", "Sin"];
 /// Operators that ONNX Runtime's CUDA provider (1.31) does not have in bfloat16.
-const NOT_ON_CUDA_IN_BF16: [&str; 2] = ["Pad", "Resize"];
+const NOT_ON_CUDA_IN_BF16: [&str; 4] = ["Clip", "Pad", "ReduceMax", "Resize"];
 
 impl HalfRules {
     fn half(&self) -> Element {
