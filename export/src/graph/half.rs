@@ -328,7 +328,8 @@ impl Writer {
         let name = initializers[place].value.name.clone();
         let name = if self.used.keys().any(|(other, _)| *other == place) {
             let value = Value {
-                name: format!("{name}.{}", wanted.suffix()),
+                // Not the name of a cast: one user may store the other format, and another cast to it.
+                name: format!("{name}.stored.{}", wanted.suffix()),
                 element: wanted,
                 ..initializers[place].value.clone()
             };
