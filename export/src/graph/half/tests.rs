@@ -317,7 +317,7 @@ fn emulation_rounds_where_half_precision_would() {
     assert_eq!(summary(&graph), format!("{sum} LayerNormalization:f32 {again} Identity:f32"));
     let rounded: Vec<(&str, bool)> =
         graph.initializers.iter().map(|i| (i.value.name.as_str(), i.rounded.is_some())).collect();
-    assert_eq!(rounded, [("weight", false), ("bias", false), ("weight.stored.f16", true)]);
+    assert_eq!(rounded, [("weight", false), ("bias", false), ("weight.f16", true)]);
 }
 
 #[test]
