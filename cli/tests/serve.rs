@@ -6,8 +6,9 @@ mod label_studio;
 mod load;
 mod refusals;
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -137,6 +138,28 @@ fn the_page_the_description_and_the_metrics_are_served() {
         let (name, value) = line.rsplit_once(' ').expect("a name and a value");
         assert!(value.parse::<f64>().is_ok() && names.iter().any(|known| name.starts_with(known)), "{line}");
     }
+}
+
+#[test]
+fn videos_count_as_connections() {
+    let place = Place::new();
+    let server = Running::start(&place, &["--connections", "3"]);
+    let mut sockets: Vec<Socket> = Vec::new();
+    for open in 1..=2 {
+        sockets.push(Socket::open(&server, "").expect("it opens"));
+        // The one that asks counts too.
+        server.wait_for("ocelli_connections", f64::from(open + 1));
+    }
+    sockets.push(Socket::open(&server, "").expect("it opens"));
+    let mut waiting = server.connect();
+    waiting.set_read_timeout(Some(Duration::from_millis(300))).expect("it is a socket");
+    let asked = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address);
+    waiting.write_all(asked.as_bytes()).expect("the system holds it");
+    let refused = waiting.read(&mut [0]).expect_err("no place is free");
+    assert!(matches!(refused.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{refused}");
+    drop(sockets.pop());
+    waiting.set_read_timeout(Some(Duration::from_secs(60))).expect("it is a socket");
+    assert_eq!(read_reply(&mut waiting).status, 200);
 }
 
 #[test]

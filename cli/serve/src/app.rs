@@ -1,6 +1,5 @@
 //! What all requests share.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -38,13 +37,6 @@ pub(crate) struct About {
     pub masks: bool,
     pub confidence: f32,
     pub nms: f32,
-}
-
-/// The two ends of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
-    pub client: IpAddr,
-    pub server: IpAddr,
 }
 
 impl App {

@@ -11,7 +11,8 @@ use ocelli::report::{DetectionRecord, timings};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::app::{App, Ends};
+use crate::app::App;
+use crate::connections::Ends;
 use crate::engine::Found;
 use crate::problem::{Problem, json_response};
 use crate::request::Asked;
@@ -39,7 +40,7 @@ impl From<Found> for Answer {
 /// Detects in one picture.
 pub(crate) async fn detect(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let _slot = app.slot()?;
-    let client = client_of(&request)?;
+    let client = ends_of(&request)?.client;
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let limits = app.config.limits.clone();
@@ -75,10 +76,10 @@ pub(crate) async fn off_the_workers<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(failed)?
 }
 
-/// The address of the client.
-pub(crate) fn client_of(request: &Request) -> Result<std::net::IpAddr, Problem> {
+/// The ends of the request's connection.
+pub(crate) fn ends_of(request: &Request) -> Result<Ends, Problem> {
     let ends = request.extensions().get::<Ends>();
-    ends.map(|ends| ends.client)
+    ends.cloned()
         .ok_or_else(|| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a connection without an address"))
 }
 

@@ -11,7 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-use crate::app::{App, Ends};
+use crate::app::App;
+use crate::connections::Ends;
 use crate::problem::Problem;
 
 /// The cookie that a browser gets for the token in the page's address.
@@ -88,7 +89,7 @@ fn add_headers(headers: &mut HeaderMap) {
 /// Lets a request in. A browser that opens the page with the token in its address is welcomed with a cookie.
 fn admit(app: &App, request: &Request) -> Result<Option<Response>, Problem> {
     let headers = request.headers();
-    let ends = request.extensions().get::<Ends>().copied();
+    let ends = request.extensions().get::<Ends>().cloned();
     let host = check_host(app, request, ends.map(|ends| ends.server))?;
     let is_upgrade = headers.contains_key(header::UPGRADE);
     if is_upgrade || !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::detect::{body, client_of, off_the_workers};
+use crate::detect::{body, ends_of, off_the_workers};
 use crate::problem::{Problem, json_response};
 use crate::request::Asked;
 use labels::LabelConfig;
@@ -114,7 +114,7 @@ fn read<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, Problem> {
 /// for all of them, the answer is the error.
 async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let _slot = app.slot()?;
-    let client = client_of(&request)?;
+    let client = ends_of(&request)?.client;
     let body = body(request).await?;
     let (limits, has_masks) = (app.config.limits.clone(), app.about.masks);
     let (asked, config, question) = off_the_workers(move || {

@@ -27,6 +27,7 @@
 mod api;
 mod app;
 mod config;
+mod connections;
 mod detect;
 mod engine;
 mod gallery;

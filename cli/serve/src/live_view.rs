@@ -1,6 +1,7 @@
 //! Annotated frames for browsers and players: a page, and the frames as a multipart answer ("MJPEG").
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +21,15 @@ use ocelli::{Error, ErrorKind, FrameOutcome, Image, Result};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
+use crate::connections;
 use crate::guard::{host_of, is_this_machine};
+use crate::metrics::Gauge;
 use crate::problem::Problem;
 
 /// The most viewers at once.
 const VIEWERS: usize = 16;
+/// The most open connections; any more wait.
+const CONNECTIONS: usize = 64;
 const QUALITY: u8 = 80;
 /// How long the end of a run waits for viewers to get the last frame.
 const END_TIME: Duration = Duration::from_secs(1);
@@ -66,7 +71,6 @@ impl LiveView {
             Error::new(ErrorKind::Io, message).with_source(error)
         };
         let listener = TcpListener::bind(address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -85,9 +89,9 @@ impl LiveView {
             routes = routes.layer(from_fn(local_only));
         }
         runtime.spawn(async move {
-            match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => drop(axum::serve(listener, routes).await),
-                Err(error) => tracing::warn!("cannot listen on {address}: {error}"),
+            let open = Gauge::default();
+            if let Err(error) = connections::serve(listener, routes, CONNECTIONS, &open, pending()).await {
+                tracing::warn!("cannot listen on {address}: {error}");
             }
         });
         Ok(Self { url, frames, places, runtime: Some(runtime) })
@@ -180,5 +184,31 @@ async fn local_only(request: Request, next: Next) -> Response {
         false => {
             Problem::new(StatusCode::FORBIDDEN, "the host is not a name of this machine").into_response()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn idle_connections_are_limited() {
+        let view = LiveView::bind("127.0.0.1:0".parse().expect("an address"), "").expect("a free port");
+        let address = view.url().trim_start_matches("http://").trim_end_matches('/').to_owned();
+        let connect = || TcpStream::connect(&address).expect("it listens");
+        let idle: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect()).collect();
+        let mut waiting = connect();
+        let asked = format!("GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        waiting.write_all(asked.as_bytes()).expect("the system holds it");
+        waiting.set_read_timeout(Some(Duration::from_millis(300))).expect("it is a socket");
+        waiting.read(&mut [0]).expect_err("no place is free");
+        drop(idle);
+        waiting.set_read_timeout(Some(Duration::from_secs(60))).expect("it is a socket");
+        let mut answer = String::new();
+        waiting.read_to_string(&mut answer).expect("it is answered");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 }

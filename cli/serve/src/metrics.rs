@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ocelli::StageTimes;
 
@@ -30,21 +30,22 @@ pub(crate) struct Metrics {
 
 /// A number that goes up and down.
 #[derive(Default)]
-pub(crate) struct Gauge(AtomicI64);
+pub(crate) struct Gauge(Arc<AtomicI64>);
 
 /// Counts until it is dropped.
-pub(crate) struct Counted<'g>(&'g Gauge);
+#[derive(Debug)]
+pub(crate) struct Counted(Arc<AtomicI64>);
 
 impl Gauge {
-    pub fn count(&self) -> Counted<'_> {
+    pub fn count(&self) -> Counted {
         self.0.fetch_add(1, Relaxed);
-        Counted(self)
+        Counted(self.0.clone())
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Relaxed);
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 

@@ -1,24 +1,17 @@
-//! Listens, and hands each connection to the routes.
+//! The server: its state, its port, its end.
 
-use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::Request;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
 use ocelli::builtin::vocabulary;
 use ocelli::{Cancellation, Detector, Error, ErrorKind, Result};
 use tokio::sync::{Semaphore, watch};
-use tower_service::Service;
 
 use crate::api::router;
-use crate::app::{About, App, Ends};
+use crate::app::{About, App};
 use crate::config::{BUILT_IN, ServeConfig};
+use crate::connections;
 use crate::engine::Engine;
 use crate::gallery::Gallery;
 use crate::guard::TokenHash;
@@ -27,8 +20,6 @@ use crate::metrics::Metrics;
 
 /// How often a cancellation is looked at.
 const TICK: Duration = Duration::from_millis(50);
-/// The time for the headers of a request.
-const HEADER_TIME: Duration = Duration::from_secs(15);
 
 /// A server that listens.
 pub struct Server {
@@ -117,52 +108,20 @@ async fn serve(
     stop: &watch::Sender<bool>,
     cancellation: &Cancellation,
 ) -> std::io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    let routes = router(&app);
-    let places = Arc::new(Semaphore::new(app.config.limits.connections));
-    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIME);
-    let graceful = GracefulShutdown::new();
-    let mut tick = tokio::time::interval(TICK);
-    while !cancellation.is_cancelled() {
-        // A connection beyond the limit waits until another ends.
-        let accepted = tokio::select! {
-            accepted = async {
-                let place = places.clone().acquire_owned().await;
-                (listener.accept().await, place)
-            } => accepted,
-            _ = tick.tick() => continue,
-        };
-        let (Ok((stream, client)), Ok(place)) = accepted else {
-            // The client has gone already, or the process has no more files.
-            tokio::time::sleep(TICK).await;
-            continue;
-        };
-        let Ok(own) = stream.local_addr() else { continue };
-        drop(stream.set_nodelay(true));
-        let ends = Ends { client: client.ip().to_canonical(), server: own.ip().to_canonical() };
-        let routes = routes.clone();
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(ends);
-            let mut routes = routes.clone();
-            async move { Ok::<_, Infallible>(routes.call(request).await.unwrap_or_else(|never| match never {})) }
-        });
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-        let connection = graceful.watch(connection);
-        let app = app.clone();
-        tokio::spawn(async move {
-            let _place = place;
-            let _counted = app.metrics.connections.count();
-            if let Err(error) = connection.await {
-                tracing::debug!("connection of {client}: {error}");
-            }
-        });
-    }
-    drop(listener);
+    let most = app.config.limits.connections;
+    let graceful =
+        connections::serve(listener, router(&app), most, &app.metrics.connections, cancelled(cancellation))
+            .await?;
     stop.send_replace(true);
     drop(tokio::time::timeout(app.config.limits.time, graceful.shutdown()).await);
     Ok(())
+}
+
+async fn cancelled(cancellation: &Cancellation) {
+    let mut tick = tokio::time::interval(TICK);
+    while !cancellation.is_cancelled() {
+        tick.tick().await;
+    }
 }
 
 impl About {

@@ -18,7 +18,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::app::App;
-use crate::detect::{Answer, client_of};
+use crate::connections::Ends;
+use crate::detect::{Answer, ends_of};
 use crate::problem::Problem;
 use crate::request::{Asked, Question};
 
@@ -37,13 +38,13 @@ struct FrameAnswer {
 
 /// Turns the connection into a WebSocket.
 pub(crate) async fn video(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let client = client_of(&request)?;
+    let ends = ends_of(&request)?;
     let (mut parts, _) = request.into_parts();
     let refused = |error: WebSocketUpgradeRejection| Problem::new(error.status(), error.body_text());
     let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await.map_err(refused)?;
     let most = app.config.limits.body_bytes;
     let upgrade = upgrade.max_message_size(most).max_frame_size(most);
-    Ok(upgrade.on_upgrade(move |socket| async move { serve(&app, client, socket).await }))
+    Ok(upgrade.on_upgrade(move |socket| async move { serve(&app, &ends, socket).await }))
 }
 
 type Work<'a> = Pin<Box<dyn Future<Output = (u64, Result<Answer, Problem>)> + Send + 'a>>;
@@ -57,7 +58,8 @@ struct Frames {
     dropped: u64,
 }
 
-async fn serve(app: &App, client: IpAddr, mut socket: WebSocket) {
+/// `ends` hold the place of the connection.
+async fn serve(app: &App, ends: &Ends, mut socket: WebSocket) {
     let _counted = app.metrics.videos.count();
     let mut stopping = app.stopping.clone();
     let mut frames = Frames::default();
@@ -67,7 +69,7 @@ async fn serve(app: &App, client: IpAddr, mut socket: WebSocket) {
             && let Some(question) = &frames.question
             && let Some((number, picture)) = frames.newest.take()
         {
-            work = Some(Box::pin(answer(app, client, number, picture, question.clone())));
+            work = Some(Box::pin(answer(app, ends.client, number, picture, question.clone())));
         }
         let said = tokio::select! {
             message = tokio::time::timeout(SILENCE, socket.recv()) => match message {
