@@ -221,7 +221,7 @@ fn ctrl_c_finishes_the_request_at_hand() {
     stream.write_all(head.as_bytes()).expect("the server reads");
     server.wait_for("ocelli_free_slots", 63.0);
     server.signal("-INT");
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(200));
     stream.write_all(body.as_bytes()).expect("the server reads");
     let reply = read_reply(&mut stream);
     assert_eq!(reply.status, 200, "{}", reply.text());
