@@ -18,7 +18,10 @@ fn project() -> &'static Path {
 
 /// A folder with two drawn scenes, `park.png` and `street.png`.
 fn place() -> Place {
-    let place = Place::with_libraries();
+    with_scenes(Place::new())
+}
+
+fn with_scenes(place: Place) -> Place {
     for name in ["park.png", "street.png"] {
         let scene =
             std::fs::read(project().join("demos/scenes").join(name)).expect("the scene is in the project");
@@ -210,7 +213,7 @@ fn masks_as_polygons_and_semantic_maps() {
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn aliases_mean_the_same() {
-    let place = place();
+    let place = with_scenes(Place::with_libraries());
     let reference =
         ["--image", "park.png", "--classes", "dog", "red apple", "--confidence", "0.2", "--nms", "0.5"];
     let run = |arguments: &[&str]| {
@@ -466,7 +469,7 @@ fn a_corrupt_cache_is_rebuilt() {
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn a_cache_that_cannot_be_written_is_a_warning() {
-    let place = place();
+    let place = with_scenes(Place::with_libraries());
     exported(&place, "model", &ExportOptions::default());
     place.write("file", "");
     let with_cache = |cache: &str, arguments: &[&str]| {

@@ -2,7 +2,7 @@
 
 use ocelli::export::ExportOptions;
 
-use super::{DEMO, exported, place};
+use super::{DEMO, exported, place, with_scenes};
 use crate::run::{Place, Refusal, refusal};
 
 #[test]
@@ -218,7 +218,7 @@ fn invalid_models_and_text_caches_are_errors() {
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime and OpenVINO: make setup")]
 fn engines_without_their_device_are_errors() {
-    let place = place();
+    let place = with_scenes(Place::with_libraries());
     let park = |rest: &str| format!("--image|park.png|--classes|dog|{rest}");
     let rows: Vec<(String, i32, &[&str])> = vec![
         (

@@ -189,7 +189,7 @@ fn a_full_disk_is_an_error() {
 fn a_limit_on_file_sizes_is_an_error() {
     let place = Place::new();
     // The model and the text features are cached: only results are written.
-    let scene = "--classes dog --track --scene-size 320x240 --max-frames 40";
+    let scene = "--classes dog --track --scene-size 320x240 --detect-every 4 --max-frames 40";
     succeed(&place, &format!("{scene} --max-frames 1").replacen("--max-frames 40 ", "", 1));
     for (results, words) in [
         ("-o out.mp4", ["out.mp4", "the file is incomplete"]),

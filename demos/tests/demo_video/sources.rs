@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ocelli::report::FrameReport;
 
-use super::{DEMO, command, draw_video, frames_of, lines_of, numbers, run_demo, succeed};
+use super::{DEMO, ONE_DETECTION, command, draw_video, frames_of, lines_of, numbers, run_demo, succeed};
 use crate::run::{Outcome, Place, outcome};
 
 #[test]
@@ -25,14 +25,15 @@ fn parts_of_a_video() {
         ("--vid-stride 10 --max-frames 2 --start 0:01", vec![25, 35]),
     ] {
         let lines = lines_of(
-            succeed(&place, &format!("--video in.mp4 --classes moon {options} --jsonl -")).as_bytes(),
+            succeed(&place, &format!("--video in.mp4 --classes moon {options} --jsonl - {ONE_DETECTION}"))
+                .as_bytes(),
         );
         assert_eq!(numbers(&lines), expected, "{options}");
         let off = lines.iter().map(|line| (line.time_s - line.frame as f64 / 25.0).abs());
         assert!(off.fold(0.0, f64::max) < 1e-3, "{options}: {lines:?}");
     }
     // Every fifth frame, at a fifth of the rate, takes as long.
-    succeed(&place, "--video in.mp4 --classes moon --vid-stride 5 -o out.avi");
+    succeed(&place, &format!("--video in.mp4 --classes moon --vid-stride 5 -o out.avi {ONE_DETECTION}"));
     let (frames, rate) = frames_of(&place.path("out.avi"));
     assert_eq!((frames.len(), rate), (10, 5.0));
 }
@@ -109,7 +110,7 @@ fn outcome_bytes(place: &Place, arguments: &str) -> Vec<u8> {
 
 /// The lines and the last message for a corrupt video.
 fn read_damaged(place: &Place, name: &str) -> (Vec<FrameReport>, String) {
-    let outcome = run_demo(place, &format!("--video {name} --classes moon --jsonl - -o out.{name}"));
+    let outcome = run_demo(place, &format!("--video {name} --classes moon --jsonl - -o out.{name} {ONE_DETECTION}"));
     assert_eq!(outcome.status, Some(1), "{name}: {outcome:?}");
     let last = outcome.stderr.lines().last().unwrap_or_default().to_owned();
     assert!(last.starts_with("error: ") && last.contains(name), "{name}: {outcome:?}");
@@ -205,7 +206,7 @@ fn send_images(stream: &mut TcpStream, images: &[Vec<u8>]) -> std::io::Result<()
 #[test]
 fn a_lost_stream_reconnects_until_the_time_is_up() {
     let place = Place::new();
-    succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --confidence 1");
+    succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --detect-every 1000 --confidence 1");
     let images: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
@@ -298,13 +299,13 @@ fn a_file_on_a_server_ends_like_a_file() {
     let place = Place::new();
     draw_video(&place, "in.mkv", 60);
     draw_video(&place, "in.mp4", 60);
-    succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --confidence 1");
+    succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --detect-every 1000 --confidence 1");
     let images: Vec<u8> = (0..20).flat_map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
     let run = |bytes: &[u8], ranges, part: f64, name: &str, more: &str| {
         let breaks_at = (bytes.len() as f64 * part) as usize;
         let address = FileServer { bytes: bytes.to_vec(), ranges, breaks_at }.start();
         let arguments = format!(
-            "--video http://{address}/{name} --classes moon --jsonl lines -o out.mp4 --reconnect 2 {more}"
+            "--video http://{address}/{name} --classes moon --jsonl lines -o out.mp4 --reconnect 2 {ONE_DETECTION} {more}"
         );
         let outcome = run_for_a_while(&place, &arguments);
         // It does not exist without a frame.
@@ -346,7 +347,7 @@ fn a_file_on_a_server_ends_like_a_file() {
 #[test]
 fn a_stream_that_stalls_is_lost() {
     let place = Place::new();
-    succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --confidence 1");
+    succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --detect-every 1000 --confidence 1");
     let images: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");

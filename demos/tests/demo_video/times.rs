@@ -103,7 +103,7 @@ fn a_variable_rate_keeps_its_times() {
     (0..59).for_each(|at| times.push(times[at] + intervals[at % intervals.len()]));
     place.write("in.mp4", with_times(&place.read("even.mp4"), &times));
     // At this confidence nothing is detected, and nothing drawn.
-    let run = "--video in.mp4 --classes moon --confidence 1 --jsonl - -o out.mp4 -q";
+    let run = "--video in.mp4 --classes moon --detect-every 1000 --confidence 1 --jsonl - -o out.mp4 -q";
     let lines = lines_of(succeed(&place, run).as_bytes());
     let found: Vec<i64> = lines.iter().map(|line| (line.time_s * 1e3).round() as i64).collect();
     assert_eq!(found, times, "also those of the frames that the decoder holds back");
