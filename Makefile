@@ -83,9 +83,9 @@ web:
 
 bench: setup opencv
 	cargo build --release --workspace
-	target/release/bench-detect --output benchmarks/runs/$(shell date +%F)-built-in
-	target/release/bench-video --output benchmarks/runs/$(shell date +%F)-built-in
-	target/release/bench-track --output benchmarks/runs/$(shell date +%F)-built-in
+	target/release/bench detect --output benchmarks/runs/$(shell date +%F)-built-in
+	target/release/bench video --output benchmarks/runs/$(shell date +%F)-built-in
+	target/release/bench track --output benchmarks/runs/$(shell date +%F)-built-in
 
 bench-full: setup opencv
 	cargo build --release --workspace

@@ -42,7 +42,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 home=$(dirname "$here")
 programs=$home/programs
 [ -d "$programs" ] || programs=${CARGO_TARGET_DIR:-$home/target}/release
-needed="ocelli bench-checkpoint bench-halves bench-detect bench-video bench-report"
+needed="ocelli bench"
 
 pack() {
   local output='' tokenizer='' piece_mb=0 only=no tests=() libraries=() name stage
@@ -86,8 +86,8 @@ stage_programs() {
   for name in $needed; do
     [ -x "$programs/$name" ] || fail "cannot pack, $programs/$name: it is not built; cargo build --release --workspace"
   done
-  for name in $needed bench-engine bench-precision bench-track; do
-    [ ! -x "$programs/$name" ] || strip -o "$stage/programs/$name" "$programs/$name"
+  for name in $needed; do
+    strip -o "$stage/programs/$name" "$programs/$name"
   done
   for name in ${tests[@]+"${tests[@]}"}; do
     [ "${name%:*}" != "$name" ] || fail "cannot pack, --test $name: expected FILE:NAME"

@@ -235,7 +235,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda", help="cuda or cpu (default cuda)")
     parser.add_argument("--classes", type=int, nargs="+", default=[4, 16, 8, 2, 1, 80], help="numbers of classes")
     parser.add_argument("--chunk", type=int, default=16, help="classes per batch (default 16; more costs memory)")
-    parser.add_argument("--reference", type=Path, help="inputs and outputs to compare with, from bench-halves")
+    parser.add_argument("--reference", type=Path, help="inputs and outputs to compare with, from bench halves")
     parser.add_argument("--image", type=Path, help="image for whole frames (default: noise of 1280 x 720)")
     parser.add_argument("--runs", type=int, default=50, help="measured runs (default 50)")
     parser.add_argument("--warm-up", type=int, default=5, help="warm-up runs (default 5)")

@@ -58,7 +58,7 @@ fi
 ocelli() {
   local classes=$1 runs=$2 warm_up=$3 engine graphs precision
   while read -r engine graphs precision; do
-    "$programs/bench-detect" --quiet --engine "$engine" --model "$work/graphs-$graphs" ${precision:+--precision "$precision"} \
+    "$programs/bench" detect --quiet --engine "$engine" --model "$work/graphs-$graphs" ${precision:+--precision "$precision"} \
       --class-counts "$classes" --runs "$runs" --warm-up "$warm_up" --threads $threads "${@:5}" </dev/null \
       | tee -a "$out/ocelli.jsonl"
   done <<<"$4"
@@ -107,7 +107,7 @@ if [ "${OCELLI_BENCH_OPTIONS:-0}" = 1 ]; then
   for precision in fp32 int8; do
     while read -r options; do
       # shellcheck disable=SC2086 # options are words
-      "$programs/bench-engine" --graph "$work/graphs-onnxruntime-$precision/backbone.onnx" --runs 2 $options </dev/null \
+      "$programs/bench" engine --graph "$work/graphs-onnxruntime-$precision/backbone.onnx" --runs 2 $options </dev/null \
         | tee -a "$out/engine.jsonl"
     done <<'OPTIONS'
 --threads 2

@@ -48,7 +48,7 @@ for precision in bf16 fp32; do
   for n in $classes; do
     for graphs in "$work"/graphs/*/; do
       printf '{"model":"%s","load":"%s"}\n' "$(basename "$graphs")" "$(cut -d' ' -f1-3 /proc/loadavg)" >>"$out/$precision.jsonl"
-      "$programs/bench-detect" --quiet --engine openvino --model "$graphs" --precision $precision --class-counts "$n" \
+      "$programs/bench" detect --quiet --engine openvino --model "$graphs" --precision $precision --class-counts "$n" \
         --runs "$runs" --warm-up 1 --threads 2 </dev/null | tee -a "$out/$precision.jsonl"
     done
   done

@@ -166,7 +166,7 @@ check() {
       missing "probe-$engine" "${unable[$engine]}"
       continue
     fi
-    probe=("$programs/bench-halves" --quiet --class-counts 1 --runs 3 --warm-up 1)
+    probe=("$programs/bench" halves --quiet --class-counts 1 --runs 3 --warm-up 1)
     if [ "$engine" = trt ]; then
       step check probe-graphs 0 '' "$programs/ocelli" export --checkpoint "$small" --output "$work/graphs/probe" \
         --target tensorrt --precision "${precisions%% *}" --detection-only --force
@@ -203,7 +203,7 @@ make_graphs() {
     small) checkpoint=$small ;;
     full)
       checkpoint=$work/checkpoint
-      step model checkpoint 20 '' "$programs/bench-checkpoint" --output "$checkpoint" --tokenizer "$tokenizer"
+      step model checkpoint 20 '' "$programs/bench" checkpoint --output "$checkpoint" --tokenizer "$tokenizer"
       ;;
   esac
   weights=$checkpoint
@@ -215,7 +215,7 @@ make_graphs() {
   }
   graphs onnxruntime fp32
   reference=$work/reference-$px.safetensors
-  step reference "reference-$px" 20 '' "$programs/bench-halves" --quiet --engine cpu --class-counts "${classes%% *}" \
+  step reference "reference-$px" 20 '' "$programs/bench" halves --quiet --engine cpu --class-counts "${classes%% *}" \
     --runs 1 --warm-up 0 --model "$work/graphs/onnxruntime-fp32-$px" --write-reference "$reference"
   for precision in $precisions; do
     for engine in $engines; do
@@ -242,9 +242,9 @@ measure() {
     local counts=$classes
     [ "$round" = 1 ] || counts=${classes%% *}
     for label in $labels; do
-      ours halves "halves-$label-$px-$round" "$label" "$px" "$round" bench-halves --class-counts $counts \
+      ours halves "halves-$label-$px-$round" "$label" "$px" "$round" --class-counts $counts \
         --runs "$runs" --seconds "$seconds" $(compare)
-      ours detect "detect-$label-$px-$round" "$label" "$px" "$round" bench-detect --class-counts $counts \
+      ours detect "detect-$label-$px-$round" "$label" "$px" "$round" --class-counts $counts \
         --runs "$runs" --image "$picture"
       drawn_video "$label" "$px" "$round" "${video_classes%% *}"
     done
@@ -261,15 +261,15 @@ measure() {
 }
 
 drawn_video() {
-  ours video "video-$1-$2-$3-$4" "$1" "$2" "$3" bench-video --class-counts "$4" --frames "$frames" --size 1280 720
+  ours video "video-$1-$2-$3-$4" "$1" "$2" "$3" --class-counts "$4" --frames "$frames" --size 1280 720
 }
 
 compare() { [ ! -f "$reference" ] || echo "--reference $reference"; }
 
-# ours KIND STEP LABEL PX ROUND PROGRAM ARGUMENTS…
+# ours KIND STEP LABEL PX ROUND ARGUMENTS…: `bench KIND`
 ours() {
-  local kind=$1 name=$2 label=$3 px=$4 round=$5 program=$6
-  shift 6
+  local kind=$1 name=$2 label=$3 px=$4 round=$5
+  shift 5
   local engine=${label%-*} precision=${label##*-} graphs
   works "$engine" && in_phase "$kind" || return 0
   graphs=$work/graphs/$(target_of "$engine")-$precision-$px
@@ -278,7 +278,7 @@ ours() {
     return 0
   fi
   # shellcheck disable=SC2046 # split into options
-  step "$kind" "$name" 30 "\"label\":\"$label\",\"round\":$round" "$programs/$program" --quiet \
+  step "$kind" "$name" 30 "\"label\":\"$label\",\"round\":$round" "$programs/bench" "$kind" --quiet \
     $(options_of "$engine" "$work/engines/$precision-$px") --model "$graphs" --class-chunk $chunk "$@"
 }
 

@@ -71,6 +71,6 @@ assemble() {
     mv "$file.new" "$file"
     [ -s "$file" ] || rm "$file"
   done
-  "$programs/bench-report" "$results" --output "$results/README.md"
+  "$programs/bench" report "$results" --output "$results/README.md"
   say "$results/README.md"
 }

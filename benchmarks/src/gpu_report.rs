@@ -36,11 +36,11 @@ pub struct Plan {
 pub struct Run {
     /// The plan.
     pub plan: Plan,
-    /// Lines of `bench-halves`.
+    /// Lines of `bench halves`.
     pub halves: Vec<Value>,
-    /// Lines of `bench-detect`.
+    /// Lines of `bench detect`.
     pub detect: Vec<Value>,
-    /// Lines of `bench-video`.
+    /// Lines of `bench video`.
     pub video: Vec<Value>,
     /// Lines of the peer.
     pub peers: Vec<Value>,

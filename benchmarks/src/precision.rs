@@ -6,6 +6,7 @@
 
 mod reference;
 mod scenes;
+mod strategy;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,6 +18,7 @@ use serde::Serialize;
 
 pub use reference::Reference;
 pub use scenes::Scenes;
+pub use strategy::Strategy;
 
 /// Detections in the scenes.
 #[derive(Clone, Debug)]

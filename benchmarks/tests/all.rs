@@ -1,5 +1,4 @@
-//! The benchmark programs, run on small models.
+//! The benchmark program, run on small models.
 
 mod bench_precision;
-mod bench_preprocess;
 mod gpu_script;

@@ -1,4 +1,4 @@
-//! Runs `bench-precision`: lines, bisection, errors.
+//! Runs `bench precision`: lines, bisection, errors.
 //!
 //! Needs ONNX Runtime; `make setup` installs it.
 
@@ -14,8 +14,13 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn bench(arguments: &[&str]) -> Outcome<Output> {
     let cache = tempfile::tempdir()?;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bench-precision"));
-    Ok(command.args(arguments).args(["--threads", "1"]).env("OCELLI_CACHE", cache.path()).output()?)
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bench"));
+    Ok(command
+        .arg("precision")
+        .args(arguments)
+        .args(["--threads", "1"])
+        .env("OCELLI_CACHE", cache.path())
+        .output()?)
 }
 
 fn lines(output: &Output) -> Outcome<Vec<Value>> {
@@ -136,7 +141,7 @@ fn every_format_has_a_line() -> Outcome<()> {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let table = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(names.iter().all(|name| table.contains(name)), "{table}");
-    let kept = std::fs::read_to_string(folder.path().join("bench-precision.jsonl"))?;
+    let kept = std::fs::read_to_string(folder.path().join("precision.jsonl"))?;
     assert_eq!(kept.as_bytes(), output.stdout);
     Ok(())
 }

@@ -11,7 +11,7 @@ fn script() -> PathBuf {
 
 /// The folder of the programs; `ocelli` is in another package.
 fn programs() -> PathBuf {
-    let folder = Path::new(env!("CARGO_BIN_EXE_bench-halves")).parent().expect("a program is in a folder");
+    let folder = Path::new(env!("CARGO_BIN_EXE_bench")).parent().expect("a program is in a folder");
     let ocelli = folder.join("ocelli");
     assert!(ocelli.is_file(), "{}: missing; run cargo build -p ocelli-cli", ocelli.display());
     folder.to_owned()
@@ -103,11 +103,9 @@ fn steps_without_time_are_left_for_the_next_call() {
     let (work, slow) = (folder.path().join("work"), folder.path().join("slow"));
     std::fs::create_dir(&slow).expect("the folder can be written to");
     let (work, slow_text) = (work.display().to_string(), slow.display().to_string());
-    // Stubs: one program never ends, the others end at once.
-    stand_in(&slow, "bench-halves", "echo '{\"imgsz\":224}'; exec tail -f /dev/null");
-    for name in ["ocelli", "bench-checkpoint", "bench-detect", "bench-video", "bench-report"] {
-        stand_in(&slow, name, "exit 0");
-    }
+    // Stubs: one measurement never ends, the others end at once.
+    stand_in(&slow, "bench", "[ $1 = halves ] || exit 0; echo '{\"imgsz\":224}'; exec tail -f /dev/null");
+    stand_in(&slow, "ocelli", "exit 0");
     let run = |minutes: &str| {
         let settings =
             ["--model", "small", "--engines", "cpu cuda", "--phase", "check", "--minutes", minutes];
@@ -117,7 +115,7 @@ fn steps_without_time_are_left_for_the_next_call() {
     };
     let said = run("0.1");
     assert!(said.contains("probe-cpu stopped, ") && said.contains("no time was left for 1 steps"), "{said}");
-    stand_in(&slow, "bench-halves", "exit 0");
+    stand_in(&slow, "bench", "exit 0");
     let said = run("5");
     assert!(said.contains("probe-cpu done") && said.contains("probe-cuda done"), "{said}");
 }
@@ -128,9 +126,7 @@ fn engines_that_the_card_cannot_run_are_named_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let programs = folder.path().join("programs");
     std::fs::create_dir(&programs).expect("the folder can be written to");
-    for name in ["bench-halves", "bench-checkpoint", "bench-detect", "bench-video", "bench-report"] {
-        stand_in(&programs, name, "exit 0");
-    }
+    stand_in(&programs, "bench", "exit 0");
     stand_in(&programs, "ocelli", "echo 'TensorRT for RTX'");
     let run = |name: &str, card: &str| {
         stand_in(&programs, "nvidia-smi", &format!("echo '{card}'"));
@@ -167,8 +163,7 @@ fn packed_files_are_unpacked() {
     let (built, packed, into) = (path("built"), path("packed"), path("into"));
     std::fs::create_dir(&built).expect("the folder can be written to");
     // Small programs, to save time.
-    for name in ["ocelli", "bench-checkpoint", "bench-halves", "bench-detect", "bench-video", "bench-report"]
-    {
+    for name in ["ocelli", "bench"] {
         std::fs::copy("/bin/true", Path::new(&built).join(name)).expect("every system has it");
     }
     let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/builtin/tokenizer.json");

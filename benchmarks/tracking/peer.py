@@ -1,4 +1,4 @@
-"""PyPI's `trackers` on frames from stdin: `bench-track --peer PYTHON` runs it in the same run.
+"""PyPI's `trackers` on frames from stdin: `bench track --peer PYTHON` runs it in the same run.
 
 Each line of stdin is a frame: a JSON list of boxes [x1, y1, x2, y2, score]. The first `warm_up` frames (the first
 argument) do not count. Writes one JSON object: microseconds of each update, and the number of tracks in all of them.

@@ -7,7 +7,8 @@ use clap::{Parser, Subcommand};
 #[cfg(feature = "serve")]
 use crate::commands::serve;
 use crate::commands::{
-    build_engine, classes, completions, detect, doctor, embed, eval, export, label, man, track, verify, video,
+    build_engine, classes, completions, detect, doctor, embed, eval, export, label, man, reference, track,
+    verify, video,
 };
 use crate::exit::status_of;
 use crate::host::{self, Host};
@@ -69,6 +70,9 @@ enum Command {
     /// Write man pages
     #[command(hide = true)]
     Man(man::ManArgs),
+    /// Print docs/reference.md
+    #[command(hide = true)]
+    Reference,
 }
 
 /// Detect objects in images: `ocelli detect` as a program.
@@ -147,6 +151,7 @@ fn ocelli() -> u8 {
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
+        Command::Reference => reference::run(),
     })
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 17] = [
+const PAGES: [&str; 18] = [
     "accuracy",
     "architecture",
     "browser",
@@ -29,6 +29,7 @@ const PAGES: [&str; 17] = [
     "labelling",
     "performance",
     "python",
+    "reference",
     "serve",
     "video",
 ];
@@ -141,6 +142,50 @@ fn links_have_targets() {
         }
     }
     assert!(broken.is_empty(), "no such file or heading:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn the_reference_is_what_the_program_writes() {
+    let written = Place::new().succeed(OCELLI, &["reference"]);
+    let page = read_page("reference");
+    let differs = written.lines().zip(page.lines()).find(|(new, old)| new != old);
+    assert_eq!(differs, None, "ocelli reference > docs/reference.md");
+    assert_eq!(written.len(), page.len(), "ocelli reference > docs/reference.md");
+}
+
+/// Every variable in the sources of the programs is in the reference.
+#[test]
+fn the_reference_has_every_variable() {
+    let reference = read_page("reference");
+    let mut missing = std::collections::BTreeSet::new();
+    for folder in ["src", "cli", "engines/src", "datasets/src", "export/src", "tracking/src"] {
+        for path in sources(&project().join(folder)) {
+            let text = std::fs::read_to_string(&path).expect("sources are text");
+            // Strings alone: the enumerations of the C library have the same prefix.
+            for rest in text.split("\"OCELLI_").skip(1) {
+                let name = rest.split('"').next().unwrap_or_default();
+                let is_name = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+                if is_name && !reference.contains(&format!("`OCELLI_{name}`")) {
+                    missing.insert(format!("OCELLI_{name} of {}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// Rust files that are not tests.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries =
+        std::fs::read_dir(folder).expect("the sources are there").flatten().map(|entry| entry.path());
+    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let mut found: Vec<PathBuf> = files
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .filter(|path| !path.ends_with("tests.rs") && !path.ends_with("sequences.rs"))
+        .collect();
+    found.extend(folders.iter().filter(|path| !path.ends_with("tests")).flat_map(|path| sources(path)));
+    found
 }
 
 #[test]
@@ -347,6 +392,7 @@ fn is_flag_somewhere(flag: &str) -> bool {
         "track",
         "doctor",
         "serve",
+        "completions",
     ];
     of_ocelli.iter().any(|subcommand| help_lists(subcommand, flag))
 }

@@ -115,7 +115,7 @@ pub struct ExportArgs {
     /// What else stays in 32 bits with fp16 and bf16; each value includes those before it [default: accumulate]
     #[arg(long, value_enum, value_name = "OPERATORS", help_heading = PRECISION)]
     mixed_precision: Option<MixedPrecisionArg>,
-    /// Blocks that stay in 32 bits with fp16, bf16 and int8, e.g. vit.7,fusion,decoder.0; `bench-precision --bisect` finds
+    /// Blocks that stay in 32 bits with fp16, bf16 and int8, e.g. vit.7,fusion,decoder.0; `bench precision --bisect` finds
     /// them
     #[arg(long, value_name = "BLOCKS", value_delimiter = ',', num_args = 1.., help_heading = PRECISION)]
     keep_fp32: Vec<Block>,

@@ -1,27 +1,23 @@
-//! `bench-detect`: the time of each stage of detection, for increasing numbers of classes.
+//! `bench detect`: the time of each stage of detection, for increasing numbers of classes.
 
-#![forbid(unsafe_code)]
-
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::Parser;
 use ocelli::engines::Tensor;
 use ocelli::export::contract::Precision;
 use ocelli::{DetectorBuilder, Image, ImageFeatures, Prompts, Screening, StageTimes};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, print, status};
+use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, status};
 use serde::Serialize;
+
+use super::lines::Lines;
 
 /// Measures each stage of detection and writes JSON lines, one per number of classes.
 ///
 /// Peak memory is that of the whole process so far: for the memory of one number of classes, measure it alone.
-#[derive(Parser)]
-#[command(name = "bench-detect", version)]
-struct Arguments {
+#[derive(clap::Args)]
+pub struct Arguments {
     /// Image [default: noise of 1280 × 720]
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
@@ -46,7 +42,7 @@ struct Arguments {
     #[command(flatten)]
     detector: DetectorArgs,
     #[command(flatten)]
-    log: LogArgs,
+    pub log: LogArgs,
 }
 
 #[derive(Serialize)]
@@ -71,12 +67,7 @@ struct Line<'a> {
     machine: &'a Machine,
 }
 
-fn main() -> ExitCode {
-    let args: Arguments = cli::parse();
-    cli::run::<Arguments>(&args.log, || run(&args))
-}
-
-fn run(args: &Arguments) -> anyhow::Result<()> {
+pub fn run(args: &Arguments) -> anyhow::Result<()> {
     if args.runs == 0 {
         return Err(cli::usage("--runs is 0: expected at least 1"));
     }
@@ -84,15 +75,7 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
         Some(path) => Image::open(path)?,
         None => noise(1280, 720)?,
     };
-    let machine = Machine::here();
-    let mut file = match &args.output {
-        Some(folder) => {
-            std::fs::create_dir_all(folder)?;
-            let path = folder.join("bench-detect.jsonl");
-            Some(std::fs::File::options().create(true).append(true).open(path)?)
-        }
-        None => None,
-    };
+    let lines = Lines::new("detect", args.output.as_deref())?;
     let mut start = Instant::now();
     let builder = args.detector.detector()?.with_masks(args.masks);
     let mut detector = builder.clone().build_reporting(&|line| status(&args.log, line))?;
@@ -122,7 +105,7 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
         }
         let quantiles = |stage: fn(&StageTimes) -> f64| Quantiles::of(times.iter().map(stage).collect());
         let line = Line {
-            program: "bench-detect",
+            program: "bench detect",
             engine: detector.engine(),
             imgsz: detector.model().manifest().imgsz,
             precision: detector.model().manifest().precision,
@@ -138,13 +121,9 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
             masks_ms: quantiles(|t| t.masks),
             detections,
             peak_memory_mib: peak_memory_mib(),
-            machine: &machine,
+            machine: &lines.machine,
         };
-        let text = serde_json::to_string(&line)?;
-        print(|out| writeln!(out, "{text}"))?;
-        if let Some(file) = &mut file {
-            writeln!(file, "{text}")?;
-        }
+        lines.write(&line)?;
     }
     Ok(())
 }

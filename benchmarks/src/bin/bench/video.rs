@@ -1,15 +1,9 @@
-//! `bench-video`: the throughput of the pipeline, sequential and pipelined, for increasing numbers of classes.
+//! `bench video`: the throughput of the pipeline, sequential and pipelined, for increasing numbers of classes.
 
-#![forbid(unsafe_code)]
-
-use std::fs::File;
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use clap::Parser;
 use ocelli::builtin::EXAMPLE_CLASSES;
 use ocelli::engines::Transferred;
 use ocelli::pipeline::{Quantiles, StageStats};
@@ -19,9 +13,11 @@ use ocelli::{Cancellation, FrameOutcome, Pipeline, PipelineBuilder, Prompts, Sta
 use ocelli_benchmarks::drawn_video::{DrawnVideo, Found};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib, resident_memory_mib};
 use ocelli_benchmarks::nvidia::{Transfers, memory_used_mib};
-use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, print, status};
+use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, status};
 use ocelli_datasets::scenes::{MovingScene, vocabulary};
 use serde::Serialize;
+
+use super::lines::Lines;
 
 const FRAME_RATE: f64 = 30.0;
 
@@ -30,9 +26,8 @@ const FRAME_RATE: f64 = 30.0;
 ///
 /// The video is drawn beforehand, so reading a frame is a copy; nothing is encoded. Peak memory is that of the whole
 /// process so far. Recall is that of instances of which at least a quarter is visible, at an IoU of 0.5.
-#[derive(Parser)]
-#[command(name = "bench-video", version)]
-struct Arguments {
+#[derive(clap::Args)]
+pub struct Arguments {
     /// Numbers of classes to detect
     #[arg(long, num_args = 1.., default_values_t = [1, 2, 4, 8, 16, 80], value_name = "N")]
     class_counts: Vec<usize>,
@@ -66,7 +61,7 @@ struct Arguments {
     #[command(flatten)]
     detector: DetectorArgs,
     #[command(flatten)]
-    log: LogArgs,
+    pub log: LogArgs,
 }
 
 #[derive(Serialize)]
@@ -140,12 +135,7 @@ struct Measured {
     detections: usize,
 }
 
-fn main() -> ExitCode {
-    let args: Arguments = cli::parse();
-    cli::run::<Arguments>(&args.log, || run(&args))
-}
-
-fn run(args: &Arguments) -> anyhow::Result<()> {
+pub fn run(args: &Arguments) -> anyhow::Result<()> {
     if args.frames < 2 {
         return Err(cli::usage(format!("--frames is {}: expected at least 2", args.frames)));
     }
@@ -153,24 +143,16 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
     let drawn = named.get(..args.drawn).filter(|drawn| !drawn.is_empty());
     let drawn = drawn
         .ok_or_else(|| cli::usage(format!("--drawn is {}: expected 1 to {}", args.drawn, named.len())))?;
-    let mut lines = Lines { machine: Machine::here(), file: output(args)? };
+    let lines = Lines::new("video", args.output.as_deref())?;
     if let Some(minutes) = args.soak {
-        return soak(args, drawn, minutes, &mut lines);
+        return soak(args, drawn, minutes, &lines);
     }
     let frames = args.warm_up + args.frames;
     let video = Arc::new(DrawnVideo::new(drawn, (args.size[0], args.size[1]), frames, FRAME_RATE)?);
     for &classes in &args.class_counts {
         for &budget in &args.class_budget {
             for sequential in [true, false] {
-                measure(
-                    args,
-                    &named,
-                    classes,
-                    Some(budget).filter(|&k| k > 0),
-                    sequential,
-                    &video,
-                    &mut lines,
-                )?;
+                measure(args, &named, classes, Some(budget).filter(|&k| k > 0), sequential, &video, &lines)?;
             }
         }
     }
@@ -184,7 +166,7 @@ fn measure(
     class_budget: Option<usize>,
     sequential: bool,
     video: &Arc<DrawnVideo>,
-    lines: &mut Lines,
+    lines: &Lines,
 ) -> anyhow::Result<()> {
     let start = Instant::now();
     let transfers = Transfers::watch();
@@ -238,7 +220,7 @@ fn measure(
     };
     let recall = |found: usize| found as f64 / measured.found.visible.max(1) as f64;
     lines.write(&Line {
-        program: "bench-video",
+        program: "bench video",
         mode: if sequential { "sequential" } else { "pipelined" },
         engine: &engine,
         imgsz,
@@ -261,12 +243,12 @@ fn measure(
         to_host_bytes: copied(|one| one.to_host),
         gpu_memory_mib: measured.gpu_memory_mib,
         peak_memory_mib: peak_memory_mib(),
-        machine: &lines.machine.clone(),
+        machine: &lines.machine,
     })
 }
 
 /// Runs the pipeline on an endless drawn video for a given time.
-fn soak(args: &Arguments, drawn: &[&str], minutes: f64, lines: &mut Lines) -> anyhow::Result<()> {
+fn soak(args: &Arguments, drawn: &[&str], minutes: f64, lines: &Lines) -> anyhow::Result<()> {
     let named = classes_in_order();
     let classes = args.class_counts[0];
     let budget = args.class_budget[0];
@@ -275,7 +257,7 @@ fn soak(args: &Arguments, drawn: &[&str], minutes: f64, lines: &mut Lines) -> an
         .map_err(|e| cli::usage(format!("--soak is {minutes}: expected a number of minutes: {e}")))?;
     let scene = MovingScene::new(1, drawn, args.size[0], args.size[1], u64::MAX, FRAME_RATE)?;
     let (stats, cancellation) = (StatsRecorder::new(), Cancellation::new());
-    let (recorder, stop, machine) = (stats.clone(), cancellation.clone(), lines.machine.clone());
+    let (recorder, stop) = (stats.clone(), cancellation.clone());
     let (start, mut next) = (Instant::now(), Duration::ZERO);
     let (sender, receiver) = std::sync::mpsc::channel();
     let pipeline_thread = std::thread::spawn(move || {
@@ -298,7 +280,7 @@ fn soak(args: &Arguments, drawn: &[&str], minutes: f64, lines: &mut Lines) -> an
     for elapsed in receiver {
         let stats = recorder.snapshot();
         lines.write(&SoakLine {
-            program: "bench-video",
+            program: "bench video",
             mode: "soak",
             engine: &engine,
             classes,
@@ -307,7 +289,7 @@ fn soak(args: &Arguments, drawn: &[&str], minutes: f64, lines: &mut Lines) -> an
             fps_now: stats.fps_now,
             resident_memory_mib: resident_memory_mib(),
             peak_memory_mib: peak_memory_mib(),
-            machine: &machine,
+            machine: &lines.machine,
         })?;
     }
     pipeline_thread.join().map_err(|_| anyhow::anyhow!("the pipeline panicked"))??;
@@ -341,27 +323,4 @@ fn builder(
 fn classes_in_order() -> Vec<&'static str> {
     let others = vocabulary().iter().filter(|name| !EXAMPLE_CLASSES.contains(name));
     EXAMPLE_CLASSES.iter().chain(others).copied().collect()
-}
-
-/// Output of JSON lines.
-struct Lines {
-    machine: Machine,
-    file: Option<File>,
-}
-
-impl Lines {
-    fn write(&mut self, line: &impl Serialize) -> anyhow::Result<()> {
-        let text = serde_json::to_string(line)?;
-        print(|out| writeln!(out, "{text}"))?;
-        if let Some(file) = &mut self.file {
-            writeln!(file, "{text}")?;
-        }
-        Ok(())
-    }
-}
-
-fn output(args: &Arguments) -> anyhow::Result<Option<File>> {
-    let Some(folder) = &args.output else { return Ok(None) };
-    std::fs::create_dir_all(folder)?;
-    Ok(Some(File::options().create(true).append(true).open(folder.join("bench-video.jsonl"))?))
 }

@@ -1,30 +1,28 @@
-//! `bench-track`: the time of a tracker update, for increasing numbers of objects.
-
-#![forbid(unsafe_code)]
+//! `bench track`: the time of a tracker update, for increasing numbers of objects.
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use clap::Parser;
 use ocelli::BoundingBox;
 use ocelli::tracking::{ByteTracker, TrackerDetection};
 use ocelli_benchmarks::machine::Machine;
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_cli::{self as cli, LogArgs, TrackerArgs, interrupted, print};
+use ocelli_cli::{self as cli, LogArgs, TrackerArgs, interrupted};
 use serde::{Deserialize, Serialize};
 
-const PEER: &str = include_str!("../../tracking/peer.py");
+use super::lines::Lines;
+
+const PEER: &str = include_str!("../../../tracking/peer.py");
 
 /// Measures the time of a tracker update and writes JSON lines, one per number of objects.
 ///
 /// The area grows with the number of objects, so that their density is constant. One detection in twenty is missed, and as
 /// many false positives are added.
-#[derive(Parser)]
-#[command(name = "bench-track", version)]
-struct Arguments {
+#[derive(clap::Args)]
+pub struct Arguments {
     /// Numbers of objects
     #[arg(long, num_args = 1.., default_values_t = [10, 50, 500], value_name = "N")]
     objects: Vec<usize>,
@@ -43,7 +41,7 @@ struct Arguments {
     #[command(flatten)]
     tracker: TrackerArgs,
     #[command(flatten)]
-    log: LogArgs,
+    pub log: LogArgs,
 }
 
 #[derive(Serialize)]
@@ -74,25 +72,12 @@ struct PeerReport {
     tracks: usize,
 }
 
-fn main() -> ExitCode {
-    let args: Arguments = cli::parse();
-    cli::run::<Arguments>(&args.log, || run(&args))
-}
-
-fn run(args: &Arguments) -> anyhow::Result<()> {
+pub fn run(args: &Arguments) -> anyhow::Result<()> {
     if args.frames == 0 {
         return Err(cli::usage("--frames is 0: expected at least 1"));
     }
     let options = args.tracker.options()?;
-    let machine = Machine::here();
-    let mut file = match &args.output {
-        Some(folder) => {
-            std::fs::create_dir_all(folder)?;
-            let path = folder.join("bench-track.jsonl");
-            Some(std::fs::File::options().create(true).append(true).open(path)?)
-        }
-        None => None,
-    };
+    let lines = Lines::new("track", args.output.as_deref())?;
     for &objects in &args.objects {
         let frames = walk(objects, args.warm_up + args.frames);
         let mut tracker = ByteTracker::builder().options(options).build()?;
@@ -114,13 +99,15 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
             None => None,
         };
         let tracks_per_frame = tracks as f64 / args.frames as f64;
-        let line =
-            Line { program: "bench-track", objects, update_us, tracks_per_frame, peer, machine: &machine };
-        let text = serde_json::to_string(&line)?;
-        print(|out| writeln!(out, "{text}"))?;
-        if let Some(file) = &mut file {
-            writeln!(file, "{text}")?;
-        }
+        let line = Line {
+            program: "bench track",
+            objects,
+            update_us,
+            tracks_per_frame,
+            peer,
+            machine: &lines.machine,
+        };
+        lines.write(&line)?;
     }
     Ok(())
 }

@@ -1,18 +1,17 @@
-//! `bench-engine`: the effect of ONNX Runtime options on one exported graph.
-
-#![forbid(unsafe_code)]
+//! `bench engine`: the effect of ONNX Runtime options on one exported graph.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{Parser, ValueEnum};
+use clap::ValueEnum;
 use ocelli::engines::onnxruntime::{OnnxRuntime, OnnxRuntimeEngine, OptimizationLevel};
 use ocelli::engines::{Dim, ElementType, Engine, Tensor};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_cli::{self as cli, LogArgs, interrupted, print};
+use ocelli_cli::{self as cli, LogArgs, interrupted};
 use serde::Serialize;
+
+use super::lines::Lines;
 
 /// Graph optimization level.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -26,9 +25,8 @@ enum Level {
 /// Runs one graph on noise with the given engine options and writes a line of JSON.
 ///
 /// Peak memory is that of the process, so run the program once per combination of options.
-#[derive(Parser)]
-#[command(name = "bench-engine", version)]
-struct Arguments {
+#[derive(clap::Args)]
+pub struct Arguments {
     /// ONNX file
     #[arg(long, value_name = "FILE")]
     graph: PathBuf,
@@ -60,7 +58,7 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     onnxruntime: Option<PathBuf>,
     #[command(flatten)]
-    log: LogArgs,
+    pub log: LogArgs,
 }
 
 #[derive(Serialize)]
@@ -73,15 +71,10 @@ struct Line<'a> {
     first_ms: f64,
     run_ms: Quantiles,
     peak_memory_mib: f64,
-    machine: Machine,
+    machine: &'a Machine,
 }
 
-fn main() -> ExitCode {
-    let args: Arguments = cli::parse();
-    cli::run::<Arguments>(&args.log, || run(&args))
-}
-
-fn run(args: &Arguments) -> anyhow::Result<()> {
+pub fn run(args: &Arguments) -> anyhow::Result<()> {
     if args.runs == 0 || args.free == 0 {
         return Err(cli::usage("--runs, --free: expected at least 1"));
     }
@@ -119,8 +112,9 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
         times.push(milliseconds(start));
     }
     let first_ms = times.remove(0);
+    let lines = Lines::new("engine", None)?;
     let line = Line {
-        program: "bench-engine",
+        program: "bench engine",
         graph: &args.graph,
         options: options(args),
         engine: engine.description(),
@@ -128,10 +122,9 @@ fn run(args: &Arguments) -> anyhow::Result<()> {
         first_ms,
         run_ms: Quantiles::of(times),
         peak_memory_mib: peak_memory_mib(),
-        machine: Machine::here(),
+        machine: &lines.machine,
     };
-    let text = serde_json::to_string(&line)?;
-    print(|out| writeln!(out, "{text}"))
+    lines.write(&line)
 }
 
 /// The options that differ from the defaults.

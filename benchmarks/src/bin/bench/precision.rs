@@ -1,27 +1,23 @@
-//! `bench-precision`: time, size and accuracy of number formats, and which blocks have to stay in 32 bits.
-
-#![forbid(unsafe_code)]
+//! `bench precision`: time, size and accuracy of number formats, and which blocks have to stay in 32 bits.
 
 mod blocks;
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::str::FromStr;
 
-use clap::{Parser, ValueEnum};
+use clap::ValueEnum;
 use ocelli::export::contract::{Precision, Target, file};
-use ocelli::export::{Calibration, Checkpoint, Error as ExportError, ExportOptions, MixedPrecision, export};
+use ocelli::export::{Calibration, Checkpoint, ExportOptions, MixedPrecision, export};
 use ocelli::{EngineFactory, EngineKind, EngineOptions, StageTimes, calibrate};
 use ocelli_benchmarks::machine::Machine;
 use ocelli_benchmarks::outliers::{self, Outliers};
-use ocelli_benchmarks::precision::{Detected, Least, Reference, Scenes, detect, graph_bytes, time};
+use ocelli_benchmarks::precision::{Detected, Least, Reference, Scenes, Strategy, detect, graph_bytes, time};
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_cli::{self as cli, LogArgs, ModelArgs, PrecisionChoice, interrupted, print, status};
+use ocelli_cli::{self as cli, LogArgs, ModelArgs, PrecisionChoice, interrupted, status};
 use ocelli_datasets::scenes::vocabulary;
 use serde::Serialize;
+
+use super::lines::Lines;
 
 /// `--target`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -34,11 +30,8 @@ enum TargetArg {
 
 /// Compares number formats: time, size, cosine similarity of every output with fp32, and average precision on drawn
 /// scenes. With --bisect, finds the blocks that have to stay in 32 bits.
-#[derive(Parser)]
-#[command(
-    name = "bench-precision",
-    version,
-    after_help = "\
+#[derive(clap::Args)]
+#[command(after_help = "\
 Writes JSON lines, one per format, and a table on stderr. Each graph is compared alone, with the inputs of the fp32 \
 model, on the first scenes; average precision is that of the whole model. A cosine of 0 means a number is not finite.
 
@@ -49,13 +42,12 @@ Bisection starts with everything in --precision and ends with a minimal set of b
 one of them the target is missed. --per-block shows the error of each block if it alone is in --precision.
 
 Examples:
-  bench-precision
-  bench-precision --model sam3/ --scenes 4 --strategies fp16 fp16:attention bf16
-  bench-precision --target tensorrt --outliers norms:100 keys:100
-  bench-precision --model sam3/ --per-block --precision int8 --compared 1
-  bench-precision --model sam3/ --bisect --precision fp16 --least-cosine 0.999"
-)]
-struct Arguments {
+  bench precision
+  bench precision --model sam3/ --scenes 4 --strategies fp16 fp16:attention bf16
+  bench precision --target tensorrt --outliers norms:100 keys:100
+  bench precision --model sam3/ --per-block --precision int8 --compared 1
+  bench precision --model sam3/ --bisect --precision fp16 --least-cosine 0.999")]
+pub struct Arguments {
     /// Formats: fp32, fp16, bf16, int8, with --target tensorrt also fp8 and int8-static, or with what stays in 32 bits:
     /// fp16:attention [default: all but fp8 and int8-static]
     #[arg(long, num_args = 1.., value_name = "FORMAT")]
@@ -106,51 +98,7 @@ struct Arguments {
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
-    log: LogArgs,
-}
-
-/// A number format, and what stays in 32 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Strategy {
-    precision: Precision,
-    islands: MixedPrecision,
-}
-
-impl fmt::Display for Strategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.precision.is_half() {
-            true => write!(f, "{}:{}", self.precision, self.islands),
-            false => write!(f, "{}", self.precision),
-        }
-    }
-}
-
-impl FromStr for Strategy {
-    type Err = ExportError;
-
-    fn from_str(text: &str) -> Result<Self, ExportError> {
-        let (precision, islands) = text.split_once(':').map_or((text, None), |(p, i)| (p, Some(i)));
-        let precision: Precision = precision.parse()?;
-        let islands = match islands {
-            Some(islands) => islands.parse()?,
-            // The two have no other products that could be summed in half precision than those of attention.
-            None if precision.is_calibrated() => MixedPrecision::Accumulate,
-            None => MixedPrecision::None,
-        };
-        Ok(Self { precision, islands })
-    }
-}
-
-impl Strategy {
-    /// All formats.
-    fn every() -> Vec<Self> {
-        let plain = |precision| Self { precision, islands: MixedPrecision::None };
-        let fp16 = MixedPrecision::EVERY.map(|islands| Self { precision: Precision::Fp16, islands });
-        let mut all = vec![plain(Precision::Fp32)];
-        all.extend(fp16);
-        all.extend([plain(Precision::Bf16), plain(Precision::Int8)]);
-        all
-    }
+    pub log: LogArgs,
 }
 
 #[derive(Serialize)]
@@ -184,12 +132,7 @@ struct Line<'a> {
     machine: &'a Machine,
 }
 
-fn main() -> ExitCode {
-    let args: Arguments = cli::parse();
-    cli::run::<Arguments>(&args.log, || run(&args))
-}
-
-fn run(args: &Arguments) -> anyhow::Result<()> {
+pub fn run(args: &Arguments) -> anyhow::Result<()> {
     for (flag, count) in [
         ("--scenes", args.scenes),
         ("--compared", args.compared),
@@ -241,7 +184,7 @@ struct Bench<'a> {
     target: Target,
     /// Whether half precision is emulated, because the engine lacks it.
     emulates: bool,
-    machine: Machine,
+    lines: Lines,
 }
 
 impl<'a> Bench<'a> {
@@ -301,8 +244,8 @@ impl<'a> Bench<'a> {
         export(&checkpoint, &options, &full, |_| Ok(()))?;
         let reference = Reference::new(&factory, &full, &scenes, args.compared)?;
         let expected = detect(&factory, &full, &scenes)?;
-        let machine = Machine::here();
-        Ok(Self { args, work, checkpoint, factory, scenes, reference, expected, target, emulates, machine })
+        let lines = Lines::new("precision", args.output.as_deref())?;
+        Ok(Self { args, work, checkpoint, factory, scenes, reference, expected, target, emulates, lines })
     }
 
     /// Exports into the folder `name`, replacing its contents.
@@ -318,23 +261,11 @@ impl<'a> Bench<'a> {
             every.retain(|one| one.islands != MixedPrecision::Bf16Attention);
         }
         let strategies = if self.args.strategies.is_empty() { every } else { self.args.strategies.clone() };
-        let mut file = match &self.args.output {
-            Some(folder) => {
-                std::fs::create_dir_all(folder)?;
-                let path = folder.join("bench-precision.jsonl");
-                Some(std::fs::File::options().create(true).append(true).open(path)?)
-            }
-            None => None,
-        };
         let mut lines = Vec::new();
         for strategy in strategies {
             interrupted()?;
             let line = self.line(strategy)?;
-            let text = serde_json::to_string(&line)?;
-            print(|out| writeln!(out, "{text}"))?;
-            if let Some(file) = &mut file {
-                writeln!(file, "{text}")?;
-            }
+            self.lines.write(&line)?;
             lines.push(line);
         }
         for row in table(&lines) {
@@ -371,7 +302,7 @@ impl<'a> Bench<'a> {
         let cosines = self.reference.cosines(&self.factory, &judged)?;
         let detected = detect(&self.factory, &judged, &self.scenes)?;
         Ok(Line {
-            program: "bench-precision",
+            program: "bench precision",
             strategy: strategy.to_string(),
             precision: strategy.precision,
             mixed_precision: strategy.islands,
@@ -395,7 +326,7 @@ impl<'a> Bench<'a> {
             added: detected.missing_in(&self.expected),
             failed_scenes: detected.failed,
             outliers: self.args.outliers.iter().map(ToString::to_string).collect(),
-            machine: &self.machine,
+            machine: &self.lines.machine,
         })
     }
 
@@ -453,23 +384,4 @@ fn table(lines: &[Line<'_>]) -> Vec<String> {
         ));
     }
     rows
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn strategies_parse_and_print() {
-        for strategy in Strategy::every() {
-            assert_eq!(strategy.to_string().parse::<Strategy>().ok(), Some(strategy));
-        }
-        for text in ["fp4", "fp16:some", "", ":all"] {
-            assert!(text.parse::<Strategy>().is_err(), "{text}");
-        }
-        let fp8 = Strategy { precision: Precision::Fp8, islands: MixedPrecision::Accumulate };
-        assert_eq!("fp8".parse::<Strategy>().ok(), Some(fp8));
-        let short = "fp16".parse::<Strategy>().ok();
-        assert_eq!(short, Some(Strategy { precision: Precision::Fp16, islands: MixedPrecision::None }));
-    }
 }

@@ -7,7 +7,7 @@ use ocelli::export::{Block, ErrorKind, ExportOptions, MixedPrecision};
 use ocelli_benchmarks::bisect::least_needed;
 use ocelli_benchmarks::machine::Machine;
 use ocelli_benchmarks::precision::{Least, detect};
-use ocelli_cli::{interrupted, print, status};
+use ocelli_cli::{interrupted, status};
 use serde::Serialize;
 
 use super::{Bench, options};
@@ -76,7 +76,7 @@ impl Bench<'_> {
             let cosines = self.reference.cosines(&self.factory, &folder)?;
             let Some(least_cosine) = Least::of(&cosines) else { anyhow::bail!("no output to compare") };
             let line = BlockLine {
-                program: "bench-precision",
+                program: "bench precision",
                 precision,
                 block: block.to_string(),
                 target: self.target,
@@ -84,10 +84,9 @@ impl Bench<'_> {
                 emulated: self.is_emulated(precision),
                 least_cosine,
                 cosines,
-                machine: &self.machine,
+                machine: &self.lines.machine,
             };
-            let text = serde_json::to_string(&line)?;
-            print(|out| writeln!(out, "{text}"))?;
+            self.lines.write(&line)?;
             lines.push(line);
         }
         lines.sort_by(|one, other| one.least_cosine.cosine.total_cmp(&other.least_cosine.cosine));
@@ -114,7 +113,7 @@ impl Bench<'_> {
             Ok::<_, anyhow::Error>(passes)
         })?;
         let verdict = Verdict {
-            program: "bench-precision",
+            program: "bench precision",
             precision,
             mixed_precision: self.args.mixed_precision,
             target: self.target,
@@ -124,10 +123,9 @@ impl Bench<'_> {
             most_ap_loss: self.args.most_ap_loss,
             trials,
             keep_fp32: found.as_deref().map(names),
-            machine: &self.machine,
+            machine: &self.lines.machine,
         };
-        let text = serde_json::to_string(&verdict)?;
-        print(|out| writeln!(out, "{text}"))?;
+        self.lines.write(&verdict)?;
         let Some(kept) = verdict.keep_fp32 else {
             anyhow::bail!(
                 "no bisection, {precision}: the target is missed even with every block in 32 bits; lower --least-cosine"

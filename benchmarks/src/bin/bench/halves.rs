@@ -1,14 +1,8 @@
-//! `bench-halves`: the time of the two halves of a detector on an engine, each alone and both at once.
+//! `bench halves`: the time of the two halves of a detector on an engine, each alone and both at once.
 
-#![forbid(unsafe_code)]
-
-use std::fs::File;
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
 use ocelli::builtin::EXAMPLE_CLASSES;
 use ocelli::engines::Tensor;
 use ocelli::export::contract::{Manifest, Precision, Target};
@@ -18,9 +12,11 @@ use ocelli_benchmarks::halves::{Halves, ImageHalf, Outputs, PromptHalf, TextFeat
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::nvidia::memory_used_mib;
 use ocelli_benchmarks::quantiles::Quantiles;
-use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, print, status};
+use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, status};
 use ocelli_datasets::scenes::MovingScene;
 use serde::Serialize;
+
+use super::lines::Lines;
 
 /// Minimum number of measured runs.
 const MIN_RUNS: usize = 3;
@@ -33,9 +29,8 @@ const CLASS_CHUNK: usize = 16;
 /// image half of a frame beside the prompt half of the previous one, on two threads: the upper bound of a pipeline. Text
 /// features are noise, the image is drawn. Peak memory is that of the whole process so far, GPU memory that of all
 /// processes.
-#[derive(Parser)]
-#[command(name = "bench-halves", version)]
-struct Arguments {
+#[derive(clap::Args)]
+pub struct Arguments {
     /// Numbers of classes
     #[arg(long, num_args = 1.., default_values_t = [1, 2, 4, 8, 16, 80], value_name = "N")]
     class_counts: Vec<usize>,
@@ -60,7 +55,7 @@ struct Arguments {
     #[command(flatten)]
     detector: DetectorArgs,
     #[command(flatten)]
-    log: LogArgs,
+    pub log: LogArgs,
 }
 
 #[derive(Serialize)]
@@ -91,12 +86,8 @@ struct Line<'a> {
     machine: &'a Machine,
 }
 
-fn main() -> ExitCode {
-    let args: Arguments = cli::parse();
-    cli::run::<Arguments>(&args.log, || run(&args, Instant::now()))
-}
-
-fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
+pub fn run(args: &Arguments) -> anyhow::Result<()> {
+    let start = Instant::now();
     let limit = check(args)?;
     let gpu_memory_before_mib = memory_used_mib();
     let class_chunk = args.detector.class_chunk.unwrap_or(CLASS_CHUNK);
@@ -133,7 +124,7 @@ fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
     })?;
     let mut fpn_2 = Tensor::empty();
     features.fpn_2.copy_to_host_into(&mut fpn_2)?;
-    let mut lines = Lines::new(args)?;
+    let lines = Lines::new("halves", args.output.as_deref())?;
     for &classes in &args.class_counts {
         halves.prompt.set_prompts(manifest, &text, &features.image_prompt, classes, class_chunk)?;
         let mut outputs = Outputs::default();
@@ -144,7 +135,7 @@ fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
         let together = halves.together(args.warm_up, args.runs, limit, || Ok(interrupted()?))?;
         let agreement = reference.as_ref().map(|r| r.compare(fpn_2.as_f32()?, &outputs)).transpose()?;
         lines.write(&Line {
-            program: "bench-halves",
+            program: "bench halves",
             engine: detector.engine(),
             imgsz: manifest.imgsz,
             precision: manifest.precision,
@@ -164,7 +155,7 @@ fn run(args: &Arguments, start: Instant) -> anyhow::Result<()> {
             peak_memory_mib: peak_memory_mib(),
             gpu_memory_mib: memory_used_mib(),
             gpu_memory_before_mib,
-            machine: &lines.machine.clone(),
+            machine: &lines.machine,
         })?;
         if let Some(path) = &args.write_reference {
             let fpn_2 = fpn_2.as_f32()?.to_vec();
@@ -220,35 +211,6 @@ fn measure(
         times.push(milliseconds(start));
     }
     Ok(Quantiles::of(times))
-}
-
-/// Output of JSON lines.
-struct Lines {
-    machine: Machine,
-    file: Option<File>,
-}
-
-impl Lines {
-    fn new(args: &Arguments) -> anyhow::Result<Self> {
-        let file = match &args.output {
-            Some(folder) => {
-                std::fs::create_dir_all(folder)?;
-                let path = folder.join("bench-halves.jsonl");
-                Some(File::options().create(true).append(true).open(path)?)
-            }
-            None => None,
-        };
-        Ok(Self { machine: Machine::here(), file })
-    }
-
-    fn write(&mut self, line: &impl Serialize) -> anyhow::Result<()> {
-        let text = serde_json::to_string(line)?;
-        print(|out| writeln!(out, "{text}"))?;
-        if let Some(file) = &mut self.file {
-            writeln!(file, "{text}")?;
-        }
-        Ok(())
-    }
 }
 
 fn milliseconds(since: Instant) -> f64 {

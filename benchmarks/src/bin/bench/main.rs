@@ -1,0 +1,45 @@
+//! `bench`: measurements of detection, the pipeline, the tracker, engines and number formats.
+
+#![forbid(unsafe_code)]
+
+mod checkpoint;
+mod detect;
+mod engine;
+mod halves;
+mod lines;
+mod precision;
+mod report;
+mod track;
+mod video;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use ocelli_cli as cli;
+
+/// Measures ocelli and writes JSON lines.
+#[derive(Parser)]
+#[command(name = "bench", version)]
+enum Bench {
+    Detect(detect::Arguments),
+    Video(video::Arguments),
+    Track(track::Arguments),
+    Engine(engine::Arguments),
+    Halves(halves::Arguments),
+    Precision(precision::Arguments),
+    Checkpoint(checkpoint::Arguments),
+    Report(report::Arguments),
+}
+
+fn main() -> ExitCode {
+    match cli::parse() {
+        Bench::Detect(args) => cli::run::<Bench>(&args.log, || detect::run(&args)),
+        Bench::Video(args) => cli::run::<Bench>(&args.log, || video::run(&args)),
+        Bench::Track(args) => cli::run::<Bench>(&args.log, || track::run(&args)),
+        Bench::Engine(args) => cli::run::<Bench>(&args.log, || engine::run(&args)),
+        Bench::Halves(args) => cli::run::<Bench>(&args.log, || halves::run(&args)),
+        Bench::Precision(args) => cli::run::<Bench>(&args.log, || precision::run(&args)),
+        Bench::Checkpoint(args) => cli::run::<Bench>(&args.log, || checkpoint::run(&args)),
+        Bench::Report(args) => cli::run::<Bench>(&args.log, || report::run(&args)),
+    }
+}
