@@ -63,7 +63,7 @@ const DATA_SET: [&str; 4] = ["--images", "pictures", "--annotations", "annotatio
 
 #[test]
 fn the_built_in_model_on_drawn_scenes() {
-    let place = Place::new();
+    let place = Place::with_libraries();
     let report = evaluate(&place, &["--scenes", "30"]);
     let ap = figure(&report, "/models/0/bbox/ap");
     let recall = figure(&report, "/models/0/at_confidence/recall");
@@ -165,7 +165,7 @@ fn images_that_cannot_be_read_are_listed_and_the_others_count() {
 
 #[test]
 fn two_models_on_the_same_images() {
-    let place = Place::new();
+    let place = Place::with_libraries();
     place.folder("checkpoint");
     ocelli::builtin::write_checkpoint(&place.path("checkpoint")).expect("it writes");
     let checkpoint = Checkpoint::open(&place.path("checkpoint")).expect("the built-in model is a checkpoint");
