@@ -13,6 +13,7 @@ use super::features::{IMAGE_PROMPT, ImageFeatures};
 use super::masks::{MaskHead, MaskInputs, MaskOutputs};
 use super::screen::Screen;
 use super::text::EmbeddedPrompts;
+use crate::cancellation::Cancellation;
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
 use crate::mask::SemanticMap;
@@ -39,6 +40,7 @@ pub struct PromptDecoder {
     pub(super) copies: HostCopies,
     post: PostProcessor,
     candidates: Vec<Candidate>,
+    cancellation: Cancellation,
 }
 
 /// The encoder-decoder with its inputs and outputs.
@@ -84,6 +86,7 @@ impl PromptDecoder {
             copies: HostCopies::default(),
             post,
             candidates: Vec::new(),
+            cancellation: Cancellation::new(),
         }
     }
 
@@ -127,6 +130,12 @@ impl PromptDecoder {
     pub fn set_post_processing(&mut self, options: PostProcessOptions) -> Result<()> {
         self.post = PostProcessor::new(options)?;
         Ok(())
+    }
+
+    /// Ends the decoding of the next images with [`ErrorKind::Cancelled`] once the token is cancelled: after the classes that
+    /// are decoded, or whose masks are computed, at this moment.
+    pub fn set_cancellation(&mut self, cancellation: Cancellation) {
+        self.cancellation = cancellation;
     }
 
     /// Whether the next images get masks. It makes no difference to a detector that was built without them.
@@ -242,13 +251,14 @@ impl PromptDecoder {
             let engine = &*self.encoder_decoder.as_ref().expect("loaded above").engine;
             let size = fixed_size(engine, tensor::PROMPT_MASK, 0).unwrap_or(self.class_chunk);
             for chunk in classes.chunks(size) {
+                self.cancellation.check()?;
                 let before = self.post.pending().len();
                 self.decode_chunk(features, prompts, chunk, exemplars)?;
                 let Some(head) = &mut self.mask_head else { continue };
                 // The mask head's inputs are large: they are kept for later chunks only if these decide what is found.
                 if self.post.is_final() {
                     let candidates = &self.post.pending()[before..];
-                    head.run(features, prompts, candidates, &mut self.copies, times)?;
+                    head.run(features, prompts, candidates, (&mut self.copies, &self.cancellation), times)?;
                 } else {
                     head.keep_classes_of(self.post.pending());
                 }
@@ -256,7 +266,7 @@ impl PromptDecoder {
         }
         self.post.finish_into(&mut self.candidates);
         if let Some(head) = &mut self.mask_head {
-            head.run(features, prompts, &self.candidates, &mut self.copies, times)?;
+            head.run(features, prompts, &self.candidates, (&mut self.copies, &self.cancellation), times)?;
             head.semantic_maps.sort_by_key(|map| map.class_id);
         }
         detections.extend(self.candidates.iter().map(|candidate| {

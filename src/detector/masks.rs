@@ -8,6 +8,7 @@ use ocelli_export::contract::{file, tensor};
 use super::engine_io::{HostCopies, fixed_size, make_readable_on, move_to};
 use super::features::ImageFeatures;
 use super::text::EmbeddedPrompts;
+use crate::cancellation::Cancellation;
 use crate::engine::EngineFactory;
 use crate::mask::{Mask, MaskResampler, SemanticMap};
 use crate::model::Model;
@@ -123,11 +124,12 @@ impl MaskHead {
         image: &ImageFeatures,
         prompts: &EmbeddedPrompts,
         candidates: &[Candidate],
-        copies: &mut HostCopies,
+        (copies, cancellation): (&mut HostCopies, &Cancellation),
         times: &mut StageTimes,
     ) -> Result<()> {
         let start = Instant::now();
         while let Some((class, inputs)) = self.classes.pop_first() {
+            cancellation.check()?;
             let of_class = candidates.iter().filter(|candidate| candidate.class_id == class);
             let queries: Vec<usize> = of_class.map(|candidate| candidate.query).collect();
             if !queries.is_empty() {

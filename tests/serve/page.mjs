@@ -186,6 +186,39 @@ await step("the fake camera", async () => {
   assert.ok(await page.locator("#camera-start").isEnabled());
 });
 
+await step("what is drawn while a save is under way stays", async () => {
+  const page = await open();
+  await page.locator("#tab-gallery").click();
+  await page.locator("#thumbnails button").nth(1).click();
+  await page.waitForFunction(() => document.getElementById("gallery-name").textContent !== "");
+  const before = await count(page, "found");
+  const wait = (state) => page.waitForFunction((state) => document.getElementById("gallery-state").textContent === state, state);
+  await page.route("**/v1/gallery/*", async (route) => {
+    if (route.request().method() === "PUT") await new Promise((done) => setTimeout(done, 1500));
+    await route.continue();
+  });
+  await page.locator("#label-add").click();
+  const answered = page.waitForResponse((response) => response.request().method() === "PUT");
+  await page.keyboard.press("Control+s");
+  await page.locator("#label-add").click();
+  await page.keyboard.press("Shift+ArrowRight");
+  await answered;
+  await page.waitForFunction(() => /save again/.test(document.getElementById("status").textContent));
+  assert.equal(await text(page, "gallery-state"), "Not saved");
+  assert.equal(await count(page, "found"), before + 2, "the second box is still there");
+  // The box that was saved is not saved twice, also if the later change is taken back.
+  await page.locator("#label-undo").click();
+  await page.locator("#label-undo").click();
+  assert.equal(await count(page, "found"), before + 1);
+  await page.locator("#label-save").click();
+  await wait("Corrected");
+  await page.locator("#gallery-back").click();
+  await page.locator("#thumbnails button").nth(1).click();
+  await wait("Corrected");
+  assert.equal(await count(page, "found"), before + 1);
+  await page.context().close();
+});
+
 await step("the gallery", async () => {
   await page.locator("#tab-gallery").click();
   await page.locator("#thumbnails button").first().waitFor();

@@ -7,7 +7,7 @@ const $ = (id) => document.getElementById(id);
 
 export class Gallery {
   constructor({ say, fail, thresholds, limits }) {
-    Object.assign(this, { say, fail, thresholds, limits, classes: [], images: [], total: 0, open: null, boxes: [], undo: [], isChanged: false, isVisible: false, turn: 0 });
+    Object.assign(this, { say, fail, thresholds, limits, classes: [], images: [], total: 0, open: null, boxes: [], undo: [], isChanged: false, isVisible: false, turn: 0, keys: 0 });
     this.stage = new Stage($("editor"), {
       mayDraw: () => colorOf(this.classId()),
       draw: (box) => this.add(box),
@@ -92,7 +92,7 @@ export class Gallery {
   // Shows labels as the server has them.
   take(labels) {
     this.open.labels = labels;
-    this.boxes = labels.instances.map(({ line, class_id, box, polygon }) => ({ line, class_id, box, polygon }));
+    this.boxes = labels.instances.map(({ line, class_id, box, polygon }) => ({ key: ++this.keys, line, class_id, box, polygon }));
     [this.undo, this.isChanged] = [[], false];
     this.before = JSON.stringify(this.boxes);
     $("gallery-name").textContent = labels.name;
@@ -153,7 +153,7 @@ export class Gallery {
   }
 
   add(box) {
-    this.boxes.push({ class_id: this.classId(), box });
+    this.boxes.push({ key: ++this.keys, class_id: this.classId(), box });
     this.changed(this.boxes.length - 1);
   }
 
@@ -184,16 +184,21 @@ export class Gallery {
     this.say("Looking…");
     try {
       const most = this.limits().classes ?? this.classes.length;
-      const classes = this.classes.slice(0, most);
-      const result = await detect(open.blob, { ...this.thresholds(), classes, masks: false });
-      if (this.open !== open) return;
+      const found = [];
+      for (let from = 0; from < this.classes.length; from += most) {
+        const classes = this.classes.slice(from, from + most);
+        const { detections } = await detect(open.blob, { ...this.thresholds(), classes, masks: false });
+        if (this.open !== open) return;
+        // Names that differ in case only are one class to the server, so its numbers are not ours.
+        found.push(...detections.map(({ label, box }) => ({ class_id: this.classes.indexOf(label), box })));
+      }
       const overlap = ([a, b, c, d], [x, y, z, w]) => {
         const common = Math.max(0, Math.min(c, z) - Math.max(a, x)) * Math.max(0, Math.min(d, w) - Math.max(b, y));
         return common / ((c - a) * (d - b) + (z - x) * (w - y) - common);
       };
       const known = [...this.boxes];
-      const fresh = result.detections.filter((one) => !known.some((box) => box.class_id === one.class_id && overlap(box.box, one.box) > 0.5));
-      fresh.forEach(({ class_id, box }) => this.boxes.push({ class_id, box }));
+      const fresh = found.filter((one) => one.class_id >= 0 && !known.some((box) => box.class_id === one.class_id && overlap(box.box, one.box) > 0.5));
+      fresh.forEach((one) => this.boxes.push({ key: ++this.keys, ...one }));
       if (fresh.length) this.changed(-1);
       this.say(fresh.length ? `${fresh.length} added: check them, then save.` : "Nothing new found.");
       this.fail("");
@@ -207,16 +212,34 @@ export class Gallery {
     if (!open || this.isSaving) return;
     this.isSaving = true;
     try {
+      const sent = JSON.stringify(this.boxes), keys = this.boxes.map((one) => one.key);
       const instances = this.boxes.map(({ line, class_id, box }) => ({ ...(line === undefined || line === null ? {} : { line }), class_id, box }));
       const labels = await api(`/v1/gallery/${open.image.id}`, { method: "PUT", headers: { "content-type": "application/json" }, body: JSON.stringify({ version: open.labels.version, instances }) });
-      if (this.open === open) this.take(labels);
+      if (this.open === open) {
+        if (JSON.stringify(this.boxes) === sent) this.take(labels);
+        else this.keep(labels, keys);
+      }
       this.fail("");
-      this.say("Saved. Later labelling leaves this image as it is.");
+      const isWhole = this.open !== open || !this.isChanged;
+      this.say(isWhole ? "Saved. Later labelling leaves this image as it is." : "Saved, without what was changed meanwhile: save again.");
     } catch (error) {
       this.fail(error.message);
     } finally {
       this.isSaving = false;
     }
+  }
+
+  // Keeps what was drawn while a save was under way: boxes that were sent get their lines in the new file.
+  keep(labels, keys) {
+    this.open.labels = labels;
+    const lines = new Map(labels.instances.map(({ line }, at) => [keys[at], line]));
+    const moved = (boxes) => boxes.map((one) => ({ ...one, line: lines.get(one.key) }));
+    const again = (text) => JSON.stringify(moved(JSON.parse(text)));
+    // A box that is being dragged is the stage's as well.
+    this.boxes.forEach((one) => { one.line = lines.get(one.key); });
+    [this.undo, this.before] = [this.undo.map(again), again(this.before)];
+    this.isChanged = true;
+    this.list();
   }
 
   step(by) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
@@ -35,6 +35,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/v1/gallery/{id}/thumbnail", get(gallery::thumbnail))
         .nest("/label-studio", label_studio::router())
         .fallback(nothing_here)
+        .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(app.config.limits.body_bytes))
         .layer(from_fn_with_state(app.clone(), guard::guard))
         .with_state(app.clone())
@@ -42,6 +43,13 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
 
 async fn nothing_here() -> Problem {
     Problem::missing("there is nothing at this address; /openapi.json lists what there is")
+}
+
+async fn wrong_method(request: Request) -> Problem {
+    let (method, path) = (request.method(), request.uri().path());
+    let message =
+        format!("{method} {path}: this address takes another method; /openapi.json lists what there is");
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, message)
 }
 
 async fn health() -> Response {
@@ -55,7 +63,7 @@ async fn openapi() -> Response {
 async fn metrics(State(app): State<Arc<App>>) -> Response {
     let now = Now {
         waiting: app.engine.waiting(),
-        free_slots: app.slots.available_permits(),
+        free_slots: app.slots.free(),
         engine: &app.about.engine,
         model: &app.about.model,
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::config::ServeConfig;
 use crate::engine::Engine;
@@ -10,7 +10,7 @@ use crate::gallery::Gallery;
 use crate::guard::TokenHash;
 use crate::label_studio::Pictures;
 use crate::metrics::Metrics;
-use crate::problem::Problem;
+use crate::places::Places;
 
 /// The state of a server.
 pub(crate) struct App {
@@ -18,8 +18,10 @@ pub(crate) struct App {
     pub token: Option<TokenHash>,
     pub engine: Engine,
     pub metrics: Arc<Metrics>,
-    /// One for each request that is read, waits or runs.
-    pub slots: Arc<Semaphore>,
+    /// For requests whose body arrives. They hold none of `slots`, so that slow ones do not hold up the others.
+    pub bodies: Places,
+    /// For requests that wait or run.
+    pub slots: Places,
     pub gallery: Option<Arc<Gallery>>,
     pub pictures: Pictures,
     pub about: About,
@@ -37,14 +39,4 @@ pub(crate) struct About {
     pub masks: bool,
     pub confidence: f32,
     pub nms: f32,
-}
-
-impl App {
-    /// A slot for a request; it is given back when it is dropped.
-    ///
-    /// # Errors
-    /// 503 if there is none.
-    pub fn slot(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        self.slots.clone().try_acquire_owned().map_err(|_| Problem::busy())
-    }
 }

@@ -43,7 +43,8 @@ pub struct Limits {
     pub exemplars: usize,
     /// Detections of an answer; of more, those with the highest scores are kept. Default 1000.
     pub detections: usize,
-    /// Requests that are read, wait or run at the same time; one more is answered with 503. Default 64.
+    /// Requests that wait or run at the same time, and as many whose bodies arrive; one more is answered with 503. One client has
+    /// at most half of either. Default 64.
     pub queue: usize,
     /// Open connections. Default 512.
     pub connections: usize,
@@ -103,9 +104,9 @@ impl ServeConfig {
                     self.listen
                 ));
             }
-            Some(token) if token.len() < MIN_TOKEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Some(token) if token.len() < MIN_TOKEN || !token.bytes().all(is_url_safe) => {
                 return refuse(format!(
-                    "token: expected at least {MIN_TOKEN} letters, digits and signs, without spaces"
+                    "token: expected at least {MIN_TOKEN} letters, digits and -._~, which need no escapes in an address"
                 ));
             }
             _ => {}
@@ -132,6 +133,11 @@ impl ServeConfig {
         }
         Ok(())
     }
+}
+
+/// Whether a character stands for itself in addresses and cookies.
+fn is_url_safe(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
 fn is_host_name(host: &str) -> bool {

@@ -39,14 +39,13 @@ impl From<Found> for Answer {
 
 /// Detects in one picture.
 pub(crate) async fn detect(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let _slot = app.slot()?;
     let client = ends_of(&request)?.client;
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let limits = app.config.limits.clone();
     let (picture, question) = match kind.as_str() {
         "application/json" => {
-            let body = body(request).await?;
+            let body = body(&app, request).await?;
             off_the_workers(move || {
                 let mut asked = Asked::from_json(&body)?;
                 Ok((asked.take_picture()?, asked.question(&limits)?))
@@ -54,7 +53,7 @@ pub(crate) async fn detect(State(app): State<Arc<App>>, request: Request) -> Res
             .await?
         }
         "multipart/form-data" => {
-            let (picture, asked) = form(request).await?;
+            let (picture, asked) = form(&app, request).await?;
             (picture, off_the_workers(move || Ok(asked.question(&limits)?)).await?)
         }
         _ => {
@@ -64,6 +63,7 @@ pub(crate) async fn detect(State(app): State<Arc<App>>, request: Request) -> Res
     };
     let picture = picture.filter(|picture| !picture.is_empty());
     let picture = picture.ok_or_else(|| Problem::bad("image is missing: expected a picture file"))?;
+    let _slot = app.slots.take(client)?;
     let found = app.engine.ask(client, picture, question).await?;
     Ok(json_response(StatusCode::OK, &Answer::from(found)))
 }
@@ -84,12 +84,14 @@ pub(crate) fn ends_of(request: &Request) -> Result<Ends, Problem> {
 }
 
 /// The whole body, within the limit.
-pub(crate) async fn body(request: Request) -> Result<Bytes, Problem> {
+pub(crate) async fn body(app: &App, request: Request) -> Result<Bytes, Problem> {
+    let _place = app.bodies.take(ends_of(&request)?.client)?;
     Bytes::from_request(request, &()).await.map_err(|error| Problem::new(error.status(), error.body_text()))
 }
 
 /// A form with the picture in `image`, and the question in `request` as JSON or in a field for each option.
-async fn form(request: Request) -> Result<(Option<Bytes>, Asked), Problem> {
+async fn form(app: &App, request: Request) -> Result<(Option<Bytes>, Asked), Problem> {
+    let _place = app.bodies.take(ends_of(&request)?.client)?;
     let broken = |error: MultipartError| Problem::new(error.status(), error.body_text());
     let mut form = Multipart::from_request(request, &())
         .await

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use axum::body::Bytes;
-use ocelli::{Detection, Detector, Error, ErrorKind, Image, Result, StageTimes};
+use ocelli::{Cancellation, Detection, Detector, Error, ErrorKind, Image, Result, StageTimes};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
@@ -38,11 +38,21 @@ pub(crate) struct Job {
     picture: Bytes,
     question: Question,
     reply: oneshot::Sender<Result<Found>>,
+    withdrawn: Cancellation,
 }
 
 impl Awaited for Job {
     fn is_abandoned(&self) -> bool {
-        self.reply.is_closed()
+        self.withdrawn.is_cancelled()
+    }
+}
+
+/// Withdraws a question when it is dropped, also while the engine works on it.
+struct Asking(Cancellation);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.cancel();
     }
 }
 
@@ -91,7 +101,8 @@ impl Engine {
         question: Question,
     ) -> std::result::Result<Found, Problem> {
         let (reply, answer) = oneshot::channel();
-        self.queue.push(client, Job { picture, question, reply });
+        let asking = Asking(Cancellation::new());
+        self.queue.push(client, Job { picture, question, reply, withdrawn: asking.0.clone() });
         match answer.await {
             Ok(found) => Ok(found?),
             Err(_) => Err(Problem::stopping()),

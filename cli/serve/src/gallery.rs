@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use crate::app::App;
-use crate::detect::body;
+use crate::detect::{body, ends_of};
 use crate::problem::{Problem, json_response};
+use crate::request::check_pixels;
 
 /// Images of one answer.
 const PAGE: usize = 200;
@@ -31,14 +32,16 @@ const KEPT_THUMBNAILS: usize = 2_000;
 pub(crate) struct Gallery {
     set: RwLock<CorrectedSet>,
     thumbnails: Mutex<HashMap<String, Vec<u8>>>,
+    /// Pixels of an image that is decoded.
+    max_pixels: u64,
     /// One save at a time: the second waits instead of failing on the lock.
     saving: Mutex<()>,
 }
 
 impl Gallery {
-    pub fn open(root: &FilePath) -> Result<Self> {
+    pub fn open(root: &FilePath, max_pixels: u64) -> Result<Self> {
         let set = RwLock::new(CorrectedSet::open(root)?);
-        Ok(Self { set, thumbnails: Mutex::default(), saving: Mutex::default() })
+        Ok(Self { set, thumbnails: Mutex::default(), max_pixels, saving: Mutex::default() })
     }
 
     fn read<T>(&self, work: impl FnOnce(&CorrectedSet) -> T) -> T {
@@ -79,12 +82,17 @@ impl Gallery {
         })
     }
 
+    fn decode(&self, image: &SetImage, bytes: &[u8]) -> Result<image::RgbImage> {
+        check_pixels(bytes, self.max_pixels)?;
+        Ok(Image::decode(bytes, &image.name)?.into_rgb_image())
+    }
+
     fn thumbnail(&self, image: &SetImage) -> Result<Vec<u8>> {
         let lock = || self.thumbnails.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().get(&image.id) {
             return Ok(known.clone());
         }
-        let whole = Image::decode(&self.read(|set| set.read_image(image))?, &image.name)?.into_rgb_image();
+        let whole = self.decode(image, &self.read(|set| set.read_image(image))?)?;
         let scale = f64::from(THUMBNAIL) / f64::from(whole.width().max(whole.height()));
         let side = |pixels: u32| ((f64::from(pixels) * scale.min(1.0)).round() as u32).max(1);
         let (width, height) = (side(whole.width()), side(whole.height()));
@@ -191,7 +199,7 @@ pub(crate) async fn save(
     request: Request,
 ) -> std::result::Result<Response, Problem> {
     let gallery = gallery(&app)?;
-    let correction: Correction = serde_json::from_slice(&body(request).await?)
+    let correction: Correction = serde_json::from_slice(&body(&app, request).await?)
         .map_err(|error| Problem::bad(format!("correction: {error}")))?;
     let saved = with_files(move || {
         let image = gallery.image(&id)?;
@@ -216,8 +224,10 @@ pub(crate) async fn save(
 pub(crate) async fn image(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
+    request: Request,
 ) -> std::result::Result<Response, Problem> {
     let gallery = gallery(&app)?;
+    let _slot = app.slots.wait(ends_of(&request)?.client).await?;
     let (kind, bytes) = with_files(move || {
         let image = gallery.image(&id)?;
         let bytes = gallery.read(|set| set.read_image(&image))?;
@@ -227,8 +237,7 @@ pub(crate) async fn image(
             Ok(ImageFormat::WebP) => "image/webp",
             _ => {
                 let mut png = Cursor::new(Vec::new());
-                let decoded = Image::decode(&bytes, &image.name)?.into_rgb_image();
-                decoded.write_to(&mut png, ImageFormat::Png).map_err(not_encoded)?;
+                gallery.decode(&image, &bytes)?.write_to(&mut png, ImageFormat::Png).map_err(not_encoded)?;
                 return Ok(("image/png", png.into_inner()));
             }
         };
@@ -242,8 +251,10 @@ pub(crate) async fn image(
 pub(crate) async fn thumbnail(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
+    request: Request,
 ) -> std::result::Result<Response, Problem> {
     let gallery = gallery(&app)?;
+    let _slot = app.slots.wait(ends_of(&request)?.client).await?;
     let bytes = with_files(move || Ok(gallery.thumbnail(&gallery.image(&id)?)?)).await?;
     let headers = [(header::CONTENT_TYPE, "image/jpeg"), (header::CACHE_CONTROL, "private, max-age=600")];
     Ok((headers, bytes).into_response())

@@ -92,7 +92,9 @@ fn admit(app: &App, request: &Request) -> Result<Option<Response>, Problem> {
     let ends = request.extensions().get::<Ends>().cloned();
     let host = check_host(app, request, ends.map(|ends| ends.server))?;
     let is_upgrade = headers.contains_key(header::UPGRADE);
-    if is_upgrade || !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
+    // Other pages may link to the page and to the description, but not make the server work.
+    let is_work = is_upgrade || request.uri().path().starts_with("/v1/");
+    if is_work || !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
         check_origin(headers, host)?;
     }
     let Some(token) = app.token.as_ref().filter(|_| request.uri().path() != OPEN) else { return Ok(None) };
@@ -103,7 +105,9 @@ fn admit(app: &App, request: &Request) -> Result<Option<Response>, Problem> {
                 "the token in the address is not the server's",
             ));
         }
-        let cookie = format!("{COOKIE}={given}; Path=/; HttpOnly; SameSite=Strict");
+        let is_https = headers.get("x-forwarded-proto").is_some_and(|name| name == "https");
+        let secure = if is_https { "; Secure" } else { "" };
+        let cookie = format!("{COOKIE}={given}; Path=/; HttpOnly; SameSite=Strict{secure}");
         let cookie = HeaderValue::from_str(&cookie).map_err(|_| Problem::bad("the token is not text"))?;
         let to_page = [(header::LOCATION, HeaderValue::from_static("/")), (header::SET_COOKIE, cookie)];
         return Ok(Some((StatusCode::SEE_OTHER, to_page).into_response()));

@@ -57,7 +57,7 @@ struct Setup {
 
 /// Label Studio calls this when the address is entered and when the configuration changes.
 async fn setup(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let setup: Setup = read(&body(request).await?)?;
+    let setup: Setup = read(&body(&app, request).await?)?;
     if let Err(problem) = LabelConfig::parse(&setup.schema) {
         // A project has no configuration yet when it is made.
         tracing::info!("Label Studio: {}", problem.message);
@@ -71,8 +71,8 @@ struct Validate {
     config: String,
 }
 
-async fn validate(request: Request) -> Result<Response, Problem> {
-    let asked: Validate = read(&body(request).await?)?;
+async fn validate(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let asked: Validate = read(&body(&app, request).await?)?;
     LabelConfig::parse(&asked.config)?;
     Ok(json_response(StatusCode::OK, &json!({"status": "ok"})))
 }
@@ -82,8 +82,8 @@ async fn versions(State(app): State<Arc<App>>) -> Response {
 }
 
 /// The model is not trained here.
-async fn nothing_to_train(request: Request) -> Result<Response, Problem> {
-    body(request).await?;
+async fn nothing_to_train(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    body(&app, request).await?;
     Ok(json_response(
         StatusCode::OK,
         &json!({"status": "ok", "detail": "Ocelli is not trained by Label Studio"}),
@@ -113,9 +113,9 @@ fn read<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, Problem> {
 /// The predictions for some tasks. A picture that cannot be fetched or read has none, and the log says why; if that is so
 /// for all of them, the answer is the error.
 async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let _slot = app.slot()?;
     let client = ends_of(&request)?.client;
-    let body = body(request).await?;
+    let body = body(&app, request).await?;
+    let _slot = app.slots.take(client)?;
     let (limits, has_masks) = (app.config.limits.clone(), app.about.masks);
     let (asked, config, question) = off_the_workers(move || {
         let asked: Predict = read(&body)?;

@@ -36,6 +36,7 @@ mod label_studio;
 mod live_view;
 mod metrics;
 mod page;
+mod places;
 mod problem;
 mod queue;
 mod request;
@@ -44,4 +45,4 @@ mod video;
 
 pub use config::{LabelStudio, Limits, ServeConfig, random_token};
 pub use live_view::LiveView;
-pub use server::Server;
+pub use server::{Bound, Server};

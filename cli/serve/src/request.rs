@@ -51,7 +51,7 @@ impl Thresholds {
 pub(crate) struct Asked {
     /// The picture file in base64; a data URI is one as well.
     image: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "names")]
     classes: Vec<String>,
     confidence: Option<f32>,
     nms: Option<f32>,
@@ -72,6 +72,20 @@ struct ExemplarBox {
     #[serde(default = "yes")]
     wanted: bool,
     class: Option<String>,
+}
+
+/// A list of names, or names separated by commas, as in a form.
+fn names<'d, D: serde::Deserializer<'d>>(from: D) -> std::result::Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a list of names, or names separated by commas")]
+    enum Names {
+        List(Vec<String>),
+        Text(String),
+    }
+    Ok(match Names::deserialize(from)? {
+        Names::List(names) => names,
+        Names::Text(text) => text.split(',').map(str::to_owned).collect(),
+    })
 }
 
 fn yes() -> bool {
@@ -109,8 +123,16 @@ impl Asked {
             }
             "masks" => self.masks = value.trim().parse().map_err(|_| wrong("true or false"))?,
             "exemplars" => {
-                self.exemplars = serde_json::from_str(value)
-                    .map_err(|error| Problem::bad(format!("exemplars: {error}")))?;
+                let numbers =
+                    || value.split(',').map(|one| one.trim().parse().ok()).collect::<Option<Vec<f32>>>();
+                match numbers().and_then(|numbers| <[f32; 4]>::try_from(numbers).ok()) {
+                    Some(bbox) => self.exemplars.push(ExemplarBox { bbox, wanted: true, class: None }),
+                    None => {
+                        let list: std::result::Result<Vec<ExemplarBox>, _> = serde_json::from_str(value);
+                        let expected = "x1,y1,x2,y2 in pixels, or a list such as [{\"box\": [1, 2, 30, 40], \"wanted\": false}]";
+                        self.exemplars.extend(list.map_err(|_| wrong(expected))?);
+                    }
+                }
             }
             _ => {
                 let fields = "image, request, classes, confidence, nms, class_agnostic_nms, max_detections, masks, exemplars";
@@ -205,7 +227,11 @@ pub(crate) fn from_base64(text: &str) -> std::result::Result<Bytes, Problem> {
             _ => return Err(Problem::bad("image: expected a data URI in base64")),
         },
     };
-    let bytes = STANDARD.decode(text.trim()).map_err(|error| Problem::bad(format!("image: {error}")))?;
+    let text = text.trim();
+    let bytes = STANDARD.decode(text).map_err(|_| {
+        let start: String = text.chars().take(20).collect();
+        Problem::bad(format!("image is \"{start}\": expected the file in base64"))
+    })?;
     Ok(bytes.into())
 }
 

@@ -1,12 +1,12 @@
 //! The server: its state, its port, its end.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ocelli::builtin::vocabulary;
 use ocelli::{Cancellation, Detector, Error, ErrorKind, Result};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::api::router;
 use crate::app::{About, App};
@@ -17,9 +17,19 @@ use crate::gallery::Gallery;
 use crate::guard::TokenHash;
 use crate::label_studio::Pictures;
 use crate::metrics::Metrics;
+use crate::places::Places;
 
 /// How often a cancellation is looked at.
 const TICK: Duration = Duration::from_millis(50);
+
+/// A port and a gallery that are open, without a detector yet: clients wait.
+pub struct Bound {
+    config: ServeConfig,
+    listener: TcpListener,
+    address: SocketAddr,
+    gallery: Option<Arc<Gallery>>,
+    pictures: Pictures,
+}
 
 /// A server that listens.
 pub struct Server {
@@ -29,16 +39,16 @@ pub struct Server {
     stop: watch::Sender<bool>,
 }
 
-impl Server {
-    /// Opens the port, the gallery and the engine's threads. The detector is loaded by the first request, unless it was
-    /// [prepared](Detector::prepare).
+impl Bound {
+    /// Opens the port and the gallery.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for an address that other machines reach without a token and for other options out
     /// of range; [`ErrorKind::Io`] if the port is taken; the errors of the gallery.
-    pub fn bind(detector: Detector, config: ServeConfig) -> Result<Self> {
+    pub fn new(config: ServeConfig) -> Result<Self> {
         config.check()?;
-        let gallery = config.gallery.as_deref().map(Gallery::open).transpose()?.map(Arc::new);
+        let gallery = config.gallery.as_deref().map(|root| Gallery::open(root, config.limits.pixels));
+        let gallery = gallery.transpose()?.map(Arc::new);
         let pictures = Pictures::new(config.label_studio.as_ref(), config.limits.body_bytes)?;
         let listener = TcpListener::bind(config.listen).map_err(|error| {
             let message = format!(
@@ -48,13 +58,21 @@ impl Server {
             Error::new(ErrorKind::Io, message).with_source(error)
         })?;
         let address = listener.local_addr().map_err(|error| cannot_listen(&config, error))?;
+        Ok(Self { config, listener, address, gallery, pictures })
+    }
+
+    /// Starts the engine's threads. The detector is loaded by the first request, unless it was
+    /// [prepared](Detector::prepare).
+    pub fn with(self, detector: Detector) -> Server {
+        let Self { config, listener, address, gallery, pictures } = self;
         let about = About::of(&detector, &config);
         let metrics = Arc::new(Metrics::default());
         let engine = Engine::start(detector, metrics.clone(), config.limits.pixels);
         let (stop, stopping) = watch::channel(false);
         let app = App {
             token: config.token.as_deref().map(TokenHash::new),
-            slots: Arc::new(Semaphore::new(config.limits.queue)),
+            bodies: Places::new(config.limits.queue),
+            slots: Places::new(config.limits.queue),
             engine,
             metrics,
             gallery,
@@ -63,24 +81,29 @@ impl Server {
             stopping,
             config,
         };
-        Ok(Self { listener, address, app: Arc::new(app), stop })
+        Server { listener, address, app: Arc::new(app), stop }
     }
+}
 
+impl Server {
     /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address of the page.
+    /// The address of the page. If it listens on all addresses of the machine, the one that other machines reach.
     pub fn url(&self) -> String {
-        format!("http://{}/", self.address)
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(own_address().unwrap_or(Ipv4Addr::LOCALHOST.into()));
+        }
+        format!("http://{address}/")
     }
 
     /// The address of the page with the token, if there is one: who has it has the token.
     pub fn url_with_token(&self) -> String {
-        let token =
-            self.app.config.token.as_ref().map_or_else(String::new, |token| format!("?token={token}"));
-        format!("http://{}/{token}", self.address)
+        let token = self.app.config.token.as_ref();
+        self.url() + &token.map_or_else(String::new, |token| format!("?token={token}"))
     }
 
     /// Serves until it is cancelled; then requests that are being answered are finished.
@@ -96,6 +119,14 @@ impl Server {
         runtime.shutdown_timeout(Duration::from_secs(1));
         served.map_err(|error| cannot_listen(&app.config, error))
     }
+}
+
+/// The address from which this machine would reach another network. Nothing is sent to find it.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    // An address for documentation, which is nobody's (RFC 5737).
+    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 fn cannot_listen(config: &ServeConfig, error: std::io::Error) -> Error {

@@ -147,7 +147,10 @@ async fn answer(
     picture: Bytes,
     question: Question,
 ) -> (u64, Result<Answer, Problem>) {
-    let Ok(_slot) = app.slots.acquire().await else { return (number, Err(Problem::stopping())) };
+    let _slot = match app.slots.wait(client).await {
+        Ok(slot) => slot,
+        Err(problem) => return (number, Err(problem)),
+    };
     let found = app.engine.ask(client, picture, question).await;
     (number, found.map(Answer::from))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ocelli::{Cancellation, Prompts};
-use ocelli_serve::{LabelStudio, Limits, ServeConfig, Server, random_token};
+use ocelli_serve::{Bound, LabelStudio, Limits, ServeConfig, random_token};
 
 use crate::args::{INPUT, PERFORMANCE, built_in_model_help};
 use crate::{DetectorArgs, LogArgs, Progress, cancel_on_interrupt, interrupted, print, status};
@@ -34,7 +34,7 @@ const STUDIO_TOKEN: &str = "LABEL_STUDIO_API_KEY";
 #[derive(Args, Debug)]
 pub struct ServeArgs {
     /// Address and port; port 0 is a free one
-    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS", help_heading = ACCESS)]
+    #[arg(long, default_value = "127.0.0.1:8080", value_parser = parse_address, value_name = "ADDRESS", help_heading = ACCESS)]
     listen: SocketAddr,
     /// Secret that every client must send; better in the environment, as OCELLI_TOKEN [default: none on this machine; a random one,
     /// which is printed, if other machines reach the address]
@@ -52,7 +52,7 @@ pub struct ServeArgs {
     /// Run without masks, which takes less memory
     #[arg(long, help_heading = PERFORMANCE)]
     no_masks: bool,
-    /// Most requests that are read, wait or run at the same time; any more are answered with 503
+    /// Most requests that wait or run at the same time, half of them from one address; any more are answered with 503
     #[arg(long, default_value_t = Limits::default().queue, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
     queue: usize,
     /// Most open connections; any more wait
@@ -74,10 +74,21 @@ pub struct ServeArgs {
     detector: DetectorArgs,
 }
 
+fn parse_address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "expected an address with a port, such as 127.0.0.1:8080 or 0.0.0.0:8080")
+}
+
 /// Serves until Ctrl-C.
 pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
     let config = config(args)?;
     let has_new_token = config.token.is_some() && args.token.is_none() && variable(TOKEN).is_none();
+    if config.gallery.is_some() && config.token.is_none() {
+        status(
+            log,
+            "no token: every user of this machine can see and correct the data set; --token prevents that",
+        );
+    }
+    let bound = Bound::new(config)?;
     let builder = args.detector.detector()?.with_masks(!args.no_masks);
     let first = Prompts::new(["person"])?;
     args.detector.model.announce_built_in(&first, log);
@@ -87,7 +98,7 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
     detector.prepare(&first)?;
     drop(loading);
     status(log, &format!("engine: {}", detector.engine()));
-    let server = Server::bind(detector, config)?;
+    let server = bound.with(detector);
     if has_new_token {
         status(log, "token: made for this run, as other machines reach this address; --token sets one");
     }

@@ -1,11 +1,11 @@
 //! What the server refuses: strangers, other pages, and requests beyond the limits.
 
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::client::{Running, base64, form, read_reply};
+use super::client::{OCELLI, Running, Socket, base64, form, read_reply};
 use super::{CLASSES, scene};
 use crate::run::Place;
 
@@ -142,9 +142,9 @@ fn other_machines_need_the_token() {
 }
 
 #[test]
-fn a_full_server_says_when_to_come_back_and_a_client_that_leaves_makes_room() {
+fn slow_uploads_hold_up_their_client_alone_and_a_client_that_leaves_makes_room() {
     let place = Place::new();
-    let server = Running::start(&place, &["--queue", "2", "--timeout", "3"]);
+    let server = Running::start(&place, &["--queue", "4", "--timeout", "3"]);
     let question = json!({"image": base64(&scene(4)), "classes": CLASSES});
     let hold = || {
         let mut stream = server.connect();
@@ -155,19 +155,26 @@ fn a_full_server_says_when_to_come_back_and_a_client_that_leaves_makes_room() {
         stream.write_all(head.as_bytes()).expect("the server reads");
         stream
     };
+    // Half of the places.
     let (one, mut other) = (hold(), hold());
     let start = Instant::now();
-    server.wait_for("ocelli_free_slots", 0.0);
-    let refused = server.post("/v1/detect", &question);
-    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{}", refused.text());
+    let comes_to = |status: u16| loop {
+        let reply = server.post("/v1/detect", &question);
+        if reply.status == status {
+            break reply;
+        }
+        assert!(start.elapsed().as_secs_f64() < 2.0, "{} {}", reply.status, reply.text());
+    };
+    assert_eq!(comes_to(503).header("retry-after"), Some("1"));
+    // The other half is for other clients, and the engine's places are free.
+    assert_eq!(server.metric("ocelli_free_slots"), 4.0);
     drop(one);
-    server.wait_for("ocelli_free_slots", 1.0);
-    assert_eq!(server.post("/v1/detect", &question).status, 200);
+    comes_to(200);
     // The one that sends nothing more is answered in the end.
     let reply = read_reply_of_idle(&mut other);
     assert_eq!(reply.0, 504, "{}", reply.1);
     assert!(start.elapsed().as_secs_f64() > 2.5 && start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
-    server.wait_for("ocelli_free_slots", 2.0);
+    server.wait_for("ocelli_free_slots", 4.0);
 }
 
 fn read_reply_of_idle(stream: &mut std::net::TcpStream) -> (u16, String) {
@@ -212,6 +219,111 @@ fn a_hundred_thousand_classes_hold_nobody_up() {
                 answer.text()
             );
         });
+    }
+}
+
+/// Bytes, pixels, classes and exemplars over the limit, on every road in; other requests are answered meanwhile.
+#[test]
+fn every_road_has_the_limits() {
+    let place = Place::new();
+    place.write("pictures/0.png", scene(0));
+    let label = "label|--quiet|--model|built-in|--engine|embedded|--images|pictures|--classes|house|-o|set";
+    place.succeed(OCELLI, &label.split('|').collect::<Vec<_>>());
+    let limits = ["--gallery", "set", "--max-bytes", "200000", "--max-pixels", "1000", "--max-classes", "3"];
+    let server = Running::start(&place, &limits);
+    let id = server.get("/v1/gallery").json()["images"][0]["id"].as_str().expect("it has one").to_owned();
+    let in_time = |road: &str, work: &(dyn Fn() -> (u16, String) + Sync), expected: (u16, &str)| {
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(work);
+            let start = Instant::now();
+            assert_eq!(server.get("/healthz").status, 200);
+            assert!(start.elapsed() < Duration::from_secs(1), "{road}: {:?}", start.elapsed());
+            let (status, text) = asked.join().expect("it does not panic");
+            assert!(status == expected.0 && text.contains(expected.1), "{road}: {status} {text}");
+        });
+    };
+    let (image, large) = (base64(&scene(0)), "x".repeat(300_000));
+    let names = ["house", "cake", "tv", "bottle"];
+    let boxes = vec![json!({"box": [1, 2, 30, 40]}); 33];
+    let config: String = names.iter().map(|name| format!(r#"<Label value="{name}"/>"#)).collect();
+    let studio = |labels: &str, image: &str| {
+        let config = format!(
+            r#"<View><Image name="i" value="$i"/><RectangleLabels name="r" toName="i">{labels}</RectangleLabels></View>"#
+        );
+        json!({"tasks": [{"data": {"i": format!("data:image/png;base64,{image}")}}], "label_config": config})
+    };
+    let one = r#"<Label value="house"/>"#;
+    let is_json = "Content-Type: application/json";
+    let (detect, save) = ("POST /v1/detect", format!("PUT /v1/gallery/{id}"));
+    let bodies = [
+        (detect, is_json, json!({"image": large}).to_string(), (413, "")),
+        (detect, is_json, json!({"image": image, "classes": ["house"]}).to_string(), (400, "is too large")),
+        (detect, is_json, json!({"image": image, "classes": names}).to_string(), (400, "at most 3")),
+        (detect, is_json, json!({"image": image, "exemplars": boxes}).to_string(), (400, "at most 32")),
+        ("POST /label-studio/predict", is_json, studio(one, &large).to_string(), (413, "")),
+        ("POST /label-studio/predict", is_json, studio(one, &image).to_string(), (400, "is too large")),
+        ("POST /label-studio/predict", is_json, studio(&config, &image).to_string(), (400, "at most 3")),
+        (&save, is_json, json!({"version": large, "instances": []}).to_string(), (413, "")),
+    ];
+    let mut sent: Vec<(String, Vec<u8>, (u16, &str))> = bodies
+        .into_iter()
+        .map(|(road, kind, body, expected)| {
+            (
+                format!(
+                    "{road} HTTP/1.1
+{kind}"
+                ),
+                body.into_bytes(),
+                expected,
+            )
+        })
+        .collect();
+    let (picture, exemplars) = (scene(0), json!(boxes).to_string());
+    for (fields, expected) in [
+        (vec![("image", large.as_bytes()), ("classes", b"house")], (413, "")),
+        (vec![("image", &picture[..]), ("classes", b"house")], (400, "is too large")),
+        (vec![("image", &picture[..]), ("classes", b"house,cake,tv,bottle")], (400, "at most 3")),
+        (vec![("image", &picture[..]), ("exemplars", exemplars.as_bytes())], (400, "at most 32")),
+    ] {
+        let (kind, body) = form(&fields);
+        sent.push((
+            format!(
+                "{detect} HTTP/1.1
+{kind}"
+            ),
+            body,
+            expected,
+        ));
+    }
+    for (head, body, expected) in &sent {
+        let work = || {
+            let reply = server.send(head, body);
+            (reply.status, reply.text())
+        };
+        in_time(head, &work, *expected);
+    }
+    for (path, expected) in [("image", 200), ("thumbnail", 400)] {
+        let path = format!("/v1/gallery/{id}/{path}");
+        let work = || (server.get(&path).status, String::new());
+        in_time(&path, &work, (expected, ""));
+    }
+    // Messages of a WebSocket have no status: 0 is its end.
+    let question = json!({"classes": ["house"]}).to_string();
+    let messages: [(u8, Vec<u8>, (u16, &str)); 4] = [
+        (1, json!({"classes": names}).to_string().into_bytes(), (200, "at most 3")),
+        (1, json!({"exemplars": boxes}).to_string().into_bytes(), (200, "at most 32")),
+        (2, picture.clone(), (200, "is too large")),
+        (2, large.into_bytes(), (0, "")),
+    ];
+    for (kind, message, expected) in messages {
+        let work = || {
+            let mut socket = Socket::open(&server, "").expect("it is opened");
+            socket.send(1, question.as_bytes());
+            assert_eq!(socket.receive(), Some(json!({"ready": true})));
+            socket.send(kind, &message);
+            socket.receive().map_or((0, String::new()), |said| (200, said.to_string()))
+        };
+        in_time("WebSocket", &work, expected);
     }
 }
 

@@ -124,7 +124,12 @@ fn frames_are_shown_to_those_who_look() {
             all
         })
     };
-    succeed(&place, &format!("--classes moon --scene-size 320x240 --max-frames 600 --detect-every 20 --mjpeg {address} -q"));
+    succeed(
+        &place,
+        &format!(
+            "--classes moon --scene-size 320x240 --max-frames 600 --detect-every 20 --mjpeg {address} -q"
+        ),
+    );
     let all = watched.join().expect("it was shown");
     let starts: Vec<usize> =
         (0..all.len() - 2).filter(|&at| all[at..].starts_with(&[0xff, 0xd8, 0xff])).collect();

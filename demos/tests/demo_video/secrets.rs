@@ -34,7 +34,10 @@ fn leaks(place: &Place, ran: &Outcome) -> Vec<String> {
 #[test]
 fn no_output_of_cameras_has_their_passwords() {
     let place = Place::new();
-    succeed(&place, "--classes moon --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --detect-every 1000 --confidence 1");
+    succeed(
+        &place,
+        "--classes moon --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --detect-every 1000 --confidence 1",
+    );
     let images: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
     place.write("zones.yaml", WHOLE);
     let cameras: Vec<_> = (0..3)

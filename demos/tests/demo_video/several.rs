@@ -43,10 +43,14 @@ fn several_videos_share_the_model() {
 fn a_source_that_fails_harms_no_other() {
     let place = Place::new();
     draw_video(&place, "a.mp4", 20);
-    succeed(&place, "--classes moon --scene-size 320x240 --max-frames 20 -o whole.avi -q --detect-every 1000");
+    succeed(
+        &place,
+        "--classes moon --scene-size 320x240 --max-frames 20 -o whole.avi -q --detect-every 1000",
+    );
     let bytes = place.read("whole.avi");
     place.write("cut.avi", &bytes[..bytes.len() * 2 / 3]);
-    let run = "--video a.mp4 --video cut.avi --classes moon --jsonl lines --stats stats.json --detect-every 1000";
+    let run =
+        "--video a.mp4 --video cut.avi --classes moon --jsonl lines --stats stats.json --detect-every 1000";
     let outcome = run_demo(&place, run);
     assert_eq!(outcome.status, Some(0), "{outcome:?}");
     assert!(outcome.stderr.contains("cut.avi") && outcome.stderr.contains("truncated"), "{outcome:?}");
@@ -59,7 +63,8 @@ fn a_source_that_fails_harms_no_other() {
     let strict = run_demo(&place, &format!("{run} --strict"));
     assert_eq!(strict.status, Some(1), "{strict:?}");
     assert!(strict.stderr.contains("1 of 2 sources failed"), "{strict:?}");
-    let all = run_demo(&place, "--video cut.avi --video cut.avi --classes moon --jsonl lines --detect-every 1000");
+    let all =
+        run_demo(&place, "--video cut.avi --video cut.avi --classes moon --jsonl lines --detect-every 1000");
     assert_eq!(all.status, Some(1), "{all:?}");
     assert!(all.stderr.contains("all 2 sources failed"), "{all:?}");
 }

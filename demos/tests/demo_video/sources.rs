@@ -110,7 +110,8 @@ fn outcome_bytes(place: &Place, arguments: &str) -> Vec<u8> {
 
 /// The lines and the last message for a corrupt video.
 fn read_damaged(place: &Place, name: &str) -> (Vec<FrameReport>, String) {
-    let outcome = run_demo(place, &format!("--video {name} --classes moon --jsonl - -o out.{name} {ONE_DETECTION}"));
+    let outcome =
+        run_demo(place, &format!("--video {name} --classes moon --jsonl - -o out.{name} {ONE_DETECTION}"));
     assert_eq!(outcome.status, Some(1), "{name}: {outcome:?}");
     let last = outcome.stderr.lines().last().unwrap_or_default().to_owned();
     assert!(last.starts_with("error: ") && last.contains(name), "{name}: {outcome:?}");
@@ -206,7 +207,10 @@ fn send_images(stream: &mut TcpStream, images: &[Vec<u8>]) -> std::io::Result<()
 #[test]
 fn a_lost_stream_reconnects_until_the_time_is_up() {
     let place = Place::new();
-    succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --detect-every 1000 --confidence 1");
+    succeed(
+        &place,
+        "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --detect-every 1000 --confidence 1",
+    );
     let images: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
@@ -299,7 +303,10 @@ fn a_file_on_a_server_ends_like_a_file() {
     let place = Place::new();
     draw_video(&place, "in.mkv", 60);
     draw_video(&place, "in.mp4", 60);
-    succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --detect-every 1000 --confidence 1");
+    succeed(
+        &place,
+        "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --detect-every 1000 --confidence 1",
+    );
     let images: Vec<u8> = (0..20).flat_map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
     let run = |bytes: &[u8], ranges, part: f64, name: &str, more: &str| {
         let breaks_at = (bytes.len() as f64 * part) as usize;
@@ -347,7 +354,10 @@ fn a_file_on_a_server_ends_like_a_file() {
 #[test]
 fn a_stream_that_stalls_is_lost() {
     let place = Place::new();
-    succeed(&place, "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --detect-every 1000 --confidence 1");
+    succeed(
+        &place,
+        "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --detect-every 1000 --confidence 1",
+    );
     let images: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");

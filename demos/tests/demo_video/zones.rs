@@ -170,7 +170,8 @@ fn server(count: usize, failures: Vec<u16>) -> (String, std::thread::JoinHandle<
 }
 
 /// The arguments of a run with events.
-pub const EVENTS: &str = "--video in.mp4 --classes moon --track --zones zones.yaml --events events.jsonl --detect-every 4";
+pub const EVENTS: &str =
+    "--video in.mp4 --classes moon --track --zones zones.yaml --events events.jsonl --detect-every 4";
 
 /// Draws the video of [`EVENTS`], and returns its events, a line each.
 pub fn events(place: &Place) -> Vec<String> {

@@ -173,6 +173,7 @@ impl PromptStage {
             let found = found.map(|detections| Found { width, height, detections, times });
             match &found {
                 Ok(found) => self.metrics.observe(&found.times, found.detections.len()),
+                Err(error) if error.kind() == ErrorKind::Cancelled => {}
                 Err(_) => self.metrics.failed(),
             }
             drop(job.reply.send(found));
@@ -185,6 +186,7 @@ impl PromptStage {
         times.text = start.elapsed().as_secs_f64() * 1e3;
         self.decoder.set_post_processing(job.question.thresholds.over(&self.options))?;
         self.decoder.set_masks(job.question.masks);
+        self.decoder.set_cancellation(job.withdrawn.clone());
         self.decoder.decode(&picture.features, &embedded, times)
     }
 }

@@ -1,0 +1,84 @@
+//! Places for requests: as many as the limit allows, of which one client has at most half.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+
+use crate::problem::Problem;
+
+/// Places that requests hold while they are read, or while they wait and run.
+pub(crate) struct Places {
+    all: Arc<Semaphore>,
+    /// Places of one client.
+    each: usize,
+    clients: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
+}
+
+/// A place; it is given back when it is dropped.
+pub(crate) struct Place {
+    _own: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
+}
+
+impl Places {
+    pub fn new(most: usize) -> Self {
+        let each = most.div_ceil(2);
+        Self { all: Arc::new(Semaphore::new(most)), each, clients: Mutex::default() }
+    }
+
+    /// The places of a client. Clients without a request are forgotten.
+    fn of(&self, client: IpAddr) -> Arc<Semaphore> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        // A permit holds its semaphore.
+        clients.retain(|_, places| Arc::strong_count(places) > 1);
+        clients.entry(client).or_insert_with(|| Arc::new(Semaphore::new(self.each))).clone()
+    }
+
+    /// A place.
+    ///
+    /// # Errors
+    /// 503 if there is none.
+    pub fn take(&self, client: IpAddr) -> Result<Place, Problem> {
+        let own = self.of(client).try_acquire_owned().map_err(|_| Problem::busy())?;
+        let of_all = self.all.clone().try_acquire_owned().map_err(|_| Problem::busy())?;
+        Ok(Place { _own: own, _of_all: of_all })
+    }
+
+    /// Waits for a place.
+    ///
+    /// # Errors
+    /// 503 if the server stops.
+    pub async fn wait(&self, client: IpAddr) -> Result<Place, Problem> {
+        let stopping = |_: AcquireError| Problem::stopping();
+        let own = self.of(client).acquire_owned().await.map_err(stopping)?;
+        let of_all = self.all.clone().acquire_owned().await.map_err(stopping)?;
+        Ok(Place { _own: own, _of_all: of_all })
+    }
+
+    /// The number of free places.
+    pub fn free(&self) -> usize {
+        self.all.available_permits()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_has_at_most_half_of_the_places() {
+        let places = Places::new(4);
+        let client = |number: u8| IpAddr::from([127, 0, 0, number]);
+        let held: Vec<Place> = (0..2).filter_map(|_| places.take(client(1)).ok()).collect();
+        assert!(held.len() == 2 && places.take(client(1)).is_err(), "half of four");
+        let other = places.take(client(2));
+        assert!(other.is_ok() && places.free() == 1);
+        drop(held);
+        assert!(places.take(client(1)).is_ok(), "they are given back");
+        drop(other);
+        assert!(places.free() == 4 && places.take(client(3)).is_ok());
+        assert_eq!(places.clients.lock().expect("nobody panicked").len(), 1, "the others are forgotten");
+    }
+}
