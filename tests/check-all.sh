@@ -21,6 +21,8 @@ bash engines/fetch-nvidia.sh target/nvidia
 # Only the runtime of TensorRT 11 is on PyPI; its builder is not.
 OCELLI_TENSORRT="$OCELLI_TENSORRT_LEAN" \
   cargo test -p ocelli-engines --features tensorrt --lib -- --ignored without_a_driver_plans_are_refused
+step "outputs of every level of mixed precision"
+cargo test --workspace --exclude ocelli-python "${features[@]}" --test all -- --ignored outputs_of_every_setting
 step "plans of every level of mixed precision"
 cargo test --workspace --exclude ocelli-python "${features[@]}" --test all -- --ignored tensorrt_plan::every_
 step "WebGPU, on a software GPU"
