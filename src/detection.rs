@@ -44,6 +44,15 @@ fn deserialize_label<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<s
     String::deserialize(deserializer).map(Arc::from)
 }
 
+/// The [`items`](Detections::items), so that detections can be counted and iterated.
+impl std::ops::Deref for Detections {
+    type Target = [Detection];
+
+    fn deref(&self) -> &[Detection] {
+        &self.items
+    }
+}
+
 impl IntoIterator for Detections {
     type Item = Detection;
     type IntoIter = std::vec::IntoIter<Detection>;

@@ -1,6 +1,7 @@
 //! From an image and prompts to detections.
 
-// Dependencies: features ← engine_io ← text, encode ← chunk_prompts, exemplars, masks, screen ← decode ← appearance, builder.
+// Dependencies: features ← engine_io ← text, encode ← chunk_prompts, exemplars, masks, screen ← decode ← appearance, stages
+// ← builder.
 mod appearance;
 mod builder;
 mod chunk_prompts;
@@ -11,9 +12,8 @@ mod exemplars;
 mod features;
 mod masks;
 mod screen;
+mod stages;
 mod text;
-
-use ocelli_engines::Tensor;
 
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
@@ -30,6 +30,7 @@ pub use decode::PromptDecoder;
 pub use encode::{Backbone, ImagePreprocessor};
 pub use features::ImageFeatures;
 pub use screen::{ScreenCalibration, Screening};
+pub use stages::{ImageEncoder, Stages};
 pub use text::{EmbeddedPrompts, TextCacheFile, TextEmbedder};
 
 /// What was found in one image.
@@ -50,11 +51,7 @@ pub struct Detections {
 /// not in the cache, and it is dropped before the backbone is loaded.
 pub struct Detector {
     model: Model,
-    text: TextEmbedder,
-    preprocessor: ImagePreprocessor,
-    backbone: Backbone,
-    decoder: PromptDecoder,
-    pixels: Tensor,
+    stages: Stages,
     features: ImageFeatures,
     engine: String,
     factory: EngineFactory,
@@ -72,7 +69,7 @@ impl Detector {
     /// on first use also the errors of [`prepare`](Self::prepare).
     pub fn detect<'i>(&mut self, image: impl Into<FrameView<'i>>, prompts: &Prompts) -> Result<Detections> {
         let start = Instant::now();
-        let embedded = self.text.embed(prompts)?;
+        let embedded = self.stages.text.embed(prompts)?;
         let text = milliseconds_since(start);
         let mut found = self.detect_embedded(image, &embedded)?;
         found.times.text = text;
@@ -91,18 +88,49 @@ impl Detector {
     ) -> Result<Detections> {
         let start = Instant::now();
         let mut times = StageTimes::default();
-        self.encode(image.into(), &mut times)?;
-        let items = self.decoder.decode(&self.features, prompts, &mut times)?;
-        let semantic = self.decoder.take_semantic_maps();
+        self.stages.encoder.encode_into(image, &mut self.features, &mut times)?;
+        let items = self.stages.decoder.decode(&self.features, prompts, &mut times)?;
+        let semantic = self.stages.decoder.take_semantic_maps();
         times.total = milliseconds_since(start);
         Ok(Detections { items, semantic, times })
     }
 
-    fn encode(&mut self, image: FrameView<'_>, times: &mut StageTimes) -> Result<()> {
-        self.backbone.load()?;
-        self.preprocessor.run_on(self.backbone.device());
-        self.preprocessor.run_into(image, &mut self.pixels, times)?;
-        self.backbone.run_into(&self.pixels, (image.width, image.height), &mut self.features, times)
+    /// Computes the features of an image, for [`detect_features`](Self::detect_features): each further search in the same
+    /// image costs the decoder alone.
+    ///
+    /// ```
+    /// # use ocelli::{Detector, Image, Prompts};
+    /// # fn main() -> ocelli::Result<()> {
+    /// let mut detector = Detector::builder().build()?;
+    /// let features = detector.encode(&Image::open("demos/scenes/park.png")?)?;
+    /// let dogs = detector.detect_features(&features, &Prompts::new(["dog"])?)?;
+    /// let trees = detector.detect_features(&features, &Prompts::new(["tree"])?)?;
+    /// assert_eq!((dogs.len(), trees.len()), (2, 2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Execution`](crate::ErrorKind::Execution) if a graph fails; on first use also the errors of
+    /// [`prepare`](Self::prepare).
+    pub fn encode<'i>(&mut self, image: impl Into<FrameView<'i>>) -> Result<ImageFeatures> {
+        let mut features = ImageFeatures::default();
+        self.stages.encoder.encode_into(image, &mut features, &mut StageTimes::default())?;
+        Ok(features)
+    }
+
+    /// As [`detect`](Self::detect), in the features of an image that this detector has [encoded](Self::encode).
+    ///
+    /// # Errors
+    /// As [`detect`](Self::detect).
+    pub fn detect_features(&mut self, features: &ImageFeatures, prompts: &Prompts) -> Result<Detections> {
+        let (start, mut times) = (Instant::now(), StageTimes::default());
+        let embedded = self.stages.text.embed(prompts)?;
+        times.text = milliseconds_since(start);
+        let items = self.stages.decoder.decode(features, &embedded, &mut times)?;
+        let semantic = self.stages.decoder.take_semantic_maps();
+        times.total = milliseconds_since(start);
+        Ok(Detections { items, semantic, times })
     }
 
     /// Encodes prompts whose exemplars are boxes in `image`, to detect their instances in other images with
@@ -119,9 +147,9 @@ impl Detector {
         image: impl Into<FrameView<'i>>,
         prompts: &Prompts,
     ) -> Result<EmbeddedPrompts> {
-        let embedded = self.text.embed(prompts)?;
-        self.encode(image.into(), &mut StageTimes::default())?;
-        self.decoder.keep_exemplars(&self.features, &embedded)
+        let embedded = self.stages.text.embed(prompts)?;
+        self.stages.encoder.encode_into(image, &mut self.features, &mut StageTimes::default())?;
+        self.stages.decoder.keep_exemplars(&self.features, &embedded)
     }
 
     /// Loads everything that detecting `prompts` needs, so that the first image takes no longer than the others and errors
@@ -132,18 +160,18 @@ impl Detector {
     /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Io`](crate::ErrorKind::Io) or
     /// [`InvalidData`](crate::ErrorKind::InvalidData) if a file or a library is missing or corrupt.
     pub fn prepare(&mut self, prompts: &Prompts) -> Result<EmbeddedPrompts> {
-        let embedded = self.text.embed(prompts)?;
-        let Self { backbone, decoder, .. } = self;
+        let embedded = self.stages.text.embed(prompts)?;
+        let Stages { encoder, decoder, .. } = &mut self.stages;
         // An engine compiles a graph mostly on one thread.
         #[cfg(not(target_family = "wasm"))]
         if self.factory.loads_in_parallel() {
             return std::thread::scope(|scope| {
                 let decoder = scope.spawn(|| decoder.load());
-                backbone.load().and(decoder.join().expect("loading does not panic"))
+                encoder.load().and(decoder.join().expect("loading does not panic"))
             })
             .map(|()| embedded);
         }
-        backbone.load()?;
+        encoder.load()?;
         decoder.load()?;
         Ok(embedded)
     }
@@ -153,8 +181,8 @@ impl Detector {
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a threshold outside 0 to 1.
     pub fn set_confidence(&mut self, score_threshold: f32) -> Result<()> {
-        let options = PostProcessOptions { score_threshold, ..self.decoder.post_processing().clone() };
-        self.decoder.set_post_processing(options)
+        let options = PostProcessOptions { score_threshold, ..self.stages.decoder.post_processing().clone() };
+        self.stages.decoder.set_post_processing(options)
     }
 
     /// The model.
@@ -174,7 +202,7 @@ impl Detector {
     }
 
     /// The stages, to run them on different threads.
-    pub fn into_stages(self) -> (TextEmbedder, ImagePreprocessor, Backbone, PromptDecoder) {
-        (self.text, self.preprocessor, self.backbone, self.decoder)
+    pub fn into_stages(self) -> Stages {
+        self.stages
     }
 }

@@ -14,8 +14,8 @@
 //! for detection in &found {
 //!     println!("{} {:.2} at {:?}", detection.label, detection.score, detection.bbox);
 //! }
-//! let dogs = found.items.iter().filter(|detection| &*detection.label == "dog").count();
-//! assert_eq!((dogs, found.items.len()), (2, 4));
+//! let dogs = found.iter().filter(|detection| &*detection.label == "dog").count();
+//! assert_eq!((dogs, found.len()), (2, 4));
 //! # Ok(())
 //! # }
 //! ```
@@ -37,9 +37,8 @@
 //!
 //! # Features
 //!
-//! None is enabled by default. `opencv` reads and writes video files, cameras and windows through the OpenCV of the
-//! system. `cuda` keeps tensors on NVIDIA GPUs between graphs. `tensorrt` or `tensorrt-rtx` runs TensorRT engine files.
-//! ONNX Runtime, OpenVINO, the NVIDIA driver and TensorRT are loaded at run time.
+//! None is enabled by default. `cuda` keeps tensors on NVIDIA GPUs between graphs. `tensorrt` or `tensorrt-rtx` runs TensorRT engine files.
+//! ONNX Runtime, OpenVINO, the video library (files, cameras, windows), the NVIDIA driver and TensorRT are loaded at run time.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(target_family = "wasm", allow(dead_code, unused_imports, reason = "no engine loads a library"))]
@@ -88,8 +87,9 @@ pub use camera_motion::CameraMotionEstimator;
 pub use cancellation::Cancellation;
 pub use detection::Detection;
 pub use detector::{
-    Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageFeatures, ImagePreprocessor,
-    PrepareEngines, PromptDecoder, ScreenCalibration, Screening, TextCacheFile, TextEmbedder,
+    Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures,
+    ImagePreprocessor, PrepareEngines, PromptDecoder, ScreenCalibration, Screening, Stages, TextCacheFile,
+    TextEmbedder,
 };
 #[cfg(not(target_family = "wasm"))]
 pub use engine::AdapterVerdict;

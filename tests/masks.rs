@@ -12,7 +12,7 @@ use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
     Detection, Detector, EngineFactory, EngineKind, EngineOptions, Image, ImageFeatures, Model, Prompts,
-    SemanticMap, StageTimes, TextCacheFile,
+    SemanticMap, StageTimes, Stages, TextCacheFile,
 };
 
 /// One run of an engine.
@@ -199,20 +199,17 @@ fn masks_can_be_left_out_of_single_images() {
         .with_masks(true)
         .build()
         .expect("the built-in model runs");
-    let (mut text, mut preprocessor, mut backbone, mut decoder) = detector.into_stages();
+    let Stages { mut text, mut encoder, mut decoder, .. } = detector.into_stages();
     let prompts = Prompts::new(["dog", "banana"]).expect("they are not blank");
     let prompts = text.embed(&prompts).expect("they can be encoded");
     let image = Image::open("../demos/scenes/park.png").expect("the scene is in the project");
-    let (mut pixels, mut features) = (Tensor::empty(), ImageFeatures::default());
-    let mut times = StageTimes::default();
-    preprocessor.run_into(&image, &mut pixels, &mut times).expect("the image fits");
+    let (mut features, mut times) = (ImageFeatures::default(), StageTimes::default());
     let mut all = Vec::new();
     // The buffers are the same, so that the features for masks of an earlier image could stay in them.
     for masks in [true, false, true] {
-        backbone.set_masks(masks);
+        encoder.set_masks(masks);
         decoder.set_masks(masks);
-        let size = (image.width(), image.height());
-        backbone.run_into(&pixels, size, &mut features, &mut times).expect("it runs");
+        encoder.encode_into(&image, &mut features, &mut times).expect("it runs");
         assert_eq!(features.support_masks(), masks);
         all.push(decoder.decode(&features, &prompts, &mut times).expect("it runs"));
     }

@@ -10,8 +10,7 @@ use ocelli::engines::Tensor;
 use ocelli::export::contract::{file, tensor};
 use ocelli::export::{ErrorKind, ExportOptions};
 use ocelli::{
-    Backbone, Detection, Detector, DetectorBuilder, ImageFeatures, ImagePreprocessor, ModelSource, Prompt,
-    Prompts, Screening, StageTimes, TextCacheFile,
+    Detection, Detector, DetectorBuilder, ModelSource, Prompt, Prompts, Screening, StageTimes, TextCacheFile,
 };
 use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneOptions, vocabulary};
 
@@ -123,15 +122,6 @@ fn scenes(count: u64) -> impl Iterator<Item = Scene> {
     (0..count).map(move |index| generator.scene(index))
 }
 
-fn features(preprocessor: &mut ImagePreprocessor, backbone: &mut Backbone, scene: &Scene) -> ImageFeatures {
-    let (mut pixels, mut features) = (Tensor::empty(), ImageFeatures::default());
-    let times = &mut StageTimes::default();
-    preprocessor.run_into(&scene.image, &mut pixels, times).expect("it fits");
-    let size = (scene.image.width(), scene.image.height());
-    backbone.run_into(&pixels, size, &mut features, times).expect("it runs");
-    features
-}
-
 /// Name, score and box of the detections, by score.
 fn of(found: &[Detection]) -> Vec<(usize, u32, [i32; 2])> {
     let rounded = |value: f32| (value * 10.0).round() as i32;
@@ -162,9 +152,10 @@ fn most_classes_are_ruled_out_and_detections_stay() {
         all += expected.len();
         kept += found.len();
     }
-    let (mut passed, (_, mut preprocessor, mut backbone, mut decoder)) = (0, screened.into_stages());
-    for scene in scenes(12) {
-        let features = features(&mut preprocessor, &mut backbone, &scene);
+    let mut passed = 0;
+    let features: Vec<_> = scenes(12).map(|scene| screened.encode(&scene.image).expect("it runs")).collect();
+    let mut decoder = screened.into_stages().decoder;
+    for features in features {
         let times = &mut StageTimes::default();
         passed += decoder.screen(&features, &embedded, times).expect("it runs").expect("it is on").len();
     }
@@ -203,8 +194,8 @@ fn scores_do_not_depend_on_the_chunk() {
         let builder = Detector::builder().with_screening(Screening::At(0.0)).with_class_chunk(chunk);
         let mut detector = build(builder);
         let prompts = detector.prepare(&prompts).expect("it loads");
-        let (_, mut preprocessor, mut backbone, mut decoder) = detector.into_stages();
-        let features = features(&mut preprocessor, &mut backbone, &scene);
+        let features = detector.encode(&scene.image).expect("it runs");
+        let mut decoder = detector.into_stages().decoder;
         decoder.screen_scores(&features, &prompts, &mut StageTimes::default()).expect("it runs")
     };
     let (one, many) = (scores(1), scores(7));

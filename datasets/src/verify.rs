@@ -49,7 +49,7 @@ use ocelli_export::contract::{Manifest, tensor};
 use crate::scenes::vocabulary;
 use compare::OutputComparison;
 use inputs::Input;
-use stages::{Pass, Stages};
+use stages::{Pass, Side};
 
 pub use ocelli::tensorrt::{Limits, VerificationSummary};
 pub use report::{DetectionReport, Failure, OutputReport, VerificationReport};
@@ -249,7 +249,7 @@ impl Verification {
     }
 
     /// The stages of a detector with the graphs of the candidate that are compared, and those of the reference otherwise.
-    fn stages(&self, candidate: Option<&Candidate<'_>>) -> Result<Stages> {
+    fn stages(&self, candidate: Option<&Candidate<'_>>) -> Result<Side> {
         let is_compared = |graph: &ModelGraph| {
             let always = graph.is_backbone() || *graph == ModelGraph::EncoderDecoder;
             always || self.options.graphs.contains(graph)
@@ -271,14 +271,14 @@ impl Verification {
         let model =
             if replaced.iter().any(|graph| graph.is_backbone()) { &candidate.0 } else { &reference.0 };
         let (model, masks) = (model.clone(), !self.model.manifest().detection_only);
-        Stages::new(&model, masks, max_classes, self.post_processing(), move |graph| {
+        Side::new(&model, masks, max_classes, self.post_processing(), move |graph| {
             let (model, factory) = if replaced.contains(&graph) { &candidate } else { &reference };
             model.load_graph(factory, graph.file())
         })
     }
 
     /// Encodes the text prompts of all inputs. Returns them by input, and the features of all phrases, `[phrase, L, D]`.
-    fn embed(&self, stages: &mut Stages) -> Result<(Vec<EmbeddedPrompts>, Tensor)> {
+    fn embed(&self, stages: &mut Side) -> Result<(Vec<EmbeddedPrompts>, Tensor)> {
         let used = |phrase: &&&str| {
             self.inputs.iter().any(|input| input.prompts.iter().any(|prompt| prompt.phrase() == **phrase))
         };
@@ -293,7 +293,7 @@ impl Verification {
     /// Runs all graphs on all inputs, graph by graph.
     fn run(
         &self,
-        stages: &mut Stages,
+        stages: &mut Side,
         prompts: &[EmbeddedPrompts],
         reference: bool,
         progress: &mut ReportProgress<'_>,

@@ -4,7 +4,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ocelli_engines::Tensor;
 use ocelli_export::contract::{Precision, Target, file};
 
 use super::Detector;
@@ -13,6 +12,7 @@ use super::encode::{Backbone, ImagePreprocessor};
 use super::features::ImageFeatures;
 use super::masks::MaskOutputs;
 use super::screen::Screening;
+use super::stages::{ImageEncoder, Stages};
 use super::text::{TextCacheFile, TextEmbedder};
 use crate::Cancellation;
 use crate::engine::{EngineFactory, EngineKind, EngineOptions, ModelFormat};
@@ -393,8 +393,8 @@ impl DetectorBuilder {
         let decoder =
             PromptDecoder::new(&model, factory.clone(), post, class_chunk, mask_outputs, screen_threshold);
         let engine = factory.description();
-        let (pixels, features) = (Tensor::empty(), ImageFeatures::default());
-        Ok(Detector { model, text, preprocessor, backbone, decoder, pixels, features, engine, factory })
+        let stages = Stages { text, encoder: ImageEncoder::new(preprocessor, backbone), decoder };
+        Ok(Detector { model, stages, features: ImageFeatures::default(), engine, factory })
     }
 
     /// The first pass has no fixed number of classes.

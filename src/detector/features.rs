@@ -30,6 +30,11 @@ impl Default for ImageFeatures {
 }
 
 impl ImageFeatures {
+    /// Width and height of the image, in pixels.
+    pub fn size(&self) -> (u32, u32) {
+        self.size
+    }
+
     /// Whether masks can be computed from them.
     pub fn support_masks(&self) -> bool {
         !self.tensors[0].is_empty()

@@ -10,7 +10,7 @@ use super::stages::{DetectorParts, Drawing};
 use super::stats::StatsRecorder;
 use super::{FramePolicy, Latency};
 use crate::cancellation::Cancellation;
-use crate::detector::{Detector, EmbeddedPrompts};
+use crate::detector::{Detector, EmbeddedPrompts, Stages};
 use crate::draw::{Annotator, Redaction};
 use crate::outcome::FrameOutcome;
 use crate::prompt::Prompts;
@@ -201,7 +201,7 @@ impl PipelineBuilder {
 
 /// Embeds the prompts, releases the text encoder, then loads the other engines.
 fn load(detector: Detector, prompts: PromptInput) -> Result<DetectorParts> {
-    let (mut text, mut preprocessor, mut backbone, mut decoder) = detector.into_stages();
+    let Stages { mut text, mut encoder, mut decoder } = detector.into_stages();
     let prompts = match prompts {
         PromptInput::Prompts(prompts) => text.embed(&prompts)?,
         PromptInput::Embedded(prompts) => prompts,
@@ -211,8 +211,8 @@ fn load(detector: Detector, prompts: PromptInput) -> Result<DetectorParts> {
         let message = "no prompts: expected at least one class to search for";
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
-    backbone.load()?;
-    preprocessor.run_on(backbone.device());
+    encoder.load()?;
     decoder.load()?;
+    let (preprocessor, backbone) = encoder.into_halves();
     Ok(DetectorParts { preprocessor, backbone, decoder, prompts })
 }

@@ -4,14 +4,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{detector, model, prompts, scenes, without_times};
+use ocelli::engines::Engine;
 use ocelli::engines::cuda::CudaDevice;
 use ocelli::engines::onnxruntime::{CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeEngine};
-use ocelli::engines::{Engine, Tensor};
 use ocelli::export::contract::file;
-use ocelli::{
-    Backbone, Detection, Detector, EmbeddedPrompts, EngineFactory, Image, ImageFeatures, ImagePreprocessor,
-    Pipeline, Prompts, StageTimes,
-};
+use ocelli::{Detection, Detector, EmbeddedPrompts, EngineFactory, Pipeline, Prompts, StageTimes, Stages};
 
 #[path = "fullsize.rs"]
 mod fullsize;
@@ -89,18 +86,6 @@ fn detections_do_not_depend_on_where_tensors_are() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn encode(mut preprocessor: ImagePreprocessor, mut backbone: Backbone, image: &Image) -> ImageFeatures {
-    let (mut pixels, mut features) = (Tensor::empty(), ImageFeatures::default());
-    let mut times = StageTimes::default();
-    backbone.load().expect("it loads");
-    preprocessor.run_on(backbone.device());
-    preprocessor.run_into(image, &mut pixels, &mut times).expect("it preprocesses");
-    backbone
-        .run_into(&pixels, (image.width(), image.height()), &mut features, &mut times)
-        .expect("it encodes");
-    features
-}
-
 #[test]
 #[ignore = "needs an NVIDIA GPU and ONNX Runtime for CUDA"]
 fn prompts_are_uploaded_once() {
@@ -110,9 +95,11 @@ fn prompts_are_uploaded_once() {
         .expect("they are not empty");
     let (device, _guard) = gpu();
     let decode = |factory: EngineFactory| {
-        let (mut text, preprocessor, backbone, mut decoder) = detector(&model, factory, 2).into_stages();
+        let mut detector = detector(&model, factory, 2);
+        let features = detector.encode(&scene.image).expect("it encodes");
+        let Stages { mut text, mut decoder, .. } = detector.into_stages();
         let embedded: EmbeddedPrompts = text.embed(&prompts).expect("it embeds");
-        let (features, mut times) = (encode(preprocessor, backbone, &scene.image), StageTimes::default());
+        let mut times = StageTimes::default();
         let mut outcomes = Vec::new();
         for classes in [&[0, 1, 5][..], &[1, 2], &[0, 1, 5], &[2, 3, 4, 5], &[1, 2], &[0, 1, 5]] {
             let before = device.transferred().to_device;
@@ -143,8 +130,7 @@ fn features_on_a_device_can_be_serialised() {
     let scene = &scenes(1)[0];
     let (device, _guard) = gpu();
     let bytes = |factory: EngineFactory| {
-        let (_, preprocessor, backbone, _) = detector(&model, factory, 2).into_stages();
-        let mut features = encode(preprocessor, backbone, &scene.image);
+        let mut features = detector(&model, factory, 2).encode(&scene.image).expect("it encodes");
         let mut bytes = Vec::new();
         features.write_to(&mut bytes).expect("writing to memory does not fail");
         // Reading into the same buffers works in host memory and on the device.

@@ -319,6 +319,16 @@ struct DetectorOptions {
     }
 };
 
+/// The features of a picture, to search it again with other prompts.
+class Features {
+  public:
+    explicit Features(ocelli_features *owned) : handle(owned) {}
+    const ocelli_features *get() const { return handle.get(); }
+
+  private:
+    detail::Handle<ocelli_features, ocelli_features_free> handle;
+};
+
 /// A detector. Calls from several threads are done one after the other.
 class Detector {
   public:
@@ -338,6 +348,17 @@ class Detector {
         }));
     }
     Returned<Result> detect(const Image &image, const Prompts &prompts) { return detect(image.frame(), prompts); }
+    /// The features of a picture: the costly part, which does not depend on the prompts.
+    Returned<Features> encode(const ocelli_frame &frame) {
+        return detail::returned(detail::made<Features, ocelli_features>(
+            [&](ocelli_features **out) { return ocelli_detector_encode(handle.get(), &frame, out); }));
+    }
+    Returned<Features> encode(const Image &image) { return encode(image.frame()); }
+    Returned<Result> detect(const Features &features, const Prompts &prompts) {
+        return detail::returned(detail::made<Result, ocelli_result>([&](ocelli_result **out) {
+            return ocelli_detector_detect_features(handle.get(), features.get(), prompts.get(), out);
+        }));
+    }
     /// Loads the engines and encodes the names, so that the first picture does not wait for it.
     Returned<void> prepare(const Prompts &prompts) {
         return detail::done(ocelli_detector_prepare(handle.get(), prompts.get()));

@@ -19,10 +19,10 @@ use crate::text::{c_string, check_place};
 /// A detector. Calls from several threads are done one after the other.
 pub struct ocelli_detector(());
 
-static DETECTORS: Registry<ocelli_detector, OpenDetector> = Registry::new("detector");
+pub(crate) static DETECTORS: Registry<ocelli_detector, OpenDetector> = Registry::new("detector");
 
-struct OpenDetector {
-    detector: Mutex<Detector>,
+pub(crate) struct OpenDetector {
+    pub(crate) detector: Mutex<Detector>,
     engine: CString,
     model: CString,
 }

@@ -18,6 +18,7 @@
 #![allow(non_camel_case_types, reason = "the names are those of the C header")]
 
 mod detector;
+mod features;
 mod frame;
 mod handle;
 mod image;

@@ -135,6 +135,26 @@ static void results_and_masks(void) {
     free(decoded);
     free(padded);
 
+    /* The features of a picture can be searched again. */
+    ocelli_features *features = NULL;
+    ocelli_result *again = NULL;
+    OK(ocelli_detector_encode(detector, &frame, &features));
+    for (int i = 0; i < 2; i++) {
+        OK(ocelli_detector_detect_features(detector, features, prompts, &again));
+        ocelli_result_info other = {.struct_size = sizeof other};
+        OK(ocelli_result_get_info(again, &other));
+        CHECK(ocelli_result_detection_count(again) == count && other.width == info.width && other.height == info.height);
+        for (size_t k = 0; k < count; k++) {
+            const ocelli_detection one = detection_at(result, k), same = detection_at(again, k);
+            CHECK(one.class_id == same.class_id && one.score == same.score && one.x1 == same.x1 && one.y2 == same.y2);
+            CHECK(strcmp(one.mask_counts, same.mask_counts) == 0);
+        }
+        OK(ocelli_result_free(again));
+    }
+    OK(ocelli_features_free(features));
+    REFUSED("features", ocelli_detector_detect_features(detector, features, prompts, &again));
+    REFUSED("features is null", ocelli_detector_detect_features(detector, NULL, prompts, &again));
+
     const char *json = ocelli_result_json(result);
     CHECK(json != NULL && strstr(json, "\"detections\":[{\"class_id\":") != NULL && json == ocelli_result_json(result));
     printf("%s\n", json);

@@ -94,6 +94,8 @@ static void detecting(const ocelli::Prompts &prompts, const ocelli::Image &image
     CHECK(detector.engine().find("mbedded") != std::string::npos && !detector.model().empty());
     take(ocelli::Returned<ocelli::Result>(detector.detect(image, prompts)));
     const ocelli::Result result = take(detector.detect(image, prompts));
+    const ocelli::Features features = take(detector.encode(image));
+    CHECK(take(detector.detect(features, prompts)).detections().size() == result.detections().size());
     const std::vector<ocelli::Detection> found = result.detections();
     CHECK(!found.empty() && found[0].label == "tree" && found[0].score > 0.5f && !found[0].mask_counts.empty());
     CHECK(result.tracks().empty() && result.json().find("\"label\":\"dog\"") != std::string::npos);

@@ -1,9 +1,9 @@
 //! `ocelli.Detector`.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use ocelli::{Detections, FrameView};
+use ocelli::{Detections, FrameView, ImageFeatures};
 use pyo3::prelude::*;
 
 use crate::error::OrRaise;
@@ -12,6 +12,19 @@ use crate::pixels::{CopiedPixels, Pixels};
 use crate::prompts::{PromptParts, prompts};
 use crate::results::{FoundArrays, found_arrays};
 use crate::waiting::{Worker, cancellable};
+
+/// The features of a picture.
+#[pyclass(frozen, module = "ocelli._ocelli")]
+pub(crate) struct Features(Arc<ImageFeatures>);
+
+#[pymethods]
+impl Features {
+    /// Width and height of the picture.
+    #[getter]
+    fn size(&self) -> (u32, u32) {
+        self.0.size()
+    }
+}
 
 /// A detector on a thread of its own.
 #[pyclass(frozen, module = "ocelli._ocelli")]
@@ -98,6 +111,31 @@ impl Detector {
         let prompts = prompts(py, classes)?;
         let pixels = self.copied(image, channel_order)?;
         self.search(py, pixels, move |detector, image| detector.detect(image, &prompts))
+    }
+
+    /// The features of one image.
+    fn encode(&self, py: Python<'_>, image: &Bound<'_, PyAny>, channel_order: &str) -> PyResult<Features> {
+        let pixels = self.copied(image, channel_order)?;
+        let (encoded, pixels) = self.worker.call(py, move |detector| {
+            let encoded = detector.encode(pixels.view());
+            (encoded, pixels)
+        })?;
+        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = pixels.into_spare();
+        encoded.or_raise(py).map(|features| Features(Arc::new(features)))
+    }
+
+    /// Detects in the features of an image.
+    fn detect_features<'py>(
+        &self,
+        py: Python<'py>,
+        features: &Features,
+        classes: Vec<PromptParts>,
+    ) -> PyResult<FoundArrays<'py>> {
+        let prompts = prompts(py, classes)?;
+        let features = features.0.clone();
+        let found = self.worker.call(py, move |detector| detector.detect_features(&features, &prompts))?;
+        let found = found.or_raise(py)?;
+        found_arrays(py, &found.items, Some(&found.times))
     }
 
     /// Detects in one image, with exemplars that are boxes in another one.

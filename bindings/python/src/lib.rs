@@ -24,7 +24,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _ocelli {
     #[pymodule_export]
-    use super::detector::Detector;
+    use super::detector::{Detector, Features};
     #[pymodule_export]
     use super::evaluate::evaluate;
     #[pymodule_export]

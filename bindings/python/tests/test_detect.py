@@ -52,6 +52,13 @@ def test_a_picture_in_any_form_gives_the_same(detector: ocelli.Detector, scenes:
     assert detector.detect(park, PARK_CLASSES, channel_order="bgr") != expected
 
 
+def test_features_are_searched_again(masking: ocelli.Detector, park: np.ndarray) -> None:
+    features = masking.encode(park)
+    assert features.size == (park.shape[1], park.shape[0])
+    for classes in (PARK_CLASSES, ["tree"], PARK_CLASSES):
+        assert masking.detect_features(features, classes) == masking.detect(park, classes)
+
+
 def test_columns_rows_and_indices(detector: ocelli.Detector, park: np.ndarray) -> None:
     found = detector.detect(park, PARK_CLASSES)
     n = len(found)

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use axum::body::Bytes;
-use ocelli::{Cancellation, Detection, Detector, Error, ErrorKind, Image, Result, StageTimes};
+use ocelli::{Cancellation, Detection, Detector, Error, ErrorKind, Image, Result, StageTimes, Stages};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
@@ -85,8 +85,8 @@ impl Engine {
             let (queue, sender, known) = (queue.clone(), sender.clone(), known.clone());
             threads.push(named("decode", move || decode_all(&queue, &sender, &known, max_pixels)));
         }
-        let (text, preprocessor, backbone, decoder) = detector.into_stages();
-        let mut first = BackboneStage::new(preprocessor, backbone, known, metrics.clone(), max_pixels);
+        let Stages { text, encoder, decoder, .. } = detector.into_stages();
+        let mut first = BackboneStage::new(encoder, known, metrics.clone(), max_pixels);
         threads.push(named("backbone", move || first.run(&receiver, &encoded)));
         let mut second = PromptStage::new(text, decoder, metrics);
         threads.push(named("prompts", move || second.run(&to_search)));

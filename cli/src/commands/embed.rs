@@ -32,8 +32,7 @@ pub fn run(args: &EmbedArgs, log: &LogArgs) -> anyhow::Result<()> {
     let builder = args.model.detector()?.with_text_cache(TextCacheFile::File(args.output.clone()));
     let progress = Progress::waiting(log);
     let detector = builder.build_reporting(&|line| progress.announce(line))?;
-    let (mut text, ..) = detector.into_stages();
-    text.embed(&prompts)?;
+    detector.into_stages().text.embed(&prompts)?;
     drop(progress);
     print(|out| {
         let phrases =

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use ocelli::{Detection, Detector, Error, ErrorKind, ImageFeatures, Model, Result, StageTimes};
+use ocelli::{Detection, Detector, Error, ErrorKind, ImageFeatures, Model, Result, StageTimes, Stages};
 use serde_json::Value;
 
 use super::class_map::{ClassMap, ExemplarImage};
@@ -322,12 +322,12 @@ impl LabelJob {
         on_event: &mut dyn FnMut(LabelEvent<'_>) -> Result<()>,
     ) -> Result<()> {
         let preparer = Preparer::new(detector.model().manifest());
-        let (mut text, _, mut backbone, mut decoder) = detector.into_stages();
+        let Stages { mut text, mut encoder, mut decoder, .. } = detector.into_stages();
         let mut features = ImageFeatures::default();
         let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
-            let stages = (&mut text, &mut backbone, &mut decoder);
+            let stages = (&mut text, &mut encoder, &mut decoder);
             let mut prompts = LabelPrompts::new(&job.classes, first, &todo, &preparer, stages, false)?;
-            backbone.load()?;
+            encoder.load()?;
             decoder.load()?;
             in_order(
                 todo.len(),
@@ -339,7 +339,7 @@ impl LabelJob {
                     let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
                     let found = prepared.and_then(|prepared| {
                         let (size, mut times) = (prepared.size, StageTimes::default());
-                        backbone.run_into(&prepared.pixels, size, &mut features, &mut times)?;
+                        encoder.encode_pixels_into(&prepared.pixels, size, &mut features, &mut times)?;
                         preparer.recycle(prepared);
                         let found = prompts.decode(&mut text, &todo[i], &features, &mut decoder);
                         found.map(|found| (size, found))

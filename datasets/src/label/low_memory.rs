@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 
-use ocelli::{Detector, Error, ErrorKind, ImageFeatures, Result, StageTimes};
+use ocelli::{Detector, Error, ErrorKind, ImageFeatures, Result, StageTimes, Stages};
 
 use super::images::ImageFile;
 use super::job::{LabelEvent, LabelJob, read};
@@ -45,7 +45,7 @@ impl LabelJob {
         let each = ImageFeatures::bytes_on_disk(detector.model().manifest(), self.masks);
         let batch = usize::try_from(spill_bytes / each).unwrap_or(usize::MAX).max(1);
         let preparer = Preparer::new(detector.model().manifest());
-        let (mut text, _, mut backbone, mut decoder) = detector.into_stages();
+        let Stages { mut text, mut encoder, mut decoder, .. } = detector.into_stages();
         let path = self.folder().spill_path();
         let cannot = |e: std::io::Error| {
             let message = format!(
@@ -56,13 +56,13 @@ impl LabelJob {
         };
         let mut features = ImageFeatures::default();
         let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {
-            let stages = (&mut text, &mut backbone, &mut decoder);
+            let stages = (&mut text, &mut encoder, &mut decoder);
             let mut prompts = LabelPrompts::new(&job.classes, first, &todo, &preparer, stages, true)?;
             for files in todo.chunks(batch) {
                 let spill = SpillFile(&path);
                 let mut out = BufWriter::with_capacity(1 << 20, File::create(&path).map_err(cannot)?);
                 let mut sizes = Vec::with_capacity(files.len());
-                backbone.load()?;
+                encoder.load()?;
                 in_order(
                     files.len(),
                     1,
@@ -73,7 +73,7 @@ impl LabelJob {
                         let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
                         let encoded = prepared.and_then(|prepared| {
                             let (size, mut times) = (prepared.size, StageTimes::default());
-                            backbone.run_into(&prepared.pixels, size, &mut features, &mut times)?;
+                            encoder.encode_pixels_into(&prepared.pixels, size, &mut features, &mut times)?;
                             preparer.recycle(prepared);
                             Ok(size)
                         });
@@ -84,7 +84,7 @@ impl LabelJob {
                         Ok(())
                     },
                 )?;
-                backbone.unload();
+                encoder.unload();
                 features = ImageFeatures::default();
                 out.flush().map_err(cannot)?;
                 drop(out);

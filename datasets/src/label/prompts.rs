@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ocelli::{
-    Backbone, Detection, EmbeddedPrompts, Error, ImageFeatures, Prompt, PromptDecoder, Prompts, Result,
+    Detection, EmbeddedPrompts, Error, ImageEncoder, ImageFeatures, Prompt, PromptDecoder, Prompts, Result,
     StageTimes, TextEmbedder,
 };
 
@@ -42,7 +42,7 @@ impl LabelPrompts {
         first: usize,
         todo: &[ImageFile],
         preparer: &Preparer,
-        (text, backbone, decoder): (&mut TextEmbedder, &mut Backbone, &mut PromptDecoder),
+        (text, encoder, decoder): (&mut TextEmbedder, &mut ImageEncoder, &mut PromptDecoder),
         release: bool,
     ) -> Result<Self> {
         let mut exemplars = map.classes.iter().skip(first).flat_map(|class| &class.exemplars);
@@ -58,12 +58,17 @@ impl LabelPrompts {
         for (file, prompts) in exemplar_files(map, first)? {
             let mut features = ImageFeatures::default();
             let prepared = preparer.prepare(&file)?;
-            backbone.run_into(&prepared.pixels, prepared.size, &mut features, &mut StageTimes::default())?;
+            encoder.encode_pixels_into(
+                &prepared.pixels,
+                prepared.size,
+                &mut features,
+                &mut StageTimes::default(),
+            )?;
             preparer.recycle(prepared);
             encoded.push((file, features, text.embed(&prompts)?));
         }
         if release {
-            backbone.unload();
+            encoder.unload();
         }
         let mut from_files = Vec::new();
         for (file, features, prompts) in encoded {

@@ -2,9 +2,8 @@
 
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
-    Backbone, Detection, Detector, EmbeddedPrompts, EngineFactory, Error, ErrorKind, ImageFeatures,
-    ImagePreprocessor, Model, ModelGraph, PromptDecoder, Prompts, Result, StageTimes, TextCacheFile,
-    TextEmbedder,
+    Detection, Detector, EmbeddedPrompts, EngineFactory, Error, ErrorKind, ImageFeatures, Model, ModelGraph,
+    Prompts, Result, StageTimes, Stages, TextCacheFile,
 };
 use ocelli_engines::{Engine, Tensor};
 use ocelli_export::contract::tensor;
@@ -20,11 +19,8 @@ const CLASSES_WITH_STATES: usize = 2;
 const MASKS: usize = 3;
 
 /// The stages of a detector, with engines that are recorded.
-pub(super) struct Stages {
-    text: TextEmbedder,
-    preprocessor: ImagePreprocessor,
-    backbone: Backbone,
-    decoder: PromptDecoder,
+pub(super) struct Side {
+    stages: Stages,
     recording: Recording,
     width: usize,
 }
@@ -64,7 +60,7 @@ impl Pass {
     }
 }
 
-impl Stages {
+impl Side {
     /// The stages that a detector of `model` has, with the engines that `load` makes.
     pub(super) fn new(
         model: &Model,
@@ -90,13 +86,12 @@ impl Stages {
             .with_text_cache(TextCacheFile::None)
             .build()?;
         let width = detector.model().manifest().model_width;
-        let (text, preprocessor, backbone, decoder) = detector.into_stages();
-        Ok(Self { text, preprocessor, backbone, decoder, recording, width })
+        Ok(Self { stages: detector.into_stages(), recording, width })
     }
 
     /// Encodes text prompts; those that were encoded before are not encoded again.
     pub(super) fn embed(&mut self, prompts: &Prompts) -> Result<EmbeddedPrompts> {
-        self.text.embed(prompts)
+        self.stages.text.embed(prompts)
     }
 
     /// Runs the backbone on all inputs, calling `step` before each; the engine is dropped at the end.
@@ -105,24 +100,21 @@ impl Stages {
         inputs: &[Input],
         mut step: impl FnMut() -> Result<()>,
     ) -> Result<Vec<Pass>> {
-        self.backbone.load()?;
-        self.preprocessor.run_on(self.backbone.device());
-        let (mut passes, mut pixels) = (Vec::new(), Tensor::empty());
+        let encoder = &mut self.stages.encoder;
+        let mut passes = Vec::new();
         let mut times = StageTimes::default();
         for input in inputs {
             step()?;
             let mut pass = Pass::default();
-            let pixels = match &input.pixels {
-                Pixels::Scene(image) => {
-                    self.preprocessor.run_into(image, &mut pixels, &mut times)?;
-                    &pixels
+            match &input.pixels {
+                Pixels::Scene(image) => encoder.encode_into(image, &mut pass.features, &mut times)?,
+                Pixels::Random(pixels) => {
+                    encoder.encode_pixels_into(pixels, input.size, &mut pass.features, &mut times)?;
                 }
-                Pixels::Random(pixels) => pixels,
-            };
-            self.backbone.run_into(pixels, input.size, &mut pass.features, &mut times)?;
+            }
             passes.push(pass);
         }
-        self.backbone.unload();
+        encoder.unload();
         Ok(passes)
     }
 
@@ -133,7 +125,7 @@ impl Stages {
         passes: &mut [Pass],
     ) -> Result<()> {
         for (prompts, pass) in prompts.iter().zip(passes) {
-            let kept = self.decoder.keep_exemplars(&pass.features, prompts)?;
+            let kept = self.stages.decoder.keep_exemplars(&pass.features, prompts)?;
             let features = kept.exemplar_features(prompts.len() - 1).expect("the last class has exemplars");
             pass.outputs.push(Output {
                 graph: ModelGraph::ExemplarEncoder,
@@ -142,7 +134,7 @@ impl Stages {
             });
         }
         self.recording.take();
-        self.decoder.unload();
+        self.stages.decoder.unload();
         Ok(())
     }
 
@@ -206,7 +198,8 @@ impl Stages {
     ) -> Result<(Vec<Recorded>, Vec<Detection>)> {
         let mut detections = Vec::new();
         let times = &mut StageTimes::default();
-        let outcome = self.decoder.decode_into(features, prompts, Some(classes), times, &mut detections);
+        let outcome =
+            self.stages.decoder.decode_into(features, prompts, Some(classes), times, &mut detections);
         let recorded = self.recording.take();
         match outcome {
             Err(e) if recorded.iter().all(|output| is_finite(&output.tensor)) => Err(e),

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use ocelli::engines::Tensor;
 use ocelli::export::contract::Precision;
-use ocelli::{DetectorBuilder, Image, ImageFeatures, Prompts, Screening, StageTimes};
+use ocelli::{DetectorBuilder, Image, Prompts, Screening, StageTimes};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::quantiles::Quantiles;
 use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, status};
@@ -137,13 +136,9 @@ fn threshold(
 ) -> anyhow::Result<(f32, usize)> {
     let mut detector = builder.with_screening(Screening::At(0.0)).build()?;
     let prompts = detector.prepare(prompts)?;
-    let (_, mut preprocessor, mut backbone, mut decoder) = detector.into_stages();
-    let (mut pixels, mut features, mut times) =
-        (Tensor::empty(), ImageFeatures::default(), StageTimes::default());
-    preprocessor.run_on(backbone.device());
-    preprocessor.run_into(image, &mut pixels, &mut times)?;
-    backbone.run_into(&pixels, (image.width(), image.height()), &mut features, &mut times)?;
-    let scores = decoder.screen_scores(&features, &prompts, &mut times)?;
+    let features = detector.encode(image)?;
+    let mut decoder = detector.into_stages().decoder;
+    let scores = decoder.screen_scores(&features, &prompts, &mut StageTimes::default())?;
     let mut scores: Vec<f32> = scores.into_iter().flatten().collect();
     scores.sort_by(|one, other| other.total_cmp(one));
     match passed.checked_sub(1).and_then(|last| scores.get(last)) {

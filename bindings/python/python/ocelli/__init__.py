@@ -10,7 +10,7 @@
 `export`, `label` and `evaluate` are the programs of the same names. Errors are subclasses of `ocelli.Error`.
 """
 
-from ._detector import Classes, Detector, Prompt
+from ._detector import Classes, Detector, Features, Prompt
 from ._environment import search_this_environment
 from ._errors import (
     Cancelled,
@@ -40,6 +40,7 @@ __all__ = [
     "Detector",
     "Error",
     "Execution",
+    "Features",
     "ImageLike",
     "Internal",
     "InvalidArgument",

@@ -258,3 +258,31 @@ class Detector:
         return Detections._from_native(
             found, (width, height), [prompt.name for prompt in prompts]
         )
+
+    def encode(self, image: ImageLike, *, channel_order: ChannelOrder = "rgb") -> Features:
+        """Computes the features of a picture: the costly part of detection, which does not depend on the classes.
+
+        Each `detect_features` then costs the decoder alone. An array is treated as by `detect`.
+        """
+        order = "rgb" if is_file(image) else channel_order
+        return Features(self._native.encode(pixels(image), order))
+
+    def detect_features(self, features: Features, classes: Classes) -> Detections:
+        """As `detect`, in a picture that this detector has encoded."""
+        prompts = as_prompts(classes)
+        found = self._native.detect_features(features._native, [prompt._parts() for prompt in prompts])
+        return Detections._from_native(found, features.size, [prompt.name for prompt in prompts])
+
+
+class Features:
+    """The features of a picture, from `Detector.encode`."""
+
+    __slots__ = ("_native",)
+
+    def __init__(self, native: _ocelli.Features) -> None:
+        self._native = native
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the picture."""
+        return self._native.size

@@ -6,11 +6,10 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use ocelli::engines::Tensor;
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
-    Backbone, Detection, Error, ErrorKind, Image, ImageFeatures, ImagePreprocessor, PromptDecoder, Result,
-    StageTimes, TextEmbedder,
+    Detection, Error, ErrorKind, Image, ImageEncoder, ImageFeatures, PromptDecoder, Result, StageTimes,
+    TextEmbedder,
 };
 
 use super::{Decoded, Found, Job, Key, decode};
@@ -54,9 +53,7 @@ pub(super) struct Encoded {
 
 /// Computes features, and keeps those of the last pictures.
 pub(super) struct BackboneStage {
-    preprocessor: ImagePreprocessor,
-    backbone: Backbone,
-    pixels: Tensor,
+    encoder: ImageEncoder,
     /// The oldest first.
     pictures: VecDeque<(Key, Arc<Picture>)>,
     known: Arc<KnownPictures>,
@@ -66,14 +63,12 @@ pub(super) struct BackboneStage {
 
 impl BackboneStage {
     pub fn new(
-        preprocessor: ImagePreprocessor,
-        backbone: Backbone,
+        encoder: ImageEncoder,
         known: Arc<KnownPictures>,
         metrics: Arc<Metrics>,
         max_pixels: u64,
     ) -> Self {
-        let (pixels, pictures) = (Tensor::empty(), VecDeque::new());
-        Self { preprocessor, backbone, pixels, pictures, known, metrics, max_pixels }
+        Self { encoder, pictures: VecDeque::new(), known, metrics, max_pixels }
     }
 
     /// Works until no more pictures come, or nobody takes them.
@@ -112,7 +107,7 @@ impl BackboneStage {
         job: &Job,
         times: &mut StageTimes,
     ) -> Result<Arc<Picture>> {
-        let masks = job.question.masks && self.backbone.supports_masks();
+        let masks = job.question.masks && self.encoder.supports_masks();
         let is_enough = |picture: &Picture| !masks || picture.features.support_masks();
         let known = self.pictures.iter().find(|(known, picture)| *known == key && is_enough(picture));
         if let Some((_, picture)) = known {
@@ -123,20 +118,17 @@ impl BackboneStage {
             Some(image) => image,
             None => decode(&job.picture, self.max_pixels)?,
         };
-        self.backbone.load()?;
-        self.backbone.set_masks(masks);
-        self.preprocessor.run_on(self.backbone.device());
-        self.preprocessor.run_into(&image, &mut self.pixels, times)?;
+        self.encoder.set_masks(masks);
         self.pictures.retain(|(known, _)| *known != key);
         // The buffers of the oldest picture are used again, unless it is still searched.
         let oldest = if self.pictures.len() < PICTURES { None } else { self.pictures.pop_front() };
         let oldest = oldest.and_then(|(_, picture)| Arc::try_unwrap(picture).ok());
         let mut features = oldest.map(|picture| picture.features).unwrap_or_default();
         let size = (image.width(), image.height());
-        self.backbone.run_into(&self.pixels, size, &mut features, times)?;
+        self.encoder.encode_into(&image, &mut features, times)?;
         let picture = Arc::new(Picture { size, features });
         self.pictures.push_back((key, picture.clone()));
-        let never_masks = !self.backbone.supports_masks();
+        let never_masks = !self.encoder.supports_masks();
         let has_all = |picture: &Picture| never_masks || picture.features.support_masks();
         *self.known.lock() = self.pictures.iter().map(|(key, picture)| (*key, has_all(picture))).collect();
         Ok(picture)

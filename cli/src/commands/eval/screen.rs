@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use ocelli::builtin::vocabulary;
 use ocelli::{
-    Backbone, EmbeddedPrompts, Error, ErrorKind, Image, ImageFeatures, ImagePreprocessor, ModelSource,
-    PromptDecoder, Prompts, Result, ScreenCalibration, Screening, StageTimes, engines::Tensor,
+    EmbeddedPrompts, Error, ErrorKind, Image, ImageEncoder, ImageFeatures, ModelSource, PromptDecoder,
+    Prompts, Result, ScreenCalibration, Screening, StageTimes, Stages,
 };
 use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
 
@@ -68,21 +68,16 @@ impl Images {
 }
 
 /// The detector's stages, with the features of the current image.
-struct Stages {
-    preprocessor: ImagePreprocessor,
-    backbone: Backbone,
+struct Search {
+    encoder: ImageEncoder,
     decoder: PromptDecoder,
     prompts: EmbeddedPrompts,
-    pixels: Tensor,
     features: ImageFeatures,
 }
 
-impl Stages {
+impl Search {
     fn encode(&mut self, image: &Image) -> Result<()> {
-        let times = &mut StageTimes::default();
-        self.preprocessor.run_into(image, &mut self.pixels, times)?;
-        let size = (image.width(), image.height());
-        self.backbone.run_into(&self.pixels, size, &mut self.features, times)
+        self.encoder.encode_into(image, &mut self.features, &mut StageTimes::default())
     }
 
     /// The scores of the first pass.
@@ -130,10 +125,8 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
     drop(waiting);
     status(log, &format!("engine: {}", detector.engine()));
     let model = detector.model().clone();
-    let (_, mut preprocessor, backbone, decoder) = detector.into_stages();
-    preprocessor.run_on(backbone.device());
-    let (pixels, features) = (Tensor::empty(), ImageFeatures::default());
-    let mut stages = Stages { preprocessor, backbone, decoder, prompts, pixels, features };
+    let Stages { encoder, decoder, .. } = detector.into_stages();
+    let mut stages = Search { encoder, decoder, prompts, features: ImageFeatures::default() };
 
     let all: Vec<usize> = (0..names.len()).collect();
     let (mut detected, mut scores, mut failed) = (Vec::new(), Vec::new(), 0);

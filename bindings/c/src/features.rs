@@ -1,0 +1,78 @@
+//! The features of a picture, to search it again with other prompts.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use ocelli::ImageFeatures;
+
+use crate::detector::{DETECTORS, ocelli_detector};
+use crate::frame;
+use crate::frame::ocelli_frame;
+use crate::handle::Registry;
+use crate::prompts;
+use crate::prompts::ocelli_prompts;
+use crate::results;
+use crate::results::ocelli_result;
+use crate::status::{done, ocelli_status};
+use crate::text::check_place;
+
+/// The features of a picture. The detector that made them may be freed before.
+pub struct ocelli_features(());
+
+static FEATURES: Registry<ocelli_features, (ImageFeatures, Duration)> = Registry::new("features");
+
+/// Computes the features of a picture: the costly part, which does not depend on the prompts.
+///
+/// Free them with `ocelli_features_free`.
+///
+/// Pointers: as those of `ocelli_detector_detect`; `features` points to a handle to write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ocelli_detector_encode(
+    detector: *mut ocelli_detector,
+    frame: *const ocelli_frame,
+    features: *mut *mut ocelli_features,
+) -> ocelli_status {
+    done(|| {
+        check_place(features, "features")?;
+        let open = DETECTORS.find(detector)?;
+        // SAFETY: the caller's promise.
+        let view = unsafe { frame::view(frame) }?;
+        let encoded = open.detector.lock().unwrap_or_else(PoisonError::into_inner).encode(view)?;
+        let created = FEATURES.add((encoded, view.timestamp));
+        // SAFETY: not null, and the caller's to be written.
+        unsafe { features.write(created) };
+        Ok(())
+    })
+}
+
+/// As `ocelli_detector_detect`, in a picture whose features this detector has computed.
+///
+/// Pointers: `result` points to a handle to write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ocelli_detector_detect_features(
+    detector: *mut ocelli_detector,
+    features: *const ocelli_features,
+    prompts: *const ocelli_prompts,
+    result: *mut *mut ocelli_result,
+) -> ocelli_status {
+    done(|| {
+        check_place(result, "result")?;
+        let open = DETECTORS.find(detector)?;
+        let encoded = FEATURES.find(features)?;
+        let (features, time) = &*encoded;
+        let prompts = prompts::find(prompts)?;
+        let mut detector = open.detector.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = detector.detect_features(features, &prompts)?;
+        let labels = prompts.iter().map(|prompt| prompt.label().clone()).collect();
+        let created = results::of_detections(found, labels, *time, features.size());
+        // SAFETY: not null, and the caller's to be written.
+        unsafe { result.write(created) };
+        Ok(())
+    })
+}
+
+/// Frees features; does nothing with a null pointer.
+#[unsafe(no_mangle)]
+pub extern "C" fn ocelli_features_free(features: *mut ocelli_features) -> ocelli_status {
+    done(|| FEATURES.remove(features).map(drop))
+}

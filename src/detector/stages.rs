@@ -1,0 +1,117 @@
+//! The stages of a detector, for programs that run them one by one or each on its own thread.
+
+use ocelli_engines::{Device, Tensor};
+
+use super::decode::PromptDecoder;
+use super::encode::{Backbone, ImagePreprocessor};
+use super::features::ImageFeatures;
+use super::text::TextEmbedder;
+use crate::frame_view::FrameView;
+use crate::timing::StageTimes;
+use ocelli_error::Result;
+
+/// The stages of a [`Detector`](crate::Detector): text to embedded prompts, an image to features, both to detections.
+///
+/// ```
+/// use ocelli::{Detector, Image, ImageFeatures, Prompts, StageTimes, Stages};
+///
+/// # fn main() -> ocelli::Result<()> {
+/// let Stages { mut text, mut encoder, mut decoder, .. } = Detector::builder().build()?.into_stages();
+/// let image = Image::open("demos/scenes/park.png")?;
+/// let (mut features, mut times) = (ImageFeatures::default(), StageTimes::default());
+/// encoder.encode_into(&image, &mut features, &mut times)?;
+/// for name in ["dog", "tree"] {
+///     let prompts = text.embed(&Prompts::new([name])?)?;
+///     println!("{name}: {}", decoder.decode(&features, &prompts, &mut times)?.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[non_exhaustive]
+pub struct Stages {
+    /// Encodes phrases, and keeps them.
+    pub text: TextEmbedder,
+    /// Computes the features of images.
+    pub encoder: ImageEncoder,
+    /// Finds the instances of prompts in features.
+    pub decoder: PromptDecoder,
+}
+
+/// Computes the features of images: preprocessing and backbone, with the buffer between them.
+pub struct ImageEncoder {
+    preprocessor: ImagePreprocessor,
+    backbone: Backbone,
+    pixels: Tensor,
+}
+
+impl ImageEncoder {
+    pub(super) fn new(preprocessor: ImagePreprocessor, backbone: Backbone) -> Self {
+        Self { preprocessor, backbone, pixels: Tensor::empty() }
+    }
+
+    /// Loads the backbone unless it is loaded, and lets preprocessing run on its device.
+    ///
+    /// # Errors
+    /// As [`Backbone::load`].
+    pub fn load(&mut self) -> Result<()> {
+        self.backbone.load()?;
+        self.preprocessor.run_on(self.backbone.device());
+        Ok(())
+    }
+
+    /// Drops the engine; it is loaded again when it is needed.
+    pub fn unload(&mut self) {
+        self.backbone.unload();
+    }
+
+    /// The device of the [loaded](Self::load) backbone, if it can read pixels there.
+    pub fn device(&self) -> Option<Device> {
+        self.backbone.device()
+    }
+
+    /// As [`Backbone::set_masks`].
+    pub fn set_masks(&mut self, masks: bool) {
+        self.backbone.set_masks(masks);
+    }
+
+    /// Whether the detector was built with masks or semantic maps.
+    pub fn supports_masks(&self) -> bool {
+        self.backbone.supports_masks()
+    }
+
+    /// Computes the features of an image of any size and format, and adds the times of both stages to `times`.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), [`ImagePreprocessor::run_into`] and [`Backbone::run_into`].
+    pub fn encode_into<'i>(
+        &mut self,
+        image: impl Into<FrameView<'i>>,
+        features: &mut ImageFeatures,
+        times: &mut StageTimes,
+    ) -> Result<()> {
+        self.load()?;
+        let image = image.into();
+        self.preprocessor.run_into(image, &mut self.pixels, times)?;
+        self.backbone.run_into(&self.pixels, (image.width, image.height), features, times)
+    }
+
+    /// Computes the features of `pixels` [1, 3, S, S] that were preprocessed elsewhere, from an image of `size` (width,
+    /// height).
+    ///
+    /// # Errors
+    /// As [`Backbone::run_into`].
+    pub fn encode_pixels_into(
+        &mut self,
+        pixels: &Tensor,
+        size: (u32, u32),
+        features: &mut ImageFeatures,
+        times: &mut StageTimes,
+    ) -> Result<()> {
+        self.backbone.run_into(pixels, size, features, times)
+    }
+
+    /// Its two stages, for different threads.
+    pub fn into_halves(self) -> (ImagePreprocessor, Backbone) {
+        (self.preprocessor, self.backbone)
+    }
+}
