@@ -96,25 +96,18 @@ impl TrackerArgs {
             }
         }
         let mut options = ByteTrackerOptions::default();
-        let above = options.new_track_threshold - options.track_threshold;
         options.track_threshold = self.track_thresh.unwrap_or(options.track_threshold);
         if let Some(low) = self.low_thresh.filter(|&low| low > options.track_threshold) {
             let track = options.track_threshold;
             return Err(refused(&format!("--low-thresh is {low}: expected at most --track-thresh, {track}")));
         }
-        options.low_threshold = self.low_thresh.unwrap_or(options.low_threshold.min(options.track_threshold));
-        options.new_track_threshold = match (self.new_track_thresh, self.track_thresh) {
-            (Some(new), _) => new,
-            (None, Some(track)) => (track + above).min(1.0),
-            (None, None) => options.new_track_threshold,
-        };
+        options.low_threshold = self.low_thresh;
+        options.new_track_threshold = self.new_track_thresh;
         options.match_iou = self.match_thresh.unwrap_or(options.match_iou);
         options.low_match_iou = self.low_match_thresh.unwrap_or(options.low_match_iou);
         options.lost_match_iou = self.lost_match_thresh.unwrap_or(options.lost_match_iou);
-        // An explicit number of hits holds for every score unless --sure-thresh is given as well.
-        let sure_by_default = options.sure_threshold.filter(|_| self.min_hits.is_none());
-        options.sure_threshold = self.sure_thresh.or(sure_by_default);
-        options.min_hits = self.min_hits.unwrap_or(options.min_hits);
+        options.sure_threshold = self.sure_thresh;
+        options.min_hits = self.min_hits;
         options.max_time_lost = self.max_time_lost.unwrap_or(options.max_time_lost);
         options.coast_frames = self.coast.unwrap_or(options.coast_frames);
         options.match_classes = match self.match_classes {
@@ -158,15 +151,15 @@ mod tests {
         type Check = fn(&ByteTrackerOptions) -> bool;
         let cases: &[(&str, Check)] = &[
             ("--track-thresh 0.3", |o| {
-                o.track_threshold == 0.3 && (o.new_track_threshold - 0.35).abs() < 1e-6
+                o.track_threshold == 0.3 && (o.new_track_threshold() - 0.35).abs() < 1e-6
             }),
-            ("--track-thresh 0.05", |o| o.low_threshold == 0.05),
-            ("--track-high-thresh 0.4 --track-low-thresh 0.2", |o| o.low_threshold == 0.2),
-            ("--new-track-thresh 0.7", |o| o.new_track_threshold == 0.7 && o.track_threshold == 0.5),
+            ("--track-thresh 0.05", |o| o.low_threshold() == 0.05),
+            ("--track-high-thresh 0.4 --track-low-thresh 0.2", |o| o.low_threshold() == 0.2),
+            ("--new-track-thresh 0.7", |o| o.new_track_threshold() == 0.7 && o.track_threshold == 0.5),
             ("--match-thresh 0.2 --low-match-thresh 0.1", |o| o.match_iou == 0.2 && o.low_match_iou == 0.1),
             ("--lost-match-thresh 0", |o| o.lost_match_iou == 0.0),
-            ("--min-hits 4", |o| o.min_hits == 4 && o.sure_threshold.is_none()),
-            ("--min-hits 4 --sure-thresh 0.9", |o| o.sure_threshold == Some(0.9)),
+            ("--min-hits 4", |o| o.min_hits() == 4 && o.sure_threshold().is_none()),
+            ("--min-hits 4 --sure-thresh 0.9", |o| o.sure_threshold() == Some(0.9)),
             ("--track-buffer 60 --coast 5", |o| o.max_time_lost == 60 && o.coast_frames == 5),
             ("--match-classes any", |o| o.match_classes == MatchClasses::Any),
         ];
