@@ -53,7 +53,7 @@ fn with_lists_apart(arguments: impl Iterator<Item = OsString>) -> impl Iterator<
 fn with_documented_name(text: &str, program: &clap::Command) -> String {
     let Some((before, rest)) = text.split_once("exists: '--") else { return text.to_owned() };
     let Some((suggested, after)) = rest.split_once('\'') else { return text.to_owned() };
-    let running = crate::flags::running(program.clone());
+    let running = crate::flags::running(program);
     let is_alias =
         |argument: &&clap::Arg| argument.get_all_aliases().unwrap_or_default().contains(&suggested);
     let documented = running.get_arguments().find(is_alias).and_then(clap::Arg::get_long);

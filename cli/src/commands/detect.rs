@@ -200,7 +200,7 @@ struct Job<'a> {
     args: &'a DetectArgs,
     log: &'a LogArgs,
     prompts: Prompts,
-    /// What is made unrecognisable.
+    /// The classes to blur or to black out.
     redaction: Option<Redaction>,
     /// Set if the exemplars are in another image.
     embedded: Option<EmbeddedPrompts>,

@@ -1,7 +1,7 @@
 //! Options of a tracker.
 
 use crate::byte_track::ByteTracker;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The default of `low_threshold`.
 const LOW_THRESHOLD: f32 = 0.1;
@@ -116,7 +116,7 @@ impl ByteTrackerOptions {
     /// Checks the range of every option.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] with the option, its value and its range.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) with the option, its value and its range.
     pub fn validate(&self) -> Result<()> {
         let shares = [
             ("track_threshold", self.track_threshold),
@@ -134,40 +134,26 @@ impl ByteTrackerOptions {
         for (name, value) in shares {
             // Negated, so that NaN is an error, too.
             if !(0.0..=1.0).contains(&value) {
-                return Err(refused(name, value, "a number from 0 to 1"));
+                return Err(Error::argument(name, value, "a number from 0 to 1"));
             }
         }
         if self.duplicate_iou == 0.0 {
-            return Err(refused(
-                "duplicate_iou",
-                self.duplicate_iou,
-                "above 0; at 1 only equal boxes are duplicates",
-            ));
+            return Err(Error::argument("duplicate_iou", 0, "above 0; at 1 only equal boxes are duplicates"));
         }
         if self.low_threshold() > self.track_threshold {
             let most = format!("at most track_threshold, which is {}", self.track_threshold);
-            return Err(refused("low_threshold", self.low_threshold(), &most));
+            return Err(Error::argument("low_threshold", self.low_threshold(), most));
         }
         if self.min_hits() == 0 {
-            return Err(refused(
-                "min_hits",
-                self.min_hits(),
-                "at least 1, which reports a track from its first frame",
-            ));
+            let expected = "at least 1, which reports a track from its first frame";
+            return Err(Error::argument("min_hits", 0, expected));
         }
         if self.max_time_lost == 0 {
-            return Err(refused(
-                "max_time_lost",
-                self.max_time_lost,
-                "at least 1, which removes a track after its first missed frame",
-            ));
+            let expected = "at least 1, which removes a track after its first missed frame";
+            return Err(Error::argument("max_time_lost", 0, expected));
         }
         Ok(())
     }
-}
-
-fn refused(name: &str, value: impl std::fmt::Display, expected: &str) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("tracker option {name}: {value} is not {expected}"))
 }
 
 /// Builds a [`ByteTracker`] from the defaults of [`ByteTrackerOptions`].
@@ -271,18 +257,18 @@ mod tests {
             (|b| b.match_iou(0.0).low_match_iou(0.0).lost_match_iou(1.0).duplicate_iou(1.0), None),
             (|b| b.track_threshold(0.1).low_threshold(0.1), None),
             (|b| b.track_threshold(0.05), None),
-            (|b| b.match_iou(1.01), Some("match_iou: 1.01 is not")),
-            (|b| b.track_threshold(f32::NAN), Some("track_threshold: NaN is not")),
-            (|b| b.sure_threshold(Some(7.0)), Some("sure_threshold: 7 is not")),
+            (|b| b.match_iou(1.01), Some("match_iou is 1.01: expected")),
+            (|b| b.track_threshold(f32::NAN), Some("track_threshold is NaN: expected")),
+            (|b| b.sure_threshold(Some(7.0)), Some("sure_threshold is 7: expected")),
             (|b| b.sure_threshold(None).nms_iou(None), None),
-            (|b| b.nms_iou(Some(-0.1)), Some("nms_iou: -0.1 is not")),
+            (|b| b.nms_iou(Some(-0.1)), Some("nms_iou is -0.1: expected")),
             (
                 |b| b.low_threshold(0.6),
-                Some("low_threshold: 0.6 is not at most track_threshold, which is 0.5"),
+                Some("low_threshold is 0.6: expected at most track_threshold, which is 0.5"),
             ),
-            (|b| b.duplicate_iou(0.0), Some("duplicate_iou: 0 is not above 0")),
-            (|b| b.max_time_lost(0), Some("max_time_lost: 0 is not at least 1")),
-            (|b| b.min_hits(0), Some("min_hits: 0 is not at least 1")),
+            (|b| b.duplicate_iou(0.0), Some("duplicate_iou is 0: expected above 0")),
+            (|b| b.max_time_lost(0), Some("max_time_lost is 0: expected at least 1")),
+            (|b| b.min_hits(0), Some("min_hits is 0: expected at least 1")),
         ];
         let mut failures = Vec::new();
         for &(set, expected) in cases {
@@ -290,7 +276,9 @@ mod tests {
             let fits = match (&came, expected) {
                 (None, None) => true,
                 (Some(error), Some(part)) => {
-                    error.kind() == ErrorKind::InvalidArgument && error.to_string().contains(part)
+                    error.kind() == ErrorKind::InvalidArgument
+                        && error.to_string().contains(part)
+                        && error.parameter() == part.split(' ').next()
                 }
                 _ => false,
             };
