@@ -6,6 +6,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use crate::config::with_config;
+use crate::help::short;
 use crate::output::diagnostic;
 
 /// Parses the arguments of this process. A mistake is reported in one line on stderr and ends the process with status 2;
@@ -18,7 +19,13 @@ pub fn parse<P: Parser>() -> P {
             std::process::exit(2)
         }
     };
-    match P::try_parse_from(with_lists_apart(arguments.into_iter())) {
+    let full_help =
+        arguments.iter().any(|one| one == "--help") || arguments.get(1).is_some_and(|one| one == "help");
+    let command = if full_help { P::command() } else { short(P::command()) };
+    let matches = command.try_get_matches_from(with_lists_apart(arguments.into_iter()));
+    let parsed =
+        matches.and_then(|matches| P::from_arg_matches(&matches).map_err(|e| e.format(&mut P::command())));
+    match parsed {
         Ok(arguments) => arguments,
         Err(e) => match e.kind() {
             ErrorKind::DisplayHelp
