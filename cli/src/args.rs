@@ -1,6 +1,7 @@
 //! Arguments that several programs share.
 
 mod classes;
+mod dart;
 mod exemplar;
 mod files;
 mod privacy;
@@ -23,6 +24,7 @@ use crate::{LogArgs, cancel_on_interrupt, status};
 
 pub use classes::class_names;
 pub(crate) use classes::{class_map, closest, coco_classes, thresholds};
+pub(crate) use dart::DartArgs;
 #[cfg(feature = "test-support")]
 pub use exemplar::parse_exemplar;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
@@ -63,7 +65,7 @@ const BUILT_IN_MODEL_NOTE: &str = "model: built-in, which knows eighty drawn pic
 pub struct ModelArgs {
     /// Exported model, or a checkpoint: a Hugging Face folder or a file such as sam3.pt, which is exported once into the
     /// cache. built-in is the built-in model [default: built-in; `ocelli label` has none]
-    #[arg(long, alias = "weights", value_name = "PATH")]
+    #[arg(long, aliases = ["weights", "checkpoint"], value_name = "PATH")]
     pub model: Option<PathBuf>,
     /// auto, embedded, openvino, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt, webgpu or coreml; cuda:1 is the second
     /// GPU, openvino:GPU Intel's. auto takes the first that is installed of cuda, openvino and onnxruntime, else embedded,
@@ -72,10 +74,10 @@ pub struct ModelArgs {
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
     pub engine: String,
     /// Run operators that the engine lacks on the CPU, with a warning [default: fail]
-    #[arg(long)]
+    #[arg(long, id = "cpu_fallback")]
     pub allow_partial: bool,
     /// Use a WebGPU adapter that computes wrongly, with a warning [default: fail]
-    #[arg(long, id = "cpu_fallback")]
+    #[arg(long)]
     pub allow_inexact: bool,
     /// Allow TF32 on cuda: faster, less exact
     #[arg(long)]
