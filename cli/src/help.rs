@@ -3,122 +3,22 @@
 use clap::Command;
 
 /// The options in the short help of commands that have many.
-const FIRST: [(&str, &[&str]); 9] = [
-    (
-        "detect",
-        &[
-            "image",
-            "output",
-            "json",
-            "crops",
-            "blur",
-            "classes",
-            "exemplar",
-            "masks",
-            "confidence",
-            "model",
-            "engine",
-            "precision",
-            "imgsz",
-        ],
-    ),
-    (
-        "video",
-        &[
-            "video",
-            "start",
-            "end",
-            "output",
-            "jsonl",
-            "mot",
-            "display",
-            "zones",
-            "blur",
-            "classes",
-            "coco",
-            "masks",
-            "confidence",
-            "model",
-            "engine",
-            "track",
-            "detect-every",
-        ],
-    ),
-    (
-        "serve",
-        &["listen", "token", "host", "gallery", "label-studio", "confidence", "model", "engine", "imgsz"],
-    ),
-    (
-        "label",
-        &[
-            "images",
-            "shard",
-            "classes",
-            "map",
-            "confidence",
-            "output",
-            "format",
-            "copy",
-            "review",
-            "restart",
-            "model",
-            "engine",
-            "imgsz",
-        ],
-    ),
-    (
-        "eval",
-        &[
-            "images",
-            "annotations",
-            "scenes",
-            "predictions",
-            "compare",
-            "max-images",
-            "protocol",
-            "classes",
-            "masks",
-            "per-class",
-            "json",
-            "model",
-            "engine",
-        ],
-    ),
-    ("track", &["detections", "gaps", "output", "track-thresh", "match-thresh", "min-hits", "max-time-lost"]),
-    (
-        "export",
-        &[
-            "checkpoint",
-            "base",
-            "imgsz",
-            "target",
-            "detection-only",
-            "inspect",
-            "output",
-            "force",
-            "precision",
-            "calibrate",
-        ],
-    ),
-    (
-        "build-engine",
-        &[
-            "model",
-            "verify",
-            "imgsz",
-            "precision",
-            "masks",
-            "output",
-            "force",
-            "graphs",
-            "max-classes",
-            "max-exemplars",
-        ],
-    ),
-    ("verify", &["model", "candidate", "graphs", "engine", "scenes", "min-iou", "json"]),
+const FIRST: [(&str, &str); 10] = [
+    ("detect", "image output json crops classes exemplar masks confidence model engine precision imgsz"),
+    ("video", "video start output jsonl mot display zones classes masks confidence model engine track"),
+    ("serve", "listen token host gallery label-studio confidence model engine imgsz"),
+    ("label", "images classes map output format review restart model engine"),
+    ("eval", "images annotations scenes predictions compare protocol classes masks json model engine"),
+    ("track", "detections gaps output track-thresh match-thresh min-hits max-time-lost"),
+    ("export", "checkpoint base imgsz target detection-only inspect output force precision calibrate"),
+    ("build-engine", "model verify imgsz precision masks output force graphs max-classes max-exemplars"),
+    ("embed", "classes output model engine"),
+    ("verify", "model candidate graphs engine scenes min-iou json"),
 ];
 /// The most lines of examples.
-const EXAMPLES: usize = 4;
+const EXAMPLES: usize = 3;
+/// Longer help is shortened at its first colon.
+const LONG: usize = 90;
 
 /// The program with short help: of commands that have many options the first ones, each with the first sentence of its help.
 pub(crate) fn short(program: Command) -> Command {
@@ -128,9 +28,14 @@ pub(crate) fn short(program: Command) -> Command {
         name => name,
     };
     let program = match FIRST.iter().find(|(name, _)| *name == key) {
-        Some((_, first)) => shortened(program, first),
+        Some((_, first)) => shortened(program, &first.split(' ').collect::<Vec<_>>()),
         None => program,
     };
+    // Global options are those of messages.
+    let program = program.mut_args(|argument| {
+        let hidden = argument.is_global_set() || argument.is_hide_short_help_set();
+        argument.hide_short_help(hidden)
+    });
     program.mut_subcommands(short)
 }
 
@@ -166,7 +71,9 @@ fn first_sentence(help: &str) -> String {
     };
     let ends = text.match_indices([';', '.']).map(|(at, _)| at);
     let mut ends = ends.filter(|&at| text[at + 1..].starts_with(' ') && !text[..at].ends_with("e.g"));
-    format!("{}{default}", &text[..ends.next().unwrap_or(text.len())])
+    let text = &text[..ends.next().unwrap_or(text.len())];
+    let colon = text.find(": ").filter(|_| text.len() > LONG);
+    format!("{}{default}", &text[..colon.unwrap_or(text.len())])
 }
 
 #[cfg(test)]
@@ -212,6 +119,7 @@ mod tests {
         let program = Ocelli::command();
         let shortened = short(program.clone());
         for (name, first) in FIRST {
+            let first: Vec<&str> = first.split(' ').collect();
             let Some(command) = program.find_subcommand(name) else {
                 // `serve` is not in every build.
                 wrong.extend((name != "serve").then(|| format!("no command {name}")));
@@ -233,16 +141,19 @@ mod tests {
 
     #[test]
     fn sentences_and_examples_are_shortened() {
+        let long = format!("One: {} [default: 3]", "two ".repeat(30));
         for (help, expected) in [
             ("One. Two [default: 3; 4]", "One [default: 3; 4]"),
             ("One, e.g. two; three", "One, e.g. two"),
             ("sam3.pt, or a folder", "sam3.pt, or a folder"),
             ("One", "One"),
+            ("One: two", "One: two"),
+            (long.as_str(), "One [default: 3]"),
         ] {
             assert_eq!(first_sentence(help), expected, "{help}");
         }
         let text = "Note\n\nExamples:\n  a\n  b\n  c \\\n    d\n  e\n  f";
-        assert_eq!(examples(text), "Examples:\n  a\n  b\n  c \\\n    d");
+        assert_eq!(examples(text), "Examples:\n  a\n  b");
         assert_eq!(examples("Examples:\n  a\n  b\n  c\n  d \\\n    e"), "Examples:\n  a\n  b\n  c");
     }
 }
