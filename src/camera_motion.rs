@@ -15,7 +15,7 @@ use flow::{Pyramid, corners, follow};
 
 /// The longer side of the reduced picture in pixels, about.
 const SIDE: usize = 320;
-/// Corners that have to agree on the motion, and the least share of all.
+/// The minimum number of inliers, and their minimum share of all corners.
 const LEAST_AGREEING: usize = 8;
 const LEAST_SHARE: f64 = 0.3;
 /// A motion that moves no corner of the reduced picture by this many pixels is noise.

@@ -44,7 +44,7 @@ pub struct EngineOptions {
     /// Whether nodes that the engine does not support run on the CPU, with a warning. By default loading such a graph
     /// fails, and the error lists the nodes.
     pub cpu_fallback: bool,
-    /// Whether a WebGPU adapter is used that computes wrongly, with a warning. By default that is an error.
+    /// Use a WebGPU adapter that fails the accuracy check, with a warning. By default that is an error.
     pub allow_inexact: bool,
     /// Whether CUDA may multiply f32 matrices in TF32: several times as fast, with 10 mantissa bits in place of 23.
     pub tf32: bool,
@@ -127,7 +127,7 @@ impl EngineFactory {
                  to compare; choose another engine or another precision",
                 self.description()
             );
-            return Err(Error::new(ErrorKind::Unavailable, message));
+            return Err(Error::new(ErrorKind::Unavailable, message).about("precision"));
         }
         match &mut self.0 {
             Maker::Library(maker) => maker.set_precision(precision),

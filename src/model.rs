@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ocelli_engines::Engine;
 use ocelli_export::contract::{Manifest, Precision, Target, Thresholds, file};
-use ocelli_export::{Checkpoint, ExportOptions, export};
+use ocelli_export::{Checkpoint, ExportOptions, Pruning, export};
 use sha2::{Digest, Sha256};
 
 use crate::Cancellation;
@@ -59,6 +59,8 @@ pub struct ModelRequest {
     pub masks: bool,
     /// Whether the [first pass](crate::Screening) over every class is needed.
     pub screen: bool,
+    /// Blocks and branches of the backbone that the export leaves out. An exported folder has to lack them.
+    pub pruning: Pruning,
 }
 
 /// An exported model, on disk or in memory.
@@ -196,28 +198,61 @@ impl Model {
     fn check_request(&self, request: &ModelRequest) -> Result<()> {
         let (folder, Manifest { imgsz, precision, detection_only, .. }) =
             (self.folder.display(), &self.manifest);
-        let mismatch = |message: String| Err(Error::new(ErrorKind::Mismatch, message));
+        let mismatch =
+            |parameter, message: String| Err(Error::new(ErrorKind::Mismatch, message).about(parameter));
         if let Some(wanted) = request.precision.filter(|wanted| wanted != precision) {
-            return mismatch(format!(
-                "precision {wanted}, {folder}: this model was exported in {precision}; leave the precision unset, or \
+            return mismatch(
+                "precision",
+                format!(
+                    "precision {wanted}, {folder}: this model was exported in {precision}; leave the precision unset, or \
                  export the checkpoint again in {wanted}"
-            ));
+                ),
+            );
         }
         if let Some(wanted) = request.imgsz.filter(|wanted| wanted != imgsz) {
-            return mismatch(format!(
-                "imgsz {wanted}, {folder}: this model was exported for {imgsz} pixels; leave imgsz unset, or export the \
+            return mismatch(
+                "imgsz",
+                format!(
+                    "imgsz {wanted}, {folder}: this model was exported for {imgsz} pixels; leave imgsz unset, or export the \
                  checkpoint again for {wanted}"
-            ));
+                ),
+            );
         }
         if request.screen && !self.manifest.files.contains_key(file::SCREEN) {
-            return mismatch(format!(
-                "screen, {folder}: this model was exported without its graph; export the checkpoint again with screen"
-            ));
+            return mismatch(
+                "screen",
+                format!(
+                    "screen, {folder}: this model was exported without its graph; export the checkpoint again with screen"
+                ),
+            );
         }
         if request.masks && *detection_only {
-            return mismatch(format!(
-                "masks, {folder}: this model was exported for detection only; export the checkpoint again with masks"
-            ));
+            return mismatch(
+                "masks",
+                format!(
+                    "masks, {folder}: this model was exported for detection only; export the checkpoint again with masks"
+                ),
+            );
+        }
+        let Manifest { skip_blocks, mask_blocks, .. } = &self.manifest;
+        let Pruning { skip_blocks: skipped, mask_blocks: masked, .. } = &request.pruning;
+        if let Some(block) = skipped.iter().find(|block| !skip_blocks.contains(block)) {
+            return mismatch(
+                "skip_blocks",
+                format!(
+                    "skip_blocks has {block}, {folder}: this model was exported with the block; export the checkpoint again \
+                     without it"
+                ),
+            );
+        }
+        if let Some(branch) = masked.iter().find(|branch| !mask_blocks.contains(&branch.to_string())) {
+            return mismatch(
+                "mask_blocks",
+                format!(
+                    "mask_blocks has {branch}, {folder}: this model was exported with the branch; export the checkpoint \
+                     again without it"
+                ),
+            );
         }
         Ok(())
     }
@@ -427,7 +462,10 @@ fn export_options(request: &ModelRequest) -> ExportOptions {
         .with_detection_only(!request.masks)
         .with_screen(request.screen)
         .with_target(request.target)
-        .with_precision(request.precision.unwrap_or_default());
+        .with_precision(request.precision.unwrap_or_default())
+        .with_skip_blocks(request.pruning.skip_blocks.iter().copied())
+        .with_mask_blocks(request.pruning.mask_blocks.iter().copied())
+        .with_split_block(request.pruning.split_block);
     match request.imgsz {
         Some(imgsz) => options.with_imgsz(imgsz),
         None => options,

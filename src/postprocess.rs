@@ -42,19 +42,23 @@ impl Default for PostProcessOptions {
 
 impl PostProcessOptions {
     fn validate(&self) -> Result<()> {
-        let check = |what: String, value: f32| {
-            if (0.0..=1.0).contains(&value) {
-                return Ok(());
+        let is_share = |value: f32| (0.0..=1.0).contains(&value);
+        for (name, value) in [
+            ("score_threshold", Some(self.score_threshold)),
+            ("nms_iou", self.nms_iou),
+            ("class_agnostic_nms_iou", self.class_agnostic_nms_iou),
+        ] {
+            if let Some(value) = value.filter(|&value| !is_share(value)) {
+                return Err(Error::argument(name, value, "0 to 1"));
             }
-            let message = format!("{what} is {value}: expected 0 to 1");
-            Err(Error::new(ErrorKind::InvalidArgument, message))
-        };
-        check("score_threshold".into(), self.score_threshold)?;
-        for (class_id, &threshold) in &self.class_score_thresholds {
-            check(format!("score_threshold of class {class_id}"), threshold)?;
         }
-        self.nms_iou.map_or(Ok(()), |iou| check("nms_iou".into(), iou))?;
-        self.class_agnostic_nms_iou.map_or(Ok(()), |iou| check("class_agnostic_nms_iou".into(), iou))
+        match self.class_score_thresholds.iter().find(|(_, threshold)| !is_share(**threshold)) {
+            None => Ok(()),
+            Some((class_id, threshold)) => {
+                let message = format!("score_threshold of class {class_id} is {threshold}: expected 0 to 1");
+                Err(Error::new(ErrorKind::InvalidArgument, message).about("score_threshold"))
+            }
+        }
     }
 
     fn score_threshold_of(&self, class_id: usize) -> f32 {

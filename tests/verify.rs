@@ -258,14 +258,14 @@ fn invalid_options_are_refused_and_an_error_of_progress_ends_it() {
         (VerificationOptions { max_classes: 0, ..options() }, "nothing to compare"),
         (
             VerificationOptions { limits: Limits { min_cosine: f64::NAN, ..Limits::default() }, ..options() },
-            "least cosine",
+            "min_cosine",
         ),
         (
             VerificationOptions {
                 limits: Limits { max_box_difference: -1.0, ..Limits::default() },
                 ..options()
             },
-            "largest box difference",
+            "max_box_difference",
         ),
         (VerificationOptions { graphs: vec![ModelGraph::MaskHead], ..options() }, "has no such graph"),
     ];

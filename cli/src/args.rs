@@ -1,6 +1,7 @@
 //! Arguments that several programs share.
 
 mod classes;
+mod dart;
 mod exemplar;
 mod files;
 mod privacy;
@@ -13,8 +14,8 @@ use clap::Args;
 use ocelli::builtin::vocabulary;
 use ocelli::tensorrt::NativeTensorRt;
 use ocelli::{
-    Cancellation, Detector, DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, PrepareEngines,
-    Prompt, Prompts, Result, Screening, TextCacheFile, cache_folder,
+    Cancellation, Detector, DetectorBuilder, EngineKind, Error, ModelSource, PrepareEngines, Prompt, Prompts,
+    Result, Screening, TextCacheFile, cache_folder,
 };
 use ocelli_export::contract::{Precision, Target};
 
@@ -23,6 +24,7 @@ use crate::{LogArgs, cancel_on_interrupt, status};
 
 pub use classes::class_names;
 pub(crate) use classes::{class_map, closest, coco_classes, thresholds};
+pub(crate) use dart::DartArgs;
 #[cfg(feature = "test-support")]
 pub use exemplar::parse_exemplar;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
@@ -63,7 +65,7 @@ const BUILT_IN_MODEL_NOTE: &str = "model: built-in, which knows eighty drawn pic
 pub struct ModelArgs {
     /// Exported model, or a checkpoint: a Hugging Face folder or a file such as sam3.pt, which is exported once into the
     /// cache. built-in is the built-in model [default: built-in; `ocelli label` has none]
-    #[arg(long, alias = "weights", value_name = "PATH")]
+    #[arg(long, aliases = ["weights", "checkpoint"], value_name = "PATH")]
     pub model: Option<PathBuf>,
     /// auto, embedded, openvino, onnxruntime, cuda, tensorrt, onnxruntime-tensorrt, webgpu or coreml; cuda:1 is the second
     /// GPU, openvino:GPU Intel's. auto takes the first that is installed of cuda, openvino and onnxruntime, else embedded,
@@ -72,7 +74,7 @@ pub struct ModelArgs {
     #[arg(long, alias = "device", default_value = "auto", value_name = "NAME")]
     pub engine: String,
     /// Run operators that the engine lacks on the CPU, with a warning [default: fail]
-    #[arg(long)]
+    #[arg(long, id = "cpu_fallback")]
     pub allow_partial: bool,
     /// Use a WebGPU adapter that computes wrongly, with a warning [default: fail]
     #[arg(long)]
@@ -124,7 +126,8 @@ impl std::str::FromStr for PrecisionChoice {
         match text {
             "auto" => Ok(Self::Auto),
             _ => text.parse().map(Self::Of).map_err(|error: Error| {
-                Error::new(error.kind(), error.to_string().replace("expected ", "expected auto, "))
+                let message = error.to_string().replace("expected ", "expected auto, ");
+                Error::new(error.kind(), message).about("precision")
             }),
         }
     }
@@ -169,7 +172,7 @@ impl ModelArgs {
     /// A detector's options, from the arguments.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for an unknown engine, [`ErrorKind::Unavailable`] for one that this build lacks.
+    /// `ErrorKind::InvalidArgument` for an unknown engine, `ErrorKind::Unavailable` for one that this build lacks.
     pub fn detector(&self) -> Result<DetectorBuilder> {
         let kind: EngineKind = self.engine.parse()?;
         let cancellation = Cancellation::new();
@@ -217,13 +220,13 @@ impl ModelArgs {
 #[command(next_help_heading = DETECTION)]
 pub struct DetectorArgs {
     /// Keep detections with a higher score, 0 to 1 [default: 0.3]
-    #[arg(long, alias = "conf", value_name = "SCORE", allow_negative_numbers = true)]
+    #[arg(long, id = "score_threshold", alias = "conf", value_name = "SCORE", allow_negative_numbers = true)]
     pub confidence: Option<f32>,
     /// Suppress boxes of the same class that overlap a better one by more than this IoU; 1 keeps all [default: 0.7]
-    #[arg(long, alias = "iou", value_name = "IOU", allow_negative_numbers = true)]
+    #[arg(long, id = "nms_iou", alias = "iou", value_name = "IOU", allow_negative_numbers = true)]
     pub nms: Option<f32>,
     /// Suppress overlapping boxes across classes as well [default: off]
-    #[arg(long, value_name = "IOU", allow_negative_numbers = true)]
+    #[arg(long, id = "class_agnostic_nms_iou", value_name = "IOU", allow_negative_numbers = true)]
     pub class_agnostic_nms: Option<f32>,
     /// Keep at most the N best detections of an image [default: all]
     #[arg(long, alias = "max-detections", value_name = "N", allow_negative_numbers = true)]
@@ -283,14 +286,13 @@ impl DetectorArgs {
     /// # Errors
     /// As [`ModelArgs::detector`], and for numbers out of their range.
     pub fn detector(&self) -> Result<DetectorBuilder> {
-        for (flag, value) in [
-            ("--confidence", self.confidence),
-            ("--nms", self.nms),
-            ("--class-agnostic-nms", self.class_agnostic_nms),
+        for (parameter, value) in [
+            ("score_threshold", self.confidence),
+            ("nms_iou", self.nms),
+            ("class_agnostic_nms_iou", self.class_agnostic_nms),
         ] {
             if let Some(value) = value.filter(|value| !(0.0..=1.0).contains(value)) {
-                let message = format!("{flag} is {value}: expected a number from 0 to 1");
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
+                return Err(Error::argument(parameter, value, "a number from 0 to 1"));
             }
         }
         if let Some(path) = &self.text_cache {
@@ -304,8 +306,7 @@ impl DetectorArgs {
             builder = builder.with_nms(iou);
         }
         if self.max_det == Some(0) {
-            let message = "--max-det is 0: expected at least 1";
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::argument("max_det", 0, "at least 1"));
         }
         builder = builder.with_max_detections(self.max_det);
         if let Some(imgsz) = self.imgsz {
@@ -325,7 +326,7 @@ impl DetectorArgs {
 /// no preparation. `purpose` is what the user wrote, for errors.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] if TensorRT is not in this build or not installed.
+/// [`ErrorKind::Unavailable`](ocelli::ErrorKind::Unavailable) if TensorRT is not in this build or not installed.
 pub fn with_tensorrt(
     builder: DetectorBuilder,
     kind: EngineKind,

@@ -10,7 +10,7 @@ use crate::output::{diagnostic, one_line};
 use crate::{LogArgs, flags};
 
 /// Runs a program whose arguments are `Arguments`: sets up logging and Ctrl-C, and turns an error into one line on
-/// stderr and an exit status. Parameters that the error names get the spelling of their flag.
+/// stderr and an exit status. The parameter that the error is about is spelled as its flag.
 pub fn run<Arguments: CommandFactory>(
     log: &LogArgs,
     program: impl FnOnce() -> anyhow::Result<()>,
@@ -30,13 +30,14 @@ pub(crate) fn status_of<Arguments: CommandFactory>(
         return CLOSED_PIPE;
     }
     let cancelled = |e: &Error| e.kind() == ErrorKind::Cancelled && interrupted().is_err();
-    if error.is::<Interrupted>() || error.downcast_ref().is_some_and(cancelled) {
+    if error.is::<Interrupted>() || ours(&error).is_some_and(cancelled) {
         return 130;
     }
-    let cause = Cause::of(&error);
-    let message = flags::with_flags(&text(&error), cause, &flags::running(Arguments::command()));
+    let program = Arguments::command();
+    let parameter = ours(&error).and_then(Error::parameter);
+    let message = flags::with_flag(&text(&error), parameter, &program, flags::running(&program));
     diagnostic(&format!("error: {message}"));
-    if cause == Cause::Usage { 2 } else { 1 }
+    if is_usage(&error) { 2 } else { 1 }
 }
 
 /// The exit status of a program that writes into a pipe whose reader has ended, as shells report it (128 + SIGPIPE).
@@ -50,34 +51,20 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
+fn ours(error: &anyhow::Error) -> Option<&Error> {
+    error.downcast_ref()
+}
+
+fn is_usage(error: &anyhow::Error) -> bool {
+    ours(error).is_some_and(|error| error.kind() == ErrorKind::InvalidArgument)
+}
+
 /// The error in one line. Errors of the libraries contain the text of their cause; of others it follows.
 fn text(error: &anyhow::Error) -> String {
-    let is_ours = error.is::<Error>();
-    one_line(&if is_ours { error.to_string() } else { format!("{error:#}") })
+    one_line(&if ours(error).is_some() { error.to_string() } else { format!("{error:#}") })
 }
 
 /// An error of usage: exit status 2.
 pub fn usage(message: impl AsRef<str>) -> anyhow::Error {
     Error::new(ErrorKind::InvalidArgument, message).into()
-}
-
-/// What an error is about, as far as a program reacts to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// An argument is invalid.
-    Usage,
-    /// An argument does not fit the model or the machine.
-    Fit,
-    /// Anything else.
-    Other,
-}
-
-impl Cause {
-    fn of(error: &anyhow::Error) -> Self {
-        match error.downcast_ref().map(Error::kind) {
-            Some(ErrorKind::InvalidArgument) => Self::Usage,
-            Some(ErrorKind::Mismatch | ErrorKind::Unavailable) => Self::Fit,
-            _ => Self::Other,
-        }
-    }
 }

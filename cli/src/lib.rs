@@ -33,6 +33,7 @@ mod commands;
 mod config;
 mod exit;
 mod flags;
+mod help;
 mod host;
 mod interrupt;
 mod logging;

@@ -1,9 +1,12 @@
 //! Results on stdout, diagnostics on stderr.
 
 use std::io::Write;
+use std::path::Path;
 
 use ocelli::Error;
+use ocelli::atomic_file::write_atomically;
 use ocelli::source::without_secrets;
+use ocelli_datasets::verify::VerificationReport;
 
 use crate::LogArgs;
 
@@ -16,6 +19,19 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyho
     write(&mut out)
         .and_then(|()| out.flush())
         .map_err(|e| anyhow::Error::new(e).context("cannot write the result, stdout"))
+}
+
+/// Writes the report of a comparison as JSON; the file appears whole or not at all.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(crate) fn write_report(path: &Path, report: &VerificationReport) -> ocelli::Result<()> {
+    let mut json = serde_json::to_value(report).expect("a report is plain data");
+    json["accepted"] = report.accepted().into();
+    write_atomically(path, |writer| {
+        serde_json::to_writer_pretty(&mut *writer, &json)?;
+        writeln!(writer)
+    })
 }
 
 /// Writes a line of status to stderr, unless `--quiet`.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(feature = "serve")]
 use crate::commands::serve;
@@ -149,10 +149,15 @@ fn ocelli() -> u8 {
         Command::Classes(args) => classes::run(&args),
         Command::Embed(args) => embed::run(&args, &log),
         Command::Doctor(args) => doctor::run(&args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => man::run(&args),
-        Command::Reference => reference::run(),
+        Command::Completions(args) => completions::run(&args, programs()),
+        Command::Man(args) => man::run(&args, programs()),
+        Command::Reference => reference::run(Ocelli::command()),
     })
+}
+
+/// The programs that `make install` installs.
+fn programs() -> [clap::Command; 3] {
+    [Ocelli::command(), DemoImage::command(), DemoVideo::command()]
 }
 
 /// Runs `ocelli` with the arguments of this process.

@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use ocelli::{Cancellation, Error, ErrorKind};
+use ocelli_datasets::verify::VerificationProgress;
 
 use crate::output::{diagnostic, one_line};
 use crate::{LogArgs, status};
@@ -89,6 +91,23 @@ impl Progress {
         self.bar.set_length(total);
         self.bar.set_position(done);
         self.bar.set_message(message.to_owned());
+    }
+
+    /// Shows the progress of a comparison.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Cancelled`], to end the comparison.
+    pub(crate) fn compare(
+        &self,
+        step: &VerificationProgress,
+        cancellation: &Cancellation,
+    ) -> ocelli::Result<()> {
+        let message = if step.reference { "running the reference" } else { "running the candidate" };
+        self.at(message, step.done as u64, step.total as u64);
+        if cancellation.is_cancelled() {
+            return Err(Error::new(ErrorKind::Cancelled, "comparing: cancelled"));
+        }
+        Ok(())
     }
 
     /// Advances by one step.

@@ -6,6 +6,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use crate::config::with_config;
+use crate::help::short;
 use crate::output::diagnostic;
 
 /// Parses the arguments of this process. A mistake is reported in one line on stderr and ends the process with status 2;
@@ -18,7 +19,13 @@ pub fn parse<P: Parser>() -> P {
             std::process::exit(2)
         }
     };
-    match P::try_parse_from(with_lists_apart(arguments.into_iter())) {
+    let full_help =
+        arguments.iter().any(|one| one == "--help") || arguments.get(1).is_some_and(|one| one == "help");
+    let command = if full_help { P::command() } else { short(P::command()) };
+    let matches = command.try_get_matches_from(with_lists_apart(arguments.into_iter()));
+    let parsed =
+        matches.and_then(|matches| P::from_arg_matches(&matches).map_err(|e| e.format(&mut P::command())));
+    match parsed {
         Ok(arguments) => arguments,
         Err(e) => match e.kind() {
             ErrorKind::DisplayHelp
@@ -53,7 +60,7 @@ fn with_lists_apart(arguments: impl Iterator<Item = OsString>) -> impl Iterator<
 fn with_documented_name(text: &str, program: &clap::Command) -> String {
     let Some((before, rest)) = text.split_once("exists: '--") else { return text.to_owned() };
     let Some((suggested, after)) = rest.split_once('\'') else { return text.to_owned() };
-    let running = crate::flags::running(program.clone());
+    let running = crate::flags::running(program);
     let is_alias =
         |argument: &&clap::Arg| argument.get_all_aliases().unwrap_or_default().contains(&suggested);
     let documented = running.get_arguments().find(is_alias).and_then(clap::Arg::get_long);

@@ -190,3 +190,114 @@ fn a_reader_that_ends_early_is_no_error() {
         assert_eq!(String::from_utf8_lossy(&ended.stderr), "", "{arguments:?}");
     }
 }
+
+#[test]
+fn spellings_of_dart_are_accepted_or_refused_with_the_reason() {
+    let place = place();
+    crate::checkpoints::copy(&place, "plain", "plain");
+    let detect = "detect|scenes/00.png|--classes|dog|";
+    // Arguments, and the line that says what they mean here.
+    let accepted = [
+        (format!("{detect}--checkpoint|built-in"), "--checkpoint is --model here"),
+        (format!("{detect}--fast"), "--fast is not needed"),
+        (format!("{detect}--detection-only"), "--detection-only is not needed"),
+        (format!("{detect}--trt-max-classes|4"), "--trt-max-classes is not needed"),
+        (format!("{detect}--warmup|3"), "--warmup is not needed"),
+        (format!("{detect}--model|plain|--skip-blocks|1"), "exported into the cache without these blocks"),
+        (
+            format!("{detect}--model|plain|--mask-blocks|0:attn,2:mlp"),
+            "exported into the cache without these blocks",
+        ),
+        (
+            "video|--classes|dog|--scene-size|64x64|--end|2f|--max-frames|0|--jsonl|frames.jsonl".to_owned(),
+            "--max-frames 0 reads all frames",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (arguments, line) in &accepted {
+        let said = place.run(OCELLI, &arguments.split('|').collect::<Vec<_>>());
+        if said.status != Some(0) || said.stderr.lines().filter(|one| one.contains(line)).count() != 1 {
+            wrong.push(format!("{arguments}: {said:?}, expected {line:?}"));
+        }
+    }
+    let frames = String::from_utf8(place.read("frames.jsonl")).expect("it is text");
+    wrong.extend((frames.lines().count() != 2).then(|| format!("--max-frames 0: {frames}")));
+    let cached = std::fs::read_dir(place.path("cache/models")).expect("models were exported into it");
+    let pruning: std::collections::BTreeSet<String> = cached
+        .map(|entry| entry.expect("it can be read").path().join("model.json"))
+        .filter(|path| path.is_file())
+        .map(|path| place.json(&path.to_string_lossy()))
+        .map(|model| format!("{} {}", model["skip_blocks"], model["mask_blocks"]))
+        .collect();
+    for expected in ["[1] []", "[] [\"0:attn\",\"2:mlp\"]"] {
+        wrong.extend((!pruning.contains(expected)).then(|| format!("{expected} is not among {pruning:?}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    place.succeed(OCELLI, &["export", "--checkpoint", "plain", "--output", "exported"]);
+    let exported = format!("{detect}--model|exported|");
+    let refused = [
+        (format!("{detect}--compile"), 2, &["--compile is for PyTorch"][..]),
+        (format!("{detect}--compile|max-autotune"), 2, &["--compile is for PyTorch"]),
+        (format!("{detect}--benchmark"), 2, &["--benchmark", "--sequential"]),
+        (format!("{detect}--detection-only|--masks"), 2, &["--detection-only", "--masks"]),
+        (format!("{detect}--model|plain|--skip-blocks|3"), 2, &["--skip-blocks has block 3", "whole image"]),
+        (format!("{detect}--mask-blocks|1"), 2, &["--mask-blocks", "25:attn"]),
+        (
+            format!("{exported}--skip-blocks|1"),
+            1,
+            &["--skip-blocks has 1", "exported", "export the checkpoint again"],
+        ),
+        (
+            format!("{exported}--mask-blocks|1:mlp"),
+            1,
+            &["--mask-blocks has 1:mlp", "export the checkpoint again"],
+        ),
+        (
+            format!("{exported}--efficient-backbone|repvit"),
+            2,
+            &["--efficient-backbone repvit, exported", "leave it out"],
+        ),
+        (format!("{detect}--efficient-backbone|repvit"), 2, &["built-in", "the image transformer"]),
+        (
+            format!("{detect}--model|plain|--efficient-backbone|repvit|--efficient-model|m2_3"),
+            2,
+            &["--efficient-model m2_3, plain", "the image transformer"],
+        ),
+    ];
+    place.refuses(
+        OCELLI,
+        &refused.each_ref().map(|(arguments, status, words)| refusal(arguments, *status, words)),
+    );
+}
+
+#[test]
+fn an_error_names_the_flag_of_its_parameter_and_no_other() {
+    let place = place();
+    place.succeed(
+        OCELLI,
+        &["label", "--images", "scenes/00.png", "--classes", "dog", "--model", "built-in", "-o", "set"],
+    );
+    place.write("set/labels/train/00.txt", "0 0.5 0.5 0.1 0.1\n");
+    place.write("set/labels/val/00.txt", "0 0.5 0.5 0.1 0.1\n");
+    place.write("map.yaml", "classes:\n  - name: pet\n    phrase: dog\n");
+    // The arguments, and how often the message has each flag.
+    let label = "label|--images|scenes/00.png|--model|built-in|-o|set|";
+    let cases = [
+        (format!("{label}--classes|car,person"), &[("--discard-corrections", 1)][..]),
+        (format!("{label}--map|map.yaml"), &[("--min-area", 0)]),
+        ("detect|scenes/00.png|--classes|dog|--class-chunk|0".into(), &[("--class-chunk", 1)]),
+        ("detect|scenes/00.png|--classes|dog|--max-det|0".into(), &[("--max-det", 1)]),
+        ("track|--detections|none|--track-thresh|0.05|--low-thresh|0.2".into(), &[("--low-thresh", 1)]),
+        ("video|--classes|dog|--detect-every|0".into(), &[("--detect-every", 1)]),
+        ("export|--checkpoint|built-in|-o|x|--imgsz|15".into(), &[("--imgsz", 1)]),
+        ("verify|--min-cosine|2".into(), &[("--min-cosine", 1)]),
+    ];
+    let mut wrong = Vec::new();
+    for (arguments, flags) in &cases {
+        let said = place.run(OCELLI, &arguments.split('|').collect::<Vec<_>>());
+        let count = |flag: &str| said.stderr.matches(flag).count();
+        let fits = said.status != Some(0) && flags.iter().all(|(flag, times)| count(flag) == *times);
+        wrong.extend((!fits).then(|| format!("{arguments}: {said:?}, expected {flags:?}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -45,10 +45,7 @@ impl FromStr for NormEps {
         match text {
             "configured" => Ok(Self::Configured),
             "original" => Ok(Self::Original),
-            _ => {
-                let message = format!("norm_eps is {text}: expected configured or original");
-                Err(Error::new(ErrorKind::InvalidArgument, message))
-            }
+            _ => Err(Error::argument("norm_eps", text, "configured or original")),
         }
     }
 }
@@ -274,12 +271,12 @@ impl Opened {
                  sam3.pt",
                 backbone.family
             );
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("base"));
         };
         let (base_folder, rest) = read(base).map_err(|e| locate(e, base))?;
         if !matches!(rest.family, Family::HuggingFace | Family::Meta { .. }) {
             let message = format!("base, {}: it is {}; expected a whole model", base.display(), rest.family);
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("base"));
         }
         rest.check_known().map_err(|e| locate(e, base))?;
         let Self { mut config, mut loaded, .. } =

@@ -369,10 +369,11 @@ impl FromStr for Precision {
             "bf16" | "bfloat16" => Ok(Self::Bf16),
             "fp8" | "float8" => Ok(Self::Fp8),
             "int8-static" => Ok(Self::Int8Static),
-            _ => Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("precision {name}: expected fp32, fp16, bf16, int8, fp8 or int8-static"),
-            )),
+            _ => {
+                let message =
+                    format!("precision {name}: expected fp32, fp16, bf16, int8, fp8 or int8-static");
+                Err(Error::new(ErrorKind::InvalidArgument, message).about("precision"))
+            }
         }
     }
 }
@@ -395,10 +396,7 @@ impl FromStr for TextPadding {
         match name {
             "training" => Ok(Self::Training),
             "transformers" => Ok(Self::Transformers),
-            _ => Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("text_padding is {name}: expected training or transformers"),
-            )),
+            _ => Err(Error::argument("text_padding", name, "training or transformers")),
         }
     }
 }

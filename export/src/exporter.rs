@@ -233,24 +233,18 @@ impl ExportOptions {
         let vision = &checkpoint.config().vision;
         let imgsz = self.imgsz.unwrap_or(vision.image_size);
         if imgsz > MAX_IMGSZ {
-            let message = format!("imgsz is {imgsz}: expected at most {MAX_IMGSZ}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::argument("imgsz", imgsz, format!("at most {MAX_IMGSZ}")));
         }
         if imgsz / vision.patch_size > MAX_GRID {
             let most = MAX_GRID * vision.patch_size;
-            let message = format!("imgsz is {imgsz}: expected at most {most}, {MAX_GRID} patches a side");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            let expected = format!("at most {most}, {MAX_GRID} patches a side");
+            return Err(Error::argument("imgsz", imgsz, expected));
         }
         if imgsz == 0 || !imgsz.is_multiple_of(vision.patch_size) {
             let below = (imgsz / vision.patch_size).max(1) * vision.patch_size;
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "imgsz is {imgsz}: expected a multiple of the patch size {}, such as {below} or {}",
-                    vision.patch_size,
-                    below + vision.patch_size
-                ),
-            ));
+            let (patch, above) = (vision.patch_size, below + vision.patch_size);
+            let expected = format!("a multiple of the patch size {patch}, such as {below} or {above}");
+            return Err(Error::argument("imgsz", imgsz, expected));
         }
         let grid = imgsz / vision.patch_size;
         if self.screen && !grid.is_multiple_of(2) {
@@ -259,7 +253,7 @@ impl ExportOptions {
                 imgsz - vision.patch_size,
                 imgsz + vision.patch_size
             );
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("screen"));
         }
         self.pruning.with(checkpoint.pruning()).check(checkpoint.config())?;
         self.check_half(checkpoint)?;
@@ -287,23 +281,31 @@ impl ExportOptions {
             }
             _ => return Ok(()),
         };
-        Err(Error::new(ErrorKind::InvalidArgument, format!("precision {precision}: {why}")))
+        let message = format!("precision {precision}: {why}");
+        Err(Error::new(ErrorKind::InvalidArgument, message).about("precision"))
     }
 
     fn check_half(&self, checkpoint: &Checkpoint) -> Result<()> {
-        let invalid = |message| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let invalid =
+            |parameter, message| Err(Error::new(ErrorKind::InvalidArgument, message).about(parameter));
         if !self.precision.is_half() {
             let precision = self.precision;
             if self.islands() != MixedPrecision::None {
-                return invalid(format!(
-                    "mixed_precision, precision {precision}: only half precision has operators that stay in 32 bits; \
+                return invalid(
+                    "mixed_precision",
+                    format!(
+                        "mixed_precision, precision {precision}: only half precision has operators that stay in 32 bits; \
                      export with precision fp16 or bf16"
-                ));
+                    ),
+                );
             }
             if precision == Precision::Fp32 && !self.keep_fp32.is_empty() {
-                return invalid(format!(
-                    "keep_fp32, precision {precision}: all blocks are in 32 bits; export with precision fp16, bf16 or int8"
-                ));
+                return invalid(
+                    "keep_fp32",
+                    format!(
+                        "keep_fp32, precision {precision}: all blocks are in 32 bits; export with precision fp16, bf16 or int8"
+                    ),
+                );
             }
         }
         if self.islands() == MixedPrecision::Bf16Attention {
@@ -317,14 +319,14 @@ impl ExportOptions {
                 (_, Target::TensorRt) => None,
             };
             if let Some(why) = why {
-                return invalid(format!("mixed_precision bf16-attention, {why}"));
+                return invalid("mixed_precision", format!("mixed_precision bf16-attention, {why}"));
             }
         }
         let known = self.blocks(checkpoint);
         match self.keep_fp32.iter().find(|kept| !known.iter().any(|block| kept.covers(*block))) {
             Some(unknown) => {
                 let names: Vec<String> = known.iter().map(ToString::to_string).collect();
-                invalid(format!("keep_fp32 has {unknown}: the model has {}", names.join(", ")))
+                invalid("keep_fp32", format!("keep_fp32 has {unknown}: the model has {}", names.join(", ")))
             }
             None => Ok(()),
         }

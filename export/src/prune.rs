@@ -71,7 +71,8 @@ impl Pruning {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`]; the message names the block.
     pub fn check(&self, config: &ModelConfig) -> Result<()> {
-        let invalid = |message| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let invalid =
+            |parameter, message| Err(Error::new(ErrorKind::InvalidArgument, message).about(parameter));
         let removes = !self.skip_blocks.is_empty() || !self.mask_blocks.is_empty();
         if let Some(student) = config.student.as_ref().filter(|_| removes || self.split_block.is_some()) {
             let option = match (self.skip_blocks.is_empty(), self.mask_blocks.is_empty()) {
@@ -79,39 +80,45 @@ impl Pruning {
                 (_, false) => "mask_blocks",
                 _ => "split_block",
             };
-            return invalid(format!(
-                "{option}: the image backbone is {}, which has no blocks of a vision transformer",
-                student.name()
-            ));
+            return invalid(
+                option,
+                format!(
+                    "{option}: the image backbone is {}, which has no blocks of a vision transformer",
+                    student.name()
+                ),
+            );
         }
         let layers = config.vision.stack.layers;
         let named = self.skip_blocks.iter().map(|&block| ("skip_blocks", block));
         for (option, block) in named.chain(self.mask_blocks.iter().map(|m| ("mask_blocks", m.block))) {
             if block >= layers {
-                return invalid(format!(
-                    "{option} has block {block}: the model has blocks 0 to {}",
-                    layers - 1
-                ));
+                return invalid(
+                    option,
+                    format!("{option} has block {block}: the model has blocks 0 to {}", layers - 1),
+                );
             }
             if config.vision.global_blocks.contains(&block) {
-                return invalid(format!(
-                    "{option} has block {block}, which attends to the whole image: the global blocks {:?} must stay",
-                    config.vision.global_blocks
-                ));
+                return invalid(
+                    option,
+                    format!(
+                        "{option} has block {block}, which attends to the whole image: the global blocks {:?} must stay",
+                        config.vision.global_blocks
+                    ),
+                );
             }
         }
         if let Some(masked) = self.mask_blocks.iter().find(|masked| self.skip_blocks.contains(&masked.block))
         {
-            return invalid(format!(
-                "mask_blocks has {masked}, but skip_blocks removes all of block {}",
-                masked.block
-            ));
+            return invalid(
+                "mask_blocks",
+                format!("mask_blocks has {masked}, but skip_blocks removes all of block {}", masked.block),
+            );
         }
         match self.split_block {
-            Some(block) if block == 0 || block >= layers => invalid(format!(
-                "split_block is {block}: expected 1 to {}, the first block of the second part",
-                layers - 1
-            )),
+            Some(block) if block == 0 || block >= layers => {
+                let expected = format!("1 to {}, the first block of the second part", layers - 1);
+                Err(Error::argument("split_block", block, expected))
+            }
             _ => Ok(()),
         }
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ocelli_export::Pruning;
 use ocelli_export::contract::{Precision, Target, file};
 
 use super::Detector;
@@ -98,6 +99,13 @@ impl DetectorBuilder {
         self
     }
 
+    /// Leaves blocks and branches of the backbone out of the export of a checkpoint or of the built-in model; none by default.
+    #[must_use]
+    pub fn with_pruning(mut self, pruning: Pruning) -> Self {
+        self.request.pruning = pruning;
+        self
+    }
+
     /// Rules out classes in a first, coarse pass and decodes the others alone; off by default.
     ///
     /// The model needs the graph of this pass: a checkpoint and the built-in model are exported with it.
@@ -165,7 +173,7 @@ impl DetectorBuilder {
         self
     }
 
-    /// Whether a WebGPU adapter is used that computes wrongly, with a warning; off by default.
+    /// Uses a WebGPU adapter that fails the accuracy check, with a warning; off by default.
     #[must_use]
     pub fn with_allow_inexact(mut self, allow_inexact: bool) -> Self {
         self.engine.allow_inexact = allow_inexact;
@@ -308,12 +316,10 @@ impl DetectorBuilder {
     pub fn build_reporting(mut self, report: &dyn Fn(&str)) -> Result<Detector> {
         let class_chunk = self.class_chunk.unwrap_or(CLASS_CHUNK);
         if class_chunk == 0 {
-            let message = "class_chunk is 0: expected at least 1";
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::argument("class_chunk", 0, "at least 1"));
         }
         if let Some(threads) = self.engine.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
-            let message = format!("threads is {threads}: expected 1 to {MAX_THREADS}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::argument("threads", threads, format!("1 to {MAX_THREADS}")));
         }
         // The caller's thresholds are checked before a model is exported.
         PostProcessor::new(self.post.clone())?;
@@ -358,7 +364,7 @@ impl DetectorBuilder {
                 "masks, {}: this model was exported for detection only; export the checkpoint again with masks",
                 model.folder().display()
             );
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            return Err(Error::new(ErrorKind::Mismatch, message).about("masks"));
         }
         let (model, factory, class_chunk) = match (engines, prepared) {
             (None, None) => (model, factory, class_chunk),

@@ -26,8 +26,8 @@ const CHUNKS_AT_ONCE: usize = 4;
 
 /// Which classes are decoded in full: those whose score in a first, coarse pass reaches a threshold.
 ///
-/// The coarse pass costs a small part of decoding a class, so that a picture is searched for many names at little more than
-/// the price of those that it shows. A class that it rules out wrongly is lost. Classes with exemplars are always decoded.
+/// The coarse pass costs a small part of decoding a class: searching an image for many classes costs little more than decoding
+/// those that it shows. A class that is ruled out wrongly is not detected. Classes with exemplars are always decoded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Screening {
     /// The threshold that was [calibrated](ScreenCalibration) for the model.
@@ -45,10 +45,7 @@ impl Screening {
     pub(super) fn threshold(self, model: &Model, is_built_in: bool, confidence: f32) -> Result<f32> {
         let threshold = match self {
             Self::At(threshold) if (0.0..=1.0).contains(&threshold) => return Ok(threshold),
-            Self::At(threshold) => {
-                let message = format!("screen is {threshold}: expected 0 to 1");
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
-            }
+            Self::At(threshold) => return Err(Error::argument("screen", threshold, "0 to 1")),
             Self::Calibrated => ScreenCalibration::of(model)?,
         };
         let built_in = || is_built_in.then(ScreenCalibration::of_built_in);
@@ -57,7 +54,7 @@ impl Screening {
                 "screen, {}: the model has no calibrated threshold; calibrate it with images of yours, or give a threshold",
                 model.folder().display()
             );
-            return Err(Error::new(ErrorKind::Unavailable, message));
+            return Err(Error::new(ErrorKind::Unavailable, message).about("screen"));
         };
         if confidence < found.confidence {
             tracing::warn!(

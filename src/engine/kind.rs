@@ -106,7 +106,7 @@ impl FromStr for EngineKind {
     fn from_str(text: &str) -> Result<Self> {
         let invalid = |why: &str| {
             let message = format!("engine {text}: {why}");
-            Err(Error::new(ErrorKind::InvalidArgument, message))
+            Err(Error::new(ErrorKind::InvalidArgument, message).about("engine"))
         };
         let lower = text.to_lowercase();
         if !lower.is_empty() && lower.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -64,7 +64,7 @@ impl LibraryMaker {
                     "engine {}: {why}; with TensorRT 10, onnxruntime-tensorrt runs any model through ONNX Runtime",
                     options.kind
                 );
-                Err(Error::new(ErrorKind::Unavailable, message))
+                Err(Error::new(ErrorKind::Unavailable, message).about("engine"))
             }
             EngineKind::OpenVino { device } => Ok(Self::OpenVino(OpenVinoMaker::start(options, device)?)),
             EngineKind::WebGpu { ordinal } => {
@@ -91,7 +91,7 @@ impl LibraryMaker {
                     "precision {format}, engine {kind}: WebGPU has no such number format; choose precision fp32 or fp16, or \
                      another engine"
                 );
-                Err(Error::new(ErrorKind::InvalidArgument, message))
+                Err(Error::new(ErrorKind::InvalidArgument, message).about("precision"))
             }
             Self::OnnxRuntime(_) => Ok(precision),
         }

@@ -89,28 +89,27 @@ impl PipelineConfig {
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
         if let Some(depth) = self.queue_depth.filter(|depth| !(1..=MAX_QUEUE_DEPTH).contains(depth)) {
-            return invalid(format!("queue_depth is {depth}: expected 1 to {MAX_QUEUE_DEPTH}"));
+            return Err(Error::argument("queue_depth", depth, format!("1 to {MAX_QUEUE_DEPTH}")));
         }
         if self.detect_every == 0 {
-            return invalid(
-                "detect_every is 0: expected at least 1, which runs the detector on every frame".into(),
-            );
+            let expected = "at least 1, which runs the detector on every frame";
+            return Err(Error::argument("detect_every", 0, expected));
         }
         let max_time_lost = self.tracker.map_or(u64::MAX, |tracker| u64::from(tracker.max_time_lost));
         if self.detect_every > max_time_lost {
-            return invalid(format!(
+            let message = format!(
                 "detect_every is {}: tracks are dropped after {max_time_lost} frames, before the detector runs again; \
                  lower detect_every or raise max_time_lost",
                 self.detect_every
-            ));
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("detect_every"));
         }
         if self.class_budget == Some(0) {
-            return invalid("class_budget is 0: expected at least 1 class per frame".into());
+            return Err(Error::argument("class_budget", 0, "at least 1 class per frame"));
         }
         if let Some(rate) = self.frame_rate.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
-            return invalid(format!("frame_rate is {rate}: expected a number above 0"));
+            return Err(Error::argument("frame_rate", rate, "a number above 0"));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Whether something moves in a frame, so that the detector looks at frames with motion only.
+//! The motion gate: the detector runs on frames with motion only.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const STRONG: f32 = 3.0;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MotionGate {
-    /// The detector looks at a frame without motion if this time has passed since the last one.
+    /// The detector runs on a frame without motion if this time has passed since it last ran.
     pub interval: Duration,
     /// Regions where motion does not count, for each source by its number: polygons with points as shares of the frame's
     /// width and height.
@@ -34,7 +34,7 @@ pub struct MotionGate {
 }
 
 impl Default for MotionGate {
-    /// A look every ten seconds, nothing ignored.
+    /// At least one detection every ten seconds, and no ignored regions.
     fn default() -> Self {
         Self { interval: Duration::from_secs(10), ignored: Vec::new() }
     }
@@ -47,7 +47,7 @@ impl MotionGate {
     /// [`ErrorKind::InvalidArgument`] if the interval is zero.
     pub fn new(interval: Duration) -> Result<Self> {
         if interval.is_zero() {
-            let message = "motion interval is 0: expected the longest time between two looks";
+            let message = "motion interval is 0: expected the maximum time between two detections";
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         Ok(Self { interval, ..Self::default() })

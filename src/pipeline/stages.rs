@@ -21,7 +21,7 @@ use crate::frame_view::FrameView;
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
 use crate::sink::Pictures;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::Result;
 
 /// Draws results into a picture.
 pub(super) type Drawing = Box<dyn FnMut(&mut image::RgbImage, &FrameOutcome) -> Result<()> + Send>;
@@ -45,9 +45,7 @@ impl DetectorParts {
     ) -> Result<(PreprocessStage, BackboneStage, DecodeStage)> {
         let Self { preprocessor, backbone, decoder, prompts } = self;
         // Checked here, so that the stream of each source can make its own.
-        let tracker =
-            config.tracker.map(|options| ByteTracker::builder().options(options).build()).transpose();
-        tracker.map_err(|e| Error::new(ErrorKind::InvalidArgument, e.to_string()))?;
+        config.tracker.map(|options| options.validate()).transpose()?;
         let slots = config.class_budget.filter(|&slots| slots < prompts.len());
         let every = config.detect_every;
         let preprocess = PreprocessStage {

@@ -36,7 +36,7 @@ impl Lines {
                 Ok(file) => Target::Open(Box::new(file)),
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-                    // A file without a name, which is gone at once.
+                    // An anonymous temporary file: it only shows that the folder can be written to.
                     tempfile::tempfile_in(folder.unwrap_or(Path::new("."))).map_err(cannot)?;
                     Target::Missing(path.to_owned())
                 }

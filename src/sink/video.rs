@@ -98,7 +98,7 @@ impl VideoFile {
         if !VIDEO_RATES.contains(&frame_rate) {
             let (least, most) = (VIDEO_RATES.start(), VIDEO_RATES.end());
             let why = format!("the frame rate is {frame_rate}: expected {least} to {most} in a video");
-            return Err(refuse(ErrorKind::InvalidArgument, &why));
+            return Err(refuse(ErrorKind::InvalidArgument, &why).about("frame_rate"));
         }
         // Replaces the target of a symbolic link, not the link.
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());

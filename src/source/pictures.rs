@@ -30,7 +30,7 @@ impl PictureFiles {
         if !FRAME_RATES.contains(&frame_rate) {
             let (least, most) = (FRAME_RATES.start(), FRAME_RATES.end());
             let message = format!("{name}: frame_rate is {frame_rate}: expected {least} to {most}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("frame_rate"));
         }
         let Some(first) = files.first() else {
             return Err(Error::new(

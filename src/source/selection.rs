@@ -85,10 +85,9 @@ impl<S: Source> Selected<S> {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if the stride is 0, or the end is not after the start.
     pub fn new(source: S, selection: Selection) -> Result<Self> {
-        let invalid = |message: &str| Err(Error::new(ErrorKind::InvalidArgument, message));
         let stride = selection.stride.unwrap_or(1);
         if stride == 0 {
-            return invalid("stride is 0: expected 1 for every frame, 2 for every other frame");
+            return Err(Error::argument("stride", 0, "1 for every frame, 2 for every other frame"));
         }
         let is_empty = match (selection.start, selection.end) {
             (Some(Position::Frame(start)), Some(Position::Frame(end))) => end <= start,
@@ -96,7 +95,8 @@ impl<S: Source> Selected<S> {
             _ => false,
         };
         if is_empty {
-            return invalid("end is not after start: the selection is empty");
+            let message = "end is not after start: the selection is empty";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("end"));
         }
         let mut info = source.info().clone();
         let before = |position: Option<Position>| position?.frames_before(info.frame_rate);

@@ -180,7 +180,7 @@ impl Several {
         Ok(several)
     }
 
-    /// How the sources are doing, also after the stream has ended.
+    /// The state of each source, also after the stream has ended.
     pub fn states(&self) -> SeveralStates {
         SeveralStates(self.shared.clone())
     }

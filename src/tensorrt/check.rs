@@ -155,7 +155,8 @@ pub fn check_library(path: &Path, sidecar: &Sidecar, library: &TensorRtLibrary) 
         library.version,
         library.path.display(),
         rebuild(sidecar)
-    )))
+    ))
+    .about("version_compatible"))
 }
 
 /// Whether this GPU can run the engine.

@@ -87,13 +87,13 @@ impl EngineFiles {
             let sidecar = Sidecar::path_of(&self.0[0].path);
             let why =
                 format!("it has no sidecar ({}) that names its model; name the model", sidecar.display());
-            return Err(self.0[0].error(ErrorKind::InvalidArgument, &why));
+            return Err(self.0[0].error(ErrorKind::InvalidArgument, &why).about("model"));
         };
         if !sidecar.model.join(file::MANIFEST).is_file() {
             let model = sidecar.model.display();
             let why =
                 format!("the model that it was built from, {model}, no longer exists there; name the model");
-            return Err(file.error(ErrorKind::Mismatch, &why));
+            return Err(file.error(ErrorKind::Mismatch, &why).about("model"));
         }
         request.source = ModelSource::Folder(sidecar.model.clone());
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// How far a candidate may be from the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,19 +29,18 @@ impl Limits {
     /// Refuses limits outside their range.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`], naming the limit.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument), naming the limit.
     pub fn check(&self) -> Result<()> {
         let values = [
-            ("least cosine", self.min_cosine, -1.0..=1.0),
-            ("largest box difference", f64::from(self.max_box_difference), 0.0..=1.0),
-            ("largest score difference", f64::from(self.max_score_difference), 0.0..=1.0),
-            ("least IoU", f64::from(self.min_iou), 0.0..=1.0),
+            ("min_cosine", self.min_cosine, -1.0..=1.0),
+            ("max_box_difference", f64::from(self.max_box_difference), 0.0..=1.0),
+            ("max_score_difference", f64::from(self.max_score_difference), 0.0..=1.0),
+            ("min_iou", f64::from(self.min_iou), 0.0..=1.0),
         ];
         for (name, value, range) in values {
             if !range.contains(&value) {
-                let message =
-                    format!("{name}, {value}: expected a number from {} to {}", range.start(), range.end());
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
+                let expected = format!("a number from {} to {}", range.start(), range.end());
+                return Err(Error::argument(name, value, expected));
             }
         }
         Ok(())

@@ -8,7 +8,6 @@ mod options;
 
 pub use options::{ByteTrackerBuilder, ByteTrackerOptions, MatchClasses};
 
-use crate::BoundingBox;
 use crate::appearance::{Appearances, TypicalLooks};
 use crate::camera::CameraMotion;
 use crate::track::{Track, TrackState, TrackerDetection};
@@ -59,7 +58,7 @@ pub struct ByteTracker {
     reported: Vec<Track>,
     typical: TypicalLooks,
     last_id: u64,
-    /// Frames since the latest update: nobody has looked for any class in them.
+    /// Frames since the latest update, in which no class was searched for.
     frames_predicted: f32,
     candidates: Candidates,
     matcher: Matcher,
@@ -125,7 +124,7 @@ impl ByteTracker {
     ) -> &[Track] {
         self.candidates.sort(detections, &self.options);
         let dt = forward(dt_frames);
-        // The frames between two looks count for the classes of the second one only.
+        // The frames between two updates count for the classes of the second one only.
         let since_update = std::mem::take(&mut self.frames_predicted) + dt;
         let max_time_lost = self.options.max_time_lost as f32;
         self.tracks.retain_mut(|followed| {
@@ -147,11 +146,6 @@ impl ByteTracker {
         self.match_with(seen, Score::Low, low_match_iou, |_| true);
         self.match_with(seen, Score::High, lost_match_iou, |_| true);
         self.match_with(seen, Score::High, leftover_match_iou, not_lost);
-        if let Some(least) = self.options.recover_iou {
-            let most = self.options.recover_frames as f32;
-            let is_recent = |followed: &Followed| followed.track.frames_since_seen <= most;
-            self.match_in(Place::LastSeen, seen, Score::High, least, is_recent);
-        }
         if self.options.appearance_weight > 0.0 && !appearances.is_empty() {
             self.match_by_look(seen);
             self.typical.add(detections, appearances, self.options.track_threshold);
@@ -221,35 +215,14 @@ impl ByteTracker {
         least_iou: f32,
         eligible: impl Fn(&Followed) -> bool,
     ) {
-        self.match_in(Place::Predicted, seen, score, least_iou, eligible);
-    }
-
-    fn match_in(
-        &mut self,
-        place: Place,
-        seen: Seen<'_>,
-        score: Score,
-        least_iou: f32,
-        eligible: impl Fn(&Followed) -> bool,
-    ) {
-        self.gather(place, seen, score, eligible);
-        let matcher = &mut self.matcher;
-        matcher.overlap(least_iou, self.options.match_classes);
-        let momentum = self.options.momentum_weight;
-        if momentum > 0.0 {
-            let tracks = &self.tracks;
-            matcher.reweigh(|track, index, iou| {
-                let TrackerDetection { bbox, score, .. } = &seen.detections[index];
-                let fit = tracks[track].direction_fit(middle(bbox)) as f32;
-                (iou + momentum * score * fit).max(LEAST_WEIGHT)
-            });
-        }
+        self.gather(seen, score, eligible);
+        self.matcher.overlap(least_iou, self.options.match_classes);
         self.settle(seen, score);
     }
 
     /// Matches unmatched tracks with unmatched detections of high score within reach: near ones that look alike first.
     fn match_by_look(&mut self, seen: Seen<'_>) {
-        self.gather(Place::Predicted, seen, Score::High, |_| true);
+        self.gather(seen, Score::High, |_| true);
         let (tracks, typical, weight) = (&self.tracks, &self.typical, self.options.appearance_weight);
         self.matcher.pair(self.options.match_classes, |track, index| {
             let followed = &tracks[track];
@@ -262,12 +235,12 @@ impl ByteTracker {
     }
 
     /// Gives the unmatched tracks that `eligible` accepts and the unmatched detections to the matcher.
-    fn gather(&mut self, place: Place, seen: Seen<'_>, score: Score, eligible: impl Fn(&Followed) -> bool) {
+    fn gather(&mut self, seen: Seen<'_>, score: Score, eligible: impl Fn(&Followed) -> bool) {
         let matcher = &mut self.matcher;
         matcher.clear();
         for (index, followed) in self.tracks.iter().enumerate() {
             if !followed.is_detected() && eligible(followed) {
-                matcher.add_row(index, place.of(followed), followed.track.class_id);
+                matcher.add_row(index, followed.track.bbox, followed.track.class_id);
             }
         }
         for index in self.candidates.left(score) {
@@ -280,7 +253,7 @@ impl ByteTracker {
         self.matcher.solve();
         for (row, column) in self.matcher.matches() {
             let followed = &mut self.tracks[row];
-            followed.observe(&seen.detections[column], column, self.options.replay_gaps);
+            followed.observe(&seen.detections[column], column);
             // What is hidden in part has a low score, and looks like what hides it.
             if let (Score::High, Some(direction)) = (score, seen.appearances.get(column)) {
                 followed.look.add(direction);
@@ -291,7 +264,7 @@ impl ByteTracker {
 
     /// Confirms tracks with enough detections, removes unmatched tentative ones and marks other unmatched ones as lost.
     fn settle_states(&mut self, is_watched: impl Fn(usize) -> bool) {
-        let min_hits = self.options.min_hits;
+        let min_hits = self.options.min_hits();
         self.tracks.retain_mut(|followed| {
             if followed.is_detected() {
                 // Lost tracks were confirmed before, perhaps by their score.
@@ -318,7 +291,7 @@ impl ByteTracker {
         let matcher = &mut self.matcher;
         matcher.clear();
         for index in self.candidates.left(Score::High) {
-            if detections[index].score >= self.options.new_track_threshold {
+            if detections[index].score >= self.options.new_track_threshold() {
                 matcher.add_row(index, detections[index].bbox, detections[index].class_id);
             }
         }
@@ -334,8 +307,8 @@ impl ByteTracker {
         for (index, _) in matcher.suppressed().filter(|&(_, covered)| !covered) {
             self.last_id += 1;
             let mut followed = Followed::new(self.last_id, &detections[index], index);
-            let is_sure = self.options.sure_threshold.is_some_and(|least| detections[index].score >= least);
-            if is_sure || self.options.min_hits <= 1 {
+            let is_sure = self.options.sure_threshold().is_some_and(|least| detections[index].score >= least);
+            if is_sure || self.options.min_hits() <= 1 {
                 followed.track.state = TrackState::Tracked;
             }
             if let Some(direction) = seen.appearances.get(index) {
@@ -388,27 +361,6 @@ impl ByteTracker {
 struct Seen<'a> {
     detections: &'a [TrackerDetection],
     appearances: &'a Appearances,
-}
-
-/// Where a track is looked for.
-#[derive(Debug, Clone, Copy)]
-enum Place {
-    Predicted,
-    LastSeen,
-}
-
-impl Place {
-    fn of(self, followed: &Followed) -> BoundingBox {
-        match self {
-            Self::Predicted => followed.track.bbox,
-            Self::LastSeen => followed.last_seen.bbox(),
-        }
-    }
-}
-
-fn middle(bbox: &BoundingBox) -> [f64; 2] {
-    let [x1, y1, x2, y2] = bbox.to_xyxy().map(f64::from);
-    [0.5 * (x1 + x2), 0.5 * (y1 + y2)]
 }
 
 fn forward(dt_frames: f32) -> f32 {

@@ -88,15 +88,6 @@ impl Overlaps {
         self.starts.push(self.pairs.len());
     }
 
-    /// Replaces each overlap by what `weigh(row, column, overlap)` makes of it.
-    pub(crate) fn reweigh(&mut self, weigh: impl Fn(usize, usize, f32) -> f32) {
-        for row in 0..self.row_count() {
-            for pair in &mut self.pairs[self.starts[row]..self.starts[row + 1]] {
-                pair.iou = weigh(row, pair.column as usize, pair.iou);
-            }
-        }
-    }
-
     pub(crate) fn row_count(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }

@@ -329,11 +329,11 @@ typedef struct ocelli_tracker_options {
      */
     float lost_match_iou;
     /**
-     * A track that starts with at least this score is reported at once; below 0 leaves it to min_hits (0.8).
+     * A track that starts with at least this score is reported at once; below 0 for 0.8, or none if min_hits is set (-1).
      */
     float sure_threshold;
     /**
-     * The number of consecutive detections that confirms a track, at least 1 (2).
+     * The number of consecutive detections that confirms a track; 0 for 2, or 1 with a score of sure_threshold (0).
      */
     uint32_t min_hits;
     /**

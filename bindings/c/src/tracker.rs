@@ -36,9 +36,9 @@ pub struct ocelli_tracker_options {
     pub low_match_iou: f32,
     /// Least IoU of a lost track with a detection of high score (0.5).
     pub lost_match_iou: f32,
-    /// A track that starts with at least this score is reported at once; below 0 leaves it to min_hits (0.8).
+    /// A track that starts with at least this score is reported at once; below 0 for 0.8, or none if min_hits is set (-1).
     pub sure_threshold: f32,
-    /// The number of consecutive detections that confirms a track, at least 1 (2).
+    /// The number of consecutive detections that confirms a track; 0 for 2, or 1 with a score of sure_threshold (0).
     pub min_hits: u32,
     /// The most frames between two detections of a track, at least 1 (30).
     pub max_time_lost: u32,
@@ -63,8 +63,8 @@ impl ocelli_tracker_options {
             match_iou: options.match_iou,
             low_match_iou: options.low_match_iou,
             lost_match_iou: options.lost_match_iou,
-            sure_threshold: options.sure_threshold.unwrap_or(-1.0),
-            min_hits: options.min_hits,
+            sure_threshold: -1.0,
+            min_hits: 0,
             max_time_lost: options.max_time_lost,
             coast_frames: options.coast_frames,
             match_any_class: u32::from(options.match_classes == MatchClasses::Any),
@@ -99,16 +99,14 @@ pub(crate) unsafe fn options(from: *const ocelli_tracker_options) -> Result<Byte
     }
     // SAFETY: the caller's promise.
     let given = unsafe { sized::read(from, ocelli_tracker_options::defaults()) }?;
-    let or = |given, default| unless_negative(given).unwrap_or(default);
-    let above = options.new_track_threshold - options.track_threshold;
-    let track = given.track_threshold;
-    options.low_threshold = or(given.low_threshold, options.low_threshold.min(track));
-    options.new_track_threshold = or(given.new_track_threshold, (track + above).min(1.0));
-    options.track_threshold = track;
+    options.track_threshold = given.track_threshold;
+    options.low_threshold = unless_negative(given.low_threshold);
+    options.new_track_threshold = unless_negative(given.new_track_threshold);
     (options.match_iou, options.low_match_iou) = (given.match_iou, given.low_match_iou);
     options.lost_match_iou = given.lost_match_iou;
     options.sure_threshold = unless_negative(given.sure_threshold);
-    (options.min_hits, options.max_time_lost) = (given.min_hits, given.max_time_lost);
+    options.min_hits = (given.min_hits != 0).then_some(given.min_hits);
+    options.max_time_lost = given.max_time_lost;
     options.coast_frames = given.coast_frames;
     if given.match_any_class != 0 {
         options.match_classes = MatchClasses::Any;
@@ -218,4 +216,42 @@ pub extern "C" fn ocelli_tracker_reset(tracker: *mut ocelli_tracker) -> ocelli_s
 #[unsafe(no_mangle)]
 pub extern "C" fn ocelli_tracker_free(tracker: *mut ocelli_tracker) -> ocelli_status {
     done(|| TRACKERS.remove(tracker).map(drop))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_mean_what_they_mean_in_the_library() {
+        type Given = fn(&mut ocelli_tracker_options);
+        type Meant = fn(&mut ByteTrackerOptions);
+        let cases: &[(&str, Given, Meant)] = &[
+            ("nothing", |_| (), |_| ()),
+            ("track_threshold", |o| o.track_threshold = 0.05, |o| o.track_threshold = 0.05),
+            ("low_threshold", |o| o.low_threshold = 0.3, |o| o.low_threshold = Some(0.3)),
+            ("new_track_threshold", |o| o.new_track_threshold = 0.2, |o| o.new_track_threshold = Some(0.2)),
+            ("min_hits", |o| o.min_hits = 2, |o| o.min_hits = Some(2)),
+            ("sure_threshold", |o| o.sure_threshold = 0.9, |o| o.sure_threshold = Some(0.9)),
+            ("match_iou", |o| o.match_iou = 0.2, |o| o.match_iou = 0.2),
+            ("low_match_iou", |o| o.low_match_iou = 0.2, |o| o.low_match_iou = 0.2),
+            ("lost_match_iou", |o| o.lost_match_iou = 0.2, |o| o.lost_match_iou = 0.2),
+            ("max_time_lost", |o| o.max_time_lost = 9, |o| o.max_time_lost = 9),
+            ("coast_frames", |o| o.coast_frames = 3, |o| o.coast_frames = 3),
+            ("match_any_class", |o| o.match_any_class = 1, |o| o.match_classes = MatchClasses::Any),
+        ];
+        let mut failures = Vec::new();
+        for (what, given, meant) in cases {
+            let (mut from, mut expected) =
+                (ocelli_tracker_options::defaults(), ByteTrackerOptions::default());
+            given(&mut from);
+            meant(&mut expected);
+            // SAFETY: it is a struct whose size is set.
+            let found = unsafe { options(&from) };
+            if !matches!(&found, Ok(found) if *found == expected) {
+                failures.push(format!("{what}: {found:?}, expected {expected:?}"));
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
 }

@@ -342,13 +342,13 @@ static void tracking(ocelli_detector *detector) {
     ocelli_tracker *tracker = NULL;
     ocelli_tracker_options options;
     OK(ocelli_tracker_options_init(&options, sizeof options));
-    CHECK(options.track_threshold == 0.5f && options.min_hits == 2 && options.max_time_lost == 30);
+    CHECK(options.track_threshold == 0.5f && options.min_hits == 0 && options.max_time_lost == 30);
     options.match_iou = 2;
     REFUSED("match_iou", ocelli_tracker_create(&options, &tracker));
     options.match_iou = 0.5f;
-    options.min_hits = 0;
-    REFUSED("min_hits", ocelli_tracker_create(&options, &tracker));
-    options.min_hits = 2;
+    options.max_time_lost = 0;
+    REFUSED("max_time_lost", ocelli_tracker_create(&options, &tracker));
+    options.max_time_lost = 30;
     options.coast_frames = 1;
     OK(ocelli_tracker_create(&options, &tracker));
     ocelli_result *tracks = NULL;

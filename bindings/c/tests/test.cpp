@@ -133,8 +133,8 @@ static void tracking() {
     }
     fails(OCELLI_INVALID_ARGUMENT, "same number", [&] { return tracker.update({{0, 0, 1, 1}}, {}, {}); });
     ocelli_tracker_options options = ocelli::tracker_options();
-    options.min_hits = 0;
-    fails(OCELLI_INVALID_ARGUMENT, "min_hits", [&] { return ocelli::Tracker::create(options); });
+    options.max_time_lost = 0;
+    fails(OCELLI_INVALID_ARGUMENT, "max_time_lost", [&] { return ocelli::Tracker::create(options); });
 }
 
 static void streaming(const ocelli::Prompts &prompts, const ocelli::Image &image) {

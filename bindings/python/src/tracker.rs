@@ -27,27 +27,20 @@ pub(crate) struct TrackerOptions {
 }
 
 impl TrackerOptions {
-    /// The options of a tracker. Defaults that depend on others are those of the programs.
+    /// The options of a tracker.
     ///
     /// # Errors
     /// `InvalidArgument` for a number out of its range.
     pub(crate) fn options(&self, py: Python<'_>) -> PyResult<ByteTrackerOptions> {
         let mut options = ByteTrackerOptions::default();
-        let above = options.new_track_threshold - options.track_threshold;
         options.track_threshold = self.track_threshold.unwrap_or(options.track_threshold);
-        options.low_threshold =
-            self.low_threshold.unwrap_or(options.low_threshold.min(options.track_threshold));
-        options.new_track_threshold = match (self.new_track_threshold, self.track_threshold) {
-            (Some(new), _) => new,
-            (None, Some(track)) => (track + above).min(1.0),
-            (None, None) => options.new_track_threshold,
-        };
+        options.low_threshold = self.low_threshold;
+        options.new_track_threshold = self.new_track_threshold;
         options.match_iou = self.match_iou.unwrap_or(options.match_iou);
         options.low_match_iou = self.low_match_iou.unwrap_or(options.low_match_iou);
         options.lost_match_iou = self.lost_match_iou.unwrap_or(options.lost_match_iou);
-        let sure_by_default = options.sure_threshold.filter(|_| self.min_hits.is_none());
-        options.sure_threshold = self.sure_threshold.or(sure_by_default);
-        options.min_hits = self.min_hits.unwrap_or(options.min_hits);
+        options.min_hits = self.min_hits;
+        options.sure_threshold = self.sure_threshold;
         options.max_time_lost = self.max_time_lost.unwrap_or(options.max_time_lost);
         options.coast_frames = self.coast_frames.unwrap_or(options.coast_frames);
         options.match_classes = match self.match_classes.as_str() {

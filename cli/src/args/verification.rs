@@ -1,7 +1,7 @@
 //! Arguments of the comparison of two models.
 
 use clap::Args;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 use ocelli_datasets::verify::{Limits, VerificationOptions};
 
 /// How strictly two ways of running a model are compared.
@@ -30,7 +30,7 @@ pub struct VerificationArgs {
     #[arg(long, default_value_t = 0.7, allow_negative_numbers = true, value_name = "IOU")]
     pub min_iou: f32,
     /// Keep detections with a higher score [default: the model's threshold]
-    #[arg(long, alias = "conf", allow_negative_numbers = true, value_name = "SCORE")]
+    #[arg(long, id = "score_threshold", alias = "conf", allow_negative_numbers = true, value_name = "SCORE")]
     pub confidence: Option<f32>,
 }
 
@@ -38,31 +38,24 @@ impl VerificationArgs {
     /// The options of a comparison.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for numbers out of their range.
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for numbers out of their range.
     pub fn options(&self) -> Result<VerificationOptions> {
-        for (flag, value, least) in [
-            ("--min-cosine", self.min_cosine, -1.0),
-            ("--max-box-difference", f64::from(self.max_box_difference), 0.0),
-            ("--max-score-difference", f64::from(self.max_score_difference), 0.0),
-            ("--min-iou", f64::from(self.min_iou), 0.0),
-            ("--confidence", f64::from(self.confidence.unwrap_or(0.5)), 0.0),
-        ] {
-            if !(least..=1.0).contains(&value) {
-                let message = format!("{flag} is {value}: expected a number from {least} to 1");
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
-            }
+        let limits = Limits {
+            min_cosine: self.min_cosine,
+            max_box_difference: self.max_box_difference,
+            max_score_difference: self.max_score_difference,
+            min_iou: self.min_iou,
+        };
+        limits.check()?;
+        if let Some(score) = self.confidence.filter(|score| !(0.0..=1.0).contains(score)) {
+            return Err(Error::argument("score_threshold", score, "a number from 0 to 1"));
         }
         Ok(VerificationOptions {
             random_inputs: self.random_inputs,
             scenes: self.scenes,
             seed: self.seed,
             score_threshold: self.confidence,
-            limits: Limits {
-                min_cosine: self.min_cosine,
-                max_box_difference: self.max_box_difference,
-                max_score_difference: self.max_score_difference,
-                min_iou: self.min_iou,
-            },
+            limits,
             ..VerificationOptions::default()
         })
     }

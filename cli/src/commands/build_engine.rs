@@ -12,8 +12,8 @@ use ocelli::{
     ModelRequest, ModelSource,
 };
 
-use super::verify::{show_progress, write_json};
 use crate::args::{INPUT, MODEL, OUTPUT};
+use crate::output::write_report;
 use crate::tensorrt::{BuildEvent, BuildOptions, BuiltEngine, EngineBuild, verify_engine};
 use crate::{
     LogArgs, Progress, VerificationArgs, cancel_on_interrupt, check_output_file, interrupted, print, status,
@@ -133,6 +133,7 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
         target: Target::TensorRt,
         screen: args.graphs.contains(&ModelGraph::Screen),
         masks: args.masks,
+        ..ModelRequest::default()
     };
     let model = Model::resolve(&request, &|line| progress.announce(line), &cancellation)?;
     let reference_model = match (&args.reference, request.precision) {
@@ -147,14 +148,14 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(engine) = &args.verify {
         let reference = (&reference_model, &reference);
         let report = verify_engine(engine, &model, &tensorrt, reference, verification, &mut |step| {
-            show_progress(&progress, step, &cancellation)
+            progress.compare(step, &cancellation)
         });
         drop(progress);
         interrupted()?;
         let report = report?;
         print(|out| report.write_table(out))?;
         if let Some(path) = &args.json {
-            write_json(path, &report)?;
+            write_report(path, &report)?;
         }
         if report.accepted() {
             return Ok(());
@@ -195,7 +196,7 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     drop(progress);
     interrupted()?;
     if let (Some(path), Some(report)) = (&args.json, &last_report) {
-        write_json(path, report)?;
+        write_report(path, report)?;
     }
     let built = built?;
     print(|out| {

@@ -1,10 +1,9 @@
 //! `ocelli completions`.
 
-use clap::{Args, Command, CommandFactory, ValueEnum};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::print;
-use crate::program::{DemoImage, DemoVideo, Ocelli};
+use crate::{print, usage};
 
 /// Arguments of `ocelli completions`.
 #[derive(Args, Debug)]
@@ -18,36 +17,18 @@ pub struct CompletionsArgs {
     #[arg(value_name = "SHELL")]
     shell: Shell,
     /// The program to complete
-    #[arg(long, value_enum, default_value = "ocelli", value_name = "NAME")]
-    program: Program,
+    #[arg(long, default_value = "ocelli", value_parser = ["ocelli", "demo-image", "demo-video"], value_name = "NAME")]
+    program: String,
 }
 
-/// A program that `make install` installs.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Program {
-    Ocelli,
-    DemoImage,
-    DemoVideo,
-}
-
-impl Program {
-    /// Its name, arguments and subcommands.
-    pub fn command(self) -> Command {
-        match self {
-            Self::Ocelli => Ocelli::command(),
-            Self::DemoImage => DemoImage::command(),
-            Self::DemoVideo => DemoVideo::command(),
-        }
-    }
-}
-
-/// Prints the script.
-pub fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
-    let mut command = args.program.command();
-    let name = command.get_name().to_owned();
+/// Prints the script for one of `programs`.
+pub fn run(args: &CompletionsArgs, programs: impl IntoIterator<Item = Command>) -> anyhow::Result<()> {
+    let CompletionsArgs { shell, program: name } = args;
+    let command = programs.into_iter().find(|program| program.get_name() == name);
+    let mut command = command.ok_or_else(|| usage(format!("--program is {name}: no such program")))?;
     print(|out| {
         let mut script = Vec::new();
-        clap_complete::generate(args.shell, &mut command, name, &mut script);
+        clap_complete::generate(*shell, &mut command, name, &mut script);
         out.write_all(&script)
     })
 }

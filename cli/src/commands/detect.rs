@@ -18,7 +18,7 @@ use self::outputs::{Outputs, check_image_file, stems};
 use self::semantic::SemanticFolder;
 use self::sheet::ContactSheet;
 use crate::args::{
-    DETECTION, ExemplarArg, INPUT, OUTPUT, PrivacyArgs, ScreenArgs, built_in_model_help, class_map,
+    DETECTION, DartArgs, ExemplarArg, INPUT, OUTPUT, PrivacyArgs, ScreenArgs, built_in_model_help, class_map,
     coco_classes, embed_exemplars, label_files, prompts, thresholds,
 };
 use crate::output::with_flag;
@@ -89,6 +89,8 @@ pub struct DetectArgs {
     detector: DetectorArgs,
     #[command(flatten)]
     screen: ScreenArgs,
+    #[command(flatten)]
+    dart: DartArgs,
 }
 
 /// `--mask-format`.
@@ -126,6 +128,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let builder =
         args.detector.detector()?.with_masks(args.masks).with_semantic_maps(args.semantic.is_some());
     let builder = args.screen.apply(builder.with_class_confidence(thresholds));
+    let builder = args.dart.apply(builder, &args.detector.model, log)?;
     args.detector.model.announce_built_in(&prompts, log);
     let loading = Progress::waiting(log);
     let mut detector = builder.build_reporting(&|line| loading.announce(line))?;
@@ -200,7 +203,7 @@ struct Job<'a> {
     args: &'a DetectArgs,
     log: &'a LogArgs,
     prompts: Prompts,
-    /// What is made unrecognisable.
+    /// The classes to blur or to black out.
     redaction: Option<Redaction>,
     /// Set if the exemplars are in another image.
     embedded: Option<EmbeddedPrompts>,

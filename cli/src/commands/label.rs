@@ -136,7 +136,13 @@ struct WorkArgs {
     #[arg(long)]
     low_memory: bool,
     /// Disk space for features, with --low-memory [default: 4]
-    #[arg(long, requires = "low_memory", allow_negative_numbers = true, value_name = "GB")]
+    #[arg(
+        long,
+        id = "spill_bytes",
+        requires = "low_memory",
+        allow_negative_numbers = true,
+        value_name = "GB"
+    )]
     spill: Option<f64>,
     /// Fail if an image could not be read, instead of listing it in failed.csv
     #[arg(long, help_heading = OUTPUT)]

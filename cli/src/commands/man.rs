@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
-
-use super::completions::Program;
+use clap::{Args, Command};
 
 /// Arguments of `ocelli man`.
 #[derive(Args, Debug)]
@@ -15,12 +13,12 @@ pub struct ManArgs {
     folder: PathBuf,
 }
 
-/// Writes a page for each program and each command of `ocelli`: `ocelli-detect.1`.
-pub fn run(args: &ManArgs) -> anyhow::Result<()> {
+/// Writes a page for each program and each command: `ocelli-detect.1`.
+pub fn run(args: &ManArgs, programs: impl IntoIterator<Item = Command>) -> anyhow::Result<()> {
     let failed = || format!("cannot write man pages, {}", args.folder.display());
     std::fs::create_dir_all(&args.folder).with_context(failed)?;
-    for program in Program::value_variants() {
-        clap_mangen::generate_to(program.command(), &args.folder).with_context(failed)?;
+    for program in programs {
+        clap_mangen::generate_to(program, &args.folder).with_context(failed)?;
     }
     Ok(())
 }

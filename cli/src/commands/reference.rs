@@ -2,10 +2,9 @@
 
 use std::fmt::Write;
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 
 use crate::print;
-use crate::program::Ocelli;
 
 /// Variables that the programs read.
 const VARIABLES: [(&str, &str); 12] = [
@@ -53,17 +52,16 @@ const FILES: [(&str, &str); 14] = [
     ("`/openapi.json`", "the [REST interface](serve.md#rest) of `ocelli serve`"),
 ];
 
-/// Prints the page.
-pub fn run() -> anyhow::Result<()> {
-    let text = page();
+/// Prints the page of `program`.
+pub fn run(program: Command) -> anyhow::Result<()> {
+    let text = page(program);
     print(|out| out.write_all(text.as_bytes()))
 }
 
-fn page() -> String {
+fn page(mut program: Command) -> String {
     let mut text = String::from(
         "# Reference\n\nEvery command, option, variable and file. `ocelli reference` writes this page; the guides explain.\n\n## Commands\n",
     );
-    let mut program = Ocelli::command();
     program.build();
     for command in shown(&program) {
         write_command(&mut text, command, "ocelli");

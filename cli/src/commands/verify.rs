@@ -1,17 +1,16 @@
 //! `ocelli verify`.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use ocelli::atomic_file::write_atomically;
 use ocelli::{
     Cancellation, EngineFactory, EngineKind, EngineOptions, Error, ErrorKind, Model, ModelGraph,
     ModelRequest, ModelSource,
 };
-use ocelli_datasets::verify::{Candidate, Verification, VerificationProgress, VerificationReport};
+use ocelli_datasets::verify::{Candidate, Verification, VerificationProgress};
 
 use crate::args::{INPUT, MODEL, OUTPUT};
+use crate::output::write_report;
 use crate::{
     LogArgs, Progress, VerificationArgs, cancel_on_interrupt, check_output_file, interrupted, print, usage,
 };
@@ -97,7 +96,7 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
     let candidate = resolve(candidate, &candidate_engine)?;
     let graphs = graphs(&args.graphs, &reference, &candidate)?;
     options.graphs.clone_from(&graphs);
-    let mut on_progress = |step: &VerificationProgress| show_progress(&progress, step, &cancellation);
+    let mut on_progress = |step: &VerificationProgress| progress.compare(step, &cancellation);
     let verification = Verification::of_reference(&reference, &reference_engine, options, &mut on_progress)?;
     let candidate = Candidate { model: &candidate, factory: &candidate_engine, graphs };
     let report = verification.check(&candidate, &mut on_progress);
@@ -106,7 +105,7 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
     let report = report?;
     print(|out| report.write_table(out))?;
     if let Some(path) = &args.json {
-        write_json(path, &report)?;
+        write_report(path, &report)?;
     }
     if report.accepted() {
         return Ok(());
@@ -142,28 +141,4 @@ fn graphs(requested: &[ModelGraph], reference: &Model, candidate: &Model) -> any
             Err(usage(message))
         }
     }
-}
-
-/// Shows the progress of a comparison, and cancels it after Ctrl-C.
-pub fn show_progress(
-    progress: &Progress,
-    step: &VerificationProgress,
-    cancellation: &Cancellation,
-) -> ocelli::Result<()> {
-    let message = if step.reference { "running the reference" } else { "running the candidate" };
-    progress.at(message, step.done as u64, step.total as u64);
-    if cancellation.is_cancelled() {
-        return Err(Error::new(ErrorKind::Cancelled, "comparing: cancelled"));
-    }
-    Ok(())
-}
-
-/// Writes a report as JSON, atomically.
-pub fn write_json(path: &Path, report: &VerificationReport) -> ocelli::Result<()> {
-    let mut json = serde_json::to_value(report).expect("a report is plain data");
-    json["accepted"] = report.accepted().into();
-    write_atomically(path, |writer| {
-        serde_json::to_writer_pretty(&mut *writer, &json)?;
-        writeln!(writer)
-    })
 }

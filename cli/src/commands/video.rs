@@ -35,8 +35,8 @@ use self::summary::{Counts, RunReport, SourceReport, source_line, stage_table};
 pub use self::zones::parse_zones;
 use self::zones::{Counting, ZoneDrawing, ZoneSink, ZonesFile};
 use crate::args::{
-    DETECTION, ExemplarArg, OUTPUT, PERFORMANCE, PrivacyArgs, ScreenArgs, built_in_model_help, class_map,
-    coco_classes, embed_exemplars, prompts, thresholds,
+    DETECTION, DartArgs, ExemplarArg, OUTPUT, PERFORMANCE, PrivacyArgs, ScreenArgs, built_in_model_help,
+    class_map, coco_classes, embed_exemplars, prompts, thresholds,
 };
 use crate::{
     DetectorArgs, LogArgs, Progress, TrackerArgs, cancel_on_interrupt, check_output_file, interrupted, print,
@@ -138,9 +138,8 @@ pub struct VideoArgs {
     /// Write times per stage as JSON; - is stdout
     #[arg(long, value_name = "FILE", help_heading = PERFORMANCE)]
     stats: Option<PathBuf>,
-    /// Accepted for compatibility with DART; the number of classes is not fixed here.
-    #[arg(long, value_name = "N", hide = true)]
-    trt_max_classes: Option<u64>,
+    #[command(flatten)]
+    dart: DartArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -189,18 +188,19 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         return Err(usage("--zones has regions to ignore only, which are for --when-moving"));
     }
     let gate = motion_gate(args)?;
-    if args.trt_max_classes.is_some() {
-        status(log, "--trt-max-classes is not needed: the number of classes is not limited");
-    }
     let tracker = args.tracker.options()?;
     let builder =
         args.detector.detector()?.with_masks(args.masks).with_class_confidence(thresholds(&classes));
-    let builder = args.screen.apply(builder);
+    let builder = args.dart.apply(args.screen.apply(builder), &args.detector.model, log)?;
     let cancellation = Cancellation::new();
     cancel_on_interrupt(&cancellation);
     let names: Vec<&str> = classes.names().collect();
     let mut source = args.source.clone();
     source.video.splice(0..0, args.named.iter().cloned());
+    if source.max_frames == Some(0) {
+        status(log, "--max-frames 0 reads all frames, as without it");
+        source.max_frames = None;
+    }
     if source.sources.is_some() && !source.video.is_empty() {
         return Err(usage("--sources: the file lists all sources; do not name others"));
     }
@@ -378,12 +378,10 @@ impl Job<'_> {
         if run.stats.frames_in > 0 || run.cancelled {
             return Ok(());
         }
-        let SourceArgs { start, max_frames, .. } = self.args.source;
         let name = &self.info.name;
-        let why = match (start, max_frames) {
-            (_, Some(0)) => format!("no frame was read, {name}: --max-frames is 0"),
-            (Some(_), _) => format!("no frame was read, {name}: it ends before --start"),
-            _ => format!("no frame was read, {name}: it is empty"),
+        let why = match self.args.source.start {
+            Some(_) => format!("no frame was read, {name}: it ends before --start"),
+            None => format!("no frame was read, {name}: it is empty"),
         };
         if self.args.sinks.is_empty() && self.args.stats.is_none() {
             status(self.log, &why);

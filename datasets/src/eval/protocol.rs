@@ -70,7 +70,7 @@ impl FromStr for Protocol {
             _ => {
                 let message =
                     format!("protocol {name}: no such protocol; the protocols are practical and dart");
-                Err(Error::new(ErrorKind::InvalidArgument, message))
+                Err(Error::new(ErrorKind::InvalidArgument, message).about("protocol"))
             }
         }
     }

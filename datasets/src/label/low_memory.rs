@@ -52,7 +52,7 @@ impl LabelJob {
                 "cannot store features, {}: {e}; a smaller spill_bytes needs less space",
                 path.display()
             );
-            Error::new(ErrorKind::Io, message).with_source(e)
+            Error::new(ErrorKind::Io, message).with_source(e).about("spill_bytes")
         };
         let mut features = ImageFeatures::default();
         let mut label = |job: &mut Self, first: usize, todo: Vec<ImageFile>| {

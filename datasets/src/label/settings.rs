@@ -233,11 +233,11 @@ impl DataSetOptions {
             return refuse("formats is empty: expected at least one format".into());
         }
         if !(0.0..1.0).contains(&self.validation_share) {
-            let share = self.validation_share;
-            return refuse(format!("validation_share is {share}: expected a number from 0 to below 1"));
+            let expected = "a number from 0 to below 1";
+            return Err(Error::argument("validation_share", self.validation_share, expected));
         }
         if !(0.0..=1.0).contains(&self.review_below) {
-            return refuse(format!("review_below is {}: expected a number from 0 to 1", self.review_below));
+            return Err(Error::argument("review_below", self.review_below, "a number from 0 to 1"));
         }
         if self.images == ImageMode::None && (!self.yolo_folders().is_empty() || self.has(Format::Voc)) {
             return refuse(

@@ -7,7 +7,7 @@
 //!
 //! fn check(threads: usize) -> ocelli_error::Result<()> {
 //!     if threads == 0 {
-//!         return Err(Error::new(ErrorKind::InvalidArgument, "threads is 0: expected at least 1"));
+//!         return Err(Error::argument("threads", threads, "at least 1"));
 //!     }
 //!     Ok(())
 //! }
@@ -15,6 +15,7 @@
 //! let error = check(0).unwrap_err();
 //! assert_eq!(error.kind(), ErrorKind::InvalidArgument);
 //! assert_eq!(error.to_string(), "threads is 0: expected at least 1");
+//! assert_eq!(error.parameter(), Some("threads"));
 //! ```
 
 #![forbid(unsafe_code)]
@@ -55,6 +56,7 @@ pub enum ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    parameter: Option<&'static str>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -62,7 +64,22 @@ impl Error {
     /// An error without an underlying error. Line breaks in the message become `; `.
     pub fn new(kind: ErrorKind, message: impl AsRef<str>) -> Self {
         let lines = message.as_ref().lines().map(str::trim).filter(|line| !line.is_empty());
-        Self { kind, message: lines.collect::<Vec<_>>().join("; "), source: None }
+        Self { kind, message: lines.collect::<Vec<_>>().join("; "), parameter: None, source: None }
+    }
+
+    /// An [`InvalidArgument`](ErrorKind::InvalidArgument) error about the value of a parameter:
+    /// `parameter is value: expected …`.
+    pub fn argument(parameter: &'static str, value: impl fmt::Display, expected: impl fmt::Display) -> Self {
+        let message = format!("{parameter} is {value}: expected {expected}");
+        Self::new(ErrorKind::InvalidArgument, message).about(parameter)
+    }
+
+    /// Names the parameter that the error is about, or that is its remedy. It does not change the text: programs add how
+    /// their users spell it.
+    #[must_use]
+    pub fn about(mut self, parameter: &'static str) -> Self {
+        self.parameter = Some(parameter);
+        self
     }
 
     /// Adds the underlying error, which [`source`](StdError::source) returns. It does not change the text.
@@ -88,6 +105,11 @@ impl Error {
     /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// The parameter that the error is about, or that is its remedy, as the library names it: `class_chunk`.
+    pub fn parameter(&self) -> Option<&'static str> {
+        self.parameter
     }
 }
 
@@ -126,5 +148,14 @@ mod tests {
         let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
         assert_eq!(source.map(std::io::Error::kind), Some(std::io::ErrorKind::PermissionDenied));
         assert_eq!(error.at(Path::new("y")).to_string(), "y: cannot read, x: no");
+    }
+
+    #[test]
+    fn the_parameter_stays() {
+        let error = Error::argument("imgsz", 0, "1 to 9").with_source(fmt::Error).at(Path::new("y"));
+        assert_eq!(
+            (error.kind(), error.to_string().as_str(), error.parameter()),
+            (ErrorKind::InvalidArgument, "y: imgsz is 0: expected 1 to 9", Some("imgsz"))
+        );
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn check(
         "cannot run all of {model} on {provider}: {counted} would run on the CPU, and only shape arithmetic may: \
          {list}{remedy}; with `cpu_fallback` they run there"
     );
-    Err(Error::new(ErrorKind::Unavailable, message))
+    Err(Error::new(ErrorKind::Unavailable, message).about("cpu_fallback"))
 }
 
 fn gives_sizes(operator: &str) -> bool {

@@ -140,7 +140,7 @@ impl Checked<'_> {
             "{what}; update the GPU's driver, choose another engine, or allow it with `allow_inexact`; docs/gpus.md says how \
              to report it"
         );
-        Err(Error::new(ErrorKind::Mismatch, message))
+        Err(Error::new(ErrorKind::Mismatch, message).about("allow_inexact"))
     }
 
     fn run(

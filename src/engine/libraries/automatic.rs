@@ -77,7 +77,7 @@ pub(in crate::engine) fn start(options: &EngineOptions, format: ModelFormat) -> 
     };
     let chosen = started.description();
     for (kind, reason) in &choice.failed {
-        // Its library was installed to be used.
+        // Its library is installed, so that it does not start is worth a warning.
         let cause = std::error::Error::source(reason).map_or_else(|| reason.to_string(), ToString::to_string);
         tracing::warn!("engine auto: using {chosen}, because {kind} does not start: {cause}");
     }

@@ -132,5 +132,5 @@ fn with_remedy(error: Error, path: &Path) -> Error {
          operators: {error}",
         path.display()
     );
-    Error::new(ErrorKind::Mismatch, message).with_source(error)
+    Error::new(ErrorKind::Mismatch, message).with_source(error).about("target")
 }

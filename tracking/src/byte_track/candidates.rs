@@ -30,9 +30,10 @@ impl Candidates {
         self.taken.clear();
         self.taken.resize(detections.len(), false);
         self.order.clear();
+        let low = options.low_threshold();
         self.order.extend((0..detections.len()).filter(|&index| {
             let TrackerDetection { bbox, score, .. } = &detections[index];
-            score.is_finite() && *score >= options.low_threshold && bbox.is_finite() && bbox.has_area()
+            score.is_finite() && *score >= low && bbox.is_finite() && bbox.has_area()
         }));
         self.order
             .sort_unstable_by(|&a, &b| detections[b].score.total_cmp(&detections[a].score).then(a.cmp(&b)));

@@ -9,8 +9,6 @@ use crate::track::{Track, TrackState, TrackerDetection};
 
 /// Weight of the latest score in the score of a track.
 const LATEST_SCORE_WEIGHT: f32 = 0.7;
-/// A direction is that from the detection three detections ago to the latest one, as in OC-SORT.
-const DIRECTION_SPAN: usize = 3;
 
 /// How far a track is looked for by what it looks like, in its diagonals a frame since it was last detected, and at most.
 const REACH_SPEED: f32 = 0.25;
@@ -28,12 +26,8 @@ pub(super) struct Followed {
     pub(super) frames_covered: u32,
     /// Frames since its last detection in which the detector did not look for its class.
     pub(super) frames_unwatched: f32,
-    /// The latest detection, and the filter after it, where the camera would see them now.
-    pub(super) last_seen: BoxFilter,
-    filter_then: BoxFilter,
-    /// The centres of the latest detections, the newest first.
-    centres: [[f64; 2]; DIRECTION_SPAN + 1],
-    centre_count: usize,
+    /// The latest detection, where the camera would see it now.
+    last_seen: BoxFilter,
 }
 
 impl Followed {
@@ -53,9 +47,6 @@ impl Followed {
                 detection: Some(index),
             },
             last_seen: filter.clone(),
-            filter_then: filter.clone(),
-            centres: [filter.centre(); DIRECTION_SPAN + 1],
-            centre_count: 1,
             filter,
             votes: ClassVotes::new(detection.class_id, detection.score),
             look: Look::default(),
@@ -78,23 +69,16 @@ impl Followed {
 
     /// Moves all that is remembered to where the camera sees it now.
     pub(super) fn compensate(&mut self, motion: &CameraMotion) {
-        for filter in [&mut self.filter, &mut self.last_seen, &mut self.filter_then] {
+        for filter in [&mut self.filter, &mut self.last_seen] {
             filter.compensate(motion);
-        }
-        for centre in &mut self.centres {
-            *centre = motion.point(*centre);
         }
         self.follow_filter();
     }
 
-    /// Continues the track with a detection; with `replay` from its last detection on along a straight line to this one,
-    /// instead of along the prediction.
-    pub(super) fn observe(&mut self, detection: &TrackerDetection, index: usize, replay: bool) {
-        if replay && self.track.frames_since_seen > 1.0 {
-            self.replay_to(detection);
-        }
+    /// Continues the track with a detection.
+    pub(super) fn observe(&mut self, detection: &TrackerDetection, index: usize) {
         self.filter.correct(&detection.bbox);
-        self.remember(detection);
+        self.last_seen = BoxFilter::new(&detection.bbox);
         let track = &mut self.track;
         track.score = LATEST_SCORE_WEIGHT * detection.score + (1.0 - LATEST_SCORE_WEIGHT) * track.score;
         track.class_id = self.votes.add(detection.class_id, detection.score, track.class_id);
@@ -103,45 +87,6 @@ impl Followed {
         self.frames_unwatched = 0.0;
         track.detection = Some(index);
         self.follow_filter();
-    }
-
-    /// OC-SORT's observation-centric re-update: takes the filter back to the last detection, and corrects it in each frame
-    /// since then with a box between that detection and this one.
-    fn replay_to(&mut self, detection: &TrackerDetection) {
-        let frames = f64::from(self.track.frames_since_seen);
-        let steps = frames.round().max(1.0);
-        self.filter = self.filter_then.clone();
-        let (from, to) = (self.last_seen.bbox().to_xyxy(), detection.bbox.to_xyxy());
-        for step in 1..=steps as u32 {
-            self.filter.predict(frames / steps);
-            let part = (f64::from(step) / steps) as f32;
-            if f64::from(step) < steps {
-                let between: [f32; 4] =
-                    std::array::from_fn(|edge| from[edge] + part * (to[edge] - from[edge]));
-                self.filter.correct(&between.into());
-            }
-        }
-    }
-
-    fn remember(&mut self, detection: &TrackerDetection) {
-        self.last_seen = BoxFilter::new(&detection.bbox);
-        self.filter_then = self.filter.clone();
-        self.centres.rotate_right(1);
-        self.centres[0] = self.last_seen.centre();
-        self.centre_count = (self.centre_count + 1).min(self.centres.len());
-    }
-
-    /// How well a detection with this centre continues the direction of the latest detections: 0.5 straight on, 0 at a right
-    /// angle or if the direction is not known, −0.5 back. OC-SORT's observation-centric momentum.
-    pub(super) fn direction_fit(&self, centre: [f64; 2]) -> f64 {
-        let oldest = self.centres[self.centre_count - 1];
-        let [before, after] = [self.centres[0], centre].map(|to| [to[0] - oldest[0], to[1] - oldest[1]]);
-        let turn = (before[0] * after[1] - before[1] * after[0]).abs();
-        let along = before[0] * after[0] + before[1] * after[1];
-        if turn == 0.0 && along == 0.0 {
-            return 0.0;
-        }
-        0.5 - turn.atan2(along) / std::f64::consts::PI
     }
 
     /// How near a box is to where the object was last detected or is predicted, from 1 to 0 at the limit of its reach; `None`

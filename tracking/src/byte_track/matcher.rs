@@ -69,13 +69,6 @@ impl Matcher {
         self.rows.overlap(&self.columns, least, match_classes, &mut self.overlaps);
     }
 
-    /// Replaces each overlap by what `weigh` makes of the caller's numbers for row and column and of the overlap: above 0,
-    /// and 1 for a match like that of two equal boxes.
-    pub(crate) fn reweigh(&mut self, weigh: impl Fn(usize, usize, f32) -> f32) {
-        let (rows, columns) = (&self.rows.indices, &self.columns.indices);
-        self.overlaps.reweigh(|row, column, iou| weigh(rows[row], columns[column], iou));
-    }
-
     /// Takes the rows and columns with a weight above 0 for a pair, wherever they are.
     pub(crate) fn pair(&mut self, match_classes: MatchClasses, weigh: impl Fn(usize, usize) -> Option<f32>) {
         let (rows, columns) = (&self.rows, &self.columns);

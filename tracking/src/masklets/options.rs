@@ -1,6 +1,6 @@
 //! Options of a masklet session.
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The options of a [`MaskletSession`](crate::masklets::MaskletSession), with the defaults of SAM 3 in brackets.
 ///
@@ -120,7 +120,7 @@ impl MaskletOptions {
     /// Checks the range of every option.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] with the option, its value and its range.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) with the option, its value and its range.
     pub fn validate(&self) -> Result<()> {
         let shares = [
             ("detection_threshold", self.detection_threshold),
@@ -136,11 +136,15 @@ impl MaskletOptions {
         ];
         for (name, value) in shares {
             if !(0.0..=1.0).contains(&value) {
-                return Err(invalid(name, value, "0 to 1"));
+                return Err(Error::argument(name, value, "0 to 1"));
             }
         }
         if self.recondition_object_score.is_nan() {
-            return Err(invalid("recondition_object_score", self.recondition_object_score, "a number"));
+            return Err(Error::argument(
+                "recondition_object_score",
+                self.recondition_object_score,
+                "a number",
+            ));
         }
         let counts = [
             ("patch_grid", self.patch_grid, 1, 1024),
@@ -157,11 +161,11 @@ impl MaskletOptions {
                 } else {
                     format!("{least} to {most}")
                 };
-                return Err(invalid(name, value, &range));
+                return Err(Error::argument(name, value, range));
             }
         }
         if self.min_keep_alive > self.max_keep_alive {
-            return Err(invalid("min_keep_alive", self.min_keep_alive, "at most max_keep_alive"));
+            return Err(Error::argument("min_keep_alive", self.min_keep_alive, "at most max_keep_alive"));
         }
         Ok(())
     }
@@ -180,10 +184,6 @@ impl MaskletOptions {
     pub fn image_side(&self) -> usize {
         14 * self.patch_grid
     }
-}
-
-fn invalid(name: &str, value: impl std::fmt::Display, range: &str) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("{name} is {value}: expected {range}"))
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub struct SourceArgs {
     #[arg(long, value_name = "FORMAT")]
     pub raw: Option<RawArg>,
     /// Frames per second of images and of streams of unknown rate [default: 30]
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, id = "frame_rate", value_name = "RATE", allow_negative_numbers = true)]
     pub fps: Option<f64>,
     /// Start at seconds (12.5), minutes (1:30) or a frame (300f)
     #[arg(long, value_name = "POSITION", allow_negative_numbers = true)]
@@ -49,7 +49,7 @@ pub struct SourceArgs {
     #[arg(long, value_name = "POSITION", allow_negative_numbers = true)]
     pub end: Option<Position>,
     /// Read every Nth frame
-    #[arg(long, alias = "vid_stride", value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, id = "stride", alias = "vid_stride", value_name = "N", allow_negative_numbers = true)]
     pub vid_stride: Option<u64>,
     /// Read at most N frames
     #[arg(long, value_name = "N", allow_negative_numbers = true)]

@@ -1,19 +1,7 @@
-//! Moving cameras, and what is taken over from OC-SORT.
+//! Moving cameras.
 
 use super::{built, detection, eager, ids};
-use crate::{ByteTracker, CameraMotion, TrackerDetection};
-
-fn standing(centre: f32) -> TrackerDetection {
-    detection([centre - 20.0, 100.0, 40.0, 80.0], 0.9, 0)
-}
-
-/// The ids of the tracks after each frame; a frame without a number has no detection.
-fn walked(tracker: &mut ByteTracker, centres: &[Option<f32>]) -> Vec<Vec<u64>> {
-    let update = |centre: &Option<f32>| {
-        ids(tracker.update(&centre.map(standing).into_iter().collect::<Vec<_>>(), 1.0))
-    };
-    centres.iter().map(update).collect()
-}
+use crate::CameraMotion;
 
 #[test]
 fn tracks_move_with_the_camera() {
@@ -81,63 +69,4 @@ fn motions_that_no_camera_makes_are_refused() {
         shift.then(&twice).expect("it is a motion").point([1.0, 1.0]),
         twice.point(shift.point([1.0, 1.0]))
     );
-}
-
-#[test]
-fn a_gap_is_replayed_along_a_straight_line() {
-    // It walks by 6 a frame, and stands still while it is hidden.
-    let mut centres: Vec<_> = (0..10).map(|frame| Some(100.0 + 6.0 * frame as f32)).collect();
-    centres.extend([None; 20]);
-    centres.push(Some(154.0));
-    let speed = |replays| {
-        let mut tracker = built(eager().recover_iou(Some(0.3)).replay_gaps(replays));
-        assert_eq!(walked(&mut tracker, &centres).last(), Some(&vec![1]), "replays: {replays}");
-        tracker.tracks().next().expect("there is one").velocity[0]
-    };
-    // What stands has no speed; a correction of the prediction alone overshoots backwards.
-    let (plain, replayed) = (speed(false), speed(true));
-    assert!(replayed.abs() < 0.1 && plain < -1.0, "{plain}, replayed {replayed}");
-}
-
-#[test]
-fn a_gap_that_was_walked_straight_is_replayed_with_the_same_speed() {
-    let centres: Vec<_> =
-        (0..20).map(|frame| (!(9..15).contains(&frame)).then_some(100.0 + 6.0 * frame as f32)).collect();
-    for replays in [false, true] {
-        let mut tracker = built(eager().replay_gaps(replays));
-        assert_eq!(walked(&mut tracker, &centres).last(), Some(&vec![1]), "replays: {replays}");
-        let track = *tracker.tracks().next().expect("there is one");
-        assert!((track.velocity[0] - 6.0).abs() < 0.5, "replays: {replays}: {track:?}");
-    }
-}
-
-#[test]
-fn of_two_that_meet_momentum_prefers_those_that_go_on() {
-    // Where both are after they met: the overlaps say that they turned back, the directions that they passed.
-    let meet = |momentum| {
-        let mut tracker = built(eager().momentum_weight(momentum));
-        for step in 0..4 {
-            tracker.update(&[standing(45.0 + step as f32), standing(55.0 - step as f32)], 1.0);
-        }
-        let tracks = tracker.update(&[standing(44.0), standing(54.0)], 1.0);
-        tracks.iter().map(|track| (track.id, track.detection)).collect::<Vec<_>>()
-    };
-    assert_eq!(meet(0.0), [(1, Some(0)), (2, Some(1))], "by overlap alone");
-    assert_eq!(meet(0.3), [(1, Some(1)), (2, Some(0))], "with momentum");
-}
-
-#[test]
-fn what_stopped_while_hidden_is_found_where_it_was_last_seen() {
-    let mut centres: Vec<_> = (0..8).map(|frame| Some(100.0 + 15.0 * frame as f32)).collect();
-    centres.extend([None, None, None, Some(210.0)]);
-    // The least overlap with the last detection, and the id at the end.
-    let cases = [(None, 2), (Some(0.3), 1), (Some(0.8), 2)];
-    let mut failures = Vec::new();
-    for (recover, expected) in cases {
-        let came = walked(&mut built(eager().recover_iou(recover)), &centres);
-        if came.last() != Some(&vec![expected]) {
-            failures.push(format!("{recover:?}: {came:?}, expected {expected} at the end"));
-        }
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
