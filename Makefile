@@ -1,7 +1,5 @@
 # `make demo` and `make test` do everything on a fresh machine; `make help` lists the rest.
 
-# Further cargo features: make test FEATURES=tensorrt-rtx
-FEATURES ?=
 # Profile of what is built; by default `quick` for the demo and `release` for the installation. `dev` is that of the tests.
 PROFILE ?=
 TARGET = $(or $(CARGO_TARGET_DIR),target)
@@ -11,7 +9,7 @@ DEMO = $(TARGET)/$(or $(PROFILE:dev=debug),quick)
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
 
-.PHONY: help demo test setup opencv install install-c python web bench bench-full check-all lint doc
+.PHONY: help demo test setup opencv tensorrt install install-c python web bench bench-full check-all lint doc
 
 help:
 	@echo "make demo        detect objects in drawn scenes with the built-in model: an image and a table; needs Rust alone"
@@ -22,6 +20,7 @@ help:
 	@echo "make web         build the page that detects in the browser, and its npm package, into target/web"
 	@echo "make setup       fetch the libraries of ONNX Runtime, its WebGPU provider and OpenVINO into ~/.local/share/ocelli"
 	@echo "make opencv      install OpenCV from Debian's packages and build the video library: video files, cameras and windows"
+	@echo "make tensorrt    build Ocelli's parts for TensorRT and TensorRT for RTX; needs a C++ compiler, neither of the two"
 	@echo "make bench       measure the built-in model"
 	@echo "make bench-full  measure a full-size model with random weights beside transformers (20 GB of disk)"
 	@echo "make check-all   run the checks that need other projects: NVIDIA's libraries, other ONNX readers, data set loaders"
@@ -37,31 +36,40 @@ opencv:
 	@bash src/opencv/install.sh && bash src/opencv/build.sh || \
 	  echo "warning: video files, cameras and windows cannot be used without the video library" >&2
 
+tensorrt:
+	@bash engines/tensorrt/build.sh || \
+	  echo "warning: TensorRT cannot be used without Ocelli's parts for it" >&2
+
 demo:
-	cargo build --profile $(or $(PROFILE),quick) -p ocelli-cli --no-default-features --features "cuda $(FEATURES)"
+	cargo build --profile $(or $(PROFILE),quick) -p ocelli-cli --no-default-features
 	$(DEMO)/ocelli detect --image demos/scenes/ \
 	  --classes person dog cat car bus bicycle airplane boat "traffic light" bird kite tree house cup apple banana \
 	            pizza cake couch tv clock book "teddy bear" "potted plant" rocket star moon robot butterfly turtle fish \
 	  -o target/demo/ --sheet target/demo.png
 	@echo "look at target/demo.png"
 
-# Without the libraries of `make setup`, which come through pip, and of `make opencv`, the tests that need them are ignored.
-test: opencv
+# Without the libraries of `make setup`, which come through pip, of `make opencv` and of `make tensorrt`, the tests that need
+# them are ignored.
+test: opencv tensorrt
 	@if ! $(MAKE) --no-print-directory setup; then \
 	  echo "warning: tests that need the libraries of \`make setup\` are ignored" >&2; \
 	  export RUSTFLAGS="$$RUSTFLAGS --cfg without_libraries"; \
 	fi; \
 	if ! bash src/opencv/build.sh >/dev/null 2>&1; then export RUSTFLAGS="$$RUSTFLAGS --cfg without_video"; fi; \
+	if ! bash engines/tensorrt/build.sh >/dev/null 2>&1; then export RUSTFLAGS="$$RUSTFLAGS --cfg without_tensorrt"; fi; \
 	export CARGO_INCREMENTAL=0; \
-	cargo test --workspace --exclude ocelli-python --no-default-features --features "cuda fonts serve $(FEATURES)"
+	cargo test --workspace --exclude ocelli-python --no-default-features --features "fonts serve"
 
-install: setup opencv install-c
-	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "cuda fonts serve $(FEATURES)"
+install: setup opencv tensorrt install-c
+	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "fonts serve"
 	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
 	  $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	install $(BUILT)/ocelli $(BUILT)/demo-image $(BUILT)/demo-video $(DESTDIR)$(PREFIX)/bin
 	if bash src/opencv/build.sh $(TARGET)/video; then \
 	  install -d $(DESTDIR)$(PREFIX)/lib && install $(TARGET)/video/libocelli_video.* $(DESTDIR)$(PREFIX)/lib; \
+	fi
+	if bash engines/tensorrt/build.sh $(TARGET)/tensorrt; then \
+	  install -d $(DESTDIR)$(PREFIX)/lib && install $(TARGET)/tensorrt/libocelli_tensorrt*.so $(DESTDIR)$(PREFIX)/lib; \
 	fi
 	$(BUILT)/ocelli man $(SHARE)/man/man1
 	for program in ocelli demo-image demo-video; do \
@@ -72,7 +80,7 @@ install: setup opencv install-c
 
 # Built alone, so that it has none of the features of the programs.
 install-c:
-	cargo build --profile $(or $(PROFILE),release) -p ocelli-c --no-default-features --features "cuda $(FEATURES)"
+	cargo build --profile $(or $(PROFILE),release) -p ocelli-c --no-default-features
 	bash bindings/c/install.sh $(BUILT)/libocelli_c.so $(PREFIX)
 
 python:
@@ -81,22 +89,22 @@ python:
 web:
 	@bash bindings/wasm/build.sh
 
-bench: setup opencv
+bench: setup opencv tensorrt
 	cargo build --release --workspace
 	target/release/bench detect --output benchmarks/runs/$(shell date +%F)-built-in
 	target/release/bench video --output benchmarks/runs/$(shell date +%F)-built-in
 	target/release/bench track --output benchmarks/runs/$(shell date +%F)-built-in
 
-bench-full: setup opencv
+bench-full: setup opencv tensorrt
 	cargo build --release --workspace
 	bash benchmarks/full_size/run.sh
 
-check-all: setup opencv
+check-all: setup opencv tensorrt
 	bash tests/check-all.sh
 
 lint: setup opencv
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --features "$(FEATURES)" -- -D warnings
+	cargo clippy --workspace --all-targets -- -D warnings
 
 doc:
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --features "$(FEATURES)"
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps

@@ -325,7 +325,7 @@ impl DetectorArgs {
 /// no preparation. `purpose` is what the user wrote, for errors.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] if TensorRT is not in this build or not installed.
+/// [`ErrorKind::Unavailable`] without a driver or a GPU.
 pub fn with_tensorrt(
     builder: DetectorBuilder,
     kind: EngineKind,
@@ -333,7 +333,8 @@ pub fn with_tensorrt(
     library: Option<&Path>,
 ) -> Result<DetectorBuilder> {
     let EngineKind::TensorRt { ordinal } = kind else { return Ok(builder) };
-    let tensorrt = NativeTensorRt::new(purpose, library)?.with_ordinal(ordinal);
+    let tensorrt = NativeTensorRt::new(library).with_ordinal(ordinal);
+    tensorrt.gpu().map_err(|error| ocelli::Error::new(error.kind(), format!("{purpose}: {error}")))?;
     Ok(builder.with_prepared_engines(Target::TensorRt, move |request| {
         let options = BuildOptions { max_classes: request.class_chunk, ..BuildOptions::default() };
         let folder = cache_folder()?.join("engines");

@@ -15,14 +15,14 @@ pub enum Product {
 }
 
 impl Product {
-    /// The product that this program was built for (feature `tensorrt` or `tensorrt-rtx`).
-    pub const COMPILED: Option<Self> = if cfg!(feature = "tensorrt-rtx") {
-        Some(Self::TensorRtForRtx)
-    } else if cfg!(feature = "tensorrt") {
-        Some(Self::TensorRt)
-    } else {
-        None
-    };
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::TensorRt, Self::TensorRtForRtx];
+
+    /// The product of a version: TensorRT for RTX started at 1.0 when TensorRT was at 10.
+    #[cfg_attr(target_family = "wasm", allow(dead_code, reason = "no library is loaded"))]
+    pub(super) const fn of(version: Version) -> Self {
+        if version.major < 5 { Self::TensorRtForRtx } else { Self::TensorRt }
+    }
 
     /// The name as NVIDIA writes it: `TensorRT` or `TensorRT for RTX`.
     pub const fn name(self) -> &'static str {
@@ -49,6 +49,7 @@ impl Product {
     }
 
     /// The version of the headers; the library must have the same major version and not be older.
+    #[cfg_attr(target_family = "wasm", allow(dead_code, reason = "no library is loaded"))]
     pub(super) const fn headers(self) -> Version {
         match self {
             Self::TensorRt => Version::new(11, 4, 0),
