@@ -18,7 +18,8 @@ help:
 	@echo "make install-c   install the C library, its headers, and what pkg-config and CMake find it by below PREFIX"
 	@echo "make python      build the Python wheel and test it in a fresh environment"
 	@echo "make web         build the page that detects in the browser, and its npm package, into target/web"
-	@echo "make setup       fetch the libraries of ONNX Runtime, its WebGPU provider and OpenVINO into ~/.local/share/ocelli"
+	@echo "make setup       fetch the libraries of ONNX Runtime, its WebGPU provider and OpenVINO into ~/.local/share/ocelli,"
+	@echo "                 and make tensorrt"
 	@echo "make opencv      install OpenCV from Debian's packages and build the video library: video files, cameras and windows"
 	@echo "make tensorrt    build Ocelli's parts for TensorRT and TensorRT for RTX; needs a C++ compiler, neither of the two"
 	@echo "make bench       measure the built-in model"
@@ -27,7 +28,7 @@ help:
 	@echo "make lint        formatting and lints; warnings are errors"
 	@echo "make doc         the API documentation; warnings are errors"
 
-setup:
+setup: tensorrt
 	@bash engines/fetch-onnxruntime.sh
 	@bash engines/fetch-openvino.sh
 	@bash engines/fetch-webgpu.sh
@@ -48,9 +49,9 @@ demo:
 	  -o target/demo/ --sheet target/demo.png
 	@echo "look at target/demo.png"
 
-# Without the libraries of `make setup`, which come through pip, of `make opencv` and of `make tensorrt`, the tests that need
-# them are ignored.
-test: opencv tensorrt
+# Without the libraries of `make setup`, which come through pip, of `make opencv` and of `make tensorrt`, the tests that need them
+# are ignored.
+test: opencv
 	@if ! $(MAKE) --no-print-directory setup; then \
 	  echo "warning: tests that need the libraries of \`make setup\` are ignored" >&2; \
 	  export RUSTFLAGS="$$RUSTFLAGS --cfg without_libraries"; \
@@ -60,16 +61,13 @@ test: opencv tensorrt
 	export CARGO_INCREMENTAL=0; \
 	cargo test --workspace --exclude ocelli-python --no-default-features --features "fonts serve"
 
-install: setup opencv tensorrt install-c
+install: opencv setup install-c
 	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "fonts serve"
 	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
 	  $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	install $(BUILT)/ocelli $(BUILT)/demo-image $(BUILT)/demo-video $(DESTDIR)$(PREFIX)/bin
 	if bash src/opencv/build.sh $(TARGET)/video; then \
 	  install -d $(DESTDIR)$(PREFIX)/lib && install $(TARGET)/video/libocelli_video.* $(DESTDIR)$(PREFIX)/lib; \
-	fi
-	if bash engines/tensorrt/build.sh $(TARGET)/tensorrt; then \
-	  install -d $(DESTDIR)$(PREFIX)/lib && install $(TARGET)/tensorrt/libocelli_tensorrt*.so $(DESTDIR)$(PREFIX)/lib; \
 	fi
 	$(BUILT)/ocelli man $(SHARE)/man/man1
 	for program in ocelli demo-image demo-video; do \
@@ -78,10 +76,13 @@ install: setup opencv tensorrt install-c
 	  $(BUILT)/ocelli completions fish --program $$program > $(SHARE)/fish/vendor_completions.d/$$program.fish || exit 1; \
 	done
 
-# Built alone, so that it has none of the features of the programs.
+# Built alone, so that it has none of the features of the programs. With it comes what TensorRT needs.
 install-c:
 	cargo build --profile $(or $(PROFILE),release) -p ocelli-c --no-default-features
 	bash bindings/c/install.sh $(BUILT)/libocelli_c.so $(PREFIX)
+	if bash engines/tensorrt/build.sh $(TARGET)/tensorrt; then \
+	  install -d $(DESTDIR)$(PREFIX)/lib && install $(TARGET)/tensorrt/libocelli_tensorrt*.so $(DESTDIR)$(PREFIX)/lib; \
+	fi
 
 python:
 	bash bindings/python/check.sh $(or $(PROFILE),dev)
@@ -89,20 +90,20 @@ python:
 web:
 	@bash bindings/wasm/build.sh
 
-bench: setup opencv tensorrt
+bench: opencv setup
 	cargo build --release --workspace
 	target/release/bench detect --output benchmarks/runs/$(shell date +%F)-built-in
 	target/release/bench video --output benchmarks/runs/$(shell date +%F)-built-in
 	target/release/bench track --output benchmarks/runs/$(shell date +%F)-built-in
 
-bench-full: setup opencv tensorrt
+bench-full: opencv setup
 	cargo build --release --workspace
 	bash benchmarks/full_size/run.sh
 
-check-all: setup opencv tensorrt
+check-all: opencv setup
 	bash tests/check-all.sh
 
-lint: setup opencv
+lint: opencv setup
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 

@@ -334,7 +334,7 @@ pub fn with_tensorrt(
 ) -> Result<DetectorBuilder> {
     let EngineKind::TensorRt { ordinal } = kind else { return Ok(builder) };
     let tensorrt = NativeTensorRt::new(library).with_ordinal(ordinal);
-    tensorrt.gpu().map_err(|error| ocelli::Error::new(error.kind(), format!("{purpose}: {error}")))?;
+    tensorrt.gpu().map_err(|error| Error::new(error.kind(), format!("{purpose}: {error}")))?;
     Ok(builder.with_prepared_engines(Target::TensorRt, move |request| {
         let options = BuildOptions { max_classes: request.class_chunk, ..BuildOptions::default() };
         let folder = cache_folder()?.join("engines");

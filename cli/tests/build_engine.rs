@@ -94,7 +94,10 @@ mod with_tensorrt {
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
 
+    use ocelli::engines::tensorrt::Product;
+
     use super::{OCELLI, Place};
+    use crate::run::outcome;
 
     /// The built-in model, exported for TensorRT into `exported`.
     fn place() -> Place {
@@ -154,6 +157,38 @@ mod with_tensorrt {
             )
             .is_refusal(1, &["never been compared", "verify it first"])
             .expect("it is refused");
+    }
+
+    #[test]
+    #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
+    fn without_its_part_the_error_says_how_to_build_it() {
+        let place = Place::with_libraries();
+        place.folder("empty");
+        place.write("text.so", "hello");
+        let other = Product::TensorRt.part().expect("make tensorrt").path;
+        let cases = [
+            ("OCELLI_HOME", place.path("empty"), ["not found in ", "run `make tensorrt`"]),
+            (
+                "OCELLI_TENSORRT_PART",
+                place.path("empty"),
+                ["the folder holds no libocelli_tensorrt_rtx", "correct"],
+            ),
+            (
+                "OCELLI_TENSORRT_PART",
+                place.path("text.so"),
+                ["file too short", "correct OCELLI_TENSORRT_PART"],
+            ),
+            ("OCELLI_TENSORRT_PART", other, ["it is the part for TensorRT, expected the one for", "correct"]),
+        ];
+        let mut wrong = Vec::new();
+        for (variable, value, words) in &cases {
+            let mut command = place.command(OCELLI, &["build-engine", "-o", "engines", "--target-sm", "8.9"]);
+            let refused = outcome(command.env(variable, value));
+            let words =
+                [&["cannot build engines", "Ocelli's part for TensorRT for RTX"], &words[..]].concat();
+            wrong.extend(refused.is_refusal(1, &words).err());
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
     #[test]

@@ -17,6 +17,7 @@ fn without_a_gpu_the_driver_is_named(place: Place) {
 }
 
 #[test]
+#[cfg_attr(without_libraries, ignore = "needs Ocelli's parts for TensorRT: make setup")]
 #[cfg_attr(without_tensorrt, ignore = "needs Ocelli's parts for TensorRT: make tensorrt")]
 fn without_a_gpu_the_driver_is_named_with_the_parts() {
     let parts = ocelli::engines::tensorrt::Product::ALL.map(ocelli::engines::tensorrt::Product::part);

@@ -87,6 +87,16 @@ def test_the_doctor_finds_the_libraries_of_this_environment(program: Run) -> Non
     assert "PyAV" in ran.stdout or "ocelli[video]" in ran.stdout
 
 
+def test_the_wheel_carries_the_parts_for_tensorrt(program: Run, tmp_path: Path) -> None:
+    ran = program("ocelli", "doctor")
+    for part in ("libocelli_tensorrt.so", "libocelli_tensorrt_rtx.so"):
+        assert f"{Path(ocelli.__file__).parent / part} (Python package), version 1" in ran.stdout, ran.stdout
+    engine = tmp_path / "x.engine"
+    engine.write_text("a plan")
+    ran = program("demo-video", "--trt", str(engine), "--classes", "person", "car")
+    assert ran.returncode == 1 and "NVIDIA" in ran.stderr, ran.stderr
+
+
 def test_python_finds_the_libraries_of_this_environment() -> None:
     for package, engine in (("onnxruntime", "ONNX Runtime"), ("openvino", "OpenVINO")):
         if not list(Path(sys.prefix).glob(f"lib/python3*/site-packages/{package}")):

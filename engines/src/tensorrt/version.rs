@@ -19,7 +19,6 @@ impl Product {
     pub const ALL: [Self; 2] = [Self::TensorRt, Self::TensorRtForRtx];
 
     /// The product of a version: TensorRT for RTX started at 1.0 when TensorRT was at 10.
-    #[cfg_attr(target_family = "wasm", allow(dead_code, reason = "no library is loaded"))]
     pub(super) const fn of(version: Version) -> Self {
         if version.major < 5 { Self::TensorRtForRtx } else { Self::TensorRt }
     }
@@ -49,7 +48,6 @@ impl Product {
     }
 
     /// The version of the headers; the library must have the same major version and not be older.
-    #[cfg_attr(target_family = "wasm", allow(dead_code, reason = "no library is loaded"))]
     pub(super) const fn headers(self) -> Version {
         match self {
             Self::TensorRt => Version::new(11, 4, 0),
