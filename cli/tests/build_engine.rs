@@ -77,7 +77,7 @@ fn without_tensorrt_or_a_gpu_the_error_says_what_to_install() {
     let cases = [
         (
             "build-engine|-o|out|--tensorrt|empty",
-            &["cannot build engines", "the folder holds no libtensorrt_rtx"][..],
+            &["cannot build engines", "the folder holds no libtensorrt_rtx or libnvinfer"][..],
         ),
         ("build-engine|-o|out|--tensorrt|none", &["cannot build engines", "none", "no such file"]),
         (

@@ -294,7 +294,7 @@ impl LibrarySearch {
                 }
                 None if !place.is_named() => Finding::Missing,
                 None if path.is_dir() => {
-                    let reason = format!("the folder holds no lib{}", self.library.stems[0]);
+                    let reason = format!("the folder holds no lib{}", self.library.stems.join(" or lib"));
                     Finding::Unusable { reason }
                 }
                 None => Finding::Unusable { reason: "no such file".to_owned() },
