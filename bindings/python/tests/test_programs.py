@@ -8,6 +8,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import pytest
 from conftest import Run
 
 import ocelli
@@ -87,6 +88,7 @@ def test_the_doctor_finds_the_libraries_of_this_environment(program: Run) -> Non
     assert "PyAV" in ran.stdout or "ocelli[video]" in ran.stdout
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="TensorRT needs Linux here")
 def test_the_wheel_carries_the_parts_for_tensorrt(program: Run, tmp_path: Path) -> None:
     ran = program("ocelli", "doctor")
     for part in ("libocelli_tensorrt.so", "libocelli_tensorrt_rtx.so"):
