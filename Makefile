@@ -1,7 +1,5 @@
 # `make demo` and `make test` do everything on a fresh machine; `make help` lists the rest.
 
-# Further cargo features: make test FEATURES=tensorrt-rtx
-FEATURES ?=
 # Profile of what is built; by default `quick` for the demo and `release` for the installation. `dev` is that of the tests.
 PROFILE ?=
 TARGET = $(or $(CARGO_TARGET_DIR),target)
@@ -11,7 +9,7 @@ DEMO = $(TARGET)/$(or $(PROFILE:dev=debug),quick)
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
 
-.PHONY: help demo test setup opencv install install-c python web bench bench-full check-all lint doc
+.PHONY: help demo test setup opencv tensorrt install install-c python web bench bench-full check-all lint doc
 
 help:
 	@echo "make demo        detect objects in drawn scenes with the built-in model: an image and a table; needs Rust alone"
@@ -20,15 +18,17 @@ help:
 	@echo "make install-c   install the C library, its headers, and what pkg-config and CMake find it by below PREFIX"
 	@echo "make python      build the Python wheel and test it in a fresh environment"
 	@echo "make web         build the page that detects in the browser, and its npm package, into target/web"
-	@echo "make setup       fetch the libraries of ONNX Runtime, its WebGPU provider and OpenVINO into ~/.local/share/ocelli"
+	@echo "make setup       fetch the libraries of ONNX Runtime, its WebGPU provider and OpenVINO into ~/.local/share/ocelli,"
+	@echo "                 and make tensorrt"
 	@echo "make opencv      install OpenCV from Debian's packages and build the video library: video files, cameras and windows"
+	@echo "make tensorrt    build Ocelli's parts for TensorRT and TensorRT for RTX; needs a C++ compiler, neither of the two"
 	@echo "make bench       measure the built-in model"
 	@echo "make bench-full  measure a full-size model with random weights beside transformers (20 GB of disk)"
 	@echo "make check-all   run the checks that need other projects: NVIDIA's libraries, other ONNX readers, data set loaders"
 	@echo "make lint        formatting and lints; warnings are errors"
 	@echo "make doc         the API documentation; warnings are errors"
 
-setup:
+setup: tensorrt
 	@bash engines/fetch-onnxruntime.sh
 	@bash engines/fetch-openvino.sh
 	@bash engines/fetch-webgpu.sh
@@ -37,26 +37,32 @@ opencv:
 	@bash src/opencv/install.sh && bash src/opencv/build.sh || \
 	  echo "warning: video files, cameras and windows cannot be used without the video library" >&2
 
+tensorrt:
+	@bash engines/tensorrt/build.sh || \
+	  echo "warning: TensorRT cannot be used without Ocelli's parts for it" >&2
+
 demo:
-	cargo build --profile $(or $(PROFILE),quick) -p ocelli-cli --no-default-features --features "cuda $(FEATURES)"
+	cargo build --profile $(or $(PROFILE),quick) -p ocelli-cli --no-default-features
 	$(DEMO)/ocelli detect --image demos/scenes/ \
 	  --classes person dog cat car bus bicycle airplane boat "traffic light" bird kite tree house cup apple banana \
 	            pizza cake couch tv clock book "teddy bear" "potted plant" rocket star moon robot butterfly turtle fish \
 	  -o target/demo/ --sheet target/demo.png
 	@echo "look at target/demo.png"
 
-# Without the libraries of `make setup`, which come through pip, and of `make opencv`, the tests that need them are ignored.
+# Without the libraries of `make setup`, which come through pip, of `make opencv` and of `make tensorrt`, the tests that need them
+# are ignored.
 test: opencv
 	@if ! $(MAKE) --no-print-directory setup; then \
 	  echo "warning: tests that need the libraries of \`make setup\` are ignored" >&2; \
 	  export RUSTFLAGS="$$RUSTFLAGS --cfg without_libraries"; \
 	fi; \
 	if ! bash src/opencv/build.sh >/dev/null 2>&1; then export RUSTFLAGS="$$RUSTFLAGS --cfg without_video"; fi; \
+	if ! bash engines/tensorrt/build.sh >/dev/null 2>&1; then export RUSTFLAGS="$$RUSTFLAGS --cfg without_tensorrt"; fi; \
 	export CARGO_INCREMENTAL=0; \
-	cargo test --workspace --exclude ocelli-python --no-default-features --features "cuda fonts serve $(FEATURES)"
+	cargo test --workspace --exclude ocelli-python --no-default-features --features "fonts serve"
 
-install: setup opencv install-c
-	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "cuda fonts serve $(FEATURES)"
+install: opencv setup install-c
+	cargo build --profile $(or $(PROFILE),release) -p ocelli-cli -p ocelli-demos --no-default-features --features "fonts serve"
 	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
 	  $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	install $(BUILT)/ocelli $(BUILT)/demo-image $(BUILT)/demo-video $(DESTDIR)$(PREFIX)/bin
@@ -70,10 +76,13 @@ install: setup opencv install-c
 	  $(BUILT)/ocelli completions fish --program $$program > $(SHARE)/fish/vendor_completions.d/$$program.fish || exit 1; \
 	done
 
-# Built alone, so that it has none of the features of the programs.
+# Built alone, so that it has none of the features of the programs. With it comes what TensorRT needs.
 install-c:
-	cargo build --profile $(or $(PROFILE),release) -p ocelli-c --no-default-features --features "cuda $(FEATURES)"
+	cargo build --profile $(or $(PROFILE),release) -p ocelli-c --no-default-features
 	bash bindings/c/install.sh $(BUILT)/libocelli_c.so $(PREFIX)
+	if bash engines/tensorrt/build.sh $(TARGET)/tensorrt; then \
+	  install -d $(DESTDIR)$(PREFIX)/lib && install $(TARGET)/tensorrt/libocelli_tensorrt*.so $(DESTDIR)$(PREFIX)/lib; \
+	fi
 
 python:
 	bash bindings/python/check.sh $(or $(PROFILE),dev)
@@ -81,22 +90,22 @@ python:
 web:
 	@bash bindings/wasm/build.sh
 
-bench: setup opencv
+bench: opencv setup
 	cargo build --release --workspace
 	target/release/bench detect --output benchmarks/runs/$(shell date +%F)-built-in
 	target/release/bench video --output benchmarks/runs/$(shell date +%F)-built-in
 	target/release/bench track --output benchmarks/runs/$(shell date +%F)-built-in
 
-bench-full: setup opencv
+bench-full: opencv setup
 	cargo build --release --workspace
 	bash benchmarks/full_size/run.sh
 
-check-all: setup opencv
+check-all: opencv setup
 	bash tests/check-all.sh
 
-lint: setup opencv
+lint: opencv setup
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --features "$(FEATURES)" -- -D warnings
+	cargo clippy --workspace --all-targets -- -D warnings
 
 doc:
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --features "$(FEATURES)"
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps

@@ -10,13 +10,13 @@
 //! conversion before the resize within 6 levels, and 0.6 on average, unless the image has colours outside of RGB's range,
 //! which that conversion clips one pixel at a time ([`Preprocessor::with_full_size_nv12`]).
 
-#[cfg(feature = "cuda")]
+#[cfg(not(target_family = "wasm"))]
 mod gpu;
-#[cfg(any(test, feature = "cuda"))]
+#[cfg(not(target_family = "wasm"))]
 mod kernel;
 pub(crate) mod nv12;
 mod resize;
-#[cfg(any(test, feature = "cuda"))]
+#[cfg(not(target_family = "wasm"))]
 mod weights;
 
 use crate::frame_view::{FrameView, PixelFormat};
@@ -24,7 +24,7 @@ use fast_image_resize::pixels::U8x3;
 use ocelli_error::{Error, ErrorKind, Result};
 use resize::Resize;
 
-#[cfg(feature = "cuda")]
+#[cfg(not(target_family = "wasm"))]
 pub use gpu::DevicePreprocessor;
 
 /// The preprocessing of a model.

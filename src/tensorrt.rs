@@ -7,7 +7,7 @@
 //!   [`with_trt_encoder_decoder`](crate::DetectorBuilder::with_trt_encoder_decoder) run engines; an engine that does not
 //!   belong to the model, the GPU or the TensorRT is an error before anything runs;
 //! - engines made by DART's scripts have no sidecar and other tensors: they are [adapted](dart);
-//! - [`NativeTensorRt`] is TensorRT itself, in programs built with one of the features `tensorrt` and `tensorrt-rtx`.
+//! - [`NativeTensorRt`] is TensorRT itself.
 
 #[doc(hidden)]
 pub mod check;
@@ -27,4 +27,3 @@ pub use sidecar::{BuildSettings, BuiltBy, DimensionSizes, EngineLayout, EngineSh
 pub use verified::{Limits, VerificationSummary};
 
 pub(crate) use engine_files::EngineFiles;
-pub(crate) use native::missing;

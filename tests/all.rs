@@ -19,9 +19,7 @@ mod preprocess_golden;
 mod scenes;
 mod screen;
 mod tensorrt;
-#[cfg(feature = "tensorrt-rtx")]
 mod tensorrt_build;
-#[cfg(feature = "tensorrt-rtx")]
 mod tensorrt_plan;
 mod tokenizer_golden;
 mod tracker_parity;

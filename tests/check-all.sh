@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 step() { printf '\n== %(%T)T %s\n' -1 "$*"; }
 
 # The tests' features, so that nothing is built twice.
-features=(--no-default-features --features "cuda fonts serve tensorrt-rtx")
+features=(--no-default-features --features "fonts serve")
 
 step "exported files in other readers"
 python3 -m venv target/checkers
@@ -15,12 +15,8 @@ cargo build --workspace --exclude ocelli-python "${features[@]}"
 bash tests/golden/parity/check_exports.sh target/debug/ocelli target/checkers/bin/python --readers
 step "the tests without the libraries of make setup"
 python3 tests/without_libraries.py cargo test --workspace --exclude ocelli-python "${features[@]}"
-step "TensorRT's lean runtime"
 bash engines/fetch-nvidia.sh target/nvidia
 . target/nvidia/environment
-# Only the runtime of TensorRT 11 is on PyPI; its builder is not.
-OCELLI_TENSORRT="$OCELLI_TENSORRT_LEAN" \
-  cargo test -p ocelli-engines --features tensorrt --lib -- --ignored without_a_driver_plans_are_refused
 step "outputs of every level of mixed precision"
 cargo test --workspace --exclude ocelli-python "${features[@]}" --test all -- --ignored outputs_of_every_setting
 step "plans of every level of mixed precision"

@@ -1,7 +1,6 @@
 //! The preprocessing kernel on an NVIDIA GPU, and its compilation for every supported GPU without one.
 //!
 //! The comparison without a GPU is a unit test of the kernel.
-#![cfg(feature = "cuda")]
 
 mod cases;
 

@@ -3,7 +3,6 @@
 //!
 //! Needs ONNX Runtime; `make setup` installs it. The tests on a GPU need ONNX Runtime for CUDA.
 
-#[cfg(feature = "cuda")]
 mod gpu;
 
 use std::path::Path;

@@ -1,13 +1,9 @@
 //! From an exported model to engines to detections.
 //!
-//! Needs ONNX Runtime; `make setup` installs it. The ignored tests need TensorRT (`OCELLI_TENSORRT`), most of them a GPU as
+//! Needs ONNX Runtime; `make setup` installs it. The ignored tests need TensorRT (`OCELLI_TENSORRT`) and its part (`make tensorrt`), most of them a GPU as
 //! well.
 
 mod dart;
-#[cfg_attr(
-    not(any(feature = "tensorrt", feature = "tensorrt-rtx")),
-    allow(dead_code, reason = "nothing is built")
-)]
 mod workshop;
 
 use self::workshop::{Workshop, same};
@@ -57,25 +53,6 @@ fn engines_of_dart_give_the_detections_of_the_model() {
     }
 }
 
-#[cfg(not(any(feature = "tensorrt", feature = "tensorrt-rtx")))]
-#[test]
-fn a_program_without_tensorrt_names_the_feature() {
-    let engine = "tensorrt".parse().expect("an engine in every build");
-    let builder = || Detector::builder().with_text_cache(TextCacheFile::None);
-    let cases = [
-        ("trt_backbone x.engine: ", builder().with_trt_backbone("x.engine").build()),
-        ("trt_encoder_decoder x.engine: ", builder().with_trt_encoder_decoder("x.engine").build()),
-        ("engine tensorrt: ", builder().with_engine(engine).build()),
-    ];
-    for (start, outcome) in cases {
-        let error = outcome.err().expect("the feature is off");
-        assert_eq!(error.kind(), ErrorKind::Unavailable);
-        let text = error.to_string();
-        assert!(text.starts_with(start) && text.contains("feature `tensorrt-rtx`"), "{text}");
-    }
-}
-
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
 #[test]
 fn the_engine_tensorrt_needs_prepared_engines() {
     let engine = "tensorrt".parse().expect("an engine in every build");
@@ -85,7 +62,6 @@ fn the_engine_tensorrt_needs_prepared_engines() {
     assert!(text.contains("none were prepared") && text.contains("onnxruntime-tensorrt"), "{text}");
 }
 
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
 mod with_tensorrt {
     use ocelli::engines::tensorrt::ComputeCapability;
     use ocelli::export::contract::{Target, tensor};
@@ -98,7 +74,7 @@ mod with_tensorrt {
     use super::*;
 
     fn tensorrt() -> NativeTensorRt {
-        NativeTensorRt::new("the test", None).expect("it was built with TensorRT")
+        NativeTensorRt::new(None)
     }
 
     /// Builds for Ada, without the GPU.

@@ -1,6 +1,6 @@
 //! Builds every graph exported for TensorRT with the parser and builder of TensorRT for RTX, which need no GPU. The operators,
 //! types and shapes must be supported, and the engine must have the inputs and outputs of the graph. What an engine
-//! computes is not tested here. `cargo test -p ocelli-tests --features tensorrt-rtx tensorrt_build -- --include-ignored
+//! computes is not tested here. `cargo test -p ocelli-tests tensorrt_build -- --include-ignored
 //! --nocapture` prints the build times.
 //!
 //! Needs TensorRT for RTX (`OCELLI_TENSORRT`).

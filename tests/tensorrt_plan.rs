@@ -2,7 +2,7 @@
 //! kernels, read from the plans that it builds without a GPU. The model has the released widths and random weights, with two
 //! layers of each kind: deeper plans repeat them.
 //!
-//! `cargo test -p ocelli-tests --features tensorrt-rtx tensorrt_plan -- --include-ignored --nocapture` prints the table of
+//! `cargo test -p ocelli-tests tensorrt_plan -- --include-ignored --nocapture` prints the table of
 //! docs/engines.md. Needs TensorRT for RTX (`OCELLI_TENSORRT`).
 
 #![allow(clippy::print_stdout, reason = "the table is interesting if the test passes, too")]

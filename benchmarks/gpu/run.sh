@@ -129,10 +129,10 @@ recognise() {
   gpu=$(nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader 2>/dev/null | head -n 1 || true)
   name=${gpu%,*} capability=${gpu##*, }
   [ -f "$state/doctor.txt" ] || "$programs/ocelli" doctor >"$state/doctor.txt" 2>&1 || true
-  if [[ $capability =~ ^[0-9]+\.[0-9]+$ ]] && grep -q '^TensorRT for RTX' "$state/doctor.txt"; then
+  if [[ $capability =~ ^[0-9]+\.[0-9]+$ ]] && grep -q '^  used .*(TensorRT for RTX)$' "$state/doctor.txt"; then
     case $capability in
       7.5 | 8.0 | 8.6 | 8.9 | 12.0 | 12.1) ;;
-      *) unable[trt]="TensorRT for RTX has no kernels for compute capability $capability; build the programs with the feature tensorrt" ;;
+      *) unable[trt]="TensorRT for RTX has no kernels for compute capability $capability; OCELLI_TENSORRT can name TensorRT 11" ;;
     esac
   fi
   unable[onnxruntime-tensorrt]='the provider needs TensorRT 10, and libnvinfer.so.10 was not found'

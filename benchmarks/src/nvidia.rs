@@ -52,21 +52,13 @@ fn query(fields: &str) -> Option<String> {
     output.status.success().then_some(line?.to_owned())
 }
 
-/// Counts the bytes copied between the host and the first GPU, by any engine; nothing without a GPU or without CUDA in
-/// the build.
+/// Counts the bytes copied between the host and the first GPU, by any engine; nothing without a GPU.
 pub struct Transfers(Option<Device>);
 
 impl Transfers {
     /// Opens the GPU; engines share its counter.
     pub fn watch() -> Self {
-        #[cfg(feature = "cuda")]
-        {
-            Self(ocelli::engines::cuda::CudaDevice::open(0).ok().map(Device::from))
-        }
-        #[cfg(not(feature = "cuda"))]
-        {
-            Self(None)
-        }
+        Self(ocelli::engines::cuda::CudaDevice::open(0).ok().map(Device::from))
     }
 
     /// The bytes copied so far.

@@ -127,7 +127,7 @@ fn engines_that_the_card_cannot_run_are_named_at_once() {
     let programs = folder.path().join("programs");
     std::fs::create_dir(&programs).expect("the folder can be written to");
     stand_in(&programs, "bench", "exit 0");
-    stand_in(&programs, "ocelli", "echo 'TensorRT for RTX'");
+    stand_in(&programs, "ocelli", "echo '  used            lib (system), version 1.7.1 (TensorRT for RTX)'");
     let run = |name: &str, card: &str| {
         stand_in(&programs, "nvidia-smi", &format!("echo '{card}'"));
         let work = folder.path().join(name).display().to_string();

@@ -17,7 +17,7 @@ if [ -z "$OCELLI_C_LIBRARY" ]; then
   OCELLI_C_LIBRARY=$target/debug/libocelli_c.so
 fi
 if [ -z "$OCELLI" ]; then
-  cargo build -p ocelli-cli --no-default-features --features cuda
+  cargo build -p ocelli-cli --no-default-features
   OCELLI=$target/debug/ocelli
 fi
 picture=$root/demos/scenes/park.png

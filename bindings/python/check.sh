@@ -18,6 +18,12 @@ step wheel
 rm -rf "$work/wheel" "$work/fresh"
 python3 -m venv "$work/build"
 "$work/build/bin/pip" install -q "maturin==1.16.0"
+# The wheel carries Ocelli's parts for TensorRT, where there is one; the programs find them in the package.
+trap 'rm -f python/ocelli/libocelli_tensorrt*.so' EXIT
+if [ "$(uname -s)" = Linux ]; then
+  bash "$root/engines/tensorrt/build.sh" "$work/tensorrt"
+  cp "$work"/tensorrt/libocelli_tensorrt*.so python/ocelli/
+fi
 "$work/build/bin/maturin" build --quiet --profile "$profile" --out "$work/wheel"
 wheel=$(echo "$work"/wheel/ocelli-*.whl)
 ls -l "$wheel"

@@ -26,7 +26,7 @@ bindgen=$target/tools/debug/bindgen-for-web
 rm -f "$out/package/ocelli_wasm_bg.wasm.d.ts" "$out/package/relaxed/"*.d.ts
 cp bindings/wasm/index.js bindings/wasm/index.d.ts bindings/wasm/package.json LICENSE "$out/package"
 if [ -z "${OCELLI:-}" ]; then
-  cargo build --profile quick -p ocelli-cli --no-default-features --features cuda
+  cargo build --profile quick -p ocelli-cli --no-default-features
   OCELLI=$target/quick/ocelli
 fi
 # Half precision halves what a visitor fetches; the engine computes in 32 bits all the same.

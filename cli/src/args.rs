@@ -326,7 +326,7 @@ impl DetectorArgs {
 /// no preparation. `purpose` is what the user wrote, for errors.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`](ocelli::ErrorKind::Unavailable) if TensorRT is not in this build or not installed.
+/// [`ErrorKind::Unavailable`] without a driver or a GPU.
 pub fn with_tensorrt(
     builder: DetectorBuilder,
     kind: EngineKind,
@@ -334,7 +334,8 @@ pub fn with_tensorrt(
     library: Option<&Path>,
 ) -> Result<DetectorBuilder> {
     let EngineKind::TensorRt { ordinal } = kind else { return Ok(builder) };
-    let tensorrt = NativeTensorRt::new(purpose, library)?.with_ordinal(ordinal);
+    let tensorrt = NativeTensorRt::new(library).with_ordinal(ordinal);
+    tensorrt.gpu().map_err(|error| Error::new(error.kind(), format!("{purpose}: {error}")))?;
     Ok(builder.with_prepared_engines(Target::TensorRt, move |request| {
         let options = BuildOptions { max_classes: request.class_chunk, ..BuildOptions::default() };
         let folder = cache_folder()?.join("engines");

@@ -1,6 +1,6 @@
 //! Runs `ocelli build-engine` and `ocelli verify`.
 //!
-//! The ignored tests need the feature `tensorrt-rtx` and TensorRT for RTX (`OCELLI_TENSORRT`), but no GPU.
+//! The ignored tests need TensorRT for RTX (`OCELLI_TENSORRT`) and its part (`make tensorrt`), but no GPU.
 
 use crate::run::{Place, refusal};
 
@@ -68,25 +68,36 @@ fn invalid_arguments_are_refused() {
     assert!(!place.path("out").exists());
 }
 
-#[cfg(not(any(feature = "tensorrt", feature = "tensorrt-rtx")))]
 #[test]
-fn a_program_without_tensorrt_names_the_feature() {
+#[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
+fn without_tensorrt_or_a_gpu_the_error_says_what_to_install() {
     let place = Place::with_libraries();
-    let words = ["built without TensorRT", "feature `tensorrt-rtx`"];
-    place.run(OCELLI, &["build-engine", "-o", "out"]).is_refusal(1, &words).expect("the feature is off");
-    place
-        .run(OCELLI, &["build-engine", "--verify", "x.engine"])
-        .is_refusal(1, &words)
-        .expect("the feature is off");
+    place.folder("empty");
+    place.write("x.engine", "x");
+    let cases = [
+        (
+            "build-engine|-o|out|--tensorrt|empty",
+            &["cannot build engines", "the folder holds no libtensorrt_rtx or libnvinfer"][..],
+        ),
+        ("build-engine|-o|out|--tensorrt|none", &["cannot build engines", "none", "no such file"]),
+        (
+            "build-engine|--verify|x.engine",
+            &["cannot verify the engine, x.engine", "cannot use an NVIDIA GPU"],
+        ),
+    ];
+    let cases: Vec<_> = cases.iter().map(|(arguments, words)| refusal(arguments, 1, words)).collect();
+    place.without_gpu().refuses(OCELLI, &cases);
     assert!(!place.path("out").exists());
 }
 
-#[cfg(feature = "tensorrt-rtx")]
 mod with_tensorrt {
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
 
+    use ocelli::engines::tensorrt::Product;
+
     use super::{OCELLI, Place};
+    use crate::run::outcome;
 
     /// The built-in model, exported for TensorRT into `exported`.
     fn place() -> Place {
@@ -146,6 +157,38 @@ mod with_tensorrt {
             )
             .is_refusal(1, &["never been compared", "verify it first"])
             .expect("it is refused");
+    }
+
+    #[test]
+    #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
+    fn without_its_part_the_error_says_how_to_build_it() {
+        let place = Place::with_libraries();
+        place.folder("empty");
+        place.write("text.so", "hello");
+        let other = Product::TensorRt.part().expect("make tensorrt").path;
+        let cases = [
+            ("OCELLI_HOME", place.path("empty"), ["not found in ", "run `make tensorrt`"]),
+            (
+                "OCELLI_TENSORRT_PART",
+                place.path("empty"),
+                ["the folder holds no libocelli_tensorrt_rtx", "correct"],
+            ),
+            (
+                "OCELLI_TENSORRT_PART",
+                place.path("text.so"),
+                ["file too short", "correct OCELLI_TENSORRT_PART"],
+            ),
+            ("OCELLI_TENSORRT_PART", other, ["it is the part for TensorRT, expected the one for", "correct"]),
+        ];
+        let mut wrong = Vec::new();
+        for (variable, value, words) in &cases {
+            let mut command = place.command(OCELLI, &["build-engine", "-o", "engines", "--target-sm", "8.9"]);
+            let refused = outcome(command.env(variable, value));
+            let words =
+                [&["cannot build engines", "Ocelli's part for TensorRT for RTX"], &words[..]].concat();
+            wrong.extend(refused.is_refusal(1, &words).err());
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
     #[test]

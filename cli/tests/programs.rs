@@ -262,9 +262,19 @@ fn doctor_reports_engines_libraries_and_cache() {
         &["\nvideo\n  not usable"]
     };
     assert!(video.iter().all(|word| healthy.contains(word)), "{healthy}");
-    // Of ONNX Runtime, its WebGPU provider and OpenVINO, and of the TensorRT that the program was built for.
-    let libraries = 3 + usize::from(cfg!(any(feature = "tensorrt", feature = "tensorrt-rtx")));
-    assert_eq!(healthy.matches("system folders").count(), libraries, "{healthy}");
+    let parts: &[&str] = if cfg!(not(without_tensorrt)) {
+        &[
+            "libocelli_tensorrt.so (",
+            "headers of TensorRT 11.4",
+            "libocelli_tensorrt_rtx.so (",
+            "headers of TensorRT for RTX 1.7",
+        ]
+    } else {
+        &["Ocelli's part for TensorRT: ", "Ocelli's part for TensorRT for RTX: "]
+    };
+    assert!(parts.iter().all(|word| healthy.contains(word)), "{healthy}");
+    // Of ONNX Runtime, its WebGPU provider, OpenVINO and TensorRT.
+    assert_eq!(healthy.matches("system folders").count(), 4, "{healthy}");
 
     place.write("text", "hello");
     for (library, words) in [("nowhere", ["nowhere", "no such file"]), ("text", ["text", "cannot use"])] {

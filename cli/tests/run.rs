@@ -61,6 +61,12 @@ impl Place {
         place
     }
 
+    /// As a machine without an NVIDIA GPU.
+    pub fn without_gpu(mut self) -> Self {
+        self.variables.push(("CUDA_VISIBLE_DEVICES", PathBuf::new()));
+        self
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

@@ -6,3 +6,4 @@ mod demo_video;
 mod demo_video_without_library;
 #[path = "../../cli/tests/run.rs"]
 mod run;
+mod tensorrt;

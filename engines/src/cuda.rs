@@ -43,6 +43,5 @@ pub use buffer::CudaBuffer;
 pub use device::{CudaDevice, CudaMemory};
 pub use kernels::{CudaKernels, KernelArgument};
 pub use nvrtc::{CompiledKernels, Nvrtc};
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
 pub(crate) use stream::Download;
 pub use stream::{CudaGraph, CudaStream, StreamPriority};

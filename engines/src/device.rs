@@ -6,7 +6,7 @@
 // A web page has no device: there the two enums have no variants, and nothing can reach the methods.
 #![cfg_attr(target_family = "wasm", allow(unused_variables, unreachable_code))]
 
-#[cfg(feature = "cuda")]
+#[cfg(not(target_family = "wasm"))]
 use crate::cuda::{CudaBuffer, CudaDevice};
 #[cfg(not(target_family = "wasm"))]
 use crate::onnxruntime::{Memory, WebGpuBuffer, WebGpuDevice};
@@ -17,13 +17,13 @@ use std::sync::Arc;
 
 /// A device with memory of its own. Clones are handles to the same device.
 ///
-/// A [`WebGpuDevice`](crate::onnxruntime::WebGpuDevice), or in builds with the feature `cuda` an NVIDIA GPU.
+/// A [`WebGpuDevice`](crate::onnxruntime::WebGpuDevice), or an NVIDIA GPU.
 #[derive(Clone)]
 pub struct Device(AnyDevice);
 
 #[derive(Clone)]
 enum AnyDevice {
-    #[cfg(feature = "cuda")]
+    #[cfg(not(target_family = "wasm"))]
     Cuda(Arc<CudaDevice>),
     #[cfg(not(target_family = "wasm"))]
     WebGpu(Arc<WebGpuDevice>),
@@ -36,7 +36,7 @@ pub(crate) struct DeviceBuffer(AnyBuffer);
 /// The variants are those of [`AnyDevice`].
 #[derive(Clone)]
 enum AnyBuffer {
-    #[cfg(feature = "cuda")]
+    #[cfg(not(target_family = "wasm"))]
     Cuda(Arc<CudaBuffer>),
     #[cfg(not(target_family = "wasm"))]
     WebGpu(Arc<WebGpuBuffer>),
@@ -55,7 +55,7 @@ impl Device {
     /// The name and number: `NVIDIA H200 (CUDA device 0)`.
     pub fn name(&self) -> &str {
         match self.0 {
-            #[cfg(feature = "cuda")]
+            #[cfg(not(target_family = "wasm"))]
             AnyDevice::Cuda(ref device) => device.name(),
             #[cfg(not(target_family = "wasm"))]
             AnyDevice::WebGpu(ref device) => device.name(),
@@ -65,7 +65,7 @@ impl Device {
     /// The bytes copied so far by tensors and engines.
     pub fn transferred(&self) -> Transferred {
         match self.0 {
-            #[cfg(feature = "cuda")]
+            #[cfg(not(target_family = "wasm"))]
             AnyDevice::Cuda(ref device) => device.transferred(),
             #[cfg(not(target_family = "wasm"))]
             AnyDevice::WebGpu(ref device) => device.transferred(),
@@ -73,7 +73,7 @@ impl Device {
     }
 
     /// The device as an NVIDIA GPU.
-    #[cfg(feature = "cuda")]
+    #[cfg(not(target_family = "wasm"))]
     pub fn as_cuda(&self) -> Option<&Arc<CudaDevice>> {
         match &self.0 {
             AnyDevice::Cuda(device) => Some(device),
@@ -86,7 +86,7 @@ impl Device {
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn webgpu_memory(&self) -> Option<Arc<Memory>> {
         match &self.0 {
-            #[cfg(feature = "cuda")]
+            #[cfg(not(target_family = "wasm"))]
             AnyDevice::Cuda(_) => None,
             AnyDevice::WebGpu(device) => Some(Arc::clone(device.memory())),
         }
@@ -96,7 +96,7 @@ impl Device {
     /// copy to the host and back.
     pub fn has_addresses(&self) -> bool {
         match self.0 {
-            #[cfg(feature = "cuda")]
+            #[cfg(not(target_family = "wasm"))]
             AnyDevice::Cuda(_) => true,
             #[cfg(not(target_family = "wasm"))]
             AnyDevice::WebGpu(_) => false,
@@ -106,7 +106,7 @@ impl Device {
     /// The ordinal of an NVIDIA GPU, as CUDA counts.
     pub(crate) fn cuda_ordinal(&self) -> Option<usize> {
         match self.0 {
-            #[cfg(feature = "cuda")]
+            #[cfg(not(target_family = "wasm"))]
             AnyDevice::Cuda(ref device) => Some(device.ordinal()),
             #[cfg(not(target_family = "wasm"))]
             AnyDevice::WebGpu(_) => None,
@@ -116,7 +116,7 @@ impl Device {
     /// Memory of at least this many bytes, aligned for every element type, with unspecified contents.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<DeviceBuffer> {
         match self.0 {
-            #[cfg(feature = "cuda")]
+            #[cfg(not(target_family = "wasm"))]
             AnyDevice::Cuda(ref device) => {
                 Ok(DeviceBuffer(AnyBuffer::Cuda(Arc::new(device.allocate_buffer(bytes)?))))
             }
@@ -130,7 +130,7 @@ impl Device {
     /// Copies to a buffer of this device. When this returns, `bytes` can be reused.
     pub(crate) fn copy_to_device(&self, buffer: &DeviceBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
         match (&self.0, &buffer.0) {
-            #[cfg(feature = "cuda")]
+            #[cfg(not(target_family = "wasm"))]
             (AnyDevice::Cuda(device), AnyBuffer::Cuda(buffer)) => {
                 device.upload.copy_to_device(buffer, offset, bytes)
             }
@@ -146,7 +146,7 @@ impl Device {
     /// Copies from a buffer of this device, and waits for the copy.
     pub(crate) fn copy_to_host(&self, buffer: &DeviceBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
         match (&self.0, &buffer.0) {
-            #[cfg(feature = "cuda")]
+            #[cfg(not(target_family = "wasm"))]
             (AnyDevice::Cuda(device), AnyBuffer::Cuda(buffer)) => {
                 device.download.copy_to_host(buffer, offset, bytes)
             }
@@ -167,7 +167,7 @@ impl Device {
         bytes: usize,
     ) -> Result<()> {
         match (&self.0, &target.0, &source.0) {
-            #[cfg(feature = "cuda")]
+            #[cfg(not(target_family = "wasm"))]
             (AnyDevice::Cuda(device), AnyBuffer::Cuda(target), AnyBuffer::Cuda(source)) => {
                 device.upload.copy_on_device((target, to), (source, from), bytes)
             }
@@ -199,7 +199,7 @@ impl fmt::Debug for Device {
     }
 }
 
-#[cfg(feature = "cuda")]
+#[cfg(not(target_family = "wasm"))]
 impl From<Arc<CudaDevice>> for Device {
     fn from(device: Arc<CudaDevice>) -> Self {
         Self(AnyDevice::Cuda(device))
@@ -217,7 +217,7 @@ impl DeviceBuffer {
     /// The address on the device; of WebGPU the handle of the buffer.
     pub(crate) fn address(&self) -> u64 {
         match self.0 {
-            #[cfg(feature = "cuda")]
+            #[cfg(not(target_family = "wasm"))]
             AnyBuffer::Cuda(ref buffer) => buffer.address(),
             #[cfg(not(target_family = "wasm"))]
             AnyBuffer::WebGpu(ref buffer) => buffer.handle(),
@@ -227,7 +227,7 @@ impl DeviceBuffer {
     /// The size in bytes.
     pub(crate) fn capacity(&self) -> usize {
         match self.0 {
-            #[cfg(feature = "cuda")]
+            #[cfg(not(target_family = "wasm"))]
             AnyBuffer::Cuda(ref buffer) => buffer.capacity(),
             #[cfg(not(target_family = "wasm"))]
             AnyBuffer::WebGpu(ref buffer) => buffer.capacity(),
@@ -237,7 +237,7 @@ impl DeviceBuffer {
     /// Waits until the last enqueued write has finished.
     pub(crate) fn wait(&self) -> Result<()> {
         match self.0 {
-            #[cfg(feature = "cuda")]
+            #[cfg(not(target_family = "wasm"))]
             AnyBuffer::Cuda(ref buffer) => buffer.wait(),
             // Its work is done in order.
             #[cfg(not(target_family = "wasm"))]
@@ -248,7 +248,7 @@ impl DeviceBuffer {
     /// Waits until every enqueued read and write has finished.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         match self.0 {
-            #[cfg(feature = "cuda")]
+            #[cfg(not(target_family = "wasm"))]
             AnyBuffer::Cuda(ref buffer) => buffer.wait_idle(),
             // Its work is done in order.
             #[cfg(not(target_family = "wasm"))]
@@ -259,7 +259,7 @@ impl DeviceBuffer {
     /// Whether no other tensor holds this memory.
     pub(crate) fn is_unshared(&mut self) -> bool {
         match self.0 {
-            #[cfg(feature = "cuda")]
+            #[cfg(not(target_family = "wasm"))]
             AnyBuffer::Cuda(ref mut buffer) => Arc::get_mut(buffer).is_some(),
             #[cfg(not(target_family = "wasm"))]
             AnyBuffer::WebGpu(ref mut buffer) => Arc::get_mut(buffer).is_some(),
@@ -267,7 +267,7 @@ impl DeviceBuffer {
     }
 
     /// The buffer of an NVIDIA GPU.
-    #[cfg(feature = "cuda")]
+    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn as_cuda(&self) -> Option<&CudaBuffer> {
         match &self.0 {
             AnyBuffer::Cuda(buffer) => Some(buffer),

@@ -11,7 +11,7 @@
 //! - [`webgpu`] has the GPUs that ONNX Runtime's WebGPU provider runs on.
 //! - [`library`] is the search for such libraries.
 //! - [`tensorrt`] loads TensorRT at run time, and builds and runs its plans.
-//! - `cuda` (with the feature of this name) has the memory and streams of NVIDIA GPUs, and kernels for them.
+//! - `cuda` has the memory and streams of NVIDIA GPUs, and kernels for them.
 //!
 //! WebAssembly has the embedded engine alone: what loads libraries is left out there.
 //!
@@ -66,7 +66,7 @@
 #[cfg(any(test, feature = "test-support"))]
 pub mod conformance;
 mod cpu;
-#[cfg(feature = "cuda")]
+#[cfg(not(target_family = "wasm"))]
 pub mod cuda;
 mod device;
 #[cfg(not(target_family = "wasm"))]

@@ -4,13 +4,14 @@
 //! 1. the path that the caller gives: the library, or a folder that holds it;
 //! 2. environment variables, which also name the library or its folder: `OCELLI_ONNXRUNTIME`, then `ORT_DYLIB_PATH`, for
 //!    ONNX Runtime; `OCELLI_WEBGPU` for its WebGPU provider; `OCELLI_OPENVINO` for OpenVINO; `OCELLI_TENSORRT` for
-//!    TensorRT; `OCELLI_VIDEO` for the video library;
+//!    TensorRT, and `OCELLI_TENSORRT_PART` for Ocelli's parts for it; `OCELLI_VIDEO` for the video library;
 //! 3. the folder of the running program, and `lib` in it;
 //! 4. if the program runs inside Python, the packages of that interpreter ([`set_python_packages`]);
-//! 5. the setup folder: `onnxruntime`, `onnxruntime-ep-webgpu`, `openvino`, `tensorrt` or `video` in `$OCELLI_HOME`, else in
-//!    `$XDG_DATA_HOME/ocelli`, else in `~/.local/share/ocelli`;
+//! 5. the setup folder: `onnxruntime`, `onnxruntime-ep-webgpu`, `openvino`, `tensorrt`, `tensorrt-part` or `video` in
+//!    `$OCELLI_HOME`, else in `$XDG_DATA_HOME/ocelli`, else in `~/.local/share/ocelli`;
 //! 6. Python packages that include the library, in `$VIRTUAL_ENV`, `$CONDA_PREFIX`, `~/.local`, `/usr/local` and `/usr`:
-//!    `onnxruntime`, `onnxruntime_ep_webgpu`, `openvino`, and for TensorRT every package with `tensorrt` in its name;
+//!    `onnxruntime`, `onnxruntime_ep_webgpu`, `openvino`, for TensorRT every package with `tensorrt` in its name, and for
+//!    Ocelli's parts `ocelli`;
 //! 7. the folders of the system's loader: on Linux `LD_LIBRARY_PATH`, the folders that `/etc/ld.so.conf` and
 //!    `/etc/ld.so.conf.d` list, `/usr/local/lib`, `/usr/lib64` and `/usr/lib`; on macOS `DYLD_LIBRARY_PATH`,
 //!    `/opt/homebrew/lib`, `/usr/local/lib` and `/usr/lib`; on Windows `PATH`.
@@ -293,7 +294,7 @@ impl LibrarySearch {
                 }
                 None if !place.is_named() => Finding::Missing,
                 None if path.is_dir() => {
-                    let reason = format!("the folder holds no lib{}", self.library.stems[0]);
+                    let reason = format!("the folder holds no lib{}", self.library.stems.join(" or lib"));
                     Finding::Unusable { reason }
                 }
                 None => Finding::Unusable { reason: "no such file".to_owned() },

@@ -3,11 +3,11 @@
 //! [`TensorRt::load`] [searches for](crate::library) the shared library and loads it, [`TensorRtBuilder`] builds a [`Plan`]
 //! from an ONNX file for one or more generations of GPUs, and [`TensorRtEngine`] runs plans.
 //!
-//! [`Product`], [`Version`], [`ComputeCapability`] and [`BuildProgress`] exist in every build; everything else needs one of
-//! the features `tensorrt` (TensorRT proper) and `tensorrt-rtx` (TensorRT for RTX).
+//! NVIDIA's library has a C++ interface, which a C++ compiler has to call: Ocelli's [part](Product::part) for it,
+//! `libocelli_tensorrt` or `libocelli_tensorrt_rtx`, which `tensorrt/build.sh` compiles in a second, is loaded at run time as
+//! well.
 //!
-#![cfg_attr(any(feature = "tensorrt", feature = "tensorrt-rtx"), doc = "```no_run")]
-#![cfg_attr(not(any(feature = "tensorrt", feature = "tensorrt-rtx")), doc = "```ignore")]
+//! ```no_run
 //! use ocelli_engines::tensorrt::{ComputeCapability, DimensionRange, TensorRt, TensorRtBuilder};
 //! use std::ops::ControlFlow;
 //! use std::path::Path;
@@ -27,23 +27,6 @@
 //! # }
 //! ```
 
-#[cfg(all(feature = "tensorrt", feature = "tensorrt-rtx"))]
-compile_error!(
-    "the features `tensorrt` (TensorRT proper) and `tensorrt-rtx` (TensorRT for RTX) are mutually exclusive: \
-     enable one of them"
-);
-
-#[cfg_attr(
-    not(any(feature = "tensorrt", feature = "tensorrt-rtx")),
-    allow(dead_code, reason = "nothing is loaded")
-)]
-#[cfg(not(target_family = "wasm"))]
-#[allow(unsafe_code)]
-mod library;
-#[cfg_attr(
-    not(any(feature = "tensorrt", feature = "tensorrt-rtx")),
-    allow(dead_code, reason = "nothing builds")
-)]
 mod progress;
 mod version;
 
@@ -51,32 +34,36 @@ pub use crate::spec::DimensionRange;
 pub use progress::BuildProgress;
 pub use version::{ComputeCapability, Product, Version};
 
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#[cfg(not(target_family = "wasm"))]
 mod builder;
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#[cfg(not(target_family = "wasm"))]
 mod cache_file;
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#[cfg(not(target_family = "wasm"))]
 #[allow(unsafe_code)]
 mod calls;
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#[cfg(not(target_family = "wasm"))]
 mod description;
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#[cfg(not(target_family = "wasm"))]
 mod engine;
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#[cfg(not(target_family = "wasm"))]
 mod graphs;
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#[cfg(not(target_family = "wasm"))]
+#[allow(unsafe_code)]
+mod library;
+#[cfg(not(target_family = "wasm"))]
 mod loaded;
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#[cfg(not(target_family = "wasm"))]
 mod loader;
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#[cfg(not(target_family = "wasm"))]
 mod log;
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#[cfg(not(target_family = "wasm"))]
 mod onnx_outputs;
 
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
+#[cfg(not(target_family = "wasm"))]
 pub use {
     builder::{Plan, TensorRtBuilder},
     engine::TensorRtEngine,
+    library::candidates,
     loaded::TensorRt,
     loader::TensorRtLoader,
 };

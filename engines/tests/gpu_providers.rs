@@ -31,7 +31,6 @@ fn tensorrt_passes_the_conformance_suite() {
     passes(|| builder(ExecutionProvider::TensorRt(TensorRtOptions::default())));
 }
 
-#[cfg(feature = "cuda")]
 #[test]
 #[ignore = "needs an NVIDIA GPU and ONNX Runtime for CUDA"]
 fn cuda_passes_the_conformance_suite_with_its_device() {
@@ -39,7 +38,6 @@ fn cuda_passes_the_conformance_suite_with_its_device() {
     passes(|| builder(ExecutionProvider::Cuda(CudaOptions::default())).with_device(device.clone()));
 }
 
-#[cfg(feature = "cuda")]
 #[test]
 #[ignore = "needs an NVIDIA GPU and ONNX Runtime for CUDA"]
 fn tensors_stay_on_the_gpu_between_engines() {
@@ -73,7 +71,6 @@ fn tensors_stay_on_the_gpu_between_engines() {
     assert_eq!(crossed, Transferred { to_device: 0, to_host: 100 * 24 });
 }
 
-#[cfg(feature = "cuda")]
 #[test]
 #[ignore = "needs an NVIDIA GPU and ONNX Runtime for CUDA"]
 fn only_tensors_in_host_memory_are_copied() {
@@ -136,7 +133,6 @@ fn only_tensors_in_host_memory_are_copied() {
     assert!([&sum, &doubled, &positions].iter().all(|tensor| tensor.device().is_some()));
 }
 
-#[cfg(feature = "cuda")]
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn a_device_of_another_provider_is_refused() {

@@ -1,9 +1,9 @@
-//! The search with real libraries of TensorRT. No feature is required.
+//! The search with real libraries of TensorRT.
 //!
 //! Needs TensorRT for RTX at `OCELLI_TENSORRT` and TensorRT's lean runtime at `OCELLI_TENSORRT_LEAN`, files or folders.
 
 use ocelli_engines::library::{Finding, Place};
-use ocelli_engines::tensorrt::Product;
+use ocelli_engines::tensorrt::candidates;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,9 @@ fn named(variable: &str) -> PathBuf {
     PathBuf::from(std::env::var_os(variable).unwrap_or_else(|| panic!("{variable} is not set")))
 }
 
-/// What the search for a product finds at a path.
-fn found(product: Product, path: &Path) -> Finding {
-    let candidates = product.candidates(Some(path));
-    let given = candidates.into_iter().find(|candidate| candidate.place == Place::Given);
+/// What the search finds at a path.
+fn found(path: &Path) -> Finding {
+    let given = candidates(Some(path)).into_iter().find(|candidate| candidate.place == Place::Given);
     given.expect("the given path is a place").finding
 }
 
@@ -47,21 +46,14 @@ fn each_library_is_identified() {
     let usable = |start: &'static str| (true, start);
     let refused = |start: &'static str| (false, start);
     let cases = [
-        ("RTX as RTX", Product::TensorRtForRtx, rtx.clone(), usable("1.")),
-        ("the lean runtime as TensorRT", Product::TensorRt, lean.clone(), usable("11.")),
-        ("RTX' file as TensorRT", Product::TensorRt, file(&rtx), refused("it is TensorRT for RTX 1.")),
-        ("the lean runtime as RTX", Product::TensorRtForRtx, file(&lean), refused("it is TensorRT 11.")),
-        ("half a library", Product::TensorRt, truncated, refused("the file is truncated: it has ")),
-        (
-            "the parser",
-            Product::TensorRtForRtx,
-            parser,
-            refused("it is not TensorRT: it does not export `getInferLibVersion`"),
-        ),
+        ("TensorRT for RTX", rtx.clone(), usable("1.7.1 (TensorRT for RTX)")),
+        ("the lean runtime", lean.clone(), usable("11.4.0 (TensorRT)")),
+        ("half a library", truncated, refused("the file is truncated: it has ")),
+        ("the parser", parser, refused("it is not TensorRT: it does not export `getInferLibVersion`")),
     ];
     let mut wrong = Vec::new();
-    for (name, product, path, (is_usable, start)) in cases {
-        let finding = found(product, &path);
+    for (name, path, (is_usable, start)) in cases {
+        let finding = found(&path);
         let fits = match &finding {
             Finding::Usable { version } => is_usable && version.starts_with(start),
             Finding::Unusable { reason } => !is_usable && reason.starts_with(start),

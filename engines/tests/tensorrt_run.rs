@@ -1,5 +1,4 @@
 //! Plans on a GPU, with the TensorRT that `OCELLI_TENSORRT` names.
-#![cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
 #![allow(clippy::print_stderr, reason = "the tests report measurements")]
 
 use ocelli_engines::conformance::{self, Tolerance};

@@ -428,7 +428,8 @@ impl DetectorBuilder {
         }
     }
 
-    /// Opens the TensorRT engine files that the caller has named, and the library that runs them.
+    /// Opens the TensorRT engine files that the caller has named, and the library that runs them, if there is a GPU: a model
+    /// may take long to export.
     fn open_engines(&self) -> Result<Option<(EngineFiles, NativeTensorRt)>> {
         let (backbone, encoder_decoder) = (self.trt_backbone.as_deref(), self.trt_encoder_decoder.as_deref());
         let (first, parameter) = match (backbone, encoder_decoder) {
@@ -436,9 +437,12 @@ impl DetectorBuilder {
             (None, Some(first)) => (first, "trt_encoder_decoder"),
             (None, None) => return Ok(None),
         };
-        let purpose = format!("{parameter} {}", first.display());
-        let tensorrt = NativeTensorRt::new(&purpose, self.tensorrt_library.as_deref())?;
-        Ok(Some((EngineFiles::open(backbone, encoder_decoder)?, tensorrt)))
+        let engines = EngineFiles::open(backbone, encoder_decoder)?;
+        let tensorrt = NativeTensorRt::new(self.tensorrt_library.as_deref());
+        tensorrt.gpu().map_err(|error| {
+            Error::new(error.kind(), format!("{parameter} {}: {error}", first.display())).with_source(error)
+        })?;
+        Ok(Some((engines, tensorrt)))
     }
 }
 

@@ -8,7 +8,7 @@ use super::features::ImageFeatures;
 use crate::engine::EngineFactory;
 use crate::frame_view::FrameView;
 use crate::model::Model;
-#[cfg(feature = "cuda")]
+#[cfg(not(target_family = "wasm"))]
 use crate::preprocess::DevicePreprocessor;
 use crate::preprocess::{PreprocessConfig, Preprocessor};
 use crate::timing::{Instant, StageTimes, milliseconds_since};
@@ -17,7 +17,7 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// Turns pixels of any size and format into the backbone's input, on the CPU or on the backbone's device.
 pub struct ImagePreprocessor {
     cpu: Preprocessor,
-    #[cfg(feature = "cuda")]
+    #[cfg(not(target_family = "wasm"))]
     gpu: Option<DevicePreprocessor>,
     /// The device chosen by [`run_on`](Self::run_on).
     device: Option<Device>,
@@ -31,7 +31,7 @@ impl ImagePreprocessor {
         config.std = manifest.preprocessing.std;
         Ok(Self {
             cpu: Preprocessor::new(config)?,
-            #[cfg(feature = "cuda")]
+            #[cfg(not(target_family = "wasm"))]
             gpu: None,
             device: None,
         })
@@ -44,7 +44,7 @@ impl ImagePreprocessor {
             return;
         }
         self.device = device;
-        #[cfg(feature = "cuda")]
+        #[cfg(not(target_family = "wasm"))]
         {
             let gpu = self.device.as_ref().and_then(Device::as_cuda);
             let made = gpu.map(|gpu| DevicePreprocessor::new(gpu, *self.cpu.config())).transpose();
@@ -69,7 +69,7 @@ impl ImagePreprocessor {
         let start = Instant::now();
         let image = image.into();
         let side = self.cpu.config().imgsz;
-        #[cfg(feature = "cuda")]
+        #[cfg(not(target_family = "wasm"))]
         if let Some(gpu) = &mut self.gpu {
             gpu.run_into(image, pixels)?;
             times.preprocess += milliseconds_since(start);

@@ -33,7 +33,7 @@ pub enum EngineKind {
         ordinal: usize,
     },
     /// TensorRT on an NVIDIA GPU, with engines that are built from the model beforehand
-    /// ([`with_prepared_engines`](crate::DetectorBuilder::with_prepared_engines)), in programs built with TensorRT.
+    /// ([`with_prepared_engines`](crate::DetectorBuilder::with_prepared_engines)).
     TensorRt {
         /// CUDA's number of the GPU.
         ordinal: usize,

@@ -9,11 +9,11 @@ mod webgpu;
 
 use std::path::Path;
 
+use ocelli_engines::cuda::CudaDevice;
 use ocelli_engines::onnxruntime::{
     CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeEngine, TensorRtOptions,
     WebGpuDevice,
 };
-use ocelli_engines::tensorrt::Product;
 use ocelli_engines::{Device, Engine};
 use ocelli_export::contract::{Precision, Target};
 
@@ -56,12 +56,9 @@ impl LibraryMaker {
     pub(super) fn start(options: &EngineOptions) -> Result<Self> {
         match options.kind {
             EngineKind::TensorRt { .. } => {
-                let why = match Product::COMPILED {
-                    None => crate::tensorrt::missing(),
-                    Some(_) => "its engines are built from a model before they run, and none were prepared",
-                };
                 let message = format!(
-                    "engine {}: {why}; with TensorRT 10, onnxruntime-tensorrt runs any model through ONNX Runtime",
+                    "engine {}: its engines are built from a model before they run, and none were prepared; with TensorRT 10, \
+                     onnxruntime-tensorrt runs any model through ONNX Runtime",
                     options.kind
                 );
                 Err(Error::new(ErrorKind::Unavailable, message).about("engine"))
@@ -173,7 +170,8 @@ impl OnnxRuntimeMaker {
         }
         let device = match kind {
             EngineKind::Cuda { ordinal } | EngineKind::OnnxRuntimeTensorRt { ordinal } => {
-                cuda_device(ordinal)?
+                // Tensors stay on the GPU between graphs.
+                Some(CudaDevice::open(ordinal)?.into())
             }
             _ => None,
         };
@@ -269,17 +267,4 @@ fn probe(kind: EngineKind) -> ExecutionProvider {
         | EngineKind::OpenVino { .. }
         | EngineKind::WebGpu { .. } => ExecutionProvider::Cpu,
     }
-}
-
-/// The memory of the GPU, in builds with CUDA: tensors stay there between graphs. Without it ONNX Runtime copies every
-/// tensor to host memory and back.
-#[cfg(feature = "cuda")]
-fn cuda_device(ordinal: usize) -> Result<Option<Device>> {
-    Ok(Some(ocelli_engines::cuda::CudaDevice::open(ordinal)?.into()))
-}
-
-#[cfg(not(feature = "cuda"))]
-#[allow(clippy::unnecessary_wraps, reason = "the other build can fail")]
-fn cuda_device(_: usize) -> Result<Option<Device>> {
-    Ok(None)
 }

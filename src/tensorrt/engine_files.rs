@@ -121,7 +121,7 @@ impl EngineFiles {
         rest: EngineFactory,
         masks: bool,
     ) -> Result<ModelWithEngines> {
-        let (library, gpu) = (tensorrt.library()?, tensorrt.gpu()?);
+        let (gpu, library) = (tensorrt.gpu()?, tensorrt.library()?);
         self.check(&model, &library, &gpu)?;
         let names: Vec<_> = self.0.iter().map(|file| file.graph.name()).collect();
         let description = describe(&library, &gpu, &names, &rest);

@@ -1,19 +1,26 @@
-//! TensorRT itself, in programs that were built with it.
+//! TensorRT itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-#[cfg(not(any(feature = "tensorrt", feature = "tensorrt-rtx")))]
 use ocelli_engines::Engine;
-use ocelli_engines::tensorrt::{BuildProgress, ComputeCapability, DimensionRange, Product, Version};
+#[cfg(not(target_family = "wasm"))]
+use ocelli_engines::cuda::CudaDevice;
+use ocelli_engines::tensorrt::{BuildProgress, ComputeCapability, DimensionRange, Version};
+#[cfg(not(target_family = "wasm"))]
+use ocelli_engines::tensorrt::{TensorRt, TensorRtBuilder, TensorRtEngine};
+#[cfg(not(target_family = "wasm"))]
+use ocelli_export::contract::{dim, free_dimensions};
 
 use super::fit::fit;
 use crate::engine::EngineFactory;
 use crate::model::Model;
 use crate::model_graph::ModelGraph;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::Result;
+#[cfg(target_family = "wasm")]
+use ocelli_error::{Error, ErrorKind};
 
 /// A loaded TensorRT.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,25 +74,17 @@ pub struct PlanRequest {
 /// Called while an engine is built, possibly on another thread; [`ControlFlow::Break`] cancels the build.
 pub type ReportStep<'r> = dyn FnMut(&BuildProgress<'_>) -> ControlFlow<()> + Send + 'r;
 
-/// TensorRT, in the form that the program was built for. Its library is loaded when it is first needed.
+/// TensorRT or TensorRT for RTX, whichever is installed. Its library is loaded when it is first needed.
 #[derive(Clone, Debug)]
-#[cfg_attr(not(any(feature = "tensorrt", feature = "tensorrt-rtx")), allow(dead_code))]
 pub struct NativeTensorRt {
     library: Option<PathBuf>,
     ordinal: usize,
 }
 
 impl NativeTensorRt {
-    /// TensorRT on the first GPU. `library` is its file or the folder with it; by default it is searched for. Errors begin
-    /// with `purpose`: `cannot run x.engine`.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unavailable`] in a program that was built without TensorRT.
-    pub fn new(purpose: &str, library: Option<&Path>) -> Result<Self> {
-        if Product::COMPILED.is_none() {
-            return Err(Error::new(ErrorKind::Unavailable, format!("{purpose}: {}", missing())));
-        }
-        Ok(Self { library: library.map(Path::to_owned), ordinal: 0 })
+    /// TensorRT on the first GPU. `library` is its file or the folder with it; by default it is searched for.
+    pub fn new(library: Option<&Path>) -> Self {
+        Self { library: library.map(Path::to_owned), ordinal: 0 }
     }
 
     /// Uses another GPU than the first, by its CUDA ordinal.
@@ -98,14 +97,14 @@ impl NativeTensorRt {
     /// Runs engine files in place of a model's graphs, and everything else with `rest`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] without TensorRT, a driver or a GPU.
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) without a driver, a GPU or TensorRT.
     pub fn factory(
         &self,
         model: &Model,
         engines: Vec<(ModelGraph, PathBuf)>,
         rest: EngineFactory,
     ) -> Result<EngineFactory> {
-        let (library, gpu) = (self.library()?, self.gpu()?);
+        let (gpu, library) = (self.gpu()?, self.library()?);
         let names: Vec<_> = engines.iter().map(|(graph, _)| graph.name()).collect();
         let description = describe(&library, &gpu, &names, &rest);
         let (tensorrt, model) = (self.clone(), model.clone());
@@ -131,118 +130,100 @@ pub(super) fn describe(
     format!("{library} on {} ({}); {} for the rest", gpu.name, graphs.join(", "), rest.description())
 }
 
-/// What a program without TensorRT lacks.
-pub(crate) fn missing() -> &'static str {
-    "this program was built without TensorRT; build it with the feature `tensorrt-rtx` (desktops) or `tensorrt` (servers)"
-}
+#[cfg(not(target_family = "wasm"))]
+impl NativeTensorRt {
+    fn tensorrt(&self) -> Result<TensorRt> {
+        TensorRt::load(self.library.as_deref())
+    }
 
-#[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
-mod present {
-    use std::path::Path;
+    /// The library.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if it cannot be loaded.
+    pub fn library(&self) -> Result<TensorRtLibrary> {
+        let tensorrt = self.tensorrt()?;
+        let (name, path) = (tensorrt.product().name().into(), tensorrt.path().to_owned());
+        Ok(TensorRtLibrary { name, version: tensorrt.version(), path })
+    }
 
-    use ocelli_engines::Engine;
-    use ocelli_engines::cuda::CudaDevice;
-    use ocelli_engines::tensorrt::{ComputeCapability, TensorRt, TensorRtBuilder, TensorRtEngine};
-    use ocelli_export::contract::{dim, free_dimensions};
+    /// The GPU.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) without a driver or a GPU.
+    pub fn gpu(&self) -> Result<Gpu> {
+        let device = CudaDevice::open(self.ordinal)?;
+        let (major, minor) = device.compute_capability();
+        let name = device.name().split(" (CUDA device").next().unwrap_or_default().to_owned();
+        Ok(Gpu { name, compute_capability: ComputeCapability::new(major, minor) })
+    }
 
-    use super::{Gpu, NativeTensorRt, PlanRequest, ReportStep, TensorRtLibrary};
-    use crate::model_graph::ModelGraph;
-    use ocelli_error::Result;
-
-    impl NativeTensorRt {
-        fn tensorrt(&self) -> Result<TensorRt> {
-            TensorRt::load(self.library.as_deref())
+    /// Builds an engine from an ONNX file, and returns the content of its file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) for a graph that TensorRT cannot build,
+    /// [`ErrorKind::Cancelled`](ocelli_error::ErrorKind::Cancelled) if `report` cancelled it.
+    pub fn build(&self, onnx: &Path, request: &PlanRequest, report: &mut ReportStep<'_>) -> Result<Vec<u8>> {
+        let tensorrt = self.tensorrt()?;
+        let mut builder = TensorRtBuilder::new(&tensorrt)
+            .with_version_compatible(request.version_compatible)
+            .with_hardware_compatible(request.hardware_compatible)
+            .with_progress(report);
+        for target in &request.targets {
+            builder = builder.with_target(*target);
         }
-
-        /// The library.
-        ///
-        /// # Errors
-        /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if it cannot be loaded.
-        pub fn library(&self) -> Result<TensorRtLibrary> {
-            let tensorrt = self.tensorrt()?;
-            let (name, path) = (tensorrt.product().name().into(), tensorrt.path().to_owned());
-            Ok(TensorRtLibrary { name, version: tensorrt.version(), path })
+        for (name, range) in &request.dimensions {
+            builder = builder.with_dimension(name, *range);
         }
-
-        /// The GPU.
-        ///
-        /// # Errors
-        /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) without a driver or a GPU.
-        pub fn gpu(&self) -> Result<Gpu> {
-            let device = CudaDevice::open(self.ordinal)?;
-            let (major, minor) = device.compute_capability();
-            let name = device.name().split(" (CUDA device").next().unwrap_or_default().to_owned();
-            Ok(Gpu { name, compute_capability: ComputeCapability::new(major, minor) })
+        if let Some(bytes) = request.workspace_bytes {
+            builder = builder.with_workspace_bytes(bytes);
         }
-
-        /// Builds an engine from an ONNX file, and returns the content of its file.
-        ///
-        /// # Errors
-        /// [`ErrorKind::InvalidData`](crate::ErrorKind::InvalidData) for a graph that TensorRT cannot build,
-        /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) if `report` cancelled it.
-        pub fn build(
-            &self,
-            onnx: &Path,
-            request: &PlanRequest,
-            report: &mut ReportStep<'_>,
-        ) -> Result<Vec<u8>> {
-            let tensorrt = self.tensorrt()?;
-            let mut builder = TensorRtBuilder::new(&tensorrt)
-                .with_version_compatible(request.version_compatible)
-                .with_hardware_compatible(request.hardware_compatible)
-                .with_progress(report);
-            for target in &request.targets {
-                builder = builder.with_target(*target);
-            }
-            for (name, range) in &request.dimensions {
-                builder = builder.with_dimension(name, *range);
-            }
-            if let Some(bytes) = request.workspace_bytes {
-                builder = builder.with_workspace_bytes(bytes);
-            }
-            if let Some(path) = &request.timing_cache {
-                builder = builder.with_timing_cache(path);
-            }
-            Ok(builder.build(onnx)?.bytes)
+        if let Some(path) = &request.timing_cache {
+            builder = builder.with_timing_cache(path);
         }
+        Ok(builder.build(onnx)?.bytes)
+    }
 
-        /// Loads the file of an engine. `graph` names its dynamic dimensions.
-        ///
-        /// # Errors
-        /// [`ErrorKind::InvalidData`](crate::ErrorKind::InvalidData) if the file is corrupt.
-        pub fn load(&self, engine: &Path, graph: Option<ModelGraph>) -> Result<Box<dyn Engine>> {
-            let device = CudaDevice::open(self.ordinal)?;
-            let remedy = |dimension: &str, size: usize| match dimension {
-                dim::CLASSES => format!("build the engine again with max_classes {size}"),
-                dim::EXEMPLARS => format!("build the engine again with max_exemplars {size}"),
-                _ => "build the engine again".to_owned(),
-            };
-            let mut loader = TensorRtEngine::loader(&self.tensorrt()?, &device).with_remedy(remedy);
-            for free in graph.map(|graph| free_dimensions(graph.file())).unwrap_or_default() {
-                loader = loader.with_dimension_name(free.tensor, free.axis, free.name);
-            }
-            Ok(Box::new(loader.load_file(engine)?))
+    /// Loads the file of an engine. `graph` names its dynamic dimensions.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if the file is corrupt.
+    pub fn load(&self, engine: &Path, graph: Option<ModelGraph>) -> Result<Box<dyn Engine>> {
+        let device = CudaDevice::open(self.ordinal)?;
+        let remedy = |dimension: &str, size: usize| match dimension {
+            dim::CLASSES => format!("build the engine again with max_classes {size}"),
+            dim::EXEMPLARS => format!("build the engine again with max_exemplars {size}"),
+            _ => "build the engine again".to_owned(),
+        };
+        let mut loader = TensorRtEngine::loader(&self.tensorrt()?, &device).with_remedy(remedy);
+        for free in graph.map(|graph| free_dimensions(graph.file())).unwrap_or_default() {
+            loader = loader.with_dimension_name(free.tensor, free.axis, free.name);
         }
+        Ok(Box::new(loader.load_file(engine)?))
     }
 }
 
-/// A program without TensorRT has no `NativeTensorRt`, because [`new`](NativeTensorRt::new) fails.
-#[cfg(not(any(feature = "tensorrt", feature = "tensorrt-rtx")))]
+/// WebAssembly loads no libraries.
+#[cfg(target_family = "wasm")]
 #[allow(missing_docs, clippy::missing_errors_doc)]
 impl NativeTensorRt {
     pub fn library(&self) -> Result<TensorRtLibrary> {
-        Err(Error::new(ErrorKind::Unavailable, missing()))
+        Err(unavailable())
     }
 
     pub fn gpu(&self) -> Result<Gpu> {
-        Err(Error::new(ErrorKind::Unavailable, missing()))
+        Err(unavailable())
     }
 
     pub fn build(&self, _: &Path, _: &PlanRequest, _: &mut ReportStep<'_>) -> Result<Vec<u8>> {
-        Err(Error::new(ErrorKind::Unavailable, missing()))
+        Err(unavailable())
     }
 
     pub fn load(&self, _: &Path, _: Option<ModelGraph>) -> Result<Box<dyn Engine>> {
-        Err(Error::new(ErrorKind::Unavailable, missing()))
+        Err(unavailable())
     }
+}
+
+#[cfg(target_family = "wasm")]
+fn unavailable() -> Error {
+    Error::new(ErrorKind::Unavailable, "WebAssembly loads no libraries, and TensorRT is one")
 }

@@ -22,7 +22,7 @@ BUILT = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolv
 COPY = ROOT / "target" / "mutations"
 # As the other checks build it, so that nothing else is built again.
 WORKSPACE = ["--workspace", "--exclude", "ocelli-python", "--no-default-features", "--features",
-             "cuda fonts serve tensorrt-rtx"]
+             "fonts serve"]
 PATIENCE = 120
 
 

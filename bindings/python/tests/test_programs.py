@@ -8,6 +8,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import pytest
 from conftest import Run
 
 import ocelli
@@ -85,6 +86,17 @@ def test_the_doctor_finds_the_libraries_of_this_environment(program: Run) -> Non
         found = [path for path in Path(sys.prefix).glob(f"lib/python3*/site-packages/{package}") if path.is_dir()]
         assert (str(found[0]) in ran.stdout) if found else True, ran.stdout
     assert "PyAV" in ran.stdout or "ocelli[video]" in ran.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="TensorRT needs Linux here")
+def test_the_wheel_carries_the_parts_for_tensorrt(program: Run, tmp_path: Path) -> None:
+    ran = program("ocelli", "doctor")
+    for part in ("libocelli_tensorrt.so", "libocelli_tensorrt_rtx.so"):
+        assert f"{Path(ocelli.__file__).parent / part} (Python package), version 1" in ran.stdout, ran.stdout
+    engine = tmp_path / "x.engine"
+    engine.write_text("a plan")
+    ran = program("demo-video", "--trt", str(engine), "--classes", "person", "car")
+    assert ran.returncode == 1 and "NVIDIA" in ran.stderr, ran.stderr
 
 
 def test_python_finds_the_libraries_of_this_environment() -> None:

@@ -111,11 +111,13 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.json {
         check_output_file("--json", path)?;
     }
-    let purpose = match &args.verify {
-        Some(engine) => format!("cannot verify the engine, {}", engine.display()),
-        None => "cannot build engines".into(),
+    let tensorrt = NativeTensorRt::new(args.tensorrt.as_deref());
+    // What is missing is reported before a model is exported.
+    let (purpose, present) = match &args.verify {
+        Some(engine) => (format!("cannot verify the engine, {}", engine.display()), tensorrt.gpu().map(drop)),
+        None => ("cannot build engines".into(), tensorrt.library().map(drop)),
     };
-    let tensorrt = NativeTensorRt::new(&purpose, args.tensorrt.as_deref())?;
+    present.map_err(|error| Error::new(error.kind(), format!("{purpose}: {error}")))?;
     let reference = EngineFactory::start(&EngineOptions {
         kind: EngineKind::Cpu,
         threads: args.threads,

@@ -7,7 +7,7 @@ use clap::{Arg, Command};
 use crate::print;
 
 /// Variables that the programs read.
-const VARIABLES: [(&str, &str); 12] = [
+const VARIABLES: [(&str, &str); 13] = [
     ("OCELLI_CACHE", "the [cache folder](checkpoints.md#caches)"),
     ("OCELLI_HOME", "the folder of `make setup` [default: `~/.local/share/ocelli`]"),
     ("OCELLI_LOG", "a filter of log messages, e.g. `ocelli=debug`"),
@@ -20,6 +20,10 @@ const VARIABLES: [(&str, &str); 12] = [
     ("OCELLI_OPENVINO", "the library of [OpenVINO](engines.md#openvino), a file or its folder"),
     ("OCELLI_SHARDS", "the number of [shards](cluster.md#job-arrays) of `--shard auto`"),
     ("OCELLI_TENSORRT", "the library of [TensorRT](engines.md#tensorrt-engines), a file or its folder"),
+    (
+        "OCELLI_TENSORRT_PART",
+        "Ocelli's parts for TensorRT, `libocelli_tensorrt` and `libocelli_tensorrt_rtx`, a file or their folder",
+    ),
     ("OCELLI_TOKEN", "the token of [`ocelli serve`](serve.md#other-machines)"),
     ("OCELLI_VIDEO", "the video library `libocelli_video`, a file or its folder"),
     ("OCELLI_WEBGPU", "the library of [WebGPU](engines.md#webgpu), a file or its folder"),

@@ -32,7 +32,7 @@ pub fn cached_engines(
     cancellation: &Cancellation,
     report: &dyn Fn(&str),
 ) -> Result<EngineFactory> {
-    let (library, gpu) = (tensorrt.library()?, tensorrt.gpu()?);
+    let (gpu, library) = (tensorrt.gpu()?, tensorrt.library()?);
     let manifest = model.manifest();
     let mut graphs = ModelGraph::backbone_of(manifest);
     graphs.push(ModelGraph::EncoderDecoder);

@@ -116,7 +116,6 @@ impl CudaDevice {
         Ok(CudaMemory { free: info.0 as u64, total: info.1 as u64 })
     }
 
-    #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
     /// Binds the primary context to the calling thread, for libraries that expect it there.
     ///
     /// # Errors

@@ -36,7 +36,6 @@ impl Staging {
         self.busy = Some(event);
     }
 
-    #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
     /// Marks the memory as no longer used, after the caller has waited for something enqueued later.
     pub(super) fn set_idle(&mut self) {
         self.busy = None;

@@ -328,7 +328,6 @@ impl Download {
         Ok(())
     }
 
-    #[cfg(any(feature = "tensorrt", feature = "tensorrt-rtx"))]
     /// Marks the copy as finished, after the caller has waited for something later on the same stream.
     pub(crate) fn set_finished(&mut self) {
         self.pieces.iter_mut().for_each(|(piece, _)| piece.set_idle());

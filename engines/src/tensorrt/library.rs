@@ -4,45 +4,28 @@ use super::version::{Product, Version};
 use crate::library::{self, Candidate, Library, LibrarySearch};
 use std::path::{Path, PathBuf};
 
-static TENSORRT: Library = Library {
-    name: Product::TensorRt.name(),
-    stems: &["nvinfer"],
+/// Either product: a file says which one it is. In a folder that holds both, TensorRT for RTX is used.
+pub(super) static LIBRARY: Library = Library {
+    name: "TensorRT",
+    stems: &["tensorrt_rtx", "nvinfer"],
     stems_if_named: &["nvinfer_lean", "nvinfer_dispatch"],
     variables: &["OCELLI_TENSORRT"],
     setup_folder: "tensorrt",
     python_packages: &["*tensorrt*"],
     python_extra: None,
-    remedy: "install TensorRT 11 and set OCELLI_TENSORRT to its folder",
-    version: |path| version(path, Product::TensorRt).map(|version| version.to_string()),
+    remedy: "install TensorRT 11 (servers), or TensorRT for RTX (desktops), which is in the wheel \
+             onnxruntime-ep-nv-tensorrt-rtx-cu13 that pip downloads, and set OCELLI_TENSORRT to its folder",
+    version: |path| version(path).map(|version| format!("{version} ({})", Product::of(version))),
 };
 
-static TENSORRT_FOR_RTX: Library = Library {
-    name: Product::TensorRtForRtx.name(),
-    stems: &["tensorrt_rtx"],
-    stems_if_named: &[],
-    remedy: "unpack the wheel onnxruntime-ep-nv-tensorrt-rtx-cu13, which pip downloads, and set OCELLI_TENSORRT to its \
-             folder",
-    version: |path| version(path, Product::TensorRtForRtx).map(|version| version.to_string()),
-    ..TENSORRT
-};
-
-impl Product {
-    /// Every place that is [searched](crate::library) for the product's library, and what it holds: the first that is not
-    /// [`Finding::Missing`](crate::library::Finding::Missing) decides. Loads each library it finds to read its version.
-    pub fn candidates(self, path: Option<&Path>) -> Vec<Candidate> {
-        LibrarySearch::new(self.library(), path).candidates()
-    }
-
-    pub(super) fn library(self) -> &'static Library {
-        match self {
-            Self::TensorRt => &TENSORRT,
-            Self::TensorRtForRtx => &TENSORRT_FOR_RTX,
-        }
-    }
+/// Every place that is [searched](crate::library) for a library of either product, and what it holds: the first that is not
+/// [`Finding::Missing`](crate::library::Finding::Missing) decides. Loads each library it finds to read its version.
+pub fn candidates(path: Option<&Path>) -> Vec<Candidate> {
+    LibrarySearch::new(&LIBRARY, path).candidates()
 }
 
-/// Loads a library and returns its version, or one line that says why it is not the wanted product.
-pub(super) fn version(path: &Path, wanted: Product) -> Result<Version, String> {
+/// Loads a library and returns its version, or one line that says why it cannot be used.
+pub(super) fn version(path: &Path) -> Result<Version, String> {
     let library = library::open(path)?;
     let call = |name: &str| {
         // SAFETY: these functions have this type in NvInferRuntime.h.
@@ -60,7 +43,7 @@ pub(super) fn version(path: &Path, wanted: Product) -> Result<Version, String> {
         (Some(major), Some(minor), Some(patch)) => Version::new(major, minor, patch),
         _ => decode(number),
     };
-    check(version, wanted)?;
+    check(version)?;
     Ok(version)
 }
 
@@ -89,20 +72,10 @@ fn decode(number: u32) -> Version {
     Version::new(number / thousands, number % thousands / 100, number % 100)
 }
 
-/// Checks that a library of this version is compatible with the product's headers.
-fn check(version: Version, wanted: Product) -> Result<(), String> {
-    // TensorRT for RTX started at 1.0 when TensorRT was at 10.
-    let product = if version.major < 5 { Product::TensorRtForRtx } else { Product::TensorRt };
-    let headers = wanted.headers();
-    if product != wanted {
-        let feature = match product {
-            Product::TensorRt => "tensorrt",
-            Product::TensorRtForRtx => "tensorrt-rtx",
-        };
-        return Err(format!(
-            "it is {product} {version}, and this program was built for {wanted}; the feature `{feature}` builds one for {product}"
-        ));
-    }
+/// Checks that a library of this version is compatible with the headers of its product.
+fn check(version: Version) -> Result<(), String> {
+    let product = Product::of(version);
+    let headers = product.headers();
     if (version.major, version.minor) < (headers.major, headers.minor) || version.major > headers.major {
         let mut reason = format!(
             "it is {product} {version}, {}.{} or a later {} is needed",

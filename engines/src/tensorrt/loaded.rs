@@ -1,7 +1,8 @@
 //! The loaded library.
 
+use super::calls::part::Part;
 use super::calls::{build, run};
-use super::library::version;
+use super::library::{LIBRARY, version};
 use super::version::{Product, Version};
 use crate::library::{LibrarySearch, is_same_file};
 use ocelli_error::{Error, ErrorKind, Result};
@@ -25,10 +26,6 @@ struct Loaded {
     build: Result<build::Functions, String>,
 }
 
-/// The product that this program was built for.
-const PRODUCT: Product =
-    Product::COMPILED.expect("this file is compiled only with a feature that selects a product");
-
 /// TensorRT keeps its first logger and state of its own for the life of the process, so there can be only one.
 static LOADED: Mutex<Option<TensorRt>> = Mutex::new(None);
 
@@ -39,14 +36,13 @@ impl TensorRt {
     /// Building plans also needs the ONNX parser, which must be beside the library.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if no library is found, if it is corrupt, the other product or an unsupported version, or
-    /// if the process has loaded another one.
+    /// [`ErrorKind::Unavailable`] if no library is found, if it is corrupt or an unsupported version, if Ocelli's
+    /// [part](Product::part) for it is missing, or if the process has loaded another one.
     pub fn load(path: Option<&Path>) -> Result<Self> {
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        let library = PRODUCT.library();
-        let (path, _) = LibrarySearch::new(library, path).locate()?;
+        let (path, _) = LibrarySearch::new(&LIBRARY, path).locate()?;
         let failed = |reason: String| {
-            let message = format!("cannot load {PRODUCT}, {}: {reason}", path.display());
+            let message = format!("cannot load TensorRT, {}: {reason}", path.display());
             Error::new(ErrorKind::Unavailable, message)
         };
         if let Some(tensorrt) = &*loaded {
@@ -56,11 +52,13 @@ impl TensorRt {
             let other = tensorrt.path().display();
             return Err(failed(format!("this process has loaded {other}, and can load only one")));
         }
-        let version = version(&path, PRODUCT).map_err(failed)?;
-        let run = run::Functions::open(&path).map_err(failed)?;
-        let build = build::Functions::open(&path, PRODUCT, version)
-            .map_err(|reason| format!("{reason}; {}", library.remedy));
-        tracing::debug!(path = %path.display(), %version, "{PRODUCT} loaded");
+        let version = version(&path).map_err(failed)?;
+        let product = Product::of(version);
+        let part = Part::load(product).map_err(|error| failed(error.to_string()))?;
+        let run = run::Functions::open(part, &path).map_err(failed)?;
+        let build = build::Functions::open(part, &path, product, version)
+            .map_err(|reason| format!("{reason}; {}", LIBRARY.remedy));
+        tracing::debug!(path = %path.display(), %version, "{product} loaded");
         let tensorrt = Self { loaded: Arc::new(Loaded { path, version, run, build }) };
         *loaded = Some(tensorrt.clone());
         Ok(tensorrt)
@@ -76,9 +74,9 @@ impl TensorRt {
         self.loaded.version
     }
 
-    /// Which of the two products it is: [`Product::COMPILED`].
+    /// Which of the two products it is.
     pub fn product(&self) -> Product {
-        PRODUCT
+        Product::of(self.loaded.version)
     }
 
     /// The file it was loaded from.
@@ -97,6 +95,6 @@ impl TensorRt {
 
 impl fmt::Debug for TensorRt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{PRODUCT} {} ({})", self.version(), self.path().display())
+        write!(f, "{} {} ({})", self.product(), self.version(), self.path().display())
     }
 }

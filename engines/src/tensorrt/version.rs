@@ -15,14 +15,13 @@ pub enum Product {
 }
 
 impl Product {
-    /// The product that this program was built for (feature `tensorrt` or `tensorrt-rtx`).
-    pub const COMPILED: Option<Self> = if cfg!(feature = "tensorrt-rtx") {
-        Some(Self::TensorRtForRtx)
-    } else if cfg!(feature = "tensorrt") {
-        Some(Self::TensorRt)
-    } else {
-        None
-    };
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::TensorRt, Self::TensorRtForRtx];
+
+    /// The product of a version: TensorRT for RTX started at 1.0 when TensorRT was at 10.
+    pub(super) const fn of(version: Version) -> Self {
+        if version.major < 5 { Self::TensorRtForRtx } else { Self::TensorRt }
+    }
 
     /// The name as NVIDIA writes it: `TensorRT` or `TensorRT for RTX`.
     pub const fn name(self) -> &'static str {

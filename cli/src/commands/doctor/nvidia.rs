@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use ocelli::engines::tensorrt::Product;
+use ocelli::engines::library::{Candidate, Finding};
+use ocelli::engines::tensorrt::{Product, candidates};
 
 use super::write_places;
 
@@ -11,20 +12,25 @@ use super::write_places;
 pub fn write(out: &mut dyn Write, library: Option<&Path>) -> io::Result<()> {
     writeln!(out, "\nNVIDIA")?;
     write_gpus(out)?;
-    match Product::COMPILED {
-        None => writeln!(
-            out,
-            "  TensorRT        not in this build: for --trt and build-engine rebuild with `--features tensorrt-rtx` \
-             (desktops) or `--features tensorrt` (servers)"
-        ),
-        Some(product) => {
-            writeln!(out, "\n{product}")?;
-            write_places(out, &product.candidates(library))
-        }
+    writeln!(out, "\nTensorRT")?;
+    write_places(out, &candidates(library))?;
+    for product in Product::ALL {
+        let what = match product.part() {
+            None => "not found; `make tensorrt` in the source tree builds it".to_owned(),
+            Some(Candidate { place, path, finding }) => {
+                let what = match finding {
+                    Finding::Usable { version } => format!("version {version}"),
+                    Finding::Unusable { reason } => format!("cannot be used: {reason}"),
+                    other => format!("{other:?}"),
+                };
+                format!("{} ({place}), {what}", path.display())
+            }
+        };
+        writeln!(out, "  Ocelli's part for {product}: {what}")?;
     }
+    Ok(())
 }
 
-#[cfg(feature = "cuda")]
 fn write_gpus(out: &mut dyn Write) -> io::Result<()> {
     use ocelli::engines::cuda::{CudaDevice, Nvrtc};
 
@@ -62,9 +68,4 @@ fn write_gpus(out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "  kernel compiler {reason}; images are preprocessed on the CPU")
         }
     }
-}
-
-#[cfg(not(feature = "cuda"))]
-fn write_gpus(out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "  driver, GPUs    unknown: this build has no CUDA support")
 }

@@ -1,29 +1,28 @@
 //! The calls of a run: from the bytes of a plan to work on a stream.
 
-use super::{Create, Owned, create, element_type, function, sizes};
+use super::part::{self, Create, INPUT, OUTPUT, Part, Sizes};
+use super::{element_type, function, text};
 use crate::tensor::ElementType;
 use crate::tensorrt::log::{LOG, Mark};
 use ocelli_error::{Error, ErrorKind, Result};
 use std::ffi::{CStr, CString, c_void};
 use std::path::Path;
-use std::pin::Pin;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use trtx::trtx_sys::{self, nvinfer1};
-
-/// The optimisation profile of all contexts.
-const PROFILE: i32 = 0;
 
 /// The function that creates a library's runtime.
 #[derive(Clone, Copy)]
 pub(in crate::tensorrt) struct Functions {
+    part: Part,
     create_runtime: Create,
 }
 
 impl Functions {
-    pub(in crate::tensorrt) fn open(library: &Path) -> Result<Self, String> {
+    pub(in crate::tensorrt) fn open(part: Part, library: &Path) -> Result<Self, String> {
         let create_runtime = function(library, "createInferRuntime_INTERNAL")?;
         // SAFETY: the function has this type in NvInferRuntime.h, unchanged since TensorRT 8.
-        Ok(Self { create_runtime: unsafe { std::mem::transmute::<*const c_void, Create>(create_runtime) } })
+        let create_runtime = unsafe { std::mem::transmute::<*const c_void, Create>(create_runtime) };
+        Ok(Self { part, create_runtime })
     }
 }
 
@@ -52,14 +51,24 @@ struct OnDevice<T> {
 
 /// A plan on the device with its weights, which contexts share.
 pub(in crate::tensorrt) struct LoadedPlan {
-    loaded: OnDevice<Loaded>,
+    loaded: OnDevice<Mutex<Plan>>,
     names: Vec<CString>,
 }
 
-/// Fields are dropped in this order: the engine before the runtime that created it.
-struct Loaded {
-    engine: Mutex<Owned<nvinfer1::ICudaEngine>>,
-    _runtime: Owned<nvinfer1::IRuntime>,
+/// Freed once, by `drop`.
+struct Plan {
+    part: Part,
+    plan: NonNull<part::Plan>,
+}
+
+// SAFETY: TensorRT's objects belong to no thread, and using this one takes the lock of `LoadedPlan`.
+unsafe impl Send for Plan {}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        // SAFETY: made by `plan_load`, and not used afterwards; contexts keep the `LoadedPlan`.
+        unsafe { (self.part.0.plan_free)(self.plan.as_ptr()) }
+    }
 }
 
 /// An input or output of a plan.
@@ -85,112 +94,93 @@ impl LoadedPlan {
         plan: &[u8],
         binding: Binding,
     ) -> Result<Self> {
+        let Functions { part, create_runtime } = functions;
         let mark = LOG.mark();
-        // SAFETY: the function creates a runtime.
-        let runtime = unsafe { create::<nvinfer1::IRuntime>(functions.create_runtime) };
-        let mut runtime = runtime.ok_or_else(|| Error::new(ErrorKind::Unavailable, LOG.since(mark)))?;
-        // SAFETY: the bytes are read during the call; the result is null or owned by the caller.
-        let engine =
-            unsafe { Owned::new(runtime.get_mut().deserializeCudaEngine(plan.as_ptr().cast(), plan.len())) };
-        let engine = engine.ok_or_else(|| {
-            let reason = [diagnosis(&runtime, plan), Some(LOG.since(mark))];
-            let reason: Vec<_> = reason.into_iter().flatten().collect();
+        let (mut starts, mut diagnosis) = (0, [0u8; 1024]);
+        // SAFETY: the function creates a runtime; the bytes are read, and the results written, during the call. What it
+        // returns is null or owned by the caller.
+        let loaded = unsafe {
+            (part.0.plan_load)(
+                create_runtime,
+                plan.as_ptr().cast(),
+                plan.len(),
+                &raw mut starts,
+                diagnosis.as_mut_ptr().cast(),
+                diagnosis.len(),
+            )
+        };
+        let loaded = NonNull::new(loaded).map(|plan| Plan { part, plan }).ok_or_else(|| {
+            if starts == 0 {
+                return Error::new(ErrorKind::Unavailable, LOG.since(mark));
+            }
+            let diagnosis = CStr::from_bytes_until_nul(&diagnosis).unwrap_or_default().to_string_lossy();
+            let reason = [diagnosis.into_owned(), LOG.since(mark)];
+            let reason: Vec<_> = reason.into_iter().filter(|text| !text.is_empty()).collect();
             Error::new(ErrorKind::InvalidData, reason.join("; "))
         })?;
-        let names = (0..engine.get().getNbIOTensors()).map(|index| {
-            let name = engine.get().getIOTensorName(index);
-            // SAFETY: null or a string of the engine's that ends with a null byte.
-            (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_owned())
-        });
-        let names: Option<Vec<_>> = names.collect();
+        // SAFETY: the strings are null or the plan's own.
+        let name = |tensor: part::Tensor| unsafe {
+            (!tensor.name.is_null()).then(|| CStr::from_ptr(tensor.name).to_owned())
+        };
+        let names: Option<Vec<_>> = loaded.tensors().map(name).collect();
         let names = names.ok_or_else(|| Error::new(ErrorKind::InvalidData, "a tensor has no name"))?;
-        let objects = Loaded { engine: Mutex::new(engine), _runtime: runtime };
-        Ok(Self { loaded: OnDevice { binding, objects }, names })
+        Ok(Self { loaded: OnDevice { binding, objects: Mutex::new(loaded) }, names })
     }
 
-    fn engine(&self) -> MutexGuard<'_, Owned<nvinfer1::ICudaEngine>> {
-        self.loaded.objects.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.loaded.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The inputs and outputs, in the plan's order; contexts know them by their positions.
     pub(in crate::tensorrt) fn tensors(&self) -> Result<Vec<PlanTensor>, String> {
-        let engine = self.engine();
-        self.names.iter().map(|name| describe(engine.get(), name)).collect()
+        self.plan().tensors().map(|tensor| describe(&tensor)).collect()
     }
 
     /// The memory that each context takes on the device, in bytes.
     pub(in crate::tensorrt) fn context_bytes(&self) -> u64 {
-        let engine = self.engine();
-        u64::try_from(engine.get().getDeviceMemorySizeV2()).unwrap_or_default()
+        let plan = self.plan();
+        // SAFETY: the plan lives.
+        let bytes = unsafe { (plan.part.0.plan_context_bytes)(plan.plan.as_ptr()) };
+        u64::try_from(bytes).unwrap_or_default()
     }
 }
 
-/// What is wrong with a plan according to its header.
-#[cfg(feature = "tensorrt-rtx")]
-fn diagnosis(runtime: &Owned<nvinfer1::IRuntime>, plan: &[u8]) -> Option<String> {
-    use trtx_sys::EngineInvalidityDiagnostics as Diagnostics;
-    if (plan.len() as u64) < runtime.get().getEngineHeaderSize() as u64 {
-        return Some("the plan is shorter than a plan's header".to_owned());
+impl Plan {
+    /// The inputs and outputs; their strings live as long as the plan.
+    fn tensors(&self) -> impl Iterator<Item = part::Tensor> {
+        (0..).map_while(|index| {
+            let mut tensor = part::Tensor::NONE;
+            // SAFETY: the plan lives, and the result is written during the call.
+            let found = unsafe { (self.part.0.plan_tensor)(self.plan.as_ptr(), index, &raw mut tensor) };
+            (found == 1).then_some(tensor)
+        })
     }
-    let mut bits = 0;
-    // SAFETY: the bytes are read and the bits written during the call.
-    unsafe { runtime.get().getEngineValidity(plan.as_ptr().cast(), plan.len() as i64, &raw mut bits) };
-    let bits = Diagnostics::from_bits_retain(bits);
-    let meanings = [
-        (Diagnostics::VERSION_MISMATCH, "another version of TensorRT for RTX built the plan"),
-        (Diagnostics::UNSUPPORTED_CC, "the plan was built for other compute capabilities"),
-        (Diagnostics::OLD_CUDA_DRIVER, "the driver is older than the one the plan was built with"),
-        (Diagnostics::OLD_CUDA_RUNTIME, "the CUDA runtime is older than the one the plan was built with"),
-        (Diagnostics::INSUFFICIENT_GPU_MEMORY, "the GPU has too little memory for the plan's weights"),
-        (Diagnostics::MALFORMED_ENGINE, "the plan is corrupt, or the file is not a plan"),
-        (Diagnostics::CUDA_ERROR, "CUDA is not installed correctly"),
-    ];
-    let found = meanings.iter().filter(|(bit, _)| bits.contains(*bit)).map(|(_, meaning)| *meaning);
-    let found: Vec<_> = found.collect();
-    (!found.is_empty()).then(|| found.join(", "))
 }
 
-#[cfg(not(feature = "tensorrt-rtx"))]
-fn diagnosis(_: &Owned<nvinfer1::IRuntime>, _: &[u8]) -> Option<String> {
-    None
-}
-
-fn describe(engine: &nvinfer1::ICudaEngine, name: &CStr) -> Result<PlanTensor, String> {
-    use trtx_sys::OptProfileSelector::{kMAX, kMIN};
-    use trtx_sys::{TensorFormat, TensorIOMode, TensorLocation};
-    let (text, at) = (name.to_string_lossy().into_owned(), name.as_ptr());
-    let shape = |dims: nvinfer1::Dims64| {
-        sizes(&dims).map(<[i64]>::to_vec).ok_or_else(|| format!("`{text}` has no shape"))
+fn describe(tensor: &part::Tensor) -> Result<PlanTensor, String> {
+    // SAFETY: null or a string of the plan's, whose lock the caller holds.
+    let name = unsafe { text(tensor.name) }.unwrap_or_default();
+    let is_input = match tensor.role {
+        INPUT => true,
+        OUTPUT => false,
+        _ => return Err(format!("`{name}` is neither an input nor an output")),
     };
-    // SAFETY: the name is the engine's own and valid during the calls.
-    unsafe {
-        let is_input = match TensorIOMode::from(engine.getTensorIOMode(at)) {
-            TensorIOMode::kINPUT => true,
-            TensorIOMode::kOUTPUT => false,
-            TensorIOMode::kNONE => return Err(format!("`{text}` is neither an input nor an output")),
-        };
-        let side = if is_input { "input" } else { "output" };
-        if TensorLocation::from(engine.getTensorLocation(at)) == TensorLocation::kHOST {
-            return Err(format!("{side} `{text}` is a shape in host memory, which is not supported"));
-        }
-        if TensorFormat::from(engine.getTensorFormat(at)) != TensorFormat::kLINEAR {
-            return Err(format!("{side} `{text}` is not in row-major order, which is not supported"));
-        }
-        let sizes = shape(engine.getTensorShape(at))?;
-        let range = match is_input {
-            true => Some([
-                shape(engine.getProfileShape(at, PROFILE, kMIN.into()))?,
-                shape(engine.getProfileShape(at, PROFILE, kMAX.into()))?,
-            ]),
-            false => None,
-        };
-        if range.iter().flatten().any(|range| range.len() != sizes.len()) {
-            return Err(format!("{side} `{text}`: its profile has another rank than its shape"));
-        }
-        let element_type =
-            element_type(engine.getTensorDataType(at)).map_err(|why| format!("{side} `{text}`: {why}"))?;
-        Ok(PlanTensor { name: text.clone(), is_input, element_type, sizes, range })
+    let side = if is_input { "input" } else { "output" };
+    if tensor.is_on_host == 1 {
+        return Err(format!("{side} `{name}` is a shape in host memory, which is not supported"));
     }
+    if tensor.is_row_major == 0 {
+        return Err(format!("{side} `{name}` is not in row-major order, which is not supported"));
+    }
+    let shape =
+        |sizes: &Sizes| sizes.get().map(<[i64]>::to_vec).ok_or_else(|| format!("`{name}` has no shape"));
+    let sizes = shape(&tensor.shape)?;
+    let range = if is_input { Some([shape(&tensor.min)?, shape(&tensor.max)?]) } else { None };
+    if range.iter().flatten().any(|range| range.len() != sizes.len()) {
+        return Err(format!("{side} `{name}`: its profile has another rank than its shape"));
+    }
+    let element_type = element_type(tensor.element_type).map_err(|why| format!("{side} `{name}`: {why}"))?;
+    Ok(PlanTensor { name, is_input, element_type, sizes, range })
 }
 
 /// An execution context, for one run at a time. It keeps the plan, which it may read as long as it lives.
@@ -199,20 +189,24 @@ pub(in crate::tensorrt) struct Context {
     plan: Arc<LoadedPlan>,
 }
 
-/// Fields are dropped in this order: the context before what it may read.
+/// Freed once, by `drop`.
 struct Made {
-    context: Owned<nvinfer1::IExecutionContext>,
-    _config: Config,
-    kernels: Kernels,
+    part: Part,
+    context: NonNull<part::Context>,
 }
 
-type Config = Option<Owned<nvinfer1::IRuntimeConfig>>;
+// SAFETY: TensorRT's objects belong to no thread, and changing this one takes a `&mut Context`.
+unsafe impl Send for Made {}
+// SAFETY: as above; the `const` methods of these classes may be called from several threads (TensorRT's developer guide,
+// "Thread Safety").
+unsafe impl Sync for Made {}
 
-/// The kernels that TensorRT for RTX has compiled on this machine.
-#[cfg(feature = "tensorrt-rtx")]
-type Kernels = Option<Owned<nvinfer1::IRuntimeCache>>;
-#[cfg(not(feature = "tensorrt-rtx"))]
-type Kernels = ();
+impl Drop for Made {
+    fn drop(&mut self) {
+        // SAFETY: made by `context_open`, and not used afterwards.
+        unsafe { (self.part.0.context_free)(self.context.as_ptr()) }
+    }
+}
 
 impl Context {
     /// A context with memory of its own. `is_captured` says that runs are captured as CUDA graphs: TensorRT for RTX then
@@ -225,24 +219,34 @@ impl Context {
         kernels: &[u8],
     ) -> Result<(Self, bool), String> {
         let mark = LOG.mark();
-        let mut engine = plan.engine();
-        let made = make_context(engine.get_mut(), is_captured, kernels);
-        drop(engine);
-        let (objects, accepted) = made.ok_or_else(|| LOG.since(mark))?;
-        let made = OnDevice { binding: plan.loaded.binding.clone(), objects };
-        Ok((Self { made, plan: Arc::clone(plan) }, accepted))
+        let locked = plan.plan();
+        let (part, mut accepted) = (locked.part, 1);
+        // SAFETY: the plan is locked, and the context keeps it; the kernels are read during the call. The result is null or
+        // owned by the caller.
+        let context = unsafe {
+            (part.0.context_open)(
+                locked.plan.as_ptr(),
+                is_captured.into(),
+                kernels.as_ptr().cast(),
+                kernels.len(),
+                &raw mut accepted,
+            )
+        };
+        drop(locked);
+        let context = NonNull::new(context).ok_or_else(|| LOG.since(mark))?;
+        let made = OnDevice { binding: plan.loaded.binding.clone(), objects: Made { part, context } };
+        Ok((Self { made, plan: Arc::clone(plan) }, accepted == 1))
+    }
+
+    fn raw(&self) -> (&'static part::Table, *mut part::Context) {
+        (self.made.objects.part.0, self.made.objects.context.as_ptr())
     }
 
     /// The kernels that were compiled so far, for the next process; `None` for TensorRT proper, which compiles none.
     pub(in crate::tensorrt) fn kernels(&self) -> Option<Vec<u8>> {
-        #[cfg(feature = "tensorrt-rtx")]
+        let (table, context) = self.raw();
         // SAFETY: the memory is null or owned by the caller.
-        return unsafe { super::take_memory(self.made.objects.kernels.as_ref()?.get().serialize()) };
-        #[cfg(not(feature = "tensorrt-rtx"))]
-        return {
-            let () = self.made.objects.kernels;
-            None
-        };
+        unsafe { self.made.objects.part.take((table.context_kernels)(context)) }
     }
 
     /// Sets the shape of an input.
@@ -252,13 +256,12 @@ impl Context {
         shape: &[usize],
     ) -> Result<(), String> {
         let mark = LOG.mark();
-        let mut sizes = [0; 8];
-        let rank = shape.len().min(sizes.len());
-        sizes.iter_mut().zip(shape).for_each(|(to, &size)| *to = i64::try_from(size).unwrap_or(i64::MAX));
-        let dims = nvinfer1::Dims64::from_slice(&sizes[..rank]);
+        let sizes = Sizes::of(shape.iter().map(|&size| i64::try_from(size).unwrap_or(i64::MAX)));
+        let sizes = sizes.ok_or("it has more than eight dimensions")?;
+        let (table, context) = self.raw();
         // SAFETY: the name and the sizes are valid during the call.
         accepted(mark, unsafe {
-            self.made.objects.context.get_mut().setInputShape(self.plan.names[tensor].as_ptr(), &dims)
+            (table.context_set_shape)(context, self.plan.names[tensor].as_ptr(), &raw const sizes)
         })
     }
 
@@ -269,10 +272,11 @@ impl Context {
         shape: &mut Vec<usize>,
     ) -> Result<(), String> {
         let mark = LOG.mark();
-        // SAFETY: the name is valid during the call.
-        let dims =
-            unsafe { self.made.objects.context.get().getTensorShape(self.plan.names[tensor].as_ptr()) };
-        let sizes = sizes(&dims).ok_or_else(|| LOG.since(mark))?;
+        let mut sizes = Sizes::NONE;
+        let (table, context) = self.raw();
+        // SAFETY: the name is valid, and the sizes are written, during the call.
+        unsafe { (table.context_shape)(context, self.plan.names[tensor].as_ptr(), &raw mut sizes) };
+        let sizes = sizes.get().ok_or_else(|| LOG.since(mark))?;
         shape.clear();
         shape.extend(sizes.iter().map_while(|&size| usize::try_from(size).ok()));
         if shape.len() == sizes.len() {
@@ -292,18 +296,18 @@ impl Context {
     ) -> Result<(), String> {
         let mark = LOG.mark();
         let address: *mut c_void = std::ptr::with_exposed_provenance_mut(address as usize);
-        let name = self.plan.names[tensor].as_ptr();
+        let (table, context) = self.raw();
         // SAFETY: the name is valid during the call; the caller guarantees the memory.
-        accepted(mark, unsafe { self.made.objects.context.get_mut().setTensorAddress(name, address.cast()) })
+        accepted(mark, unsafe {
+            (table.context_set_address)(context, self.plan.names[tensor].as_ptr(), address)
+        })
     }
 
     /// Whether a run can be captured. TensorRT proper does not know in advance.
     pub(in crate::tensorrt) fn can_be_captured(&self, stream: *mut c_void) -> bool {
-        #[cfg(feature = "tensorrt-rtx")]
+        let (table, context) = self.raw();
         // SAFETY: the stream lives; the driver's streams are those of the CUDA runtime.
-        return unsafe { self.made.objects.context.get().isStreamCapturable(stream.cast()) };
-        #[cfg(not(feature = "tensorrt-rtx"))]
-        return !stream.is_null();
+        unsafe { (table.context_can_be_captured)(context, stream) == 1 }
     }
 
     /// Enqueues one run.
@@ -313,57 +317,14 @@ impl Context {
     /// memory (see [`CudaStream::enqueue`](crate::cuda::CudaStream::enqueue)).
     pub(in crate::tensorrt) unsafe fn enqueue(&mut self, stream: *mut c_void) -> Result<(), String> {
         let mark = LOG.mark();
+        let (table, context) = self.raw();
         // SAFETY: the driver's streams are those of the CUDA runtime; the caller guarantees addresses and order.
-        accepted(mark, unsafe { self.made.objects.context.get_mut().enqueueV3(stream.cast()) })
+        accepted(mark, unsafe { (table.context_enqueue)(context, stream) })
     }
 }
 
-/// Makes a context; also returns whether it accepts the kernels that it is given. `None` for null.
-#[cfg(feature = "tensorrt-rtx")]
-fn make_context(
-    mut engine: Pin<&mut nvinfer1::ICudaEngine>,
-    is_captured: bool,
-    known: &[u8],
-) -> Option<(Made, bool)> {
-    use trtx_sys::DynamicShapesKernelSpecializationStrategy::{kEAGER, kLAZY};
-    // SAFETY: the result is null or owned by the caller.
-    let mut config = unsafe { Owned::new(engine.as_mut().createRuntimeConfig()) }?;
-    let allocation = trtx_sys::ExecutionContextAllocationStrategy::kSTATIC;
-    config.get_mut().setExecutionContextAllocationStrategy(allocation.into());
-    let kernels = if is_captured { kEAGER } else { kLAZY };
-    config.get_mut().setDynamicShapesKernelSpecializationStrategy(kernels.into());
-    // Runs are captured here, with the waits between streams; TensorRT must not capture them as well.
-    let _is_set = config.get_mut().setCudaGraphStrategy(trtx_sys::CudaGraphStrategy::kDISABLED.into());
-    // SAFETY: the result is null or owned by the caller.
-    let mut cache = unsafe { Owned::new(config.get().createRuntimeCache()) };
-    let accepted = cache.as_ref().is_none_or(|cache| {
-        // SAFETY: the bytes are read during the call.
-        known.is_empty() || unsafe { cache.get().deserialize(known.as_ptr().cast(), known.len()) }
-    });
-    // Without a cache, kernels are compiled as if there were no file.
-    cache = cache.filter(|cache| config.get_mut().setRuntimeCache(cache.get()));
-    // SAFETY: `Context` drops the configuration after the context; the result is null or owned by the caller.
-    let context = unsafe {
-        let config: *mut nvinfer1::IRuntimeConfig = config.get_mut().get_unchecked_mut();
-        Owned::new(engine.createExecutionContext1(config))
-    };
-    Some((Made { context: context?, _config: Some(config), kernels: cache }, accepted))
-}
-
-#[cfg(not(feature = "tensorrt-rtx"))]
-fn make_context(
-    engine: Pin<&mut nvinfer1::ICudaEngine>,
-    _is_captured: bool,
-    _known: &[u8],
-) -> Option<(Made, bool)> {
-    let strategy = trtx_sys::ExecutionContextAllocationStrategy::kSTATIC;
-    // SAFETY: the result is null or owned by the caller.
-    let context = unsafe { Owned::new(engine.createExecutionContext(strategy.into())) }?;
-    Some((Made { context, _config: None, kernels: () }, true))
-}
-
-fn accepted(mark: Mark, accepted: bool) -> Result<(), String> {
-    if accepted { Ok(()) } else { Err(LOG.since(mark)) }
+fn accepted(mark: Mark, accepted: i32) -> Result<(), String> {
+    if accepted == 1 { Ok(()) } else { Err(LOG.since(mark)) }
 }
 
 #[cfg(test)]

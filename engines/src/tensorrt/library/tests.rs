@@ -12,10 +12,9 @@ fn touch(path: &Path) {
 
 #[test]
 fn the_first_place_decides() {
-    let cases: [(&str, Product, &[&str], &[(&str, &str)], Option<(Place, &str)>); 8] = [
+    let cases: [(&str, &[&str], &[(&str, &str)], Option<(Place, &str)>); 9] = [
         (
             "the environment's folder",
-            Product::TensorRtForRtx,
             &[
                 "named/libtensorrt_rtx.so.1.7.1",
                 "named/libtensorrt_rtx.so.1.10.0",
@@ -26,28 +25,24 @@ fn the_first_place_decides() {
         ),
         (
             "an empty variable counts as unset",
-            Product::TensorRtForRtx,
             &["bin/libtensorrt_rtx.so.1"],
             &[("OCELLI_TENSORRT", "")],
             Some((Place::BesideProgram, "bin/libtensorrt_rtx.so.1")),
         ),
         (
             "a named folder without the library",
-            Product::TensorRtForRtx,
-            &["named/libnvinfer.so.11", "bin/libtensorrt_rtx.so.1"],
+            &["named/libnvinfer_plugin.so.11", "bin/libtensorrt_rtx.so.1"],
             &[("OCELLI_TENSORRT", "named")],
             Some((Place::Environment("OCELLI_TENSORRT"), "named")),
         ),
         (
             "the setup folder",
-            Product::TensorRt,
             &["data/ocelli/tensorrt/libnvinfer.so.11", "data/ocelli/tensorrt/libnvinfer_plugin.so.11"],
             &[("XDG_DATA_HOME", "data")],
             Some((Place::SetupFolder, "data/ocelli/tensorrt/libnvinfer.so.11")),
         ),
         (
             "a wheel in a virtual environment, of the newest Python",
-            Product::TensorRtForRtx,
             &[
                 "venv/lib/python3.9/site-packages/onnxruntime_ep_nv_tensorrt_rtx/libtensorrt_rtx.so.1.7.1",
                 "venv/lib/python3.12/site-packages/onnxruntime_ep_nv_tensorrt_rtx/libtensorrt_rtx.so.1.7.1",
@@ -61,28 +56,31 @@ fn the_first_place_decides() {
         ),
         (
             "a lean runtime in a named folder",
-            Product::TensorRt,
             &["named/libnvinfer_lean.so.11"],
             &[("OCELLI_TENSORRT", "named")],
             Some((Place::Environment("OCELLI_TENSORRT"), "named/libnvinfer_lean.so.11")),
         ),
         (
             "a lean runtime elsewhere is skipped",
-            Product::TensorRt,
             &["bin/libnvinfer_lean.so.11", "data/ocelli/tensorrt/libnvinfer.so.11"],
             &[("XDG_DATA_HOME", "data")],
             Some((Place::SetupFolder, "data/ocelli/tensorrt/libnvinfer.so.11")),
         ),
         (
+            "a folder with both products",
+            &["bin/libnvinfer.so.11", "bin/libtensorrt_rtx.so.1"],
+            &[],
+            Some((Place::BesideProgram, "bin/libtensorrt_rtx.so.1")),
+        ),
+        (
             "the loader's path",
-            Product::TensorRtForRtx,
             &["system/libtensorrt_rtx.so"],
             &[("LD_LIBRARY_PATH", "system")],
             Some((Place::System, "system/libtensorrt_rtx.so")),
         ),
     ];
     let mut wrong = Vec::new();
-    for (name, product, files, variables, expected) in cases {
+    for (name, files, variables, expected) in cases {
         let root = tempfile::tempdir().expect("a temporary folder");
         // LD_LIBRARY_PATH takes absolute paths only.
         let root = root.path().canonicalize().map(|path| (path, root)).expect("a folder");
@@ -98,7 +96,7 @@ fn the_first_place_decides() {
             .collect();
         let search = |given: Option<&Path>| {
             let variable = |name: &str| variables.get(name).cloned();
-            LibrarySearch::in_environment(product.library(), given, variable, Some(root.0.join("bin")))
+            LibrarySearch::in_environment(&LIBRARY, given, variable, Some(root.0.join("bin")))
         };
         let mut candidates = search(None).candidates().into_iter();
         let found = candidates.find(|candidate| candidate.finding != Finding::Missing);
@@ -155,44 +153,28 @@ fn version_numbers_are_decoded() {
 }
 
 #[test]
-fn other_products_and_versions_are_refused_with_a_reason() {
-    use Product::{TensorRt, TensorRtForRtx};
-    let cases: [((u32, u32, u32), Product, Option<&str>); 8] = [
-        ((11, 4, 0), TensorRt, None),
-        ((11, 9, 2), TensorRt, None),
-        ((11, 3, 9), TensorRt, Some("it is TensorRT 11.3.9, 11.4 or a later 11 is needed")),
-        ((12, 0, 0), TensorRt, Some("it is TensorRT 12.0.0, 11.4 or a later 11 is needed")),
+fn unsupported_versions_are_refused_with_a_reason() {
+    let cases: [((u32, u32, u32), Option<&str>); 8] = [
+        ((11, 4, 0), None),
+        ((11, 9, 2), None),
+        ((11, 3, 9), Some("it is TensorRT 11.3.9, 11.4 or a later 11 is needed")),
+        ((12, 0, 0), Some("it is TensorRT 12.0.0, 11.4 or a later 11 is needed")),
         (
             (10, 3, 0),
-            TensorRt,
             Some(
                 "it is TensorRT 10.3.0, 11.4 or a later 11 is needed (for TensorRT 10 use ONNX Runtime's TensorRT \
                  provider)",
             ),
         ),
-        (
-            (1, 7, 1),
-            TensorRt,
-            Some(
-                "it is TensorRT for RTX 1.7.1, and this program was built for TensorRT; the feature `tensorrt-rtx` \
-                 builds one for TensorRT for RTX",
-            ),
-        ),
-        ((1, 7, 1), TensorRtForRtx, None),
-        (
-            (11, 4, 0),
-            TensorRtForRtx,
-            Some(
-                "it is TensorRT 11.4.0, and this program was built for TensorRT for RTX; the feature `tensorrt` \
-                 builds one for TensorRT",
-            ),
-        ),
+        ((1, 7, 1), None),
+        ((1, 6, 0), Some("it is TensorRT for RTX 1.6.0, 1.7 or a later 1 is needed")),
+        ((2, 0, 0), Some("it is TensorRT for RTX 2.0.0, 1.7 or a later 1 is needed")),
     ];
     let mut wrong = Vec::new();
-    for ((major, minor, patch), wanted, expected) in cases {
-        let reason = check(Version::new(major, minor, patch), wanted).err();
+    for ((major, minor, patch), expected) in cases {
+        let reason = check(Version::new(major, minor, patch)).err();
         if reason.as_deref() != expected {
-            wrong.push(format!("{major}.{minor}.{patch} as {wanted}: {reason:?}"));
+            wrong.push(format!("{major}.{minor}.{patch}: {reason:?}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
