@@ -71,7 +71,7 @@ fn invalid_arguments_are_refused() {
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn without_tensorrt_or_a_gpu_the_error_says_what_to_install() {
-    let place = Place::with_libraries();
+    let place = Place::with_libraries().without_gpu();
     place.folder("empty");
     place.write("x.engine", "x");
     let cases = [
@@ -86,7 +86,7 @@ fn without_tensorrt_or_a_gpu_the_error_says_what_to_install() {
         ),
     ];
     let cases: Vec<_> = cases.iter().map(|(arguments, words)| refusal(arguments, 1, words)).collect();
-    place.without_gpu().refuses(OCELLI, &cases);
+    place.refuses(OCELLI, &cases);
     assert!(!place.path("out").exists());
 }
 
