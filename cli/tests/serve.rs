@@ -3,10 +3,11 @@
 mod client;
 mod gallery;
 mod label_studio;
+mod limits;
 mod load;
 mod refusals;
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -67,6 +68,17 @@ fn detections_are_those_of_the_program() {
         }
     }
     assert!(found > 3, "{found} detections");
+    // Names as in a form, and a box as a form has it.
+    let text = server.post("/v1/detect", &json!({"image": image, "classes": names})).json();
+    let (kind, body) =
+        form(&[("image", &scene(3)), ("exemplars", b"20,20,120,120"), ("confidence", b"0.05")]);
+    let of_box = server.send(&format!("POST /v1/detect HTTP/1.1\r\n{kind}"), &body).json();
+    for (answer, flags) in [
+        (text, &["--classes", &names][..]),
+        (of_box, &["--exemplar", "20,20,120,120", "--confidence", "0.05"]),
+    ] {
+        assert_eq!(answer["detections"].to_string(), expected(&place, flags)["detections"].to_string());
+    }
     // The fields of a form for curl, and a data URI.
     let (kind, body) = form(&[
         ("image", &scene(3)),
@@ -105,7 +117,16 @@ fn the_page_the_description_and_the_metrics_are_served() {
             }
         }
     }
-    assert!(files.len() >= 8, "{files:?}");
+    assert!(files.len() >= 9, "{files:?}");
+    // The example and its names fit.
+    let example = server.get("/page/example.png");
+    assert_eq!(example.header("content-type"), Some("image/png"));
+    let names = server.get("/v1/about").json()["example"].clone();
+    let found = server.post("/v1/detect", &json!({"image": base64(&example.body), "classes": names})).json();
+    let found = found["detections"].as_array().expect("a list");
+    for name in names.as_array().expect("a list") {
+        assert!(found.iter().any(|one| one["label"] == *name), "{name}: {found:?}");
+    }
     let description = server.get("/openapi.json").json();
     let paths = description["paths"].as_object().expect("it has paths");
     for (path, methods) in paths {
@@ -124,9 +145,9 @@ fn the_page_the_description_and_the_metrics_are_served() {
     assert_eq!(asked.status, 200, "{}", asked.text());
     let metrics = server.get("/metrics").text();
     for line in [
-        "ocelli_pictures_total 1",
-        "ocelli_stage_seconds_count{stage=\"backbone\"} 1",
-        "ocelli_requests_total{route=\"/v1/detect\",status=\"200\"} 1",
+        "ocelli_pictures_total 2",
+        "ocelli_stage_seconds_count{stage=\"backbone\"} 2",
+        "ocelli_requests_total{route=\"/v1/detect\",status=\"200\"} 2",
         "ocelli_queue_depth 0",
         "# TYPE ocelli_request_seconds histogram",
     ] {
@@ -143,23 +164,34 @@ fn the_page_the_description_and_the_metrics_are_served() {
 #[test]
 fn videos_count_as_connections() {
     let place = Place::new();
-    let server = Running::start(&place, &["--connections", "3"]);
+    let server = Running::start(&place, &["--connections", "6", "--queue", "12"]);
     let mut sockets: Vec<Socket> = Vec::new();
     for open in 1..=2 {
         sockets.push(Socket::open(&server, "").expect("it opens"));
         // The one that asks counts too.
         server.wait_for("ocelli_connections", f64::from(open + 1));
     }
+    // Half of the connections.
     sockets.push(Socket::open(&server, "").expect("it opens"));
-    let mut waiting = server.connect();
-    waiting.set_read_timeout(Some(Duration::from_millis(300))).expect("it is a socket");
-    let asked = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address);
-    waiting.write_all(asked.as_bytes()).expect("the system holds it");
-    let refused = waiting.read(&mut [0]).expect_err("no place is free");
-    assert!(matches!(refused.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{refused}");
+    let refused = server.get("/healthz");
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{}", refused.text());
+    assert!(refused.json()["error"].as_str().is_some_and(|why| why.contains("connections")));
+    assert_eq!(server.send_on(server.connect_as(2), "GET /healthz HTTP/1.1", b"").status, 200);
     drop(sockets.pop());
-    waiting.set_read_timeout(Some(Duration::from_secs(60))).expect("it is a socket");
-    assert_eq!(read_reply(&mut waiting).status, 200);
+    server.wait_for("ocelli_videos", 2.0);
+}
+
+/// One client has a quarter of the places of requests for videos.
+#[test]
+fn videos_leave_places_to_requests() {
+    let place = Place::new();
+    let server = Running::start(&place, &["--queue", "4"]);
+    let socket = Socket::open(&server, "").expect("it opens");
+    assert_eq!(Socket::open(&server, "").err(), Some(503));
+    assert_eq!(server.get("/healthz").status, 200);
+    drop(socket);
+    server.wait_for("ocelli_videos", 0.0);
+    assert!(Socket::open(&server, "").is_ok(), "its place is free again");
 }
 
 #[test]
@@ -219,7 +251,7 @@ fn ctrl_c_finishes_the_request_at_hand() {
         body.len()
     );
     stream.write_all(head.as_bytes()).expect("the server reads");
-    server.wait_for("ocelli_free_slots", 63.0);
+    server.wait_for("ocelli_arriving", 1.0);
     server.signal("-INT");
     std::thread::sleep(Duration::from_millis(200));
     stream.write_all(body.as_bytes()).expect("the server reads");
@@ -238,11 +270,22 @@ fn wrong_usage_is_refused() {
     place.write("file", "x");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let taken = format!("serve|--listen|{}", taken.local_addr().expect("it listens"));
+    let taken_without_model = format!("{taken}|--model|nowhere");
     place.refuses(
         OCELLI,
         &[
-            refusal("serve|--listen|nowhere", 2, &["--listen"]),
+            refusal("serve|--listen|nowhere", 2, &["--listen", "such as 127.0.0.1:8080"]),
             refusal("serve|--listen|127.0.0.1:0|--token|short", 2, &["token", "at least 12"]),
+            // It would not be the same in an address and in a cookie.
+            refusal("serve|--listen|127.0.0.1:0|--token|kitchen&door#42;%41", 2, &["token", "-._~"]),
+            refusal("serve|--listen|127.0.0.1:0|--max-classes|100001", 2, &["max_classes is 100001"]),
+            // Before the model is looked for.
+            refusal(
+                "serve|--model|nowhere|--listen|127.0.0.1:0|--gallery|none",
+                2,
+                &["gallery, none: no such folder"],
+            ),
+            refusal(&taken_without_model, 1, &["cannot listen on", "choose another address"]),
             refusal(
                 "serve|--listen|127.0.0.1:0|--host|http://a",
                 2,

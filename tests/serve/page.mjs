@@ -55,6 +55,24 @@ async function names(page) {
   assert.deepEqual(nameless, [], "elements without a name");
 }
 
+await step("an example where the page is empty", async () => {
+  const page = await open();
+  await page.screenshot({ path: `${folder}/empty.png` });
+  await names(page);
+  await change(page, () => page.locator("#example").click());
+  const fitting = (await page.locator("#names").inputValue()).split(", ");
+  assert.ok(fitting.length > 2, "it comes with names that fit");
+  const found = await page.locator("#found .row").allTextContents();
+  for (const name of fitting) assert.ok(found.some((row) => row.startsWith(name)), `${name} is found: ${found}`);
+  assert.ok(await page.locator("#drop").isHidden());
+  await page.screenshot({ path: `${folder}/example.png` });
+  await page.route("**/page/example.png", (route) => route.abort());
+  await page.reload();
+  await page.locator("#example").click();
+  await page.waitForFunction(() => !document.getElementById("problem").hidden);
+  await page.context().close();
+});
+
 const page = await open();
 
 await step("a picture and names", async () => {
@@ -216,6 +234,31 @@ await step("what is drawn while a save is under way stays", async () => {
   await page.locator("#thumbnails button").nth(1).click();
   await wait("Corrected");
   assert.equal(await count(page, "found"), before + 1);
+  await page.context().close();
+});
+
+await step("suggestions are what their labels say", async () => {
+  const page = await open();
+  // Names that differ in case, which are one to the server, and more than it takes at once.
+  const classes = ["Cake", "cake", ...Array.from({ length: 150 }, (_, at) => `n${at}`), "house"];
+  await page.route("**/v1/gallery?from=0", async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...await response.json(), classes } });
+  });
+  let asked = 0;
+  await page.route("**/v1/detect", (route) => {
+    asked += 1;
+    const hasHouse = route.request().postData().includes('"house"');
+    route.fulfill({ json: { width: 9, height: 9, detections: hasHouse ? [{ class_id: 0, label: "house", score: 0.9, box: [1, 1, 30, 30] }] : [], timing_ms: { total: 1 } } });
+  });
+  await page.locator("#tab-gallery").click();
+  await page.locator("#thumbnails button").nth(2).click();
+  await page.waitForFunction(() => document.getElementById("gallery-name").textContent !== "");
+  await page.locator("#label-detect").click();
+  await page.waitForFunction(() => document.getElementById("status").textContent.startsWith("1 added"));
+  assert.equal(asked, 2);
+  assert.match(await page.locator("#found .row").last().textContent(), /^house/);
+  page.once("dialog", (dialog) => dialog.accept());
   await page.context().close();
 });
 

@@ -202,6 +202,19 @@ for (const id of ["file", "file-again"]) {
     event.target.value = "";
   });
 }
+$("example").addEventListener("click", async () => {
+  say("Drawing the example…");
+  try {
+    const response = await fetch("/page/example.png");
+    if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
+    const file = new File([await response.blob()], "example.png", { type: "image/png" });
+    $("names").value = about.example.join(", ");
+    await open(file);
+    $("stage").focus({ preventScroll: true });
+  } catch (error) {
+    fail(error.message);
+  }
+});
 const drop = $("main");
 for (const kind of ["dragenter", "dragover"]) drop.addEventListener(kind, (event) => { event.preventDefault(); $("drop").classList.add("over"); });
 for (const kind of ["dragleave", "drop"]) drop.addEventListener(kind, () => $("drop").classList.remove("over"));

@@ -21,9 +21,10 @@ export class Camera {
     const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/v1/video`);
     this.socket = socket;
     this.sent = 0;
-    socket.addEventListener("open", () => this.ask());
+    let refused = "The server refused the video; maybe it has too many. Try again in a moment.";
+    socket.addEventListener("open", () => { refused = "The server closed the connection."; this.ask(); });
     socket.addEventListener("message", (event) => this.answer(JSON.parse(event.data)));
-    socket.addEventListener("close", () => { if (this.socket === socket) { this.stop(); this.failed("The server closed the connection."); } });
+    socket.addEventListener("close", () => { if (this.socket === socket) { this.stop(); this.failed(refused); } });
   }
 
   // Sends what to find; the first time, frames follow.

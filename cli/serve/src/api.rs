@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::metrics::Now;
 use crate::problem::{Problem, json_response};
-use crate::{detect, gallery, guard, label_studio, page, video};
+use crate::{detect, example, gallery, guard, label_studio, page, video};
 
 /// The description of the API.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
@@ -64,6 +64,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     let now = Now {
         waiting: app.engine.waiting(),
         free_slots: app.slots.free(),
+        arriving: app.bodies.taken(),
         engine: &app.about.engine,
         model: &app.about.model,
     };
@@ -83,6 +84,7 @@ async fn about(State(app): State<Arc<App>>) -> Response {
         "confidence": app.about.confidence,
         "nms": app.about.nms,
         "gallery": app.gallery.is_some(),
+        "example": example::NAMES,
         "limits": {
             "bytes": limits.body_bytes,
             "pixels": limits.pixels,

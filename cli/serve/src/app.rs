@@ -20,6 +20,8 @@ pub(crate) struct App {
     pub metrics: Arc<Metrics>,
     /// For requests whose body arrives. They hold none of `slots`, so that slow ones do not hold up the others.
     pub bodies: Places,
+    /// For videos: fewer than `slots`, so that they leave some of these to requests.
+    pub videos: Places,
     /// For requests that wait or run.
     pub slots: Places,
     pub gallery: Option<Arc<Gallery>>,

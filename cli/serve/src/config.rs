@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use ocelli::{Error, ErrorKind, Result};
+
+use crate::limits::Limits;
 
 /// The name of the built-in model.
 pub(crate) const BUILT_IN: &str = "built-in";
@@ -30,28 +31,6 @@ pub struct ServeConfig {
     pub label_studio: Option<LabelStudio>,
 }
 
-/// What a client may ask for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of a request. Default 32 MiB.
-    pub body_bytes: usize,
-    /// Pixels of a picture. Default 50 million.
-    pub pixels: u64,
-    /// Classes of a request. Default 100.
-    pub classes: usize,
-    /// Exemplar boxes of a request. Default 32.
-    pub exemplars: usize,
-    /// Detections of an answer; of more, those with the highest scores are kept. Default 1000.
-    pub detections: usize,
-    /// Requests that wait or run at the same time, and as many whose bodies arrive; one more is answered with 503. One client has
-    /// at most half of either. Default 64.
-    pub queue: usize,
-    /// Open connections. Default 512.
-    pub connections: usize,
-    /// The time of a request, from its first byte to its answer. Default 60 s.
-    pub time: Duration,
-}
-
 /// A Label Studio.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelStudio {
@@ -72,21 +51,6 @@ impl Default for ServeConfig {
             masks: true,
             gallery: None,
             label_studio: None,
-        }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            body_bytes: 32 << 20,
-            pixels: 50_000_000,
-            classes: 100,
-            exemplars: 32,
-            detections: 1000,
-            queue: 64,
-            connections: 512,
-            time: Duration::from_secs(60),
         }
     }
 }
@@ -116,22 +80,7 @@ impl ServeConfig {
                 "host \"{host}\": expected the name of this machine, without http:// and without a port"
             ));
         }
-        let limits = &self.limits;
-        for (name, value) in [
-            ("queue", limits.queue),
-            ("connections", limits.connections),
-            ("max_bytes", limits.body_bytes),
-            ("max_classes", limits.classes),
-            ("max_pixels", usize::try_from(limits.pixels).unwrap_or(usize::MAX)),
-        ] {
-            if value == 0 {
-                return refuse(format!("{name} is 0: expected at least 1"));
-            }
-        }
-        if limits.time.is_zero() {
-            return refuse("timeout is 0: expected a number of seconds above 0".into());
-        }
-        Ok(())
+        self.limits.check()
     }
 }
 

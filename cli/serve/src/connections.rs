@@ -9,20 +9,37 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use hyper::body::Incoming;
+use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::watch;
 use tokio_io_timeout::TimeoutStream;
 use tower_service::Service;
 
 use crate::metrics::{Counted, Gauge};
+use crate::places::{Place, Places};
 
-/// The time for the headers of a request.
-const HEADER_TIME: Duration = Duration::from_secs(15);
-/// How long a client may take none of an answer.
-const WRITE_TIME: Duration = Duration::from_secs(30);
+/// The limits of connections.
+pub(crate) struct Settings {
+    /// Open connections. One client has at most half of them.
+    pub most: usize,
+    /// The time for the headers of a request.
+    pub header_time: Duration,
+    /// How long a client may take none of an answer.
+    pub write_time: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { most: 64, header_time: Duration::from_secs(15), write_time: Duration::from_secs(30) }
+    }
+}
+
+/// What a client gets that has its share of the connections. Its request is not read.
+const BUSY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n\
+                      Content-Length: 59\r\nConnection: close\r\n\r\n\
+                      {\"error\": \"this address has too many connections already\"}\n";
 /// The pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -32,67 +49,191 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Ends {
     pub client: IpAddr,
     pub server: IpAddr,
-    _place: Arc<Place>,
+    _held: Arc<Held>,
 }
 
 #[derive(Debug)]
-struct Place {
-    _permit: OwnedSemaphorePermit,
+struct Held {
+    _place: Place,
     _counted: Counted,
 }
 
-/// Serves at most `most` connections at once, counted in `open`, until `end`. Any more wait. Returns what waits for the
-/// requests that are being answered.
+/// Connections that are open when no more are accepted.
+pub(crate) struct Open(watch::Sender<()>);
+
+impl Open {
+    /// Closes those that are idle, and waits for the requests that are being answered.
+    pub async fn close(self) {
+        self.0.send_replace(());
+        self.0.closed().await;
+    }
+}
+
+/// Serves at most `settings.most` connections at once, counted in `open`, until `end`. Any more wait; those that one client has
+/// beyond its half are refused. Returns the connections that are open then.
 ///
 /// # Errors
 /// Those of the system.
 pub(crate) async fn serve(
     listener: TcpListener,
     routes: Router,
-    most: usize,
+    settings: &Settings,
     open: &Gauge,
     end: impl Future<Output = ()>,
-) -> std::io::Result<GracefulShutdown> {
+) -> std::io::Result<Open> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let places = Arc::new(Semaphore::new(most));
-    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIME);
-    let graceful = GracefulShutdown::new();
+    let places = Places::new(settings.most);
+    // The builder that takes any version of HTTP would wait for the first byte without a limit.
+    let mut builder = Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(settings.header_time);
+    let (ending, _) = watch::channel(());
     let mut end = pin!(end);
     loop {
         let accepted = tokio::select! {
             accepted = async {
-                let permit = places.clone().acquire_owned().await;
-                (listener.accept().await, permit)
+                let place = places.any().await;
+                (listener.accept().await, place)
             } => accepted,
-            () = &mut end => return Ok(graceful),
+            () = &mut end => return Ok(Open(ending)),
         };
-        let (Ok((stream, client)), Ok(permit)) = accepted else {
+        let (Ok((stream, client)), Ok(place)) = accepted else {
             // The client has gone already, or the process has no more files.
             tokio::time::sleep(PAUSE).await;
             continue;
         };
         let Ok(own) = stream.local_addr() else { continue };
+        let Ok(place) = places.join(client.ip().to_canonical(), place) else {
+            tracing::debug!("connection of {client}: it has too many");
+            drop(stream.try_write(BUSY));
+            continue;
+        };
         drop(stream.set_nodelay(true));
         let mut stream = TimeoutStream::new(stream);
-        stream.set_write_timeout(Some(WRITE_TIME));
-        let place = Arc::new(Place { _permit: permit, _counted: open.count() });
-        let ends =
-            Ends { client: client.ip().to_canonical(), server: own.ip().to_canonical(), _place: place };
+        stream.set_write_timeout(Some(settings.write_time));
+        let held = Arc::new(Held { _place: place, _counted: open.count() });
+        let ends = Ends { client: client.ip().to_canonical(), server: own.ip().to_canonical(), _held: held };
         let routes = routes.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(ends.clone());
             let mut routes = routes.clone();
             async move { Ok::<_, Infallible>(routes.call(request).await.unwrap_or_else(|never| match never {})) }
         });
-        let connection =
-            builder.serve_connection_with_upgrades(TokioIo::new(Box::pin(stream)), service).into_owned();
-        let connection = graceful.watch(connection);
+        let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), service).with_upgrades();
+        let mut ended = ending.subscribe();
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            let mut connection = pin!(connection);
+            let served = tokio::select! {
+                served = connection.as_mut() => served,
+                _ = ended.changed() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = served {
                 tracing::debug!("connection of {client}: {error}");
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+    use std::time::Instant;
+
+    use axum::body::{Body, Bytes};
+    use axum::routing::get;
+    use http_body_util::channel::Channel;
+    use tokio::net::TcpSocket;
+    use tokio::runtime::Runtime;
+
+    use super::*;
+
+    /// A server with an endless answer at `/endless`.
+    fn start(settings: Settings) -> (Runtime, SocketAddr) {
+        let runtime = Runtime::new().expect("the system has threads");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let address = listener.local_addr().expect("it listens");
+        let endless = async || {
+            let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
+            tokio::spawn(async move { while sender.send_data(vec![0; 1 << 16].into()).await.is_ok() {} });
+            Body::new(body)
+        };
+        let routes = Router::new().route("/", get("well")).route("/endless", get(endless));
+        runtime.spawn(async move { serve(listener, routes, &settings, &Gauge::default(), pending()).await });
+        (runtime, address)
+    }
+
+    fn connect(runtime: &Runtime, address: SocketAddr, client: u8) -> TcpStream {
+        let stream = runtime.block_on(async {
+            let socket = TcpSocket::new_v4().expect("the system has sockets");
+            socket.bind(([127, 0, 0, client], 0).into()).expect("127.0.0.0/8 is this machine");
+            socket.connect(address).await.expect("it listens").into_std().expect("it is a socket")
+        });
+        stream.set_nonblocking(false).expect("it is a socket");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("it is a socket");
+        stream
+    }
+
+    fn ask(mut stream: &TcpStream, path: &str) {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("the system holds it");
+    }
+
+    /// The status; `None` if the connection ends without an answer.
+    fn status(mut stream: &TcpStream) -> Option<u16> {
+        let mut answer = Vec::new();
+        drop(stream.read_to_end(&mut answer));
+        String::from_utf8_lossy(&answer).split(' ').nth(1)?.parse().ok()
+    }
+
+    #[test]
+    fn one_client_has_half_and_any_more_wait() {
+        let (runtime, address) = start(Settings { most: 4, ..Settings::default() });
+        let of = |client: u8| connect(&runtime, address, client);
+        let idle = [of(1), of(1)];
+        let refused = of(1);
+        ask(&refused, "/");
+        assert_eq!(status(&refused), Some(503), "half of four");
+        let other = of(2);
+        ask(&other, "/");
+        assert_eq!(status(&other), Some(200), "the other half is for others");
+        let more = [of(2), of(3)];
+        let waiting = of(4);
+        ask(&waiting, "/");
+        waiting.set_read_timeout(Some(Duration::from_millis(200))).expect("it is a socket");
+        assert_eq!(status(&waiting), None, "four are open");
+        drop((idle, more));
+        waiting.set_read_timeout(Some(Duration::from_secs(30))).expect("it is a socket");
+        assert_eq!(status(&waiting), Some(200));
+    }
+
+    #[test]
+    fn clients_that_send_or_take_nothing_are_dropped() {
+        let short = Duration::from_millis(200);
+        for (path, settings) in [
+            (None, Settings { most: 2, header_time: short, ..Settings::default() }),
+            (Some("/endless"), Settings { most: 2, write_time: short, ..Settings::default() }),
+        ] {
+            let (runtime, address) = start(settings);
+            let stalled = connect(&runtime, address, 1);
+            if let Some(path) = path {
+                ask(&stalled, path);
+            }
+            let start = Instant::now();
+            loop {
+                let next = connect(&runtime, address, 1);
+                ask(&next, "/");
+                if status(&next) == Some(200) {
+                    break;
+                }
+                assert!(start.elapsed() < Duration::from_secs(10), "{path:?} keeps its place");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            drop(stalled);
+        }
     }
 }

@@ -7,15 +7,17 @@ use axum::extract::multipart::{Multipart, MultipartError};
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::Response;
+use ocelli::Cancellation;
 use ocelli::report::{DetectionRecord, timings};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::connections::Ends;
-use crate::engine::Found;
+use crate::engine::{Asking, Found};
+use crate::limits::Limits;
 use crate::problem::{Problem, json_response};
-use crate::request::Asked;
+use crate::request::{Asked, Question};
 
 /// What was found in a picture: an entry of `ocelli detect --json`, without the file.
 #[derive(Serialize)]
@@ -43,18 +45,16 @@ pub(crate) async fn detect(State(app): State<Arc<App>>, request: Request) -> Res
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let limits = app.config.limits.clone();
+    // It is held until the request has its slot, so that bodies that wait are counted.
+    let place = app.bodies.take(client)?;
     let (picture, question) = match kind.as_str() {
         "application/json" => {
-            let body = body(&app, request).await?;
-            off_the_workers(move || {
-                let mut asked = Asked::from_json(&body)?;
-                Ok((asked.take_picture()?, asked.question(&limits)?))
-            })
-            .await?
+            let body = body(request).await?;
+            off_the_workers(move |_| Asked::from_json(&body)?.into_parts(&limits)).await?
         }
         "multipart/form-data" => {
-            let (picture, asked) = form(&app, request).await?;
-            (picture, off_the_workers(move || Ok(asked.question(&limits)?)).await?)
+            let fields = fields(request, &limits).await?;
+            off_the_workers(move |_| of_form(fields, &limits)).await?
         }
         _ => {
             let message = "expected application/json or multipart/form-data as the content type";
@@ -64,16 +64,24 @@ pub(crate) async fn detect(State(app): State<Arc<App>>, request: Request) -> Res
     let picture = picture.filter(|picture| !picture.is_empty());
     let picture = picture.ok_or_else(|| Problem::bad("image is missing: expected a picture file"))?;
     let _slot = app.slots.take(client)?;
+    drop(place);
     let found = app.engine.ask(client, picture, question).await?;
-    Ok(json_response(StatusCode::OK, &Answer::from(found)))
+    off_the_workers(move |_| Ok(json_response(StatusCode::OK, &Answer::from(found)))).await
 }
 
-/// Runs what takes long for a large body on a thread that may wait, so that other requests are answered meanwhile.
+/// Runs what takes long on a thread that may wait, so that other requests are answered meanwhile. The token is cancelled
+/// when nobody waits for the result any more.
 pub(crate) async fn off_the_workers<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    work: impl FnOnce(&Cancellation) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be read");
-    tokio::task::spawn_blocking(work).await.map_err(failed)?
+    let asking = Asking::default();
+    let withdrawn = asking.token();
+    let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request failed; see the log");
+    let done = tokio::task::spawn_blocking(move || match withdrawn.is_cancelled() {
+        true => Err(Problem::stopping()),
+        false => work(&withdrawn),
+    });
+    done.await.map_err(failed)?
 }
 
 /// The ends of the request's connection.
@@ -83,27 +91,39 @@ pub(crate) fn ends_of(request: &Request) -> Result<Ends, Problem> {
         .ok_or_else(|| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a connection without an address"))
 }
 
-/// The whole body, within the limit.
-pub(crate) async fn body(app: &App, request: Request) -> Result<Bytes, Problem> {
-    let _place = app.bodies.take(ends_of(&request)?.client)?;
+/// The whole body, within the limit. The caller holds a place for it.
+pub(crate) async fn body(request: Request) -> Result<Bytes, Problem> {
     Bytes::from_request(request, &()).await.map_err(|error| Problem::new(error.status(), error.body_text()))
 }
 
-/// A form with the picture in `image`, and the question in `request` as JSON or in a field for each option.
-async fn form(app: &App, request: Request) -> Result<(Option<Bytes>, Asked), Problem> {
-    let _place = app.bodies.take(ends_of(&request)?.client)?;
+/// The fields of a form: name and content.
+async fn fields(request: Request, limits: &Limits) -> Result<Vec<(String, Bytes)>, Problem> {
     let broken = |error: MultipartError| Problem::new(error.status(), error.body_text());
     let mut form = Multipart::from_request(request, &())
         .await
         .map_err(|error| Problem::new(error.status(), error.body_text()))?;
-    let (mut picture, mut asked) = (None, Asked::default());
+    let mut fields = Vec::new();
     while let Some(field) = form.next_field().await.map_err(broken)? {
-        let name = field.name().unwrap_or_default().to_owned();
-        match name.as_str() {
-            "image" => picture = Some(field.bytes().await.map_err(broken)?),
-            "request" => asked = Asked::from_json(&field.bytes().await.map_err(broken)?)?,
-            _ => asked.set(&name, &field.text().await.map_err(broken)?)?,
-        }
+        limits.check_fields(fields.len() + 1)?;
+        fields.push((field.name().unwrap_or_default().to_owned(), field.bytes().await.map_err(broken)?));
     }
-    Ok((picture, asked))
+    Ok(fields)
+}
+
+/// A form with the picture in `image`, and the question in `request` as JSON or in a field for each option.
+fn of_form(fields: Vec<(String, Bytes)>, limits: &Limits) -> Result<(Option<Bytes>, Question), Problem> {
+    let (mut picture, mut asked) = (None, Asked::default());
+    for (name, value) in fields {
+        match name.as_str() {
+            "image" => picture = Some(value),
+            "request" => asked = Asked::from_json(&value)?,
+            _ => {
+                let text = std::str::from_utf8(&value);
+                asked
+                    .set(&name, text.map_err(|_| Problem::bad(format!("{name}: expected text in UTF-8")))?)?;
+            }
+        }
+        asked.check_counts(limits)?;
+    }
+    Ok((picture, asked.question(limits)?))
 }

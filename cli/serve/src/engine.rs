@@ -15,10 +15,11 @@ use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
 use self::stages::{BackboneStage, KnownPictures, PromptStage};
+use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::queue::{Awaited, Queue};
-use crate::request::{Question, check_pixels};
+use crate::request::Question;
 
 /// Decoded pictures that wait for the backbone.
 const AHEAD: usize = 2;
@@ -47,8 +48,16 @@ impl Awaited for Job {
     }
 }
 
-/// Withdraws a question when it is dropped, also while the engine works on it.
-struct Asking(Cancellation);
+/// Withdraws a question when it is dropped, also while it is worked on.
+#[derive(Default)]
+pub(crate) struct Asking(Cancellation);
+
+impl Asking {
+    /// Cancelled when the question is withdrawn.
+    pub fn token(&self) -> Cancellation {
+        self.0.clone()
+    }
+}
 
 impl Drop for Asking {
     fn drop(&mut self) {
@@ -74,7 +83,7 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Starts the threads.
-    pub fn start(detector: Detector, metrics: Arc<Metrics>, max_pixels: u64) -> Self {
+    pub fn start(detector: Detector, metrics: Arc<Metrics>, limits: &Limits) -> Self {
         let queue = Arc::new(Queue::new());
         let (sender, receiver) = sync_channel(AHEAD);
         let (encoded, to_search) = sync_channel(0);
@@ -82,13 +91,14 @@ impl Engine {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut threads = Vec::new();
         for _ in 0..cores.div_ceil(2).min(MOST_DECODERS) {
-            let (queue, sender, known) = (queue.clone(), sender.clone(), known.clone());
-            threads.push(named("decode", move || decode_all(&queue, &sender, &known, max_pixels)));
+            let (queue, sender, known, limits) =
+                (queue.clone(), sender.clone(), known.clone(), limits.clone());
+            threads.push(named("decode", move || decode_all(&queue, &sender, &known, &limits)));
         }
         let Stages { text, encoder, decoder, .. } = detector.into_stages();
-        let mut first = BackboneStage::new(encoder, known, metrics.clone(), max_pixels);
+        let mut first = BackboneStage::new(encoder, known, metrics.clone(), limits.clone());
         threads.push(named("backbone", move || first.run(&receiver, &encoded)));
-        let mut second = PromptStage::new(text, decoder, metrics);
+        let mut second = PromptStage::new(text, decoder, metrics, limits.clone());
         threads.push(named("prompts", move || second.run(&to_search)));
         Self { queue, threads: Mutex::new(threads) }
     }
@@ -101,8 +111,8 @@ impl Engine {
         question: Question,
     ) -> std::result::Result<Found, Problem> {
         let (reply, answer) = oneshot::channel();
-        let asking = Asking(Cancellation::new());
-        self.queue.push(client, Job { picture, question, reply, withdrawn: asking.0.clone() });
+        let asking = Asking::default();
+        self.queue.push(client, Job { picture, question, reply, withdrawn: asking.token() });
         match answer.await {
             Ok(found) => Ok(found?),
             Err(_) => Err(Problem::stopping()),
@@ -130,12 +140,12 @@ fn named(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 }
 
 /// Decodes pictures until the queue is closed.
-fn decode_all(queue: &Queue<Job>, decoded: &SyncSender<Decoded>, known: &KnownPictures, max_pixels: u64) {
+fn decode_all(queue: &Queue<Job>, decoded: &SyncSender<Decoded>, known: &KnownPictures, limits: &Limits) {
     while let Some(job) = queue.pop() {
         let key: Key = Sha256::digest(&job.picture).into();
         let image = match known.contains(&key, job.question.masks) {
             true => Ok(None),
-            false => decode(&job.picture, max_pixels).map(Some),
+            false => decode(&job.picture, limits).map(Some),
         };
         match image {
             Err(error) => drop(job.reply.send(Err(error))),
@@ -149,9 +159,9 @@ fn decode_all(queue: &Queue<Job>, decoded: &SyncSender<Decoded>, known: &KnownPi
 }
 
 /// Decodes a picture. No file makes the thread end.
-fn decode(bytes: &[u8], max_pixels: u64) -> Result<Image> {
+fn decode(bytes: &[u8], limits: &Limits) -> Result<Image> {
     catch_unwind(|| {
-        check_pixels(bytes, max_pixels)?;
+        limits.check_picture(bytes)?;
         Image::decode(bytes, "the request")
     })
     .unwrap_or_else(|_| {

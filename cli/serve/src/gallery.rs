@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::Cursor;
+use std::net::IpAddr;
 use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -14,12 +15,11 @@ use ocelli::{BoundingBox, ErrorKind, Image, Result};
 use ocelli_datasets::label::{CorrectedSet, LabelledInstance, Labels, SetImage};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::task::spawn_blocking;
 
 use crate::app::App;
-use crate::detect::{body, ends_of};
+use crate::detect::{body, ends_of, off_the_workers};
+use crate::limits::Limits;
 use crate::problem::{Problem, json_response};
-use crate::request::check_pixels;
 
 /// Images of one answer.
 const PAGE: usize = 200;
@@ -32,16 +32,15 @@ const KEPT_THUMBNAILS: usize = 2_000;
 pub(crate) struct Gallery {
     set: RwLock<CorrectedSet>,
     thumbnails: Mutex<HashMap<String, Vec<u8>>>,
-    /// Pixels of an image that is decoded.
-    max_pixels: u64,
+    limits: Limits,
     /// One save at a time: the second waits instead of failing on the lock.
     saving: Mutex<()>,
 }
 
 impl Gallery {
-    pub fn open(root: &FilePath, max_pixels: u64) -> Result<Self> {
+    pub fn open(root: &FilePath, limits: Limits) -> Result<Self> {
         let set = RwLock::new(CorrectedSet::open(root)?);
-        Ok(Self { set, thumbnails: Mutex::default(), max_pixels, saving: Mutex::default() })
+        Ok(Self { set, thumbnails: Mutex::default(), limits, saving: Mutex::default() })
     }
 
     fn read<T>(&self, work: impl FnOnce(&CorrectedSet) -> T) -> T {
@@ -83,7 +82,7 @@ impl Gallery {
     }
 
     fn decode(&self, image: &SetImage, bytes: &[u8]) -> Result<image::RgbImage> {
-        check_pixels(bytes, self.max_pixels)?;
+        self.limits.check_picture(bytes)?;
         Ok(Image::decode(bytes, &image.name)?.into_rgb_image())
     }
 
@@ -121,12 +120,18 @@ fn gallery(app: &App) -> std::result::Result<Arc<Gallery>, Problem> {
     app.gallery.clone().ok_or_else(|| Problem::missing("the server was started without a gallery"))
 }
 
-/// Work with files, away from the threads of the network.
+/// Work with files, which has one of the places of requests until it is done, even if nobody waits for it any more.
 async fn with_files<T: Send + 'static>(
+    app: &App,
+    client: IpAddr,
     work: impl FnOnce() -> std::result::Result<T, Problem> + Send + 'static,
 ) -> std::result::Result<T, Problem> {
-    let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request failed; see the log");
-    spawn_blocking(work).await.map_err(failed)?
+    let slot = app.slots.wait(client).await?;
+    off_the_workers(move |_| {
+        let _slot = slot;
+        work()
+    })
+    .await
 }
 
 /// The classes, and a page of the images: `?from=200` continues.
@@ -139,7 +144,7 @@ pub(crate) async fn list(
     let from = query.split('&').find_map(|pair| pair.strip_prefix("from=")).unwrap_or("0");
     let wrong = |_| Problem::bad("from: expected the number of an image, from 0");
     let from: usize = from.parse().map_err(wrong)?;
-    let listed = with_files(move || {
+    let listed = with_files(&app, ends_of(&request)?.client, move || {
         if from == 0 {
             gallery.refresh()?;
         }
@@ -163,9 +168,10 @@ pub(crate) async fn list(
 pub(crate) async fn read(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
+    request: Request,
 ) -> std::result::Result<Response, Problem> {
     let gallery = gallery(&app)?;
-    let labels = with_files(move || {
+    let labels = with_files(&app, ends_of(&request)?.client, move || {
         let image = gallery.image(&id)?;
         let labels = gallery.read(|set| set.labels(&image))?;
         Ok(gallery.labels(&image, &labels))
@@ -199,9 +205,19 @@ pub(crate) async fn save(
     request: Request,
 ) -> std::result::Result<Response, Problem> {
     let gallery = gallery(&app)?;
-    let correction: Correction = serde_json::from_slice(&body(&app, request).await?)
-        .map_err(|error| Problem::bad(format!("correction: {error}")))?;
-    let saved = with_files(move || {
+    let client = ends_of(&request)?.client;
+    let place = app.bodies.take(client)?;
+    let body = body(request).await?;
+    let limits = app.config.limits.clone();
+    let correction = off_the_workers(move |_| {
+        let correction: Correction =
+            serde_json::from_slice(&body).map_err(|error| Problem::bad(format!("correction: {error}")))?;
+        limits.check_new_boxes(correction.instances.iter().filter(|one| one.line.is_none()).count())?;
+        Ok(correction)
+    });
+    let correction = correction.await?;
+    let saved = with_files(&app, client, move || {
+        let _place = place;
         let image = gallery.image(&id)?;
         let instance = |one: &CorrectedInstance| {
             let [x1, y1, x2, y2] = one.bbox;
@@ -227,8 +243,7 @@ pub(crate) async fn image(
     request: Request,
 ) -> std::result::Result<Response, Problem> {
     let gallery = gallery(&app)?;
-    let _slot = app.slots.wait(ends_of(&request)?.client).await?;
-    let (kind, bytes) = with_files(move || {
+    let (kind, bytes) = with_files(&app, ends_of(&request)?.client, move || {
         let image = gallery.image(&id)?;
         let bytes = gallery.read(|set| set.read_image(&image))?;
         let kind = match image::guess_format(&bytes) {
@@ -254,8 +269,8 @@ pub(crate) async fn thumbnail(
     request: Request,
 ) -> std::result::Result<Response, Problem> {
     let gallery = gallery(&app)?;
-    let _slot = app.slots.wait(ends_of(&request)?.client).await?;
-    let bytes = with_files(move || Ok(gallery.thumbnail(&gallery.image(&id)?)?)).await?;
+    let client = ends_of(&request)?.client;
+    let bytes = with_files(&app, client, move || Ok(gallery.thumbnail(&gallery.image(&id)?)?)).await?;
     let headers = [(header::CONTENT_TYPE, "image/jpeg"), (header::CACHE_CONTROL, "private, max-age=600")];
     Ok((headers, bytes).into_response())
 }

@@ -56,14 +56,14 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
             response
         }
         Ok(Some(welcome)) => welcome,
-        Ok(None) => match tokio::time::timeout(app.config.limits.time, next.run(request)).await {
-            Ok(response) => response,
-            Err(_) => {
-                let seconds = app.config.limits.time.as_secs_f64();
-                let message = format!("the request took longer than {seconds} s");
-                Problem::new(StatusCode::GATEWAY_TIMEOUT, message).into_response()
-            }
-        },
+        Ok(None) => {
+            let limits = &app.config.limits;
+            let answered = match limits.check_declared(request.headers()) {
+                Ok(()) => limits.in_time(next.run(request)).await,
+                Err(problem) => Err(problem),
+            };
+            answered.unwrap_or_else(Problem::into_response)
+        }
     };
     app.metrics.answered(&route, response.status().as_u16(), start.elapsed().as_secs_f64());
     add_headers(response.headers_mut());
@@ -71,19 +71,27 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
 }
 
 fn add_headers(headers: &mut HeaderMap) {
-    let always = [
-        ("content-security-policy", POLICY),
+    isolate(headers);
+    insert(headers, "content-security-policy", POLICY);
+    insert(headers, "permissions-policy", "camera=(self), microphone=(), geolocation=()");
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}
+
+/// No other page may show or read an answer with these headers.
+pub(crate) fn isolate(headers: &mut HeaderMap) {
+    for (name, value) in [
         ("x-content-type-options", "nosniff"),
         ("x-frame-options", "DENY"),
         ("referrer-policy", "no-referrer"),
         ("cross-origin-resource-policy", "same-origin"),
         ("cross-origin-opener-policy", "same-origin"),
-        ("permissions-policy", "camera=(self), microphone=(), geolocation=()"),
-    ];
-    for (name, value) in always {
-        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    ] {
+        insert(headers, name, value);
     }
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}
+
+fn insert(headers: &mut HeaderMap, name: &'static str, value: &'static str) {
+    headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
 }
 
 /// Lets a request in. A browser that opens the page with the token in its address is welcomed with a cookie.
@@ -105,7 +113,10 @@ fn admit(app: &App, request: &Request) -> Result<Option<Response>, Problem> {
                 "the token in the address is not the server's",
             ));
         }
-        let is_https = headers.get("x-forwarded-proto").is_some_and(|name| name == "https");
+        // Each proxy on the way adds its own; the first is that of the browser.
+        let proto =
+            headers.get("x-forwarded-proto").and_then(|protos| protos.to_str().ok()?.split(',').next());
+        let is_https = proto.is_some_and(|proto| proto.trim().eq_ignore_ascii_case("https"));
         let secure = if is_https { "; Secure" } else { "" };
         let cookie = format!("{COOKIE}={given}; Path=/; HttpOnly; SameSite=Strict{secure}");
         let cookie = HeaderValue::from_str(&cookie).map_err(|_| Problem::bad("the token is not text"))?;
@@ -164,7 +175,7 @@ fn name_of(host: &str) -> &str {
 }
 
 /// Browsers name the page that sends a request; other programs do not.
-fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
+pub(crate) fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let is_own = match text("origin") {
         None => !matches!(text("sec-fetch-site"), Some("cross-site" | "same-site")),

@@ -7,16 +7,19 @@
 mod labels;
 mod pictures;
 mod regions;
+mod tasks;
 
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::app::App;
 use crate::detect::{body, ends_of, off_the_workers};
@@ -24,7 +27,8 @@ use crate::problem::{Problem, json_response};
 use crate::request::Asked;
 use labels::LabelConfig;
 pub(crate) use pictures::Pictures;
-use regions::regions;
+use regions::{Region, regions};
+use tasks::Task;
 
 /// The routes of the protocol.
 pub(crate) fn router() -> Router<Arc<App>> {
@@ -57,11 +61,15 @@ struct Setup {
 
 /// Label Studio calls this when the address is entered and when the configuration changes.
 async fn setup(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let setup: Setup = read(&body(&app, request).await?)?;
-    if let Err(problem) = LabelConfig::parse(&setup.schema) {
-        // A project has no configuration yet when it is made.
-        tracing::info!("Label Studio: {}", problem.message);
-    }
+    let limits = app.config.limits.clone();
+    arrived(&app, request, move |setup: Setup| {
+        if let Err(problem) = LabelConfig::parse(&setup.schema, &limits) {
+            // A project has no configuration yet when it is made.
+            tracing::info!("Label Studio: {}", problem.message);
+        }
+        Ok(())
+    })
+    .await?;
     Ok(json_response(StatusCode::OK, &json!({"model_version": version(&app)})))
 }
 
@@ -72,8 +80,9 @@ struct Validate {
 }
 
 async fn validate(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let asked: Validate = read(&body(&app, request).await?)?;
-    LabelConfig::parse(&asked.config)?;
+    let limits = app.config.limits.clone();
+    arrived(&app, request, move |asked: Validate| LabelConfig::parse(&asked.config, &limits).map(drop))
+        .await?;
     Ok(json_response(StatusCode::OK, &json!({"status": "ok"})))
 }
 
@@ -83,7 +92,8 @@ async fn versions(State(app): State<Arc<App>>) -> Response {
 
 /// The model is not trained here.
 async fn nothing_to_train(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    body(&app, request).await?;
+    let _place = app.bodies.take(ends_of(&request)?.client)?;
+    body(request).await?;
     Ok(json_response(
         StatusCode::OK,
         &json!({"status": "ok", "detail": "Ocelli is not trained by Label Studio"}),
@@ -100,54 +110,71 @@ struct Predict {
     label_config: String,
 }
 
-#[derive(Deserialize)]
-struct Task {
-    id: Option<Value>,
-    data: serde_json::Map<String, Value>,
+fn read<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
+    serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("request: {error}")))
 }
 
-fn read<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("request: {error}")))
+/// What `work` makes of a body. It has a place for bodies until then.
+async fn arrived<B: DeserializeOwned, T: Send + 'static>(
+    app: &App,
+    request: Request,
+    work: impl FnOnce(B) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let place = app.bodies.take(ends_of(&request)?.client)?;
+    let body = body(request).await?;
+    off_the_workers(move |_| {
+        let _place = place;
+        work(read(&body)?)
+    })
+    .await
+}
+
+#[derive(Serialize)]
+struct Predictions {
+    results: Vec<Prediction>,
+    model_version: String,
+}
+
+/// The regions of a task's picture. Label Studio sorts tasks by the score: that of the least certain instance says how much a
+/// task needs a person.
+#[derive(Serialize)]
+struct Prediction {
+    result: Vec<Region>,
+    score: f32,
+    model_version: String,
 }
 
 /// The predictions for some tasks. A picture that cannot be fetched or read has none, and the log says why; if that is so
 /// for all of them, the answer is the error.
 async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let client = ends_of(&request)?.client;
-    let body = body(&app, request).await?;
-    let _slot = app.slots.take(client)?;
     let (limits, has_masks) = (app.config.limits.clone(), app.about.masks);
-    let (asked, config, question) = off_the_workers(move || {
-        let asked: Predict = read(&body)?;
-        let config = LabelConfig::parse(&asked.label_config)?;
+    let (tasks, config, question) = arrived(&app, request, move |asked: Predict| {
+        let config = LabelConfig::parse(&asked.label_config, &limits)?;
         let asks = config.asks();
         if asks.masks && !has_masks {
             return Err(Problem::bad("polygons and brushes need masks, but the server runs without masks"));
         }
         let question = Asked::of_classes(asks.phrases, asks.masks).question(&limits)?;
-        Ok((asked, config, question))
+        Ok((asked.tasks, Arc::new(config), question))
     })
     .await?;
+    let _slot = app.slots.take(client)?;
     let mut results = Vec::new();
     let (mut failures, mut problem) = (0, None);
-    for task in &asked.tasks {
+    for task in &tasks {
         let found = async {
-            let picture = app.pictures.get(config.picture_of(&task.data)?).await?;
-            app.engine.ask(client, picture, question.clone()).await
+            let picture = app.pictures.get(task.picture(&config)?).await?;
+            let found = app.engine.ask(client, picture, question.clone()).await?;
+            let (config, prompts) = (config.clone(), question.prompts.clone());
+            off_the_workers(move |withdrawn| regions(&config, &prompts, &found, withdrawn)).await
         };
         let predicted = match found.await {
-            Ok(found) => {
-                let regions = regions(&config, &question.prompts, &found)?;
-                // Label Studio sorts tasks by this score: the least certain instance says how much a task needs a person.
-                let score = found.detections.iter().map(|one| one.score).fold(f32::INFINITY, f32::min);
-                let score = if score.is_finite() { score } else { 0.0 };
-                json!({"result": regions, "score": score, "model_version": version(&app)})
-            }
+            Ok((result, score)) => Prediction { result, score, model_version: version(&app) },
             Err(failed) => {
-                let id = task.id.as_ref().map_or_else(String::new, ToString::to_string);
-                tracing::warn!("Label Studio, task {id}: {}", failed.message);
+                tracing::warn!("Label Studio, task {}: {}", task.id.0, failed.message);
                 (failures, problem) = (failures + 1, Some(failed));
-                json!({"result": [], "score": 0.0, "model_version": version(&app)})
+                Prediction { result: Vec::new(), score: 0.0, model_version: version(&app) }
             }
         };
         results.push(predicted);
@@ -155,5 +182,6 @@ async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Respon
     if let Some(problem) = problem.filter(|_| failures == results.len()) {
         return Err(problem);
     }
-    Ok(json_response(StatusCode::OK, &json!({"results": results, "model_version": version(&app)})))
+    let predictions = Predictions { results, model_version: version(&app) };
+    off_the_workers(move |_| Ok(json_response(StatusCode::OK, &predictions))).await
 }

@@ -22,14 +22,14 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
 use crate::connections;
-use crate::guard::{host_of, is_this_machine};
+use crate::guard::{check_origin, host_of, is_this_machine, isolate};
 use crate::metrics::Gauge;
 use crate::problem::Problem;
 
+/// Characters of a path that nobody guesses.
+const MIN_SECRET: usize = 8;
 /// The most viewers at once.
 const VIEWERS: usize = 16;
-/// The most open connections; any more wait.
-const CONNECTIONS: usize = 64;
 const QUALITY: u8 = 80;
 /// How long the end of a run waits for viewers to get the last frame.
 const END_TIME: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ pub struct LiveView {
 
 impl LiveView {
     /// Listens on an address. On one that other machines reach, the `path` has to be one that they cannot guess: whoever
-    /// knows it can look.
+    /// knows it can look, and other pages can embed the stream. Without such a path they cannot.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for such an address with a path of fewer than eight characters, or a path with others than
@@ -60,7 +60,8 @@ impl LiveView {
             return invalid(format!("path {path:?}: expected letters, digits, -, _ and /"));
         }
         let is_local = address.ip().is_loopback();
-        if !is_local && path.len() < 8 {
+        let is_secret = path.len() >= MIN_SECRET;
+        if !is_local && !is_secret {
             return invalid(format!(
                 "{address} is reached by other machines: add a path of at least eight characters that nobody guesses, \
                  such as {address}/Qx7-front-door"
@@ -88,9 +89,13 @@ impl LiveView {
         if is_local {
             routes = routes.layer(from_fn(local_only));
         }
+        if !is_secret {
+            routes = routes.layer(from_fn(own_page_only));
+        }
         runtime.spawn(async move {
             let open = Gauge::default();
-            if let Err(error) = connections::serve(listener, routes, CONNECTIONS, &open, pending()).await {
+            let settings = connections::Settings::default();
+            if let Err(error) = connections::serve(listener, routes, &settings, &open, pending()).await {
                 tracing::warn!("cannot listen on {address}: {error}");
             }
         });
@@ -187,6 +192,17 @@ async fn local_only(request: Request, next: Next) -> Response {
     }
 }
 
+/// No other page may show the stream, or take the places of viewers.
+async fn own_page_only(request: Request, next: Next) -> Response {
+    let is_stream = request.uri().path().ends_with("/stream.mjpg");
+    let mut response = match check_origin(request.headers(), host_of(&request)) {
+        Err(problem) if is_stream => problem.into_response(),
+        _ => next.run(request).await,
+    };
+    isolate(response.headers_mut());
+    response
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
@@ -194,21 +210,65 @@ mod tests {
 
     use super::*;
 
+    fn ask(address: &str, path: &str, more: &str) -> String {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("it is a socket");
+        let asked = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{more}Connection: close\r\n\r\n");
+        stream.write_all(asked.as_bytes()).expect("the system holds it");
+        let mut answer = Vec::new();
+        // A stream does not end: its head is enough.
+        while !answer.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            match stream.read(&mut byte) {
+                Ok(1) => answer.push(byte[0]),
+                _ => break,
+            }
+        }
+        String::from_utf8_lossy(&answer).to_lowercase()
+    }
+
+    fn address_of(view: &LiveView) -> String {
+        let address = view.url().trim_start_matches("http://");
+        address.split('/').next().unwrap_or_default().to_owned()
+    }
+
     #[test]
     fn idle_connections_are_limited() {
         let view = LiveView::bind("127.0.0.1:0".parse().expect("an address"), "").expect("a free port");
-        let address = view.url().trim_start_matches("http://").trim_end_matches('/').to_owned();
-        let connect = || TcpStream::connect(&address).expect("it listens");
-        let idle: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect()).collect();
-        let mut waiting = connect();
-        let asked = format!("GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-        waiting.write_all(asked.as_bytes()).expect("the system holds it");
-        waiting.set_read_timeout(Some(Duration::from_millis(300))).expect("it is a socket");
-        waiting.read(&mut [0]).expect_err("no place is free");
+        let address = address_of(&view);
+        let half = connections::Settings::default().most / 2;
+        let idle: Vec<TcpStream> =
+            (0..half).map(|_| TcpStream::connect(&address).expect("it listens")).collect();
+        assert!(ask(&address, "/", "").starts_with("http/1.1 503"), "one client has half of the places");
         drop(idle);
-        waiting.set_read_timeout(Some(Duration::from_secs(60))).expect("it is a socket");
-        let mut answer = String::new();
-        waiting.read_to_string(&mut answer).expect("it is answered");
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let start = std::time::Instant::now();
+        while !ask(&address, "/", "").starts_with("http/1.1 200") {
+            assert!(start.elapsed() < Duration::from_secs(10), "the places are free again");
+        }
+    }
+
+    #[test]
+    fn other_pages_embed_the_stream_only_if_they_know_a_path_that_nobody_guesses() {
+        let other = "Origin: http://evil.example\r\n";
+        let mut wrong = Vec::new();
+        for (path, more, status, is_isolated) in [
+            ("", "", 200, true),
+            ("", "Sec-Fetch-Site: same-origin\r\n", 200, true),
+            ("", "Sec-Fetch-Site: cross-site\r\n", 403, true),
+            ("", other, 403, true),
+            ("short", other, 403, true),
+            ("Qx7-front-door", other, 200, false),
+        ] {
+            let view = LiveView::bind("127.0.0.1:0".parse().expect("an address"), path).expect("a free port");
+            let prefix = if path.is_empty() { String::new() } else { format!("/{path}") };
+            let answer = ask(&address_of(&view), &format!("{prefix}/stream.mjpg"), more);
+            let has_headers = ["x-frame-options: deny", "cross-origin-resource-policy: same-origin"]
+                .iter()
+                .all(|header| answer.contains(header));
+            if !answer.starts_with(&format!("http/1.1 {status}")) || has_headers != is_isolated {
+                wrong.push(format!("{path:?} {more:?}: expected {status} {is_isolated}, came {answer}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }

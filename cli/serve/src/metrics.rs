@@ -86,6 +86,7 @@ impl Histogram {
 pub(crate) struct Now<'a> {
     pub waiting: usize,
     pub free_slots: usize,
+    pub arriving: usize,
     pub engine: &'a str,
     pub model: &'a str,
 }
@@ -149,6 +150,7 @@ impl Metrics {
         let gauges = [
             ("ocelli_queue_depth", "Pictures that wait for the engine.", now.waiting as i64),
             ("ocelli_free_slots", "Requests that are accepted before 503.", now.free_slots as i64),
+            ("ocelli_arriving", "Requests whose body arrives.", now.arriving as i64),
             ("ocelli_videos", "Open video connections.", self.videos.0.load(Relaxed)),
             ("ocelli_connections", "Open connections.", self.connections.0.load(Relaxed)),
         ];

@@ -4,6 +4,8 @@ use axum::extract::Path;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
+use crate::detect::off_the_workers;
+use crate::example;
 use crate::problem::Problem;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -15,7 +17,7 @@ pub(crate) async fn index() -> Response {
     answer(HTML, include_str!("../page/index.html"))
 }
 
-/// Its style, its scripts and its picture.
+/// Its style, its scripts, its icon and the example.
 pub(crate) async fn file(Path(name): Path<String>) -> Result<Response, Problem> {
     Ok(match name.as_str() {
         "style.css" => answer(STYLE, include_str!("../page/style.css")),
@@ -25,11 +27,15 @@ pub(crate) async fn file(Path(name): Path<String>) -> Result<Response, Problem> 
         "server.js" => answer(SCRIPT, include_str!("../page/server.js")),
         "gallery.js" => answer(SCRIPT, include_str!("../page/gallery.js")),
         "camera.js" => answer(SCRIPT, include_str!("../page/camera.js")),
+        "example.png" => {
+            let picture = off_the_workers(|_| Ok(example::picture()?)).await?;
+            answer("image/png", picture)
+        }
         "icon.svg" => answer("image/svg+xml", include_str!("../page/icon.svg")),
         _ => return Err(Problem::missing("the page has no such file")),
     })
 }
 
-fn answer(kind: &'static str, text: &'static str) -> Response {
-    ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache")], text).into_response()
+fn answer(kind: &'static str, content: impl IntoResponse) -> Response {
+    ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache")], content).into_response()
 }

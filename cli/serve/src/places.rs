@@ -1,4 +1,4 @@
-//! Places for requests: as many as the limit allows, of which one client has at most half.
+//! Places for connections, videos and requests: as many as the limit allows, of which one client has at most half.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,8 +8,9 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use crate::problem::Problem;
 
-/// Places that requests hold while they are read, or while they wait and run.
+/// Places that connections and videos hold while they are open, and requests while they are read, or while they wait and run.
 pub(crate) struct Places {
+    most: usize,
     all: Arc<Semaphore>,
     /// Places of one client.
     each: usize,
@@ -17,6 +18,7 @@ pub(crate) struct Places {
 }
 
 /// A place; it is given back when it is dropped.
+#[derive(Debug)]
 pub(crate) struct Place {
     _own: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
@@ -25,7 +27,7 @@ pub(crate) struct Place {
 impl Places {
     pub fn new(most: usize) -> Self {
         let each = most.div_ceil(2);
-        Self { all: Arc::new(Semaphore::new(most)), each, clients: Mutex::default() }
+        Self { most, all: Arc::new(Semaphore::new(most)), each, clients: Mutex::default() }
     }
 
     /// The places of a client. Clients without a request are forgotten.
@@ -46,6 +48,23 @@ impl Places {
         Ok(Place { _own: own, _of_all: of_all })
     }
 
+    /// Waits for a place for a client that is not known yet: [`join`](Self::join) makes it one of a client's.
+    ///
+    /// # Errors
+    /// 503 if the server stops.
+    pub async fn any(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.all.clone().acquire_owned().await.map_err(|_: AcquireError| Problem::stopping())
+    }
+
+    /// Makes a place one of a client's.
+    ///
+    /// # Errors
+    /// 503 if it has its share.
+    pub fn join(&self, client: IpAddr, of_all: OwnedSemaphorePermit) -> Result<Place, Problem> {
+        let own = self.of(client).try_acquire_owned().map_err(|_| Problem::busy())?;
+        Ok(Place { _own: own, _of_all: of_all })
+    }
+
     /// Waits for a place.
     ///
     /// # Errors
@@ -55,6 +74,11 @@ impl Places {
         let own = self.of(client).acquire_owned().await.map_err(stopping)?;
         let of_all = self.all.clone().acquire_owned().await.map_err(stopping)?;
         Ok(Place { _own: own, _of_all: of_all })
+    }
+
+    /// The number of places that are taken.
+    pub fn taken(&self) -> usize {
+        self.most - self.free()
     }
 
     /// The number of free places.

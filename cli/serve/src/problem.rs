@@ -5,6 +5,9 @@ use axum::response::{IntoResponse, Response};
 use ocelli::{Error, ErrorKind};
 use serde_json::json;
 
+/// Characters of a message.
+const MOST_CHARACTERS: usize = 500;
+
 /// Why a request is not answered.
 #[derive(Debug)]
 pub(crate) struct Problem {
@@ -16,7 +19,13 @@ pub(crate) struct Problem {
 
 impl Problem {
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), retry_after: None }
+        let mut message = message.into();
+        // It can quote the request.
+        if let Some((end, _)) = message.char_indices().nth(MOST_CHARACTERS) {
+            message.truncate(end);
+            message.push('…');
+        }
+        Self { status, message, retry_after: None }
     }
 
     /// 400.

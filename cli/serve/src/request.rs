@@ -6,14 +6,11 @@ use axum::body::Bytes;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ocelli::postprocess::PostProcessOptions;
-use ocelli::{BoundingBox, Error, ErrorKind, Image, Prompt, Prompts, Result, VISUAL};
+use ocelli::{BoundingBox, Error, ErrorKind, Prompt, Prompts, Result, VISUAL};
 use serde::Deserialize;
 
-use crate::config::Limits;
+use crate::limits::{Limits, names, split_names};
 use crate::problem::Problem;
-
-/// Characters of a class's name: the model reads 32 tokens.
-const MAX_NAME: usize = 200;
 
 /// A question about a picture.
 #[derive(Clone, Debug)]
@@ -33,13 +30,13 @@ pub(crate) struct Thresholds {
 }
 
 impl Thresholds {
-    /// These, and the server's for the rest.
-    pub fn over(self, of_server: &PostProcessOptions) -> PostProcessOptions {
+    /// These, and the server's for the rest, within the limits.
+    pub fn over(self, of_server: &PostProcessOptions, limits: &Limits) -> PostProcessOptions {
         PostProcessOptions {
             score_threshold: self.confidence.unwrap_or(of_server.score_threshold),
             nms_iou: self.nms.or(of_server.nms_iou),
             class_agnostic_nms_iou: self.class_agnostic_nms.or(of_server.class_agnostic_nms_iou),
-            max_detections: self.max_detections.or(of_server.max_detections),
+            max_detections: Some(limits.detections(self.max_detections.or(of_server.max_detections))),
             ..of_server.clone()
         }
     }
@@ -74,20 +71,6 @@ struct ExemplarBox {
     class: Option<String>,
 }
 
-/// A list of names, or names separated by commas, as in a form.
-fn names<'d, D: serde::Deserializer<'d>>(from: D) -> std::result::Result<Vec<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a list of names, or names separated by commas")]
-    enum Names {
-        List(Vec<String>),
-        Text(String),
-    }
-    Ok(match Names::deserialize(from)? {
-        Names::List(names) => names,
-        Names::Text(text) => text.split(',').map(str::to_owned).collect(),
-    })
-}
-
 fn yes() -> bool {
     true
 }
@@ -103,9 +86,17 @@ impl Asked {
         Self { classes, masks, ..Self::default() }
     }
 
-    /// Takes the picture out.
-    pub fn take_picture(&mut self) -> std::result::Result<Option<Bytes>, Problem> {
-        self.image.take().map(|text| from_base64(&text)).transpose()
+    /// The picture and the question. The limits come first.
+    pub fn into_parts(mut self, limits: &Limits) -> std::result::Result<(Option<Bytes>, Question), Problem> {
+        let image = self.image.take();
+        let question = self.question(limits)?;
+        Ok((image.map(|text| from_base64(&text)).transpose()?, question))
+    }
+
+    /// Refuses more classes and exemplars than the limits.
+    pub fn check_counts(&self, limits: &Limits) -> Result<()> {
+        limits.check_exemplars(self.exemplars.len())?;
+        limits.check_classes(self.classes.len())
     }
 
     /// Sets one field of a form.
@@ -113,7 +104,7 @@ impl Asked {
         let wrong = |expected: &str| Problem::bad(format!("{name} is \"{value}\": expected {expected}"));
         let number = || value.trim().parse::<f32>().map_err(|_| wrong("a number from 0 to 1"));
         match name {
-            "classes" => self.classes.extend(value.split(',').map(str::to_owned)),
+            "classes" => self.classes.extend(split_names(value).map_err(Problem::bad)?),
             "confidence" => self.confidence = Some(number()?),
             "nms" => self.nms = Some(number()?),
             "class_agnostic_nms" => self.class_agnostic_nms = Some(number()?),
@@ -157,27 +148,15 @@ impl Asked {
         if self.max_detections == Some(0) {
             return refuse("max_detections is 0: expected at least 1".into());
         }
-        if self.exemplars.len() > limits.exemplars {
-            let (found, most) = (self.exemplars.len(), limits.exemplars);
-            return refuse(format!("{found} exemplars: expected at most {most}"));
-        }
-        if self.classes.len() > limits.classes {
-            let (found, most) = (self.classes.len(), limits.classes);
-            return refuse(format!("{found} classes: expected at most {most}; ask in several requests"));
-        }
+        self.check_counts(limits)?;
+        let of_exemplars = self.exemplars.iter().filter_map(|exemplar| exemplar.class.as_deref());
+        limits.check_names(self.classes.iter().map(String::as_str).chain(of_exemplars))?;
         let prompts = prompts(&self.classes, &self.exemplars)?;
-        let too_long = |prompt: &&Prompt| prompt.label().chars().count() > MAX_NAME;
-        if let Some(prompt) = prompts.iter().find(too_long) {
-            let start: String = prompt.label().chars().take(20).collect();
-            return refuse(format!("class \"{start}…\": expected at most {MAX_NAME} characters"));
-        }
         let thresholds = Thresholds {
             confidence: self.confidence,
             nms: self.nms,
             class_agnostic_nms: self.class_agnostic_nms,
-            max_detections: Some(
-                self.max_detections.map_or(limits.detections, |most| most.min(limits.detections)),
-            ),
+            max_detections: self.max_detections,
         };
         Ok(Question { prompts, thresholds, masks: self.masks })
     }
@@ -233,20 +212,4 @@ pub(crate) fn from_base64(text: &str) -> std::result::Result<Bytes, Problem> {
         Problem::bad(format!("image is \"{start}\": expected the file in base64"))
     })?;
     Ok(bytes.into())
-}
-
-/// Refuses a picture with too many pixels before it is decoded.
-///
-/// # Errors
-/// [`ErrorKind::InvalidData`] with its size, or if it is no picture.
-pub(crate) fn check_pixels(bytes: &[u8], most: u64) -> Result<()> {
-    let (width, height) = Image::declared_size(bytes, "the request")?;
-    if u64::from(width) * u64::from(height) > most {
-        let message = format!(
-            "cannot read the image, the request: {width}x{height} is too large; expected at most {:.1} megapixels",
-            most as f64 / 1e6
-        );
-        return Err(Error::new(ErrorKind::InvalidData, message));
-    }
-    Ok(())
 }

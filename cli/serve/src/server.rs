@@ -47,7 +47,7 @@ impl Bound {
     /// of range; [`ErrorKind::Io`] if the port is taken; the errors of the gallery.
     pub fn new(config: ServeConfig) -> Result<Self> {
         config.check()?;
-        let gallery = config.gallery.as_deref().map(|root| Gallery::open(root, config.limits.pixels));
+        let gallery = config.gallery.as_deref().map(|root| Gallery::open(root, config.limits.clone()));
         let gallery = gallery.transpose()?.map(Arc::new);
         let pictures = Pictures::new(config.label_studio.as_ref(), config.limits.body_bytes)?;
         let listener = TcpListener::bind(config.listen).map_err(|error| {
@@ -67,11 +67,12 @@ impl Bound {
         let Self { config, listener, address, gallery, pictures } = self;
         let about = About::of(&detector, &config);
         let metrics = Arc::new(Metrics::default());
-        let engine = Engine::start(detector, metrics.clone(), config.limits.pixels);
+        let engine = Engine::start(detector, metrics.clone(), &config.limits);
         let (stop, stopping) = watch::channel(false);
         let app = App {
             token: config.token.as_deref().map(TokenHash::new),
             bodies: Places::new(config.limits.queue),
+            videos: Places::new(config.limits.queue.div_ceil(2)),
             slots: Places::new(config.limits.queue),
             engine,
             metrics,
@@ -140,11 +141,12 @@ async fn serve(
     cancellation: &Cancellation,
 ) -> std::io::Result<()> {
     let most = app.config.limits.connections;
-    let graceful =
-        connections::serve(listener, router(&app), most, &app.metrics.connections, cancelled(cancellation))
-            .await?;
+    let settings = connections::Settings { most, ..connections::Settings::default() };
+    let open = &app.metrics.connections;
+    let open_ones =
+        connections::serve(listener, router(&app), &settings, open, cancelled(cancellation)).await?;
     stop.send_replace(true);
-    drop(tokio::time::timeout(app.config.limits.time, graceful.shutdown()).await);
+    drop(tokio::time::timeout(app.config.limits.time, open_ones.close()).await);
     Ok(())
 }
 

@@ -14,40 +14,31 @@ use axum::body::Bytes;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::response::Response;
-use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::connections::Ends;
-use crate::detect::{Answer, ends_of};
+use crate::detect::{Answer, ends_of, off_the_workers};
+use crate::places::Place;
 use crate::problem::Problem;
 use crate::request::{Asked, Question};
 
 /// A client that is silent for this long is gone.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// The answer to a frame.
-#[derive(Serialize)]
-struct FrameAnswer {
-    frame: u64,
-    /// Frames that were not worked on so far.
-    dropped: u64,
-    #[serde(flatten)]
-    answer: Answer,
-}
-
 /// Turns the connection into a WebSocket.
 pub(crate) async fn video(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let ends = ends_of(&request)?;
+    let place = app.videos.take(ends.client)?;
     let (mut parts, _) = request.into_parts();
     let refused = |error: WebSocketUpgradeRejection| Problem::new(error.status(), error.body_text());
     let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await.map_err(refused)?;
     let most = app.config.limits.body_bytes;
     let upgrade = upgrade.max_message_size(most).max_frame_size(most);
-    Ok(upgrade.on_upgrade(move |socket| async move { serve(&app, &ends, socket).await }))
+    Ok(upgrade.on_upgrade(move |socket| async move { serve(&app, &ends, place, socket).await }))
 }
 
-type Work<'a> = Pin<Box<dyn Future<Output = (u64, Result<Answer, Problem>)> + Send + 'a>>;
+type Work<'a> = Pin<Box<dyn Future<Output = (u64, Result<Value, Problem>)> + Send + 'a>>;
 
 /// A frame that waits, and what the frames are searched for.
 #[derive(Default)]
@@ -59,8 +50,10 @@ struct Frames {
 }
 
 /// `ends` hold the place of the connection.
-async fn serve(app: &App, ends: &Ends, mut socket: WebSocket) {
+async fn serve(app: &App, ends: &Ends, place: Place, mut socket: WebSocket) {
     let _counted = app.metrics.videos.count();
+    // Given back before it is not counted any more.
+    let _place = place;
     let mut stopping = app.stopping.clone();
     let mut frames = Frames::default();
     let mut work: Option<Work<'_>> = None;
@@ -73,7 +66,7 @@ async fn serve(app: &App, ends: &Ends, mut socket: WebSocket) {
         }
         let said = tokio::select! {
             message = tokio::time::timeout(SILENCE, socket.recv()) => match message {
-                Ok(Some(Ok(message))) => match frames.take(app, message) {
+                Ok(Some(Ok(message))) => match frames.take(app, message).await {
                     Some(said) => said,
                     None => continue,
                 },
@@ -83,11 +76,12 @@ async fn serve(app: &App, ends: &Ends, mut socket: WebSocket) {
             (number, answered) = async { work.as_mut().expect("checked below").await }, if work.is_some() => {
                 work = None;
                 app.metrics.frames_done.fetch_add(1, Relaxed);
-                let dropped = frames.dropped;
-                match answered {
-                    Ok(answer) => json!(FrameAnswer { frame: number, dropped, answer }),
-                    Err(problem) => json!({"frame": number, "dropped": dropped, "error": problem.message}),
-                }
+                let mut said = match answered {
+                    Ok(answer) => answer,
+                    Err(problem) => json!({"error": problem.message}),
+                };
+                (said["frame"], said["dropped"]) = (json!(number), json!(frames.dropped));
+                said
             }
             () = stopped(&mut stopping) => {
                 drop(socket.send(Message::Close(None)).await);
@@ -108,12 +102,13 @@ async fn stopped(stopping: &mut tokio::sync::watch::Receiver<bool>) {
 
 impl Frames {
     /// Takes a message. Returns what is said to it.
-    fn take(&mut self, app: &App, message: Message) -> Option<serde_json::Value> {
+    async fn take(&mut self, app: &App, message: Message) -> Option<Value> {
         match message {
             Message::Text(text) => {
-                let asked = Asked::from_json(text.as_bytes());
-                let question = asked.and_then(|asked| Ok(asked.question(&app.config.limits)?));
-                match question {
+                let limits = app.config.limits.clone();
+                let question =
+                    off_the_workers(move |_| Ok(Asked::from_json(text.as_bytes())?.question(&limits)?));
+                match question.await {
                     Ok(question) => {
                         self.question = Some(question);
                         Some(json!({"ready": true}))
@@ -146,11 +141,11 @@ async fn answer(
     number: u64,
     picture: Bytes,
     question: Question,
-) -> (u64, Result<Answer, Problem>) {
-    let _slot = match app.slots.wait(client).await {
-        Ok(slot) => slot,
-        Err(problem) => return (number, Err(problem)),
+) -> (u64, Result<Value, Problem>) {
+    let work = async {
+        let _slot = app.slots.wait(client).await?;
+        let found = app.engine.ask(client, picture, question).await?;
+        off_the_workers(move |_| Ok(json!(Answer::from(found)))).await
     };
-    let found = app.engine.ask(client, picture, question).await;
-    (number, found.map(Answer::from))
+    (number, app.config.limits.in_time(work).await.and_then(|answered| answered))
 }

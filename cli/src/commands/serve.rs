@@ -52,10 +52,11 @@ pub struct ServeArgs {
     /// Run without masks, which takes less memory
     #[arg(long, help_heading = PERFORMANCE)]
     no_masks: bool,
-    /// Most requests that wait or run at the same time, half of them from one address; any more are answered with 503
+    /// Most requests that wait or run at the same time, half of them from one address and half of them frames of videos; any more
+    /// are answered with 503
     #[arg(long, default_value_t = Limits::default().queue, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
     queue: usize,
-    /// Most open connections; any more wait
+    /// Most open connections, half of them from one address; any more wait
     #[arg(long, default_value_t = Limits::default().connections, allow_negative_numbers = true, value_name = "N", help_heading = PERFORMANCE)]
     connections: usize,
     /// Longest time for a request, in seconds
@@ -82,13 +83,14 @@ fn parse_address(text: &str) -> Result<SocketAddr, &'static str> {
 pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
     let config = config(args)?;
     let has_new_token = config.token.is_some() && args.token.is_none() && variable(TOKEN).is_none();
-    if config.gallery.is_some() && config.token.is_none() {
+    let is_open_gallery = config.gallery.is_some() && config.token.is_none();
+    let bound = Bound::new(config)?;
+    if is_open_gallery {
         status(
             log,
             "no token: every user of this machine can see and correct the data set; --token prevents that",
         );
     }
-    let bound = Bound::new(config)?;
     let builder = args.detector.detector()?.with_masks(!args.no_masks);
     let first = Prompts::new(["person"])?;
     args.detector.model.announce_built_in(&first, log);
@@ -125,10 +127,11 @@ fn config(args: &ServeArgs) -> anyhow::Result<ServeConfig> {
         body_bytes: args.max_bytes,
         pixels: args.max_pixels,
         classes: args.max_classes,
+        detections: args.detector.max_det.unwrap_or(Limits::default().detections),
         queue: args.queue,
         connections: args.connections,
         time,
-        ..Limits::default()
+        exemplars: Limits::default().exemplars,
     };
     let model = args.detector.model.model.as_ref();
     let defaults = ServeConfig::default();

@@ -1,11 +1,12 @@
 //! A server, and a client that writes HTTP by hand, wrong HTTP included.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command};
 use std::time::Duration;
 
 use serde_json::Value;
+use socket2::{Domain, Socket as Socket2, Type};
 
 use crate::run::Place;
 
@@ -62,7 +63,7 @@ impl Running {
             panic!("no address: {line:?}, {error}")
         });
         let (address, query) = rest.split_once('/').expect("it ends with a slash");
-        Self { address: address.replace("0.0.0.0", "127.0.0.1"), query: query.to_owned(), child }
+        Self { address: address.to_owned(), query: query.to_owned(), child }
     }
 
     pub fn connect(&self) -> TcpStream {
@@ -71,8 +72,34 @@ impl Running {
         stream
     }
 
+    /// A connection of another client: each number is an address of its own.
+    pub fn connect_as(&self, client: u8) -> TcpStream {
+        let socket = Socket2::new(Domain::IPV4, Type::STREAM, None).expect("the system has sockets");
+        socket.bind(&SocketAddr::from(([127, 0, 0, client], 0)).into()).expect("127.0.0.0/8 is this machine");
+        let server: SocketAddr = self.address.parse().expect("it is an address");
+        socket.connect(&server.into()).expect("the server listens");
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("it is a socket");
+        stream
+    }
+
     pub fn send(&self, head: &str, body: &[u8]) -> Reply {
+        self.send_on(self.connect(), head, body)
+    }
+
+    /// Sends a request without waiting for the answer. Of a body that is declared `length` bytes long, `body` is sent.
+    pub fn begin(&self, head: &str, body: &[u8], length: usize) -> TcpStream {
         let mut stream = self.connect();
+        let head = format!(
+            "{head}\r\nHost: {}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n",
+            self.address
+        );
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)).expect("the server reads");
+        stream
+    }
+
+    /// A request on a connection, which ends with it.
+    pub fn send_on(&self, mut stream: TcpStream, head: &str, body: &[u8]) -> Reply {
         let host = if head.to_lowercase().contains("\nhost:") {
             String::new()
         } else {

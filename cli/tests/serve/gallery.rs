@@ -188,4 +188,32 @@ fn coco_alone_is_corrected_and_labelled_again() {
         assert!(again.iter().map(same).eq(after.iter().map(same)), "{more:?}: {again:?}");
     }
     assert_eq!(server.get(&format!("{address}/image")).status, 200);
+    server.signal("-INT");
+    let (_, said) = server.end();
+    assert!(said.contains("no token: every user of this machine can see and correct the data set"), "{said}");
+}
+
+/// Lines that a person did not touch are kept, whatever they have.
+#[test]
+fn lines_without_area_are_kept() {
+    let place = Place::new();
+    place.write("pictures/0.png", scene(0));
+    label(&place, &[]);
+    let boxes = "set/labels/train/0.txt";
+    let flat = "0 0.5 0.5 0.00001 0.1\n1 1.5 1.5 0.1 0.1\n";
+    place.write(boxes, flat);
+    let server = Running::start(&place, &["--gallery", "set"]);
+    let id = server.get("/v1/gallery").json()["images"][0]["id"].as_str().expect("it has one").to_owned();
+    let labels = server.get(&format!("/v1/gallery/{id}")).json();
+    let lines = labels["instances"].as_array().expect("a list").iter();
+    let mut instances: Vec<Value> = lines
+        .map(|one| json!({"line": one["line"], "class_id": one["class_id"], "box": one["box"]}))
+        .collect();
+    instances.push(json!({"class_id": 2, "box": [0, 0, 32, 16]}));
+    let body = json!({"version": labels["version"], "instances": instances}).to_string();
+    let head = format!("PUT /v1/gallery/{id} HTTP/1.1\r\nContent-Type: application/json");
+    let saved = server.send(&head, body.as_bytes());
+    assert_eq!(saved.status, 200, "{}", saved.text());
+    let after = String::from_utf8(place.read(boxes)).expect("labels are text");
+    assert!(after.starts_with(flat) && after.lines().count() == 3, "{after}");
 }

@@ -13,6 +13,7 @@ use ocelli::{
 };
 
 use super::{Decoded, Found, Job, Key, decode};
+use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::queue::Awaited;
 
@@ -58,7 +59,7 @@ pub(super) struct BackboneStage {
     pictures: VecDeque<(Key, Arc<Picture>)>,
     known: Arc<KnownPictures>,
     metrics: Arc<Metrics>,
-    max_pixels: u64,
+    limits: Limits,
 }
 
 impl BackboneStage {
@@ -66,9 +67,9 @@ impl BackboneStage {
         encoder: ImageEncoder,
         known: Arc<KnownPictures>,
         metrics: Arc<Metrics>,
-        max_pixels: u64,
+        limits: Limits,
     ) -> Self {
-        Self { encoder, pictures: VecDeque::new(), known, metrics, max_pixels }
+        Self { encoder, pictures: VecDeque::new(), known, metrics, limits }
     }
 
     /// Works until no more pictures come, or nobody takes them.
@@ -116,7 +117,7 @@ impl BackboneStage {
         // A picture that was known when it was to be decoded can be forgotten since.
         let image = match image {
             Some(image) => image,
-            None => decode(&job.picture, self.max_pixels)?,
+            None => decode(&job.picture, &self.limits)?,
         };
         self.encoder.set_masks(masks);
         self.pictures.retain(|(known, _)| *known != key);
@@ -141,13 +142,19 @@ pub(super) struct PromptStage {
     decoder: PromptDecoder,
     options: PostProcessOptions,
     metrics: Arc<Metrics>,
+    limits: Limits,
 }
 
 impl PromptStage {
-    pub fn new(mut text: TextEmbedder, decoder: PromptDecoder, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        mut text: TextEmbedder,
+        decoder: PromptDecoder,
+        metrics: Arc<Metrics>,
+        limits: Limits,
+    ) -> Self {
         text.keep_in_memory(PHRASES);
         let options = decoder.post_processing().clone();
-        Self { text, decoder, options, metrics }
+        Self { text, decoder, options, metrics, limits }
     }
 
     /// Answers until no more pictures come.
@@ -176,7 +183,8 @@ impl PromptStage {
         let start = Instant::now();
         let embedded = self.text.embed(&job.question.prompts)?;
         times.text = start.elapsed().as_secs_f64() * 1e3;
-        self.decoder.set_post_processing(job.question.thresholds.over(&self.options))?;
+        let options = job.question.thresholds.over(&self.options, &self.limits);
+        self.decoder.set_post_processing(options)?;
         self.decoder.set_masks(job.question.masks);
         self.decoder.set_cancellation(job.withdrawn.clone());
         self.decoder.decode(&picture.features, &embedded, times)

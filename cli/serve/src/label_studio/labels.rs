@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
-use serde_json::{Map, Value};
 
+use crate::limits::Limits;
 use crate::problem::Problem;
 
 /// What a tag makes of an instance.
@@ -70,7 +70,10 @@ pub(super) struct LabelConfig {
 
 impl LabelConfig {
     /// Reads the XML of a configuration.
-    pub fn parse(xml: &str) -> Result<Self, Problem> {
+    ///
+    /// # Errors
+    /// 400 if it is wrong, or beyond the limits: each tag and each list of labels is counted before it is kept.
+    pub fn parse(xml: &str, limits: &Limits) -> Result<Self, Problem> {
         let wrong = |error: String| Problem::bad(format!("labelling configuration: {error}"));
         let mut reader = Reader::from_str(xml);
         let mut config = Self { controls: Vec::new(), images: Vec::new() };
@@ -83,12 +86,17 @@ impl LabelConfig {
                 _ => continue,
             };
             let name = String::from_utf8_lossy(tag.local_name().as_ref()).into_owned();
-            if let Some(shape) = Shape::of_tag(&name) {
+            let is_image = name.eq_ignore_ascii_case("image");
+            let shape = Shape::of_tag(&name);
+            if is_image || shape.is_some() {
+                limits.check_tags(config.controls.len() + config.images.len() + 1)?;
+            }
+            if let Some(shape) = shape {
                 let from_name = attribute(tag, "name")?.unwrap_or_default();
                 let to_name = attribute(tag, "toName")?.unwrap_or_default();
-                let labels = if is_open { read_labels(&mut reader, &name)? } else { Vec::new() };
+                let labels = if is_open { read_labels(&mut reader, &name, limits)? } else { Vec::new() };
                 config.controls.push(Control { shape, from_name, to_name, labels });
-            } else if name.eq_ignore_ascii_case("image") {
+            } else if is_image {
                 let value = attribute(tag, "value")?.unwrap_or_default();
                 let key = value.trim_start_matches('$').to_owned();
                 config.images.push((attribute(tag, "name")?.unwrap_or_default(), key));
@@ -116,19 +124,23 @@ impl LabelConfig {
     }
 
     /// The address of the picture in the data of a task.
-    pub fn picture_of<'d>(&self, data: &'d Map<String, Value>) -> Result<&'d str, Problem> {
+    pub fn picture_of<'d>(&self, data: impl Fn(&str) -> Option<&'d str>) -> Result<&'d str, Problem> {
         let used = |name: &str| self.controls.iter().any(|control| control.to_name == name);
         let keys = self.images.iter().filter(|(name, _)| used(name)).map(|(_, key)| key);
-        keys.filter_map(|key| data.get(key)?.as_str())
-            .next()
+        keys.filter_map(|key| data(key))
+            .find(|picture| !picture.is_empty())
             .ok_or_else(|| Problem::bad("a task has no picture under the name that the configuration has"))
     }
 }
 
 /// The labels up to the end of the tag.
-fn read_labels(reader: &mut Reader<&[u8]>, parent: &str) -> Result<Vec<(String, Vec<String>)>, Problem> {
+fn read_labels(
+    reader: &mut Reader<&[u8]>,
+    parent: &str,
+    limits: &Limits,
+) -> Result<Vec<(String, Vec<String>)>, Problem> {
     let wrong = |error: String| Problem::bad(format!("labelling configuration: {error}"));
-    let mut labels = Vec::new();
+    let (mut labels, mut count) = (Vec::new(), 0);
     loop {
         match reader.read_event().map_err(|error| wrong(error.to_string()))? {
             Event::Start(tag) | Event::Empty(tag)
@@ -137,6 +149,8 @@ fn read_labels(reader: &mut Reader<&[u8]>, parent: &str) -> Result<Vec<(String, 
                 let Some(value) = attribute(&tag, "value")? else { continue };
                 // The attribute by which Label Studio's own backends map names of a model to labels.
                 let phrases = attribute(&tag, "predicted_values")?.unwrap_or_else(|| value.clone());
+                count += phrases.split(',').count();
+                limits.check_classes(count)?;
                 let phrases: Vec<String> = phrases
                     .split(',')
                     .map(|phrase| phrase.trim().to_owned())
@@ -168,8 +182,6 @@ fn attribute(tag: &BytesStart<'_>, name: &str) -> Result<Option<String>, Problem
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -183,14 +195,16 @@ mod tests {
           <PolygonLabels name="other" toName="text"><Label value="no"/></PolygonLabels>
           <Choices name="c" toName="img"><Choice value="x"/></Choices>
         </View>"#;
-        let config = LabelConfig::parse(xml).expect("it is a configuration");
+        let limits = Limits::default();
+        let config = LabelConfig::parse(xml, &limits).expect("it is a configuration");
         let asks = config.asks();
         assert_eq!(asks.phrases, ["Dog", "red apple", "banana", "Cat & dog"]);
         assert!(asks.masks);
         assert_eq!(config.controls[0].label_of("Red Apple"), Some("Fruit"));
         assert_eq!(config.controls[1].label_of("dog"), None);
-        let data = json!({"photo": "/data/a.png", "image": "no"});
-        let picture = config.picture_of(data.as_object().expect("it is one"));
+        let data = [("photo", "/data/a.png"), ("image", "no")];
+        let text_of = |key: &str| data.iter().find(|(known, _)| *known == key).map(|(_, text)| *text);
+        let picture = config.picture_of(text_of);
         assert_eq!(picture.expect("it has one"), "/data/a.png");
         for wrong in [
             "",
@@ -199,7 +213,7 @@ mod tests {
             "<RectangleLabels name=\"a\" toName=\"b\">",
             "<a b=c",
         ] {
-            assert!(LabelConfig::parse(wrong).is_err(), "{wrong}");
+            assert!(LabelConfig::parse(wrong, &limits).is_err(), "{wrong}");
         }
     }
 }

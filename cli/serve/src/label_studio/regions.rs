@@ -1,7 +1,8 @@
 //! Detections as the regions of a prediction.
 
-use ocelli::{Mask, Prompts};
-use serde_json::{Value, json};
+use ocelli::{Cancellation, Mask, Prompts};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use super::labels::{LabelConfig, Shape};
 use crate::engine::Found;
@@ -12,42 +13,81 @@ const TOLERANCE: f32 = 1.0;
 /// Parts of a mask that are smaller than this share of it get no polygon.
 const MIN_PART: f64 = 0.02;
 
-/// The regions of a picture: one for each detection and tag that has its label.
-pub(super) fn regions(config: &LabelConfig, prompts: &Prompts, found: &Found) -> Result<Vec<Value>, Problem> {
+/// A region of a prediction.
+#[derive(Serialize)]
+pub(super) struct Region {
+    id: String,
+    from_name: String,
+    to_name: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    original_width: u32,
+    original_height: u32,
+    image_rotation: u32,
+    score: f32,
+    value: Outline,
+}
+
+/// Where it is, and its label.
+#[derive(Default, Serialize)]
+struct Outline {
+    #[serde(flatten)]
+    fields: Map<String, Value>,
+    /// As bytes: as values in `fields` they would take thirty times the memory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rle: Vec<u8>,
+}
+
+/// The regions of a picture: one for each detection and tag that has its label, and the lowest score.
+pub(super) fn regions(
+    config: &LabelConfig,
+    prompts: &Prompts,
+    found: &Found,
+    withdrawn: &Cancellation,
+) -> Result<(Vec<Region>, f32), Problem> {
     let (width, height) = (found.width, found.height);
     let mut regions = Vec::new();
     for (number, detection) in found.detections.iter().enumerate() {
         let phrase = prompts[detection.class_id].phrase();
         for control in &config.controls {
             let Some(label) = control.label_of(phrase) else { continue };
-            for (part, mut value) in values(control.shape, detection, (width, height)).into_iter().enumerate()
-            {
-                value[control.shape.kind()] = json!([label]);
-                regions.push(json!({
-                    "id": format!("{}-{number}-{part}", control.from_name),
-                    "from_name": control.from_name,
-                    "to_name": control.to_name,
-                    "type": control.shape.kind(),
-                    "original_width": width,
-                    "original_height": height,
-                    "image_rotation": 0,
-                    "score": detection.score,
-                    "value": value,
-                }));
+            if withdrawn.is_cancelled() {
+                return Err(Problem::stopping());
+            }
+            let kind = control.shape.kind();
+            let outlines = outlines(control.shape, detection, (width, height));
+            for (part, mut value) in outlines.into_iter().enumerate() {
+                value.fields.insert(kind.to_owned(), json!([label]));
+                regions.push(Region {
+                    id: format!("{}-{number}-{part}", control.from_name),
+                    from_name: control.from_name.clone(),
+                    to_name: control.to_name.clone(),
+                    kind,
+                    original_width: width,
+                    original_height: height,
+                    image_rotation: 0,
+                    score: detection.score,
+                    value,
+                });
             }
         }
     }
-    Ok(regions)
+    let score = found.detections.iter().map(|one| one.score).fold(f32::INFINITY, f32::min);
+    Ok((regions, if score.is_finite() { score } else { 0.0 }))
 }
 
-fn values(shape: Shape, detection: &ocelli::Detection, (width, height): (u32, u32)) -> Vec<Value> {
+fn outlines(shape: Shape, detection: &ocelli::Detection, (width, height): (u32, u32)) -> Vec<Outline> {
     let x = |pixels: f32| f64::from(pixels) / f64::from(width) * 100.0;
     let y = |pixels: f32| f64::from(pixels) / f64::from(height) * 100.0;
+    let with = |fields: Value| match fields {
+        Value::Object(fields) => Outline { fields, ..Outline::default() },
+        _ => Outline::default(),
+    };
     match (shape, &detection.mask) {
         (Shape::Rectangle, _) => {
             let [x1, y1, x2, y2] = detection.bbox.to_xyxy();
             let sides = (x(x2) - x(x1), y(y2) - y(y1));
-            vec![json!({"x": x(x1), "y": y(y1), "width": sides.0, "height": sides.1, "rotation": 0})]
+            vec![with(json!({"x": x(x1), "y": y(y1), "width": sides.0, "height": sides.1, "rotation": 0}))]
         }
         (Shape::Polygon, Some(mask)) => {
             let least = mask.area() as f64 * MIN_PART;
@@ -56,9 +96,11 @@ fn values(shape: Shape, detection: &ocelli::Detection, (width, height): (u32, u3
             let points = |ring: Vec<[f32; 2]>| -> Vec<[f64; 2]> {
                 ring.into_iter().map(|[px, py]| [x(px), y(py)]).collect()
             };
-            parts.map(|ring| json!({"points": points(ring), "closed": true})).collect()
+            parts.map(|ring| with(json!({"points": points(ring), "closed": true}))).collect()
         }
-        (Shape::Brush, Some(mask)) => vec![json!({"format": "rle", "rle": brush_rle(mask)})],
+        (Shape::Brush, Some(mask)) => {
+            vec![Outline { rle: brush_rle(mask), ..with(json!({"format": "rle"})) }]
+        }
         (_, None) => Vec::new(),
     }
 }

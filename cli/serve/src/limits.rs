@@ -1,0 +1,229 @@
+//! What a client may ask for. The checks are here for every road in: JSON, a form, the WebSocket, Label Studio and the
+//! gallery. Each comes before the work that grows with what it limits.
+
+use std::fmt;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, StatusCode, header};
+use ocelli::{Error, ErrorKind, Image, Result};
+use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
+
+use crate::problem::Problem;
+
+/// Characters of a class's name: the model reads 32 tokens.
+const MAX_NAME: usize = 200;
+/// Names that are kept while a request is read: short ones take ten times the memory of their text.
+const MOST_NAMES: usize = 100_000;
+/// Tags of a labelling configuration that name an image or have labels.
+const MOST_TAGS: usize = 16;
+/// Fields of a form besides one for each class and exemplar.
+const MORE_FIELDS: usize = 16;
+
+/// What a client may ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a request. Default 32 MiB.
+    pub body_bytes: usize,
+    /// Pixels of a picture. Default 50 million.
+    pub pixels: u64,
+    /// Classes of a request, at most 100,000. Default 100.
+    pub classes: usize,
+    /// Exemplar boxes of a request. Default 32.
+    pub exemplars: usize,
+    /// Detections of an answer; of more, those with the highest scores are kept. Also the new boxes of a correction. Default
+    /// 1000.
+    pub detections: usize,
+    /// Requests that wait or run at the same time, and as many whose bodies arrive; one more is answered with 503. Videos take
+    /// at most half of them. One client has at most half of each. Default 64.
+    pub queue: usize,
+    /// Open connections; any more wait. One client has at most half of them; its others are answered with 503. Default 512.
+    pub connections: usize,
+    /// The time of a request, from its first byte to its answer, and of a frame of a video. Default 60 s.
+    pub time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 32 << 20,
+            pixels: 50_000_000,
+            classes: 100,
+            exemplars: 32,
+            detections: 1000,
+            queue: 64,
+            connections: 512,
+            time: Duration::from_secs(60),
+        }
+    }
+}
+
+fn refuse<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::InvalidArgument, message))
+}
+
+impl Limits {
+    /// Checks the limits themselves.
+    pub(crate) fn check(&self) -> Result<()> {
+        for (name, value) in [
+            ("queue", self.queue),
+            ("connections", self.connections),
+            ("max_bytes", self.body_bytes),
+            ("max_classes", self.classes),
+            ("max_detections", self.detections),
+            ("max_pixels", usize::try_from(self.pixels).unwrap_or(usize::MAX)),
+        ] {
+            if value == 0 {
+                return refuse(format!("{name} is 0: expected at least 1"));
+            }
+        }
+        if self.classes > MOST_NAMES {
+            return refuse(format!("max_classes is {}: expected at most {MOST_NAMES}", self.classes));
+        }
+        if self.time.is_zero() {
+            return refuse("timeout is 0: expected a number of seconds above 0".into());
+        }
+        Ok(())
+    }
+
+    /// Refuses a body by the length that its headers declare, before it is read.
+    pub(crate) fn check_declared(&self, headers: &HeaderMap) -> std::result::Result<(), Problem> {
+        let declared =
+            headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        match declared.filter(|length: &u64| *length > self.body_bytes as u64) {
+            None => Ok(()),
+            Some(length) => {
+                let message = format!("{length} bytes: the limit is {}", self.body_bytes);
+                Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message))
+            }
+        }
+    }
+
+    /// Refuses a picture with too many pixels, or what is no picture, at the cost of reading its header.
+    pub(crate) fn check_picture(&self, bytes: &[u8]) -> Result<()> {
+        let (width, height) = Image::declared_size(bytes, "the request")?;
+        if u64::from(width) * u64::from(height) > self.pixels {
+            let message = format!(
+                "cannot read the image, the request: {width}x{height} is too large; expected at most {:.1} megapixels",
+                self.pixels as f64 / 1e6
+            );
+            return Err(Error::new(ErrorKind::InvalidData, message));
+        }
+        Ok(())
+    }
+
+    /// Refuses more classes than the limit.
+    pub(crate) fn check_classes(&self, count: usize) -> Result<()> {
+        match count > self.classes {
+            true => refuse(format!(
+                "too many classes: expected at most {}; ask in several requests",
+                self.classes
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses names that are too long.
+    pub(crate) fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<()> {
+        let too_long = |name: &&str| name.len() > MAX_NAME && name.chars().count() > MAX_NAME;
+        match names.into_iter().find(too_long) {
+            None => Ok(()),
+            Some(name) => {
+                let start: String = name.chars().take(20).collect();
+                refuse(format!("class \"{start}…\": expected at most {MAX_NAME} characters"))
+            }
+        }
+    }
+
+    /// Refuses more exemplars than the limit.
+    pub(crate) fn check_exemplars(&self, count: usize) -> Result<()> {
+        match count > self.exemplars {
+            true => refuse(format!("too many exemplars: expected at most {}", self.exemplars)),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a form with more fields than it can need.
+    pub(crate) fn check_fields(&self, count: usize) -> Result<()> {
+        match count > self.classes + self.exemplars + MORE_FIELDS {
+            true => {
+                refuse("the form has too many fields: expected each once; classes can be one field".into())
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a labelling configuration with more tags than a project has.
+    pub(crate) fn check_tags(&self, count: usize) -> Result<()> {
+        match count > MOST_TAGS {
+            true => refuse(format!("too many tags with images or labels: expected at most {MOST_TAGS}")),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a correction with more new boxes than an answer has.
+    pub(crate) fn check_new_boxes(&self, count: usize) -> Result<()> {
+        match count > self.detections {
+            true => refuse(format!("{count} new boxes: expected at most {}", self.detections)),
+            false => Ok(()),
+        }
+    }
+
+    /// The most detections of an answer, where the client or the detector's options say `wanted`.
+    pub(crate) fn detections(&self, wanted: Option<usize>) -> usize {
+        wanted.map_or(self.detections, |wanted| wanted.min(self.detections))
+    }
+
+    /// Waits for work no longer than a request may take.
+    ///
+    /// # Errors
+    /// 504.
+    pub(crate) async fn in_time<T>(&self, work: impl Future<Output = T>) -> std::result::Result<T, Problem> {
+        tokio::time::timeout(self.time, work).await.map_err(|_| {
+            let message = format!("the request took longer than {} s", self.time.as_secs_f64());
+            Problem::new(StatusCode::GATEWAY_TIMEOUT, message)
+        })
+    }
+}
+
+/// Reads a list of names, or names separated by commas, as in a form. A list that no limit allows is not kept.
+pub(crate) fn names<'d, D: Deserializer<'d>>(from: D) -> std::result::Result<Vec<String>, D::Error> {
+    struct Names;
+    impl<'d> Visitor<'d> for Names {
+        type Value = Vec<String>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a list of names, or names separated by commas")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<Self::Value, E> {
+            split_names(text).map_err(E::custom)
+        }
+
+        fn visit_seq<S: SeqAccess<'d>>(self, mut list: S) -> std::result::Result<Self::Value, S::Error> {
+            let mut names = Vec::new();
+            while let Some(name) = list.next_element()? {
+                if names.len() == MOST_NAMES {
+                    return Err(S::Error::custom(too_many_names()));
+                }
+                names.push(name);
+            }
+            Ok(names)
+        }
+    }
+    from.deserialize_any(Names)
+}
+
+/// The names of a text that separates them by commas.
+///
+/// # Errors
+/// The reason, if there are more than any limit allows.
+pub(crate) fn split_names(text: &str) -> std::result::Result<Vec<String>, String> {
+    match text.split(',').nth(MOST_NAMES) {
+        Some(_) => Err(too_many_names()),
+        None => Ok(text.split(',').map(str::to_owned).collect()),
+    }
+}
+
+fn too_many_names() -> String {
+    format!("too many classes: expected at most {MOST_NAMES}")
+}
