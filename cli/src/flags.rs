@@ -52,7 +52,9 @@ pub(crate) fn with_flags(message: &str, cause: Cause, command: &Command) -> Stri
     let (subject, _) = message.split_once(": ").unwrap_or((message, ""));
     let first_words = subject.split(", ").map(|part| part.split_whitespace().next().unwrap_or_default());
     let subjects = first_words.map_while(|word| flag(bare(word), command)).filter(|_| cause != Cause::Other);
-    let names = message.split_whitespace().map(bare).filter(|name| name.contains('_'));
+    // The keys of a file are no parameters.
+    let (without_keys, _) = message.split_once("the keys are ").unwrap_or((message, ""));
+    let names = without_keys.split_whitespace().map(bare).filter(|name| name.contains('_'));
     let mut flags: Vec<String> = Vec::new();
     for flag in subjects.chain(names.filter_map(|name| flag(name, command))) {
         let long = flag.rsplit(' ').next().unwrap_or(&flag);
@@ -69,9 +71,7 @@ fn bare(word: &str) -> &str {
 }
 
 fn mentions(message: &str, flag: &str) -> bool {
-    message
-        .split_whitespace()
-        .any(|word| word.strip_prefix("--").is_some_and(|name| bare(name) == &flag[2..]))
+    message.split_whitespace().any(|word| bare(word) == flag)
 }
 
 /// The flag of a parameter: one of the running command, else one of a command that makes models or engines.
@@ -154,6 +154,8 @@ mod tests {
             // A flag that is spelled out already, or is no flag of any command.
             ("detect", Cause::Usage, "--class-chunk is 0: expected at least 1", ""),
             ("detect", Cause::Usage, "nms_iou is 2; leave --nms out", ""),
+            ("label", Cause::Fit, "or discard_corrections to overwrite them (--discard-corrections)", ""),
+            ("label", Cause::Usage, "class map, x: no such key; the keys are name, min_area, exemplars", ""),
             ("track", Cause::Usage, "class_chunk is 0: expected at least 1", ""),
             ("detect", Cause::Other, "masks, model/: corrupt file encoder_decoder.onnx", ""),
             ("detect", Cause::Usage, "no image, masks: no such file", ""),
