@@ -56,6 +56,8 @@ Hugging Face and pass its folder: --model sam3/"
 pub(crate) use built_in_model_help;
 
 /// What programs say before they run the built-in model.
+/// Names that the built-in model does not know, each with a line.
+const NAMED: usize = 5;
 const BUILT_IN_MODEL_NOTE: &str = "model: built-in, which knows eighty drawn pictograms; for photographs pass the folder of \
                                    the facebook/sam3 checkpoint with --model";
 
@@ -160,12 +162,16 @@ impl ModelArgs {
             return;
         }
         let known = vocabulary();
-        for name in names.filter(|name| !known.contains(&&*name.to_lowercase())) {
+        let unknown: Vec<&str> = names.filter(|name| !known.contains(&&*name.to_lowercase())).collect();
+        for name in unknown.iter().take(NAMED) {
             let hint = closest(name, known).map_or_else(
                 || "`ocelli classes` lists its names".to_owned(),
                 |close| format!("did you mean \"{close}\"?"),
             );
             status(log, &format!("the built-in model does not know \"{name}\"; {hint}"));
+        }
+        if let Some(more) = unknown.len().checked_sub(NAMED).filter(|more| *more > 0) {
+            status(log, &format!("… and {more} more names"));
         }
     }
 

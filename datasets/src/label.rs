@@ -36,6 +36,8 @@ mod prefetch;
 mod prompts;
 mod record;
 mod refine;
+#[cfg(test)]
+mod restarts;
 mod review;
 mod saved;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ocelli::image::{has_image_extension, has_unsupported_extension};
+use ocelli::image::{Image, has_image_extension, has_unsupported_extension};
 use ocelli::sink::YoloLabels;
 use ocelli::{Error, ErrorKind, Result};
 use ocelli_datasets::label::data_set_around;
@@ -71,15 +71,18 @@ fn in_folder(folder: &Path, skipped: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>> 
     Ok(files)
 }
 
-/// Adds an image to the files that are read, or to those of formats that are not supported.
+/// Adds an image to the files that are read, or to those of formats that are not supported. As in `ocelli label`, names that
+/// start with a dot are ignored, a link to nothing is an image that cannot be read, and the content says what a file is.
 fn sort_in(path: PathBuf, files: &mut Vec<PathBuf>, skipped: &mut Vec<PathBuf>) {
-    if !path.is_file() {
+    let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    if is_hidden || path.is_dir() {
         return;
     }
     if has_image_extension(&path) {
         files.push(path);
     } else if has_unsupported_extension(&path) {
-        skipped.push(path);
+        let is_other = std::fs::read(&path).is_ok_and(|bytes| Image::declared_size(&bytes, "").is_ok());
+        if is_other { files.push(path) } else { skipped.push(path) }
     }
 }
 
@@ -144,9 +147,15 @@ mod tests {
     fn folders_patterns_and_files() -> std::io::Result<()> {
         let folder = tempfile::tempdir()?;
         let at = |name: &str| folder.path().join(name);
-        for name in ["b.JPG", "a.png", "notes.txt", "odd [1].png"] {
+        for name in ["b.JPG", "a.png", "notes.txt", "odd [1].png", ".hidden.png", "phone.heic"] {
             std::fs::write(at(name), b"x")?;
         }
+        // Its content is that of another format, and not HEIC.
+        std::fs::write(at("named.heic"), b"P5 1 1 255 x")?;
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("nowhere", at("link.png"))?;
+        #[cfg(not(unix))]
+        std::fs::write(at("link.png"), b"x")?;
         std::fs::create_dir(at("empty"))?;
         let names = |arguments: &[PathBuf]| -> std::result::Result<Vec<String>, String> {
             let files = expand_images(arguments).map_err(|e| e.to_string())?;
@@ -155,10 +164,15 @@ mod tests {
                 .map(|f| f.file_name().unwrap_or_default().to_string_lossy().into_owned())
                 .collect())
         };
-        let cases: [(Vec<PathBuf>, std::result::Result<Vec<&str>, &str>); 8] = [
-            (vec![folder.path().into()], Ok(vec!["a.png", "b.JPG", "odd [1].png"])),
-            (vec![at("*.png")], Ok(vec!["a.png", "odd [1].png"])),
-            (vec![at("b.JPG"), at("a.png"), at("*.png")], Ok(vec!["b.JPG", "a.png", "odd [1].png"])),
+        let cases: [(Vec<PathBuf>, std::result::Result<Vec<&str>, &str>); 10] = [
+            (vec![folder.path().into()], Ok(vec!["a.png", "b.JPG", "link.png", "named.heic", "odd [1].png"])),
+            (vec![at("a*.png")], Ok(vec!["a.png"])),
+            (vec![at("*.png")], Ok(vec!["a.png", "link.png", "odd [1].png"])),
+            (vec![at(".hidden.png")], Ok(vec![".hidden.png"])),
+            (
+                vec![at("b.JPG"), at("a.png"), at("*.png")],
+                Ok(vec!["b.JPG", "a.png", "link.png", "odd [1].png"]),
+            ),
             (vec![at("odd [1].png")], Ok(vec!["odd [1].png"])),
             (vec![at("none.png")], Err("no such file")),
             (vec![at("*.gif")], Err("matches no image")),

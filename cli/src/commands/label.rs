@@ -291,7 +291,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     let summary = summary?;
     report_changes(log, &summary);
-    if args.files.review.is_none() && todo > 0 && output.join("review").is_dir() {
+    if args.files.review.is_none() && (todo > 0 || restart) && output.join("review").is_dir() {
         let review = output.join("review");
         status(
             log,
@@ -317,6 +317,11 @@ fn report_changes(log: &LogArgs, summary: &Summary) {
     let cases = [
         (&summary.kept, "labelled earlier, not named by --images now: labels and copies stay"),
         (&summary.removed, "removed from the data set with their labels, because the files are gone"),
+        (
+            &summary.left_out,
+            "left out, with their labels: not named by --images, and the classes are others now",
+        ),
+        (&summary.corrected, "with labels that a person corrected: these stay"),
         (&summary.outdated, "with labels for an earlier picture, which was replaced since: check these"),
         (&summary.edited, "whose picture was edited in the data set: picture and labels stay"),
     ];
@@ -327,18 +332,14 @@ fn report_changes(log: &LogArgs, summary: &Summary) {
     }
 }
 
-/// The error of a data set that cannot be continued, with the flag that is the way out.
+/// The error of a data set that cannot be continued, with the flag that is the way out. `discard_corrections` gets its flag as
+/// every parameter does.
 fn with_flag(error: Error) -> Error {
-    if !matches!(error.kind(), ErrorKind::Mismatch | ErrorKind::InvalidData) {
-        return error;
-    }
     let text = error.to_string();
-    let is_missing = |(word, flag): &(&str, &str)| text.contains(word) && !text.contains(flag);
-    let flags = [("restart", "--restart"), ("discard_corrections", "--discard-corrections")];
-    let flags: Vec<&str> = flags.into_iter().filter(is_missing).map(|(_, flag)| flag).collect();
-    match flags.is_empty() {
-        true => error,
-        false => Error::new(error.kind(), format!("{text} ({})", flags.join(" "))).with_source(error),
+    let is_way_out = matches!(error.kind(), ErrorKind::Mismatch | ErrorKind::InvalidData);
+    match is_way_out && text.contains("restart") && !text.contains("--restart") {
+        true => Error::new(error.kind(), format!("{text} (--restart)")).with_source(error),
+        false => error,
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod coco;
 mod line;
+mod shown;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ use super::class_map::ClassMap;
 use super::folder::{Contents, OutputFolder, STATE_FOLDER};
 use super::images::{ImageSet, hash_of};
 use super::journal::Journal;
+use super::known::KnownImages;
 use super::merge::classes_of;
 use super::placer::{Placer, image_path, label_path};
 use super::record::identity;
@@ -23,6 +25,8 @@ use super::settings::Format;
 use super::source;
 use super::written::{Owner, Written, hash_of_text};
 use line::Line;
+
+pub(super) use shown::as_corrected;
 
 /// A labelled data set that a person looks at and corrects. It is read again whenever it changes.
 #[derive(Clone)]
@@ -315,7 +319,9 @@ impl CorrectedSet {
             };
             files.into_iter().enumerate().map(with_text).collect()
         };
+        let known = KnownImages::load(&self.root)?;
         opened.write(changed)?;
+        note_checked(known, image);
         opened.labels(&current, image)
     }
 
@@ -396,6 +402,13 @@ impl Opened {
         }
         self.placer.written.write_for_person(meant)
     }
+}
+
+/// Notes that the person saw the picture that the labels are beside now: they are not those of an earlier one any more.
+fn note_checked(mut known: KnownImages, image: &SetImage) {
+    known.change(&image.name, |known| known.outdated_labels.clear());
+    // The labels are saved. If this cannot be written, runs go on to name the image.
+    drop(known.save());
 }
 
 fn changed_meanwhile(image: &SetImage) -> Error {

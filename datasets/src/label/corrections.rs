@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Width and height of every image.
-const SIDE: u32 = 64;
+pub(super) const SIDE: u32 = 64;
 
 /// A folder with images and data sets. An image is a text, whose length is what is found in it; `bad` cannot be read.
 pub(super) struct Place {
@@ -32,7 +32,7 @@ pub(super) struct Run {
     pub options: DataSetOptions,
     pub shard: Option<Shard>,
     pub existing: Existing,
-    /// Whether every image has an instance of the first class that was added, too.
+    /// Whether every image has an instance of each class, and not of the first one alone.
     pub finds_added: bool,
 }
 
@@ -88,12 +88,12 @@ impl Place {
     pub fn label(&self, run: &Run) -> Result<Summary> {
         let mut job = self.open(run)?;
         for (first, todo) in job.take_todo() {
+            let classes = if run.finds_added { (first..run.classes.len()).collect() } else { vec![0] };
             for file in todo {
                 let identity = identity(&file.path);
-                let found = detect(&file.path);
-                let class = if run.finds_added { first } else { 0 };
+                let found = detect_all(&file.path, classes.iter().map(|class| run.classes[*class]));
                 if let Err(stop) =
-                    job.finish_image(&file, identity, found, (first, &[class]), &mut |_| Ok(()))
+                    job.finish_image(&file, identity, found, (first, &classes), &mut |_| Ok(()))
                 {
                     return job.stopped().and(Err(stop));
                 }
@@ -140,39 +140,54 @@ pub(super) fn stopping<T>(writes: u64, work: impl FnOnce() -> Result<T>) -> Resu
 }
 
 fn detect(path: &Path) -> Result<((u32, u32), Vec<Detection>)> {
+    detect_all(path, ["dog"].into_iter())
+}
+
+/// An instance of each of these classes.
+fn detect_all<'a>(
+    path: &Path,
+    classes: impl Iterator<Item = &'a str>,
+) -> Result<((u32, u32), Vec<Detection>)> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::io("cannot read", path, e))?;
     if text == "bad" {
         return Err(Error::new(ErrorKind::InvalidData, "it is not an image"));
     }
     let left = text.len() as f32 / 20.0;
-    let mut pixels = vec![0; (SIDE * SIDE) as usize];
-    pixels[text.len()] = 1;
-    let mask = Mask::from_bitmap(&pixels, SIDE, SIDE).expect("the size is right");
-    let bbox = BoundingBox::new(left, 0.0, left + 1.0, 1.0);
-    Ok(((SIDE, SIDE), vec![Detection { class_id: 0, label: "".into(), score: 0.9, bbox, mask: Some(mask) }]))
+    let instance = |(class_id, class): (usize, &str)| {
+        let row = row_of(class);
+        let mut pixels = vec![0; (SIDE * SIDE) as usize];
+        pixels[text.len() + row * SIDE as usize] = 1;
+        let mask = Mask::from_bitmap(&pixels, SIDE, SIDE).expect("the size is right");
+        let bbox = BoundingBox::new(left, row as f32, left + 1.0, row as f32 + 1.0);
+        Detection { class_id, label: "".into(), score: 0.9, bbox, mask: Some(mask) }
+    };
+    Ok(((SIDE, SIDE), classes.enumerate().map(instance).collect()))
+}
+
+/// The row of the instances of a class: it shows when ids of one order of the classes are read as those of another.
+pub(super) fn row_of(class: &str) -> usize {
+    ["dog", "cat", "car", "cow"].iter().position(|name| *name == class).unwrap_or(0) * 2
 }
 
 /// The label file of an image with this length.
 pub(super) fn text_of(length: usize, format: Format) -> String {
+    format!("0{}\n", place_of(length, format, 0))
+}
+
+/// What follows the class in the line of an instance, in an image with this length.
+pub(super) fn place_of(length: usize, format: Format, row: usize) -> String {
     let share = |value: f64| format!("{:.6}", value / f64::from(SIDE));
     let (left, side) = (f64::from(length as f32 / 20.0), f64::from(SIDE));
     match format {
         Format::Yolo => {
             let right = f64::from(length as f32 / 20.0 + 1.0);
-            format!(
-                "0 {} {} {} {}\n",
-                share((left + right) / 2.0),
-                share(0.5),
-                share(right - left),
-                share(1.0)
-            )
+            let middle = share(row as f64 + 0.5);
+            format!(" {} {middle} {} {}", share((left + right) / 2.0), share(right - left), share(1.0))
         }
         _ => {
-            let (x, y) = ((length as f64) % side, (length as f64 / side).floor());
+            let (x, y) = ((length as f64) % side, (length as f64 / side).floor() + row as f64);
             let points = [(x, y), (x + 1.0, y), (x + 1.0, y + 1.0), (x, y + 1.0)];
-            let points: String =
-                points.iter().map(|(x, y)| format!(" {} {}", share(*x), share(*y))).collect();
-            format!("0{points}\n")
+            points.iter().map(|(x, y)| format!(" {} {}", share(*x), share(*y))).collect()
         }
     }
 }

@@ -19,7 +19,8 @@ use ocelli::{Error, ErrorKind, Result};
 /// itself, after the images that can be read: labelling reports it. Tar files in folders are not searched, so that a folder
 /// with images and an archive of them has each image once.
 ///
-/// Images in the `output` folder, in other labelled data sets and in folders whose names start with a dot are ignored. Paths
+/// Images in the `output` folder and in other labelled data sets are ignored, and in folders and patterns those whose names
+/// start with a dot. Paths
 /// in a list are relative to the current folder, and may name files that do not exist: labelling reports those.
 ///
 /// # Errors
@@ -94,6 +95,11 @@ fn is_image(path: &Path) -> bool {
     has_image_extension(path) || has_unsupported_extension(path)
 }
 
+/// Whether folders and patterns ignore a file or folder.
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
+}
+
 fn no_image(input: &Path, why: &str) -> Error {
     Error::new(ErrorKind::InvalidArgument, format!("cannot find images, {}: {why}", input.display()))
 }
@@ -136,7 +142,7 @@ fn walk(root: &Path, output: Option<&Path>, found: &mut Vec<FoundImage>) -> Resu
         }
         paths.sort();
         for path in paths {
-            if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')) {
+            if is_hidden(&path) {
                 continue;
             }
             if path.is_dir() {
@@ -174,7 +180,7 @@ fn matching(pattern: &Path, output: Option<&Path>, found: &mut Vec<FoundImage>) 
                 Error::io("cannot read", e.path(), std::io::Error::other(e.error().to_string()))
             })?;
             let is_data_set = path.ancestors().any(|folder| folder.join(STATE_FOLDER).is_dir());
-            if path.is_file() && is_wanted(&path) && !is_data_set {
+            if !path.is_dir() && is_wanted(&path) && !is_hidden(&path) && !is_data_set {
                 matched.push(path);
             }
         }
@@ -183,8 +189,11 @@ fn matching(pattern: &Path, output: Option<&Path>, found: &mut Vec<FoundImage>) 
     matched.sort_by_key(|path| (path.components().count(), path.clone()));
     let mut seen = HashSet::new();
     let is_new = |path: &PathBuf| {
-        path.canonicalize()
-            .is_ok_and(|whole| !output.is_some_and(|output| whole.starts_with(output)) && seen.insert(whole))
+        // A link to nothing is an image that cannot be read.
+        let in_folder = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+        path.canonicalize().ok().or_else(in_folder).is_some_and(|whole| {
+            !output.is_some_and(|output| whole.starts_with(output)) && seen.insert(whole)
+        })
     };
     matched.retain(is_new);
     matched.sort();
@@ -208,6 +217,7 @@ mod tests {
             "set/a/notes.md",
             "set/.hidden/d.png",
             "set/a/.e.png",
+            "set/.f.PNG",
             "set/out/images/f.png",
             "set/out/.ocelli-label/journal",
             "set/other/images/g.png",
@@ -219,16 +229,20 @@ mod tests {
         }
         #[cfg(unix)]
         std::os::unix::fs::symlink("..", at("set/a/up")).expect("a temporary folder");
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("nowhere", at("set/a/z.jpg")).expect("a temporary folder");
+        #[cfg(not(unix))]
+        std::fs::write(at("set/a/z.jpg"), b"x").expect("a temporary folder");
         std::fs::write(at("list"), format!("{}\n\nmissing.png\r\n", at("set/b.PNG").display()))
             .expect("it can be");
         std::fs::write(at("list.txt"), "a/../b.png\n").expect("it can be written");
         std::fs::write(at("none.txt"), "\n\n").expect("it can be written");
         let listed = at("set/b.PNG").to_string_lossy().into_owned();
         let cases: [(&str, Result<&[&str], &str>); 12] = [
-            ("set", Ok(&["a/c.jpg", "b.PNG"])),
+            ("set", Ok(&["a/c.jpg", "a/z.jpg", "b.PNG"])),
             ("set/b.PNG", Ok(&["b.PNG"])),
             ("set/*.PNG", Ok(&["b.PNG"])),
-            ("set/**/*.jpg", Ok(&["a/c.jpg"])),
+            ("set/**/*.jpg", Ok(&["a/c.jpg", "a/z.jpg"])),
             ("@list", Ok(&[&listed, "missing.png"])),
             ("list.txt", Ok(&["a/../b.png"])),
             ("none.txt", Err("the list is empty")),

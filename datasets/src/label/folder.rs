@@ -167,15 +167,15 @@ impl OutputFolder {
         write_atomically(&path, |file| Ok(serde_json::to_writer_pretty(file, contents)?))
     }
 
-    /// Discards what was found in the images. The files of the data set stay until they are written again.
+    /// Discards the description of the contents. The journal stays until another one replaces it: a stop in between loses
+    /// no image.
     pub fn restart(&self) -> Result<()> {
-        for path in [self.contents_path(), self.journal_path()] {
-            match before_write().and_then(|()| std::fs::remove_file(&path)) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::io("cannot remove", &path, e));
-                }
-                _ => {}
+        let path = self.contents_path();
+        match before_write().and_then(|()| std::fs::remove_file(&path)) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io("cannot remove", &path, e));
             }
+            _ => {}
         }
         let state = self.root.join(STATE_FOLDER);
         sync_folder(&state).map_err(|e| Error::io("cannot write", &state, e))

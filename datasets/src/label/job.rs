@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use ocelli::{Detection, Detector, Error, ErrorKind, ImageFeatures, Model, Result, StageTimes, Stages};
+use ocelli::{
+    Detection, Detector, Error, ErrorKind, ImageFeatures, MAX_CLASSES, Model, Result, StageTimes, Stages,
+};
 use serde_json::Value;
 
 use super::class_map::{ClassMap, ExemplarImage};
@@ -77,8 +79,6 @@ pub struct LabelJob {
     pub(super) masks: bool,
     placer: Placer,
     engine_failures: usize,
-    /// The images that a restart with other classes removed from the data set.
-    dropped: Vec<String>,
 }
 
 impl LabelJob {
@@ -137,6 +137,14 @@ impl LabelJob {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         check_exemplars(&settings.classes, &whole)?;
+        let phrases = settings.classes.classes.iter().map(|class| class.phrases.len()).sum::<usize>();
+        let classes = settings.classes.classes.len();
+        if classes.max(phrases) > MAX_CLASSES {
+            let message = format!(
+                "classes is {classes}, with {phrases} phrases: expected at most {MAX_CLASSES} of each"
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
         let folder = OutputFolder::open(root)?;
         let before = match folder.contents() {
             // A restart does not need to know what was there.
@@ -206,18 +214,22 @@ impl LabelJob {
             }
             known => known?,
         };
+        let mut before_restart = Journal::open_existing(&folder.journal_path()).ok().filter(|_| restart);
+        let mut continued = continued;
+        if known.is_empty() {
+            // The data set has no record of its images yet, or it was lost.
+            let journal = before_restart.as_mut().map(|(journal, _)| journal);
+            remember_images(&mut known, continued.as_mut().or(journal))?;
+        }
         let whole = known.name(whole);
         let is_here = |file: &&ImageFile| shard.is_none_or(|shard| shard.contains(&file.name));
         let set = ImageSet::from_named(whole.files().iter().filter(is_here).cloned().collect());
         let mut placer = Placer::new(written, root, options, &whole, &settings.classes);
         placer.saved = saved;
         placer.known = known;
-        let before_restart = Journal::open_existing(&folder.journal_path()).ok().filter(|_| restart);
         if let Some(journal) = continued.as_ref().or(before_restart.as_ref().map(|(journal, _)| journal)) {
             placer.note_pictures(journal);
         }
-        // The names have to survive the journal.
-        placer.known.save()?;
         let contents = Contents {
             shard,
             images: whole.files().len() as u64,
@@ -225,19 +237,30 @@ impl LabelJob {
             options: options.clone(),
             written: before.map_or(0, |before| before.written),
         };
-        let mut dropped = Vec::new();
+        let mut kept = Vec::new();
+        if let Some((journal, before)) = &before_restart {
+            let classes_before = classes_of(before).unwrap_or_default();
+            kept = kept_images(&mut placer, journal, &classes_before, &set, &settings.classes)?;
+        }
+        // The names, and what is left out, have to survive the journal.
+        placer.known.save()?;
         let journal = match continued {
             Some(journal) => journal,
             None => {
-                // A corrupt journal has no records.
-                let kept = before_restart.map(|(mut journal, before)| {
-                    kept_records(&mut placer, &mut journal, &before, &set, &settings.classes)
-                });
-                let (kept, without) = kept.transpose()?.unwrap_or_default();
-                dropped = without;
+                let is_same =
+                    |(_, before): &(Journal, Value)| before.get("classes") == described.get("classes");
+                if !before_restart.as_ref().is_some_and(is_same) {
+                    // Until the restart is finished, no file says which classes the ids mean.
+                    for (below, _) in options.yolo_folders() {
+                        placer.written.remove(&format!("{below}data.yaml"))?;
+                        placer.written.remove(&format!("{below}classes.txt"))?;
+                    }
+                    placer.written.commit()?;
+                }
                 placer.written.remove_labels()?;
                 folder.restart()?;
-                Journal::restart(&folder.journal_path(), described, &kept)?
+                let former = before_restart.as_mut().map(|(journal, _)| journal);
+                Journal::restart(&folder.journal_path(), described, former, &kept)?
             }
         };
         folder.set_contents(&contents)?;
@@ -254,7 +277,6 @@ impl LabelJob {
             refiner: Refiner::new(settings),
             masks: settings.masks,
             engine_failures: 0,
-            dropped,
         };
         job.find_todo()?;
         Ok(job)
@@ -440,7 +462,7 @@ impl LabelJob {
     /// # Errors
     /// The error of `check_cancelled`; [`ErrorKind::Io`] if a file cannot be written.
     pub fn finish(mut self, check_cancelled: &mut dyn FnMut() -> Result<()>) -> Result<Summary> {
-        let mut summary = write_data_set(
+        let summary = write_data_set(
             &self.folder,
             &mut self.journal,
             &self.set,
@@ -448,9 +470,10 @@ impl LabelJob {
             &self.classes,
             check_cancelled,
         )?;
-        summary.removed.append(&mut self.dropped);
         self.contents.written = self.journal.length();
         self.folder.set_contents(&self.contents)?;
+        // The last write: what a stopped run did not say, the next one says.
+        self.placer.known.save()?;
         Ok(summary)
     }
 }
@@ -506,39 +529,51 @@ pub(super) fn check_conflicts(
     Err(Error::new(ErrorKind::Mismatch, message))
 }
 
-/// The records that a restart keeps, and the names of the images that it drops. Images whose picture in the data set is not
-/// the one at the source keep theirs, and so do those that are not among the images, unless the classes are others.
-fn kept_records(
+/// The images that a restart keeps, each with the number of classes that need not be looked for again. Images that are
+/// named are labelled again, but until then, or if they cannot be read, they keep what was found before. If the ids of the
+/// classes mean others now, nothing is kept, and the images that are not named are noted as left out.
+fn kept_images(
     placer: &mut Placer,
-    journal: &mut Journal,
-    settings: &Value,
+    journal: &Journal,
+    before: &ClassMap,
     set: &ImageSet,
     classes: &ClassMap,
-) -> Result<(Vec<Record>, Vec<String>)> {
-    let before = classes_of(settings).unwrap_or_default();
+) -> Result<Vec<(Entry, Option<u32>)>> {
     let (fewer, all) = (before.names().count(), classes.names().count());
-    // Otherwise the class ids of a record would mean other classes.
     let are_known = fewer <= all && before.names().zip(classes.names()).all(|(a, b)| a == b);
     let files: HashMap<&str, &ImageFile> =
         set.files().iter().map(|file| (file.name.as_str(), file)).collect();
-    let mut names: Vec<String> = journal.names().map(str::to_owned).collect();
-    names.sort();
-    let (mut kept, mut dropped) = (Vec::new(), Vec::new());
+    let mut names: Vec<&str> = journal.names().collect();
+    names.sort_unstable();
+    let mut kept = Vec::new();
     for name in names {
-        let Some(entry) = journal.entry(&name).cloned() else { continue };
-        let is_kept = match files.get(name.as_str()) {
-            Some(file) => placer.is_frozen(&name, &entry, identity(&file.path))?,
+        let Some(entry) = journal.entry(name).filter(|entry| entry.is_labelled()) else { continue };
+        if !are_known {
+            if !files.contains_key(name) {
+                placer.known.change(name, |known| known.is_left_out = true);
+            }
+            continue;
+        }
+        let stays = match files.get(name) {
+            Some(file) => placer.is_frozen(name, entry, identity(&file.path))?,
             None => true,
         };
-        let Some(record) = journal.read_labelled(&entry)?.filter(|_| is_kept) else { continue };
-        if are_known {
-            let known = (fewer < all).then_some(fewer as u32);
-            kept.push(Record { classes: record.classes.or(known), ..record });
-        } else if !files.contains_key(name.as_str()) {
-            dropped.push(name);
-        }
+        let known = entry.classes.or((fewer < all).then_some(fewer as u32));
+        kept.push((entry.clone(), if stays { known } else { Some(0) }));
     }
-    Ok((kept, dropped))
+    Ok(kept)
+}
+
+/// Fills the record of the images of a data set from its journal.
+fn remember_images(known: &mut KnownImages, journal: Option<&mut Journal>) -> Result<()> {
+    let Some(journal) = journal else { return Ok(()) };
+    let entries: Vec<(String, Entry)> =
+        journal.entries().map(|(name, entry)| (name.clone(), entry.clone())).collect();
+    for (name, entry) in entries {
+        let path = journal.read(&entry)?.source;
+        known.add(&ImageFile { path, name }, entry.described.unwrap_or(entry.identity));
+    }
+    Ok(())
 }
 
 /// Checks that the images of all exemplars exist.

@@ -105,17 +105,28 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Replaces the journal by one that has these records alone.
-    pub fn restart(path: &Path, settings: &Value, records: &[Record]) -> Result<Self> {
+    /// Replaces the journal by one that has the last instances of these images of the former one alone, each with the number
+    /// of classes that were looked for.
+    pub fn restart(
+        path: &Path,
+        settings: &Value,
+        former: Option<&mut Self>,
+        kept: &[(Entry, Option<u32>)],
+    ) -> Result<Self> {
         before_write().map_err(|e| Error::io("cannot write the journal", path, e))?;
         let header = Header { ocelli_label: FORMAT, settings: settings.clone(), grown: false };
         ocelli::atomic_file::write_atomically(path, |out| {
             serde_json::to_writer(&mut *out, &header)?;
             out.write_all(b"\n")?;
-            records.iter().try_for_each(|record| {
-                serde_json::to_writer(&mut *out, record)?;
-                out.write_all(b"\n")
-            })
+            let Some(former) = former else { return Ok(()) };
+            for (entry, classes) in kept {
+                let Some(record) = former.read_labelled(entry).map_err(std::io::Error::other)? else {
+                    continue;
+                };
+                serde_json::to_writer(&mut *out, &Record { classes: *classes, ..record })?;
+                out.write_all(b"\n")?;
+            }
+            Ok(())
         })?;
         Self::open(path, settings)
     }

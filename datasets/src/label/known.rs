@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::folder::STATE_FOLDER;
 use super::images::{ImageFile, ImageSet, split_extension};
 use super::record::{check_name, identity};
-use super::source::{is_gone, is_readable, read};
+use super::source::{is_readable, read};
 use super::stop::before_write;
 
 /// The version of the format.
@@ -31,12 +31,15 @@ pub(super) struct KnownImage {
     /// Size and time of earlier pictures: a copy of one of them was not edited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<(u64, u64)>,
-    /// The hash of its corrected labels if they were corrected for an earlier picture.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outdated: Option<String>,
+    /// Its labels that were corrected for an earlier picture, as the placer names them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outdated_labels: Vec<String>,
     /// Whether its labels were removed because its file is gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_removed: bool,
+    /// Whether a restart with other classes leaves it out, and no run has said so yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_left_out: bool,
 }
 
 impl KnownImage {
@@ -112,6 +115,22 @@ impl KnownImages {
         written
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.images.is_empty()
+    }
+
+    /// Ends the notes about images that a restart leaves out. Returns those that are not in the data set.
+    pub fn take_left_out(&mut self, is_there: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut noted = Vec::new();
+        for (name, image) in &mut self.images {
+            if std::mem::take(&mut image.is_left_out) {
+                noted.push(name.clone());
+            }
+        }
+        self.is_changed |= !noted.is_empty();
+        noted.into_iter().filter(|name| !is_there(name)).collect()
+    }
+
     pub fn get(&self, name: &str) -> Option<&KnownImage> {
         self.images.get(name)
     }
@@ -131,8 +150,14 @@ impl KnownImages {
             Some(known) if known.source == source => return,
             Some(known) => known.source = source,
             None => {
-                let image =
-                    KnownImage { source, identity, earlier: Vec::new(), outdated: None, is_removed: false };
+                let image = KnownImage {
+                    source,
+                    identity,
+                    earlier: Vec::new(),
+                    outdated_labels: Vec::new(),
+                    is_removed: false,
+                    is_left_out: false,
+                };
                 self.images.insert(file.name.clone(), image);
             }
         }
@@ -141,8 +166,8 @@ impl KnownImages {
 
     /// Names the images that were found. One that is known by its path keeps its name, whatever its content is now. One that
     /// was moved does, too: the file has the same name, size and time, and if the file at the former path can be read, the
-    /// same content. If that file is gone for certain, its successor is the image with its name. All other images are new,
-    /// and those whose names are taken get a number.
+    /// same content. All other images are new, and those whose names are taken get a number, even if the image that had the
+    /// name is gone: what a person made of its labels is not about them.
     pub fn name(&mut self, found: ImageSet) -> ImageSet {
         let mut files: Vec<ImageFile> = found.files().to_vec();
         let by_source: HashMap<&str, &String> =
@@ -184,18 +209,13 @@ impl KnownImages {
         let mut taken: HashSet<String> = self.images.keys().map(|name| key(name)).collect();
         for at in new {
             let file = &mut files[at];
-            let is_successor = !used.contains(&file.name)
-                && self.images.get(&file.name).is_some_and(|image| is_gone(Path::new(&image.source)));
-            if !is_successor {
-                let own = file.name.clone();
-                let (stem, extension) = split_extension(&own);
-                let mut number = 1;
-                while !taken.insert(key(&file.name)) {
-                    number += 1;
-                    file.name = format!("{stem}-{number}{extension}");
-                }
+            let own = file.name.clone();
+            let (stem, extension) = split_extension(&own);
+            let mut number = 1;
+            while !taken.insert(key(&file.name)) {
+                number += 1;
+                file.name = format!("{stem}-{number}{extension}");
             }
-            used.insert(file.name.clone());
         }
         for file in files.iter().filter(|file| !has_unsupported_extension(&file.path)) {
             if !self.images.contains_key(&file.name) {

@@ -400,3 +400,106 @@ fn a_save_that_cannot_be_written_changes_no_format() {
 fn stops_between_renames(place: &Place, file: &str) -> bool {
     super::written::part_path(&place.path(file)).exists()
 }
+
+#[test]
+fn pictures_that_labels_of_a_shard_describe_are_merged_with_them() {
+    let options =
+        super::DataSetOptions { formats: vec![Format::Yolo, Format::YoloSeg, Format::Coco], ..copies() };
+    let run = Run { options, ..Run::default() };
+    let place = Place::new();
+    (0..4).for_each(|i| place.image(&format!("{i}.png"), 10 + i));
+    let folders = shards(&place, &run);
+    let (corrected, edited) = (shard_with(&place, "0.txt"), shard_with(&place, "1.txt"));
+    place.write(&format!("{corrected}/labels/train/0.txt"), MINE);
+    place.write("new", "blurred");
+    let picture = place.path(&format!("{edited}/images/train/1.png"));
+    std::fs::rename(place.path("new"), picture).expect("it can");
+    place.image("0.png", 30);
+    shards(&place, &run);
+    // The source of another one is replaced after its shard was labelled.
+    place.image("2.png", 40);
+    for _ in 0..2 {
+        let summary = merge(&folders, &place.path("joined"), &mut || Ok(())).expect("they belong together");
+        let there = |file: &str| place.read(&format!("joined/{file}"));
+        assert_eq!(there("images/train/0.png"), Some("x".repeat(10)));
+        assert_eq!(there("labels/train/0.txt").as_deref(), Some(MINE));
+        assert_eq!(there("segments/labels/train/0.txt"), Some(text_of(10, Format::YoloSeg)));
+        assert_eq!(there("segments/images/train/0.png"), Some("x".repeat(10)));
+        assert_eq!(there("images/train/1.png").as_deref(), Some("blurred"));
+        assert_eq!(
+            (there("images/train/2.png"), there("labels/train/2.txt")),
+            (Some("x".repeat(12)), Some(text_of(12, Format::Yolo)))
+        );
+        assert_eq!((summary.outdated, summary.edited), (vec!["0.png".to_owned()], vec!["1.png".to_owned()]));
+    }
+    // The earlier picture was removed to get the new one, and the labels corrected for it.
+    place.remove(&format!("{corrected}/images/train/0.png"));
+    place.remove(&format!("{corrected}/segments/images/train/0.png"));
+    shards(&place, &run);
+    place.write(&format!("{corrected}/labels/train/0.txt"), "");
+    shards(&place, &run);
+    joined(&place, &folders);
+    assert_eq!(place.read("joined/images/train/0.png"), Some("x".repeat(30)));
+    assert_eq!(place.read("joined/labels/train/0.txt").as_deref(), Some(""));
+    assert_eq!(place.read("joined/segments/labels/train/0.txt"), Some(text_of(30, Format::YoloSeg)));
+    // What was corrected in the joined data set since is about its picture.
+    place.write("joined/labels/train/1.txt", MINE);
+    let picture = place.path(&format!("{edited}/images/train/1.png"));
+    place.write("new", "blurred again");
+    std::fs::rename(place.path("new"), picture).expect("it can");
+    joined(&place, &folders);
+    assert_eq!(place.read("joined/images/train/1.png").as_deref(), Some("blurred"));
+}
+
+#[test]
+fn labels_of_each_format_are_reported_until_they_are_corrected_again() {
+    let run = with_formats(&[Format::Yolo, Format::YoloSeg]);
+    let place = labelled(&run, &[("a.png", 20)]);
+    let files = ["set/labels/train/a.txt", "set/segments/labels/train/a.txt"];
+    files.iter().for_each(|file| place.write(file, ""));
+    place.image("a.png", 25);
+    let outdated = || place.label(&run).expect("it can be labelled").outdated;
+    assert_eq!(outdated(), ["a.png"]);
+    place.write(files[1], &text_of(25, Format::YoloSeg));
+    assert_eq!(outdated(), ["a.png"], "the boxes are those of the earlier picture");
+    place.write(files[0], &text_of(25, Format::Yolo));
+    assert!(outdated().is_empty());
+}
+
+#[test]
+fn a_merge_reports_labels_that_were_corrected_for_an_earlier_picture() {
+    for formats in [&[Format::Yolo][..], &[Format::Coco]] {
+        let run = with_formats(formats);
+        let place = Place::new();
+        (0..4).for_each(|i| place.image(&format!("{i}.png"), 10 + i));
+        let folders = shards(&place, &run);
+        for shard in ["one", "two"] {
+            let set = CorrectedSet::open(&place.path(shard)).expect("it is a data set");
+            if set.images().iter().any(|image| image.name == "0.png") {
+                save_as_it_is(&place, shard, "0.png");
+            }
+        }
+        place.image("0.png", 30);
+        shards(&place, &run);
+        for _ in 0..2 {
+            let summary =
+                merge(&folders, &place.path("joined"), &mut || Ok(())).expect("they belong together");
+            assert_eq!(summary.outdated, ["0.png"], "{formats:?}");
+        }
+    }
+}
+
+#[test]
+fn saving_labels_as_they_are_beside_the_new_picture_checks_them() {
+    let run = Run::default();
+    let place = labelled(&run, &[("a.png", 20)]);
+    place.write("set/labels/train/a.txt", MINE);
+    place.image("a.png", 25);
+    for _ in 0..2 {
+        assert_eq!(place.label(&run).expect("it can be labelled").outdated, ["a.png"]);
+    }
+    save_as_it_is(&place, "set", "a.png");
+    assert!(place.label(&run).expect("nothing is new").outdated.is_empty());
+    place.image("a.png", 30);
+    assert_eq!(place.label(&run).expect("it can be labelled").outdated, ["a.png"]);
+}

@@ -26,6 +26,7 @@ struct Part {
     settings: Value,
     written: Written,
     saved: Saved,
+    known: KnownImages,
 }
 
 impl Part {
@@ -58,7 +59,8 @@ impl Part {
             ));
         }
         let saved = Saved::load(root)?;
-        Ok(Self { folder, contents, journal, settings, written, saved })
+        let known = KnownImages::load(root)?;
+        Ok(Self { folder, contents, journal, settings, written, saved, known })
     }
 }
 
@@ -164,9 +166,13 @@ pub fn merge(
             (there.identity, there.source, there.failed, there.classes)
                 == (entry.identity, entry.source, entry.failed, entry.classes)
         });
+        // What a person corrected or edited in the joined data set describes its picture.
         let is_frozen = match &there {
             Some(there) if !is_merged => {
-                placer.is_frozen(&file.name, there, entry.described.unwrap_or(entry.identity))?
+                let picture = entry.described.unwrap_or(entry.identity);
+                placer.is_frozen(&file.name, there, picture)?
+                    && (placer.has_own_corrections(&file.name)?
+                        || placer.is_edited(&file.name, there, picture))
             }
             _ => false,
         };
@@ -184,10 +190,27 @@ pub fn merge(
     copy_saved(&mut placer, &parts)?;
     for (name, part) in &shard_of {
         check_cancelled()?;
-        copy_corrections(&mut placer, &mut parts[*part], &mut journal, name)?;
+        let part = &mut parts[*part];
+        if !placer.has_own_corrections(name)? {
+            let entry = part.journal.entry(name).cloned().expect("its name came from this journal");
+            let record = part.journal.read(&entry)?;
+            placer.take_pictures(part.folder.root(), &record, entry.described)?;
+        }
+        copy_corrections(&mut placer, part, &mut journal, name)?;
+        // Labels that were corrected for an earlier picture are so in the joined data set.
+        let outdated = part.known.get(name).map(|known| known.outdated_labels.clone()).unwrap_or_default();
+        if !outdated.is_empty() {
+            let there = placer.corrected_labels(name)?;
+            placer.known.change(name, |known| {
+                let new = outdated.into_iter().filter(|label| there.contains(label));
+                let new: Vec<_> = new.filter(|label| !known.outdated_labels.contains(label)).collect();
+                known.outdated_labels.extend(new);
+            });
+        }
     }
     let summary = write_data_set(&folder, &mut journal, &set, &mut placer, &classes, check_cancelled)?;
     folder.set_contents(&Contents { written: journal.length(), ..contents })?;
+    placer.known.save()?;
     Ok(summary)
 }
 

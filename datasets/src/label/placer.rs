@@ -1,5 +1,8 @@
 //! Writes each image and its label file to their paths in the data set.
 
+mod pictures;
+mod proposals;
+
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,17 +14,18 @@ use ocelli::{Error, ErrorKind, Result};
 
 use super::class_map::ClassMap;
 use super::images::{ImageSet, split_extension};
-use super::journal::{Entry, Journal};
 use super::known::KnownImages;
 use super::mask_files::{class_names, file_name, mask_files};
 use super::record::{Record, identity};
 use super::review::link_to;
-use super::saved::Saved;
+use super::saved::{Saved, SavedLabels};
 use super::settings::{DataSetOptions, Format, ImageMode};
-use super::source::{copy_to, is_gone, is_member, is_readable, open_image, read};
+use super::source::{copy_to, is_gone, is_member, is_readable, open_image};
 use super::stop::before_write;
+use super::write::COCO_FILE;
 use super::written::{ClassHashes, Meaning, Owner, Written, hash_of_text, hash_on_disk, part_path};
 use super::{voc, yolo};
+use pictures::has_picture;
 
 /// Writes images and label files.
 pub(super) struct Placer {
@@ -76,6 +80,10 @@ impl Placer {
 
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    pub fn class_count(&self) -> usize {
+        self.names.len()
     }
 
     /// The split of an image that has no files yet.
@@ -148,83 +156,6 @@ impl Placer {
         })
     }
 
-    /// Notes the pictures that the images had, by which a copy of one is known.
-    pub fn note_pictures(&mut self, journal: &Journal) {
-        for (name, entry) in journal.entries() {
-            self.known.change(name, |known| {
-                let new = entry.earlier.iter().chain(&entry.described).filter(|one| **one != known.identity);
-                let new: Vec<_> = new.filter(|one| !known.earlier.contains(one)).copied().collect();
-                known.earlier.extend(new);
-            });
-        }
-    }
-
-    /// The copies and hard links of an image in the data set.
-    fn pictures(&self, name: &str, validation: bool) -> Vec<PathBuf> {
-        let path = image_path(name, validation);
-        let in_folders = self.image_folders().into_iter().map(|folder| format!("{folder}images/{path}"));
-        let of_voc = self.options.has(Format::Voc).then(|| voc_image(name));
-        let is_copy =
-            |path: &PathBuf| path.symlink_metadata().is_ok_and(|there| there.is_file() && there.len() > 0);
-        in_folders.chain(of_voc).map(|file| self.root.join(file)).filter(is_copy).collect()
-    }
-
-    /// Whether the picture in the data set stays although it is not the one at the source, which has this size and time now:
-    /// because a person edited the picture, or corrected labels that describe it. Then nothing about the image changes.
-    pub fn is_frozen(&mut self, name: &str, entry: &Entry, now: (u64, u64)) -> Result<bool> {
-        let Some(described) = entry.described.filter(|_| now != (0, 0)) else { return Ok(false) };
-        let validation = self.settle(name)?;
-        let others: Vec<PathBuf> = self
-            .pictures(name, validation)
-            .into_iter()
-            .filter(|path| !has_picture(path, name, now))
-            .collect();
-        if others.is_empty() || self.has_content_of_source(name) {
-            return Ok(false);
-        }
-        Ok(described == now
-            || others.iter().any(|path| !self.is_ours(path, name, entry))
-            || self.is_corrected(name, validation)?)
-    }
-
-    /// Whether an image is a member of a tar file whose copies have its content. A tar file that was written again changes
-    /// the time of all its members.
-    pub fn has_content_of_source(&self, name: &str) -> bool {
-        let Some(known) = self.known.get(name).filter(|known| is_member(Path::new(&known.source))) else {
-            return false;
-        };
-        let pictures = self.pictures(name, self.is_validation(name));
-        let Some(content) = read(Path::new(&known.source)).ok().filter(|_| !pictures.is_empty()) else {
-            return false;
-        };
-        pictures.iter().all(|path| std::fs::read(path).is_ok_and(|there| there == content))
-    }
-
-    /// Whether a picture is one that the image had, as it was copied.
-    fn is_ours(&self, path: &Path, name: &str, entry: &Entry) -> bool {
-        let known = self.known.get(name);
-        let known = known.into_iter().flat_map(|known| known.earlier.iter().chain([&known.identity]));
-        entry
-            .earlier
-            .iter()
-            .chain(&entry.described)
-            .chain(known)
-            .any(|picture| has_picture(path, name, *picture))
-    }
-
-    /// Whether a person edited the picture of an image in the data set.
-    pub fn is_edited(&self, name: &str, entry: &Entry, now: (u64, u64)) -> bool {
-        let pictures = self.pictures(name, self.is_validation(name)).into_iter();
-        let mut others = pictures.filter(|path| !has_picture(path, name, now));
-        others.any(|path| !self.is_ours(&path, name, entry))
-    }
-
-    /// Whether an image whose labels stay is a link to a file that was replaced since.
-    pub fn shows_other(&self, name: &str, labelled: Option<&Record>, described: (u64, u64)) -> bool {
-        let now = labelled.map_or((0, 0), |record| identity(&record.source));
-        now != (0, 0) && now != described && self.pictures(name, self.is_validation(name)).is_empty()
-    }
-
     /// The label files of an image, with the masks on record.
     fn files_with_labels(&self, name: &str, validation: bool) -> Vec<String> {
         let labels = label_files(&self.options, name, validation).into_iter().map(|(file, _)| file);
@@ -244,20 +175,23 @@ impl Placer {
         Ok(self.saved.contains(name))
     }
 
-    /// A hash of the labels of an image that a person corrected.
-    pub fn corrected_hash(&self, name: &str) -> Result<String> {
-        let mut text = String::new();
+    /// The labels of an image that a person corrected: file and hash of each.
+    pub fn corrected_labels(&self, name: &str) -> Result<Vec<String>> {
+        let mut labels = Vec::new();
         for file in self.files_with_labels(name, self.is_validation(name)) {
             if self.written.owner(&file)? == Owner::Person {
                 let hash = hash_on_disk(&self.root.join(&file))?;
-                text += &format!("{file} {}\n", hash.unwrap_or_default());
+                labels.push(format!("{file} {}", hash.unwrap_or_default()));
             }
         }
         if let Some(saved) = self.saved.get(name) {
-            text +=
-                &serde_json::to_string(saved).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
+            // The same in a shard and in the joined data set.
+            let saved = SavedLabels { is_merged: false, ..saved.clone() };
+            let text =
+                serde_json::to_string(&saved).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
+            labels.push(format!("{COCO_FILE} {}", hash_of_text(&text)));
         }
-        Ok(hash_of_text(&text))
+        Ok(labels)
     }
 
     /// Writes the files of an image. Files that are up to date, and those of the person, are not touched. If the image
@@ -307,52 +241,6 @@ impl Placer {
             }
             _ => yolo::label_file(record, format),
         }
-    }
-
-    /// Classes that were added since a file was written are not in it if it was corrected: they are in another file, for the
-    /// person to add.
-    fn propose(&mut self, record: &Record, file: &str, format: Format, is_corrected: bool) -> Result<()> {
-        let proposal = format!("{PROPOSALS}{file}");
-        let path = self.root.join(&proposal);
-        let removed = self.written.recorded_meaning(&proposal);
-        let removed =
-            removed.filter(|_| self.written.is_recorded(&proposal) && path.symlink_metadata().is_err());
-        let handled = format!("{HANDLED}{file}");
-        if let Some(meaning) = removed {
-            // The person removed it: its classes are dealt with.
-            self.written.note(&handled, None, meaning);
-            self.written.note(&proposal, None, meaning);
-        }
-        let is_handled = |meaning: &Meaning| meaning.classes == self.classes.all;
-        let is_done = self.written.recorded_meaning(&handled).as_ref().is_some_and(is_handled);
-        let known = self.written.earlier_classes(file, &self.classes).filter(|_| is_corrected && !is_done);
-        let earlier =
-            known.map(|known| self.written.earlier_classes(&handled, &self.classes).unwrap_or(known));
-        let added =
-            earlier.map(|first| record.since_class(first)).filter(|added| !added.instances.is_empty());
-        match added {
-            Some(added) => {
-                self.create_folder_of(&path)?;
-                let (text, meaning) = (self.label_text(&added, format), self.meaning(Some(format)));
-                self.written.place_bytes(&proposal, meaning, text.as_bytes()).map_err(resumable)?;
-            }
-            None if self.written.is_recorded(&proposal) => {
-                self.written.remove(&proposal)?;
-            }
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// The files with instances of added classes that corrected label files do not have. Empty folders are removed.
-    pub fn proposals(&self) -> Result<Vec<String>> {
-        let ends = ["labels/train", "labels/val", "labels"];
-        let polygons = ["segments/labels/train", "segments/labels/val", "segments/labels", "segments"];
-        for folder in ends.into_iter().chain(polygons).chain(["voc/Annotations", "voc", ""]) {
-            // One that is not empty is not removed.
-            drop(before_write().and_then(|()| std::fs::remove_dir(self.root.join(PROPOSALS).join(folder))));
-        }
-        self.written.ours_below(PROPOSALS)
     }
 
     /// Writes the masks of an image. Returns whether one is the person's.
@@ -599,12 +487,6 @@ impl Placer {
     }
 }
 
-/// Whether a copy has the picture of this size and time. File systems round times, up to two seconds.
-fn has_picture(copy: &Path, name: &str, (bytes, changed): (u64, u64)) -> bool {
-    let (there, time) = identity(copy);
-    (is_converted(name) || there == bytes) && time.abs_diff(changed) <= 2_000_000_000
-}
-
 /// Copies an image, or converts it to PNG. The copy gets the source's time of the last change, by which it is known to be
 /// up to date.
 fn copy(source: &Path, (part, path): (&Path, &Path), is_converted: bool, changed: u64) -> Result<()> {
@@ -663,9 +545,6 @@ pub(super) fn image_path(name: &str, validation: bool) -> String {
 pub(super) const VOC_IMAGES: &str = "voc/JPEGImages/";
 /// The folder of what corrected label files lack.
 pub(super) const PROPOSALS: &str = "added/";
-/// On record, without a file, for each proposal that the person removed: its classes are not proposed again.
-const HANDLED: &str = "added/handled/";
-
 /// The path of an image for VOC, which has one folder for all splits.
 fn voc_image(name: &str) -> String {
     let path = image_path(name, false);

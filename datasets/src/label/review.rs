@@ -10,8 +10,10 @@ use image::{Rgb, RgbImage};
 use ocelli_tracking::BoundingBox;
 
 use super::class_map::ClassMap;
+use super::correct::as_corrected;
 use super::images::hash_of;
 use super::journal::Journal;
+use super::placer::Placer;
 use super::record::Record;
 use super::source::open_image;
 use super::write::write_csv;
@@ -108,6 +110,7 @@ impl Review {
         mut self,
         root: &Path,
         journal: &mut Journal,
+        placer: &Placer,
         classes: &ClassMap,
         check_cancelled: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<PathBuf>> {
@@ -133,7 +136,7 @@ impl Review {
             for (number, images) in images.chunks(PER_PAGE).enumerate() {
                 let name = page_name(kind, number);
                 let path = folder.join(&name);
-                let page = draw_page(images, journal, classes, &annotator, check_cancelled)?;
+                let page = draw_page(images, (journal, placer), classes, &annotator, check_cancelled)?;
                 write_html(&mut html, &name, images);
                 write_atomically(&path, |file| {
                     let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(file, 88);
@@ -213,7 +216,7 @@ fn remove_others(folder: &Path, pages: &[PathBuf]) -> Result<()> {
 
 fn draw_page(
     images: &[Candidate],
-    journal: &mut Journal,
+    (journal, placer): (&mut Journal, &Placer),
     classes: &ClassMap,
     annotator: &Annotator,
     check_cancelled: &mut dyn FnMut() -> Result<()>,
@@ -228,7 +231,7 @@ fn draw_page(
         let caption = [left, top + PICTURE.1, CELL.0, CAPTION].map(|edge| edge as f32);
         annotator.draw_caption(&mut page, name, caption, TEXT);
         let Some(entry) = journal.entry(name).cloned() else { continue };
-        let record = journal.read(&entry)?;
+        let record = as_corrected(placer, journal.read(&entry)?)?;
         // If the file was removed since it was labelled, its cell stays empty.
         let Ok(image) = open_image(&record.source) else { continue };
         let mut image = image.into_rgb_image();

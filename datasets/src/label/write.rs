@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::class_map::ClassMap;
 use super::coco::CocoWriter;
+use super::correct::as_corrected;
 use super::folder::OutputFolder;
 use super::images::{ImageFile, ImageSet, split_extension};
 use super::journal::{Entry, Journal};
@@ -26,6 +27,9 @@ pub struct Summary {
     pub images: u64,
     /// Number of images that could not be labelled; `failed.csv` lists them.
     pub failed: u64,
+    /// The images whose labels a person corrected. `classes` and the review pages have them as they are in YOLO's files or
+    /// were saved for COCO's, and not as they were found.
+    pub corrected: Vec<String>,
     /// The classes, in the order of their ids.
     pub classes: Vec<ClassCount>,
     /// The files that were written, except for labels and images.
@@ -34,6 +38,8 @@ pub struct Summary {
     pub kept: Vec<String>,
     /// The images that were removed from the data set, with their labels, because their files are gone.
     pub removed: Vec<String>,
+    /// The images that a restart with other classes left out, with their labels, because they are not among the images.
+    pub left_out: Vec<String>,
     /// The images with corrected labels whose picture was replaced since they were corrected.
     pub outdated: Vec<String>,
     /// The images whose picture in the data set was edited there. It stays, and so do their labels.
@@ -102,6 +108,8 @@ pub(super) fn write_data_set(
         }
     }
 
+    summary.left_out = placer.known.take_left_out(|name| journal.entry(name).is_some());
+
     // What stays is in COCO's file, too.
     let kept = summary.kept.iter().map(|name| ImageFile { path: PathBuf::new(), name: name.clone() });
     let all = ImageSet::from_named(set.files().iter().cloned().chain(kept).collect());
@@ -111,6 +119,7 @@ pub(super) fn write_data_set(
         let Some(entry) = journal.entry(&file.name).cloned() else { continue };
         let record = journal.read(&entry)?;
         let is_corrected = placer.place(&record)?;
+        summary.corrected.extend(is_corrected.then(|| file.name.clone()));
         note_picture(placer, &entry, file, is_corrected, &mut summary)?;
         match &record.error {
             Some(error) => {
@@ -123,6 +132,7 @@ pub(super) fn write_data_set(
             }
             None => {
                 summary.images += 1;
+                let record = as_corrected(placer, record)?;
                 count(&mut summary.classes, &record);
                 if let Some(review) = &mut review {
                     review.consider(&record, || placer.image_link(&record));
@@ -179,9 +189,8 @@ pub(super) fn write_data_set(
         summary.files.push(path);
     }
     if let Some(review) = review {
-        summary.files.extend(review.write(root, journal, classes, check_cancelled)?);
+        summary.files.extend(review.write(root, journal, placer, classes, check_cancelled)?);
     }
-    placer.known.save()?;
     Ok(summary)
 }
 
@@ -202,22 +211,23 @@ fn note_picture(
     if !is_corrected {
         placer.known.change(name, |known| {
             known.describe(described);
-            (known.outdated, known.is_removed) = (None, false);
+            known.outdated_labels.clear();
+            known.is_removed = false;
         });
         return Ok(());
     }
-    let labels = placer.corrected_hash(name)?;
+    let mut labels = placer.corrected_labels(name)?;
     let Some(known) = placer.known.get(name) else { return Ok(()) };
     // A frozen picture is not the one at the source.
     let is_other = known.identity != now || described != now;
     let is_replaced = is_other && !(described == now && placer.has_content_of_source(name));
-    let is_outdated = is_replaced || known.outdated.as_ref() == Some(&labels);
-    if is_outdated {
+    labels.retain(|label| is_replaced || known.outdated_labels.contains(label));
+    if !labels.is_empty() {
         summary.outdated.push(name.clone());
     }
     placer.known.change(name, |known| {
         known.describe(described);
-        known.outdated = is_outdated.then_some(labels);
+        known.outdated_labels = labels;
         known.is_removed = false;
     });
     Ok(())

@@ -11,6 +11,7 @@ use super::line::{SAME, clipped};
 use super::{CorrectedSet, LabelledInstance, Labels, Opened, SetImage};
 use crate::label::images::{ImageFile, ImageSet};
 use crate::label::journal::Journal;
+use crate::label::known::KnownImages;
 use crate::label::record::{Instance, Record};
 use crate::label::saved::SavedLabels;
 use crate::label::write::{COCO_FILE, COCO_FILES, place_coco_files};
@@ -138,8 +139,10 @@ impl CorrectedSet {
             instances: instances.iter().map(|one| changed(&record, one, has_masks)).collect::<Result<_>>()?,
             is_merged: false,
         };
+        let known = KnownImages::load(&self.root)?;
         // The record comes first: after a stop, the next run writes the file from it.
         opened.placer.saved.add([saved])?;
+        super::note_checked(known, image);
         opened.write_coco(&mut journal, self)?;
         opened.coco_labels(self, image, &opened.record(&mut journal, image)?)
     }

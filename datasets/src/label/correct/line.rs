@@ -68,6 +68,14 @@ impl Line {
         Some(Self { text, class, bbox, polygon: Some(points) })
     }
 
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub fn class(&self) -> usize {
+        self.class
+    }
+
     pub fn bbox(&self) -> BoundingBox {
         self.bbox
     }

@@ -123,3 +123,30 @@ fn polygons_move_with_their_boxes() {
     let saved = set.save(&image, &labels.version, &[]).expect("it can be saved");
     assert_eq!((saved.instances.len(), place.read("set/labels/train/a.txt").as_deref()), (0, Some("")));
 }
+
+#[test]
+fn tables_and_review_pages_have_the_labels_as_they_are() {
+    for formats in [&[Format::Yolo][..], &[Format::YoloSeg], &[Format::Coco]] {
+        let (place, mut run, set) = labelled(formats);
+        run.options.review = Some(9);
+        let (first, second) = (&set.images()[0], &set.images()[1]);
+        let labels = set.labels(first).expect("there are labels");
+        let instances = [labels.instances, vec![new(1, [0.0, 0.0, 32.0, 16.0]); 2]].concat();
+        set.save(first, &labels.version, &instances).expect("it can be saved");
+        match formats[0] {
+            Format::Coco => {
+                let version = set.labels(second).expect("there are labels").version;
+                set.save(second, &version, &[]).map(drop).expect("it can be saved");
+            }
+            _ => place.remove("set/labels/train/b/b.txt"),
+        }
+        let summary = place.label(&run).expect("nothing is new");
+        let counts: Vec<_> = summary.classes.iter().map(|class| (class.instances, class.images)).collect();
+        assert_eq!(counts, [(1, 1), (2, 1)], "{formats:?}");
+        assert_eq!(summary.corrected, ["a.png", "b/b.png"], "{formats:?}");
+        let page = place.read("set/review/sample.csv").unwrap_or_default();
+        assert!(page.contains(",3,sample-001.jpg") && page.contains(",0,sample-001.jpg"), "{page}");
+        // The line that was found keeps its score, and is not certain.
+        assert!(page.contains(",0.90000,3,"), "{page}");
+    }
+}

@@ -1,0 +1,138 @@
+//! Restarts that are stopped, or whose images cannot be read or are not named, and images whose names are taken.
+
+use ocelli::ErrorKind;
+
+use super::corrections::{MINE, Place, Run, stopping, text_of};
+use super::{CorrectedSet, Existing, Format};
+
+const RESTART: Existing = Existing { restart: true, discard_corrections: false };
+
+/// A data set with `a.png`, which is not named any more, and `b.png`.
+fn grown(run: &Run) -> Place {
+    let place = Place::new();
+    place.image("a.png", 1);
+    place.label(run).expect("the images can be labelled");
+    let place = Place { images: "others".into(), ..place };
+    place.image("b.png", 2);
+    place.label(run).expect("the images can be labelled");
+    place
+}
+
+#[test]
+fn a_restart_that_is_stopped_at_any_write_keeps_images_that_are_not_named() {
+    let mut run = Run::default();
+    run.options.formats.push(Format::Coco);
+    for writes in 0.. {
+        let place = grown(&run);
+        let restart = Run { existing: RESTART, ..run.clone() };
+        let ended = place.label_and_stop(&restart, writes);
+        let summary = place.label(&run).unwrap_or_else(|e| panic!("after {writes} writes: {e}"));
+        assert_eq!(summary.kept, ["a.png"], "{writes} writes");
+        let label = |name: &str| place.read(&format!("set/labels/train/{name}.txt"));
+        let expected = [1, 2].map(|length| Some(text_of(length, Format::Yolo)));
+        assert_eq!([label("a"), label("b")], expected, "{writes} writes");
+        let coco = place.read("set/annotations.json").unwrap_or_default();
+        assert_eq!(coco.matches("file_name").count(), 2, "{writes} writes");
+        if ended {
+            assert!(writes > 10, "{writes} writes");
+            break;
+        }
+    }
+}
+
+#[test]
+fn what_a_restart_with_other_classes_leaves_out_is_reported_after_any_stop() {
+    let run = Run { classes: vec!["dog", "cat"], ..Run::default() };
+    for writes in 0.. {
+        let place = grown(&run);
+        let other = Run { classes: vec!["cat", "dog"], existing: RESTART, ..run.clone() };
+        let stopped = stopping(writes, || place.label(&other));
+        // No file says that the ids mean other classes.
+        if let Some(data) = place.read("set/data.yaml") {
+            let set = CorrectedSet::open(&place.path("set")).expect("it is a data set");
+            let place = |class: &String| data.find(&format!("\"{class}\""));
+            let places: Vec<_> = set.classes().iter().map(place).collect();
+            assert!(places.is_sorted() && !places.contains(&None), "{writes} writes: {data}");
+        }
+        let is_ended = stopped.is_ok();
+        let summary = stopped.or_else(|_| place.label(&other)).expect("it can be labelled");
+        assert_eq!(summary.left_out, ["a.png"], "{writes} writes");
+        assert_eq!(
+            (place.read("set/labels/train/a.txt"), summary.removed.len()),
+            (None, 0),
+            "{writes} writes"
+        );
+        let again = place.label(&Run { existing: Existing::default(), ..other }).expect("nothing is new");
+        assert!(again.left_out.is_empty(), "{writes} writes");
+        if is_ended {
+            assert!(writes > 10, "{writes} writes");
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_restart_keeps_the_labels_of_images_that_cannot_be_read() {
+    let run = Run::default();
+    let place = Place::new();
+    place.images(&[("a.png", 1), ("b.png", 2)]);
+    place.label(&run).expect("the images can be labelled");
+    place.write("images/a.png", "bad");
+    let summary = place.label(&Run { existing: RESTART, ..run.clone() }).expect("one can be labelled");
+    assert_eq!((summary.images, summary.failed), (1, 1));
+    assert_eq!(place.read("set/labels/train/a.txt"), Some(text_of(1, Format::Yolo)));
+    // It is labelled again as soon as it can be read, and so is every image if the restart is stopped.
+    place.image("a.png", 3);
+    place.label(&run).expect("the images can be labelled");
+    assert_eq!(place.read("set/labels/train/a.txt"), Some(text_of(3, Format::Yolo)));
+    let job = place.open(&Run { existing: RESTART, ..run.clone() }).expect("it can be restarted");
+    drop(job);
+    assert_eq!(place.open(&run).expect("it goes on").pending(), 2);
+}
+
+#[test]
+fn an_image_with_the_name_of_one_that_is_gone_is_another_image() {
+    let run = Run::default();
+    let place = Place::new();
+    place.images(&[("a.png", 1), ("b.png", 2)]);
+    place.label(&run).expect("the images can be labelled");
+    place.write("set/labels/train/a.txt", MINE);
+    place.remove("images/a.png");
+    let place = Place { images: "others".into(), ..place };
+    place.image("a.png", 3);
+    place.label(&run).expect("the images can be labelled");
+    assert_eq!(place.read("set/labels/train/a.txt").as_deref(), Some(MINE));
+    assert_eq!(place.read("set/images/train/a-2.png").as_deref(), Some("xxx"));
+    assert_eq!(place.read("set/labels/train/a-2.txt"), Some(text_of(3, Format::Yolo)));
+}
+
+#[test]
+fn images_are_known_from_the_journal_if_their_record_is_lost() {
+    for existing in [Existing::default(), RESTART] {
+        let run = Run { existing, ..Run::default() };
+        let place = Place::new();
+        place.images(&[("a.png", 1), ("b.png", 2)]);
+        place.label(&run).expect("the images can be labelled");
+        place.write("set/labels/train/a.txt", MINE);
+        place.remove("set/.ocelli-label/images.json");
+        let place = Place { images: "others".into(), ..place };
+        place.image("a.png", 3);
+        place.label(&run).expect("the images can be labelled");
+        assert_eq!(place.read("set/images/train/a.png").as_deref(), Some("x"), "{existing:?}");
+        assert_eq!(place.read("set/labels/train/a.txt").as_deref(), Some(MINE), "{existing:?}");
+        assert_eq!(place.read("set/labels/train/a-2.txt"), Some(text_of(3, Format::Yolo)), "{existing:?}");
+    }
+}
+
+#[test]
+fn too_many_classes_leave_no_folder_behind() {
+    let classes = vec!["dog"; ocelli::MAX_CLASSES + 1];
+    let place = Place::new();
+    place.image("a.png", 1);
+    let refused = place.label(&Run { classes, ..Run::default() }).expect_err("there are too many");
+    assert!(
+        refused.kind() == ErrorKind::InvalidArgument && refused.to_string().contains("65536"),
+        "{refused}"
+    );
+    assert!(!place.path("set").exists());
+}

@@ -1,0 +1,270 @@
+//! What has to hold after a run, and what at any time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{
+    Finished, Sequence, Written, files_below, format_of, ids_of, is_label, labels, labels_of, picture_beside,
+    stem_of,
+};
+use crate::label::corrections::{SIDE, row_of};
+use crate::label::{Format, Summary};
+
+/// The images whose pictures or labels a run reports.
+fn reported(summary: &Summary) -> Vec<&str> {
+    summary.outdated.iter().chain(&summary.edited).map(|name| stem_of(name)).collect()
+}
+
+impl Sequence {
+    /// What a person wrote is as it was left, at any time.
+    pub(super) fn check_person(&self) -> Result<(), String> {
+        for (file, written) in &self.person {
+            let there = self.place.read(file);
+            if there != written.content {
+                return Err(format!("{file}: {there:?}, the person left {:?}", written.content));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a finished run leaves.
+    pub(super) fn check(&mut self, summary: &Summary) -> Result<(), String> {
+        let is_other_order = self.former.take().is_some();
+        self.log.push(format!("finished: {:?} removed, {:?} left out", summary.removed, summary.left_out));
+        self.check_person()?;
+        let named = self.named();
+        self.check_pictures("set", &self.person, summary, &named)?;
+        self.check_coco("set", summary)?;
+        self.check_saved(Some(summary))?;
+        self.check_proposals(summary, &named)?;
+        self.check_what_is_gone(summary, &named, is_other_order)?;
+        let files = files_below(&self.place, "set").into_iter();
+        let files = files.filter(|(file, _)| !self.person.contains_key(file)).collect();
+        self.finished = Finished { files, classes: self.run.classes.clone() };
+        Ok(())
+    }
+
+    /// Label files describe the pictures beside them, with the ids of the classes.
+    pub(super) fn check_pictures(
+        &self,
+        output: &str,
+        person: &BTreeMap<String, Written>,
+        summary: &Summary,
+        named: &BTreeSet<String>,
+    ) -> Result<(), String> {
+        let reported = reported(summary);
+        for (file, written) in person {
+            if !self.run.classes.starts_with(&written.classes.iter().map(String::as_str).collect::<Vec<_>>())
+            {
+                return Err(format!(
+                    "{file}: corrected with the classes {:?}, now there are {:?}",
+                    written.classes, self.run.classes
+                ));
+            }
+            let now = picture_beside(&self.place, file);
+            // A picture that cannot be read is in `failed.csv`.
+            let is_bad = now.as_deref() == Some("bad");
+            let is_same = now.is_none() || written.beside.is_none() || now == written.beside;
+            if !is_bad && !is_same && !reported.contains(&stem_of(file)) {
+                return Err(format!(
+                    "{file}: corrected beside {:?}, now beside {now:?}, not reported",
+                    written.beside
+                ));
+            }
+        }
+        for file in labels(&self.place, output) {
+            let Some(picture) = picture_beside(&self.place, &file) else { continue };
+            if person.contains_key(&file) || picture == "bad" || reported.contains(&stem_of(&file)) {
+                continue;
+            }
+            let text = self.place.read(&file).unwrap_or_default();
+            let ids = ids_of(&text, picture.len(), format_of(&file), &self.run.classes).unwrap_or_default();
+            // An image that is not named any more was not searched for classes that were added.
+            if ids.is_empty() || named.contains(&picture) && ids.len() < self.run.classes.len() {
+                return Err(format!("{file}: {text:?} beside a picture of {} bytes", picture.len()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Corrected label files lack the classes that were added since: proposals have them.
+    fn check_proposals(&self, summary: &Summary, named: &BTreeSet<String>) -> Result<(), String> {
+        let reported = reported(summary);
+        for (file, written) in &self.person {
+            let first = written.classes.len().max(self.handled.get(file).copied().unwrap_or(0));
+            let Some(picture) = picture_beside(&self.place, file) else { continue };
+            let is_searched =
+                named.contains(&picture) && picture != "bad" && !reported.contains(&stem_of(file));
+            if !is_searched || first >= self.run.classes.len() {
+                continue;
+            }
+            let proposal = file.replacen("set/", "set/added/", 1);
+            let text = self.place.read(&proposal).unwrap_or_default();
+            let ids = ids_of(&text, picture.len(), format_of(file), &self.run.classes).unwrap_or_default();
+            if !(first..self.run.classes.len()).all(|class| ids.contains(&class)) {
+                return Err(format!("{proposal}: {text:?} lacks classes from {first} on"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is no longer there is reported, and was removed by a person, or left out.
+    fn check_what_is_gone(
+        &self,
+        summary: &Summary,
+        named: &BTreeSet<String>,
+        is_other_order: bool,
+    ) -> Result<(), String> {
+        let has = |names: &[String], stem: &str| names.iter().any(|name| stem_of(name) == stem);
+        // An image that cannot be read loses labels whose ids mean other classes now; `failed.csv` lists it.
+        let has_failed = is_other_order && summary.failed > 0;
+        let is_left_out = |stem: &str| is_other_order && (has_failed || has(&summary.left_out, stem));
+        let in_set: BTreeSet<String> = files_below(&self.place, "set/images").into_values().collect();
+        for (file, picture) in self.finished.files.iter().filter(|(file, _)| file.starts_with("set/images/"))
+        {
+            // The picture of a link is at the source.
+            let is_link = ["train", "val"].iter().any(|split| {
+                let path = |extension| format!("set/images/{split}/{}.{extension}", stem_of(file));
+                ["png", "bmp"].iter().any(|extension| self.place.path(&path(extension)).is_symlink())
+            });
+            let is_other = is_link
+                || picture == "bad"
+                || picture.starts_with("edited")
+                || self.gone.contains(&picture.len());
+            if !is_other && !in_set.contains(picture) && !is_left_out(stem_of(file)) {
+                return Err(format!(
+                    "{file}: the picture of {} bytes is not in the data set any more",
+                    picture.len()
+                ));
+            }
+        }
+        if self.run.options.formats.contains(&Format::Yolo) {
+            let missing: Vec<usize> = named
+                .iter()
+                .filter(|picture| *picture != "bad" && !in_set.contains(*picture))
+                .map(String::len)
+                .collect();
+            let reported = reported(summary);
+            if missing.len() > reported.len() {
+                return Err(format!(
+                    "pictures of {missing:?} bytes are not in the set; reported: {reported:?}"
+                ));
+            }
+        }
+        for (file, text) in self.finished.files.iter().filter(|(file, _)| is_label(file)) {
+            let stem = stem_of(file);
+            let is_there = labels_of(stem).iter().any(|file| self.place.read(file).is_some());
+            let has_person = labels_of(stem).iter().any(|file| self.person.contains_key(file));
+            if is_there || has_person || is_left_out(stem) {
+                continue;
+            }
+            let was_removed = self
+                .gone
+                .iter()
+                .any(|length| ids_of(text, *length, format_of(file), &self.finished.classes).is_some());
+            if !(has(&summary.removed, stem) && was_removed) {
+                return Err(format!(
+                    "{file} is gone: reported {:?}, {:?}; removed by a person {was_removed}",
+                    summary.removed, summary.left_out
+                ));
+            }
+        }
+        // COCO's file is all that some data sets have.
+        let names = |text: Option<&String>| -> Vec<String> {
+            let images = text.and_then(|text| serde_json::from_str::<Value>(text).ok());
+            let images = images.and_then(|json| json["images"].as_array().cloned()).unwrap_or_default();
+            images
+                .iter()
+                .filter_map(|image| image["file_name"].as_str().map(|name| stem_of(name).to_owned()))
+                .collect()
+        };
+        let now = names(self.place.read("set/annotations.json").as_ref());
+        for stem in names(self.finished.files.get("set/annotations.json")) {
+            let is_known = now.contains(&stem) || has(&summary.removed, &stem) || is_left_out(&stem);
+            if !is_known {
+                return Err(format!("annotations.json: {stem} is gone without a word"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries of COCO's file describe the pictures beside them, with the ids of the classes.
+    pub(super) fn check_coco(&self, output: &str, summary: &Summary) -> Result<(), String> {
+        let Some(coco) = self.coco(output)? else { return Ok(()) };
+        let reported = reported(summary);
+        for (name, boxes) in coco {
+            let Some(picture) = self.place.read(&format!("{output}/images/{name}")) else { continue };
+            let is_saved = output == "set" && self.saved.contains_key(stem_of(&name));
+            if picture == "bad" || is_saved || reported.contains(&stem_of(&name)) {
+                continue;
+            }
+            let is_outside = picture.len() >= SIDE as usize * 20;
+            let of_picture = |(class, left, top): &(String, i64, i64)| {
+                *left == picture.len() as i64 && *top == row_of(class) as i64
+            };
+            if boxes.is_empty() || !is_outside && !boxes.iter().all(of_picture) {
+                return Err(format!(
+                    "{output}/annotations.json, {name}: {boxes:?} beside {} bytes",
+                    picture.len()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a person saved in COCO's file is in it, beside the picture that the person saw, or the run says so. Without a
+    /// summary, no run has ended since.
+    pub(super) fn check_saved(&self, summary: Option<&Summary>) -> Result<(), String> {
+        let Some(coco) = self.coco("set")? else { return Ok(()) };
+        for (stem, saved) in &self.saved {
+            let Some((name, boxes)) = coco.iter().find(|(name, _)| stem_of(name) == stem) else {
+                match summary {
+                    Some(_) => return Err(format!("annotations.json: {stem}, which was saved, is gone")),
+                    None => continue,
+                }
+            };
+            let known: Vec<_> = boxes.iter().take(saved.boxes.len()).cloned().collect();
+            let added = boxes.iter().skip(saved.boxes.len()).map(|(class, ..)| class);
+            let is_new = |class: &String| {
+                self.run.classes.iter().position(|name| name == class).is_some_and(|at| at >= saved.classes)
+            };
+            if known != saved.boxes || !added.clone().all(is_new) {
+                return Err(format!("annotations.json, {name}: {boxes:?}, saved {:?}", saved.boxes));
+            }
+            let Some(summary) = summary else { continue };
+            let now = self.place.read(&format!("set/images/{name}"));
+            let is_same = now.is_none() || saved.beside.is_none() || now == saved.beside;
+            if !is_same && now.as_deref() != Some("bad") && !reported(summary).contains(&stem.as_str()) {
+                return Err(format!(
+                    "{name}: saved beside {:?}, now beside {now:?}, not reported",
+                    saved.beside
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The images of COCO's file, each with class, left and upper edge of its boxes, in twentieths of a pixel and pixels.
+    fn coco(&self, output: &str) -> Result<Option<Vec<(String, Vec<(String, i64, i64)>)>>, String> {
+        let Some(text) = self.place.read(&format!("{output}/annotations.json")) else { return Ok(None) };
+        let json: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        let list = |key: &str| json[key].as_array().cloned().unwrap_or_default();
+        let (annotations, categories) = (list("annotations"), list("categories"));
+        let class = |id: &Value| {
+            let category = categories.iter().find(|category| category["id"] == *id);
+            category.and_then(|category| category["name"].as_str()).unwrap_or("no such class").to_owned()
+        };
+        let edge = |value: &Value, scale: f64| (value.as_f64().unwrap_or(f64::NAN) * scale).round() as i64;
+        let boxes = |image: &Value| {
+            let of_image = annotations.iter().filter(|one| one["image_id"] == image["id"]);
+            let place = |one: &Value| {
+                let bbox = &one["bbox"];
+                (class(&one["category_id"]), edge(&bbox[0], 20.0), edge(&bbox[1], 1.0))
+            };
+            of_image.map(place).collect()
+        };
+        let name = |image: &Value| image["file_name"].as_str().unwrap_or_default().to_owned();
+        Ok(Some(list("images").iter().map(|image| (name(image), boxes(image))).collect()))
+    }
+}

@@ -1,0 +1,310 @@
+//! What a person, a disk and a run do.
+
+use ocelli::{BoundingBox, ErrorKind};
+
+use super::{CorrectedSet, NAMES, Run};
+use super::{
+    Page, SavedImage, Sequence, Written, files_below, is_copy, labels, labels_of, picture_beside, stem_of,
+};
+use crate::label::corrections::stopping;
+use crate::label::{Existing, LabelledInstance};
+
+impl Sequence {
+    pub(super) fn picture(&mut self) -> String {
+        self.next += 1;
+        "x".repeat(self.next)
+    }
+
+    pub(super) fn label(&mut self) -> Result<(), String> {
+        if !self.has_images() {
+            return Ok(());
+        }
+        let existing = Existing { restart: self.former.is_some(), ..Existing::default() };
+        let ended = self.place.label(&Run { existing, ..self.run.clone() });
+        match ended {
+            Ok(summary) => self.check(&summary),
+            Err(e) if self.is_refused(&e) => {
+                self.check_person()?;
+                self.label()
+            }
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    /// Whether a restart with another order of the classes is refused because of corrections. The order is the former one then.
+    fn is_refused(&mut self, error: &ocelli::Error) -> bool {
+        if error.kind() != ErrorKind::Mismatch || !self.has_corrections() {
+            return false;
+        }
+        let Some(former) = self.former.take() else { return false };
+        self.log.push(format!("refused: {error}"));
+        self.run.classes = former;
+        true
+    }
+
+    pub(super) fn stop(&mut self, restart: bool) -> Result<(), String> {
+        if !self.has_images() {
+            return Ok(());
+        }
+        let writes = self.below(60);
+        let restart = restart || self.former.is_some();
+        self.log.push(format!("restart {restart}, stops after {writes} writes"));
+        let run = Run { existing: Existing { restart, ..Existing::default() }, ..self.run.clone() };
+        let ended = stopping(writes, || self.place.label(&run));
+        match ended {
+            Ok(summary) => self.check(&summary),
+            Err(e) if self.is_refused(&e) => self.check_person(),
+            Err(e) if e.kind() == ErrorKind::Mismatch => Err(e.to_string()),
+            Err(_) => self.check_person(),
+        }
+    }
+
+    /// Edits, empties or removes a label file.
+    pub(super) fn correct(&mut self) {
+        let files = labels(&self.place, "set");
+        if files.is_empty() {
+            return;
+        }
+        let file = files[self.below(files.len() as u64) as usize].clone();
+        self.correct_file(&file);
+    }
+
+    pub(super) fn correct_file(&mut self, file: &str) {
+        self.next += 1;
+        let content = match self.below(3) {
+            0 => Some(String::new()),
+            1 => Some(format!("0 0.5 0.5 0.1 0.{}\n", self.next)),
+            _ => None,
+        };
+        match &content {
+            Some(text) => self.place.write(file, text),
+            None => self.place.remove(file),
+        }
+        let beside = picture_beside(&self.place, file);
+        self.remember(file, content, beside);
+    }
+
+    /// Notes what a person made of a label file, and the picture that the person saw.
+    pub(super) fn remember(&mut self, file: &str, content: Option<String>, beside: Option<String>) {
+        self.log.push(format!("{file} becomes {content:?} beside {:?}", beside.as_ref().map(String::len)));
+        let output = file.split('/').next().unwrap_or("set");
+        let classes = match CorrectedSet::open(&self.place.path(output)) {
+            Ok(set) => set.classes().to_vec(),
+            Err(_) => self.run.classes.iter().map(|class| (*class).to_owned()).collect(),
+        };
+        self.person.insert(file.to_owned(), Written { content, beside, classes });
+    }
+
+    /// Adds a picture or replaces one, in place or by renaming; it may be one that cannot be read.
+    pub(super) fn change_picture(&mut self) {
+        let number = self.below(NAMES);
+        // It is found before the other of the same number.
+        let extension = if self.below(4) == 0 { "bmp" } else { "png" };
+        let name = format!("{}/{number}.{extension}", self.place.images);
+        self.replace_picture(&name);
+    }
+
+    pub(super) fn replace_picture(&mut self, name: &str) {
+        self.gone.extend(self.place.read(name).map(|before| before.len()));
+        // Files in the folder of a disk that is not mounted: those of the disk are gone.
+        let others = self.away.iter().filter(|(from, _)| *from == self.place.images);
+        let lost: Vec<usize> = others
+            .flat_map(|(_, to)| files_below(&self.place, to).into_values().map(|picture| picture.len()))
+            .collect();
+        self.gone.extend(lost);
+        let picture = if self.below(6) == 0 { "bad".into() } else { self.picture() };
+        self.log.push(format!("{name} gets {} bytes", picture.len()));
+        if self.below(2) == 0 {
+            self.place.write(name, &picture);
+        } else {
+            self.place.write("new", &picture);
+            let path = self.place.path(name);
+            std::fs::create_dir_all(path.parent().expect("it has one")).expect("it can");
+            std::fs::rename(self.place.path("new"), path).expect("it can");
+        }
+    }
+
+    pub(super) fn remove_picture(&mut self) {
+        let files: Vec<String> = files_below(&self.place, &self.place.images).into_keys().collect();
+        if files.is_empty() {
+            return;
+        }
+        let name = &files[self.below(files.len() as u64) as usize];
+        self.gone.extend(self.place.read(name).map(|before| before.len()));
+        self.place.remove(name);
+        self.log.push(format!("{name} is removed"));
+    }
+
+    pub(super) fn move_folder(&mut self) {
+        self.next += 1;
+        let to = format!("moved-{}", self.next);
+        if self.place.path(&self.place.images).is_dir() {
+            std::fs::rename(self.place.path(&self.place.images), self.place.path(&to)).expect("it can");
+        }
+        self.log.push(format!("{} becomes {to}", self.place.images));
+        self.place.images = to;
+    }
+
+    /// Names another folder with equal names, or two.
+    pub(super) fn choose_folders(&mut self) {
+        let other = if self.place.images == "others" { "images" } else { "others" };
+        let before = std::mem::replace(&mut self.place.images, other.into());
+        self.place.also = (self.below(2) == 0 && self.place.path(&before).is_dir()).then_some(before);
+        if !self.place.path(other).is_dir() {
+            self.change_picture();
+        }
+        self.log.push(format!("images are in {other} and {:?}", self.place.also));
+    }
+
+    /// The disk of the images is not mounted: its folder is missing or empty. The next folder is another one.
+    pub(super) fn unmount(&mut self) {
+        let from = self.place.images.clone();
+        self.next += 1;
+        if self.place.path(&from).is_dir() {
+            let to = format!("unmounted-{}", self.next);
+            std::fs::rename(self.place.path(&from), self.place.path(&to)).expect("it can");
+            if self.below(2) == 0 {
+                std::fs::create_dir(self.place.path(&from)).expect("it can");
+            }
+            self.log.push(format!("{from} is not mounted"));
+            self.away.push((from, to));
+        }
+        self.place.also = None;
+        self.place.images = format!("disk-{}", self.next);
+        self.change_picture();
+    }
+
+    /// The disk is mounted again, or elsewhere if something else is in its place.
+    pub(super) fn mount(&mut self) {
+        let Some((from, to)) = self.away.pop() else { return };
+        drop(std::fs::remove_dir(self.place.path(&from)));
+        let is_free = !self.place.path(&from).exists();
+        if is_free {
+            std::fs::rename(self.place.path(&to), self.place.path(&from)).expect("it can");
+        }
+        self.place.also = None;
+        self.place.images = if is_free { from } else { to };
+        self.log.push(format!("{} is mounted", self.place.images));
+    }
+
+    pub(super) fn load_page(&mut self) -> Option<Page> {
+        let set = CorrectedSet::open(&self.place.path("set")).ok()?;
+        let count = set.images().len() as u64;
+        let image = set.images().get(self.below(count.max(1)) as usize)?.clone();
+        let labels = set.labels(&image).ok()?;
+        let picture = set.read_image(&image).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        Some(Page { set, image, labels, picture })
+    }
+
+    /// Saves what the page has, with boxes removed, added or as they are. It may be refused, if something changed.
+    pub(super) fn save(&mut self) -> Result<(), String> {
+        let page = match self.page.take() {
+            Some(page) => Some(page),
+            None => self.load_page(),
+        };
+        let Some(Page { set, image, labels, picture }) = page else { return Ok(()) };
+        let mut shown = if self.below(3) == 0 { Vec::new() } else { labels.instances.clone() };
+        if self.below(2) == 0 {
+            self.next += 1;
+            let left = (self.next % 40) as f32;
+            let bbox = BoundingBox::new(left, 1.0, left + 20.0, 20.0);
+            shown.push(LabelledInstance { line: None, class: 0, bbox, polygon: None });
+        }
+        let saved = set.save(&image, &labels.version, &shown);
+        self.log.push(format!("saves {}: {:?}", image.name, saved.as_ref().err()));
+        match saved {
+            Ok(_) => {}
+            Err(e) if e.kind() == ErrorKind::Mismatch => return self.check_person(),
+            Err(e) => return Err(format!("saving {}: {e}", image.name)),
+        }
+        let now = CorrectedSet::open(&self.place.path("set")).map_err(|e| e.to_string())?;
+        if now.classes() != set.classes() {
+            return Err(format!("saved with {:?}, the classes are {:?}", set.classes(), now.classes()));
+        }
+        let stem = stem_of(&image.name).to_owned();
+        if self.run.options.yolo_folders().is_empty() {
+            let place = |one: &LabelledInstance| {
+                let class = set.classes()[one.class].clone();
+                (class, (one.bbox.x1 * 20.0).round() as i64, one.bbox.y1.round() as i64)
+            };
+            let boxes = shown.iter().map(place).collect();
+            let saved = SavedImage { boxes, beside: picture, classes: set.classes().len() };
+            self.saved.insert(stem, saved);
+            return self.check_saved(None);
+        }
+        for file in labels_of(&stem) {
+            if let Some(text) = self.place.read(&file) {
+                self.remember(&file, Some(text), picture.clone());
+            } else if self.person.contains_key(&file) {
+                self.remember(&file, None, picture.clone());
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn add_class(&mut self) -> Result<(), String> {
+        let all = ["dog", "cat", "car", "cow"];
+        let new = all.iter().find(|class| !self.run.classes.contains(*class));
+        if let Some(new) = new.filter(|_| self.former.is_none()) {
+            self.run.classes.push(new);
+            self.log.push(format!("the classes are {:?}", self.run.classes));
+        }
+        self.label()
+    }
+
+    /// Restarts with another order of the classes, which is refused if something was corrected, unless it is discarded.
+    pub(super) fn reorder_classes(&mut self) -> Result<(), String> {
+        let is_labelled = self.place.read("set/.ocelli-label/journal.jsonl").is_some();
+        if self.former.is_some() || self.run.classes.len() < 2 || !self.has_images() || !is_labelled {
+            return self.add_class();
+        }
+        self.former = Some(self.run.classes.clone());
+        self.run.classes.rotate_left(1);
+        let way = self.below(4);
+        self.log.push(format!("restarts with the classes {:?}, {way}", self.run.classes));
+        match way {
+            0 => {
+                let existing = Existing { restart: true, discard_corrections: true };
+                let run = Run { existing, ..self.run.clone() };
+                let summary = self.place.label(&run).map_err(|e| e.to_string())?;
+                self.person.clear();
+                self.saved.clear();
+                self.handled.clear();
+                self.check(&summary)
+            }
+            1 | 2 => self.stop(true),
+            _ => self.label(),
+        }
+    }
+
+    /// Removes the folder of the proposals: what it had is dealt with.
+    pub(super) fn remove_proposals(&mut self) {
+        for file in files_below(&self.place, "set/added").into_keys() {
+            self.handled.insert(file.replacen("added/", "", 1), self.run.classes.len());
+        }
+        drop(std::fs::remove_dir_all(self.place.path("set/added")));
+    }
+
+    /// Edits a picture in the data set, as an editor does that writes a new file.
+    pub(super) fn edit_picture(&mut self) -> Result<(), String> {
+        let pictures: Vec<String> = files_below(&self.place, "set/images")
+            .into_keys()
+            .filter(|file| is_copy(&self.place, file))
+            .collect();
+        if pictures.is_empty() {
+            return Ok(());
+        }
+        let file = pictures[self.below(pictures.len() as u64) as usize].clone();
+        self.gone.extend(self.place.read(&file).map(|before| before.len()));
+        self.next += 1;
+        let content = format!("edited {}", self.next);
+        self.place.write("new", &content);
+        std::fs::rename(self.place.path("new"), self.place.path(&file)).expect("it can");
+        self.log.push(format!("{file} is edited"));
+        self.label()?;
+        match self.place.read(&file) == Some(content) {
+            true => Ok(()),
+            false => Err(format!("{file}: the edited picture was overwritten")),
+        }
+    }
+}

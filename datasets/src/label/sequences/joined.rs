@@ -1,0 +1,117 @@
+//! Shards that are labelled, corrected, labelled again after pictures changed, and merged more than once.
+
+use ocelli::ErrorKind;
+
+use super::{CorrectedSet, Run, Sequence, Written, files_below, labels, stem_of};
+use crate::label::corrections::stopping;
+use crate::label::{Existing, Shard, Summary, merge};
+
+const SHARDS: [&str; 2] = ["one", "two"];
+
+impl Sequence {
+    /// Labels two shards, corrects files in them, merges them with stops in between, and again after new corrections.
+    pub(super) fn merge(&mut self) -> Result<(), String> {
+        if !self.has_images() || self.former.is_some() {
+            return Ok(());
+        }
+        let kept = std::mem::take(&mut self.person);
+        let merged = self.merge_shards();
+        SHARDS.iter().chain(&["joined"]).for_each(|folder| {
+            std::fs::remove_dir_all(self.place.path(folder)).unwrap_or_default();
+        });
+        self.person = kept;
+        merged
+    }
+
+    fn merge_shards(&mut self) -> Result<(), String> {
+        self.label_shards()?;
+        let folders = SHARDS.map(|shard| self.place.path(shard));
+        let joined = self.place.path("joined");
+        for round in 0..2 {
+            if self.below(3) == 0 {
+                self.replace_a_named_picture();
+                self.label_shards()?;
+            }
+            for output in SHARDS {
+                for file in labels(&self.place, output) {
+                    match self.below(4) {
+                        0 => self.correct_file(&file),
+                        1 if file.starts_with(&format!("{output}/labels")) => {
+                            self.save_as_it_is(output, &file)?;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            if self.below(3) == 0 {
+                self.replace_a_named_picture();
+                self.label_shards()?;
+            }
+            for _ in 0..2 {
+                let writes = self.below(80);
+                let stopped = stopping(writes, || merge(&folders, &joined, &mut || Ok(())));
+                if stopped.is_err_and(|e| e.kind() == ErrorKind::InvalidArgument) {
+                    return Err("a merge after a stop is refused".into());
+                }
+            }
+            let summary = merge(&folders, &joined, &mut || Ok(())).map_err(|e| e.to_string())?;
+            self.check_joined(&format!("round {round}"), &summary)?;
+        }
+        // A later run leaves what was merged.
+        let run = Run { output: "joined".into(), ..self.run.clone() };
+        let run = Run { existing: Existing { restart: true, ..Existing::default() }, ..run };
+        self.change_picture();
+        let summary = self.place.label(&run).map_err(|e| e.to_string())?;
+        self.check_joined("a later run", &summary)
+    }
+
+    fn label_shards(&mut self) -> Result<(), String> {
+        for (index, output) in (1..).zip(SHARDS) {
+            let run = Run { output: output.into(), shard: Shard::new(index, 2).ok(), ..self.run.clone() };
+            self.place.label(&run).map_err(|e| format!("{output}: {e}"))?;
+        }
+        self.check_person()
+    }
+
+    /// Replaces a picture, so that the shards have the same images.
+    fn replace_a_named_picture(&mut self) {
+        let files: Vec<String> = files_below(&self.place, &self.place.images).into_keys().collect();
+        let name = files[self.below(files.len() as u64) as usize].clone();
+        self.replace_picture(&name);
+    }
+
+    /// Saves a label file in the gallery; a folder's files may be ones that a person removed before.
+    fn save_as_it_is(&mut self, output: &str, file: &str) -> Result<(), String> {
+        let set = CorrectedSet::open(&self.place.path(output)).map_err(|e| e.to_string())?;
+        let stem = stem_of(file);
+        let Some(image) = set.images().iter().find(|image| stem_of(&image.name) == stem) else {
+            return Ok(());
+        };
+        let labels = set.labels(image).map_err(|e| e.to_string())?;
+        let picture = set.read_image(image).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        set.save(image, &labels.version, &labels.instances).map_err(|e| e.to_string())?;
+        for file in [file.to_owned(), file.replacen("labels/", "segments/labels/", 1)] {
+            if let Some(text) = self.place.read(&file) {
+                self.remember(&file, Some(text), picture.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The joined data set has the corrections of all shards, beside the pictures that they describe, or says so.
+    fn check_joined(&self, when: &str, summary: &Summary) -> Result<(), String> {
+        let mut person = std::collections::BTreeMap::<String, Written>::new();
+        for (file, written) in &self.person {
+            let Some((_, below)) = file.split_once('/') else { continue };
+            let joined = format!("joined/{below}");
+            let there = self.place.read(&joined);
+            if there != written.content {
+                return Err(format!("{when}: {joined}: {there:?}, {file} has {:?}", written.content));
+            }
+            person.insert(joined, written.clone());
+        }
+        let named = self.named();
+        self.check_pictures("joined", &person, summary, &named).map_err(|why| format!("{when}: {why}"))?;
+        self.check_coco("joined", summary).map_err(|why| format!("{when}: {why}"))
+    }
+}
