@@ -280,7 +280,7 @@ fn doctor_reports_engines_libraries_and_cache() {
 }
 
 /// The commands that `ocelli --help` lists.
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "detect",
     "video",
     "label",
@@ -289,6 +289,7 @@ const COMMANDS: [&str; 11] = [
     "export",
     "build-engine",
     "verify",
+    "prune",
     "embed",
     "doctor",
     "completions",
