@@ -10,7 +10,7 @@
 //!   that are kept for each image. With less memory than all tokens need, evenly spaced ones are kept.
 //! - Costs are sums over images that cannot be negative, so the sum over some images is a lower bound. The candidate with the
 //!   lowest bound gets the next image, and the first one that has seen all of them is the best: the others are left at the
-//!   images that they have seen (uniform-cost search).
+//!   images that they have seen (uniform-cost search). Images in which removals cost most come first.
 //! - The first removal needs no measurement beyond those of the ranking.
 //!
 //! Every measurement is a line of a journal, so that a search that was stopped continues where it was. The result depends on
@@ -29,6 +29,7 @@ mod subject;
 mod tests;
 mod units;
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -55,7 +56,8 @@ pub enum Objective {
     /// The distance of the features from those of the whole model, relative to their length. Needs no decoding.
     #[default]
     Features,
-    /// The detections that are lost, new or moved; among equal ones the distance of the features.
+    /// The detections that are lost or new and how far the others moved, as [`DetectionEffect::cost`] says; among equal ones
+    /// the distance of the features.
     Detections,
     /// The same for each millisecond that the removal saves.
     DetectionsPerMs,
@@ -226,6 +228,7 @@ impl Search<'_, '_> {
         });
         let importance = importance.collect();
 
+        let order = self.hardest_first(&alone);
         let mut removed = BTreeSet::new();
         let mut remaining = units.removable.clone();
         let mut steps: Vec<PruneStep> = Vec::with_capacity(self.options.num_prune + 1);
@@ -233,7 +236,7 @@ impl Search<'_, '_> {
             let stage = format!("removal {number} of {}", self.options.num_prune);
             // The candidates of the first removal are known.
             self.begin_stage(stage.clone(), if number > 1 { remaining.len() } else { 0 });
-            let best = self.choose(&removed, &remaining, &times)?;
+            let best = self.choose(&removed, &remaining, &order, &times)?;
             self.begin_stage(stage, 1);
             let unit = remaining.remove(best);
             removed.extend(unit.branches());
@@ -297,6 +300,7 @@ impl Search<'_, '_> {
         &mut self,
         removed: &BTreeSet<MaskedBranch>,
         units: &[Unit],
+        order: &[usize],
         times: &PartTimes,
     ) -> Result<usize> {
         let objective = self.options.objective;
@@ -307,17 +311,34 @@ impl Search<'_, '_> {
             }
             _ => vec![1.0; units.len()],
         };
-        let images = self.images;
-        let best = least::least(units.len(), images, &mut |unit, image| {
+        let best = least::least(units.len(), order.len(), &mut |unit, seen| {
             let counts = objective != Objective::Features;
-            let found = self.measure(removed, &units[unit].branches(), image, counts)?;
-            let distance = f64::from(found.relative_l2);
-            Ok(match found.detections.filter(|_| counts) {
-                Some(found) => Cost(f64::from(found.changed()) / weights[unit], distance / weights[unit]),
-                None => Cost(distance, 0.0),
-            })
+            let found = self.measure(removed, &units[unit].branches(), order[seen], counts)?;
+            let Cost(first, second) = self.cost(&found);
+            Ok(Cost(first / weights[unit], second / weights[unit]))
         })?;
         Ok(best.expect("there are more units than removals"))
+    }
+
+    fn cost(&self, found: &Measurement) -> Cost {
+        let distance = f64::from(found.relative_l2);
+        match found.detections.filter(|_| self.options.objective != Objective::Features) {
+            Some(found) => Cost(found.cost(), distance),
+            None => Cost(distance, 0.0),
+        }
+    }
+
+    /// The images, first those in which removals cost most: there, sums grow fast, and fewer images show which is the least.
+    fn hardest_first(&self, alone: &[Vec<Measurement>]) -> Vec<usize> {
+        let sum = |image: usize| {
+            alone
+                .iter()
+                .map(|found| self.cost(&found[image]))
+                .fold(Cost(0.0, 0.0), |sum, cost| sum.plus(cost))
+        };
+        let mut order: Vec<_> = (0..self.images).collect();
+        order.sort_by_cached_key(|&image| (Reverse(sum(image)), image));
+        order
     }
 
     /// What it costs in an image to remove a unit besides what is removed: from the journal, else measured.

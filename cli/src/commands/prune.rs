@@ -68,8 +68,8 @@ pub struct PruneArgs {
     /// Remove whole blocks instead of branches
     #[arg(long, help_heading = SEARCH)]
     whole_blocks: bool,
-    /// What is kept low: the distance of the features (features), the detections that are lost, new or moved (detections), or
-    /// these for each millisecond that is saved (detections-per-ms)
+    /// What is kept low: the distance of the features (features), the detections that are lost or new and how far the others
+    /// move (detections), or these for each millisecond that is saved (detections-per-ms)
     #[arg(long, default_value = "features", value_name = "NAME", help_heading = SEARCH)]
     objective: Objective,
     /// Blocks and branches that stay, e.g. 0,31 or 3:attn [default: those with attention over the whole image, which always

@@ -29,7 +29,7 @@ impl Measurement {
 }
 
 /// How the detections differ from those of the whole model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DetectionEffect {
     /// Detections of the whole model.
     pub whole: u32,
@@ -41,6 +41,8 @@ pub struct DetectionEffect {
     pub new: u32,
     /// Those of the kept ones that overlap by an IoU of less than 0.9.
     pub moved: u32,
+    /// How far the kept ones are from their places: 1 - IoU, summed up.
+    pub displacement: f32,
 }
 
 impl DetectionEffect {
@@ -54,6 +56,7 @@ impl DetectionEffect {
             lost: count(matching.first.len()),
             new: count(matching.second.len()),
             moved: count(moved),
+            displacement: matching.pairs.iter().map(|(.., iou)| 1.0 - iou).sum(),
         }
     }
 
@@ -61,9 +64,10 @@ impl DetectionEffect {
         Self { whole, kept: whole, ..Self::default() }
     }
 
-    /// Lost, new and moved ones.
-    pub fn changed(&self) -> u32 {
-        self.lost + self.new + self.moved
+    /// What the change costs: 1 for each that is lost or new, and the displacement of the others. A model that finds nothing
+    /// costs as much as the whole model has detections.
+    pub fn cost(&self) -> f64 {
+        f64::from(self.lost + self.new) + f64::from(self.displacement)
     }
 }
 
@@ -99,6 +103,7 @@ impl Effect {
                 lost: sum.lost + image.lost,
                 new: sum.new + image.new,
                 moved: sum.moved + image.moved,
+                displacement: sum.displacement + image.displacement,
             })
         });
         let share = sum.filter(|sum| sum.whole > 0).map(|sum| f64::from(sum.kept) / f64::from(sum.whole));

@@ -9,6 +9,12 @@ use ocelli::Result;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cost(pub f64, pub f64);
 
+impl Cost {
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0 + other.0, self.1 + other.1)
+    }
+}
+
 impl Eq for Cost {}
 
 impl PartialOrd for Cost {
@@ -39,8 +45,8 @@ pub(super) fn least(
         if seen == images {
             return Ok(Some(candidate));
         }
-        let more = cost(candidate, seen)?;
-        open.push(Reverse((Cost(sum.0 + more.0, sum.1 + more.1), candidate, seen + 1)));
+        let sum = sum.plus(cost(candidate, seen)?);
+        open.push(Reverse((sum, candidate, seen + 1)));
     }
     Ok(None)
 }

@@ -121,7 +121,7 @@ fn the_least_sum_is_that_of_an_exhaustive_search() {
                 (0..images).map(|_| cost(&mut random)).collect()
             })
             .collect();
-        let sum = |row: &Vec<Cost>| row.iter().fold(Cost(0.0, 0.0), |a, b| Cost(a.0 + b.0, a.1 + b.1));
+        let sum = |row: &Vec<Cost>| row.iter().fold(Cost(0.0, 0.0), |sum, cost| sum.plus(*cost));
         let expected = (0..candidates).min_by_key(|&candidate| sum(&costs[candidate]));
         let asked = RefCell::new(BTreeSet::new());
         let found = least(candidates, images, &mut |candidate, image| {
@@ -275,11 +275,11 @@ fn the_search_removes_what_an_exhaustive_one_removes() {
         for step in &report.steps[1..] {
             let cost = |unit: &Unit| {
                 let found = measure(&removed.iter().copied().chain(unit.branches()).collect());
-                let changed: u32 = found.iter().map(|(_, found)| found.changed()).sum();
+                let changed = found.iter().map(|(_, found)| found.cost()).sum::<f64>();
                 let distance = found.iter().map(|(distance, _)| distance).sum::<f64>();
                 match objective {
                     Objective::Features => Cost(distance, 0.0),
-                    _ => Cost(f64::from(changed), distance),
+                    _ => Cost(changed, distance),
                 }
             };
             let best = remaining.iter().copied().min_by_key(cost).expect("something is left");
@@ -471,7 +471,7 @@ fn detections_are_kept_lost_new_or_moved() {
         mask: None,
     };
     let effect = |whole: &[Detection], pruned: &[Detection]| {
-        let DetectionEffect { whole, kept, lost, new, moved } = DetectionEffect::between(whole, pruned);
+        let DetectionEffect { whole, kept, lost, new, moved, .. } = DetectionEffect::between(whole, pruned);
         [whole, kept, lost, new, moved]
     };
     let one = [found(0, 0.0)];
@@ -488,6 +488,12 @@ fn detections_are_kept_lost_new_or_moved() {
         assert_eq!(effect(&one, &pruned), expected, "{pruned:?}");
     }
     assert_eq!(effect(&[], &one), [0, 0, 0, 1, 0]);
+    for (pruned, cost) in
+        [(vec![found(0, 0.0)], 0.0), (vec![found(0, 25.0)], 0.4), (vec![found(0, 50.0)], 2.0)]
+    {
+        let found = DetectionEffect::between(&one, &pruned).cost();
+        assert!((found - cost).abs() < 1e-6, "{pruned:?}: {found}, expected {cost}");
+    }
 }
 
 #[test]
