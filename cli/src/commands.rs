@@ -10,6 +10,7 @@ pub mod eval;
 pub mod export;
 pub mod label;
 pub mod man;
+pub mod prune;
 pub mod reference;
 #[cfg(feature = "serve")]
 pub mod serve;

@@ -7,8 +7,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[cfg(feature = "serve")]
 use crate::commands::serve;
 use crate::commands::{
-    build_engine, classes, completions, detect, doctor, embed, eval, export, label, man, reference, track,
-    verify, video,
+    build_engine, classes, completions, detect, doctor, embed, eval, export, label, man, prune, reference,
+    track, verify, video,
 };
 use crate::exit::status_of;
 use crate::host::{self, Host};
@@ -59,6 +59,8 @@ enum Command {
     BuildEngine(Box<build_engine::BuildEngineArgs>),
     /// Compare two exported models, or one model on two engines
     Verify(Box<verify::VerifyArgs>),
+    /// Find the blocks of the backbone that matter least
+    Prune(Box<prune::PruneArgs>),
     /// List the names that the built-in model knows
     Classes(classes::ClassesArgs),
     /// Encode text prompts into a file, so that detection needs no text encoder
@@ -146,6 +148,7 @@ fn ocelli() -> u8 {
         Command::Export(args) => export::run(&args, &log),
         Command::BuildEngine(args) => build_engine::run(&args, &log),
         Command::Verify(args) => verify::run(&args, &log),
+        Command::Prune(args) => prune::run(&args, &log),
         Command::Classes(args) => classes::run(&args),
         Command::Embed(args) => embed::run(&args, &log),
         Command::Doctor(args) => doctor::run(&args),

@@ -13,6 +13,7 @@ mod eval;
 mod fonts;
 mod label;
 mod programs;
+mod prune;
 mod run;
 #[cfg(all(unix, feature = "serve"))]
 mod serve;

@@ -388,6 +388,7 @@ fn is_flag_somewhere(flag: &str) -> bool {
         "export",
         "build-engine",
         "verify",
+        "prune",
         "embed",
         "track",
         "doctor",

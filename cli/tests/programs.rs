@@ -290,7 +290,7 @@ fn doctor_reports_engines_libraries_and_cache() {
 }
 
 /// The commands that `ocelli --help` lists.
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "detect",
     "video",
     "label",
@@ -299,6 +299,7 @@ const COMMANDS: [&str; 11] = [
     "export",
     "build-engine",
     "verify",
+    "prune",
     "embed",
     "doctor",
     "completions",

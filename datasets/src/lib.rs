@@ -6,7 +6,8 @@
 //!   recall, mask IoU and time.
 //! - [`verify`] compares a [`Candidate`](verify::Candidate), another engine, precision or export of a model, with a reference
 //!   and accepts or refuses it.
-//! - [`scenes`] draws images and videos with their ground truth, for the other three and for tests.
+//! - [`prune`] finds the branches of a backbone that a model can do without.
+//! - [`scenes`] draws images and videos with their ground truth, for the others and for tests.
 //!
 //! Drawn scenes are the ground truth here, and the built-in model is evaluated on them:
 //!
@@ -45,6 +46,7 @@
 mod coco;
 pub mod eval;
 pub mod label;
+pub mod prune;
 pub mod scenes;
 pub mod verify;
 

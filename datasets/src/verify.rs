@@ -47,6 +47,9 @@ use ocelli_engines::Tensor;
 use ocelli_export::contract::{Manifest, tensor};
 
 use crate::scenes::vocabulary;
+pub(crate) use compare::cosine;
+pub(crate) use detections::match_detections;
+
 use compare::OutputComparison;
 use inputs::Input;
 use stages::{Pass, Side};

@@ -229,7 +229,8 @@ impl ExportOptions {
         )
     }
 
-    fn check(&self, checkpoint: &Checkpoint) -> Result<usize> {
+    /// Checks the options; returns the side of the input.
+    pub(crate) fn check(&self, checkpoint: &Checkpoint) -> Result<usize> {
         let vision = &checkpoint.config().vision;
         let imgsz = self.imgsz.unwrap_or(vision.image_size);
         if imgsz > MAX_IMGSZ {
@@ -332,6 +333,29 @@ impl ExportOptions {
         }
     }
 
+    pub(crate) fn plan<'w>(
+        &'w self,
+        checkpoint: &'w Checkpoint,
+        imgsz: usize,
+        kept: &'w [Block],
+    ) -> Plan<'w> {
+        Plan {
+            checkpoint,
+            imgsz,
+            target: self.target,
+            precision: self.precision,
+            // The image's token is what the encoder of exemplars gives without boxes.
+            prompting: if checkpoint.config().has_exemplars() { self.prompting } else { Prompting::Text },
+            detection_only: self.detection_only,
+            screen: self.screen,
+            tracker: self.has_tracker(checkpoint),
+            pruning: self.pruning.with(checkpoint.pruning()),
+            observes: self.observes,
+            calibration: self.calibration.as_ref(),
+            kept,
+        }
+    }
+
     /// The formats in the graphs, if they are half precision.
     fn half_rules(&self) -> Option<HalfRules> {
         let format = HalfFormat::of(self.precision)?;
@@ -374,21 +398,7 @@ pub fn export(
     let imgsz = options.check(checkpoint)?;
     check_output(output, options.force)?;
     let kept: Vec<Block> = options.keep_fp32.iter().copied().collect();
-    let plan = Plan {
-        checkpoint,
-        imgsz,
-        target: options.target,
-        precision: options.precision,
-        // The image's token is what the encoder of exemplars gives without boxes.
-        prompting: if checkpoint.config().has_exemplars() { options.prompting } else { Prompting::Text },
-        detection_only: options.detection_only,
-        screen: options.screen,
-        tracker: options.has_tracker(checkpoint),
-        pruning: options.pruning.with(checkpoint.pruning()),
-        observes: options.observes,
-        calibration: options.calibration.as_ref(),
-        kept: &kept,
-    };
+    let plan = options.plan(checkpoint, imgsz, &kept);
     let parent = parent_of(output);
     std::fs::create_dir_all(&parent).map_err(|e| Error::io("cannot create the folder", &parent, e))?;
     let staging = tempfile::Builder::new()
@@ -445,7 +455,9 @@ pub fn export(
 /// One graph of the folder.
 #[derive(Clone, Copy)]
 enum Part {
-    Backbone(Section),
+    Backbone,
+    BackboneFirst,
+    BackboneSecond,
     TextEncoder,
     ExemplarEncoder,
     EncoderDecoder,
@@ -462,9 +474,9 @@ enum Part {
 impl Part {
     fn file(self) -> &'static str {
         match self {
-            Self::Backbone(Section::Whole) => file::BACKBONE,
-            Self::Backbone(Section::First) => file::BACKBONE_FIRST,
-            Self::Backbone(Section::Second) => file::BACKBONE_SECOND,
+            Self::Backbone => file::BACKBONE,
+            Self::BackboneFirst => file::BACKBONE_FIRST,
+            Self::BackboneSecond => file::BACKBONE_SECOND,
             Self::TextEncoder => file::TEXT_ENCODER,
             Self::ExemplarEncoder => file::EXEMPLAR_ENCODER,
             Self::EncoderDecoder => file::ENCODER_DECODER,
@@ -481,7 +493,9 @@ impl Part {
 
     fn build<'w>(self, plan: &Plan<'w>) -> Graph<'w> {
         match self {
-            Self::Backbone(section) => plan.backbone(section),
+            Self::Backbone => plan.backbone(Section::Whole),
+            Self::BackboneFirst => plan.backbone(Section::First),
+            Self::BackboneSecond => plan.backbone(Section::Second),
             Self::TextEncoder => plan.text_encoder(),
             Self::ExemplarEncoder => plan.exemplar_encoder(),
             Self::EncoderDecoder => plan.encoder_decoder(),
@@ -499,8 +513,8 @@ impl Part {
 
 fn parts(plan: &Plan<'_>) -> Vec<Part> {
     let mut parts = match plan.pruning.split_block {
-        Some(_) => vec![Part::Backbone(Section::First), Part::Backbone(Section::Second)],
-        None => vec![Part::Backbone(Section::Whole)],
+        Some(_) => vec![Part::BackboneFirst, Part::BackboneSecond],
+        None => vec![Part::Backbone],
     };
     parts.push(Part::TextEncoder);
     if plan.checkpoint.config().has_exemplars() {

@@ -12,6 +12,8 @@
 //!   ([`MixedPrecision`]) and parts of the model ([`Block`]);
 //! - [`Pruning`]: removed blocks and branches of the backbone, and a backbone in two files.
 //!
+//! [`export_chain`] writes a graph for every branch of the backbone, to run it without some of them.
+//!
 //! ```
 //! use ocelli_export::contract::{Target, file};
 //! use ocelli_export::{Checkpoint, ExportOptions, export};
@@ -33,6 +35,7 @@
 #![deny(unsafe_code)]
 
 mod calibration;
+mod chain;
 mod checkpoint;
 pub mod config;
 pub mod contract;
@@ -47,6 +50,7 @@ mod student;
 mod text_file;
 
 pub use calibration::Calibration;
+pub use chain::{BackboneChain, NEXT_TOKENS, export_chain};
 pub use checkpoint::{Checkpoint, CheckpointOptions, Ignored, Inspection, NormEps, PartSummary};
 pub use exporter::{ExportOptions, ExportProgress, export};
 pub use mixed_precision::{Block, MixedPrecision};

@@ -66,6 +66,23 @@ pub struct Pruning {
 }
 
 impl Pruning {
+    /// Removes these branches: a block that loses both is skipped.
+    pub fn of_branches(branches: impl IntoIterator<Item = MaskedBranch>) -> Self {
+        let mut mask_blocks: BTreeSet<_> = branches.into_iter().collect();
+        let both = |block: &usize| {
+            let has = |branch| mask_blocks.contains(&MaskedBranch { block: *block, branch });
+            has(Branch::Attention) && has(Branch::Mlp)
+        };
+        let skip_blocks: BTreeSet<_> = mask_blocks.iter().map(|masked| masked.block).filter(both).collect();
+        mask_blocks.retain(|masked| !skip_blocks.contains(&masked.block));
+        Self { skip_blocks, mask_blocks, split_block: None }
+    }
+
+    /// Whether a branch of a block stays.
+    pub fn has_kept(&self, branch: MaskedBranch) -> bool {
+        !self.skip_blocks.contains(&branch.block) && !self.mask_blocks.contains(&branch)
+    }
+
     /// Checks that the blocks exist, and that blocks with attention over the whole grid stay.
     ///
     /// # Errors
@@ -155,6 +172,22 @@ mod tests {
         }
         for text in ["", "5", "5:", "5:ffn", "x:attn", "-1:mlp", "5:attn:mlp"] {
             assert!(text.parse::<MaskedBranch>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_block_without_branches_is_skipped() {
+        let branches = |text: &str| text.split(' ').filter_map(|t| t.parse().ok()).collect::<Vec<_>>();
+        for (text, skipped, masked) in [
+            ("", &[][..], ""),
+            ("3:mlp 1:attn", &[], "1:attn 3:mlp"),
+            ("3:mlp 1:attn 3:attn 3:mlp", &[3], "1:attn"),
+        ] {
+            let pruning = Pruning::of_branches(branches(text));
+            assert_eq!(Vec::from_iter(pruning.skip_blocks.clone()), skipped, "{text}");
+            assert_eq!(Vec::from_iter(pruning.mask_blocks.clone()), branches(masked), "{text}");
+            assert!(branches(text).into_iter().all(|branch| !pruning.has_kept(branch)), "{text}");
+            assert!(pruning.has_kept(MaskedBranch { block: 1, branch: Branch::Mlp }), "{text}");
         }
     }
 

@@ -250,7 +250,7 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
 }
 
 /// Checks that a path looks like a checkpoint.
-fn check_is_checkpoint(path: &Path) -> anyhow::Result<()> {
+pub(super) fn check_is_checkpoint(path: &Path) -> anyhow::Result<()> {
     let why = if !path.exists() {
         "no such folder or file"
     } else if path.is_dir() && path.join(file::MANIFEST).is_file() {

@@ -30,7 +30,7 @@ const VARIABLES: [(&str, &str); 13] = [
 ];
 
 /// Files that the programs write, and the page that describes them.
-const FILES: [(&str, &str); 14] = [
+const FILES: [(&str, &str); 15] = [
     (
         "`model.json`, `*.onnx`, `tokenizer.json`",
         "an exported model: [Export to a folder](checkpoints.md#export-to-a-folder)",
@@ -41,6 +41,7 @@ const FILES: [(&str, &str); 14] = [
         "[TensorRT engines](engines.md#engine-files) and their [sidecars](engines.md#sidecars)",
     ),
     ("`*.safetensors` of `ocelli embed`", "[embedded text prompts](images.md#text-prompts)"),
+    ("`--output` of `prune`, `*.measurements.jsonl`", "[what to prune](checkpoints.md#find-what-to-prune)"),
     ("`--json` of `detect`", "[detections of images](images.md#json)"),
     ("`--jsonl` of `video`", "[detections and tracks of frames](video.md#json-lines)"),
     ("`--mot`, `--output` of `track`", "[tracks of MOTChallenge](video.md#motchallenge-text)"),

@@ -21,7 +21,7 @@ fn values(tensor: &Tensor) -> Option<Tensor> {
 }
 
 /// The cosine of the angle between two vectors, in 64 bits: 1 if both are zero, 0 if one of them is.
-pub(super) fn cosine(a: &[f32], b: &[f32]) -> f64 {
+pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let (mut dot, mut aa, mut bb) = (0.0, 0.0, 0.0);
     for (&a, &b) in a.iter().zip(b) {
         let (a, b) = (f64::from(a), f64::from(b));

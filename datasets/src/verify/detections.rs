@@ -16,6 +16,40 @@ const BORDERLINE_IOU: f32 = 0.05;
 /// Queries that count if no score is near the threshold: those with the highest scores, of all classes of an input.
 const BEST_QUERIES: usize = 10;
 
+/// Which detections of two models are the same.
+pub(crate) struct Matching<'d> {
+    /// Of the first, of the second, and their overlap.
+    pub pairs: Vec<(&'d Detection, &'d Detection, f32)>,
+    /// Those of the first without a match.
+    pub first: Vec<&'d Detection>,
+    /// Those of the second without a match.
+    pub second: Vec<&'d Detection>,
+}
+
+/// Matches the detections of two models: repeatedly the two of one class that overlap most, by at least `min_iou`.
+pub(crate) fn match_detections<'d>(
+    first: &'d [Detection],
+    second: &'d [Detection],
+    min_iou: f32,
+) -> Matching<'d> {
+    let (mut first, mut second) = (Vec::from_iter(first), Vec::from_iter(second));
+    let mut pairs = Vec::new();
+    loop {
+        let mut best: Option<(f32, usize, usize)> = None;
+        for (i, a) in first.iter().enumerate() {
+            for (j, b) in second.iter().enumerate().filter(|(_, b)| b.class_id == a.class_id) {
+                let iou = a.bbox.iou(&b.bbox);
+                if iou >= min_iou && best.is_none_or(|(most, ..)| iou > most) {
+                    best = Some((iou, i, j));
+                }
+            }
+        }
+        let Some((iou, i, j)) = best else { break };
+        pairs.push((first.swap_remove(i), second.swap_remove(j), iou));
+    }
+    Matching { pairs, first, second }
+}
+
 /// Collects how scores, boxes and detections compare, over all inputs.
 pub(super) struct DetectionComparison {
     post: PostProcessOptions,
@@ -134,27 +168,14 @@ impl DetectionComparison {
     fn compare_detections(&mut self, input: &Input, labels: &[Arc<str>], ours: &Side<'_>, theirs: &Side<'_>) {
         self.report.kept_by_reference += ours.detections.len();
         self.report.kept_by_candidate += theirs.detections.len();
-        let (mut left, mut right) = (Vec::from_iter(ours.detections), Vec::from_iter(theirs.detections));
-        let (mut left_matched, mut right_matched) = (Vec::new(), Vec::new());
-        // Repeatedly the two of one class that overlap most.
-        loop {
-            let mut best: Option<(f32, usize, usize)> = None;
-            for (i, a) in left.iter().enumerate() {
-                for (j, b) in right.iter().enumerate().filter(|(_, b)| b.class_id == a.class_id) {
-                    let iou = a.bbox.iou(&b.bbox);
-                    if iou >= self.limits.min_iou && best.is_none_or(|(most, ..)| iou > most) {
-                        best = Some((iou, i, j));
-                    }
-                }
-            }
-            let Some((_, i, j)) = best else { break };
-            left_matched.push(left.swap_remove(i));
-            right_matched.push(right.swap_remove(j));
-            self.report.matched += 1;
-        }
+        let Matching { pairs, first, second } =
+            match_detections(ours.detections, theirs.detections, self.limits.min_iou);
+        self.report.matched += pairs.len();
+        let (left_matched, right_matched): (Vec<_>, Vec<_>) =
+            pairs.into_iter().map(|(ours, theirs, _)| (ours, theirs)).unzip();
         for (unmatched, others, side, other_side) in [
-            (left, &right_matched, "the reference", "the candidate"),
-            (right, &left_matched, "the candidate", "the reference"),
+            (first, &right_matched, "the reference", "the candidate"),
+            (second, &left_matched, "the candidate", "the reference"),
         ] {
             for detection in unmatched {
                 if self.is_borderline(detection, others) {

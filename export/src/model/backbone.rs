@@ -3,10 +3,11 @@
 use super::Plan;
 use super::layers::LinearLayer;
 use super::position::{TokenOrder, rotary_row, rotary_tables};
+use crate::chain::NEXT_TOKENS;
 use crate::contract::{Prompting, Target, tensor};
 use crate::graph::{Dim, Element, Graph, LinearForm, Role, Value};
 use crate::mixed_precision::{Block, Family};
-use crate::prune::Branch;
+use crate::prune::{Branch, MaskedBranch};
 
 /// The blocks of the backbone that a graph contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,32 @@ pub(crate) enum Section {
     First,
     /// The blocks from the split on.
     Second,
+    /// Of a [chain](crate::export_chain): pixels → tokens.
+    Embedding,
+    /// Of a chain: a branch of a block, with the residual sum.
+    Branch(MaskedBranch),
+    /// Of a chain: tokens → features.
+    Neck,
+}
+
+impl Section {
+    /// Whether it begins with pixels; others begin with tokens.
+    fn has_pixels(self) -> bool {
+        matches!(self, Self::Whole | Self::First | Self::Embedding)
+    }
+
+    /// Whether it ends with features; others end with tokens.
+    fn has_features(self) -> bool {
+        matches!(self, Self::Whole | Self::Second | Self::Neck)
+    }
+
+    /// Whether it has this branch of its blocks.
+    fn has(self, branch: Branch) -> bool {
+        match self {
+            Self::Branch(only) => only.branch == branch,
+            _ => true,
+        }
+    }
 }
 
 const VIT: &str = "vision_encoder.backbone";
@@ -36,28 +63,38 @@ impl<'w> Plan<'w> {
         let tokens = order.grid * order.grid;
         let split = self.pruning.split_block.unwrap_or(0);
 
-        let mut x = if section == Section::Second {
-            g.input(tensor::TOKENS, Element::F32, &[tokens.into(), v.hidden.into()])
-        } else {
+        let mut x = if section.has_pixels() {
             g.block(Block::whole(Family::Patches));
             self.patch_tokens(g, order)
+        } else {
+            g.input(tensor::TOKENS, Element::F32, &[tokens.into(), v.hidden.into()])
         };
-        let tables = RotaryTables::new(g, self, order);
         let blocks = match section {
             Section::Whole => 0..v.stack.layers,
             Section::First => 0..split,
             Section::Second => split..v.stack.layers,
+            Section::Branch(branch) => branch.block..branch.block + 1,
+            Section::Embedding | Section::Neck => 0..0,
         };
+        let attends = !blocks.is_empty() && section.has(Branch::Attention);
+        let tables = attends.then(|| RotaryTables::new(g, self, order));
         g.write_linear_as(self.linear_form());
         for block in blocks.filter(|block| !self.pruning.skip_blocks.contains(block)) {
             g.block(Block::layer(Family::Vit, block));
-            x = self.block(g, &x, block, order, &tables);
+            if let Some(tables) = tables.as_ref().filter(|_| self.pruning.keeps(block, Branch::Attention)) {
+                x = self.attention_branch(g, &x, block, order, tables);
+            }
+            if section.has(Branch::Mlp) && self.pruning.keeps(block, Branch::Mlp) {
+                x = self.mlp_branch(g, &x, block);
+            }
         }
         g.write_linear_as(LinearForm::Float);
-        if section == Section::First {
-            g.output(tensor::TOKENS, &x, &[tokens.into(), v.hidden.into()]);
-        } else {
+        if section.has_features() {
             self.neck(g, &x, order);
+        } else {
+            // In one graph, an input and an output cannot have the same name.
+            let name = if section.has_pixels() { tensor::TOKENS } else { NEXT_TOKENS };
+            g.output(name, &x, &[tokens.into(), v.hidden.into()]);
         }
         graph
     }
@@ -97,7 +134,7 @@ impl<'w> Plan<'w> {
         g.norm_with(&x, &format!("{VIT}.layer_norm"), v.layer_norm_eps)
     }
 
-    fn block(
+    fn attention_branch(
         &self,
         g: &mut Graph<'w>,
         x: &Value,
@@ -107,21 +144,20 @@ impl<'w> Plan<'w> {
     ) -> Value {
         let v = &self.config().vision;
         let name = format!("{VIT}.layers.{block}");
-        let mut x = x.clone();
-        if self.pruning.keeps(block, Branch::Attention) {
-            g.scope(format!("{name}.attention"));
-            let normed = g.norm_with(&x, &format!("{name}.layer_norm1"), v.layer_norm_eps);
-            let global = v.global_blocks.contains(&block);
-            let mixed = self.block_attention(g, &normed, &format!("{name}.attention"), global, order, tables);
-            x = g.add(&x, &mixed);
-        }
-        if self.pruning.keeps(block, Branch::Mlp) {
-            g.scope(format!("{name}.mlp"));
-            let normed = g.norm_with(&x, &format!("{name}.layer_norm2"), v.layer_norm_eps);
-            let out = g.feed_forward(&normed, &format!("{name}.mlp"), &v.stack);
-            x = g.add(&x, &out);
-        }
-        x
+        g.scope(format!("{name}.attention"));
+        let normed = g.norm_with(x, &format!("{name}.layer_norm1"), v.layer_norm_eps);
+        let global = v.global_blocks.contains(&block);
+        let mixed = self.block_attention(g, &normed, &format!("{name}.attention"), global, order, tables);
+        g.add(x, &mixed)
+    }
+
+    fn mlp_branch(&self, g: &mut Graph<'w>, x: &Value, block: usize) -> Value {
+        let v = &self.config().vision;
+        let name = format!("{VIT}.layers.{block}");
+        g.scope(format!("{name}.mlp"));
+        let normed = g.norm_with(x, &format!("{name}.layer_norm2"), v.layer_norm_eps);
+        let out = g.feed_forward(&normed, &format!("{name}.mlp"), &v.stack);
+        g.add(x, &out)
     }
 
     /// Attention inside windows or over the whole grid; x `[P·P, hidden]` in token order.

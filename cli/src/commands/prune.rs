@@ -1,0 +1,300 @@
+//! `ocelli prune`.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use ocelli::atomic_file::write_atomically;
+use ocelli::builtin::write_checkpoint;
+use ocelli::export::{Checkpoint, ExportOptions, MaskedBranch, export};
+use ocelli::{
+    Cancellation, EngineFactory, EngineOptions, Error, ErrorKind, Model, ModelRequest, ModelSource, Prompts,
+};
+use ocelli_datasets::prune::{
+    Objective, PruneInput, PruneOptions, PruneProgress, PruneReport, PruneStep, Unit, search,
+};
+
+use super::export::check_is_checkpoint;
+use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, PERFORMANCE};
+use crate::{
+    LogArgs, Progress, cancel_on_interrupt, check_output_file, class_names, expand_images, interrupted,
+    print, status, usage,
+};
+
+/// Heading of options of the search.
+const SEARCH: &str = "Search";
+
+/// Arguments of `ocelli prune`.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "ocelli prune --model <CHECKPOINT> --images <DIR> --classes <PHRASE>... [OPTIONS]"
+)]
+#[command(after_help = "\
+Each block of the image backbone and each of its branches (attn, mlp) is removed alone; then, again and again, the one whose \
+removal costs least. Blocks with attention over the whole image stay. After a stop, the same command continues: finished \
+measurements are beside the report.
+
+Examples:
+  ocelli prune --model sam3/ --images photos/ --classes person car --output report.json
+  ocelli prune --model sam3/ --images photos/ --classes person car --output report.json \\
+    --whole-blocks --num-prune 16 --export sam3-pruned/")]
+pub struct PruneArgs {
+    /// Checkpoint: a Hugging Face folder, a file such as sam3.pt, or built-in
+    #[arg(long, alias = "checkpoint", alias = "weights", value_name = "PATH", help_heading = INPUT)]
+    model: PathBuf,
+    /// Folder of images like those that the model is for; files and patterns work as well
+    #[arg(long, num_args = 1.., required = true, value_name = "DIR", help_heading = INPUT)]
+    images: Vec<PathBuf>,
+    /// Use at most N images, evenly spaced in the sorted folder
+    #[arg(long, default_value_t = 32, value_name = "N", help_heading = INPUT)]
+    max_images: usize,
+    /// What is searched for in every image: phrases or files that list them
+    #[arg(
+        long,
+        alias = "class",
+        alias = "prompt",
+        num_args = 1..,
+        required = true,
+        value_name = "PHRASE",
+        help_heading = DETECTION
+    )]
+    classes: Vec<String>,
+    /// Count detections with a higher score, 0 to 1 [default: the model's]
+    #[arg(long, alias = "conf", value_name = "SCORE", allow_negative_numbers = true, help_heading = DETECTION)]
+    confidence: Option<f32>,
+    /// How many branches, or blocks, are removed
+    #[arg(long, default_value_t = 8, allow_negative_numbers = true, value_name = "N", help_heading = SEARCH)]
+    num_prune: usize,
+    /// Remove whole blocks instead of branches
+    #[arg(long, help_heading = SEARCH)]
+    whole_blocks: bool,
+    /// What is kept low: the distance of the features (features), the detections that are lost or new and how far the others
+    /// move (detections), or these for each millisecond that is saved (detections-per-ms)
+    #[arg(long, default_value = "features", value_name = "NAME", help_heading = SEARCH)]
+    objective: Objective,
+    /// Blocks and branches that stay, e.g. 0,31 or 3:attn [default: those with attention over the whole image, which always
+    /// stay]
+    #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "BLOCKS", help_heading = SEARCH)]
+    protect: Vec<Unit>,
+    /// The only blocks and branches that may be removed [default: all that are not protected]
+    #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "BLOCKS", help_heading = SEARCH)]
+    candidates: Vec<Unit>,
+    /// Report as JSON; an SVG plot and the measurements are written beside it
+    #[arg(long, short, default_value = "prune.json", value_name = "FILE", help_heading = OUTPUT)]
+    output: PathBuf,
+    /// Export the pruned model to this folder
+    #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
+    export: Option<PathBuf>,
+    /// The removal up to which the model is pruned, for --export and the flags that are printed [default: the last]
+    #[arg(long, value_name = "N", help_heading = OUTPUT)]
+    step: Option<usize>,
+    /// Memory for tokens of images that are kept, in GiB: with less, more is computed
+    #[arg(long, default_value_t = 4.0, value_name = "GIB", allow_negative_numbers = true, help_heading = PERFORMANCE)]
+    memory: f64,
+    /// Engine: auto, embedded, openvino, onnxruntime, cuda or webgpu
+    #[arg(long, alias = "device", default_value = "auto", value_name = "NAME", help_heading = MODEL)]
+    engine: String,
+    /// Side of the model's square input in pixels [default: the model's]
+    #[arg(long, alias = "img-size", allow_negative_numbers = true, value_name = "PIXELS", help_heading = MODEL)]
+    imgsz: Option<usize>,
+    /// ONNX Runtime library [default: searched; see `ocelli doctor`]
+    #[arg(long, value_name = "FILE", help_heading = MODEL)]
+    onnxruntime: Option<PathBuf>,
+    /// OpenVINO library or its folder [default: searched; see `ocelli doctor`]
+    #[arg(long, value_name = "PATH", help_heading = MODEL)]
+    openvino: Option<PathBuf>,
+    /// CPU threads [default: one per physical core]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = MODEL)]
+    threads: Option<usize>,
+}
+
+/// Searches, and writes what was found.
+pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
+    check(args)?;
+    let builtin = tempfile::tempdir()?;
+    let source = ModelSource::named(&args.model);
+    let path = match &source {
+        ModelSource::Builtin => {
+            write_checkpoint(builtin.path())?;
+            builtin.path()
+        }
+        _ => {
+            check_is_checkpoint(&args.model)?;
+            &args.model
+        }
+    };
+    let prompts = Prompts::new(class_names(&args.classes, log)?)?;
+    let images = evenly(expand_images(&args.images)?, args.max_images);
+    let checkpoint = Checkpoint::open(path)?;
+    let options = PruneOptions {
+        whole_blocks: args.whole_blocks,
+        num_prune: args.num_prune,
+        protect: args.protect.clone(),
+        candidates: args.candidates.clone(),
+        objective: args.objective,
+        score_threshold: args.confidence,
+        memory_bytes: (args.memory * f64::from(1 << 30)) as u64,
+    };
+    options.check(&checkpoint)?;
+    let engine = EngineOptions {
+        kind: args.engine.parse()?,
+        threads: args.threads,
+        onnxruntime: args.onnxruntime.clone(),
+        openvino: args.openvino.clone(),
+        ..EngineOptions::default()
+    };
+    let factory = EngineFactory::start_for_model(&engine, &source)?;
+    status(log, &format!("engine: {}", factory.description()));
+    let cancellation = Cancellation::new();
+    cancel_on_interrupt(&cancellation);
+    let waiting = Progress::waiting(log);
+    let request =
+        ModelRequest { source, imgsz: args.imgsz, target: factory.target(None), ..ModelRequest::default() };
+    let model = Model::resolve(&request, &|line| waiting.announce(line), &cancellation)?;
+    drop(waiting);
+
+    let journal = args.output.with_extension("measurements.jsonl");
+    let scratch = match args.output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let input = PruneInput {
+        checkpoint: &checkpoint,
+        model: &model,
+        factory: &factory,
+        images: &images,
+        prompts: &prompts,
+        journal: &journal,
+        scratch,
+    };
+    let mut bar = Bar { log, bar: None, shown: 0, started: Instant::now() };
+    let report = search(input, &options, &mut |step| bar.show(step));
+    drop(bar);
+    if interrupted().is_err() {
+        let kept = journal.display();
+        status(log, &format!("finished measurements are in {kept}: the same command continues the search"));
+    }
+    interrupted()?;
+    let report = report?;
+    write(args, &report, log)?;
+    match &args.export {
+        Some(folder) => export_step(&checkpoint, &model, chosen(args, &report), folder, log),
+        None => Ok(()),
+    }
+}
+
+fn check(args: &PruneArgs) -> anyhow::Result<()> {
+    if args.max_images == 0 {
+        return Err(usage("no image to search with: expected --max-images of at least 1"));
+    }
+    if !(args.memory >= 0.0 && args.memory <= 1e6) {
+        return Err(usage(format!("--memory is {}: expected a number of GiB from 0 on", args.memory)));
+    }
+    if let Some(score) = args.confidence.filter(|score| !(0.0..=1.0).contains(score)) {
+        return Err(usage(format!("--confidence is {score}: expected a number from 0 to 1")));
+    }
+    if let Some(step) = args.step.filter(|step| !(1..=args.num_prune).contains(step)) {
+        return Err(usage(format!(
+            "--step is {step}: expected 1 to {}, the --num-prune removals",
+            args.num_prune
+        )));
+    }
+    check_output_file("--output", &args.output)?;
+    if let Some(folder) = args.export.as_ref().filter(|folder| folder.exists()) {
+        let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+        if !is_empty {
+            return Err(usage(format!("--export, {}: it exists; choose another folder", folder.display())));
+        }
+    }
+    Ok(())
+}
+
+/// At most `most` of the files, evenly spaced.
+fn evenly(files: Vec<PathBuf>, most: usize) -> Vec<PathBuf> {
+    let count = files.len().min(most);
+    (0..count).map(|number| files[number * files.len() / count].clone()).collect()
+}
+
+/// The progress of a search, with the time that is left.
+struct Bar<'l> {
+    log: &'l LogArgs,
+    bar: Option<Progress>,
+    shown: u64,
+    started: Instant,
+}
+
+impl Bar<'_> {
+    fn show(&mut self, step: &PruneProgress) -> ocelli::Result<()> {
+        let bar = self.bar.get_or_insert_with(|| Progress::new(self.log, step.total));
+        let left = (step.total - step.done.min(step.total)) as f64 / step.done.max(1) as f64;
+        let left = Duration::from_secs_f64((self.started.elapsed().as_secs_f64() * left).min(1e9));
+        let left = match left.as_secs() {
+            seconds if step.done == 0 || seconds < 1 => String::new(),
+            seconds if seconds < 60 => format!(", at most {seconds} s left"),
+            seconds => format!(", at most {} min left", seconds.div_ceil(60)),
+        };
+        bar.message(&format!("{}{left}", step.stage));
+        while self.shown < step.done {
+            bar.step();
+            self.shown += 1;
+        }
+        interrupted().map_err(|stop| Error::new(ErrorKind::Cancelled, stop.to_string()))
+    }
+}
+
+/// The step that is exported.
+fn chosen<'r>(args: &PruneArgs, report: &'r PruneReport) -> &'r PruneStep {
+    let last = report.steps.len() - 1;
+    &report.steps[args.step.unwrap_or(last).min(last)]
+}
+
+fn write(args: &PruneArgs, report: &PruneReport, log: &LogArgs) -> anyhow::Result<()> {
+    let plot = args.output.with_extension("svg");
+    write_atomically(&args.output, |file| report.write_json(file))?;
+    write_atomically(&plot, |file| report.write_plot(file))?;
+    let step = chosen(args, report);
+    let blocks: Vec<String> = step.skip_blocks.iter().map(ToString::to_string).collect();
+    let flags = [("--skip-blocks", blocks.join(",")), ("--mask-blocks", step.mask_blocks.join(","))];
+    let flags =
+        flags.iter().filter(|(_, list)| !list.is_empty()).map(|(flag, list)| format!("{flag} {list}"));
+    print(|out| {
+        report.write_table(&mut *out)?;
+        writeln!(out, "\n{}", flags.collect::<Vec<_>>().join(" "))
+    })?;
+    let (ours, whole) = (report.work.branch_runs, report.work.whole_pass_runs);
+    status(log, &format!("{ours} runs of a branch; whole passes for every candidate would take {whole}"));
+    if report.steps[0].effect.kept_share.is_none() {
+        status(
+            log,
+            "warning: the model finds none of the classes in the images; only the features were compared",
+        );
+    }
+    status(log, &format!("→ {}, {}", args.output.display(), plot.display()));
+    Ok(())
+}
+
+fn export_step(
+    checkpoint: &Checkpoint,
+    model: &Model,
+    step: &PruneStep,
+    folder: &Path,
+    log: &LogArgs,
+) -> anyhow::Result<()> {
+    let masked =
+        step.mask_blocks.iter().map(|branch| branch.parse()).collect::<Result<Vec<MaskedBranch>, _>>()?;
+    let options = ExportOptions::default()
+        .with_target(model.manifest().target)
+        .with_imgsz(model.manifest().imgsz)
+        .with_skip_blocks(step.skip_blocks.iter().copied())
+        .with_mask_blocks(masked);
+    let progress = Progress::waiting(log);
+    let written = export(checkpoint, &options, folder, |step| {
+        progress.announce(&format!("writing {} ({} of {})", step.file, step.done + 1, step.total));
+        interrupted().map_err(|stop| Error::new(ErrorKind::Cancelled, stop.to_string()))
+    });
+    drop(progress);
+    interrupted()?;
+    written?;
+    status(log, &format!("→ {}", folder.display()));
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! What a removal changes.
+
+use ocelli::Detection;
+use serde::{Deserialize, Serialize};
+
+use crate::verify::match_detections;
+
+/// Detections of one class that overlap by less are two different ones.
+const SAME_IOU: f32 = 0.5;
+/// A detection that overlaps the whole model's by less has moved.
+const UNMOVED_IOU: f32 = 0.9;
+/// The 0.975 quantile of the normal distribution.
+const QUANTILE: f64 = 1.959_964;
+
+/// What a removal changes in one image. In 32 bits, so that it is the same when it is read from a file.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Measurement {
+    pub relative_l2: f32,
+    pub cosine: f32,
+    pub detections: Option<DetectionEffect>,
+}
+
+impl Measurement {
+    /// The whole model, in the image of this measurement.
+    pub fn of_whole_model(&self) -> Self {
+        let unchanged = |of: DetectionEffect| DetectionEffect::unchanged(of.whole);
+        Self { relative_l2: 0.0, cosine: 1.0, detections: self.detections.map(unchanged) }
+    }
+}
+
+/// How the detections differ from those of the whole model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DetectionEffect {
+    /// Detections of the whole model.
+    pub whole: u32,
+    /// Those that are still there, in the same place or moved: they overlap one of the same class by an IoU of 0.5.
+    pub kept: u32,
+    /// Those that are not.
+    pub lost: u32,
+    /// Those that the whole model does not have.
+    pub new: u32,
+    /// Those of the kept ones that overlap by an IoU of less than 0.9.
+    pub moved: u32,
+    /// How far the kept ones are from their places: 1 - IoU, summed up.
+    pub displacement: f32,
+}
+
+impl DetectionEffect {
+    pub(super) fn between(whole: &[Detection], pruned: &[Detection]) -> Self {
+        let matching = match_detections(whole, pruned, SAME_IOU);
+        let moved = matching.pairs.iter().filter(|(.., iou)| *iou < UNMOVED_IOU).count();
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Self {
+            whole: count(whole.len()),
+            kept: count(matching.pairs.len()),
+            lost: count(matching.first.len()),
+            new: count(matching.second.len()),
+            moved: count(moved),
+            displacement: matching.pairs.iter().map(|(.., iou)| 1.0 - iou).sum(),
+        }
+    }
+
+    pub(super) fn unchanged(whole: u32) -> Self {
+        Self { whole, kept: whole, ..Self::default() }
+    }
+
+    /// What the change costs: 1 for each that is lost or new, and the displacement of the others. A model that finds nothing
+    /// costs as much as the whole model has detections.
+    pub fn cost(&self) -> f64 {
+        f64::from(self.lost + self.new) + f64::from(self.displacement)
+    }
+}
+
+/// What a removal changes, over all images.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Effect {
+    /// The distance of `fpn_2`, which detections are decoded from, from the whole model's, relative to its length: the mean of
+    /// the images.
+    pub relative_l2: f64,
+    /// That of the image with the largest.
+    pub worst_relative_l2: f64,
+    /// The cosine between the two: the mean of the images.
+    pub cosine: f64,
+    /// The detections of all images, if they were counted.
+    pub detections: Option<DetectionEffect>,
+    /// The share of the whole model's detections that are kept, if it has any.
+    pub kept_share: Option<f64>,
+    /// Its 95 % confidence interval for images like these.
+    pub kept_interval: Option<[f64; 2]>,
+}
+
+impl Effect {
+    /// Adds up images.
+    pub(super) fn of(images: &[Measurement]) -> Self {
+        let mean = |of: &dyn Fn(&Measurement) -> f32| {
+            images.iter().map(|image| f64::from(of(image))).sum::<f64>() / images.len() as f64
+        };
+        let counted: Option<Vec<DetectionEffect>> = images.iter().map(|image| image.detections).collect();
+        let sum = counted.as_ref().map(|images| {
+            images.iter().fold(DetectionEffect::default(), |sum, image| DetectionEffect {
+                whole: sum.whole + image.whole,
+                kept: sum.kept + image.kept,
+                lost: sum.lost + image.lost,
+                new: sum.new + image.new,
+                moved: sum.moved + image.moved,
+                displacement: sum.displacement + image.displacement,
+            })
+        });
+        let share = sum.filter(|sum| sum.whole > 0).map(|sum| f64::from(sum.kept) / f64::from(sum.whole));
+        Self {
+            relative_l2: mean(&|image| image.relative_l2),
+            worst_relative_l2: images.iter().map(|image| f64::from(image.relative_l2)).fold(0.0, f64::max),
+            cosine: mean(&|image| image.cosine),
+            detections: sum,
+            kept_share: share,
+            kept_interval: share.and(counted).map(|images| {
+                interval(&images.iter().map(|image| [image.kept, image.whole]).collect::<Vec<_>>())
+            }),
+        }
+    }
+}
+
+/// The 95 % confidence interval of a share, from its numerator and denominator in each image.
+///
+/// Detections in one image depend on each other, so Wilson's interval (1927) takes the number of independent detections with
+/// the same variance, as Korn and Graubard do (Survey Methodology 24, 1998). It has a width if nothing is lost, too.
+pub(super) fn interval(images: &[[u32; 2]]) -> [f64; 2] {
+    let sum = |side: usize| images.iter().map(|image| f64::from(image[side])).sum::<f64>();
+    let (share, total, count) = (sum(0) / sum(1), sum(1), images.len() as f64);
+    let squares: f64 =
+        images.iter().map(|[kept, whole]| (f64::from(*kept) - share * f64::from(*whole)).powi(2)).sum();
+    let variance = count / (count - 1.0) * squares / (total * total);
+    let independent = share * (1.0 - share) / total;
+    // With one image, or without a loss, there is nothing to estimate it from.
+    let effect = if independent > 0.0 && count > 1.0 { (variance / independent).max(1.0) } else { 1.0 };
+    let (n, z2) = (total / effect, QUANTILE * QUANTILE);
+    let center = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
+    let margin = QUANTILE / (1.0 + z2 / n) * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
+    [(center - margin).max(0.0), (center + margin).min(1.0)]
+}

@@ -1,0 +1,162 @@
+//! The result of a search.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use ocelli_export::{MaskedBranch, Pruning};
+use serde::Serialize;
+
+use super::effect::Effect;
+use super::plot;
+use super::{Objective, PartTimes, Unit};
+
+/// What a block or a branch is worth.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Importance {
+    /// What is removed, alone.
+    pub unit: Unit,
+    /// What that changes.
+    pub effect: Effect,
+    /// The time that it takes, in milliseconds.
+    pub saved_ms: f64,
+}
+
+/// A backbone of the search, from the whole one on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PruneStep {
+    /// What was removed last; `None` for the whole backbone.
+    pub removed: Option<Unit>,
+    /// All blocks that are removed.
+    pub skip_blocks: Vec<usize>,
+    /// All branches that are removed besides, as `25:attn`.
+    pub mask_blocks: Vec<String>,
+    /// What all removals change.
+    pub effect: Effect,
+    /// The time of the backbone, in milliseconds: that of its parts.
+    pub backbone_ms: f64,
+}
+
+impl PruneStep {
+    pub(super) fn new(
+        unit: Option<Unit>,
+        removed: &BTreeSet<MaskedBranch>,
+        effect: Effect,
+        backbone_ms: f64,
+    ) -> Self {
+        let pruning = Pruning::of_branches(removed.iter().copied());
+        Self {
+            removed: unit,
+            skip_blocks: pruning.skip_blocks.into_iter().collect(),
+            mask_blocks: pruning.mask_blocks.iter().map(ToString::to_string).collect(),
+            effect,
+            backbone_ms,
+        }
+    }
+}
+
+/// The work of a search, in runs of branches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PruneWork {
+    /// Those of this run: a continued search needs fewer.
+    pub branch_runs: u64,
+    /// Those of a search in which every candidate runs the whole backbone on every image.
+    pub whole_pass_runs: u64,
+}
+
+/// What a search found. Everything but the times is the same in every run on one machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PruneReport {
+    /// Hash of the checkpoint's weights.
+    pub weights_sha256: String,
+    /// Side of the model's input.
+    pub imgsz: usize,
+    /// What ran it.
+    pub engine: String,
+    /// The image files.
+    pub images: Vec<String>,
+    /// What was searched for in them.
+    pub classes: Vec<String>,
+    /// Detections above this score count.
+    pub score_threshold: f32,
+    /// What the search kept low.
+    pub objective: Objective,
+    /// Whether whole blocks were removed; otherwise branches.
+    pub whole_blocks: bool,
+    /// How long the parts of the whole backbone take.
+    pub times: PartTimes,
+    /// Blocks and branches, each removed alone, front to back.
+    pub importance: Vec<Importance>,
+    /// The whole backbone, then one step for each removal.
+    pub steps: Vec<PruneStep>,
+    /// The work. It depends on where a search continued, so it is in no file.
+    #[serde(skip)]
+    pub work: PruneWork,
+}
+
+impl PruneReport {
+    /// Writes two tables: the least important block or branch first, then the removals.
+    ///
+    /// # Errors
+    /// Errors of `writer`.
+    pub fn write_table(&self, mut writer: impl Write) -> io::Result<()> {
+        let (images, classes) = (self.images.len(), self.classes.len());
+        writeln!(writer, "removed alone, {images} images, {classes} classes, {}", self.engine)?;
+        heading(&mut writer, "block", "saved ms")?;
+        let mut rows: Vec<_> = self.importance.iter().collect();
+        rows.sort_by(|a, b| a.effect.relative_l2.total_cmp(&b.effect.relative_l2).then(a.unit.cmp(&b.unit)));
+        for row in rows {
+            line(&mut writer, &row.unit.to_string(), &row.effect, row.saved_ms)?;
+        }
+        writeln!(writer, "\nremoved one after the other, objective {}", self.objective)?;
+        heading(&mut writer, "removed", "backbone ms")?;
+        for (number, step) in self.steps.iter().enumerate() {
+            let name = step.removed.map_or("0 nothing".into(), |unit| format!("{number} {unit}"));
+            line(&mut writer, &name, &step.effect, step.backbone_ms)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the report as JSON.
+    ///
+    /// # Errors
+    /// Errors of `writer`.
+    pub fn write_json(&self, mut writer: impl Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut writer, self)?;
+        writeln!(writer)
+    }
+
+    /// Draws the steps as an SVG image: the share of the detections that are kept, with its interval, against the backbone's
+    /// time; the cosine of the features if the whole model finds nothing.
+    ///
+    /// # Errors
+    /// Errors of `writer`.
+    pub fn write_plot(&self, writer: impl Write) -> io::Result<()> {
+        plot::write(self, writer)
+    }
+}
+
+fn heading(writer: &mut impl Write, unit: &str, ms: &str) -> io::Result<()> {
+    writeln!(
+        writer,
+        "{unit:<12} {:>9} {:>9} {:>9}  {:<24} {:>5} {:>5} {:>5} {ms:>12}",
+        "L2", "worst L2", "cosine", "detections kept (95 %)", "lost", "new", "moved"
+    )
+}
+
+fn line(writer: &mut impl Write, unit: &str, effect: &Effect, ms: f64) -> io::Result<()> {
+    let Effect { relative_l2, worst_relative_l2, cosine, .. } = effect;
+    let kept = match (effect.kept_share, effect.kept_interval) {
+        (Some(share), Some([low, high])) => {
+            format!("{:.1} % ({:.1} to {:.1})", 100.0 * share, 100.0 * low, 100.0 * high)
+        }
+        _ => "-".into(),
+    };
+    let [lost, new, moved] = effect.detections.map_or_else(
+        || ["-"; 3].map(String::from),
+        |found| [found.lost, found.new, found.moved].map(|count| count.to_string()),
+    );
+    writeln!(
+        writer,
+        "{unit:<12} {relative_l2:>9.4} {worst_relative_l2:>9.4} {cosine:>9.5}  {kept:<24} {lost:>5} {new:>5} {moved:>5} {ms:>12.2}"
+    )
+}

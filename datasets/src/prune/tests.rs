@@ -1,0 +1,598 @@
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ocelli::builtin::write_checkpoint;
+use ocelli::export::{Branch, Checkpoint, ExportOptions, MaskedBranch, Pruning, export, export_chain};
+use ocelli::{
+    BoundingBox, Detection, Detector, EngineFactory, EngineKind, EngineOptions, Error, ErrorKind, Image,
+    ImageFeatures, Model, Prompts, Result, StageTimes, TextCacheFile,
+};
+use ocelli_engines::Tensor;
+use ocelli_export::contract::{Target, file, tensor};
+use tempfile::TempDir;
+
+use super::chain::Chain;
+use super::effect::{DetectionEffect, Effect, Measurement, interval};
+use super::least::{Cost, least};
+use super::*;
+use crate::scenes::random::Random;
+use crate::scenes::{SceneGenerator, SceneOptions};
+
+fn embedded() -> EngineFactory {
+    let options = EngineOptions { kind: EngineKind::Embedded, threads: Some(1), ..EngineOptions::default() };
+    EngineFactory::start(&options).expect("it needs no library")
+}
+
+fn golden(name: &str) -> Checkpoint {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/parity").join(name);
+    Checkpoint::open(&folder).expect("the golden is whole")
+}
+
+/// `fpn_2` and `image_prompt` of a backbone.
+fn features_of(engine: &mut dyn ocelli_engines::Engine, input: &str, from: &Tensor) -> Vec<f32> {
+    let (mut coarse, mut cls) = (Tensor::empty(), Tensor::empty());
+    let mut outputs = [(tensor::FPN[2], &mut coarse), (tensor::IMAGE_PROMPT, &mut cls)];
+    engine.run(&[(input, from)], &mut outputs).expect("the graph runs");
+    [coarse, cls].iter().flat_map(|it| it.as_f32().expect("floats").to_vec()).collect()
+}
+
+/// The chain, with and without branches, against the graphs that the exporter writes.
+#[test]
+fn a_chain_is_the_backbone() {
+    let (factory, mut wrong, mut cases) = (embedded(), Vec::new(), 0);
+    for name in ["padded", "patch16", "plain", "released", "small_grid", "tiled"] {
+        let checkpoint = golden(name);
+        let global = &checkpoint.config().vision.global_blocks;
+        let free: Vec<usize> =
+            (0..checkpoint.config().vision.stack.layers).filter(|block| !global.contains(block)).collect();
+        let branch = |block: usize, branch| MaskedBranch { block, branch };
+        let (first, last) = (free[0], free[free.len() - 1]);
+        let removals = [
+            vec![],
+            vec![branch(first, Branch::Attention)],
+            vec![branch(last, Branch::Mlp)],
+            vec![branch(first, Branch::Mlp), branch(last, Branch::Attention)],
+            Unit::Block(first).branches(),
+            [Unit::Block(last).branches(), vec![branch(first, Branch::Attention)]].concat(),
+        ];
+        for target in [Target::OnnxRuntime, Target::TensorRt] {
+            let options = ExportOptions::default().with_target(target).with_detection_only(true);
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let files =
+                export_chain(&checkpoint, &options, folder.path(), |_, _| Ok(())).expect("it exports");
+            let mut chain = Chain::load(&files, &factory, 1, 0).expect("it loads");
+            let mut neck = factory.load(&files.neck).expect("it loads");
+            let side = checkpoint.config().vision.image_size;
+            let mut random = Random::new(3, 0);
+            let pixels = (0..3 * side * side).map(|_| random.uniform(-1.0, 1.0) as f32).collect();
+            let pixels = Tensor::f32(&[1, 3, side, side], pixels).expect("it fits");
+            let mut whole = Vec::new();
+            for removed in &removals {
+                let pruning = Pruning::of_branches(removed.iter().copied());
+                let target =
+                    folder.path().join(format!("{pruning:?}").len().to_string() + &cases.to_string());
+                let options = options
+                    .clone()
+                    .with_skip_blocks(pruning.skip_blocks.iter().copied())
+                    .with_mask_blocks(pruning.mask_blocks.iter().copied());
+                export(&checkpoint, &options, &target, |_| Ok(())).expect("it exports");
+                let mut backbone = factory.load(&target.join(file::BACKBONE)).expect("it loads");
+                let expected = features_of(&mut *backbone, tensor::PIXEL_VALUES, &pixels);
+
+                let positions = chain.positions(removed.iter().copied());
+                let tokens = Arc::new(chain.embed(&pixels).expect("it runs"));
+                let end = chain.branches().len();
+                let tokens = chain.walk(tokens, 0..end, &positions).expect("it runs");
+                let found = features_of(&mut *neck, tensor::TOKENS, &tokens);
+
+                let largest = expected.iter().fold(0f32, |most, value| most.max(value.abs()));
+                let pairs = || expected.iter().zip(&found);
+                let error = pairs().map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest;
+                if found.len() != expected.len() || error.is_nan() || error > 1e-6 {
+                    wrong.push(format!("{name}, {target:?}, without {removed:?}: {error}"));
+                }
+                if removed.is_empty() {
+                    whole = found;
+                } else if whole == found {
+                    wrong.push(format!("{name}, {target:?}, without {removed:?}: nothing changed"));
+                }
+                cases += 1;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {cases}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn the_least_sum_is_that_of_an_exhaustive_search() {
+    let (mut asked_of_all, mut wrong) = ((0, 0), Vec::new());
+    for seed in 0..200 {
+        let mut random = Random::new(seed, 0);
+        let (candidates, images) = (1 + random.below(12), 1 + random.below(9));
+        // Small numbers, so that there are ties.
+        let costs: Vec<Vec<Cost>> = (0..candidates)
+            .map(|_| {
+                let scale = 1 + random.below(4);
+                let cost = |random: &mut Random| {
+                    Cost((random.below(3) * scale) as f64, (random.below(2) * scale) as f64)
+                };
+                (0..images).map(|_| cost(&mut random)).collect()
+            })
+            .collect();
+        let sum = |row: &Vec<Cost>| row.iter().fold(Cost(0.0, 0.0), |sum, cost| sum.plus(*cost));
+        let expected = (0..candidates).min_by_key(|&candidate| sum(&costs[candidate]));
+        let asked = RefCell::new(BTreeSet::new());
+        let found = least(candidates, images, &mut |candidate, image| {
+            assert!(asked.borrow_mut().insert((candidate, image)), "asked twice");
+            Ok(costs[candidate][image])
+        });
+        let found = found.expect("no cost fails");
+        if found != expected {
+            wrong.push(format!("seed {seed}: {found:?}, expected {expected:?}"));
+        }
+        asked_of_all = (asked_of_all.0 + asked.borrow().len(), asked_of_all.1 + candidates * images);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(asked_of_all.0 * 4 < asked_of_all.1 * 3, "{asked_of_all:?}: hardly any measurement was saved");
+    assert_eq!(least(0, 3, &mut |_, _| Ok(Cost(0.0, 0.0))).ok(), Some(None));
+    let failing = least(2, 2, &mut |_, _| Err(Error::new(ErrorKind::Execution, "it broke")));
+    assert_eq!(failing.map_err(|e| e.kind()), Err(ErrorKind::Execution));
+}
+
+/// The built-in model and drawn scenes.
+struct Place {
+    folder: TempDir,
+    checkpoint: Checkpoint,
+    model: Model,
+    factory: EngineFactory,
+    images: Vec<PathBuf>,
+    prompts: Prompts,
+}
+
+impl Place {
+    fn new(images: u64) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let weights = folder.path().join("checkpoint");
+        std::fs::create_dir(&weights)
+            .and_then(|()| std::fs::create_dir(folder.path().join("images")))
+            .expect("new");
+        write_checkpoint(&weights).expect("it is in the program");
+        let checkpoint = Checkpoint::open(&weights).expect("it is whole");
+        let exported = folder.path().join("model");
+        let options = ExportOptions::default().with_detection_only(true);
+        export(&checkpoint, &options, &exported, |_| Ok(())).expect("it exports");
+        let labels = ["dog", "car", "tree"];
+        let options = SceneOptions { labels: labels.map(String::from).to_vec(), ..SceneOptions::default() };
+        let scenes = SceneGenerator::new(11, options).expect("labels of the vocabulary");
+        let draw = |index: u64| {
+            let path = folder.path().join(format!("images/{index}.png"));
+            scenes.scene(index).image.to_rgb_image().save(&path).expect("the folder exists");
+            path
+        };
+        let images = (0..images).map(draw).collect();
+        let model = Model::open(&exported).expect("it was exported");
+        let prompts = Prompts::new(labels).expect("they are valid");
+        Self { folder, checkpoint, model, factory: embedded(), images, prompts }
+    }
+
+    fn journal(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn search_with(
+        &self,
+        options: &PruneOptions,
+        journal: &str,
+        progress: &mut ReportProgress<'_>,
+    ) -> Result<PruneReport> {
+        let input = PruneInput {
+            checkpoint: &self.checkpoint,
+            model: &self.model,
+            factory: &self.factory,
+            images: &self.images,
+            prompts: &self.prompts,
+            journal: &self.journal(journal),
+            scratch: self.folder.path(),
+        };
+        search(input, options, progress)
+    }
+
+    fn search(&self, options: &PruneOptions, journal: &str) -> PruneReport {
+        self.search_with(options, journal, &mut |_| Ok(())).expect("the search ends")
+    }
+
+    /// Features and detections without some branches, from graphs that the exporter writes.
+    fn detect(&self, removed: &BTreeSet<MaskedBranch>) -> Vec<(Vec<f32>, Vec<Detection>)> {
+        let pruning = Pruning::of_branches(removed.iter().copied());
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let options = ExportOptions::default()
+            .with_detection_only(true)
+            .with_skip_blocks(pruning.skip_blocks)
+            .with_mask_blocks(pruning.mask_blocks);
+        export(&self.checkpoint, &options, &folder.path().join("model"), |_| Ok(())).expect("it exports");
+        let mut detector = Detector::builder()
+            .with_open_model(Model::open(&folder.path().join("model")).expect("it was exported"))
+            .with_engine_factory(self.factory.clone())
+            .with_text_cache(TextCacheFile::None)
+            .build()
+            .expect("it loads");
+        let prompts = detector.prepare(&self.prompts).expect("it loads");
+        let (_, mut preprocessor, mut backbone, mut decoder) = detector.into_stages();
+        let mut found = Vec::new();
+        for path in &self.images {
+            let image = Image::open(path).expect("it was drawn");
+            let (mut pixels, mut features) = (Tensor::empty(), ImageFeatures::default());
+            let times = &mut StageTimes::default();
+            preprocessor.run_into(&image, &mut pixels, times).expect("it runs");
+            let size = (image.width(), image.height());
+            backbone.run_into(&pixels, size, &mut features, times).expect("it runs");
+            let detections = decoder.decode(&features, &prompts, times).expect("it runs");
+            let (_, coarse) =
+                features.tensors().find(|(name, _)| *name == tensor::FPN[2]).expect("it has the output");
+            found.push((coarse.as_f32().expect("floats").to_vec(), detections));
+        }
+        found
+    }
+}
+
+/// The steps of a report without times: what was removed, and what it changed.
+fn choices(report: &PruneReport) -> Vec<(String, String)> {
+    let alone = report.importance.iter().map(|row| (row.unit.to_string(), format!("{:?}", row.effect)));
+    let steps = report.steps.iter().map(|step| {
+        let unit = step.removed.map_or(String::new(), |unit| unit.to_string());
+        (unit, format!("{:?} {:?} {:?}", step.skip_blocks, step.mask_blocks, step.effect))
+    });
+    alone.chain(steps).collect()
+}
+
+/// Every candidate exported and run in full, against the search: its choices, its counts, its features.
+#[test]
+fn the_search_removes_what_an_exhaustive_one_removes() {
+    let place = Place::new(3);
+    let known = RefCell::new(BTreeMap::new());
+    let measure = |removed: &BTreeSet<MaskedBranch>| -> Vec<(f64, DetectionEffect)> {
+        let mut known = known.borrow_mut();
+        let whole = known.entry(BTreeSet::new()).or_insert_with(|| place.detect(&BTreeSet::new())).clone();
+        let found = known.entry(removed.clone()).or_insert_with(|| place.detect(removed)).clone();
+        let pairs = whole.iter().zip(&found);
+        let compared = pairs.map(|((features, detections), (pruned, kept))| {
+            let distance = pruned.iter().zip(features).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
+            let length = features.iter().map(|b| f64::from(*b).powi(2)).sum::<f64>();
+            ((distance / length).sqrt(), DetectionEffect::between(detections, kept))
+        });
+        compared.collect()
+    };
+    for (objective, whole_blocks, num_prune) in
+        [(Objective::Features, false, 3), (Objective::Detections, false, 3), (Objective::Features, true, 3)]
+    {
+        let options = PruneOptions { objective, whole_blocks, num_prune, ..PruneOptions::default() };
+        let journal = format!("{objective}-{whole_blocks}.jsonl");
+        let report = place.search(&options, &journal);
+        let mut remaining = units::of(&place.checkpoint, &options).expect("it fits").removable;
+        let mut removed = BTreeSet::new();
+        for step in &report.steps[1..] {
+            let cost = |unit: &Unit| {
+                let found = measure(&removed.iter().copied().chain(unit.branches()).collect());
+                let changed = found.iter().map(|(_, found)| found.cost()).sum::<f64>();
+                let distance = found.iter().map(|(distance, _)| distance).sum::<f64>();
+                match objective {
+                    Objective::Features => Cost(distance, 0.0),
+                    _ => Cost(changed, distance),
+                }
+            };
+            let best = remaining.iter().copied().min_by_key(cost).expect("something is left");
+            assert_eq!(step.removed, Some(best), "{objective}, {whole_blocks}: {:?}", report.steps);
+            remaining.retain(|unit| *unit != best);
+            removed.extend(best.branches());
+            let expected = measure(&removed);
+            let mean = expected.iter().map(|(distance, _)| distance).sum::<f64>() / 3.0;
+            let counted = step.effect.detections.expect("steps count detections");
+            assert!((step.effect.relative_l2 - mean).abs() < 1e-5 * mean, "{mean}: {step:?}");
+            let sum =
+                |of: fn(&DetectionEffect) -> u32| expected.iter().map(|(_, found)| of(found)).sum::<u32>();
+            let expected =
+                [sum(|f| f.whole), sum(|f| f.kept), sum(|f| f.lost), sum(|f| f.new), sum(|f| f.moved)];
+            let found = [counted.whole, counted.kept, counted.lost, counted.new, counted.moved];
+            assert_eq!(found, expected, "{step:?}");
+            assert!(counted.whole > 0 && counted.kept + counted.lost == counted.whole, "{step:?}");
+        }
+        assert_eq!(report.steps[0].effect.kept_share, Some(1.0));
+        assert!(report.importance.len() == 12 && report.work.branch_runs < report.work.whole_pass_runs);
+        // Faster with each removal; the last steps are not all of them.
+        assert!(report.steps.windows(2).all(|pair| pair[1].backbone_ms < pair[0].backbone_ms));
+    }
+}
+
+/// A search that was stopped anywhere, or that has less memory, gives the same report.
+#[test]
+fn a_search_continues_where_it_was_stopped() {
+    let place = Place::new(3);
+    let options = PruneOptions { num_prune: 4, objective: Objective::Detections, ..PruneOptions::default() };
+    let whole = place.search(&options, "whole.jsonl");
+    let lines = std::fs::read(place.journal("whole.jsonl")).expect("it was written");
+    let ends: Vec<usize> = (0..lines.len()).filter(|&at| lines[at] == b'\n').map(|at| at + 1).collect();
+    assert_eq!(
+        place.search(&options, "whole.jsonl"),
+        PruneReport { work: PruneWork { branch_runs: 0, ..whole.work }, ..whole.clone() }
+    );
+    // Bytes that are left: nothing, half a first line, the first line, the times, half of a measurement, half of them.
+    let middle = ends[ends.len() / 2];
+    for (left, has_times) in [
+        (0, false),
+        (ends[0] / 2, false),
+        (ends[0], false),
+        (ends[1], true),
+        (ends[5] + 7, true),
+        (middle, true),
+    ] {
+        std::fs::write(place.journal("cut.jsonl"), &lines[..left]).expect("it can be written");
+        let again = place.search(&options, "cut.jsonl");
+        assert_eq!(choices(&again), choices(&whole), "{left} bytes");
+        if has_times {
+            assert_eq!(again, PruneReport { work: again.work, ..whole.clone() }, "{left} bytes");
+            assert!(again.work.branch_runs <= whole.work.branch_runs + 36, "{left} bytes: {:?}", again.work);
+        }
+    }
+    // Stopped by the caller again and again, each time a few measurements later.
+    let (mut stops, steps) = (0, RefCell::new(0));
+    let stopped = loop {
+        *steps.borrow_mut() = 0;
+        let mut stop = |_: &PruneProgress| {
+            *steps.borrow_mut() += 1;
+            let limit = 40 + 20 * stops;
+            match *steps.borrow() > limit {
+                true => Err(Error::new(ErrorKind::Cancelled, "stopped")),
+                false => Ok(()),
+            }
+        };
+        match place.search_with(&options, "stopped.jsonl", &mut stop) {
+            Ok(report) => break report,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}"),
+        }
+        stops += 1;
+    };
+    assert!(stops > 2, "{stops} stops");
+    assert_eq!(choices(&stopped), choices(&whole));
+
+    for memory_bytes in [0, 1 << 20] {
+        let less =
+            place.search(&PruneOptions { memory_bytes, ..options.clone() }, &format!("{memory_bytes}.jsonl"));
+        assert_eq!(choices(&less), choices(&whole), "{memory_bytes} bytes");
+        assert!(less.work.branch_runs > whole.work.branch_runs, "{memory_bytes} bytes: {:?}", less.work);
+    }
+
+    // What belongs to another search, and what belongs to none.
+    let other = PruneOptions { score_threshold: Some(0.7), ..options.clone() };
+    let refused = place.search_with(&other, "whole.jsonl", &mut |_| Ok(())).expect_err("another threshold");
+    assert!(
+        refused.kind() == ErrorKind::Mismatch && refused.to_string().contains("score threshold"),
+        "{refused}"
+    );
+    std::fs::write(place.journal("text.jsonl"), "hello\n").expect("it can be written");
+    let refused = place.search_with(&options, "text.jsonl", &mut |_| Ok(())).expect_err("it is text");
+    assert!(refused.kind() == ErrorKind::InvalidData && refused.to_string().contains("line 1"), "{refused}");
+    assert_eq!(std::fs::read(place.journal("text.jsonl")).ok().as_deref(), Some(&b"hello\n"[..]));
+}
+
+#[test]
+fn progress_reaches_its_end() {
+    let place = Place::new(2);
+    let options = PruneOptions { num_prune: 2, whole_blocks: true, ..PruneOptions::default() };
+    let mut seen: Vec<PruneProgress> = Vec::new();
+    let report = place
+        .search_with(&options, "journal.jsonl", &mut |step| {
+            seen.push(step.clone());
+            Ok(())
+        })
+        .expect("the search ends");
+    assert!(seen.windows(2).all(|pair| pair[0].done <= pair[1].done), "{seen:?}");
+    let last = seen.last().expect("it was called");
+    assert!(last.done < last.total && last.total - last.done == 1, "{last:?}");
+    assert_eq!(report.steps.len(), 3);
+    let left = std::fs::read_dir(place.folder.path()).expect("it is a folder").flatten();
+    assert!(left.map(|entry| entry.file_name()).all(|name| !name.to_string_lossy().starts_with(".ocelli")));
+
+    let mut table = Vec::new();
+    report.write_table(&mut table).expect("a vector grows");
+    let table = String::from_utf8(table).expect("it is text");
+    assert_eq!(table.lines().count(), 2 + 12 + 1 + 2 + 3, "{table}");
+    let mut plot = Vec::new();
+    report.write_plot(&mut plot).expect("a vector grows");
+    let plot = String::from_utf8(plot).expect("it is text");
+    assert!(plot.starts_with("<svg") && plot.ends_with("</svg>\n") && !plot.contains("NaN"), "{plot}");
+    assert_eq!(plot.matches("<circle class=\"step\"").count(), 3, "{plot}");
+}
+
+#[test]
+fn options_that_do_not_fit_are_refused() {
+    let checkpoint = golden("plain");
+    let units = |text: &str| text.split_whitespace().filter_map(|t| t.parse().ok()).collect::<Vec<Unit>>();
+    let defaults = PruneOptions { num_prune: 1, ..PruneOptions::default() };
+    let cases = [
+        (PruneOptions { num_prune: 0, ..defaults.clone() }, "num_prune is 0: expected 1 to 6"),
+        (PruneOptions { num_prune: 7, ..defaults.clone() }, "num_prune is 7: expected 1 to 6"),
+        (
+            PruneOptions { num_prune: 4, whole_blocks: true, ..defaults.clone() },
+            "expected 1 to 3, the number of blocks",
+        ),
+        (
+            PruneOptions { protect: units("9"), ..defaults.clone() },
+            "protect has block 9: the model has blocks 0 to 3",
+        ),
+        (PruneOptions { candidates: units("0 7:mlp"), ..defaults.clone() }, "candidates has block 7"),
+        (
+            PruneOptions { candidates: units("0 3:mlp"), ..defaults.clone() },
+            "candidates has block 3, which attends to the whole",
+        ),
+        (
+            PruneOptions { candidates: units("3"), ..defaults.clone() },
+            "candidates has block 3, which attends to the whole",
+        ),
+        (PruneOptions { protect: units("0 1 2"), ..defaults.clone() }, "leave no branches of blocks"),
+        (
+            PruneOptions { candidates: units("0:mlp"), whole_blocks: true, ..defaults.clone() },
+            "leave no blocks",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (options, words) in cases {
+        match options.check(&checkpoint) {
+            Err(error) if error.kind() == ErrorKind::InvalidArgument && error.to_string().contains(words) => {
+            }
+            other => wrong.push(format!("{words}: {other:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (options, expected) in [
+        (defaults.clone(), "0:attn 0:mlp 1:attn 1:mlp 2:attn 2:mlp"),
+        (PruneOptions { protect: units("0:attn 1"), ..defaults.clone() }, "0:mlp 2:attn 2:mlp"),
+        (PruneOptions { candidates: units("2"), ..defaults.clone() }, "2:attn 2:mlp"),
+        (PruneOptions { whole_blocks: true, protect: units("0:attn"), ..defaults }, "1 2"),
+    ] {
+        let found = units::of(&checkpoint, &options).expect("it fits").removable;
+        assert_eq!(found, units(expected), "{options:?}");
+    }
+    let student = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/golden/checkpoints/efficient_vit/efficient_vit.pt");
+    let student = Checkpoint::open(&student).expect("the golden is whole");
+    let error = PruneOptions::default().check(&student).expect_err("it has no blocks");
+    assert!(error.to_string().contains("no blocks of a vision transformer"), "{error}");
+}
+
+#[test]
+fn detections_are_kept_lost_new_or_moved() {
+    let found = |class_id, left: f32| Detection {
+        class_id,
+        label: "dog".into(),
+        score: 0.9,
+        bbox: BoundingBox::new(left, 0.0, left + 100.0, 100.0),
+        mask: None,
+    };
+    let effect = |whole: &[Detection], pruned: &[Detection]| {
+        let DetectionEffect { whole, kept, lost, new, moved, .. } = DetectionEffect::between(whole, pruned);
+        [whole, kept, lost, new, moved]
+    };
+    let one = [found(0, 0.0)];
+    for (pruned, expected) in [
+        (vec![found(0, 0.0)], [1, 1, 0, 0, 0]),
+        (vec![found(0, 4.0)], [1, 1, 0, 0, 0]),
+        // IoU 0.82, 0.48.
+        (vec![found(0, 10.0)], [1, 1, 0, 0, 1]),
+        (vec![found(0, 35.0)], [1, 0, 1, 1, 0]),
+        (vec![found(1, 0.0)], [1, 0, 1, 1, 0]),
+        (vec![found(0, 10.0), found(0, 0.0)], [1, 1, 0, 1, 0]),
+        (vec![], [1, 0, 1, 0, 0]),
+    ] {
+        assert_eq!(effect(&one, &pruned), expected, "{pruned:?}");
+    }
+    assert_eq!(effect(&[], &one), [0, 0, 0, 1, 0]);
+    for (pruned, cost) in
+        [(vec![found(0, 0.0)], 0.0), (vec![found(0, 25.0)], 0.4), (vec![found(0, 50.0)], 2.0)]
+    {
+        let found = DetectionEffect::between(&one, &pruned).cost();
+        assert!((found - cost).abs() < 1e-6, "{pruned:?}: {found}, expected {cost}");
+    }
+}
+
+#[test]
+fn intervals_hold_their_share_and_widen_with_dependence() {
+    // Wilson's interval of independent detections, from a table.
+    let independent: Vec<[u32; 2]> = (0..100).map(|at| [u32::from(at % 10 != 0), 1]).collect();
+    let cases = [
+        (independent, [0.8256, 0.9448]),
+        // Nothing lost: 1 - 3.84 / (100 + 3.84).
+        (vec![[1, 1]; 100], [0.9630, 1.0]),
+        (vec![[9, 10]], [0.5958, 0.9821]),
+        // Ten images, one of which loses everything: as sure as ten detections.
+        ((0..10).map(|at| [if at == 0 { 0 } else { 10 }, 10]).collect(), [0.5773, 0.9836]),
+    ];
+    for (images, [low, high]) in cases {
+        let [found_low, found_high] = interval(&images);
+        let fits = (found_low - low).abs() < 1e-3 && (found_high - high).abs() < 1e-3;
+        assert!(fits, "{images:?}: {found_low} to {found_high}, expected {low} to {high}");
+    }
+    let none = Measurement { relative_l2: 0.5, cosine: 0.25, detections: None };
+    let effect = Effect::of(&[none, Measurement { relative_l2: 0.25, ..none }]);
+    assert_eq!((effect.relative_l2, effect.worst_relative_l2, effect.cosine), (0.375, 0.5, 0.25));
+    assert_eq!((effect.detections, effect.kept_share, effect.kept_interval), (None, None, None));
+}
+
+#[test]
+fn weights_are_quarters_of_the_fastest_kind() {
+    let branches = |text: &str| text.split(' ').filter_map(|t| t.parse().ok()).collect::<Vec<MaskedBranch>>();
+    let times = |mlp_ms, windowed_attention_ms| PartTimes {
+        embedding_ms: 1.0,
+        windowed_attention_ms,
+        global_attention_ms: 40.0,
+        mlp_ms,
+        neck_ms: 1.0,
+    };
+    for (mlp, attention, text, expected) in [
+        (10.0, 10.0, "0:mlp", 1.0),
+        (10.0, 10.9, "0:attn", 1.0),
+        (10.0, 14.0, "0:attn", 1.5),
+        (10.0, 14.4, "0:attn", 1.5),
+        (10.0, 14.4, "0:attn 0:mlp", 2.5),
+        (20.0, 10.0, "0:mlp", 2.0),
+        (0.0, 0.0, "0:mlp", 0.25),
+    ] {
+        assert_eq!(times(mlp, attention).weight(&branches(text), &[3]), expected, "{mlp} {attention} {text}");
+    }
+    assert_eq!(times(2.0, 3.0).of(&branches("0:attn 0:mlp 3:attn"), &[3]), 45.0);
+}
+
+/// `cargo test -p ocelli-datasets --lib -- --ignored --nocapture less_work`.
+#[test]
+#[ignore = "needs a minute and a quiet machine: it measures time"]
+#[allow(clippy::print_stdout, reason = "the figures are the purpose")]
+fn less_work_than_whole_passes() {
+    use std::time::Instant;
+
+    let place = Place::new(24);
+    for (whole_blocks, num_prune) in [(true, 3), (false, 4), (false, 6)] {
+        let options = PruneOptions { whole_blocks, num_prune, ..PruneOptions::default() };
+        let start = Instant::now();
+        let report = place.search(&options, &format!("{whole_blocks}-{num_prune}.jsonl"));
+        let ours = start.elapsed().as_secs_f64();
+
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let exporting = ExportOptions::default().with_detection_only(true);
+        let files =
+            export_chain(&place.checkpoint, &exporting, folder.path(), |_, _| Ok(())).expect("it exports");
+        let mut chain = Chain::load(&files, &place.factory, 1, 0).expect("it loads");
+        let mut neck = place.factory.load(&files.neck).expect("it loads");
+        let side = place.model.manifest().imgsz;
+        let pixels = Tensor::zeros_f32(&[1, 3, side, side]);
+        let end = chain.branches().len();
+        // Every candidate of the same search on every image, from the pixels on.
+        let start = Instant::now();
+        let units = units::of(&place.checkpoint, &options).expect("it fits");
+        let (mut removed, mut remaining) = (Vec::new(), units.removable.clone());
+        let mut rounds = vec![units.alone.iter().map(|unit| unit.branches()).collect::<Vec<_>>()];
+        for step in &report.steps[1..] {
+            rounds.push(remaining.iter().map(|unit| [removed.clone(), unit.branches()].concat()).collect());
+            let unit = step.removed.expect("a removal");
+            remaining.retain(|other| *other != unit);
+            removed.extend(unit.branches());
+        }
+        for without in rounds.into_iter().flatten() {
+            let positions = chain.positions(without);
+            for _ in &place.images {
+                let tokens = Arc::new(chain.embed(&pixels).expect("it runs"));
+                let tokens = chain.walk(tokens, 0..end, &positions).expect("it runs");
+                features_of(&mut *neck, tensor::TOKENS, &tokens);
+            }
+        }
+        let whole = start.elapsed().as_secs_f64();
+        let PruneWork { branch_runs, whole_pass_runs } = report.work;
+        assert_eq!(chain.runs.len() as u64, whole_pass_runs, "the count of whole passes");
+        println!(
+            "whole_blocks {whole_blocks}, {num_prune} removals: {branch_runs} runs of {whole_pass_runs} ({:.2}), {ours:.1} s of \
+             {whole:.1} s ({:.2})",
+            branch_runs as f64 / whole_pass_runs as f64,
+            ours / whole
+        );
+    }
+}

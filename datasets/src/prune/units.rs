@@ -1,0 +1,135 @@
+//! What can be removed: blocks, and branches of blocks.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use ocelli::{Error, ErrorKind, Result};
+use ocelli_export::{Branch, Checkpoint, MaskedBranch, Pruning};
+use serde::{Serialize, Serializer};
+
+use super::PruneOptions;
+
+/// A block, written `5`, or a branch of it, written `5:attn` or `5:mlp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unit {
+    /// Both branches of this block.
+    Block(usize),
+    /// One branch.
+    Branch(MaskedBranch),
+}
+
+impl Unit {
+    /// Its branches, in the order in which they run.
+    pub fn branches(self) -> Vec<MaskedBranch> {
+        match self {
+            Self::Block(block) => {
+                [Branch::Attention, Branch::Mlp].map(|branch| MaskedBranch { block, branch }).to_vec()
+            }
+            Self::Branch(branch) => vec![branch],
+        }
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Block(block) => write!(f, "{block}"),
+            Self::Branch(branch) => write!(f, "{branch}"),
+        }
+    }
+}
+
+impl FromStr for Unit {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text.trim().parse() {
+            Ok(block) => Ok(Self::Block(block)),
+            Err(_) => text.parse().map(Self::Branch).map_err(|_| {
+                let message =
+                    format!("`{text}` is no block: expected BLOCK, BLOCK:attn or BLOCK:mlp, such as 25");
+                Error::new(ErrorKind::InvalidArgument, message)
+            }),
+        }
+    }
+}
+
+impl Serialize for Unit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The units of a search, front to back.
+#[derive(Debug)]
+pub(super) struct Units {
+    /// Blocks and branches whose importance is measured.
+    pub alone: Vec<Unit>,
+    /// Those of one size, which the search removes.
+    pub removable: Vec<Unit>,
+}
+
+/// The units that may be removed.
+pub(super) fn of(checkpoint: &Checkpoint, options: &PruneOptions) -> Result<Units> {
+    let vision = &checkpoint.config().vision;
+    let (layers, global) = (vision.stack.layers, &vision.global_blocks);
+    let invalid = |message| Err(Error::new(ErrorKind::InvalidArgument, message));
+    for (option, units) in [("protect", &options.protect), ("candidates", &options.candidates)] {
+        for branch in units.iter().flat_map(|unit| unit.branches()) {
+            if branch.block >= layers {
+                let (block, last) = (branch.block, layers - 1);
+                return invalid(format!("{option} has block {block}: the model has blocks 0 to {last}"));
+            }
+        }
+    }
+    let branches = |units: &[Unit]| units.iter().flat_map(|unit| unit.branches()).collect::<BTreeSet<_>>();
+    let (stay, mut free) = (branches(&options.protect), branches(&options.candidates));
+    // The rules of the exporter, and its messages: a global block, a backbone without blocks.
+    let named = Pruning::of_branches(free.iter().copied());
+    named.check(checkpoint.config()).map_err(|error| {
+        let text = error.to_string();
+        let renamed =
+            text.replace("skip_blocks has", "candidates has").replace("mask_blocks has", "candidates has");
+        Error::new(error.kind(), renamed)
+    })?;
+    if free.is_empty() {
+        free = branches(&(0..layers).map(Unit::Block).collect::<Vec<_>>());
+    }
+    free.retain(|branch| {
+        let stays = stay.contains(branch) || global.contains(&branch.block);
+        !stays && checkpoint.pruning().has_kept(*branch)
+    });
+    let whole = |block: &usize| Unit::Block(*block).branches().iter().all(|branch| free.contains(branch));
+    let blocks: Vec<Unit> = (0..layers).filter(whole).map(Unit::Block).collect();
+    let branches: Vec<Unit> = free.iter().copied().map(Unit::Branch).collect();
+    let (removable, name) =
+        if options.whole_blocks { (&blocks, "blocks") } else { (&branches, "branches of blocks") };
+    let most = removable.len();
+    if most == 0 {
+        return invalid(format!("protect and candidates leave no {name} to remove"));
+    }
+    if options.num_prune == 0 || options.num_prune > most {
+        let asked = options.num_prune;
+        return invalid(format!(
+            "num_prune is {asked}: expected 1 to {most}, the number of {name} that may be removed"
+        ));
+    }
+    let removable = removable.clone();
+    let mut alone = [blocks, branches].concat();
+    alone.sort_by_key(|unit| (unit.branches()[0], unit.branches().len()));
+    Ok(Units { alone, removable })
+}
+
+impl Units {
+    /// How many branches run for an image if every candidate runs the whole backbone: once for the ranking, and once in each
+    /// removal.
+    pub fn runs_of_whole_passes(&self, branches: &[MaskedBranch], num_prune: usize) -> u64 {
+        let all = branches.len();
+        let ranking: usize = self.alone.iter().map(|unit| all - unit.branches().len()).sum();
+        let size = self.removable[0].branches().len();
+        let removals =
+            (0..num_prune).map(|removed| (self.removable.len() - removed) * (all - (removed + 1) * size));
+        (ranking + removals.sum::<usize>()) as u64
+    }
+}
