@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ocelli::{
     Backbone, Detection, Detector, EmbeddedPrompts, EngineFactory, Error, ErrorKind, Image, ImageFeatures,
-    ImagePreprocessor, ModelGraph, PromptDecoder, Result, StageTimes, TextCacheFile,
+    ImagePreprocessor, ModelGraph, PromptDecoder, Result, StageTimes, Stages, TextCacheFile,
 };
 use ocelli_engines::{Engine, EngineSpec, Tensor};
 use ocelli_export::contract::tensor;
@@ -121,7 +121,8 @@ impl<'i> Subject<'i> {
         }
         let mut detector = builder.build()?;
         let prompts = detector.prepare(input.prompts)?;
-        let (_, preprocessor, neck, decoder) = detector.into_stages();
+        let Stages { encoder, decoder, .. } = detector.into_stages();
+        let (preprocessor, neck) = encoder.into_halves();
         // The engines have what they need of the files, so a search that is killed leaves none behind.
         drop(folder);
         Ok(Self {

@@ -7,7 +7,7 @@ use ocelli::builtin::write_checkpoint;
 use ocelli::export::{Branch, Checkpoint, ExportOptions, MaskedBranch, Pruning, export, export_chain};
 use ocelli::{
     BoundingBox, Detection, Detector, EngineFactory, EngineKind, EngineOptions, Error, ErrorKind, Image,
-    ImageFeatures, Model, Prompts, Result, StageTimes, TextCacheFile,
+    ImageFeatures, Model, Prompts, Result, StageTimes, Stages, TextCacheFile,
 };
 use ocelli_engines::Tensor;
 use ocelli_export::contract::{Target, file, tensor};
@@ -219,7 +219,8 @@ impl Place {
             .build()
             .expect("it loads");
         let prompts = detector.prepare(&self.prompts).expect("it loads");
-        let (_, mut preprocessor, mut backbone, mut decoder) = detector.into_stages();
+        let Stages { encoder, mut decoder, .. } = detector.into_stages();
+        let (mut preprocessor, mut backbone) = encoder.into_halves();
         let mut found = Vec::new();
         for path in &self.images {
             let image = Image::open(path).expect("it was drawn");
