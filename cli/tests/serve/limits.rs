@@ -18,10 +18,13 @@ struct Row<'w> {
     limit: &'static str,
     work: Box<dyn FnOnce() -> Said + Send + 'w>,
     /// The status, and a part of the text. Messages of a WebSocket have no status: 200 is an answer, 0 its end.
-    expected: (u16, &'static str),
+    expected: Expected,
 }
 
 type Said = (u16, String);
+type Expected = (u16, &'static str);
+/// The name of a field of a form, and its content.
+type Field<'f> = (&'f str, &'f [u8]);
 
 fn said(reply: &Reply) -> Said {
     (reply.status, reply.text())
@@ -125,7 +128,7 @@ fn bytes_pixels_classes_and_detections() {
         let boxes = vec![json!({"class_id": 0, "box": [1, 2, 30, 40]}); count];
         json!({"version": version, "instances": boxes})
     };
-    let json_bodies: Vec<(&str, &str, &str, Vec<u8>, (u16, &str))> = vec![
+    let json_bodies: Vec<(&str, &str, &str, Vec<u8>, Expected)> = vec![
         ("JSON", "bytes", "POST /v1/detect", value(json!({"image": too_long})), (413, "limit")),
         (
             "JSON",
@@ -192,7 +195,7 @@ fn bytes_pixels_classes_and_detections() {
         ("gallery", "bytes", &save, value(json!({"version": too_long, "instances": []})), (413, "limit")),
         ("gallery", "detections", &save, value(correction(3)), (400, "3 new boxes: expected at most 2")),
     ];
-    let fields: Vec<(&str, Vec<(&str, &[u8])>, (u16, &str))> = vec![
+    let fields: Vec<(&str, Vec<Field<'_>>, Expected)> = vec![
         ("bytes", vec![("image", too_long.as_bytes()), ("classes", b"house")], (413, "limit")),
         ("pixels", vec![("image", &wide_file[..]), ("classes", b"house")], (400, "is too large")),
         ("classes", vec![("classes", b"house,cake,tv,bottle")], (400, "at most 3")),
