@@ -331,10 +331,7 @@ impl Search<'_, '_> {
     /// The images, first those in which removals cost most: there, sums grow fast, and fewer images show which is the least.
     fn hardest_first(&self, alone: &[Vec<Measurement>]) -> Vec<usize> {
         let sum = |image: usize| {
-            alone
-                .iter()
-                .map(|found| self.cost(&found[image]))
-                .fold(Cost(0.0, 0.0), |sum, cost| sum.plus(cost))
+            alone.iter().map(|found| self.cost(&found[image])).fold(Cost(0.0, 0.0), Cost::plus)
         };
         let mut order: Vec<_> = (0..self.images).collect();
         order.sort_by_cached_key(|&image| (Reverse(sum(image)), image));
