@@ -7,7 +7,7 @@ mod builder;
 mod chunk_prompts;
 mod decode;
 mod encode;
-mod engine_io;
+pub(crate) mod engine_io;
 mod exemplars;
 mod features;
 mod masks;

@@ -27,6 +27,7 @@
 //! | [`Model`] | graphs exported from a SAM3 checkpoint; the default is a small built-in model of drawn scenes ([`builtin`]) |
 //! | [`EngineKind`], [`EngineFactory`] | what runs the graphs: the engine inside the program, OpenVINO, ONNX Runtime on the CPU, CUDA, TensorRT, WebGPU, Core ML, or your own engine |
 //! | [`Detector`], [`DetectorBuilder`] | an image in, [`Detections`] out |
+//! | [`masklets`] | objects with masks that keep their identity through a video, by SAM 3's memory tracker |
 //! | [`Pipeline`] | frames of a [`Source`] or pushed by your program, detected and [tracked](tracking) on several threads, to [`Sink`]s |
 //! | [`draw::Annotator`] | boxes, labels and masks drawn into a picture |
 //! | [`Error`], [`ErrorKind`] | what failed, on which input, and what to do |
@@ -58,6 +59,7 @@ mod frame;
 mod frame_view;
 pub mod image;
 mod mask;
+pub mod masklets;
 mod model;
 mod model_graph;
 mod outcome;

@@ -8,6 +8,7 @@ mod end_to_end;
 mod engines_agree;
 mod exemplars;
 mod half_precision;
+mod masklets;
 mod masks;
 mod model_json;
 mod openvino;

@@ -12,6 +12,7 @@ mod eval;
 #[cfg(feature = "fonts")]
 mod fonts;
 mod label;
+mod memory;
 mod programs;
 mod prune;
 mod run;

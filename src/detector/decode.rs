@@ -43,6 +43,15 @@ pub struct PromptDecoder {
     cancellation: Cancellation,
 }
 
+/// A detection with the mask head's own logits.
+pub(crate) struct MaskLogits {
+    pub(crate) class_id: usize,
+    /// sigmoid(logit) · sigmoid(presence), 0 to 1.
+    pub(crate) score: f32,
+    /// `[4P, 4P]`.
+    pub(crate) logits: Vec<f32>,
+}
+
 /// The encoder-decoder with its inputs and outputs.
 struct EncoderDecoder {
     engine: Box<dyn Engine>,
@@ -164,6 +173,48 @@ impl PromptDecoder {
         let mut detections = Vec::new();
         self.decode_into(features, prompts, None, times, &mut detections)?;
         Ok(detections)
+    }
+
+    /// Checks that the decoder computes masks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`] if the detector was built without masks.
+    pub(crate) fn require_masks(&self) -> Result<()> {
+        if self.mask_outputs.masks {
+            return Ok(());
+        }
+        let message = "a tracker follows masks: build the detector with masks";
+        Err(Error::new(ErrorKind::Mismatch, message))
+    }
+
+    /// As [`decode`](Self::decode), with masks as the mask head returns them, by class and query.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub(crate) fn decode_logits(
+        &mut self,
+        features: &ImageFeatures,
+        prompts: &EmbeddedPrompts,
+        times: &mut StageTimes,
+    ) -> Result<Vec<MaskLogits>> {
+        self.load()?;
+        let keep_logits = |decoder: &mut Self, keep| {
+            if let Some(head) = &mut decoder.mask_head {
+                head.keeps_logits = keep;
+            }
+        };
+        keep_logits(self, true);
+        let decoded = self.decode_into(features, prompts, None, times, &mut Vec::new());
+        keep_logits(self, false);
+        decoded?;
+        let logits = self.mask_head.as_mut().map(|head| std::mem::take(&mut head.logits));
+        let scores: BTreeMap<(usize, usize), f32> =
+            self.candidates.iter().map(|found| ((found.class_id, found.query), found.score)).collect();
+        let with_score = |(key, logits): ((usize, usize), Vec<f32>)| {
+            let &score = scores.get(&key)?;
+            Some(MaskLogits { class_id: key.0, score, logits })
+        };
+        Ok(logits.unwrap_or_default().into_iter().filter_map(with_score).collect())
     }
 
     /// The score of every class in a first, coarse pass, 0 to 1; `None` for classes that are always decoded, and for all

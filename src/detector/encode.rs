@@ -89,6 +89,8 @@ pub struct Backbone {
     masks: bool,
     /// Whether the features for masks are left out for now.
     is_without_masks: bool,
+    /// Whether a tracker needs the last features.
+    is_with_hidden: bool,
     /// One graph, or two that run one after the other.
     engines: Vec<Box<dyn Engine>>,
     tokens: Tensor,
@@ -101,6 +103,7 @@ impl Backbone {
             factory,
             masks,
             is_without_masks: false,
+            is_with_hidden: false,
             engines: Vec::new(),
             tokens: Tensor::empty(),
         }
@@ -135,6 +138,11 @@ impl Backbone {
         self.is_without_masks = !masks;
     }
 
+    /// Whether the next images get the features that a tracker needs, which only a model with a tracker has.
+    pub(crate) fn set_hidden(&mut self, hidden: bool) {
+        self.is_with_hidden = hidden;
+    }
+
     /// Whether the detector was built with masks or semantic maps.
     pub fn supports_masks(&self) -> bool {
         self.masks
@@ -158,6 +166,7 @@ impl Backbone {
         let official = self.model.manifest().prompting == Prompting::Official;
         let device = self.engines.last().and_then(Engine::device);
         features.tensors.iter_mut().for_each(|tensor| move_to(tensor, device.as_ref()));
+        let hidden = &mut features.hidden;
         let [fine, middle, coarse, image_prompt] = &mut features.tensors;
         let mut outputs = vec![(tensor::FPN[2], coarse)];
         if self.masks && !self.is_without_masks {
@@ -168,6 +177,10 @@ impl Backbone {
         }
         if official {
             outputs.push((tensor::IMAGE_PROMPT, image_prompt));
+        }
+        if self.is_with_hidden {
+            move_to(hidden, device.as_ref());
+            outputs.push((tensor::HIDDEN, hidden));
         }
         match self.engines.as_mut_slice() {
             [whole] => whole.run(&[(tensor::PIXEL_VALUES, pixels)], &mut outputs)?,

@@ -14,7 +14,7 @@ pub(super) fn fixed_size(engine: &dyn Engine, input: &str, axis: usize) -> Optio
 }
 
 /// Moves a tensor to a device, or to host memory without one. Its elements are discarded if it was elsewhere.
-pub(super) fn move_to(tensor: &mut Tensor, device: Option<&Device>) {
+pub(crate) fn move_to(tensor: &mut Tensor, device: Option<&Device>) {
     if tensor.device() != device {
         *tensor = device.cloned().map_or_else(Tensor::empty, Tensor::on);
     }
@@ -26,7 +26,7 @@ fn is_readable_on(tensor: &Tensor, device: Option<&Device>) -> bool {
 }
 
 /// The tensor, or a copy in host memory if an engine on `device` cannot read it.
-pub(super) fn make_readable_on(device: Option<&Device>, tensor: Tensor) -> Result<Tensor> {
+pub(crate) fn make_readable_on(device: Option<&Device>, tensor: Tensor) -> Result<Tensor> {
     if is_readable_on(&tensor, device) {
         return Ok(tensor);
     }

@@ -19,13 +19,15 @@ pub struct ImageFeatures {
     /// `fpn_0` `[1, D, 4P, 4P]` and `fpn_1` `[1, D, 2P, 2P]` if masks are computed, `fpn_2` `[1, D, P, P]`, and
     /// `image_prompt` `[1, 1, D]` if the model's prompts have a CLS token. The others are empty.
     pub(super) tensors: [Tensor; 4],
+    /// `hidden` `[1, hidden, P, P]`, if a tracker needs it; not in files.
+    pub(super) hidden: Tensor,
     /// Pixels of the image: width, height.
     pub(super) size: (u32, u32),
 }
 
 impl Default for ImageFeatures {
     fn default() -> Self {
-        Self { tensors: std::array::from_fn(|_| Tensor::empty()), size: (0, 0) }
+        Self { tensors: std::array::from_fn(|_| Tensor::empty()), hidden: Tensor::empty(), size: (0, 0) }
     }
 }
 
@@ -38,6 +40,11 @@ impl ImageFeatures {
     /// Whether masks can be computed from them.
     pub fn support_masks(&self) -> bool {
         !self.tensors[0].is_empty()
+    }
+
+    /// Exchanges the features for a tracker with another buffer.
+    pub(crate) fn swap_hidden(&mut self, other: &mut Tensor) {
+        std::mem::swap(&mut self.hidden, other);
     }
 
     /// The backbone's outputs by name, in any memory: those that the model has and that were requested.
@@ -134,7 +141,7 @@ mod tests {
         };
         let fine = (tensor(&[1, 2, 4, 4], 0.1), tensor(&[1, 2, 2, 2], 7.0));
         let tensors = [fine.0, fine.1, tensor(&[1, 2, 1, 1], 1e-9), tensor(&[1, 1, 2], 1e30)];
-        let whole = ImageFeatures { tensors, size: (640, 480) };
+        let whole = ImageFeatures { tensors, size: (640, 480), ..ImageFeatures::default() };
         let mut coarse = ImageFeatures::default();
         coarse.tensors[2] = tensor(&[1, 2, 1, 1], 0.5);
         let mut bytes = Vec::new();

@@ -59,6 +59,10 @@ pub(super) struct MaskHead {
     mask_logits: Tensor,
     semantic_logits: Tensor,
     resampler: MaskResampler,
+    /// Whether logits are kept as they are, in place of masks of the image's size.
+    pub(super) keeps_logits: bool,
+    /// By class and query.
+    pub(super) logits: BTreeMap<(usize, usize), Vec<f32>>,
     /// By class and query.
     pub(super) masks: BTreeMap<(usize, usize), Mask>,
     pub(super) semantic_maps: Vec<SemanticMap>,
@@ -77,6 +81,8 @@ impl MaskHead {
             mask_logits,
             semantic_logits,
             resampler: MaskResampler::new(),
+            keeps_logits: false,
+            logits: BTreeMap::new(),
             masks: BTreeMap::new(),
             semantic_maps: Vec::new(),
         })
@@ -90,6 +96,7 @@ impl MaskHead {
     pub(super) fn begin(&mut self) {
         self.classes.clear();
         self.masks.clear();
+        self.logits.clear();
         self.semantic_maps.clear();
     }
 
@@ -185,6 +192,10 @@ impl MaskHead {
             if self.outputs.masks {
                 let logits = self.mask_logits.as_f32()?.chunks_exact(side * side);
                 for (&query, logits) in kept.iter().zip(logits) {
+                    if self.keeps_logits {
+                        self.logits.insert((class, query), logits.to_vec());
+                        continue;
+                    }
                     let mask = self.resampler.run(logits, (side, side), image.size)?;
                     self.masks.insert((class, query), mask);
                 }

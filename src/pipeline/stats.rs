@@ -224,13 +224,13 @@ impl StatsRecorder {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn frame_in(&self, at: Instant) {
+    pub(crate) fn frame_in(&self, at: Instant) {
         let mut records = self.lock();
         records.first_in.get_or_insert(at);
         records.frames_in += 1;
     }
 
-    pub(super) fn stage(&self, stage: Stage, took: Duration) {
+    pub(crate) fn stage(&self, stage: Stage, took: Duration) {
         let mut records = self.lock();
         records.stages[stage as usize].add(took);
         let (recent, ms) = (&mut records.recent_ms[stage as usize], took.as_secs_f64() * 1e3);
@@ -270,7 +270,7 @@ impl StatsRecorder {
         records.frames_out -= 1;
     }
 
-    pub(super) fn frame_out(&self, entered: Instant, waited: Duration, detected: bool, detections: usize) {
+    pub(crate) fn frame_out(&self, entered: Instant, waited: Duration, detected: bool, detections: usize) {
         let now = Instant::now();
         let mut records = self.lock();
         if records.recent.len() == RECENT {
@@ -293,7 +293,7 @@ impl StatsRecorder {
         if slowest > 0.0 { (stages.iter().sum::<f64>() / slowest).ceil() as usize } else { 1 }
     }
 
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.lock().ended.get_or_insert_with(Instant::now);
     }
 }

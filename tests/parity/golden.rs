@@ -74,8 +74,21 @@ impl Golden {
         Self::read(name, Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/parity").join(name))
     }
 
+    /// Reads one of the sessions of the memory tracker, `session.safetensors` beside its golden.
+    ///
+    /// # Panics
+    /// As [`open`](Self::open).
+    pub fn of_session(name: &'static str) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/parity").join(name);
+        Self::read_file(name, folder, "session.safetensors")
+    }
+
     fn read(name: &'static str, folder: PathBuf) -> Self {
-        let path = folder.join("golden.safetensors");
+        Self::read_file(name, folder, "golden.safetensors")
+    }
+
+    fn read_file(name: &'static str, folder: PathBuf, file: &str) -> Self {
+        let path = folder.join(file);
         let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let (_, header) = SafeTensors::read_metadata(&bytes).expect("the script writes safetensors");
         let metadata = header.metadata().as_ref().expect("the script writes metadata");
@@ -102,6 +115,11 @@ impl Golden {
     /// The checkpoint, opened.
     pub fn open_checkpoint(&self) -> Outcome<Checkpoint> {
         Ok(Checkpoint::open(&self.checkpoint)?)
+    }
+
+    /// A value of the metadata; null if there is none.
+    pub fn value(&self, key: &str) -> &Value {
+        &self.meta[key]
     }
 
     /// A number of the metadata.

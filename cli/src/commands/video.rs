@@ -2,6 +2,7 @@
 
 mod delivery;
 mod live_view;
+mod memory;
 mod mqtt;
 mod progress;
 mod sinks;
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use image::RgbImage;
 use ocelli::atomic_file::write_atomically;
 use ocelli::draw::{Annotator, Overlay, OverlayOptions};
 use ocelli::sink::JsonLines;
@@ -55,6 +57,7 @@ Examples:
   ocelli video --classes dog car --track -o out.mp4
   ocelli video --video street.mp4 --classes person \"red car\" --track -o out.mp4
   ocelli video --video 0 --classes cup --display
+  ocelli video --model sam3.pt --video street.mp4 --classes person --memory -o out.mp4
   ocelli video --video rtsp://camera/1 --coco --track --mot tracks.txt
   ffmpeg -i in.mkv -f rawvideo -pix_fmt bgr24 - |
     ocelli video --video - --raw 1280x720:bgr --classes dog --jsonl -"
@@ -95,6 +98,14 @@ pub struct VideoArgs {
     /// Track instances from frame to frame
     #[arg(long, help_heading = "Tracking")]
     track: bool,
+    /// Follow objects with masks by the model's memory of them; needs a model with a tracker, such as SAM 3. Objects start at a
+    /// score of 0.7, or of --confidence, and results leave 14 frames late
+    #[arg(
+        long,
+        conflicts_with_all = ["track", "detect_every", "class_budget", "when_moving", "latency", "policy"],
+        help_heading = "Tracking"
+    )]
+    memory: bool,
     #[command(flatten)]
     tracker: TrackerArgs,
     /// Estimate how the camera moves, and move the tracks with it
@@ -177,11 +188,12 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if args.appearance && !args.track {
         return Err(usage("--appearance finds tracks again: add --track"));
     }
-    if args.sinks.trails.is_some_and(|frames| frames > 0) && !args.track {
+    let has_tracks = args.has_tracks();
+    if args.sinks.trails.is_some_and(|frames| frames > 0) && !has_tracks {
         return Err(usage("--trails draws the paths of tracks: add --track"));
     }
     let zones = args.sinks.zones.as_deref().map(ZonesFile::read).transpose()?;
-    if zones.as_ref().is_some_and(ZonesFile::counts) && !args.track {
+    if zones.as_ref().is_some_and(ZonesFile::counts) && !has_tracks {
         return Err(usage("--zones counts tracks: add --track"));
     }
     if zones.as_ref().is_some_and(|zones| !zones.counts()) && args.when_moving.is_none() {
@@ -189,8 +201,11 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     let gate = motion_gate(args)?;
     let tracker = args.tracker.options()?;
-    let builder =
-        args.detector.detector()?.with_masks(args.masks).with_class_confidence(thresholds(&classes));
+    let builder = args
+        .detector
+        .detector()?
+        .with_masks(args.masks || args.memory)
+        .with_class_confidence(thresholds(&classes));
     let builder = args.dart.apply(args.screen.apply(builder), &args.detector.model, log)?;
     let cancellation = Cancellation::new();
     cancel_on_interrupt(&cancellation);
@@ -209,6 +224,9 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let states = opened.states.clone();
     let sources = states.as_ref().map_or(1, |states| states.snapshot().len());
     if states.is_some() {
+        if args.memory {
+            return Err(usage("--memory follows the objects of one source: name one"));
+        }
         args.sinks.check_several()?;
     }
     args.sinks.check_against(&opened.files, args.stats.as_deref())?;
@@ -223,7 +241,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         (gate, _) => gate,
     };
     let counting = zones.map(|zones| Counting::new(zones, &source_names)).transpose()?;
-    let mut sinks = args.sinks.open(&info, sources, args.track, &cancellation, log)?;
+    let mut sinks = args.sinks.open(&info, sources, has_tracks, &cancellation, log)?;
     if let Some(counting) = &counting {
         let events = args.sinks.events.as_deref().map(JsonLines::create).transpose()?;
         let webhook = args.sinks.webhook.as_deref().map(webhook::start).transpose()?;
@@ -262,6 +280,11 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         states,
         counting,
     };
+    if args.memory {
+        let end =
+            memory::run(&job, detector, embedded, redaction, opened.source, &mut sinks.all, &cancellation);
+        return job.conclude(end, &sinks, &cancellation);
+    }
     let mut pipeline = job.options(Pipeline::builder_embedded(detector, embedded), cancellation.clone());
     if args.track {
         pipeline = pipeline.with_tracker(tracker);
@@ -279,12 +302,14 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         pipeline = pipeline.with_redaction(redaction);
     }
     let end = pipeline.run(opened.source, &mut sinks.all);
-    let end = end.map_err(anyhow::Error::from).and_then(|run| job.check_any_frame(&run));
-    // Finished frames are summarized even after an error.
-    let summarized = job.summarize(&sinks, &cancellation, end.as_ref().err());
-    end.and(summarized)?;
-    interrupted()?;
-    job.check_sources()
+    job.conclude(end.map_err(anyhow::Error::from), &sinks, &cancellation)
+}
+
+impl VideoArgs {
+    /// Whether objects have identities.
+    fn has_tracks(&self) -> bool {
+        self.track || self.memory
+    }
 }
 
 /// What `--when-moving` asks for.
@@ -332,25 +357,12 @@ struct Job<'a> {
 impl Job<'_> {
     fn options(&self, mut pipeline: PipelineBuilder, cancellation: Cancellation) -> PipelineBuilder {
         let args = self.args;
-        let options = OverlayOptions { tracks: args.track, trail_frames: args.sinks.trails.unwrap_or(0) };
-        let mut overlay = Overlay::new(Annotator::new(), options);
-        let mut progress = LiveProgress::new(self.log, &self.info, &self.stats);
-        let counts = Arc::clone(&self.counts);
-        let mut zones = self.counting.as_ref().filter(|_| args.sinks.draw_zones).map(ZoneDrawing::new);
         pipeline = pipeline
             .with_sequential(args.sequential)
             .with_cancellation(cancellation)
             .with_stats(self.stats.clone())
-            .with_drawing(move |image, outcome| {
-                if let Some(zones) = &mut zones {
-                    zones.draw(image, outcome)?;
-                }
-                overlay.draw(image, outcome)
-            })
-            .with_observer(move |outcome| {
-                counts.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
-                progress.frame();
-            });
+            .with_drawing(self.drawing())
+            .with_observer(self.observer());
         if let Some(policy) = args.policy.filter(|_| self.states.is_none()) {
             pipeline = pipeline.with_policy(match policy {
                 Policy::All => FramePolicy::All,
@@ -371,6 +383,45 @@ impl Job<'_> {
             pipeline = pipeline.with_class_budget(classes);
         }
         pipeline
+    }
+
+    /// Draws results into pictures.
+    fn drawing(&self) -> impl FnMut(&mut RgbImage, &FrameOutcome) -> ocelli::Result<()> + Send + use<> {
+        let sinks = &self.args.sinks;
+        let options =
+            OverlayOptions { tracks: self.args.has_tracks(), trail_frames: sinks.trails.unwrap_or(0) };
+        let mut overlay = Overlay::new(Annotator::new(), options);
+        let mut zones = self.counting.as_ref().filter(|_| sinks.draw_zones).map(ZoneDrawing::new);
+        move |image, outcome| {
+            if let Some(zones) = &mut zones {
+                zones.draw(image, outcome)?;
+            }
+            overlay.draw(image, outcome)
+        }
+    }
+
+    /// Counts and reports the frames that were written.
+    fn observer(&self) -> impl FnMut(&FrameOutcome) + Send + use<> {
+        let mut progress = LiveProgress::new(self.log, &self.info, &self.stats);
+        let counts = Arc::clone(&self.counts);
+        move |outcome| {
+            counts.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
+            progress.frame();
+        }
+    }
+
+    /// Reports how a run has ended. Finished frames are summarized even after an error.
+    fn conclude(
+        &self,
+        end: anyhow::Result<RunSummary>,
+        sinks: &Sinks<'_>,
+        cancellation: &Cancellation,
+    ) -> anyhow::Result<()> {
+        let end = end.and_then(|run| self.check_any_frame(&run));
+        let summarized = self.summarize(sinks, cancellation, end.as_ref().err());
+        end.and(summarized)?;
+        interrupted()?;
+        self.check_sources()
     }
 
     /// Reports that the source provided no frame, which is an error if a result was asked for.
@@ -412,7 +463,7 @@ impl Job<'_> {
         if stats.frames_out > 0 && !sinks.stdout && self.args.stats.as_deref() != Some(Path::new("-")) {
             match counts.is_empty() {
                 true => status(self.log, "nothing was detected"),
-                false => print(|out| out.write_all(counts.table(self.args.track).as_bytes()))?,
+                false => print(|out| out.write_all(counts.table(self.args.has_tracks()).as_bytes()))?,
             }
             let tables = self.counting.as_ref().map(Counting::tables).unwrap_or_default();
             print(|out| out.write_all(tables.as_bytes()))?;

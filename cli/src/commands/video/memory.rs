@@ -1,0 +1,34 @@
+//! `--memory`: objects with masks that keep their identity.
+
+use ocelli::draw::Redaction;
+use ocelli::masklets::{MaskStream, MaskTracker};
+use ocelli::{Cancellation, Detector, EmbeddedPrompts, RunSummary, Sink, Source};
+
+use super::Job;
+
+/// Follows the objects of a source.
+pub fn run(
+    job: &Job<'_>,
+    detector: Detector,
+    prompts: EmbeddedPrompts,
+    redaction: Option<Redaction>,
+    source: impl Source,
+    sinks: &mut [Box<dyn Sink + '_>],
+    cancellation: &Cancellation,
+) -> anyhow::Result<RunSummary> {
+    let mut options = MaskTracker::options(detector.model());
+    if let Some(score) = job.args.detector.confidence {
+        options.detection_threshold = score;
+        options.new_object_threshold = score;
+    }
+    let mut stream = MaskStream::new(detector, prompts, options)?
+        .with_sequential(job.args.sequential)
+        .with_cancellation(cancellation.clone())
+        .with_stats(job.stats.clone())
+        .with_drawing(job.drawing())
+        .with_observer(job.observer());
+    if let Some(redaction) = redaction {
+        stream = stream.with_redaction(redaction);
+    }
+    Ok(stream.run(source, sinks)?)
+}

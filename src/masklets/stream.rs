@@ -1,0 +1,398 @@
+//! From a source to sinks: the next frame is detected while this one is tracked.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread;
+use std::time::Instant;
+
+use image::RgbImage;
+use ocelli_tracking::{Track, TrackState};
+
+use super::detect::{MaskDetector, MaskFrame};
+use super::network::MaskletNetwork;
+use super::track::{MaskTracker, open};
+use super::tracked::TrackedFrame;
+use super::{MaskletOptions, VideoShape};
+use crate::cancellation::Cancellation;
+use crate::detection::Detection;
+use crate::detector::{Detector, EmbeddedPrompts};
+use crate::draw::Redaction;
+use crate::frame::Frame;
+use crate::image::Image;
+use crate::outcome::FrameOutcome;
+use crate::pipeline::{RunSummary, Stage, StatsRecorder, guard};
+use crate::sink::{Pictures, Sink};
+use crate::source::Source;
+use crate::timing::StageTimes;
+use ocelli_error::{Error, ErrorKind, Result};
+
+type Drawing<'d> = Box<dyn FnMut(&mut RgbImage, &FrameOutcome) -> Result<()> + 'd>;
+type Observer<'d> = Box<dyn FnMut(&FrameOutcome) + 'd>;
+
+/// Follows objects through the frames of a source, and writes every frame to sinks, with a
+/// [detection](FrameOutcome::detections) that has a mask, and a [track](FrameOutcome::tracks) with the identity, for each
+/// object.
+///
+/// Detection and tracking run on two threads. Sinks get a frame when it leaves the tracker; until then its picture is kept if a
+/// sink needs it. Ids are counted from 1: those of [`TrackedObject`](super::TrackedObject) plus 1.
+pub struct MaskStream<'d> {
+    detector: MaskDetector,
+    network: MaskletNetwork,
+    labels: Arc<[Arc<str>]>,
+    options: MaskletOptions,
+    sequential: bool,
+    drawing: Option<Drawing<'d>>,
+    redaction: Option<Redaction>,
+    observer: Option<Observer<'d>>,
+    cancellation: Cancellation,
+    stats: StatsRecorder,
+}
+
+/// A frame on its way from the detector to the tracker.
+#[derive(Default)]
+struct Item {
+    frame: Frame,
+    detected: MaskFrame,
+    times: StageTimes,
+    entered: Option<Instant>,
+}
+
+/// A frame that the tracker holds back.
+struct Held {
+    outcome: FrameOutcome,
+    picture: Option<Image>,
+    entered: Instant,
+}
+
+impl<'d> MaskStream<'d> {
+    /// Loads the tracker, and the graphs that detect.
+    ///
+    /// # Errors
+    /// As [`MaskTracker::new`] and [`MaskDetector::new`].
+    pub fn new(detector: Detector, prompts: EmbeddedPrompts, options: MaskletOptions) -> Result<Self> {
+        options.validate()?;
+        let network = open(&detector, &options)?;
+        let labels = prompts.labels();
+        let detector = MaskDetector::new(detector, prompts, &options)?;
+        Ok(Self {
+            detector,
+            network,
+            labels,
+            options,
+            sequential: false,
+            drawing: None,
+            redaction: None,
+            observer: None,
+            cancellation: Cancellation::new(),
+            stats: StatsRecorder::new(),
+        })
+    }
+
+    /// Whether one frame is detected and tracked before the next one is read; off by default. The results are the same.
+    #[must_use]
+    pub fn with_sequential(mut self, sequential: bool) -> Self {
+        self.sequential = sequential;
+        self
+    }
+
+    /// Draws results into annotated pictures; by default nothing is drawn.
+    #[must_use]
+    pub fn with_drawing(
+        mut self,
+        drawing: impl FnMut(&mut RgbImage, &FrameOutcome) -> Result<()> + 'd,
+    ) -> Self {
+        self.drawing = Some(Box::new(drawing));
+        self
+    }
+
+    /// Makes objects unrecognisable in all pictures.
+    #[must_use]
+    pub fn with_redaction(mut self, redaction: Redaction) -> Self {
+        self.redaction = Some(redaction);
+        self
+    }
+
+    /// Called for each frame that all sinks have written.
+    #[must_use]
+    pub fn with_observer(mut self, observer: impl FnMut(&FrameOutcome) + 'd) -> Self {
+        self.observer = Some(Box::new(observer));
+        self
+    }
+
+    /// Ends the run early; frames that the tracker holds back are written.
+    #[must_use]
+    pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
+        self.cancellation = cancellation;
+        self
+    }
+
+    /// Records statistics.
+    #[must_use]
+    pub fn with_stats(mut self, stats: StatsRecorder) -> Self {
+        self.stats = stats;
+        self
+    }
+
+    /// Runs to the end of the source.
+    ///
+    /// # Errors
+    /// Those of the source, of a graph and of a sink, and [`ErrorKind::InvalidArgument`] if the size of the frames changes. All
+    /// sinks are finished, and frames before the error are kept.
+    pub fn run(self, source: impl Source, sinks: &mut [Box<dyn Sink + '_>]) -> Result<RunSummary> {
+        let Self { detector, network, labels, options, sequential, .. } = self;
+        let pictures = sinks.iter().map(Sink::pictures).fold(Pictures::default(), |all, one| all | one);
+        let (cancellation, stats) = (self.cancellation, self.stats);
+        let mut input = Input { source, detector, cancellation: &cancellation, stats: &stats };
+        let mut output = Output {
+            network: Some(network),
+            tracker: None,
+            options,
+            labels,
+            pictures,
+            drawing: self.drawing,
+            redaction: self.redaction,
+            observer: self.observer,
+            held: VecDeque::new(),
+            size: None,
+            seen: BTreeMap::new(),
+            stats: &stats,
+            sinks,
+        };
+        let ran = if sequential { in_turn(&mut input, &mut output) } else { overlapped(input, &mut output) };
+        let ran = ran.and_then(|()| output.flush());
+        let finished = output.finish();
+        stats.end();
+        ran.and(finished)?;
+        Ok(RunSummary { cancelled: cancellation.is_cancelled(), stats: stats.snapshot() })
+    }
+}
+
+fn in_turn(input: &mut Input<'_, impl Source>, output: &mut Output<'_, '_, '_>) -> Result<()> {
+    let mut item = Item::default();
+    while let Some(next) = input.next(item)? {
+        item = output.push(next)?;
+    }
+    Ok(())
+}
+
+/// Reads and detects on another thread.
+fn overlapped(mut input: Input<'_, impl Source>, output: &mut Output<'_, '_, '_>) -> Result<()> {
+    let (send, detected): (SyncSender<Item>, Receiver<Item>) = sync_channel(1);
+    let (give_back, used): (SyncSender<Item>, Receiver<Item>) = sync_channel(2);
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("ocelli-mask-detector".into());
+        let detecting = thread.spawn_scoped(scope, move || -> Result<()> {
+            loop {
+                let item = match used.try_recv() {
+                    Ok(item) => item,
+                    Err(TryRecvError::Empty) => Item::default(),
+                    Err(TryRecvError::Disconnected) => return Ok(()),
+                };
+                let Some(item) = input.next(item)? else { return Ok(()) };
+                if send.send(item).is_err() {
+                    return Ok(());
+                }
+            }
+        });
+        let detecting = detecting.map_err(|error| {
+            Error::new(ErrorKind::Execution, format!("cannot start a thread: {error}")).with_source(error)
+        })?;
+        let mut tracked = Ok(());
+        for item in &detected {
+            match output.push(item) {
+                // A buffer that does not fit is dropped.
+                Ok(used) => _ = give_back.try_send(used),
+                Err(error) => {
+                    tracked = Err(error);
+                    break;
+                }
+            }
+        }
+        // The other thread may wait for room.
+        drop((detected, give_back));
+        let detected = detecting.join().unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Internal, "detecting the objects of a video: the thread panicked"))
+        });
+        tracked.and(detected)
+    })
+}
+
+/// Reads frames and detects in them.
+struct Input<'r, S> {
+    source: S,
+    detector: MaskDetector,
+    cancellation: &'r Cancellation,
+    stats: &'r StatsRecorder,
+}
+
+impl<S: Source> Input<'_, S> {
+    /// The next frame, in the buffers of another one; `None` at the end.
+    fn next(&mut self, mut item: Item) -> Result<Option<Item>> {
+        if self.cancellation.is_cancelled() {
+            return Ok(None);
+        }
+        let start = Instant::now();
+        let found = guard(Stage::Source, || self.source.read_into(&mut item.frame));
+        if self.cancellation.is_cancelled() || !found? {
+            return Ok(None);
+        }
+        let read = Instant::now();
+        self.stats.frame_in(read);
+        self.stats.stage(Stage::Source, read.duration_since(start));
+        item.entered = Some(read);
+        item.times = StageTimes::default();
+        self.detector.detect_into(&item.frame.image, &mut item.detected, &mut item.times)?;
+        let times = item.times;
+        for (stage, ms) in [
+            (Stage::Preprocess, times.preprocess),
+            (Stage::Backbone, times.backbone),
+            (Stage::Decode, times.decode + times.masks),
+        ] {
+            self.stats.stage(stage, std::time::Duration::from_secs_f64(ms.max(0.0) / 1e3));
+        }
+        Ok(Some(item))
+    }
+}
+
+/// Tracks, draws and writes.
+struct Output<'r, 's, 'd> {
+    /// Until the size of the video is known.
+    network: Option<MaskletNetwork>,
+    tracker: Option<MaskTracker>,
+    options: MaskletOptions,
+    labels: Arc<[Arc<str>]>,
+    pictures: Pictures,
+    drawing: Option<Drawing<'d>>,
+    redaction: Option<Redaction>,
+    observer: Option<Observer<'d>>,
+    held: VecDeque<Held>,
+    /// Width and height of the frames.
+    size: Option<(u32, u32)>,
+    /// The first frame of each object, and how many it was in.
+    seen: BTreeMap<u64, (usize, u32)>,
+    stats: &'r StatsRecorder,
+    sinks: &'r mut [Box<dyn Sink + 's>],
+}
+
+impl Output<'_, '_, '_> {
+    /// Tracks a frame and writes those that leave. Returns its buffers.
+    fn push(&mut self, mut item: Item) -> Result<Item> {
+        let start = Instant::now();
+        let size = (item.frame.image.width(), item.frame.image.height());
+        if let Some(network) = self.network.take() {
+            let video = VideoShape { frames: None, width: size.0 as usize, height: size.1 as usize };
+            self.tracker = Some(MaskTracker::on(network, self.labels.len(), video, self.options)?);
+        }
+        let (was, now) = (*self.size.get_or_insert(size), size);
+        if was != now {
+            let message = format!(
+                "frame {}: it has {}×{} pixels, the frames before {}×{}; a tracker needs frames of one size",
+                item.frame.index, now.0, now.1, was.0, was.1
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let tracker = self.tracker.as_mut().expect("it was made with the first frame");
+        let shown = tracker.push(&item.detected)?;
+        self.stats.stage(Stage::Track, start.elapsed());
+        let mut outcome = FrameOutcome {
+            index: item.frame.index,
+            time: item.frame.time,
+            captured: item.frame.captured,
+            file: item.frame.file.clone(),
+            origin: item.frame.origin.clone(),
+            size,
+            detected: true,
+            labels: self.labels.clone(),
+            ..FrameOutcome::default()
+        };
+        outcome.times = item.times;
+        let is_needed = self.pictures != Pictures::default();
+        let picture = is_needed.then(|| std::mem::replace(&mut item.frame.image, Frame::default().image));
+        self.held.push_back(Held { outcome, picture, entered: item.entered.unwrap_or(start) });
+        self.write_all(shown)?;
+        Ok(item)
+    }
+
+    /// Writes the frames that are held back.
+    fn flush(&mut self) -> Result<()> {
+        let shown = self.tracker.as_mut().map(MaskTracker::finish).transpose()?;
+        self.write_all(shown.unwrap_or_default())
+    }
+
+    fn write_all(&mut self, shown: Vec<TrackedFrame>) -> Result<()> {
+        for shown in shown {
+            let Some(held) = self.held.pop_front() else { break };
+            self.write(held, shown)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, held: Held, shown: TrackedFrame) -> Result<()> {
+        let Held { mut outcome, picture, entered } = held;
+        for (index, object) in shown.objects.into_iter().enumerate() {
+            let (first, hits) = self.seen.entry(object.id).or_insert((shown.frame, 0));
+            *hits += 1;
+            outcome.tracks.push(Track {
+                id: object.id + 1,
+                class_id: object.class_id,
+                score: object.score,
+                bbox: object.bbox,
+                age_frames: (shown.frame - *first) as f32,
+                hits: *hits,
+                state: TrackState::Tracked,
+                velocity: [0.0; 2],
+                frames_since_seen: 0.0,
+                detection: Some(index),
+            });
+            outcome.detections.push(Detection {
+                class_id: object.class_id,
+                label: self.labels[object.class_id].clone(),
+                score: object.score,
+                bbox: object.bbox,
+                mask: Some(object.mask),
+            });
+        }
+        outcome.tracks.sort_by_key(|track| track.id);
+        if let Some(picture) = picture {
+            let start = Instant::now();
+            self.draw(picture, &mut outcome)?;
+            self.stats.stage(Stage::Draw, start.elapsed());
+        }
+        let start = Instant::now();
+        outcome.times.total = start.duration_since(entered).as_secs_f64() * 1e3;
+        for sink in self.sinks.iter_mut() {
+            guard(Stage::Sinks, || sink.write(&outcome))?;
+        }
+        self.stats.stage(Stage::Sinks, start.elapsed());
+        let waited = std::time::Duration::ZERO;
+        self.stats.frame_out(entered, waited, true, outcome.detections.len());
+        if let Some(observer) = &mut self.observer {
+            observer(&outcome);
+        }
+        Ok(())
+    }
+
+    /// Makes the pictures that the sinks ask for.
+    fn draw(&mut self, picture: Image, outcome: &mut FrameOutcome) -> Result<()> {
+        let mut pixels = picture.into_rgb_image();
+        if let Some(redaction) = &mut self.redaction {
+            redaction.apply(&mut pixels, outcome);
+        }
+        if self.pictures.clean {
+            outcome.clean = Some(pixels.clone().into());
+        }
+        if self.pictures.annotated {
+            if let Some(drawing) = &mut self.drawing {
+                drawing(&mut pixels, outcome)?;
+            }
+            outcome.annotated = Some(pixels.into());
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let finished = self.sinks.iter_mut().map(|sink| guard(Stage::Sinks, || sink.finish()));
+        finished.collect::<Vec<_>>().into_iter().collect()
+    }
+}

@@ -1,0 +1,156 @@
+//! Following the objects of a stream.
+
+use ocelli_tracking::masklets::{
+    DetectorPrompt, MaskletOptions, MaskletSession, Retention, RunDirection, ShownFrame, Step, VideoShape,
+};
+
+use super::detect::MaskFrame;
+use super::network::{Bank, FrameNetwork, MaskletNetwork};
+use super::tracked::{TrackedFrame, join};
+use crate::detector::Detector;
+use crate::model::Model;
+use ocelli_error::{Error, ErrorKind, Result};
+
+/// Follows the objects of all classes through a stream of frames, forward.
+///
+/// Frames leave [hotstart_frames](MaskletOptions::hotstart_frames) − 1 frames late, so that objects that turn out to be false
+/// are never shown; without hotstart they leave at once. Memory is bounded for each object, however long the stream is.
+pub struct MaskTracker {
+    network: MaskletNetwork,
+    classes: Vec<Class>,
+    options: MaskletOptions,
+    /// The number of frames so far.
+    count: usize,
+    /// The frames that the video has, if it is known.
+    frames: Option<usize>,
+    /// Stays empty: frames are pushed.
+    buffer: MaskFrame,
+}
+
+struct Class {
+    session: MaskletSession,
+    bank: Bank,
+}
+
+impl MaskTracker {
+    /// SAM 3's options for a model.
+    pub fn options(model: &Model) -> MaskletOptions {
+        let mut options = MaskletOptions::default();
+        options.patch_grid = model.manifest().grid();
+        options
+    }
+
+    /// A tracker for so many classes, on the engines of `detector`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`] if the model has no tracker or the options have another `patch_grid`;
+    /// [`ErrorKind::InvalidArgument`] for options out of range; errors of loading the graphs.
+    pub fn new(
+        detector: &Detector,
+        classes: usize,
+        video: VideoShape,
+        options: MaskletOptions,
+    ) -> Result<Self> {
+        Self::on(open(detector, &options)?, classes, video, options)
+    }
+
+    /// A tracker for so many classes on loaded graphs.
+    pub(super) fn on(
+        network: MaskletNetwork,
+        classes: usize,
+        video: VideoShape,
+        options: MaskletOptions,
+    ) -> Result<Self> {
+        let class = |_| {
+            let session = MaskletSession::new(video, Retention::Window, options)?;
+            Ok(Class { session, bank: network.bank() })
+        };
+        let classes = (0..classes).map(class).collect::<Result<_>>()?;
+        let (frames, buffer) = (video.frames, MaskFrame::default());
+        Ok(Self { network, classes, options, count: 0, frames, buffer })
+    }
+
+    /// The options of the sessions.
+    pub fn session_options(&self) -> &MaskletOptions {
+        &self.options
+    }
+
+    /// The engine that tracks, for display.
+    pub fn engine(&self) -> &str {
+        self.network.description()
+    }
+
+    /// Tracks the next frame. Returns the frames that leave now.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for more frames than the video has, or a frame of another detector;
+    /// [`ErrorKind::Execution`] if a graph fails. After an error the tracker cannot go on.
+    pub fn push(&mut self, frame: &MaskFrame) -> Result<Vec<TrackedFrame>> {
+        let number = self.count;
+        if self.frames.is_some_and(|frames| number >= frames) {
+            let message =
+                format!("frame {number} is not in the video, which was announced with {number} frames");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        self.network.set_frame(number, frame)?;
+        self.count += 1;
+        let Self { network, classes, buffer, .. } = self;
+        let mut shown = Vec::with_capacity(classes.len());
+        for (class_id, Class { session, bank }) in classes.iter_mut().enumerate() {
+            let mut source = |number: usize, _: &mut MaskFrame| {
+                let message = format!("frame {number} of a stream is asked for again");
+                Err(Error::new(ErrorKind::Internal, message))
+            };
+            let mut network = FrameNetwork {
+                network: &mut *network,
+                bank,
+                class_id,
+                source: &mut source,
+                frame: &mut *buffer,
+            };
+            if number == 0 {
+                // The frame of the prompt is the first of the run, too.
+                session.prompt(DetectorPrompt::Text, 0, &mut network)?;
+                session.propagate(RunDirection::Forward, None, None)?;
+            }
+            shown.push(session.advance(&mut network)?.map_or_else(Vec::new, |step: Step| step.shown));
+        }
+        join_classes(shown)
+    }
+
+    /// Ends the stream: the frames that are held back.
+    ///
+    /// # Errors
+    /// None are expected.
+    pub fn finish(&mut self) -> Result<Vec<TrackedFrame>> {
+        let shown = self.classes.iter_mut().map(|class| class.session.finish()).collect::<Result<_>>()?;
+        join_classes(shown)
+    }
+
+    /// The ids of the objects of a class that were removed as false.
+    pub fn removed(&self, class_id: usize) -> impl Iterator<Item = u64> {
+        let classes = self.classes.len() as u64;
+        let class = self.classes.get(class_id);
+        let removed = class.into_iter().flat_map(|class| class.session.removed());
+        removed.map(move |&id| u64::from(id) * classes + class_id as u64)
+    }
+}
+
+/// Loads the tracker of a detector's model.
+pub(super) fn open(detector: &Detector, options: &MaskletOptions) -> Result<MaskletNetwork> {
+    let (model, grid) = (detector.model(), options.patch_grid);
+    let network = MaskletNetwork::load(model, detector.engine_factory())?;
+    if grid != model.manifest().grid() {
+        let expected = model.manifest().grid();
+        let message = format!("patch_grid is {grid}: expected {expected}, as the model has");
+        return Err(Error::new(ErrorKind::Mismatch, message));
+    }
+    Ok(network)
+}
+
+/// From frames by class to classes by frame.
+fn join_classes(shown: Vec<Vec<ShownFrame>>) -> Result<Vec<TrackedFrame>> {
+    let count = shown.first().map_or(0, Vec::len);
+    let mut classes: Vec<_> = shown.into_iter().map(Vec::into_iter).collect();
+    (0..count).map(|_| join(classes.iter_mut().filter_map(Iterator::next).collect())).collect()
+}

@@ -1,0 +1,118 @@
+//! Runs through a video in any order, clicks, and pictures.
+
+use ocelli::masklets::{Click, MaskFrame, MaskSession, MaskTracker, RunDirection, TrackedFrame};
+use ocelli::{Image, ImageView, StageTimes};
+
+use super::replay::{compare_shown, eager, embedded, mask_detector};
+use crate::parity::exported::Outcome;
+use crate::parity::golden::Golden;
+use crate::parity::report::Report;
+
+type Source<'s> = Box<dyn FnMut(usize, &mut MaskFrame) -> ocelli::Result<()> + 's>;
+
+fn to_end(session: &mut MaskSession<Source<'_>>) -> Outcome<Vec<TrackedFrame>> {
+    let mut shown = Vec::new();
+    while let Some(frames) = session.advance()? {
+        shown.extend(frames);
+    }
+    Ok(shown)
+}
+
+#[test]
+fn a_session_runs_clicks_removes_and_starts_over() {
+    let mut report = Report::default();
+    report.check("tracker", |report| {
+        let golden = Golden::of_session("tracker");
+        let replay = embedded(&golden)?;
+        let detector = replay.detector()?;
+        let source: Source<'_> = Box::new(|frame, target| {
+            *target = replay.frame(frame).expect("the golden has every frame");
+            Ok(())
+        });
+        let mut session = MaskSession::new(&detector, replay.video(), replay.options(), source)?;
+        report.expect("a run needs a prompt", session.propagate(RunDirection::Forward, None, None).is_err());
+        let first = session.prompt(0)?;
+        report.expect("the prompt shows its objects", first.objects.len() == 2);
+        session.propagate(RunDirection::Forward, None, None)?;
+        let shown = to_end(&mut session)?;
+        compare_shown(report, &golden, &shown);
+
+        // A click changes its object alone, on its frame and in the run that follows.
+        let before = &shown[2];
+        let click = |x, y, is_foreground| Click { x, y, is_foreground };
+        let clicked = session.add_points(2, 1, &[click(0.2, 0.8, true), click(0.7, 0.7, false)])?;
+        let area = |frame: &TrackedFrame, id: u64| {
+            frame.objects.iter().find(|object| object.id == id).map(|object| object.mask.area())
+        };
+        report.expect("the click changed the mask", area(&clicked, 1) != area(before, 1));
+        report.expect("the click kept the others", clicked.objects.iter().any(|object| object.id == 0));
+        session.propagate(RunDirection::Forward, Some(2), Some(2))?;
+        let partial = to_end(&mut session)?;
+        let frames: Vec<usize> = partial.iter().map(|frame| frame.frame).collect();
+        report.expect(format!("the partial run has 3 frames: {frames:?}"), frames == [2, 3, 4]);
+        report.expect("the click is in the run", area(&partial[0], 1) == area(&clicked, 1));
+
+        report.expect("there is no object 9", !session.remove(9));
+        report.expect("object 0 is removed", session.remove(0) && !session.objects().contains(&0));
+        session.reset();
+        report.expect("nothing is left", session.objects().is_empty());
+        session.prompt(3)?;
+        session.propagate(RunDirection::Both, None, None)?;
+        let frames: Vec<usize> = to_end(&mut session)?.iter().map(|frame| frame.frame).collect();
+        report.expect(format!("both directions: {frames:?}"), frames == [3, 4, 5, 6, 7, 8, 9, 2, 1, 0]);
+        session.prompt(0)?;
+        session.propagate(RunDirection::Forward, None, None)?;
+        compare_shown(report, &golden, &to_end(&mut session)?);
+        Ok(())
+    });
+    report.finish("a session");
+}
+
+/// Detections for the tracker are those of the detector.
+#[test]
+fn pictures_become_frames() {
+    let mut report = Report::default();
+    report.check("tracker", |report| {
+        let golden = Golden::of_session("tracker");
+        let replay = embedded(&golden)?;
+        let options = eager(&replay);
+        let mut masks = mask_detector(&replay, &options)?;
+        let mut tracker = MaskTracker::new(&replay.detector()?, 2, replay.video(), options)?;
+        let mut plain = replay.detector()?;
+        plain.set_confidence(0.0)?;
+        let prompts = ocelli::Prompts::new(["dog", "tree"])?;
+        let (mut frame, mut times, mut shown) = (MaskFrame::default(), StageTimes::default(), Vec::new());
+        for number in 0..3 {
+            let pixel =
+                |index: usize| (index * 37 % 251) as u8 ^ ((index / 96 / 3) as u8).wrapping_add(number * 40);
+            let image = Image::from_rgb8(96, 72, (0..96 * 72 * 3).map(pixel).collect())?;
+            masks.detect_into(ImageView::from(&image), &mut frame, &mut times)?;
+            let found = plain.detect(&image, &prompts)?;
+            report.expect("two classes", frame.detections().len() == 2);
+            for (class, detections) in frame.detections().iter().enumerate() {
+                // The detector suppresses overlapping boxes, the tracker masks.
+                for of_plain in found.items.iter().filter(|found| found.class_id == class) {
+                    let same = detections.iter().find(|found| found.score == of_plain.score);
+                    let Some(same) = same else {
+                        report.problem(format!("class {class}"), "a detection is missing");
+                        continue;
+                    };
+                    let bits = same.mask.resized_positive(96, 72);
+                    let pixels: Vec<u8> =
+                        (0..96 * 72).map(|i| u8::from(bits.contains(i % 96, i / 96))).collect();
+                    let mask = of_plain.mask.as_ref().ok_or("it has masks")?.to_bitmap();
+                    let different = pixels.iter().zip(&mask).filter(|(a, b)| a != b).count();
+                    report.expect(format!("class {class}: {different} pixels differ"), different <= 4);
+                }
+                report.expect("detections of every query", detections.len() == 5);
+            }
+            shown.extend(tracker.push(&frame)?);
+        }
+        report.expect("hotstart holds frames back", shown.is_empty());
+        shown.extend(tracker.finish()?);
+        report.expect("every frame leaves", shown.iter().map(|frame| frame.frame).eq(0..3));
+        report.expect("the stages were timed", times.backbone > 0.0 && times.masks > 0.0);
+        Ok(())
+    });
+    report.finish("pictures");
+}
