@@ -55,9 +55,9 @@ Hugging Face and pass its folder: --model sam3/"
 }
 pub(crate) use built_in_model_help;
 
-/// What programs say before they run the built-in model.
 /// Names that the built-in model does not know, each with a line.
 const NAMED: usize = 5;
+/// What programs say before they run the built-in model.
 const BUILT_IN_MODEL_NOTE: &str = "model: built-in, which knows eighty drawn pictograms; for photographs pass the folder of \
                                    the facebook/sam3 checkpoint with --model";
 

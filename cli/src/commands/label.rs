@@ -319,7 +319,7 @@ fn report_changes(log: &LogArgs, summary: &Summary) {
         (&summary.removed, "removed from the data set with their labels, because the files are gone"),
         (
             &summary.left_out,
-            "left out, with their labels: not named by --images, and the classes are others now",
+            "left out, with their labels, as the classes are others now: not named by --images, or not readable",
         ),
         (&summary.corrected, "with labels that a person corrected: these stay"),
         (&summary.outdated, "with labels for an earlier picture, which was replaced since: check these"),

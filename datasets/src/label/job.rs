@@ -531,7 +531,7 @@ pub(super) fn check_conflicts(
 
 /// The images that a restart keeps, each with the number of classes that need not be looked for again. Images that are
 /// named are labelled again, but until then, or if they cannot be read, they keep what was found before. If the ids of the
-/// classes mean others now, nothing is kept, and the images that are not named are noted as left out.
+/// classes mean others now, nothing is kept, and all images are noted as left out until they are labelled again.
 fn kept_images(
     placer: &mut Placer,
     journal: &Journal,
@@ -549,9 +549,7 @@ fn kept_images(
     for name in names {
         let Some(entry) = journal.entry(name).filter(|entry| entry.is_labelled()) else { continue };
         if !are_known {
-            if !files.contains_key(name) {
-                placer.known.change(name, |known| known.is_left_out = true);
-            }
+            placer.known.change(name, |known| known.is_left_out = true);
             continue;
         }
         let stays = match files.get(name) {

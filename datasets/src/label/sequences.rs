@@ -70,7 +70,7 @@ struct Sequence {
     handled: BTreeMap<String, usize>,
     /// The lengths of pictures that a person removed or replaced.
     gone: BTreeSet<usize>,
-    /// Folders that are not mounted: where they were, and where they are.
+    /// Folders that were moved or are not mounted: where they were, and where they are.
     away: Vec<(String, String)>,
     page: Option<Page>,
     finished: Finished,

@@ -38,7 +38,8 @@ pub struct Summary {
     pub kept: Vec<String>,
     /// The images that were removed from the data set, with their labels, because their files are gone.
     pub removed: Vec<String>,
-    /// The images that a restart with other classes left out, with their labels, because they are not among the images.
+    /// The images that a restart with other classes left out, with their labels, because they are not among the images or
+    /// cannot be read.
     pub left_out: Vec<String>,
     /// The images with corrected labels whose picture was replaced since they were corrected.
     pub outdated: Vec<String>,
@@ -91,15 +92,15 @@ pub(super) fn write_data_set(
         let labelled = journal.read_labelled(&entry)?;
         let was_there = labelled.is_some();
         if placer.keep_or_remove(&name, labelled.as_ref())? {
-            if entry
-                .described
-                .is_some_and(|described| placer.shows_other(&name, labelled.as_ref(), described))
-            {
-                summary.outdated.push(name.clone());
-            }
             let source = labelled.as_ref().map_or((0, 0), |record| identity(&record.source));
+            let shows_other = entry.described.is_some_and(|described| {
+                placer.shows_other(&name, labelled.as_ref(), described)
+                    || placer.has_other_copy(&name, described)
+            });
             if placer.is_edited(&name, &entry, source) {
                 summary.edited.push(name.clone());
+            } else if shows_other {
+                summary.outdated.push(name.clone());
             }
             summary.kept.push(name);
         } else if was_there && placer.known.get(&name).is_none_or(|known| !known.is_removed) {
@@ -108,7 +109,7 @@ pub(super) fn write_data_set(
         }
     }
 
-    summary.left_out = placer.known.take_left_out(|name| journal.entry(name).is_some());
+    summary.left_out = placer.known.take_left_out(|name| journal.entry(name).is_some_and(Entry::is_labelled));
 
     // What stays is in COCO's file, too.
     let kept = summary.kept.iter().map(|name| ImageFile { path: PathBuf::new(), name: name.clone() });
@@ -128,6 +129,9 @@ pub(super) fn write_data_set(
                 // Its labels stay, in the format and with the classes of the data set.
                 if let Some(labelled) = journal.read_labelled(&entry)? {
                     placer.place_labels(&labelled)?;
+                    if placer.has_other_copy(&file.name, labelled.identity) {
+                        summary.outdated.push(file.name.clone());
+                    }
                 }
             }
             None => {

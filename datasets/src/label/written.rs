@@ -5,9 +5,11 @@
 //!
 //! A file is written in three steps, each of them synced: its content under a temporary name beside it, its hash in the
 //! record, and the rename. After a stop, a temporary file whose hash is recorded shows that the rename is missing. Without
-//! one the rename is done, so that a file which is missing was removed by the person.
+//! one the rename is done, so that a file which is missing was removed by the person. A file that is to be removed gets a
+//! temporary name before the record says so, and its own again after a stop in between.
 
 mod hash;
+mod recover;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -96,6 +98,13 @@ struct Entry {
     before: Option<String>,
     #[serde(flatten)]
     meaning: Meaning,
+}
+
+impl Entry {
+    /// Whether a file that was there is to be removed.
+    fn is_removal(&self) -> bool {
+        self.hash.is_none() && self.before.is_some()
+    }
 }
 
 /// Reads a record, for the tests that feed it corrupt files.
@@ -251,41 +260,6 @@ impl Written {
         let file = File::options().read(true).write(true).open(&self.path).map_err(cannot)?;
         self.length = file.metadata().map_err(cannot)?.len();
         self.file = Some(file);
-        Ok(())
-    }
-
-    /// Finishes the renames that a stop prevented and removes other temporary files, those of `folders` and below.
-    pub fn recover(&self, folders: &[&str]) -> Result<()> {
-        let mut parts = Vec::new();
-        for folder in folders {
-            find_parts(&self.root.join(folder), !folder.is_empty(), &mut parts)
-                .map_err(|e| Error::io("cannot read the folder", &self.root.join(folder), e))?;
-        }
-        if parts.is_empty() {
-            return Ok(());
-        }
-        let by_part: HashMap<PathBuf, &Entry> =
-            self.entries.values().map(|entry| (part_path(&self.root.join(&entry.file)), entry)).collect();
-        for part in parts {
-            let recovered = || -> io::Result<()> {
-                let entry = by_part.get(&part);
-                before_write()?;
-                match entry.filter(|entry| entry.hash.is_some()) {
-                    Some(entry) if hash_of_file(&part)? == entry.hash => {
-                        let target = self.root.join(&entry.file);
-                        // A file that is not what was seen before the stop has been changed since.
-                        if hash_of_file(&target)? == entry.before {
-                            std::fs::rename(&part, &target)?;
-                        } else {
-                            std::fs::remove_file(&part)?;
-                        }
-                    }
-                    _ => std::fs::remove_file(&part)?,
-                }
-                sync_folder(part.parent().unwrap_or(Path::new("")))
-            };
-            recovered().map_err(|e| Error::io("cannot remove", &part, e))?;
-        }
         Ok(())
     }
 
@@ -555,6 +529,17 @@ impl Written {
             paths.filter_map(|path| path.parent().map(Path::to_owned)).filter(|path| path.is_dir()).collect();
         let sync = || folders.iter().try_for_each(|folder| sync_folder(folder));
         let cannot = |path: &Path, e| Error::io("cannot write", path, e);
+        for Staged { entry, part } in &staged {
+            let target = self.root.join(&entry.file);
+            if part.is_none() && entry.is_removal() {
+                let set_aside = || match hash_of_file(&target)? == entry.before {
+                    true => before_write().and_then(|()| std::fs::rename(&target, aside_path(&target))),
+                    // It was changed since.
+                    false => Ok(()),
+                };
+                set_aside().map_err(|e| cannot(&target, e))?;
+            }
+        }
         // The record must not name a file that a power failure can remove.
         sync().map_err(|e| cannot(&self.root, e))?;
         self.append(&staged).map_err(|e| cannot(&self.path, e))?;
@@ -562,13 +547,13 @@ impl Written {
             let target = self.root.join(&entry.file);
             let changed = || -> io::Result<()> {
                 before_write()?;
-                let is_unchanged = hash_of_file(&target)? == entry.before;
                 match &part {
-                    Some(part) if is_unchanged => std::fs::rename(part, &target),
+                    Some(part) if hash_of_file(&target)? == entry.before => std::fs::rename(part, &target),
                     Some(part) => std::fs::remove_file(part),
-                    None if is_unchanged && entry.hash.is_none() && entry.before.is_some() => {
-                        std::fs::remove_file(&target)
-                    }
+                    None if entry.is_removal() => match std::fs::remove_file(aside_path(&target)) {
+                        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+                        _ => Ok(()),
+                    },
                     None => Ok(()),
                 }
             };
@@ -617,29 +602,16 @@ fn replace(part: &Path, path: &Path) -> Result<()> {
 
 /// The temporary name of a file, in its folder.
 pub(super) fn part_path(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let hash = hex(&Sha256::digest(name.as_bytes()));
-    path.with_file_name(format!("{}{}{}", PART.0, &hash[..16], PART.1))
+    temporary(path, "")
 }
 
-/// Finds the temporary files in a folder, and with `below` in the folders below it.
-fn find_parts(folder: &Path, below: bool, found: &mut Vec<PathBuf>) -> io::Result<()> {
-    let entries = match std::fs::read_dir(folder) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            if below {
-                find_parts(&entry.path(), below, found)?;
-            }
-        } else if name.starts_with(PART.0) && name.ends_with(PART.1) {
-            found.push(entry.path());
-        }
-    }
-    Ok(())
+/// The temporary name of a file that is to be removed.
+fn aside_path(path: &Path) -> PathBuf {
+    temporary(path, "-removed")
+}
+
+fn temporary(path: &Path, what: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let hash = hex(&Sha256::digest(name.as_bytes()));
+    path.with_file_name(format!("{}{}{what}{}", PART.0, &hash[..16], PART.1))
 }

@@ -136,6 +136,13 @@ impl Placer {
         others.any(|path| !self.is_ours(&path, name, entry))
     }
 
+    /// Whether a copy of an image is of another picture than its labels describe: a run was stopped before it could copy the
+    /// new one, and the source is out of reach now.
+    pub fn has_other_copy(&self, name: &str, described: (u64, u64)) -> bool {
+        let pictures = self.pictures(name, self.is_validation(name));
+        pictures.iter().any(|path| !has_picture(path, name, described))
+    }
+
     /// Whether an image whose labels stay is a link to a file that was replaced since.
     pub fn shows_other(&self, name: &str, labelled: Option<&Record>, described: (u64, u64)) -> bool {
         let now = labelled.map_or((0, 0), |record| identity(&record.source));

@@ -117,9 +117,7 @@ impl Sequence {
         is_other_order: bool,
     ) -> Result<(), String> {
         let has = |names: &[String], stem: &str| names.iter().any(|name| stem_of(name) == stem);
-        // An image that cannot be read loses labels whose ids mean other classes now; `failed.csv` lists it.
-        let has_failed = is_other_order && summary.failed > 0;
-        let is_left_out = |stem: &str| is_other_order && (has_failed || has(&summary.left_out, stem));
+        let is_left_out = |stem: &str| is_other_order && has(&summary.left_out, stem);
         let in_set: BTreeSet<String> = files_below(&self.place, "set/images").into_values().collect();
         for (file, picture) in self.finished.files.iter().filter(|(file, _)| file.starts_with("set/images/"))
         {

@@ -142,7 +142,9 @@ impl Sequence {
             std::fs::rename(self.place.path(&self.place.images), self.place.path(&to)).expect("it can");
         }
         self.log.push(format!("{} becomes {to}", self.place.images));
-        self.place.images = to;
+        let from = std::mem::replace(&mut self.place.images, to.clone());
+        self.away.iter_mut().filter(|(_, there)| *there == from).for_each(|(_, there)| there.clone_from(&to));
+        self.away.push((from, to));
     }
 
     /// Names another folder with equal names, or two.
@@ -176,7 +178,7 @@ impl Sequence {
 
     /// The disk is mounted again, or elsewhere if something else is in its place.
     pub(super) fn mount(&mut self) {
-        let Some((from, to)) = self.away.pop() else { return };
+        let Some((from, to)) = self.away.pop().filter(|(_, to)| self.place.path(to).is_dir()) else { return };
         drop(std::fs::remove_dir(self.place.path(&from)));
         let is_free = !self.place.path(&from).exists();
         if is_free {
@@ -297,7 +299,8 @@ impl Sequence {
         let file = pictures[self.below(pictures.len() as u64) as usize].clone();
         self.gone.extend(self.place.read(&file).map(|before| before.len()));
         self.next += 1;
-        let content = format!("edited {}", self.next);
+        // As long as no other picture: size and time tell them apart.
+        let content = format!("edited {}", "y".repeat(2000 + self.next));
         self.place.write("new", &content);
         std::fs::rename(self.place.path("new"), self.place.path(&file)).expect("it can");
         self.log.push(format!("{file} is edited"));

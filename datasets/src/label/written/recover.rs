@@ -1,0 +1,78 @@
+//! What a stop left behind.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ocelli::atomic_file::sync_folder;
+use ocelli::{Error, Result};
+
+use super::hash::hash_of_file;
+use super::{Entry, PART, Written, aside_path, part_path};
+use crate::label::stop::before_write;
+
+impl Written {
+    /// Finishes the renames that a stop prevented, gives files that are not removed on record their names again, and removes
+    /// other temporary files, those of `folders` and below.
+    pub fn recover(&self, folders: &[&str]) -> Result<()> {
+        let mut parts = Vec::new();
+        for folder in folders {
+            find_parts(&self.root.join(folder), !folder.is_empty(), &mut parts)
+                .map_err(|e| Error::io("cannot read the folder", &self.root.join(folder), e))?;
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let by = |name: fn(&Path) -> PathBuf| -> HashMap<PathBuf, &Entry> {
+            self.entries.values().map(|entry| (name(&self.root.join(&entry.file)), entry)).collect()
+        };
+        let (by_part, by_aside) = (by(part_path), by(aside_path));
+        for part in parts {
+            let recovered = || -> io::Result<()> {
+                let (entry, is_aside) = match by_aside.get(&part) {
+                    Some(entry) => (Some(entry), true),
+                    None => (by_part.get(&part), false),
+                };
+                before_write()?;
+                match entry.filter(|entry| entry.hash.is_some()) {
+                    Some(entry) if hash_of_file(&part)? == entry.hash => {
+                        let target = self.root.join(&entry.file);
+                        let before = if is_aside { &None } else { &entry.before };
+                        // A file that is not what was seen before the stop has been changed since.
+                        if hash_of_file(&target)? == *before {
+                            std::fs::rename(&part, &target)?;
+                        } else {
+                            std::fs::remove_file(&part)?;
+                        }
+                    }
+                    _ => std::fs::remove_file(&part)?,
+                }
+                sync_folder(part.parent().unwrap_or(Path::new("")))
+            };
+            recovered().map_err(|e| Error::io("cannot remove", &part, e))?;
+        }
+        Ok(())
+    }
+}
+
+/// Finds the temporary files in a folder, and with `below` in the folders below it.
+fn find_parts(folder: &Path, below: bool, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            if below {
+                find_parts(&entry.path(), below, found)?;
+            }
+        } else if name.starts_with(PART.0) && name.ends_with(PART.1) {
+            found.push(entry.path());
+        }
+    }
+    Ok(())
+}
