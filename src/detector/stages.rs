@@ -74,6 +74,11 @@ impl ImageEncoder {
         self.backbone.set_masks(masks);
     }
 
+    /// As [`Backbone::set_hidden`].
+    pub(crate) fn set_hidden(&mut self, hidden: bool) {
+        self.backbone.set_hidden(hidden);
+    }
+
     /// Whether the detector was built with masks or semantic maps.
     pub fn supports_masks(&self) -> bool {
         self.backbone.supports_masks()

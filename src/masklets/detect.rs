@@ -4,7 +4,7 @@ use ocelli_engines::Tensor;
 use ocelli_tracking::masklets::{Detection, LogitMask, MaskletOptions};
 
 use super::graphs::Sizes;
-use crate::detector::{Backbone, Detector, EmbeddedPrompts, ImageFeatures, ImagePreprocessor, PromptDecoder};
+use crate::detector::{Detector, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, Stages};
 use crate::frame_view::FrameView;
 use crate::postprocess::PostProcessOptions;
 use crate::timing::StageTimes;
@@ -33,11 +33,9 @@ impl MaskFrame {
 
 /// Detects in the frames of a video, for a tracker.
 pub struct MaskDetector {
-    preprocessor: ImagePreprocessor,
-    backbone: Backbone,
+    encoder: ImageEncoder,
     decoder: PromptDecoder,
     prompts: EmbeddedPrompts,
-    pixels: Tensor,
     features: ImageFeatures,
     side: usize,
 }
@@ -51,19 +49,18 @@ impl MaskDetector {
     /// masks; errors of loading the graphs.
     pub fn new(detector: Detector, prompts: EmbeddedPrompts, options: &MaskletOptions) -> Result<Self> {
         let sizes = Sizes::of(detector.model())?;
-        let (_, mut preprocessor, mut backbone, mut decoder) = detector.into_stages();
+        let Stages { mut encoder, mut decoder, .. } = detector.into_stages();
         decoder.set_post_processing(PostProcessOptions {
             score_threshold: options.detection_threshold,
             nms_iou: None,
             ..PostProcessOptions::default()
         })?;
         decoder.require_masks()?;
-        backbone.set_hidden(true);
-        backbone.load()?;
+        encoder.set_hidden(true);
+        encoder.load()?;
         decoder.load()?;
-        preprocessor.run_on(backbone.device());
-        let (pixels, features) = (Tensor::empty(), ImageFeatures::default());
-        Ok(Self { preprocessor, backbone, decoder, prompts, pixels, features, side: 4 * sizes.grid })
+        let features = ImageFeatures::default();
+        Ok(Self { encoder, decoder, prompts, features, side: 4 * sizes.grid })
     }
 
     /// Detects in an image, and adds the times of the stages to `times`.
@@ -76,10 +73,8 @@ impl MaskDetector {
         frame: &mut MaskFrame,
         times: &mut StageTimes,
     ) -> Result<()> {
-        let image = image.into();
-        self.preprocessor.run_into(image, &mut self.pixels, times)?;
         self.features.swap_hidden(&mut frame.hidden);
-        self.backbone.run_into(&self.pixels, (image.width, image.height), &mut self.features, times)?;
+        self.encoder.encode_into(image, &mut self.features, times)?;
         frame.detections.clear();
         frame.detections.resize_with(self.prompts.len(), Vec::new);
         for found in self.decoder.decode_logits(&self.features, &self.prompts, times)? {

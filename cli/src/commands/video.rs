@@ -22,8 +22,8 @@ use ocelli::draw::{Annotator, Overlay, OverlayOptions};
 use ocelli::sink::JsonLines;
 use ocelli::source::SeveralStates;
 use ocelli::{
-    Cancellation, FramePolicy, Latency, MotionGate, Pipeline, PipelineBuilder, RunSummary, SourceInfo,
-    StatsRecorder,
+    Cancellation, FrameOutcome, FramePolicy, Latency, MotionGate, Pipeline, PipelineBuilder, RunSummary,
+    SourceInfo, StatsRecorder,
 };
 use ocelli_datasets::label::ClassMap;
 
