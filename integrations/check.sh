@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Builds and tests the nodes, beside other implementations of their protocols from PyPI:
+#   check.sh               everything
+#   check.sh --goldens     writes the goldens of the serialisation anew
+# Programs on DDS run in a network namespace with nothing but its loopback interface; that needs root.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+target=${CARGO_TARGET_DIR:-$PWD/target}
+python=$target/peers/bin/python
+step() { printf '\n-- %(%T)T %s\n' -1 "$*"; }
+
+step "the peers"
+[ -x "$python" ] || python3 -m venv "$target/peers"
+"$python" -m pip install -q -r peers.txt
+if [ "${1:-}" = --goldens ]; then
+  exec "$python" robot/tests/golden/make.py
+fi
+
+step "build, lints, tests"
+cargo fmt --all --check
+cargo clippy --workspace --all-targets -- -D warnings
+cargo test --workspace
+cargo build --workspace
+
+step "the goldens"
+"$python" robot/tests/golden/make.py "$target/cdr.txt"
+diff "$target/cdr.txt" robot/tests/golden/cdr.txt
+
+step "ROS 2"
+namespace=ocelli-check-$$
+ip netns add "$namespace"
+trap 'ip netns delete "$namespace"' EXIT
+ip netns exec "$namespace" ip link set lo up
+ip netns exec "$namespace" ip route add 224.0.0.0/4 dev lo
+CYCLONEDDS_URI='<CycloneDDS><Domain><General><Interfaces><NetworkInterface name="lo" multicast="true"/></Interfaces></General></Domain></CycloneDDS>' \
+  ip netns exec "$namespace" "$python" ros2/tests/peer.py "$target/debug/ocelli-ros2" ../demos/scenes
+
+step done
