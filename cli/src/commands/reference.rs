@@ -27,7 +27,7 @@ const VARIABLES: [(&str, &str); 12] = [
 ];
 
 /// Files that the programs write, and the page that describes them.
-const FILES: [(&str, &str); 14] = [
+const FILES: [(&str, &str); 15] = [
     (
         "`model.json`, `*.onnx`, `tokenizer.json`",
         "an exported model: [Export to a folder](checkpoints.md#export-to-a-folder)",
@@ -41,6 +41,7 @@ const FILES: [(&str, &str); 14] = [
     ("`--json` of `detect`", "[detections of images](images.md#json)"),
     ("`--jsonl` of `video`", "[detections and tracks of frames](video.md#json-lines)"),
     ("`--mot`, `--output` of `track`", "[tracks of MOTChallenge](video.md#motchallenge-text)"),
+    ("`--mcap` of `video`", "[detections as messages of ROS 2](robots.md#recordings)"),
     (
         "`--stats`, `--events` of `video`",
         "[results of a video](video.md#results), [events](video.md#counting)",
