@@ -83,7 +83,7 @@ pub fn to_image(frame: FrameView<'_>) -> Result<Option<Image>> {
         PixelFormat::Rgb8 => rows.for_each(|row| rgb.extend_from_slice(row)),
         PixelFormat::Bgr8 => {
             rows.for_each(|row| {
-                rgb.extend(row.chunks_exact(3).flat_map(|pixel| [pixel[2], pixel[1], pixel[0]]))
+                rgb.extend(row.chunks_exact(3).flat_map(|pixel| [pixel[2], pixel[1], pixel[0]]));
             });
         }
         PixelFormat::Gray8 => rows.for_each(|row| rgb.extend(row.iter().flat_map(|&value| [value; 3]))),

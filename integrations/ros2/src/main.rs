@@ -3,6 +3,7 @@
 //! It is built without ROS: the messages are those of `ocelli-robot`, the middleware is in [`middleware`].
 
 mod arguments;
+mod latencies;
 mod middleware;
 mod node;
 mod parameters;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use ocelli::draw::Annotator;
@@ -12,6 +12,7 @@ use ocelli_robot::messages::{CompressedImage, Detection2DArray, Header, Image, L
 use ocelli_robot::{LiveDetector, Newest, Settings, camera, detection_array, instance_image, label_info};
 
 use crate::arguments::Arguments;
+use crate::latencies::{self, Latencies};
 use crate::middleware::{Middleware, OnParameter, Publisher};
 use crate::parameters::{self, Parameter};
 
@@ -48,7 +49,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     while !stop.load(Ordering::Relaxed) {
         node.turn(&requests);
     }
-    tracing::info!("{} frames, {} replaced by newer ones", node.frames, node.newest.replaced());
+    tracing::info!("{} frames, {} replaced by newer ones", node.latencies.frames, node.newest.replaced());
+    if let Some(latencies) = node.latencies.summary() {
+        tracing::info!("{latencies}");
+    }
     Ok(())
 }
 
@@ -89,7 +93,7 @@ struct Node {
     last_image: Instant,
     is_silent: bool,
     last_failure: Option<(String, Instant)>,
-    frames: u64,
+    latencies: Latencies,
     middleware: Middleware,
 }
 
@@ -144,7 +148,7 @@ impl Node {
             last_image: Instant::now(),
             is_silent: false,
             last_failure: None,
-            frames: 0,
+            latencies: Latencies::default(),
             middleware,
         };
         node.publish_labels();
@@ -202,7 +206,7 @@ impl Node {
         };
         let outcome = self.detector.detect(frame)?;
         self.detections.publish(detection_array(&outcome, header));
-        self.frames += 1;
+        self.latencies.add(header.stamp.since_start(), latencies::now(), outcome.times.total);
         if self.detector.settings().masks && self.middleware.is_received(&self.masks) {
             self.masks.publish(instance_image(&outcome, header));
         }
@@ -239,7 +243,7 @@ impl Node {
     /// Tells what the classes are, at the start and when they change.
     fn publish_labels(&mut self) {
         self.version += 1;
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since = latencies::now();
         let stamp = Time { sec: since.as_secs() as i32, nanosec: since.subsec_nanos() };
         let header = Header { stamp, frame_id: String::new() };
         self.label_info.publish(label_info(

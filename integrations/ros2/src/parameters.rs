@@ -49,7 +49,7 @@ pub fn set(settings: &mut Settings, name: &str, value: &Parameter) -> anyhow::Re
         ("confidence", Parameter::Integer(confidence)) => changed.confidence = Some(*confidence as f32),
         ("engine", Parameter::Text(engine)) => changed.engine = engine.parse()?,
         ("frame_rate", Parameter::Double(rate)) => {
-            changed.frame_rate = Some(*rate).filter(|rate| *rate != 0.0)
+            changed.frame_rate = Some(*rate).filter(|rate| *rate != 0.0);
         }
         ("frame_rate", Parameter::Integer(rate)) => {
             changed.frame_rate = Some(*rate as f64).filter(|rate| *rate != 0.0);
