@@ -54,7 +54,7 @@ bash bindings/wasm/check.sh
 step "the library in another workspace"
 cargo run --manifest-path tests/embed/Cargo.toml --target-dir target
 step "the nodes for robots, beside other implementations of ROS 2's protocols"
-bash integrations/check.sh
+OCELLI=$PWD/target/debug/ocelli bash integrations/check.sh
 step "faults"
 command -v faketime >/dev/null || apt-get install -y -q faketime
 python3 tests/faults/run.py target/debug/ocelli --require-all >target/faults.md
