@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and tests the nodes, beside other implementations of their protocols from PyPI:
-#   check.sh               everything
+#   check.sh               everything: 80 s once it is built; the first time it compiles 340 crates
 #   check.sh --goldens     writes the goldens of the serialisation anew
 # Programs on DDS run in a network namespace with nothing but its loopback interface; that needs root.
 set -euo pipefail
