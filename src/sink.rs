@@ -1,9 +1,10 @@
-//! Where results go: videos, picture sequences, JSON lines, MOTChallenge and YOLO files, crops, windows and pipes, behind one trait.
+//! Where results go: videos, picture sequences, JSON lines, MOTChallenge, MCAP and YOLO files, crops, windows and pipes, behind one trait.
 
 mod crops;
 mod grid;
 mod json_lines;
 mod lines;
+mod mcap;
 mod mot;
 mod picture;
 mod raw;
@@ -21,6 +22,7 @@ use ocelli_error::Result;
 pub use crops::{Crops, folder_name};
 pub use grid::Grid;
 pub use json_lines::JsonLines;
+pub use mcap::McapFile;
 pub use mot::MotFile;
 pub use picture::{PictureSequence, check_picture_file, write_picture};
 pub use raw::{RawOrder, RawWriter};

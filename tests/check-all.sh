@@ -49,6 +49,8 @@ step "the page in the browser"
 bash bindings/wasm/check.sh
 step "the library in another workspace"
 cargo run --manifest-path tests/embed/Cargo.toml --target-dir target
+step "the nodes for robots, beside other implementations of ROS 2's protocols"
+OCELLI=$PWD/target/debug/ocelli bash integrations/check.sh
 step "faults"
 command -v faketime >/dev/null || apt-get install -y -q faketime
 python3 tests/faults/run.py target/debug/ocelli --require-all >target/faults.md

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::run::{Place, outcome};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-const PAGES: [&str; 18] = [
+const PAGES: [&str; 19] = [
     "accuracy",
     "architecture",
     "browser",
@@ -30,16 +30,18 @@ const PAGES: [&str; 18] = [
     "performance",
     "python",
     "reference",
+    "robots",
     "serve",
     "video",
 ];
 /// Flags for output files and folders.
-const OUTPUTS: [&str; 11] = [
+const OUTPUTS: [&str; 12] = [
     "-o",
     "--output",
     "--json",
     "--jsonl",
     "--mot",
+    "--mcap",
     "--crops",
     "--save-txt",
     "--stats",
@@ -87,6 +89,11 @@ fn commands_about_performance() {
 #[test]
 fn commands_about_serve() {
     run_page("serve");
+}
+
+#[test]
+fn commands_about_robots() {
+    run_page("robots");
 }
 
 #[test]

@@ -45,6 +45,7 @@ const FILES: [(&str, &str); 15] = [
     ("`--json` of `detect`", "[detections of images](images.md#json)"),
     ("`--jsonl` of `video`", "[detections and tracks of frames](video.md#json-lines)"),
     ("`--mot`, `--output` of `track`", "[tracks of MOTChallenge](video.md#motchallenge-text)"),
+    ("`--mcap` of `video`", "[detections as messages of ROS 2](robots.md#recordings)"),
     (
         "`--stats`, `--events` of `video`",
         "[results of a video](video.md#results), [events](video.md#counting)",

@@ -506,8 +506,9 @@ impl Job<'_> {
         }
         if error.is_none() {
             let written = |path: &Path| status(self.log, &format!("→ {}", path.display()));
-            let SinkArgs { output, jsonl, mot, crops, save_txt, events, .. } = &self.args.sinks;
-            let files = [output, jsonl, mot, crops, save_txt, events, &self.args.stats].into_iter().flatten();
+            let SinkArgs { output, jsonl, mot, mcap, crops, save_txt, events, .. } = &self.args.sinks;
+            let files =
+                [output, jsonl, mot, mcap, crops, save_txt, events, &self.args.stats].into_iter().flatten();
             files.filter(|path| *path != Path::new("-") && path.exists()).for_each(|path| written(path));
             if self.args.sinks.is_empty() {
                 status(

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use crate::output::with_flag;
 use clap::Args;
 use ocelli::image::has_image_extension;
-use ocelli::sink::{Crops, Grid, JsonLines, MotFile, PictureSequence, RawOrder, RawWriter, open_window};
+use ocelli::sink::{
+    Crops, Grid, JsonLines, McapFile, MotFile, PictureSequence, RawOrder, RawWriter, open_window,
+};
 use ocelli::{Cancellation, Error, Sink, SourceInfo};
 
 use crate::args::{OUTPUT, label_files};
@@ -32,6 +34,9 @@ pub struct SinkArgs {
     /// Tracks (without --track, detections) as MOTChallenge text; - is stdout
     #[arg(long, value_name = "FILE")]
     pub mot: Option<PathBuf>,
+    /// Detections as a recording of ROS 2 (MCAP): vision_msgs/Detection2DArray on /detections; - is stdout
+    #[arg(long, value_name = "FILE")]
+    pub mcap: Option<PathBuf>,
     /// Crops of each instance in each frame, in folders by class and track
     #[arg(long, value_name = "DIR")]
     pub crops: Option<PathBuf>,
@@ -77,7 +82,8 @@ pub struct Sinks<'s> {
 impl SinkArgs {
     /// Whether anything is written or shown.
     pub fn is_empty(&self) -> bool {
-        let files = [&self.output, &self.jsonl, &self.mot, &self.crops, &self.save_txt, &self.zones];
+        let files =
+            [&self.output, &self.jsonl, &self.mot, &self.mcap, &self.crops, &self.save_txt, &self.zones];
         files.iter().all(|file| file.is_none()) && !self.display && self.mjpeg.is_none()
     }
 
@@ -87,10 +93,13 @@ impl SinkArgs {
     /// For conflicting arguments; as [`check_output_file`].
     pub fn check(&self) -> anyhow::Result<()> {
         let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
-        if [&self.output, &self.jsonl, &self.mot, &self.events].iter().filter(|path| is_stdout(path)).count()
+        if [&self.output, &self.jsonl, &self.mot, &self.mcap, &self.events]
+            .iter()
+            .filter(|path| is_stdout(path))
+            .count()
             > 1
         {
-            return Err(usage("only one of -o, --jsonl, --mot and --events can go to stdout"));
+            return Err(usage("only one of -o, --jsonl, --mot, --mcap and --events can go to stdout"));
         }
         if is_stdout(&self.output) && self.raw_out.is_none() {
             return Err(usage("-o - writes raw frames: add --raw-out bgr or --raw-out rgb"));
@@ -98,7 +107,12 @@ impl SinkArgs {
         if self.raw_out.is_some() && !is_stdout(&self.output) {
             return Err(usage("--raw-out is the pixel order of frames on stdout: add -o -"));
         }
-        for (flag, path) in [("--jsonl", &self.jsonl), ("--mot", &self.mot), ("--events", &self.events)] {
+        for (flag, path) in [
+            ("--jsonl", &self.jsonl),
+            ("--mot", &self.mot),
+            ("--mcap", &self.mcap),
+            ("--events", &self.events),
+        ] {
             if let Some(path) = path.as_deref().filter(|path| *path != Path::new("-")) {
                 check_output_file(flag, path)?;
             }
@@ -115,7 +129,8 @@ impl SinkArgs {
         let output = self.output.as_deref();
         let files =
             [("--output", output), ("--jsonl", self.jsonl.as_deref()), ("--mot", self.mot.as_deref())];
-        let more = [("--stats", stats), ("--events", self.events.as_deref())];
+        let more =
+            [("--mcap", self.mcap.as_deref()), ("--stats", stats), ("--events", self.events.as_deref())];
         for (flag, path) in files.into_iter().chain(more) {
             let Some(path) = path.filter(|path| path.canonicalize().is_ok_and(|path| read.contains(&path)))
             else {
@@ -212,6 +227,10 @@ impl SinkArgs {
         // Lines last: a frame that they list is complete in the other outputs.
         if let Some(path) = &self.mot {
             sinks.all.push(Box::new(MotFile::create(path, tracked)?));
+            sinks.stdout |= path == stdout;
+        }
+        if let Some(path) = &self.mcap {
+            sinks.all.push(Box::new(McapFile::create(path)?));
             sinks.stdout |= path == stdout;
         }
         if let Some(path) = &self.jsonl {
