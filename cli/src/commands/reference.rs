@@ -30,7 +30,7 @@ const VARIABLES: [(&str, &str); 13] = [
 ];
 
 /// Files that the programs write, and the page that describes them.
-const FILES: [(&str, &str); 15] = [
+const FILES: [(&str, &str); 16] = [
     (
         "`model.json`, `*.onnx`, `tokenizer.json`",
         "an exported model: [Export to a folder](checkpoints.md#export-to-a-folder)",
