@@ -48,7 +48,8 @@ fn write_beside<T>(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
     // Removed on drop unless persisted.
-    let (file, temporary) = builder.tempfile_in(folder_of(path))?.into_parts();
+    let made = builder.tempfile_in(folder_of(path)).map_err(without_temporary_name)?;
+    let (file, temporary) = made.into_parts();
     let mut writer = BufWriter::new(file);
     let value = write(&mut writer)?;
     let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -90,6 +91,11 @@ fn write_directly<T>(
     Ok(value)
 }
 
+/// The error of a temporary file without its name, which means nothing to anyone.
+pub(crate) fn without_temporary_name(error: io::Error) -> io::Error {
+    error.kind().into()
+}
+
 fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
@@ -116,7 +122,7 @@ mod tests {
     use std::fs;
     use std::io::{self, Write};
 
-    use super::write_atomically;
+    use super::{Path, write_atomically};
     use ocelli_error::{Error, ErrorKind};
 
     #[test]
@@ -160,6 +166,12 @@ mod tests {
             }
         }
         assert!(failures.is_empty(), "{}", failures.join("\n"));
+        // A folder that nobody can write to, and a name of nobody's choice.
+        if cfg!(target_os = "linux") {
+            let error = write_atomically(Path::new("/proc/x.txt"), |writer| writer.write_all(b"x"));
+            let text = error.expect_err("it is no folder for files").to_string();
+            assert!(text.starts_with("cannot write, /proc/x.txt: ") && !text.contains(".ocelli-"), "{text}");
+        }
     }
 
     #[test]

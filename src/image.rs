@@ -6,6 +6,7 @@
 
 mod decode;
 mod jpeg;
+mod tiff;
 
 use std::path::Path;
 

@@ -31,6 +31,8 @@ pub struct FrameOutcome {
     pub detected: bool,
     /// Whether the detector did not run because nothing moves: `detections` are those of the last frame on which it ran.
     pub still: bool,
+    /// By class id, whether the detector has searched for the class, where a class budget leaves some out; empty: for all.
+    pub(crate) searched: Vec<bool>,
     /// The detections, highest score first.
     pub detections: Vec<Detection>,
     /// The tracks; empty without a tracker.
@@ -46,6 +48,11 @@ pub struct FrameOutcome {
 }
 
 impl FrameOutcome {
+    /// Whether the detector has searched this frame for a class.
+    pub(crate) fn was_searched_for(&self, class: usize) -> bool {
+        self.detected && self.searched.get(class).is_none_or(|searched| *searched)
+    }
+
     /// The source's place among several; 0 of one.
     pub(crate) fn source_number(&self) -> usize {
         self.origin.as_ref().map_or(0, |origin| origin.number)

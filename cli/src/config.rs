@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use clap::error::ErrorKind;
 use clap::{ArgAction, Command};
 use ocelli_export::read_text;
 use serde_json::{Map, Value, json};
@@ -36,7 +37,9 @@ pub(crate) fn with_config(program: &Command, arguments: Vec<OsString>) -> Result
     };
     let mut added = Vec::new();
     for (key, value) in &options {
-        added.extend(option(command, key, value, &without[at..]).map_err(refuse)?);
+        let arguments = option(command, key, value, &without[at..]).map_err(refuse)?;
+        check_value(command, &arguments).map_err(|why| refuse(format!("{key}: {why}")))?;
+        added.extend(arguments);
     }
     let mut all = without;
     // A list takes every argument up to the next flag: the options of the file are put before a flag or at the end, so that
@@ -66,6 +69,20 @@ fn taken_out(arguments: &[OsString]) -> Result<Option<(OsString, Vec<OsString>)>
         return Err(format!("{flag} is given twice: expected one file"));
     }
     Ok(Some((path, rest)))
+}
+
+/// Refuses a value that the option does not have, which an error of the whole command line would not trace to the file.
+fn check_value(command: &Command, arguments: &[OsString]) -> Result<(), String> {
+    let name = std::iter::once(OsString::from(command.get_name()));
+    let parsed = command.clone().try_get_matches_from(name.chain(arguments.iter().cloned()));
+    match parsed.map_err(|error| (error.kind(), error.to_string())) {
+        Err((ErrorKind::InvalidValue | ErrorKind::ValueValidation, said)) => {
+            let line = said.lines().next().unwrap_or_default();
+            Err(line.strip_prefix("error: ").unwrap_or(line).to_owned())
+        }
+        // What else is missing may be on the command line.
+        _ => Ok(()),
+    }
 }
 
 /// One option of the file as arguments; none if the command line has it as well, or one that contradicts it.
@@ -206,7 +223,7 @@ mod tests {
         let list = Arg::new("classes").long("classes").alias("class").num_args(1..);
         let output = Arg::new("output").long("output").short('o');
         let track = Arg::new("track").long("track").action(ArgAction::SetTrue);
-        let rate = Arg::new("detect_every").long("detect-every");
+        let rate = Arg::new("detect_every").long("detect-every").value_parser(clap::value_parser!(u64));
         let coco = Arg::new("coco").long("coco").action(ArgAction::SetTrue).conflicts_with("classes");
         Command::new("ocelli").subcommand(Command::new("video").args([list, output, track, rate, coco]))
     }
@@ -235,6 +252,7 @@ mod tests {
             ("output:\n", "video", Ok("video")),
             ("clases: dog\n", "video", Err("clases: `video` has no such option; did you mean classes?")),
             ("track: 3\n", "video", Err("track: expected true or false, got 3")),
+            ("detect_every: often\n", "video", Err("detect_every: invalid value 'often'")),
             ("- a\n", "video", Err("expected YAML with an option per key")),
         ];
         let mut wrong = Vec::new();

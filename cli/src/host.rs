@@ -72,6 +72,11 @@ pub(crate) fn open_video(input: VideoInput<'_>) -> Result<Box<dyn Source>> {
     }
 }
 
+/// Whether videos can be read here at all.
+pub(crate) fn can_read_videos() -> bool {
+    videos().map_or_else(|| ocelli::source::video_library().is_ok(), |videos| videos.library().is_some())
+}
+
 /// Creates a video file, through the host or OpenCV.
 pub(crate) fn create_video(path: &Path, frame_rate: f64) -> Result<Box<dyn Sink>> {
     match videos() {

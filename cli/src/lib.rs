@@ -36,6 +36,7 @@ mod flags;
 mod help;
 mod host;
 mod interrupt;
+mod loading;
 mod logging;
 mod output;
 #[cfg(feature = "test-support")]
@@ -54,6 +55,7 @@ pub use args::{
 pub use exit::{run, usage};
 pub use host::{Host, VideoInput, Videos};
 pub use interrupt::{Interrupted, cancel_on_interrupt, interrupted};
+pub(crate) use loading::load;
 pub use logging::LogArgs;
 pub use output::{print, status};
 pub use program::{Program, demo_image, demo_video, main};

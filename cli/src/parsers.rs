@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use crate::program::Ocelli;
 
 pub use crate::args::parse_exemplar;
-pub use crate::commands::video::{parse_sources, parse_zones};
+pub use crate::commands::video::{parse_event_address, parse_sources, parse_zones};
 
 /// A file of `--classes`.
 pub fn parse_classes(path: &Path) -> bool {

@@ -5,7 +5,8 @@ mod refusals;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::run::{Outcome, Place, outcome};
 use ocelli::export::{Checkpoint, ExportOptions, export};
@@ -80,8 +81,7 @@ fn finish(child: Child) -> Outcome {
 }
 
 fn signal(child: &Child, name: &str) {
-    let kill =
-        std::process::Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status();
+    let kill = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status();
     assert!(kill.is_ok_and(|status| status.success()), "the signal can be sent");
 }
 
@@ -355,6 +355,39 @@ fn many_images(place: &Place) {
         let link = place.path("many").join(format!("{number:04}.png"));
         std::fs::hard_link(place.path("park.png"), link).expect("a folder holds links of its files");
     }
+}
+
+#[test]
+fn of_many_images_those_without_anything_are_counted() {
+    let place = place();
+    place.write("in/park.png", place.read("park.png"));
+    image::RgbImage::new(64, 64).save(place.path("in/blank.png")).expect("the folder can be written to");
+    let both = outcome(&mut place.command(DEMO, &["in", "--classes", "dog"]));
+    assert!(both.status == Some(0) && both.stdout.contains("park.png"), "{both:?}");
+    assert!(!both.stdout.contains("blank.png"), "{both:?}");
+    assert!(both.stderr.contains("nothing found in 1 of 2 images"), "{both:?}");
+    let one = outcome(&mut place.command(DEMO, &["in/blank.png", "--classes", "dog"]));
+    assert!(one.stdout.contains("blank.png") && one.stdout.contains("nothing found"), "{one:?}");
+    assert!(!one.stderr.contains("nothing found"), "{one:?}");
+}
+
+/// A model whose file is a pipe that nobody writes to is never loaded.
+#[test]
+#[cfg(unix)]
+fn ctrl_c_does_not_wait_for_a_model() {
+    let place = place();
+    place.folder("model");
+    let made = Command::new("mkfifo").arg(place.path("model/model.json")).status().expect("it is installed");
+    assert!(made.success());
+    let mut child = place.start(DEMO, &["park.png", "--classes", "dog", "--model", "model", "-o", "out.png"]);
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(child.try_wait().expect("it is our child").is_none(), "it waits for the pipe");
+    let began = Instant::now();
+    signal(&child, "INT");
+    let outcome = finish(child);
+    assert_eq!(outcome.status, Some(130), "{outcome:?}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(!place.path("out.png").exists());
 }
 
 #[test]

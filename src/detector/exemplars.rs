@@ -10,6 +10,9 @@ use crate::model::Model;
 use crate::prompt::Prompt;
 use ocelli_error::{Error, ErrorKind, Result};
 
+/// The least share of a box that is in the image: a box that is cut at the edge is an example, one for a larger image is not.
+const LEAST_INSIDE: f32 = 0.25;
+
 /// Boxes in an image to prompt features. The buffers are reused.
 pub(super) struct ExemplarEncoder {
     engine: Box<dyn Engine>,
@@ -49,10 +52,11 @@ impl ExemplarEncoder {
         let boxes = self.boxes.reset_f32(&[1, exemplars.len(), 4]);
         for (target, exemplar) in boxes.chunks_exact_mut(4).zip(exemplars) {
             let inside = exemplar.bbox.clip_to(width, height);
-            if !inside.has_area() {
+            if !inside.has_area() || inside.area() < LEAST_INSIDE * exemplar.bbox.area() {
                 let (b, label) = (exemplar.bbox, prompt.label());
+                let most = if inside.has_area() { "most of it" } else { "it" };
                 let message = format!(
-                    "exemplar of \"{label}\", {},{},{},{}: it is outside the image of {width} × {height} pixels",
+                    "exemplar of \"{label}\", {},{},{},{}: {most} is outside the image of {width} × {height} pixels",
                     b.x1, b.y1, b.x2, b.y2
                 );
                 return Err(Error::new(ErrorKind::InvalidArgument, message));

@@ -13,7 +13,7 @@ const MARGIN: f32 = 0.08;
 const SAMPLES: f32 = 8.0;
 /// The smallest distance of two samples in pixels.
 const LEAST_BLOCK: u32 = 8;
-/// For how many frames that the detector looked at a box stays redacted after its instance was last found.
+/// For how many frames that the detector searched for its class a box stays redacted after its instance was last found.
 const HOLD: u32 = 5;
 /// A box that overlaps with one of the current frame by this IoU is the same instance.
 const SAME: f32 = 0.3;
@@ -30,13 +30,22 @@ pub enum RedactionStyle {
 
 /// Makes the instances of some classes unrecognisable in the frames of a video: detections and tracks, those that are only
 /// predicted included. A box stays redacted for some frames after its instance was last found, and as long as the detector
-/// does not look.
+/// does not search for its class.
 #[derive(Clone, Debug)]
 pub struct Redaction {
     classes: HashSet<usize>,
     style: RedactionStyle,
-    /// For each source, the boxes of earlier frames, and how many frames ago they were found.
-    held: Vec<Vec<(BoundingBox, u32)>>,
+    /// For each source, the boxes of earlier frames.
+    held: Vec<Vec<Held>>,
+}
+
+/// A box of an earlier frame.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    class: usize,
+    bbox: BoundingBox,
+    /// How many frames ago it was found, of those that were searched for its class.
+    age: u32,
 }
 
 impl Redaction {
@@ -49,22 +58,18 @@ impl Redaction {
     pub fn apply(&mut self, picture: &mut RgbImage, outcome: &FrameOutcome) {
         let detections = outcome.detections.iter().map(|detection| (detection.class_id, detection.bbox));
         let tracks = outcome.tracks.iter().map(|track| (track.class_id, track.bbox));
-        let found: Vec<BoundingBox> = detections
-            .chain(tracks)
-            .filter(|(class, _)| self.classes.contains(class))
-            .map(|(_, bbox)| bbox)
-            .collect();
+        let found: Vec<(usize, BoundingBox)> =
+            detections.chain(tracks).filter(|(class, _)| self.classes.contains(class)).collect();
         let number = outcome.source_number();
         if self.held.len() <= number {
             self.held.resize_with(number + 1, Vec::new);
         }
         let held = &mut self.held[number];
-        let was_looked_at = outcome.detected || outcome.still;
-        held.iter_mut().for_each(|(_, age)| *age += u32::from(was_looked_at));
-        held.retain(|(bbox, age)| *age <= HOLD && found.iter().all(|new| new.iou(bbox) < SAME));
-        held.extend(found.into_iter().map(|bbox| (bbox, 0)));
-        for (bbox, _) in &self.held[number] {
-            self.redact(picture, *bbox);
+        held.iter_mut().for_each(|one| one.age += u32::from(outcome.was_searched_for(one.class)));
+        held.retain(|one| one.age <= HOLD && found.iter().all(|(_, new)| new.iou(&one.bbox) < SAME));
+        held.extend(found.into_iter().map(|(class, bbox)| Held { class, bbox, age: 0 }));
+        for one in &self.held[number] {
+            self.redact(picture, one.bbox);
         }
     }
 
@@ -195,6 +200,14 @@ mod tests {
         assert!(is_redacted(&mut redaction, &outcome(&[(0, [50.0, 20.0, 100.0, 70.0])], true)));
         for _ in 0..100 {
             assert!(is_redacted(&mut redaction, &outcome(&[], false)));
+        }
+        // Others were searched for, as with a class budget; or nothing moves.
+        let elsewhere = FrameOutcome { searched: vec![false, true], ..outcome(&[], true) };
+        let still = FrameOutcome { still: true, ..outcome(&[], false) };
+        for (what, outcome) in [("elsewhere", elsewhere), ("still", still)] {
+            for frame in 0..20 {
+                assert!(is_redacted(&mut redaction, &outcome), "{what}, {frame}");
+            }
         }
         for frame in 0..10 {
             assert_eq!(is_redacted(&mut redaction, &outcome(&[], true)), frame < HOLD, "{frame}");

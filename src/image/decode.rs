@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::io::{Cursor, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use ::image::metadata::Orientation;
 use ::image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
-use super::{Image, jpeg};
+use super::{Image, jpeg, tiff};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// The maximum number of pixels of an image file: PIL's limit for a "decompression bomb".
@@ -46,6 +47,17 @@ pub(super) fn open(path: &Path) -> Result<Image> {
 /// Decodes a file in memory; errors call it `name`.
 pub(super) fn decode(bytes: &[u8], name: &str) -> Result<Image> {
     let format = recognise(bytes).map_err(|why| invalid(name, &why))?;
+    guarded(name, || decode_as(format, bytes, name))
+}
+
+/// Runs a decoder of another project. A panic of it is an error of the file: the images beside it can be read.
+fn guarded<T>(name: &str, decode: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| {
+        Err(invalid(name, "the decoder fails on this file; save it anew with another program"))
+    })
+}
+
+fn decode_as(format: ImageFormat, bytes: &[u8], name: &str) -> Result<Image> {
     let failed = |error: ImageError| invalid(name, &reason(&error)).with_source(error);
 
     let (width, height) = decoder(bytes, format, 0).map_err(failed)?.dimensions();
@@ -65,10 +77,12 @@ pub(super) fn decode(bytes: &[u8], name: &str) -> Result<Image> {
 /// Width and height that the header of a file in memory declares, at the cost of reading the header; errors call it `name`.
 pub(super) fn size_of(bytes: &[u8], name: &str) -> Result<(u32, u32)> {
     let format = recognise(bytes).map_err(|why| invalid(name, &why))?;
-    let decoder = decoder(bytes, format, 0);
-    decoder
-        .map(|decoder| decoder.dimensions())
-        .map_err(|error| invalid(name, &reason(&error)).with_source(error))
+    guarded(name, || {
+        let decoder = decoder(bytes, format, 0);
+        decoder
+            .map(|decoder| decoder.dimensions())
+            .map_err(|error| invalid(name, &reason(&error)).with_source(error))
+    })
 }
 
 /// A decoder that has read the header, and allocates no more than the metadata and this many pixels may need.
@@ -95,6 +109,7 @@ fn recognise(bytes: &[u8]) -> Result<ImageFormat, String> {
         return Err(format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20));
     }
     match ::image::guess_format(bytes) {
+        Ok(ImageFormat::Tiff) if !tiff::entries_fit(bytes) => Err(TRUNCATED.into()),
         Ok(format) if format.reading_enabled() => Ok(format),
         Ok(format) => Err(format!("{format:?} files are not supported; convert it to PNG or JPEG")),
         // ISO base media files: .heic and .avif of phones.
@@ -294,6 +309,16 @@ mod tests {
             }
         }
         assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+
+    #[test]
+    fn a_decoder_that_panics_is_an_error_of_the_file() {
+        let error = guarded::<()>("x.jpg", || panic!("an index out of range")).expect_err("it fails");
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+        assert!(error.to_string().starts_with("cannot read the image, x.jpg: the decoder fails"), "{error}");
+        // Found by fuzzing: the decoder's AVX2 code panics at this sampling.
+        let found = include_bytes!("../../tests/fuzz/seeds/jpeg/sampling-2x3.jpg");
+        drop(Image::decode(found, "sampling-2x3.jpg"));
     }
 
     #[test]

@@ -107,6 +107,7 @@ impl Buffers {
         outcome.times = Default::default();
         (outcome.captured, outcome.file, outcome.origin) = (None, None, None);
         (outcome.detected, outcome.still) = (false, false);
+        outcome.searched.clear();
         outcome.detections.clear();
         outcome.tracks.clear();
         Job {

@@ -234,7 +234,7 @@ impl DecodeStage {
         let Some(features) = job.features.take() else { return Ok(()) };
         let start = Instant::now();
         let Stream { budget, tracker, .. } = &mut self.streams[job.outcome.source_number()];
-        let FrameOutcome { times, detections, detected, .. } = &mut job.outcome;
+        let FrameOutcome { times, detections, detected, searched, .. } = &mut job.outcome;
         *detected = true;
         let passed = match &*budget {
             Some(_) => self.decoder.screen(&features, &self.prompts, times)?,
@@ -249,6 +249,7 @@ impl DecodeStage {
         self.decoder.decode_into(&features, &self.prompts, classes, times, detections)?;
         if let Some(budget) = budget {
             budget.detected(detections.iter().map(|detection| detection.class_id));
+            searched.extend((0..self.prompts.len()).map(|class| budget.is_planned(class)));
         }
         if self.appearance {
             let appearances = job.appearances.insert(self.shared.buffers.appearances.take());

@@ -11,6 +11,7 @@ use ocelli_opencv::{OpenCv, Writer};
 use tempfile::TempPath;
 
 use super::{Pictures, Sink};
+use crate::atomic_file::without_temporary_name;
 use crate::frame_view::swap_red_and_blue;
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
@@ -104,7 +105,8 @@ impl VideoFile {
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let trial = tempfile::Builder::new().prefix(".ocelli-").tempdir_in(folder);
-        let trial = trial.map_err(|e| Error::io("cannot write", path, e))?;
+        let cannot = |e| Error::io("cannot write", path, without_temporary_name(e));
+        let trial = trial.map_err(cannot)?;
         let opencv = OpenCv::load().map_err(|e| refuse(e.kind(), &format!("cannot write a video: {e}")))?;
         let encodes =
             |codec: &&[u8; 4]| can_encode(opencv, &trial.path().join(format!("trial.{ending}")), **codec);
@@ -123,7 +125,7 @@ impl VideoFile {
             use std::os::unix::fs::PermissionsExt;
             part.permissions(std::fs::Permissions::from_mode(0o666));
         }
-        let part = part.tempfile_in(folder).map_err(|e| Error::io("cannot write", path, e))?.into_temp_path();
+        let part = part.tempfile_in(folder).map_err(cannot)?.into_temp_path();
         Ok(Self { opencv, target, codec: *codec, frame_rate, part: Some(part), open: None, failed: false })
     }
 

@@ -215,6 +215,20 @@ impl Capture {
         Ok(true)
     }
 
+    /// Converts the frame that was advanced to.
+    fn decode(&mut self, frame: &mut Frame) -> Result<()> {
+        let Self { capture, info, next, quarter_turns, .. } = self;
+        let decoded = capture.retrieve(*quarter_turns).map_err(|e| failed(info, *next, &e))?;
+        let Some(picture) = decoded else {
+            let message =
+                format!("cannot decode frame {}, {}: expected 8-bit colours", frame.index, info.name);
+            return Err(Error::new(ErrorKind::InvalidData, message));
+        };
+        let rgb = frame.image.reset_rgb8(picture.width, picture.height)?;
+        swap_red_and_blue(picture.pixels, rgb);
+        Ok(())
+    }
+
     /// Checks whether the stream may end here.
     fn end(&self, waited: Duration) -> Result<()> {
         let (name, read) = (&self.info.name, self.next);
@@ -284,25 +298,33 @@ fn failed(info: &SourceInfo, frame: u64, error: &ocelli_opencv::Error) -> Error 
     Error::new(ErrorKind::InvalidData, format!("cannot read frame {frame}, {}: {error}", info.name))
 }
 
+/// Whether the stream goes on with the next frame: a live one has lost a frame that cannot be decoded, and not its connection,
+/// unless none can be decoded.
+fn is_skipped(info: &SourceInfo, attempt: u32, decoded: &Result<()>) -> bool {
+    let Err(error) = decoded else { return false };
+    let is_skipped = info.live && attempt < ATTEMPTS;
+    if is_skipped {
+        tracing::debug!("{error}; skipped");
+    }
+    is_skipped
+}
+
 impl Source for Capture {
     fn info(&self) -> &SourceInfo {
         &self.info
     }
 
     fn read_into(&mut self, frame: &mut Frame) -> Result<bool> {
-        if !self.advance(frame)? {
-            return Ok(false);
+        for attempt in 1.. {
+            if !self.advance(frame)? {
+                return Ok(false);
+            }
+            let decoded = self.decode(frame);
+            if !is_skipped(&self.info, attempt, &decoded) {
+                return decoded.map(|()| true);
+            }
         }
-        let Self { capture, info, next, quarter_turns, .. } = self;
-        let decoded = capture.retrieve(*quarter_turns).map_err(|e| failed(info, *next, &e))?;
-        let Some(picture) = decoded else {
-            let message =
-                format!("cannot decode frame {}, {}: expected 8-bit colours", frame.index, info.name);
-            return Err(Error::new(ErrorKind::InvalidData, message));
-        };
-        let rgb = frame.image.reset_rgb8(picture.width, picture.height)?;
-        swap_red_and_blue(picture.pixels, rgb);
-        Ok(true)
+        Ok(false)
     }
 
     fn skip(&mut self, frame: &mut Frame) -> Result<bool> {

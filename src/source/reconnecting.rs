@@ -39,7 +39,8 @@ impl Default for ReconnectingOptions {
 /// A live source that reconnects when it is lost, with exponential backoff.
 ///
 /// A source is lost when it ends, fails or times out; losses and reconnections are logged. Frame indices continue after
-/// a reconnection, and times continue by the clock. The frame size may change with it.
+/// a reconnection, and times continue by the clock. The frame size may change with it. A source that is off at the start is
+/// [waited for](Self::waiting) in the same way.
 pub struct Reconnecting<O> {
     open: O,
     source: Option<Box<dyn Source>>,
@@ -53,6 +54,8 @@ pub struct Reconnecting<O> {
     opened: Duration,
     has_frame: bool,
     loss: Option<Loss>,
+    /// Why the source could not be opened the first time, until it is open.
+    unopened: Option<Error>,
     /// The delay before the next attempt.
     delay: Duration,
     /// Added to the current connection's indices and times.
@@ -115,12 +118,18 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
         clock: Clock,
     ) -> Result<Self> {
         let source = open()?;
+        let mut connected = Self::new(open, options, cancellation, clock);
+        connected.info = SourceInfo { live: true, frame_count: None, ..source.info().clone() };
+        connected.source = Some(source);
+        Ok(connected)
+    }
+
+    fn new(open: O, options: ReconnectingOptions, cancellation: Cancellation, clock: Clock) -> Self {
         let now = (clock.now)();
-        let info = SourceInfo { live: true, frame_count: None, ..source.info().clone() };
-        Ok(Self {
+        Self {
             open,
-            source: Some(source),
-            info,
+            source: None,
+            info: SourceInfo { live: true, ..SourceInfo::default() },
             options,
             cancellation,
             clock,
@@ -128,18 +137,72 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
             opened: now,
             has_frame: false,
             loss: None,
+            unopened: None,
             delay: Duration::ZERO,
             index_offset: 0,
             time_offset: Duration::ZERO,
             last: None,
-        })
+        }
+    }
+
+    /// A source that could not be opened because of `error`, and is tried again like one that was lost: when its first frame
+    /// is read, or in [`wait_until_open`](Self::wait_until_open). Until then no more than its name is known.
+    ///
+    /// If it turns out not to be live it is read to its end, which is no loss.
+    pub fn waiting(
+        name: impl Into<String>,
+        error: Error,
+        open: O,
+        options: ReconnectingOptions,
+        cancellation: Cancellation,
+    ) -> Self {
+        Self::waiting_with(name.into(), error, open, options, cancellation, Clock::system())
+    }
+
+    fn waiting_with(
+        name: String,
+        error: Error,
+        open: O,
+        options: ReconnectingOptions,
+        cancellation: Cancellation,
+        clock: Clock,
+    ) -> Self {
+        let give_up_after = options.give_up_after;
+        let mut waiting = Self::new(open, options, cancellation, clock);
+        waiting.info.name = name;
+        if !give_up_after.is_zero() {
+            tracing::warn!("{error}; trying again for {} s", give_up_after.as_secs_f64());
+            waiting.delay = options.first_delay;
+            let deadline = waiting.began.saturating_add(give_up_after);
+            waiting.loss = Some(Loss { why: "it was not there".into(), deadline, attempts: 1 });
+        }
+        waiting.unopened = Some(error);
+        waiting
+    }
+
+    /// Waits until the source is open, if it is not; `false` if cancelled. From then on its size and rate are known.
+    ///
+    /// # Errors
+    /// Why it could not be opened the last time, if it was tried for long enough.
+    pub fn wait_until_open(&mut self) -> Result<bool> {
+        Ok(self.source.is_some() || self.reconnect("it is not open")?)
+    }
+
+    /// Takes over a source that was opened for the first time.
+    fn begin(&mut self, source: Box<dyn Source>) {
+        let found = source.info();
+        let frame_count = found.frame_count.filter(|_| !found.live);
+        self.info = SourceInfo { name: self.info.name.clone(), frame_count, ..found.clone() };
+        self.began = self.opened;
+        (self.unopened, self.loss, self.source) = (None, None, Some(source));
     }
 
     /// Opens the stream again; `false` if cancelled.
     fn reconnect(&mut self, why: &str) -> Result<bool> {
         let (name, give_up_after) = (self.info.name.clone(), self.options.give_up_after);
         if give_up_after.is_zero() {
-            return Err(Error::new(ErrorKind::Io, format!("the stream was lost, {name}: {why}")));
+            let lost = || Error::new(ErrorKind::Io, format!("the stream was lost, {name}: {why}"));
+            return Err(self.unopened.take().unwrap_or_else(lost));
         }
         let now = (self.clock.now)();
         if self.has_frame && now.saturating_sub(self.opened) >= self.delay {
@@ -159,6 +222,10 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
             if left.is_zero() && loss.attempts > 0 {
                 let Loss { why, attempts, .. } = loss;
                 let (seconds, s) = (give_up_after.as_secs_f64(), if *attempts == 1 { "" } else { "s" });
+                if self.unopened.is_some() {
+                    let message = format!("{latest}; given up after {attempts} attempt{s} in {seconds} s");
+                    return Err(Error::new(latest.kind(), message).with_source(latest));
+                }
                 let message = format!(
                     "the stream was lost, {name}: {why}; reconnecting failed after {attempts} attempt{s} in {seconds} s: \
                      {latest}"
@@ -177,6 +244,12 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
                 delay => delay.saturating_mul(2).min(self.options.longest_delay),
             };
             match (self.open)() {
+                Ok(source) if self.unopened.is_some() => {
+                    tracing::warn!("{name}: connected, attempt {attempt}");
+                    self.opened = (self.clock.now)();
+                    self.begin(source);
+                    return Ok(true);
+                }
                 Ok(source) => {
                     tracing::warn!("{name}: reconnected, attempt {attempt}");
                     let (index, time) =
@@ -217,7 +290,10 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Source for Reconnecting<O> {
             if self.cancellation.is_cancelled() {
                 return Ok(false);
             }
+            // A file that was waited for, which has an end.
+            let is_file = !self.info.live;
             let why = match self.source.as_mut().map(|source| source.read_into(frame)) {
+                Some(read) if is_file => return read,
                 Some(Ok(true)) => {
                     frame.index += self.index_offset;
                     frame.time = frame.time.saturating_add(self.time_offset);

@@ -28,6 +28,18 @@ const HIDDEN: &str = "…";
 /// (`/user=a&password=b`). Where it is not clear what belongs to the password, more than the password is left out. To take
 /// the secrets out of the result changes nothing.
 pub fn without_secrets(text: &str) -> String {
+    let mut clean = once(text);
+    // What was left out may have hidden a user or a key from the first look.
+    loop {
+        let again = once(&clean);
+        if again == clean {
+            return clean;
+        }
+        clean = again;
+    }
+}
+
+fn once(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for word in text.split_inclusive(char::is_whitespace) {
         let (word, space) = word.split_at(word.trim_end().len());
@@ -120,6 +132,7 @@ mod tests {
             ("no video, admin:secret@10.0.0.7/x", "no video, …@10.0.0.7/x"),
             ("192.168.1.2/user=a&password=secret", "192.168.1.2/user=a&password=…"),
             ("expected mqtt://[user@]host[:port]/topic", "expected mqtt://[user@]host[:port]/topic"),
+            ("r@08/a//urs=e&pas=w@]u:secret", "…@08/a//urs=e&pas=…"),
             ("--raw 1280x720:bgr@30", "--raw 1280x720:bgr@30"),
             ("1 of 2 frames; a@b, in/a=b.mp4, é\u{2028}ü", "1 of 2 frames; a@b, in/a=b.mp4, é\u{2028}ü"),
         ] {

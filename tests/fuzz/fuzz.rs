@@ -111,6 +111,25 @@ fn deflated(parts: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
     encoder.finish().expect("memory can be written to")
 }
 
+/// A TIFF of 74 bytes whose directory declares values of 208 MiB, which fuzzing has found.
+#[test]
+fn a_directory_of_a_picture_takes_little_memory() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let entry = [258u16.to_le_bytes(), 1u16.to_le_bytes()].concat();
+    let file = [
+        b"II\x2a\0\x08\0\0\0".as_slice(),
+        &2u16.to_le_bytes(),
+        b"\0\x01\x04\0\x01\0\0\0\x07\0\0\0",
+        &entry,
+        &218_104_064u32.to_le_bytes(),
+        &[0; 60],
+    ]
+    .concat();
+    let size = exceeded(0, || assert!(Image::declared_size(&file, "picture").is_err()));
+    let decoded = exceeded(0, || assert!(Image::decode(&file, "picture").is_err()));
+    assert_eq!((size, decoded), (None, None));
+}
+
 /// Compressed metadata of ten pixels that inflates to a gigabyte costs neither memory nor the picture's size.
 #[test]
 fn metadata_of_a_picture_takes_little_memory() {

@@ -3,14 +3,19 @@
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
+use image::codecs::gif::GifEncoder;
+use image::{DynamicImage, ImageFormat};
 use ocelli::export::config::ModelConfig;
 use ocelli::export::contract::Manifest;
-use ocelli::source::{Position, RawFormat, RawFrames};
+use ocelli::source::{Position, RawFormat, RawFrames, without_secrets};
 use ocelli::tokenizer::{Tokenizer, TokenizerConfig};
-use ocelli::{Frame, Model, Source};
+use ocelli::{Frame, Image, Mask, Model, Source};
 use ocelli_datasets::eval::{Predictions, Truth};
-use ocelli_datasets::label::ClassMap;
+use ocelli_datasets::label::{ClassMap, find_images};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
@@ -148,6 +153,65 @@ pub const TARGETS: &[Target] = &[
             ocelli_cli::parsers::parse_sources(&written(folder, "s.txt", bytes));
         },
         seeds: || vec![b"# cameras\ndoor=rtsp://a:b@c/d?x=1\nback gate:3 = 0\nin/a=b.mp4\n".to_vec()],
+    },
+    Target {
+        name: "event_address",
+        parse: |_, bytes| {
+            ocelli_cli::parsers::parse_event_address(&String::from_utf8_lossy(bytes));
+        },
+        seeds: || {
+            ["mqtt://user@broker:1883/street/1", "http://u:p@[::1]:80/a?b=c", "mqtt://h/t"]
+                .map(|text| text.as_bytes().to_vec())
+                .to_vec()
+        },
+    },
+    Target {
+        name: "secrets",
+        parse: secrets,
+        seeds: || {
+            [
+                "rtsp://u:p@h:554/a?pwd=b&c=d",
+                "h/user=a&password=b: no answer, \"rtsp:/u:p@h\"",
+                "--mqtt, a:b@c",
+            ]
+            .map(|text| text.as_bytes().to_vec())
+            .to_vec()
+        },
+    },
+    Target { name: "merges", parse: merges, seeds: merges_seeds },
+    Target {
+        name: "phrase",
+        parse: phrase,
+        seeds: || {
+            ["a red Apple", "caf\u{e9} \u{1f600} don't 12", "\u{130}\u{3000}\u{ad}x<|endoftext|>"]
+                .map(|text| text.as_bytes().to_vec())
+                .to_vec()
+        },
+    },
+    Target {
+        name: "mask_counts",
+        parse: mask_counts,
+        seeds: || vec![b"\x08\x04522203".to_vec(), b"\x10\x10PP8".to_vec(), b"\x04\x0404L0".to_vec()],
+    },
+    Target { name: "tar", parse: tar, seeds: tar_seeds },
+    Target { name: "png", parse: picture, seeds: || pictures(ImageFormat::Png) },
+    Target { name: "jpeg", parse: picture, seeds: || [pictures(ImageFormat::Jpeg), seeds("jpeg")].concat() },
+    Target { name: "webp", parse: picture, seeds: || pictures(ImageFormat::WebP) },
+    Target { name: "bmp", parse: picture, seeds: || pictures(ImageFormat::Bmp) },
+    Target { name: "tiff", parse: picture, seeds: || pictures(ImageFormat::Tiff) },
+    Target { name: "gif", parse: picture, seeds: gif_seeds },
+    Target {
+        name: "pnm",
+        parse: picture,
+        seeds: || {
+            let mut seeds = pictures(ImageFormat::Pnm);
+            seeds.push(
+                b"P7\nWIDTH 2\nHEIGHT 1\nDEPTH 4\nMAXVAL 255\nTUPLTYPE RGB_ALPHA\nENDHDR\n12345678".to_vec(),
+            );
+            seeds.push(b"P3\n# text\n2 1\n65535\n1 2 3 400 500 600\n".to_vec());
+            seeds.push(b"P1\n3 2\n1 0 1\n0 1 0\n".to_vec());
+            seeds
+        },
     },
 ];
 
@@ -351,4 +415,127 @@ fn onnx_seeds() -> Vec<Vec<u8>> {
         output: vec![value("y")],
     };
     vec![ModelProto { ir_version: 9, graph: Some(graph), ..ModelProto::default() }.encode_to_vec()]
+}
+
+/// What is left out once is left out for good.
+fn secrets(_: &Path, bytes: &[u8]) {
+    let clean = without_secrets(&String::from_utf8_lossy(bytes));
+    assert_eq!(without_secrets(&clean), clean, "again");
+}
+
+/// The merges of a byte-pair encoding, a pair in each line, in an otherwise valid file: a mutated file is mostly no JSON.
+fn merges(folder: &Path, bytes: &[u8]) {
+    static FILE: OnceLock<serde_json::Value> = OnceLock::new();
+    let file = FILE.get_or_init(|| {
+        serde_json::from_slice(&golden("parity/plain/tokenizer.json")).expect("the golden is JSON")
+    });
+    let mut file = file.clone();
+    let text = String::from_utf8_lossy(bytes);
+    file["model"]["merges"] = text.lines().map(|line| serde_json::Value::from(line.to_owned())).collect();
+    tokenizer(folder, &serde_json::to_vec(&file).expect("JSON can be written"));
+}
+
+fn merges_seeds() -> Vec<Vec<u8>> {
+    let file: serde_json::Value =
+        serde_json::from_slice(&golden("parity/plain/tokenizer.json")).expect("the golden is JSON");
+    let merges = file["model"]["merges"].as_array().expect("it has merges").iter();
+    let lines = merges.map(|merge| match merge.as_array() {
+        Some(pair) => pair.iter().filter_map(|part| part.as_str()).collect::<Vec<_>>().join(" "),
+        None => merge.as_str().unwrap_or_default().to_owned(),
+    });
+    vec![lines.collect::<Vec<_>>().join("\n").into_bytes(), b"a p\nap p\nl e</w>".to_vec()]
+}
+
+/// Any text under a valid tokeniser.
+fn phrase(_: &Path, bytes: &[u8]) {
+    static TOKENIZER: OnceLock<Tokenizer> = OnceLock::new();
+    let tokenizer = TOKENIZER.get_or_init(|| {
+        let bytes = golden("parity/plain/tokenizer.json");
+        Tokenizer::from_bytes(&bytes, "tokenizer.json", TokenizerConfig::new(16))
+            .expect("the golden is whole")
+    });
+    if let Ok(row) = tokenizer.encode(&String::from_utf8_lossy(bytes)) {
+        assert_eq!((row.ids.len(), row.mask.len()), (16, 16));
+    }
+}
+
+/// Width and height in a byte each, then the counts.
+fn mask_counts(_: &Path, bytes: &[u8]) {
+    let [width, height, counts @ ..] = bytes else { return };
+    let counts = String::from_utf8_lossy(counts);
+    if let Ok(mask) = Mask::from_counts(counts, (*width).into(), (*height).into()) {
+        let set = mask.to_bitmap().iter().filter(|pixel| **pixel != 0).count();
+        assert_eq!(set as u64, mask.area());
+        drop((mask.polygons(1.0), mask.bounding_box()));
+    }
+}
+
+fn tar(folder: &Path, bytes: &[u8]) {
+    // A file with the time and the size of the last one is not read again.
+    static CASES: AtomicU64 = AtomicU64::new(0);
+    let path = written(folder, "images.tar", bytes);
+    let time = UNIX_EPOCH + Duration::from_secs(CASES.fetch_add(1, Ordering::Relaxed));
+    let file = fs::File::options().write(true).open(&path);
+    file.and_then(|file| file.set_modified(time)).expect("the file was written");
+    drop(find_images(&[path], &folder.join("set")));
+}
+
+fn tar_seeds() -> Vec<Vec<u8>> {
+    let picture = pictures(ImageFormat::Png).swap_remove(0);
+    let mut header = [0u8; 512];
+    header[..9].copy_from_slice(b"dog/1.png");
+    header[100..107].copy_from_slice(b"0000644");
+    header[124..135].copy_from_slice(format!("{:011o}", picture.len()).as_bytes());
+    header[156] = b'0';
+    header[257..265].copy_from_slice(b"ustar\x0000");
+    header[148..156].fill(b' ');
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    let mut file = [&header[..], &picture].concat();
+    file.resize(file.len().next_multiple_of(512) + 1024, 0);
+    vec![file]
+}
+
+/// A file with one picture. Pixels take memory by right: pictures of a megapixel and more are left out.
+fn picture(folder: &Path, bytes: &[u8]) {
+    let Ok((width, height)) = Image::declared_size(bytes, "picture") else {
+        assert!(Image::open(written(folder, "picture", bytes)).is_err(), "it has no size and is read");
+        return;
+    };
+    if u64::from(width) * u64::from(height) > 1 << 20 {
+        return;
+    }
+    if let Ok(image) = Image::open(written(folder, "picture", bytes)) {
+        let upright = (image.width(), image.height());
+        assert!([(width, height), (height, width)].contains(&upright), "{upright:?}");
+    }
+}
+
+/// A small picture in all kinds of pixels that the format has.
+fn pictures(format: ImageFormat) -> Vec<Vec<u8>> {
+    let deep = image::ImageBuffer::from_fn(9, 7, |x, y| image::Rgb([x as u16 * 7000, y as u16 * 9000, 300]));
+    let picture = DynamicImage::ImageRgb16(deep);
+    let all = [
+        DynamicImage::from(picture.to_rgb8()),
+        picture.to_rgba8().into(),
+        picture.to_luma8().into(),
+        picture.to_luma16().into(),
+        picture.to_rgb32f().into(),
+        picture,
+    ];
+    let encoded = all.iter().filter_map(|picture| {
+        let mut bytes = Cursor::new(Vec::new());
+        picture.write_to(&mut bytes, format).is_ok().then(|| bytes.into_inner())
+    });
+    encoded.collect()
+}
+
+fn gif_seeds() -> Vec<Vec<u8>> {
+    let mut animation = Vec::new();
+    let frames = [[255, 0, 0, 255], [0, 255, 0, 0]]
+        .map(|colour| image::RgbaImage::from_pixel(4, 2, image::Rgba(colour)));
+    let mut encoder = GifEncoder::new(&mut animation);
+    encoder.encode_frames(frames.map(image::Frame::new)).expect("it can be encoded");
+    drop(encoder);
+    [pictures(ImageFormat::Gif), vec![animation]].concat()
 }

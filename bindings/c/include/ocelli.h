@@ -696,7 +696,7 @@ enum ocelli_status ocelli_pipeline_options_init(struct ocelli_pipeline_options *
  * `detector` and `options` may be null for the defaults. Free the pipeline with `ocelli_pipeline_free`.
  *
  * Pointers: `detector` and `options` are null or point to structs whose sizes are set; `pipeline` points to a handle to write. The
- * callback may be called, with `user_data`, on another thread, until the pipeline is freed.
+ * callback may be called, with `user_data`, on another thread, once the handle is written and until the pipeline is freed.
  */
 enum ocelli_status ocelli_pipeline_create(const struct ocelli_detector_options *detector,
                                           const struct ocelli_prompts *prompts,

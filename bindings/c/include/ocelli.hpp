@@ -110,6 +110,9 @@ template <class T, class H, class Make> Expected<T> made(Make make) {
     return T(handle);
 }
 
+/// A text of the library, empty where it has none.
+inline std::string text(const char *given) { return given ? given : ""; }
+
 inline const char *or_null(const std::string &text) { return text.empty() ? nullptr : text.c_str(); }
 
 } // namespace detail
@@ -367,9 +370,9 @@ class Detector {
         return detail::done(ocelli_detector_set_confidence(handle.get(), confidence));
     }
     /// A description of the engine.
-    std::string engine() const { return ocelli_detector_engine(handle.get()); }
+    std::string engine() const { return detail::text(ocelli_detector_engine(handle.get())); }
     /// The folder of the exported model.
-    std::string model() const { return ocelli_detector_model(handle.get()); }
+    std::string model() const { return detail::text(ocelli_detector_model(handle.get())); }
 
   private:
     detail::Handle<ocelli_detector, ocelli_detector_free> handle;

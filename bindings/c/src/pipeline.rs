@@ -1,6 +1,7 @@
 //! Pipelines: frames are pushed, results received or passed to a callback.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
@@ -124,7 +125,7 @@ pub unsafe extern "C" fn ocelli_pipeline_options_init(
 /// `detector` and `options` may be null for the defaults. Free the pipeline with `ocelli_pipeline_free`.
 ///
 /// Pointers: `detector` and `options` are null or point to structs whose sizes are set; `pipeline` points to a handle to write. The
-/// callback may be called, with `user_data`, on another thread, until the pipeline is freed.
+/// callback may be called, with `user_data`, on another thread, once the handle is written and until the pipeline is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ocelli_pipeline_create(
     detector: *const ocelli_detector_options,
@@ -167,8 +168,10 @@ pub unsafe extern "C" fn ocelli_pipeline_create(
         }
         let started = Arc::new(builder.build()?);
         let callback = given.callback.map(|function| Callback { function, user_data: given.user_data });
+        // Dropped once the handle is written, which the callback may use.
+        let (_unwritten, written) = channel();
         let delivery = match callback {
-            Some(callback) => Some(deliver(started.clone(), callback)?),
+            Some(callback) => Some(deliver(started.clone(), callback, written)?),
             None => None,
         };
         let delivery_id = delivery.as_ref().map(|thread| thread.thread().id());
@@ -215,10 +218,11 @@ impl Callback {
     }
 }
 
-/// Starts the thread that passes results to the callback until the pipeline ends.
-fn deliver(pipeline: Arc<Pipeline>, callback: Callback) -> Result<JoinHandle<()>> {
+/// Starts the thread that passes results to the callback until the pipeline ends, once the sender of `start` is gone.
+fn deliver(pipeline: Arc<Pipeline>, callback: Callback, start: Receiver<()>) -> Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name("ocelli-callback".into());
     let started = thread.spawn(move || {
+        let _gone = start.recv();
         loop {
             match pipeline.recv() {
                 Ok(Some(outcome)) => {
@@ -401,5 +405,37 @@ impl OpenPipeline {
             Some(Err(_)) => Err(Error::new(ErrorKind::Internal, "the thread that calls back has panicked")),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use ocelli::{Detector, Prompts};
+
+    use super::*;
+
+    static CALLED: AtomicBool = AtomicBool::new(false);
+
+    unsafe extern "C" fn called(_: *mut c_void, status: ocelli_status, _: *const ocelli_result) {
+        assert_eq!(status as u32, OCELLI_ENDED as u32);
+        CALLED.store(true, Ordering::SeqCst);
+    }
+
+    #[test]
+    fn the_callback_waits_for_the_handle() {
+        let detector = Detector::builder().build().expect("the built-in model is there");
+        let prompts = Prompts::new(["dog"]).expect("it is a class");
+        let pipeline = Arc::new(Pipeline::builder(detector, prompts).build().expect("it starts"));
+        pipeline.close();
+        let (unwritten, written) = channel();
+        let callback = Callback { function: called, user_data: std::ptr::null_mut() };
+        let thread = deliver(pipeline, callback, written).expect("a thread starts");
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!CALLED.load(Ordering::SeqCst), "the caller does not have the handle yet");
+        drop(unwritten);
+        thread.join().expect("it does not panic");
+        assert!(CALLED.load(Ordering::SeqCst));
     }
 }

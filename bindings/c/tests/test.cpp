@@ -105,6 +105,7 @@ static void detecting(const ocelli::Prompts &prompts, const ocelli::Image &image
     CHECK(mask.size() == std::size_t{result.info().width} * result.info().height && inside > 0);
     fails(OCELLI_INVALID_ARGUMENT, "there are", [&] { return result.mask(found.size()); });
     fails(OCELLI_INVALID_ARGUMENT, "detector is null", [&] { return moved.detect(image, prompts); });
+    CHECK(moved.engine().empty() && moved.model().empty());
     options.engine = "steam";
     fails(OCELLI_INVALID_ARGUMENT, "steam", [&] { return ocelli::Detector::create(options); });
     fails(OCELLI_INVALID_ARGUMENT, "1.5", [&] { return detector.set_confidence(1.5f); });

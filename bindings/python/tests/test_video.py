@@ -330,9 +330,35 @@ def test_no_error_has_a_password(program: Run, address: str) -> None:
         _decode.open_video(address)
     assert "127.0.0.1" in str(raised.value)
     assert "secret" not in "".join(traceback.format_exception(raised.value))
-    ran = program("ocelli", "video", "--engine", "embedded", "--video", address, "--classes", "dog", "-v")
+    ran = program(
+        "ocelli", "video", "--engine", "embedded", "--video", address, "--classes", "dog", "-v", "--reconnect", "1"
+    )  # fmt: skip
     assert ran.returncode != 0
     assert "secret" not in ran.stderr + ran.stdout
+
+
+def test_a_live_stream_goes_on_after_a_frame_that_cannot_be_decoded(tmp_path: Path) -> None:
+    av = pytest.importorskip("av")
+    path = tmp_path / "broken.avi"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mjpeg", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuvj420p"
+        for number in range(12):
+            picture = np.full((48, 64, 3), 20 * number, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode(None))
+    content = bytearray(path.read_bytes())
+    starts = [at for at in range(len(content) - 2) if content[at : at + 3] == b"\xff\xd8\xff"]
+    content[starts[5] : starts[6] - 8] = bytes(starts[6] - 8 - starts[5])
+    path.write_bytes(content)
+
+    def read(live: bool) -> int:
+        reader = _decode.open_video(str(path), live)
+        return sum(1 for _ in iter(reader.read, None))
+
+    assert read(live=True) == 11
+    with pytest.raises(ocelli.InvalidData, match="cannot read frame"):
+        read(live=False)
 
 
 def test_the_umask_decides_who_can_read_a_video(tmp_path: Path, frames: list[Frame]) -> None:

@@ -24,7 +24,8 @@ use crate::args::{
 use crate::output::with_flag;
 use crate::report::{ImageReport, Report, TableOptions, timings, write_table};
 use crate::{
-    DetectorArgs, LogArgs, Progress, check_output_file, expand_images, interrupted, print, status, usage,
+    DetectorArgs, LogArgs, Progress, check_output_file, expand_images, interrupted, load, print, status,
+    usage,
 };
 
 /// What `ocelli detect --help` prints after the options.
@@ -130,8 +131,7 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let builder = args.screen.apply(builder.with_class_confidence(thresholds));
     let builder = args.dart.apply(builder, &args.detector.model, log)?;
     args.detector.model.announce_built_in(&prompts, log);
-    let loading = Progress::waiting(log);
-    let mut detector = builder.build_reporting(&|line| loading.announce(line))?;
+    let (mut detector, loading) = load(builder, log)?;
     detector.prepare(&prompts)?;
     let embedded = match &args.exemplar_image {
         Some(path) => Some(embed_exemplars(path, &mut detector, &prompts)?),
@@ -248,10 +248,19 @@ impl Job<'_> {
             }
             progress.step();
         }
+        let empty = self.report.images.iter().filter(|image| image.detections.is_empty()).count();
+        if self.prints_tables() && files.len() > 1 && empty > 0 {
+            progress.status(&format!("nothing found in {empty} of {} images", self.report.images.len()));
+        }
         match failed {
             0 => Ok(()),
             _ => anyhow::bail!("{failed} of {} images failed: see above", files.len()),
         }
+    }
+
+    /// Whether stdout has the tables and not the JSON.
+    fn prints_tables(&self) -> bool {
+        self.args.json.as_deref() != Some(Path::new("-"))
     }
 
     /// Prints the table, writes the files of one image and adds it to the report.
@@ -271,7 +280,8 @@ impl Job<'_> {
             detections: found.items.iter().map(|one| self.record(one)).collect(),
             timing_ms: timings(&found.times),
         };
-        if self.args.json.as_deref() != Some(Path::new("-")) {
+        // Of many images, those without anything are counted at the end.
+        if self.prints_tables() && (self.stems.len() == 1 || !report.detections.is_empty()) {
             progress.suspend(|| print(|out| write_table(out, &report, TableOptions::default())))?;
         }
         if let Some(semantic) = &self.semantic {

@@ -5,6 +5,7 @@ mod live_view;
 mod memory;
 mod mqtt;
 mod progress;
+mod reach;
 mod sinks;
 mod source;
 mod summary;
@@ -41,9 +42,15 @@ use crate::args::{
     class_map, coco_classes, embed_exemplars, prompts, thresholds,
 };
 use crate::{
-    DetectorArgs, LogArgs, Progress, TrackerArgs, cancel_on_interrupt, check_output_file, interrupted, print,
+    DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, check_output_file, interrupted, load, print,
     status, usage,
 };
+
+/// Reads the address of `--mqtt`, for the tests that feed it corrupt ones; whether it is valid.
+#[cfg(feature = "test-support")]
+pub fn parse_event_address(text: &str) -> bool {
+    mqtt::address(text).is_ok()
+}
 
 /// What `ocelli video --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(
@@ -259,8 +266,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if !source.is_drawn() {
         args.detector.model.announce_built_in(&prompts, log);
     }
-    let loading = Progress::waiting(log);
-    let mut detector = builder.build_reporting(&|line| loading.announce(line))?;
+    let (mut detector, loading) = load(builder, log)?;
     let mut embedded = detector.prepare(&prompts)?;
     if let Some(path) = &args.exemplar_image {
         embedded = embed_exemplars(path, &mut detector, &prompts)?;

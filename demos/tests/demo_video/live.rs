@@ -10,7 +10,7 @@ use super::{DEMO, run_demo, succeed};
 use crate::run::{Place, refusal};
 
 /// A packet of MQTT: the first byte, and what follows its length.
-fn packet(stream: &mut impl Read) -> Option<(u8, Vec<u8>)> {
+pub(super) fn packet(stream: &mut impl Read) -> Option<(u8, Vec<u8>)> {
     let mut byte = [0];
     stream.read_exact(&mut byte).ok()?;
     let first = byte[0];
@@ -85,7 +85,7 @@ fn events_are_published() {
 }
 
 /// Asks for a path, and returns the answer's head and what follows.
-fn ask(address: &str, path: &str, host: &str) -> (String, BufReader<TcpStream>) {
+pub(super) fn ask(address: &str, path: &str, host: &str) -> (String, BufReader<TcpStream>) {
     let end = Instant::now() + Duration::from_secs(30);
     let mut stream = loop {
         match TcpStream::connect(address) {

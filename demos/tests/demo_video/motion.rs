@@ -156,6 +156,22 @@ fn redacted_classes_are_unrecognisable_everywhere() {
         let drawn = picture(&format!("black/{frame:06}.png"));
         assert_eq!(middle(&drawn), [[0; 3]; 3], "{label}, frame {frame}");
     }
+    // So are those in which other classes have their turn: every eighth frame is searched for this one.
+    draw(&place, "long", Effect::Nothing, 18);
+    let others: Vec<&str> = ["horse", "cow", "sheep", "bus", "train", "boat", "pizza", "vase"]
+        .into_iter()
+        .filter(|other| *other != label)
+        .take(7)
+        .collect();
+    let others = others.join(" ");
+    succeed(
+        &place,
+        &format!("--video long --classes {label} {others} --class-budget 1 --redact {label} -o turns/ -q"),
+    );
+    for frame in 0..18 {
+        let drawn = picture(&format!("turns/{frame:06}.png"));
+        assert_eq!(middle(&drawn), [[0; 3]; 3], "{label}, turns, frame {frame}");
+    }
     let crop = picture(&format!("crops/{label}/000000-0.jpg"));
     assert!(crop.pixels().all(|pixel| pixel.0.iter().all(|value| *value < 12)), "the crop shows it");
 

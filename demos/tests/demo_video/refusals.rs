@@ -12,6 +12,8 @@ fn invalid_videos_and_arguments_are_errors() {
     place.write("text.mp4", "hello");
     place.write("empty.mp4", "");
     place.write("notes", "hello");
+    place.write("own/holiday.jpg", "a picture");
+    place.write("own/000000.png", "of an earlier run");
     place.folder("empty");
     succeed(&place, "--classes dog --scene-size 64x64 --max-frames 2 -o photos -q");
     // A separate cache, filled before, so that no row writes one.
@@ -32,7 +34,7 @@ fn invalid_videos_and_arguments_are_errors() {
         (dog("--video|empty"), 2, &["empty", "contains none"]),
         (dog("--video|*.png"), 2, &["*.png", "matches no image"]),
         (dog("--video|in.mp4|photos/000000.png"), 2, &["in.mp4", "expected one video"]),
-        (dog("--video|77"), 1, &["camera 77", "does not exist"]),
+        (dog("--video|77|--reconnect|0"), 1, &["camera 77", "does not exist"]),
         (dog("--video|-"), 2, &["--raw 1280x720:bgr"]),
         (dog("--raw|4x4:bgr"), 2, &["--raw", "--video -"]),
         (dog("--video|-|--raw|4x4:xyz"), 2, &["--raw", "bgr, rgb, gray, nv12"]),
@@ -62,6 +64,7 @@ fn invalid_videos_and_arguments_are_errors() {
         (video("-o|notes"), 1, &["notes", "it is a file"]),
         (video("-o|in.mp4"), 2, &["in.mp4", "is the input"]),
         (video("--jsonl|./in.mp4"), 2, &["in.mp4", "is the input"]),
+        (video("-o|own"), 2, &["own", "pictures such as holiday.jpg", "name another folder"]),
         (dog("--video|photos|-o|photos"), 2, &["photos", "name another folder"]),
         (video("-o|-"), 2, &["--raw-out"]),
         (video("--raw-out|bgr"), 2, &["-o -"]),

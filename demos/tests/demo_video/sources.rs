@@ -188,9 +188,13 @@ fn dropped_sound_is_reported() {
 /// A web server that sends images as cameras do: some per connection, then no more responses.
 pub fn camera(listener: TcpListener, images: Vec<Vec<u8>>, connections: &[usize]) {
     for &count in connections {
-        let (mut stream, _) = listener.accept().expect("someone connects");
-        let mut request = [0; 4096];
-        drop(stream.read(&mut request));
+        // Who says nothing looked whether someone is there.
+        let mut stream = loop {
+            let (mut stream, _) = listener.accept().expect("someone connects");
+            if stream.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {
+                break stream;
+            }
+        };
         // A client may close the connection.
         drop(send_images(&mut stream, &images[..count]));
     }
@@ -247,6 +251,85 @@ fn a_lost_stream_reconnects_until_the_time_is_up() {
     );
     // Frames that arrive at once do not all have a place in the video.
     assert!(!frames_of(&place.path("out.mp4")).0.is_empty(), "it was completed");
+}
+
+/// The frames of a camera, and an address at which it is switched on when the returned function is called.
+fn camera_that_is_off(place: &Place) -> (SocketAddr, impl FnOnce() + use<>) {
+    succeed(
+        place,
+        "--classes dog --scene-size 160x120 --max-frames 20 -o in/%02d.jpg -q --detect-every 1000 --confidence 1",
+    );
+    let images: Vec<Vec<u8>> = (0..20).map(|number| place.read(&format!("in/{number:02}.jpg"))).collect();
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = free.local_addr().expect("it is bound");
+    let switch_on = move || {
+        std::thread::sleep(Duration::from_secs(4));
+        let listener = TcpListener::bind(address).expect("the port is free again");
+        camera(listener, images, &[20]);
+    };
+    (address, switch_on)
+}
+
+#[test]
+fn a_camera_that_is_off_at_the_start_is_waited_for() {
+    let place = Place::new();
+    let (address, switch_on) = camera_that_is_off(&place);
+    let run = format!("--classes dog --policy all --jsonl lines {ONE_DETECTION}");
+    for (reconnect, word) in [("0", "nothing answers"), ("1", "given up after")] {
+        let began = Instant::now();
+        let never =
+            run_for_a_while(&place, &format!("--video http://{address}/x --reconnect {reconnect} {run}"));
+        assert!(never.status == Some(1) && never.stderr.contains(word), "{never:?}");
+        assert_eq!(never.stderr.contains("trying again"), reconnect != "0", "{never:?}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+    let server = std::thread::spawn(switch_on);
+    let ran =
+        run_for_a_while(&place, &format!("--video http://{address}/x --reconnect 12 {run} --max-frames 12"));
+    server.join().expect("it was connected to");
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    for word in ["trying again for 12 s", "connected, attempt"] {
+        assert!(ran.stderr.contains(word), "{word}: {ran:?}");
+    }
+    assert_eq!(numbers(&lines_of(&place.read("lines"))), (0..12).collect::<Vec<_>>());
+
+    // Beside another source, which does not wait for it.
+    let (address, switch_on) = camera_that_is_off(&place);
+    draw_video(&place, "a.mp4", 20);
+    let server = std::thread::spawn(switch_on);
+    let ran = run_for_a_while(&place, &format!("--video a.mp4 http://{address}/x --reconnect 12 {run}"));
+    server.join().expect("it was connected to");
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let lines = lines_of(&place.read("lines"));
+    let count = |part: &str| {
+        let of_source =
+            lines.iter().filter(|line| line.source.as_deref().is_some_and(|name| name.contains(part)));
+        of_source.count()
+    };
+    assert_eq!(count("a.mp4"), 20, "{ran:?}");
+    assert!(count(&address.to_string()) >= 12, "{ran:?}");
+}
+
+#[test]
+fn sources_that_are_off_hold_up_no_other() {
+    let place = Place::new();
+    draw_video(&place, "a.mp4", 5);
+    let urls: Vec<_> = (0..40)
+        .map(|_| TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free"))
+        .map(|address| format!("http://{address}/x"))
+        .collect();
+    let began = Instant::now();
+    let run = format!(
+        "--video a.mp4 77 {} --classes dog --reconnect 0 --jsonl lines {ONE_DETECTION}",
+        urls.join(" ")
+    );
+    let ran = run_for_a_while(&place, &run);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert_eq!(lines_of(&place.read("lines")).len(), 5);
+    assert!(ran.stderr.contains("source camera 77 failed"), "{ran:?}");
+    let failed = urls.iter().filter(|url| ran.stderr.contains(&format!("source {url} failed")));
+    assert_eq!(failed.count(), urls.len(), "{ran:?}");
 }
 
 /// A web server with one file: whether it supports byte ranges, and the byte at which each connection breaks.

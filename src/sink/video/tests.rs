@@ -99,6 +99,10 @@ fn unsupported_outputs_are_rejected_before_the_first_frame() {
         let error = create_video(&folder.path().join(name), rate).err().expect("it is refused");
         assert!(error.kind() == kind && error.to_string().contains(word), "{name}: {error}");
     }
+    if cfg!(target_os = "linux") {
+        let error = create_video(Path::new("/proc/out.mp4"), 25.0).err().expect("no file can be made there");
+        assert!(!error.to_string().contains(".ocelli-"), "{error}");
+    }
     // Without a frame, an existing file is left alone.
     std::fs::write(folder.path().join("old.mp4"), "old").expect("it can be written to");
     let mut unused = create_video(&folder.path().join("old.mp4"), 25.0).expect("it can be encoded");

@@ -93,3 +93,18 @@ fn the_index_of_a_file_has_the_time_of_each_frame() {
         assert!(off.max() < Some(Duration::from_millis(1)) && times.len() == 30, "{ending}: {times:?}");
     }
 }
+
+#[test]
+fn a_live_stream_goes_on_after_frames_that_cannot_be_decoded() {
+    let failed = || Err(Error::new(ErrorKind::InvalidData, "cannot decode frame 3, camera 0"));
+    for (live, attempt, decoded, expected) in [
+        (true, 1, failed(), true),
+        (true, ATTEMPTS - 1, failed(), true),
+        (true, ATTEMPTS, failed(), false),
+        (true, 1, Ok(()), false),
+        (false, 1, failed(), false),
+    ] {
+        let info = SourceInfo { live, ..SourceInfo::default() };
+        assert_eq!(is_skipped(&info, attempt, &decoded), expected, "{live}, {attempt}, {decoded:?}");
+    }
+}

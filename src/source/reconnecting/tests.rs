@@ -259,3 +259,101 @@ fn a_wrong_url_fails_immediately() {
     let error = Reconnecting::connect(refused, ReconnectingOptions::default(), Cancellation::new());
     assert_eq!(error.expect_err("it was refused").to_string(), "no such address");
 }
+
+/// A source that is opened by the attempt of a number, from 1 on, the one that failed before it was waited for not among
+/// them; 0 is never.
+fn waiting(
+    opens_at: usize,
+    info: SourceInfo,
+    steps: &[Step],
+    give_up_after: u64,
+) -> (Reconnecting<impl FnMut() -> Result<Box<dyn Source>> + Send>, TestClock) {
+    let (clock, cancellation) = (TestClock::default(), Cancellation::new());
+    let (at_open, token, steps) = (clock.clone(), cancellation.clone(), VecDeque::from(steps.to_vec()));
+    let mut attempt = 0;
+    let open = move || {
+        at_open.note_attempt();
+        attempt += 1;
+        if attempt < opens_at || opens_at == 0 {
+            return Err(Error::new(ErrorKind::Unavailable, "cannot open camera 7: it is off"));
+        }
+        let (info, steps) = (info.clone(), steps.clone());
+        let (clock, cancellation) = (at_open.clone(), token.clone());
+        Ok(Box::new(Scripted { info, steps, next: 0, clock, cancellation }) as Box<dyn Source>)
+    };
+    let (now, sleep) = (clock.clone(), clock.clone());
+    let times = Clock {
+        now: Box::new(move || now.now()),
+        sleep: Box::new(move |time| sleep.sleep(time)),
+        random: Box::new(|| 0.0),
+    };
+    let options = ReconnectingOptions {
+        give_up_after: Duration::from_secs(give_up_after),
+        ..ReconnectingOptions::default()
+    };
+    let error = Error::new(ErrorKind::Unavailable, "cannot open camera 7: it is off at first");
+    (Reconnecting::waiting_with("camera 7".into(), error, open, options, cancellation, times), clock)
+}
+
+#[test]
+fn a_source_that_is_off_at_the_start_is_waited_for() {
+    use Step::{Cancel, End, Frames};
+    let live =
+        || SourceInfo { live: true, size: Some((4, 2)), frame_rate: Some(10.0), ..SourceInfo::default() };
+    let read = |source: &mut dyn Source| {
+        let (mut frame, mut frames) = (Frame::default(), Vec::new());
+        let end = loop {
+            match source.read_into(&mut frame) {
+                Ok(true) => frames.push((frame.index, frame.time.as_millis() as u64)),
+                end => break end.ok(),
+            }
+        };
+        (frames, end)
+    };
+
+    let (mut camera, clock) = waiting(3, live(), &[Frames(2), Cancel], 60);
+    assert_eq!(
+        (camera.info().name.as_str(), camera.info().size, camera.info().live),
+        ("camera 7", None, true)
+    );
+    assert!(camera.wait_until_open().expect("the third attempt succeeds"));
+    assert_eq!((camera.info().name.as_str(), camera.info().size), ("camera 7", Some((4, 2))));
+    assert_eq!(clock.now(), Duration::from_millis(500 + 1000 + 2000));
+    assert_eq!(read(&mut camera), (vec![(0, 0), (1, 100)], Some(false)), "times start with the first frame");
+
+    let (mut unasked, _) = waiting(2, live(), &[Frames(1), End], 60);
+    let (frames, _) = read(&mut Limited(&mut unasked, 3));
+    assert_eq!(frames.len(), 3, "the first frame opens it, and an end of a live source is a loss");
+
+    let file = SourceInfo { frame_count: Some(2), ..SourceInfo::default() };
+    let (mut file, clock) = waiting(1, file, &[Frames(2), End], 60);
+    assert_eq!(read(&mut file), (vec![(0, 0), (1, 100)], Some(false)));
+    assert_eq!((file.info().live, file.info().frame_count), (false, Some(2)));
+    assert_eq!(clock.waits().len(), 1, "the end of a file is no loss");
+
+    for (give_up_after, attempts, words) in
+        [(0, 0, &["it is off at first"][..]), (5, 4, &["camera 7: it is off;", "5 attempts in 5 s"])]
+    {
+        let (mut none, clock) = waiting(0, live(), &[], give_up_after);
+        let error = none.wait_until_open().expect_err("it stays off");
+        assert_eq!((error.kind(), clock.waits().len()), (ErrorKind::Unavailable, attempts), "{error}");
+        for word in words {
+            assert!(error.to_string().contains(word), "{word}: {error}");
+        }
+    }
+}
+
+/// The first frames of a source.
+struct Limited<'a>(&'a mut dyn Source, u64);
+
+impl Source for Limited<'_> {
+    fn info(&self) -> &SourceInfo {
+        self.0.info()
+    }
+
+    fn read_into(&mut self, frame: &mut Frame) -> Result<bool> {
+        let Some(left) = self.1.checked_sub(1) else { return Ok(false) };
+        self.1 = left;
+        self.0.read_into(frame)
+    }
+}

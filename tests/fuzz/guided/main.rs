@@ -41,6 +41,8 @@ fn start() {
     }
     let name = std::env::var("OCELLI_FUZZ_TARGET").expect("OCELLI_FUZZ_TARGET names a target");
     let target = TARGETS.iter().find(|target| target.name == name).expect("it is one of TARGETS");
+    // A panic that the parser catches is no failure; libFuzzer's own hook would end the program.
+    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     // In memory where that exists: each case writes its file.
     let shared = Path::new("/dev/shm");
     let builder = tempfile::Builder::new();
@@ -50,7 +52,7 @@ fn start() {
 
 libfuzzer_sys::fuzz_target!(init: start(), |bytes: &[u8]| {
     let (target, folder) = CHOSEN.get().expect("`start` has set it");
-    // libFuzzer stops at a panic and measures the time itself.
+    // libFuzzer stops at a panic that is not caught and measures the time itself.
     if let Some(why) = exceeded(bytes.len(), || (target.parse)(folder.path(), bytes)) {
         panic!("{why}");
     }

@@ -20,6 +20,8 @@ from ._errors import InvalidArgument, InvalidData, Io, Unavailable
 
 _LONGEST_GAP_S = 10.0
 """At most this much of a gap in time is filled: a stream may have been down for an hour."""
+_ATTEMPTS = 64
+"""A live stream goes on after fewer packets in a row that cannot be decoded."""
 _LEAST_SIDE = 16
 """Encoders reject smaller pictures."""
 _LIVE = re.compile(r"^(rtsps?|rtmps?|rtp|udp|srt|mms|tcp)://", re.IGNORECASE)
@@ -101,14 +103,24 @@ class VideoReader:
         start: float | None = None
         latest = 0.0
         step = 1.0 / (self.frame_rate or 30.0)
-        count = 0
+        count = failed = 0
         try:
-            for frame in self._container.decode(video=0):
-                time = count * step if frame.time is None else float(frame.time)
-                start = time if start is None else start
-                latest = max(latest, time - start)
-                count += 1
-                yield latest, frame
+            for packet in self._container.demux(video=0):
+                try:
+                    frames = packet.decode()
+                except av.error.InvalidDataError:
+                    # A live stream has lost a frame, and not its connection.
+                    failed += 1
+                    if not self.live or failed == _ATTEMPTS:
+                        raise
+                    continue
+                for frame in frames:
+                    failed = 0
+                    time = count * step if frame.time is None else float(frame.time)
+                    start = time if start is None else start
+                    latest = max(latest, time - start)
+                    count += 1
+                    yield latest, frame
         except (av.error.FFmpegError, OSError, ValueError) as why:
             if count == 0:
                 raise InvalidData(f"cannot open the video, {self.name}: {_reason(why)}") from None

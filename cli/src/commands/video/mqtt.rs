@@ -26,6 +26,13 @@ const CHANNEL: usize = 16;
 /// # Errors
 /// If the URL is not `mqtt://[user@]host[:port]/topic`.
 pub fn start(url: &str) -> anyhow::Result<Delivery> {
+    let (options, topic) = address(url)?;
+    let mut broker = Broker::connect(options, topic);
+    Ok(Delivery::start(format!("--mqtt, {url}"), move |event| broker.send(event)))
+}
+
+/// How to connect, and the topic.
+pub(super) fn address(url: &str) -> anyhow::Result<(MqttOptions, String)> {
     let refused =
         |why: &str| usage(format!("--mqtt, {url}: {why}; expected mqtt://[user@]host[:port]/topic"));
     // A topic has no fragment and no query, which a URL would end it with.
@@ -50,8 +57,7 @@ pub fn start(url: &str) -> anyhow::Result<Delivery> {
         }
         options.set_credentials(user, std::env::var(PASSWORD).unwrap_or_default());
     }
-    let mut broker = Broker::connect(options, topic);
-    Ok(Delivery::start(format!("--mqtt, {url}"), move |event| broker.send(event)))
+    Ok((options, topic))
 }
 
 /// Milliseconds of the clock, so that two programs of one number on two machines differ.

@@ -142,6 +142,13 @@ impl SinkArgs {
             return Ok(());
         };
         let is_pattern = target.to_string_lossy().contains('%');
+        if let Some(other) = foreign_picture(target).filter(|_| !is_pattern) {
+            let why = "which are not those of an earlier run; name another folder, or the files, such as frames/%06d.png";
+            return Err(usage(format!(
+                "--output, {}: it has pictures such as {other}, {why}",
+                target.display()
+            )));
+        }
         let folder = if is_pattern { target.parent().unwrap_or(Path::new("")) } else { target };
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let is_source = |folder: PathBuf| {
@@ -239,6 +246,17 @@ impl SinkArgs {
         }
         Ok(sinks)
     }
+}
+
+/// A picture in a folder that no run has written, by its name.
+fn foreign_picture(folder: &Path) -> Option<String> {
+    let is_ours = |name: &str| {
+        let number = name.strip_suffix(".png");
+        number.is_some_and(|number| number.len() >= 6 && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let names =
+        folder.read_dir().ok()?.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| has_image_extension(Path::new(name)) && !is_ours(name)).min()
 }
 
 /// The rate of an annotated video: that of the source, or of its shortest interval if the source's is variable, so that every

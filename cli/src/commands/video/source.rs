@@ -1,5 +1,6 @@
 //! `--video` and the options of sources.
 
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,9 +14,10 @@ use ocelli::{Cancellation, Frame, Source, SourceInfo};
 use ocelli_datasets::scenes::{MovingScene, vocabulary};
 use ocelli_export::read_text;
 
+use super::reach;
 use crate::args::INPUT;
 use crate::host::{VideoInput, open_video};
-use crate::{expand_images, usage};
+use crate::{expand_images, interrupted, usage};
 
 /// Frames per second of images, and of raw frames of unknown rate.
 const FRAME_RATE: f64 = 30.0;
@@ -54,7 +56,7 @@ pub struct SourceArgs {
     /// Read at most N frames
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_frames: Option<u64>,
-    /// Seconds to try to reconnect to a lost camera or stream; 0 is never [default: 60]
+    /// Seconds to wait for a camera or stream that is lost, or off at the start; 0 is never [default: 60]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub reconnect: Option<f64>,
     /// Take the URL of --video as a live stream: frames may be dropped, and its end is a loss [default: by protocol, file
@@ -136,11 +138,12 @@ impl SourceArgs {
         if let Some(several) = several {
             return self.open_several(several, rate, kind, newest, cancellation);
         }
-        let (source, files) = self.open_one(&self.video, rate, kind, classes, cancellation)?;
+        let (source, files) = self.open_one(&self.video, rate, kind, classes, Patience::Now, cancellation)?;
         Ok(OpenSource { source, files, states: None })
     }
 
-    /// Opens several sources. A stream or a camera that cannot be opened has failed, and leaves the others alone.
+    /// Opens several sources side by side. A stream or a camera that cannot be opened is waited for without the others, or has
+    /// failed, and leaves them alone.
     fn open_several(
         &self,
         several: Vec<Named>,
@@ -149,24 +152,23 @@ impl SourceArgs {
         newest: Option<bool>,
         cancellation: &Cancellation,
     ) -> anyhow::Result<OpenSource> {
-        let (mut feeds, mut files) = (Vec::<Feed>::new(), Vec::new());
-        for Named { name, weight, source: text } in several {
-            if text == "-" {
-                return Err(usage("--video -: frames on stdin cannot be one of several sources"));
-            }
-            let opened = self.open_one(std::slice::from_ref(&text), rate, kind, &[], cancellation);
-            let may_fail = matches!(SourceName::parse(&text), SourceName::Camera(_) | SourceName::Url(_));
-            let source: Box<dyn Source> = match opened {
-                Ok((source, read)) => {
-                    files.extend(read);
-                    source
-                }
-                Err(error) => match error.downcast::<ocelli::Error>() {
-                    Ok(error) if may_fail => Box::new(Unopened::new(&text, error)),
-                    Ok(error) => return Err(error.into()),
-                    Err(error) => return Err(error),
-                },
+        if several.iter().any(|named| named.source == "-") {
+            return Err(usage("--video -: frames on stdin cannot be one of several sources"));
+        }
+        // One that does not answer takes seconds to say so.
+        let all_opened: Vec<_> = std::thread::scope(|scope| {
+            let open = |named: &Named| {
+                let video = vec![named.source.clone()];
+                scope.spawn(move || self.open_one(&video, rate, kind, &[], Patience::ByItself, cancellation))
             };
+            let threads: Vec<_> = several.iter().map(open).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|e| resume_unwind(e))).collect()
+        });
+        interrupted()?;
+        let (mut feeds, mut files) = (Vec::<Feed>::new(), Vec::new());
+        for (Named { name, weight, .. }, opened) in several.into_iter().zip(all_opened) {
+            let (source, read) = opened?;
+            files.extend(read);
             let wanted = name.unwrap_or_else(|| source.info().name.clone());
             let is_free = |name: &String| feeds.iter().all(|feed| feed.name != *name);
             let numbered = (2..).map(|number| format!("{wanted} {number}"));
@@ -185,6 +187,7 @@ impl SourceArgs {
         rate: f64,
         kind: Option<StreamKind>,
         classes: &[&str],
+        patience: Patience,
         cancellation: &Cancellation,
     ) -> anyhow::Result<(Box<dyn Source>, Vec<PathBuf>)> {
         let mut read = Vec::new();
@@ -200,11 +203,20 @@ impl SourceArgs {
             }
             [one] => match SourceName::parse(one) {
                 SourceName::Camera(index) => {
-                    self.live(move || open_video(VideoInput::Camera(index)), cancellation)?
+                    let open = move || open_video(VideoInput::Camera(index));
+                    self.live(format!("camera {index}"), true, open, patience, cancellation)?
                 }
                 SourceName::Url(url) => {
-                    let open = move || open_video(VideoInput::Url(&url, kind));
-                    self.live(open, cancellation)?
+                    let is_file = kind.or_else(|| StreamKind::of_url(&url)) == Some(StreamKind::File);
+                    let name = without_secrets(&url);
+                    let open = move || {
+                        // One of several; a camera that is alone may let in one visitor.
+                        if matches!(patience, Patience::ByItself) {
+                            reach::check(&url)?;
+                        }
+                        open_video(VideoInput::Url(&url, kind))
+                    };
+                    self.live(name, !is_file, open, patience, cancellation)?
                 }
                 SourceName::Images(path) => {
                     let mut files = expand_images(std::slice::from_ref(&path))?;
@@ -241,24 +253,43 @@ impl SourceArgs {
         Ok((Box::new(selected), read))
     }
 
-    /// A source that reconnects when it is lost. A file behind a URL is not live: its end is no loss.
+    /// A source that reconnects when it is lost, and is waited for if it `can_come` later. A file behind a URL is not live:
+    /// its end is no loss.
     fn live(
         &self,
+        name: String,
+        can_come: bool,
         mut open: impl FnMut() -> ocelli::Result<Box<dyn Source>> + Send + 'static,
+        patience: Patience,
         cancellation: &Cancellation,
     ) -> anyhow::Result<Box<dyn Source>> {
         let seconds = self.reconnect.unwrap_or(60.0);
         let give_up_after = Duration::try_from_secs_f64(seconds)
             .map_err(|_| usage(format!("--reconnect is {seconds}: expected seconds, or 0 for never")))?;
-        let source = open()?;
-        if !source.info().live {
-            return Ok(source);
-        }
-        let mut first = Some(source);
-        let open = move || first.take().map_or_else(&mut open, Ok);
         let mut options = ReconnectingOptions::default();
         options.give_up_after = give_up_after;
-        Ok(Box::new(Reconnecting::connect(open, options, cancellation.clone())?))
+        let cancellation = cancellation.clone();
+        let source = match open() {
+            Ok(source) if !source.info().live => return Ok(source),
+            Ok(source) => source,
+            Err(error) => {
+                let is_alone = matches!(patience, Patience::Now);
+                if !crate::host::can_read_videos() || (is_alone && !can_come) {
+                    return Err(error.into());
+                }
+                if !can_come {
+                    options.give_up_after = Duration::ZERO;
+                }
+                let mut waiting = Reconnecting::waiting(name, error, open, options, cancellation);
+                if is_alone && !waiting.wait_until_open()? {
+                    interrupted()?;
+                }
+                return Ok(Box::new(waiting));
+            }
+        };
+        let mut first = Some(source);
+        let open = move || first.take().map_or_else(&mut open, Ok);
+        Ok(Box::new(Reconnecting::connect(open, options, cancellation)?))
     }
 
     fn scene(&self, classes: &[&str]) -> anyhow::Result<Box<dyn Source>> {
@@ -352,32 +383,13 @@ impl Named {
     }
 }
 
-/// A stream or camera that cannot be opened.
-struct Unopened {
-    info: SourceInfo,
-    error: Option<ocelli::Error>,
-}
-
-impl Unopened {
-    /// Its name is that of an open one.
-    fn new(text: &str, error: ocelli::Error) -> Self {
-        let mut info = SourceInfo::default();
-        info.name = match SourceName::parse(text) {
-            SourceName::Camera(index) => format!("camera {index}"),
-            _ => without_secrets(text),
-        };
-        Self { info, error: Some(error) }
-    }
-}
-
-impl Source for Unopened {
-    fn info(&self) -> &SourceInfo {
-        &self.info
-    }
-
-    fn read_into(&mut self, _: &mut Frame) -> ocelli::Result<bool> {
-        self.error.take().map_or(Ok(false), Err)
-    }
+/// When a source that is off is waited for.
+#[derive(Clone, Copy, Debug)]
+enum Patience {
+    /// Before anything else is done.
+    Now,
+    /// When its frames are read, on a thread of its own.
+    ByItself,
 }
 
 /// The value of `--raw`.
@@ -525,19 +537,6 @@ mod tests {
                 (Err(found), Err(word)) => assert!(found.contains(word), "{line}: {found}"),
                 (found, expected) => panic!("{line}: {found:?}, expected {expected:?}"),
             }
-        }
-    }
-
-    #[test]
-    fn a_source_that_cannot_be_opened_is_named_as_if_it_were_open() {
-        for (text, expected) in [
-            ("7", "camera 7"),
-            ("/dev/video7", "camera 7"),
-            ("rtsp://door/1", "rtsp://door/1"),
-            ("rtsp://user:secret@door/1", "rtsp://…@door/1"),
-        ] {
-            let error = ocelli::Error::new(ocelli::ErrorKind::Io, "nothing answers");
-            assert_eq!(Unopened::new(text, error).info().name, expected);
         }
     }
 

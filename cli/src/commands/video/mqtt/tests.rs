@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rumqttc::MqttOptions;
 
-use super::Broker;
+use super::{Broker, Link};
 
 /// A packet with a length below 128: its type, and what follows.
 fn packet(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
@@ -64,4 +64,14 @@ fn a_broker_that_was_restarted_between_events_gets_each_once() {
     }
     drop(broker);
     assert_eq!(server.join().expect("it served both connections"), ["one", "two", "three"]);
+}
+
+#[test]
+fn a_broker_that_is_off_takes_no_memory() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = free.local_addr().expect("it is bound").port();
+    drop(free);
+    let link = Link::open(MqttOptions::new("test", "127.0.0.1", port));
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(link.signals.try_iter().count(), 1, "the failure, and the end of the attempts");
 }
