@@ -310,7 +310,7 @@ fn place_coco(
              or discard_corrections to overwrite it",
             path.display()
         );
-        return Err(Error::new(ErrorKind::Mismatch, message));
+        return Err(Error::new(ErrorKind::Mismatch, message).about("discard_corrections"));
     }
     Ok(path)
 }
