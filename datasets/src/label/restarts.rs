@@ -132,6 +132,20 @@ fn a_restart_keeps_the_labels_of_images_that_cannot_be_read() {
 }
 
 #[test]
+fn an_image_that_is_gone_again_is_reported_again() {
+    let run = Run::default();
+    let place = grown(&run);
+    // An empty folder may be a disk that is not mounted.
+    place.write("images/c.png", "xxx");
+    for round in 0..2 {
+        place.remove("images/a.png");
+        assert_eq!(place.label(&run).expect("it can be labelled").removed, ["a.png"], "round {round}");
+        place.write("images/a.png", "x");
+        assert_eq!(place.label(&run).expect("it can be labelled").kept, ["a.png"], "round {round}");
+    }
+}
+
+#[test]
 fn an_image_with_the_name_of_one_that_is_gone_is_another_image() {
     let run = Run::default();
     let place = Place::new();
