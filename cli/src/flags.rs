@@ -80,6 +80,13 @@ mod tests {
             ("video", "end", "end is not after start", "--end is not after start"),
             ("track", "match_iou", "match_iou is 2: expected 0 to 1", "--match-thresh is 2: expected 0 to 1"),
             ("export", "mask_blocks", "mask_blocks has 1:mlp", "--mask-blocks has 1:mlp"),
+            (
+                "label",
+                "restart",
+                "use the same settings, or restart",
+                "use the same settings, or restart (--restart)",
+            ),
+            ("label", "discard_corrections", "cannot write", "cannot write (--discard-corrections)"),
             ("label", "spill_bytes", "cannot store features", "cannot store features (--spill)"),
             // A longer name that starts with the parameter's.
             ("detect", "masks", "masks_x is 2", "masks_x is 2 (--masks)"),

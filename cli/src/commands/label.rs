@@ -223,8 +223,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     let detector = builder.build_reporting(&|line| loading.announce(line))?;
     let WorkArgs { restart, discard_corrections, .. } = args.work;
     let existing = Existing { restart, discard_corrections };
-    let job = LabelJob::open(output, detector.model(), &settings, &options, images, shard, existing);
-    let mut job = job.map_err(with_flag)?;
+    let mut job = LabelJob::open(output, detector.model(), &settings, &options, images, shard, existing)?;
     drop(loading);
     let (all, todo) = (job.images(), job.pending());
     if todo > 0 {
@@ -284,7 +283,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     interrupted()?;
     ended?;
-    let summary = job.finish(&mut stop_if_interrupted).map_err(with_flag);
+    let summary = job.finish(&mut stop_if_interrupted);
     interrupted()?;
     if let Some(bytes) = peak_memory() {
         status(log, &format!("peak memory: {:.0} MB", bytes as f64 / 1e6));
@@ -329,17 +328,6 @@ fn report_changes(log: &LogArgs, summary: &Summary) {
         let named = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
         let more = if names.len() > NAMED { ", …" } else { "" };
         status(log, &format!("{} {what} ({named}{more})", count(names.len(), "image")));
-    }
-}
-
-/// The error of a data set that cannot be continued, with the flag that is the way out. `discard_corrections` gets its flag as
-/// every parameter does.
-fn with_flag(error: Error) -> Error {
-    let text = error.to_string();
-    let is_way_out = matches!(error.kind(), ErrorKind::Mismatch | ErrorKind::InvalidData);
-    match is_way_out && text.contains("restart") && !text.contains("--restart") {
-        true => Error::new(error.kind(), format!("{text} (--restart)")).with_source(error),
-        false => error,
     }
 }
 

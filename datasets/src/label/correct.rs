@@ -116,6 +116,9 @@ impl CorrectedSet {
             is_coco: false,
             journal: (0, 0),
         };
+        if OutputFolder::unlocked(root).contents()?.is_none() {
+            return refuse("its labelling has not started; run the command that labels it first");
+        }
         let contents = set.read()?;
         if contents.options.yolo_folders().is_empty() && !set.is_coco {
             return refuse(
@@ -131,18 +134,14 @@ impl CorrectedSet {
     /// Reads which images there are.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// As [`open`](Self::open); [`ErrorKind::Mismatch`] after a restart that was stopped before it began.
     pub fn refresh(&mut self) -> Result<()> {
         self.read().map(drop)
     }
 
     fn read(&mut self) -> Result<Contents> {
         let folder = OutputFolder::unlocked(&self.root);
-        let missing = || {
-            let message = format!("gallery, {}: its labelling has not started", self.root.display());
-            Error::new(ErrorKind::InvalidArgument, message)
-        };
-        let contents = folder.contents()?.ok_or_else(missing)?;
+        let contents = self.contents(&folder)?;
         self.journal = identity(&folder.journal_path());
         let (mut journal, settings) = Journal::open_existing(&folder.journal_path())?;
         let classes = classes_of(&settings).unwrap_or_default();
@@ -167,6 +166,17 @@ impl CorrectedSet {
         self.images = images;
         self.is_coco = contents.options.yolo_folders().is_empty() && contents.options.has(Format::Coco);
         Ok(contents)
+    }
+
+    /// What the data set has, which is not known from the start of a restart until it labels.
+    fn contents(&self, folder: &OutputFolder) -> Result<Contents> {
+        folder.contents()?.ok_or_else(|| {
+            let message = format!(
+                "gallery, {}: a restart of the data set was stopped; run its command again, and load the image again",
+                self.root.display()
+            );
+            Error::new(ErrorKind::Mismatch, message)
+        })
     }
 
     /// The names of the classes, by id.
@@ -229,7 +239,7 @@ impl CorrectedSet {
         let folder = OutputFolder::unlocked(&self.root);
         let path = folder.written_path();
         let written = Written::load(&self.root, &path)?.unwrap_or_else(|| Written::new(&self.root, &path));
-        let contents = folder.contents()?;
+        let contents = self.contents(&folder)?;
         self.opened(folder, contents, written, image)
     }
 
@@ -240,7 +250,7 @@ impl CorrectedSet {
 
     /// Opens the data set for a change of an image.
     fn open_locked(&self, folder: OutputFolder, image: &SetImage) -> Result<Opened> {
-        let contents = folder.contents()?;
+        let contents = self.contents(&folder)?;
         let written = Written::open(&folder)?;
         written.recover(&OutputFolder::FOLDERS)?;
         self.opened(folder, contents, written, Some(image))
@@ -249,13 +259,12 @@ impl CorrectedSet {
     fn opened(
         &self,
         folder: OutputFolder,
-        contents: Option<Contents>,
+        contents: Contents,
         written: Written,
         image: Option<&SetImage>,
     ) -> Result<Opened> {
-        let options = contents.map(|contents| contents.options).unwrap_or_default();
         let classes = ClassMap::from_names(&self.classes);
-        let mut placer = Placer::new(written, &self.root, &options, &ImageSet::default(), &classes);
+        let mut placer = Placer::new(written, &self.root, &contents.options, &ImageSet::default(), &classes);
         if let Some((name, validation)) = image.and_then(|image| Some((&image.name, image.validation?))) {
             placer.prefer(name, validation);
         }

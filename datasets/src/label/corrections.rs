@@ -470,7 +470,9 @@ fn another_format_is_refused_if_it_would_overwrite_corrections() {
     assert_eq!(place.read("set/labels/train/a.txt"), Some(text_of(1, Format::YoloSeg)));
     place.write("set/labels/train/a.txt", "");
     run.options.formats = vec![Format::Yolo];
-    let error = place.label(&run).expect_err("a file is corrected").to_string();
+    let error = place.label(&run).expect_err("a file is corrected");
+    assert_eq!(error.parameter(), Some("discard_corrections"));
+    let error = error.to_string();
     assert!(error.contains("labels/train/a.txt") && error.contains("discard_corrections"), "{error}");
     assert!(!error.contains("b.txt"), "{error}");
     assert_eq!(place.read("set/labels/train/b.txt"), Some(text_of(2, Format::YoloSeg)));
@@ -529,7 +531,9 @@ fn annotations_that_were_corrected_are_not_overwritten() {
     place.write("set/annotations.json", "{}");
     place.label(&run).expect("nothing is new");
     place.image("b.png", 2);
-    let error = place.label(&run).expect_err("it cannot be written").to_string();
+    let error = place.label(&run).expect_err("it cannot be written");
+    assert_eq!(error.parameter(), Some("discard_corrections"));
+    let error = error.to_string();
     assert!(error.contains("annotations.json") && error.contains("discard_corrections"), "{error}");
     assert_eq!(place.read("set/annotations.json").as_deref(), Some("{}"));
     run.existing.discard_corrections = true;

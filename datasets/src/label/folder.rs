@@ -134,7 +134,7 @@ impl OutputFolder {
         if is_empty && contents.is_some_and(|contents| contents.written > 0) {
             let message =
                 format!("corrupt journal, {}: it is empty or missing; restart the data set", path.display());
-            return Err(Error::new(ErrorKind::InvalidData, message));
+            return Err(Error::new(ErrorKind::InvalidData, message).about("restart"));
         }
         Ok(())
     }
@@ -156,7 +156,7 @@ impl OutputFolder {
             Err(e) => Err(Error::io("cannot read", &path, e)),
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|e| {
                 let message = format!("corrupt contents, {}: {e}; restart the data set", path.display());
-                Error::new(ErrorKind::InvalidData, message)
+                Error::new(ErrorKind::InvalidData, message).about("restart")
             }),
         }
     }

@@ -165,15 +165,15 @@ impl LabelJob {
         let classes = ClassHashes::new(settings.classes.names());
         if !discard_corrections {
             let way_out = "choose another output folder, or discard_corrections to overwrite them";
-            check_conflicts(root, &written, &classes, way_out, |file| {
-                meaning_of(options, classes.all, file)
-            })?;
+            check_conflicts(root, &written, &classes, way_out, |file| meaning_of(options, classes.all, file))
+                .map_err(|error| error.about("discard_corrections"))?;
         }
         let mut saved = Saved::default();
         if !discard_corrections {
             saved = Saved::load(root)?;
             let way_out = "choose another output folder, or discard_corrections to overwrite them";
-            saved.check(root, options, &classes, way_out)?;
+            let checked = saved.check(root, options, &classes, way_out);
+            checked.map_err(|error| error.about("discard_corrections"))?;
         }
         let before = before.filter(|_| !restart);
         if let Some(before) = before.as_ref().filter(|before| before.shard != shard) {
@@ -186,7 +186,7 @@ impl LabelJob {
                 name(before.shard),
                 name(shard)
             );
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            return Err(Error::new(ErrorKind::Mismatch, message).about("restart"));
         }
         // Checks the settings before anything is discarded.
         let continued = match restart {

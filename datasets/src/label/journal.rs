@@ -154,7 +154,7 @@ impl Journal {
 
     fn corrupt(&self, why: &str) -> Error {
         let message = format!("corrupt journal, {}: {why}; restart the data set", self.path.display());
-        Error::new(ErrorKind::InvalidData, message)
+        Error::new(ErrorKind::InvalidData, message).about("restart")
     }
 
     /// Reads up to the last complete line. Returns the settings; `None` if the file has no first line yet.
@@ -200,7 +200,7 @@ impl Journal {
                          or restart",
                         self.path.display()
                     );
-                    return Err(Error::new(ErrorKind::Mismatch, message));
+                    return Err(Error::new(ErrorKind::Mismatch, message).about("restart"));
                 }
                 self.classes = class_count(&header.settings);
                 settings = Some(header.settings);
@@ -630,11 +630,15 @@ mod tests {
                 "model.imgsz 448",
             ),
         ] {
-            let error = Journal::open(&path, &settings).err().map(|e| e.to_string()).unwrap_or_default();
-            assert!(error.contains(words) && error.contains("restart"), "{words}: {error}");
+            let error = Journal::open(&path, &settings).err().expect("other settings");
+            let is_right = error.to_string().contains(words) && error.parameter() == Some("restart");
+            assert!(is_right, "{words}: {error}, {:?}", error.parameter());
         }
         std::fs::write(&path, "hello\n").expect("it can be written");
-        let error = Journal::open(&path, &started).err().map(|e| e.to_string()).unwrap_or_default();
-        assert!(error.contains("corrupt journal"), "{error}");
+        let error = Journal::open(&path, &started).err().expect("it is corrupt");
+        assert!(
+            error.to_string().contains("corrupt journal") && error.parameter() == Some("restart"),
+            "{error}"
+        );
     }
 }

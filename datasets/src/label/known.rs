@@ -81,7 +81,7 @@ impl KnownImages {
                  discard_corrections",
                 path.display()
             );
-            Error::new(ErrorKind::InvalidData, message)
+            Error::new(ErrorKind::InvalidData, message).about("discard_corrections")
         };
         let bytes = match std::fs::read(&path) {
             Err(e) if e.kind() == NotFound => return Ok(Self { path, ..Self::default() }),

@@ -503,3 +503,80 @@ fn saving_labels_as_they_are_beside_the_new_picture_checks_them() {
     place.image("a.png", 30);
     assert_eq!(place.label(&run).expect("it can be labelled").outdated, ["a.png"]);
 }
+
+#[test]
+fn labels_for_an_earlier_picture_are_reported_while_their_image_is_not_named() {
+    for run in [Run::default(), Run { options: copies(), ..Run::default() }] {
+        let place = labelled(&run, &[("a.png", 20)]);
+        place.write("set/labels/train/a.txt", MINE);
+        place.image("a.png", 25);
+        assert_eq!(place.label(&run).expect("it can be labelled").outdated, ["a.png"]);
+        let place = Place { images: "others".into(), ..place };
+        place.image("b.png", 30);
+        for _ in 0..2 {
+            let summary = place.label(&run).expect("it can be labelled");
+            assert_eq!(
+                (summary.kept, summary.outdated),
+                (vec!["a.png".to_owned()], vec!["a.png".to_owned()])
+            );
+        }
+        place.write("set/labels/train/a.txt", "");
+        assert!(place.label(&run).expect("nothing is new").outdated.is_empty());
+    }
+}
+
+#[test]
+fn classes_that_are_added_after_a_stopped_run_are_looked_for_in_replaced_pictures() {
+    let mut wrong = Vec::new();
+    for options in [Run::default().options, copies()] {
+        let mut run = Run { options, finds_added: true, ..Run::default() };
+        run.options.formats = vec![Format::Yolo, Format::YoloSeg, Format::Coco];
+        for writes in 0.. {
+            let place = labelled(&run, &[("a.png", 20)]);
+            // Another file: a hard link has the former one.
+            place.write("new", &"x".repeat(25));
+            std::fs::rename(place.path("new"), place.path("images/a.png")).expect("it can");
+            let is_ended = place.label_and_stop(&run, writes);
+            place.label(&Run { classes: vec!["dog", "cat"], ..run.clone() }).expect("it can be labelled");
+            let text = place.read("set/labels/train/a.txt").unwrap_or_default();
+            if text.lines().count() != 2 {
+                wrong.push(format!("{:?}, {writes} writes: {text:?}", run.options.images));
+            }
+            if is_ended {
+                assert!(writes > 10, "{writes} writes");
+                break;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn labels_for_an_earlier_picture_are_reported_if_the_new_one_is_gone_after_a_stop() {
+    let mut wrong = Vec::new();
+    for restart in [false, true] {
+        // Hard links follow a picture that is replaced in place.
+        let run = with_formats(&[Format::Yolo, Format::Coco]);
+        for writes in 0.. {
+            let place = labelled(&run, &[("a.png", 20)]);
+            place.write("set/labels/train/a.txt", MINE);
+            place.image("a.png", 25);
+            let existing = Existing { restart, ..Existing::default() };
+            let is_ended = place.label_and_stop(&Run { existing, ..run.clone() }, writes);
+            place.remove("images/a.png");
+            let place = Place { images: "others".into(), ..place };
+            place.image("b.png", 30);
+            let summary = place.label(&run).expect("it can be labelled");
+            // What no run saw looks like an edited picture.
+            let reported = [summary.outdated, summary.edited].concat();
+            if reported != ["a.png"] {
+                wrong.push(format!("restart {restart}, {writes} writes: {reported:?}"));
+            }
+            if is_ended {
+                assert!(writes > 10, "{writes} writes");
+                break;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,9 +1,9 @@
 //! Restarts that are stopped, or whose images cannot be read or are not named, and images whose names are taken.
 
-use ocelli::ErrorKind;
+use ocelli::{BoundingBox, ErrorKind};
 
 use super::corrections::{MINE, Place, Run, stopping, text_of};
-use super::{CorrectedSet, Existing, Format};
+use super::{CorrectedSet, Existing, Format, ImageMode, LabelledInstance};
 
 const RESTART: Existing = Existing { restart: true, discard_corrections: false };
 
@@ -38,6 +38,47 @@ fn a_restart_that_is_stopped_at_any_write_keeps_images_that_are_not_named() {
             break;
         }
     }
+}
+
+#[test]
+fn what_is_saved_after_a_stopped_restart_is_complete_or_refused() {
+    let mut wrong = Vec::new();
+    for formats in [vec![Format::Yolo, Format::YoloSeg], vec![Format::Coco]] {
+        let mut run = Run::default();
+        run.options.images = if formats == [Format::Coco] { ImageMode::None } else { ImageMode::Link };
+        run.options.formats = formats;
+        for writes in 0.. {
+            let place = Place::new();
+            place.images(&[("a.png", 1), ("b.png", 2)]);
+            place.label(&run).expect("the images can be labelled");
+            let set = CorrectedSet::open(&place.path("set")).expect("it is a data set");
+            let image = set.images()[0].clone();
+            let labels = set.labels(&image).expect("it is labelled");
+            let is_ended = place.label_and_stop(&Run { existing: RESTART, ..run.clone() }, writes);
+            let bbox = BoundingBox::new(0.0, 0.0, 32.0, 16.0);
+            let drawn = LabelledInstance { line: None, class: 0, bbox, polygon: None };
+            let saved = set.save(&image, &labels.version, &[drawn]);
+            let files = ["set/labels/train/a.txt", "set/segments/labels/train/a.txt"];
+            let texts = files.map(|file| place.read(file).unwrap_or_default());
+            let in_coco = place.read("set/annotations.json").map(|text| text.matches("file_name").count());
+            let is_complete =
+                in_coco.map_or(texts.iter().all(|text| text.contains("0.500000")), |images| images == 2);
+            let is_right = match &saved {
+                Ok(_) => is_complete,
+                Err(e) => e.kind() == ErrorKind::Mismatch,
+            };
+            if !is_right {
+                let formats = &run.options.formats;
+                wrong
+                    .push(format!("{formats:?}, {writes} writes: {:?}, {texts:?}, {in_coco:?}", saved.err()));
+            }
+            if is_ended {
+                assert!(writes > 10, "{writes} writes");
+                break;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
@@ -88,6 +129,20 @@ fn a_restart_keeps_the_labels_of_images_that_cannot_be_read() {
     let job = place.open(&Run { existing: RESTART, ..run.clone() }).expect("it can be restarted");
     drop(job);
     assert_eq!(place.open(&run).expect("it goes on").pending(), 2);
+}
+
+#[test]
+fn an_image_that_is_gone_again_is_reported_again() {
+    let run = Run::default();
+    let place = grown(&run);
+    // An empty folder may be a disk that is not mounted.
+    place.write("images/c.png", "xxx");
+    for round in 0..2 {
+        place.remove("images/a.png");
+        assert_eq!(place.label(&run).expect("it can be labelled").removed, ["a.png"], "round {round}");
+        place.write("images/a.png", "x");
+        assert_eq!(place.label(&run).expect("it can be labelled").kept, ["a.png"], "round {round}");
+    }
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl Saved {
                  discard_corrections",
                 path.display()
             );
-            Error::new(ErrorKind::InvalidData, message)
+            Error::new(ErrorKind::InvalidData, message).about("discard_corrections")
         };
         let bytes = match std::fs::read(&path) {
             Err(e) if e.kind() == NotFound => return Ok(Self { path, images: BTreeMap::new() }),

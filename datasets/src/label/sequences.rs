@@ -228,6 +228,7 @@ fn files_below(place: &Place, folder: &str) -> BTreeMap<String, String> {
 }
 
 /// `OCELLI_SEQUENCES` sets how many, `OCELLI_SEQUENCE` the first one.
+#[expect(clippy::print_stdout, reason = "long runs show how far they are, and what they found")]
 #[test]
 fn no_sequence_of_events_loses_work_or_mixes_up_pictures() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -239,8 +240,8 @@ fn no_sequence_of_events_loses_work_or_mixes_up_pictures() {
         let ended = (0..STEPS).try_for_each(|_| sequence.step()).and_then(|()| sequence.label());
         if let Err(why) = ended {
             failures.push(format!("OCELLI_SEQUENCE={seed}: {why}\n  {}", sequence.log.join("\n  ")));
+            println!("OCELLI_SEQUENCE={seed}: {why}");
         }
-        // Long runs show how far they are.
         if count > SEQUENCES && (seed + 1 - first).is_multiple_of(1000) {
             println!("{} sequences, {} failures", seed + 1 - first, failures.len());
         }

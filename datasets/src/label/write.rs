@@ -93,13 +93,16 @@ pub(super) fn write_data_set(
         let was_there = labelled.is_some();
         if placer.keep_or_remove(&name, labelled.as_ref())? {
             let source = labelled.as_ref().map_or((0, 0), |record| identity(&record.source));
-            let shows_other = entry.described.is_some_and(|described| {
-                placer.shows_other(&name, labelled.as_ref(), described)
-                    || placer.has_other_copy(&name, described)
-            });
+            let mut is_outdated = false;
+            if let Some(described) = entry.described {
+                let is_other = placer.known.get(&name).is_some_and(|known| known.identity != described);
+                is_outdated = note_described(placer, &name, (described, source), is_other)?
+                    || placer.shows_other(&name, labelled.as_ref(), described)
+                    || placer.has_other_copy(&name, described);
+            }
             if placer.is_edited(&name, &entry, source) {
                 summary.edited.push(name.clone());
-            } else if shows_other {
+            } else if is_outdated {
                 summary.outdated.push(name.clone());
             }
             summary.kept.push(name);
@@ -220,21 +223,33 @@ fn note_picture(
         });
         return Ok(());
     }
-    let mut labels = placer.corrected_labels(name)?;
-    let Some(known) = placer.known.get(name) else { return Ok(()) };
     // A frozen picture is not the one at the source.
-    let is_other = known.identity != now || described != now;
-    let is_replaced = is_other && !(described == now && placer.has_content_of_source(name));
-    labels.retain(|label| is_replaced || known.outdated_labels.contains(label));
-    if !labels.is_empty() {
+    let is_other = placer.known.get(name).is_some_and(|known| known.identity != now || described != now);
+    if note_described(placer, name, (described, now), is_other)? {
         summary.outdated.push(name.clone());
     }
+    Ok(())
+}
+
+/// Notes which picture the labels of an image describe; `now` is the one at the source, and `is_other` says whether it is not
+/// the one that the last finished run left. Returns whether a person corrected labels for an earlier one.
+fn note_described(
+    placer: &mut Placer,
+    name: &str,
+    (described, now): ((u64, u64), (u64, u64)),
+    is_other: bool,
+) -> Result<bool> {
+    let mut labels = placer.corrected_labels(name)?;
+    let Some(known) = placer.known.get(name) else { return Ok(false) };
+    let is_replaced = is_other && !(described == now && placer.has_content_of_source(name));
+    labels.retain(|label| is_replaced || known.outdated_labels.contains(label));
+    let is_outdated = !labels.is_empty();
     placer.known.change(name, |known| {
         known.describe(described);
         known.outdated_labels = labels;
         known.is_removed = false;
     });
-    Ok(())
+    Ok(is_outdated)
 }
 
 /// The name of COCO's file.
@@ -295,7 +310,7 @@ fn place_coco(
              or discard_corrections to overwrite it",
             path.display()
         );
-        return Err(Error::new(ErrorKind::Mismatch, message));
+        return Err(Error::new(ErrorKind::Mismatch, message).about("discard_corrections"));
     }
     Ok(path)
 }

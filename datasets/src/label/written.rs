@@ -199,7 +199,7 @@ impl Written {
              discard_corrections",
             self.path.display()
         );
-        Error::new(ErrorKind::InvalidData, message)
+        Error::new(ErrorKind::InvalidData, message).about("discard_corrections")
     }
 
     fn read_lines(&mut self, file: &File) -> Result<()> {

@@ -38,7 +38,9 @@ impl Placer {
     /// Whether the picture in the data set stays although it is not the one at the source, which has this size and time now:
     /// because a person edited the picture, or corrected labels that describe it. Then nothing about the image changes.
     pub fn is_frozen(&mut self, name: &str, entry: &Entry, now: (u64, u64)) -> Result<bool> {
-        let Some(described) = entry.described.filter(|_| now != (0, 0)) else { return Ok(false) };
+        if entry.described.is_none() || now == (0, 0) {
+            return Ok(false);
+        }
         let validation = self.settle(name)?;
         let others: Vec<PathBuf> = self
             .pictures(name, validation)
@@ -48,8 +50,8 @@ impl Placer {
         if others.is_empty() || self.has_content_of_source(name) {
             return Ok(false);
         }
-        Ok(described == now
-            || others.iter().any(|path| !self.is_ours(path, name, entry))
+        // A copy of an earlier picture, which a run that was stopped could not replace, is replaced by the next one.
+        Ok(others.iter().any(|path| !self.is_ours(path, name, entry))
             || self.is_corrected(name, validation)?)
     }
 

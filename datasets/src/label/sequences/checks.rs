@@ -11,6 +11,12 @@ use super::{
 use crate::label::corrections::{SIDE, row_of};
 use crate::label::{Format, Summary};
 
+/// Whether a run searched an image for all classes. It did not if the image is not named any more, although its picture may
+/// be that of another one, which has the path of a third one now.
+fn is_searched(summary: &Summary, named: &BTreeSet<String>, file: &str, picture: &str) -> bool {
+    named.contains(picture) && !summary.kept.iter().any(|name| stem_of(name) == stem_of(file))
+}
+
 /// The images whose pictures or labels a run reports.
 fn reported(summary: &Summary) -> Vec<&str> {
     summary.outdated.iter().chain(&summary.edited).map(|name| stem_of(name)).collect()
@@ -80,8 +86,8 @@ impl Sequence {
             }
             let text = self.place.read(&file).unwrap_or_default();
             let ids = ids_of(&text, picture.len(), format_of(&file), &self.run.classes).unwrap_or_default();
-            // An image that is not named any more was not searched for classes that were added.
-            if ids.is_empty() || named.contains(&picture) && ids.len() < self.run.classes.len() {
+            let is_searched = is_searched(summary, named, &file, &picture);
+            if ids.is_empty() || is_searched && ids.len() < self.run.classes.len() {
                 return Err(format!("{file}: {text:?} beside a picture of {} bytes", picture.len()));
             }
         }
@@ -94,8 +100,9 @@ impl Sequence {
         for (file, written) in &self.person {
             let first = written.classes.len().max(self.handled.get(file).copied().unwrap_or(0));
             let Some(picture) = picture_beside(&self.place, file) else { continue };
-            let is_searched =
-                named.contains(&picture) && picture != "bad" && !reported.contains(&stem_of(file));
+            let is_searched = is_searched(summary, named, file, &picture)
+                && picture != "bad"
+                && !reported.contains(&stem_of(file));
             if !is_searched || first >= self.run.classes.len() {
                 continue;
             }
