@@ -3,9 +3,9 @@
 use clap::Command;
 
 /// The options in the short help of commands that have many.
-const FIRST: [(&str, &str); 10] = [
+const FIRST: [(&str, &str); 11] = [
     ("detect", "image output json crops classes exemplar masks confidence model engine precision imgsz"),
-    ("video", "video start output jsonl mot display zones classes masks confidence model engine track"),
+    ("video", "video memory output jsonl mot display zones classes masks confidence model engine track"),
     ("serve", "listen token host gallery label-studio confidence model engine imgsz"),
     ("label", "images classes map output format review restart model engine"),
     ("eval", "images annotations scenes predictions compare protocol classes masks json model engine"),
@@ -13,6 +13,7 @@ const FIRST: [(&str, &str); 10] = [
     ("export", "checkpoint base imgsz target detection-only inspect output force precision calibrate"),
     ("build-engine", "model verify imgsz precision masks output force graphs max-classes max-exemplars"),
     ("embed", "classes output model engine"),
+    ("prune", "model images classes num-prune objective output export engine"),
     ("verify", "model candidate graphs engine scenes min-iou json"),
 ];
 /// The most lines of examples.

@@ -194,6 +194,7 @@ impl Outcome {
             "writing ",
             "progress: ",
             "→ ",
+            "--skip-blocks and --mask-blocks: ",
         ];
         let foreign = self.stderr.lines().find(|line| !known.iter().any(|start| line.starts_with(start)));
         let complaint = if self.stderr.contains("panicked") {

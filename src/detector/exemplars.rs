@@ -11,7 +11,7 @@ use crate::prompt::Prompt;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// The least share of a box that is in the image: a box that is cut at the edge is an example, one for a larger image is not.
-const LEAST_INSIDE: f32 = 0.25;
+const LEAST_INSIDE: f32 = 0.1;
 
 /// Boxes in an image to prompt features. The buffers are reused.
 pub(super) struct ExemplarEncoder {

@@ -151,6 +151,11 @@ typedef enum ocelli_latency {
 typedef struct ocelli_detector ocelli_detector;
 
 /**
+ * The features of a picture. The detector that made them may be freed before.
+ */
+typedef struct ocelli_features ocelli_features;
+
+/**
  * A picture that was read from a file.
  */
 typedef struct ocelli_image ocelli_image;
@@ -646,6 +651,32 @@ const char *ocelli_detector_model(const struct ocelli_detector *detector);
  * Frees a detector; does nothing with a null pointer. A detection that runs on another thread is finished.
  */
 enum ocelli_status ocelli_detector_free(struct ocelli_detector *detector);
+
+/**
+ * Computes the features of a picture: the costly part, which does not depend on the prompts.
+ *
+ * Free them with `ocelli_features_free`.
+ *
+ * Pointers: as those of `ocelli_detector_detect`; `features` points to a handle to write.
+ */
+enum ocelli_status ocelli_detector_encode(struct ocelli_detector *detector,
+                                          const struct ocelli_frame *frame,
+                                          struct ocelli_features **features);
+
+/**
+ * As `ocelli_detector_detect`, in a picture whose features this detector has computed.
+ *
+ * Pointers: `result` points to a handle to write.
+ */
+enum ocelli_status ocelli_detector_detect_features(struct ocelli_detector *detector,
+                                                   const struct ocelli_features *features,
+                                                   const struct ocelli_prompts *prompts,
+                                                   struct ocelli_result **result);
+
+/**
+ * Frees features; does nothing with a null pointer.
+ */
+enum ocelli_status ocelli_features_free(struct ocelli_features *features);
 
 /**
  * Reads a picture file: JPEG, PNG, WebP, TIFF, BMP, GIF, PNM; turned as its EXIF data says.

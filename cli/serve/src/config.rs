@@ -60,25 +60,34 @@ const MIN_TOKEN: usize = 12;
 
 impl ServeConfig {
     pub(crate) fn check(&self) -> Result<()> {
-        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let refuse = |name, message: String| Err(Error::new(ErrorKind::InvalidArgument, message).about(name));
         match &self.token {
             None if !self.listen.ip().is_loopback() => {
-                return refuse(format!(
-                    "listen is {}, which other machines reach: expected a token as well",
-                    self.listen
-                ));
+                return refuse(
+                    "listen",
+                    format!(
+                        "listen is {}, which other machines reach: expected a token as well",
+                        self.listen
+                    ),
+                );
             }
             Some(token) if token.len() < MIN_TOKEN || !token.bytes().all(is_url_safe) => {
-                return refuse(format!(
-                    "token: expected at least {MIN_TOKEN} letters, digits and -._~, which need no escapes in an address"
-                ));
+                return refuse(
+                    "token",
+                    format!(
+                        "token: expected at least {MIN_TOKEN} letters, digits and -._~, which need no escapes in an address"
+                    ),
+                );
             }
             _ => {}
         }
         if let Some(host) = self.hosts.iter().find(|host| !is_host_name(host)) {
-            return refuse(format!(
-                "host \"{host}\": expected the name of this machine, without http:// and without a port"
-            ));
+            return refuse(
+                "host",
+                format!(
+                    "host \"{host}\": expected the name of this machine, without http:// and without a port"
+                ),
+            );
         }
         self.limits.check()
     }

@@ -5,11 +5,11 @@
 //!
 //! ```no_run
 //! use ocelli::{Cancellation, Detector};
-//! use ocelli_serve::{ServeConfig, Server};
+//! use ocelli_serve::{Bound, ServeConfig};
 //!
 //! # fn main() -> ocelli::Result<()> {
 //! let detector = Detector::builder().with_masks(true).build()?;
-//! let server = Server::bind(detector, ServeConfig::default())?;
+//! let server = Bound::new(ServeConfig::default())?.with(detector);
 //! println!("{}", server.url());
 //! server.run(&Cancellation::new())
 //! # }

@@ -73,11 +73,12 @@ impl Limits {
             ("max_pixels", usize::try_from(self.pixels).unwrap_or(usize::MAX)),
         ] {
             if value == 0 {
-                return refuse(format!("{name} is 0: expected at least 1"));
+                return Err(Error::argument(name, 0, "at least 1"));
             }
         }
         if self.classes > MOST_NAMES {
-            return refuse(format!("max_classes is {}: expected at most {MOST_NAMES}", self.classes));
+            let expected = format_args!("at most {MOST_NAMES}");
+            return Err(Error::argument("max_classes", self.classes, expected));
         }
         if self.time.is_zero() {
             return refuse("timeout is 0: expected a number of seconds above 0".into());

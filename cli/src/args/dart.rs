@@ -1,6 +1,7 @@
 //! Spellings of DART's programs. Those that mean the same here or are the default are accepted, with a line on stderr.
 
 use clap::Args;
+use ocelli::export::config::Student;
 use ocelli::export::{Checkpoint, MaskedBranch, Pruning};
 use ocelli::{DetectorBuilder, ModelSource};
 
@@ -99,7 +100,7 @@ fn check_backbone(source: &ModelSource, family: &str, size: &str) -> anyhow::Res
         }
         ModelSource::Folder(path) => {
             let checkpoint = Checkpoint::open(path)?;
-            (path.display().to_string(), checkpoint.config().student.as_ref().map(|student| student.name()))
+            (path.display().to_string(), checkpoint.config().student.as_ref().map(Student::name))
         }
         _ => (ModelSource::BUILT_IN.to_owned(), None),
     };

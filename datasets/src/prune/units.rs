@@ -72,14 +72,22 @@ pub(super) struct Units {
 
 /// The units that may be removed.
 pub(super) fn of(checkpoint: &Checkpoint, options: &PruneOptions) -> Result<Units> {
+    if let Some(student) = &checkpoint.config().student {
+        let message = format!(
+            "model: the image backbone is {}, which has no blocks of a vision transformer",
+            student.name()
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, message).about("model"));
+    }
     let vision = &checkpoint.config().vision;
     let (layers, global) = (vision.stack.layers, &vision.global_blocks);
-    let invalid = |message| Err(Error::new(ErrorKind::InvalidArgument, message));
+    let invalid = |option, message| Err(Error::new(ErrorKind::InvalidArgument, message).about(option));
     for (option, units) in [("protect", &options.protect), ("candidates", &options.candidates)] {
         for branch in units.iter().flat_map(|unit| unit.branches()) {
             if branch.block >= layers {
                 let (block, last) = (branch.block, layers - 1);
-                return invalid(format!("{option} has block {block}: the model has blocks 0 to {last}"));
+                let message = format!("{option} has block {block}: the model has blocks 0 to {last}");
+                return invalid(option, message);
             }
         }
     }
@@ -91,7 +99,7 @@ pub(super) fn of(checkpoint: &Checkpoint, options: &PruneOptions) -> Result<Unit
         let text = error.to_string();
         let renamed =
             text.replace("skip_blocks has", "candidates has").replace("mask_blocks has", "candidates has");
-        Error::new(error.kind(), renamed)
+        Error::new(error.kind(), renamed).about("candidates")
     })?;
     if free.is_empty() {
         free = branches(&(0..layers).map(Unit::Block).collect::<Vec<_>>());
@@ -107,13 +115,13 @@ pub(super) fn of(checkpoint: &Checkpoint, options: &PruneOptions) -> Result<Unit
         if options.whole_blocks { (&blocks, "blocks") } else { (&branches, "branches of blocks") };
     let most = removable.len();
     if most == 0 {
-        return invalid(format!("protect and candidates leave no {name} to remove"));
+        return invalid("protect", format!("protect and candidates leave no {name} to remove"));
     }
     if options.num_prune == 0 || options.num_prune > most {
         let asked = options.num_prune;
-        return invalid(format!(
-            "num_prune is {asked}: expected 1 to {most}, the number of {name} that may be removed"
-        ));
+        let message =
+            format!("num_prune is {asked}: expected 1 to {most}, the number of {name} that may be removed");
+        return invalid("num_prune", message);
     }
     let removable = removable.clone();
     let mut alone = [blocks, branches].concat();

@@ -116,11 +116,9 @@ fn earlier_results_stay_if_the_model_cannot_be_loaded() {
 fn a_run_without_frames_is_reported() {
     let place = Place::new();
     draw_video(&place, "in.mp4", 4);
-    for (arguments, word) in [
-        ("--video in.mp4 --start 100f", "--start"),
-        ("--video in.mp4 --max-frames 0", "--max-frames is 0"),
-        ("--video - --raw 16x16:bgr", "stdin"),
-    ] {
+    for (arguments, word) in
+        [("--video in.mp4 --start 100f", "--start"), ("--video - --raw 16x16:bgr", "stdin")]
+    {
         let arguments = format!("{arguments} --classes moon");
         let without = run_demo(&place, &arguments);
         assert_eq!(without.status, Some(0), "{arguments}: {without:?}");
