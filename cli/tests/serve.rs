@@ -278,7 +278,7 @@ fn wrong_usage_is_refused() {
             refusal("serve|--listen|127.0.0.1:0|--token|short", 2, &["token", "at least 12"]),
             // It would not be the same in an address and in a cookie.
             refusal("serve|--listen|127.0.0.1:0|--token|kitchen&door#42;%41", 2, &["token", "-._~"]),
-            refusal("serve|--listen|127.0.0.1:0|--max-classes|100001", 2, &["max_classes is 100001"]),
+            refusal("serve|--listen|127.0.0.1:0|--max-classes|100001", 2, &["--max-classes is 100001"]),
             // Before the model is looked for.
             refusal(
                 "serve|--model|nowhere|--listen|127.0.0.1:0|--gallery|none",

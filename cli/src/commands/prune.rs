@@ -26,7 +26,7 @@ const SEARCH: &str = "Search";
 
 /// Arguments of `ocelli prune`.
 #[derive(Args, Debug)]
-#[command(override_usage = "ocelli prune --model <PATH> --images <DIR> --classes <PHRASE>... [OPTIONS]")]
+#[command(override_usage = "ocelli prune --model <PATH> --images <DIR> --classes <PHRASE> [OPTIONS]")]
 #[command(after_help = "\
 Each block of the image backbone and each of its branches (attn, mlp) is removed alone; then, again and again, the one whose \
 removal costs least. Blocks with attention over the whole image stay. After a stop, the same command continues: finished \
