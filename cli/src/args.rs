@@ -332,7 +332,7 @@ impl DetectorArgs {
 /// no preparation. `purpose` is what the user wrote, for errors.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] without a driver or a GPU.
+/// [`ErrorKind::Unavailable`](ocelli::ErrorKind::Unavailable) without a driver or a GPU.
 pub fn with_tensorrt(
     builder: DetectorBuilder,
     kind: EngineKind,
