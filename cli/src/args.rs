@@ -85,10 +85,10 @@ pub struct ModelArgs {
     #[arg(long)]
     pub tf32: bool,
     /// TensorRT engine for the backbone, from `ocelli build-engine`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, id = "trt_backbone", value_name = "FILE")]
     pub trt: Option<PathBuf>,
     /// TensorRT engine for the encoder-decoder
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, id = "trt_encoder_decoder", value_name = "FILE")]
     pub trt_enc_dec: Option<PathBuf>,
     /// TensorRT library or its folder [default: searched]
     #[arg(long, value_name = "PATH")]

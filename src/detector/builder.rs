@@ -440,7 +440,8 @@ impl DetectorBuilder {
         let engines = EngineFiles::open(backbone, encoder_decoder)?;
         let tensorrt = NativeTensorRt::new(self.tensorrt_library.as_deref());
         tensorrt.gpu().map_err(|error| {
-            Error::new(error.kind(), format!("{parameter} {}: {error}", first.display())).with_source(error)
+            let message = format!("{parameter} {}: {error}", first.display());
+            Error::new(error.kind(), message).about(parameter).with_source(error)
         })?;
         Ok(Some((engines, tensorrt)))
     }
