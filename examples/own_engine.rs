@@ -12,7 +12,10 @@
 use std::time::Instant;
 
 use ocelli::engines::{Engine, EngineSpec, Tensor};
-use ocelli::{Detector, EngineFactory, EngineKind, EngineOptions, Image, Prompts};
+use ocelli::{
+    Detector, EngineKind, Image, Prompts,
+    engine::{EngineFactory, EngineOptions},
+};
 
 /// Prints how long each run of another engine takes.
 struct Timed {

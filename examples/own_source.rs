@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use ocelli::tracking::ByteTrackerOptions;
-use ocelli::{Detector, Frame, Image, Pipeline, Prompts, Result, Source, SourceInfo};
+use ocelli::{Detector, Frame, Image, Pipeline, Prompts, Result, Source, source::SourceInfo};
 
 /// A view of 480 × 360 pixels that moves to the right by 8 pixels a frame.
 struct Pan {

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use ocelli::tracking::{ByteTrackerOptions, Track, TrackState};
 use ocelli::{
-    Detector, FramePolicy, FrameView, Image, Pipeline, PixelFormat, Prompts, Result, StatsRecorder,
+    Detector, FrameView, Image, Pipeline, PixelFormat, Prompts, Result,
+    pipeline::{FramePolicy, StatsRecorder},
 };
 
 const FRAME_RATE: f64 = 20.0;

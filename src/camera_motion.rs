@@ -102,7 +102,7 @@ impl ReducedFrame {
 /// sixth of the picture between two frames is not found.
 ///
 /// ```
-/// use ocelli::{CameraMotionEstimator, Image};
+/// use ocelli::{Image, pipeline::CameraMotionEstimator};
 /// use ocelli::tracking::CameraMotion;
 ///
 /// let image = Image::from_rgb8(320, 180, vec![90; 320 * 180 * 3])?;

@@ -21,6 +21,7 @@ use crate::model::ModelSource;
 use crate::timing::Instant;
 use ocelli_error::{Error, ErrorKind, Result};
 
+pub use crate::detector::PrepareEngines;
 pub(crate) use format::{GraphSizes, ModelFormat};
 pub use kind::EngineKind;
 #[cfg(not(target_family = "wasm"))]

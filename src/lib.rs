@@ -36,10 +36,7 @@
 //! time) and [`postprocess`]. Text is encoded once and cached. [`export`] turns checkpoints into graphs and [`engines`] has
 //! the trait for what runs them; both are crates of their own, as is [`tracking`].
 //!
-//! # Features
-//!
-//! None is enabled by default. `cuda` keeps tensors on NVIDIA GPUs between graphs. `tensorrt` or `tensorrt-rtx` runs TensorRT engine files.
-//! ONNX Runtime, OpenVINO, the video library (files, cameras, windows), the NVIDIA driver and TensorRT are loaded at run time.
+//! ONNX Runtime, OpenVINO, the video library (files, cameras, windows), NVIDIA's driver and TensorRT are loaded at run time.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(target_family = "wasm", allow(dead_code, unused_imports, reason = "no engine loads a library"))]
@@ -48,19 +45,19 @@ pub mod atomic_file;
 pub mod builtin;
 #[doc(hidden)]
 pub mod cache;
-mod calibration;
+pub mod calibration;
 mod camera_motion;
 mod cancellation;
 mod detection;
 mod detector;
 pub mod draw;
-mod engine;
+pub mod engine;
 mod frame;
 mod frame_view;
 pub mod image;
-mod mask;
+pub mod mask;
 pub mod masklets;
-mod model;
+pub mod model;
 mod model_graph;
 mod outcome;
 #[cfg(feature = "test-support")]
@@ -69,10 +66,11 @@ pub mod parsers;
 pub mod pipeline;
 pub mod postprocess;
 pub mod preprocess;
-mod prompt;
+pub mod prompt;
 pub mod report;
 pub mod sink;
 pub mod source;
+pub mod stages;
 pub mod tensorrt;
 mod text_cache;
 mod timing;
@@ -83,31 +81,18 @@ pub use ocelli_export as export;
 pub use ocelli_tracking as tracking;
 pub use ocelli_tracking::BoundingBox;
 
-pub use cache::cache_folder;
-pub use calibration::calibrate;
-pub use camera_motion::CameraMotionEstimator;
 pub use cancellation::Cancellation;
 pub use detection::Detection;
-pub use detector::{
-    Backbone, Detections, Detector, DetectorBuilder, EmbeddedPrompts, ImageEncoder, ImageFeatures,
-    ImagePreprocessor, PrepareEngines, PromptDecoder, ScreenCalibration, Screening, Stages, TextCacheFile,
-    TextEmbedder,
-};
-#[cfg(not(target_family = "wasm"))]
-pub use engine::AdapterVerdict;
-pub use engine::{EngineFactory, EngineKind, EngineOptions};
-pub use frame::{Frame, Origin};
+pub use detector::{Detections, Detector, DetectorBuilder};
+pub use engine::EngineKind;
+pub use frame::Frame;
 pub use frame_view::{FrameView, PixelFormat};
 pub use image::{Image, ImageView};
-pub use mask::{Mask, MaskSpan, Outline, SemanticMap};
-pub use model::{Model, ModelRequest, ModelSource, sha256_of_file};
-pub use model_graph::ModelGraph;
+pub use mask::Mask;
+pub use model::{Model, ModelSource};
 pub use ocelli_error::{Error, ErrorKind, Result};
-pub use outcome::FrameOutcome;
-pub use pipeline::{
-    FramePolicy, Latency, MotionGate, Pipeline, PipelineBuilder, PipelineStats, RunSummary, StatsRecorder,
-};
-pub use prompt::{Exemplar, MAX_CLASSES, MAX_PHRASE_BYTES, Prompt, Prompts, VISUAL};
+pub use pipeline::{Pipeline, PipelineBuilder};
+pub use prompt::{Exemplar, Prompt, Prompts};
 pub use sink::Sink;
-pub use source::{Source, SourceInfo};
+pub use source::Source;
 pub use timing::StageTimes;

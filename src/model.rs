@@ -15,6 +15,7 @@ use crate::Cancellation;
 use crate::builtin;
 use crate::cache::{Lock, cache_folder, create_folder, hex, remembered_hash, remove_folder, short_hex};
 use crate::engine::{EngineFactory, GraphSizes};
+pub use crate::model_graph::ModelGraph;
 use crate::tokenizer::{Tokenizer, TokenizerConfig};
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -114,7 +115,7 @@ impl Model {
     /// [embedded engine](crate::EngineKind::Embedded) runs such a model, so name it.
     ///
     /// ```
-    /// use ocelli::{Detector, EngineKind, Model, ModelRequest, Prompts, TextCacheFile};
+    /// use ocelli::{Detector, EngineKind, Model, Prompts, model::ModelRequest, stages::TextCacheFile};
     ///
     /// # fn main() -> ocelli::Result<()> {
     /// # let folder = Model::resolve(&ModelRequest::default(), &|_| (), &ocelli::Cancellation::new())?.folder().to_owned();
@@ -513,7 +514,9 @@ fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path, &Path) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{EngineKind, EngineOptions, ModelGraph};
+    use crate::EngineKind;
+    use crate::engine::EngineOptions;
+    use crate::model_graph::ModelGraph;
 
     #[test]
     fn a_changed_configuration_or_tokeniser_is_another_export() {

@@ -50,6 +50,8 @@ mod stage_loop;
 mod stages;
 mod stats;
 
+pub use crate::camera_motion::CameraMotionEstimator;
+pub use crate::outcome::FrameOutcome;
 pub use builder::PipelineBuilder;
 pub use config::{FramePolicy, Latency};
 pub use motion::MotionGate;

@@ -26,6 +26,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::frame::Frame;
+pub use crate::frame::Origin;
 use ocelli_error::Result;
 
 /// The frame rates that sources accept, in frames per second: from a frame in eleven days to a million in a second.

@@ -9,7 +9,7 @@ use std::path::Path;
 use ocelli::engines::Tensor;
 use ocelli::export::contract::{Precision, Prompting, TextPadding, file, tensor};
 use ocelli::export::{Checkpoint, CheckpointOptions, ExportOptions};
-use ocelli::{BoundingBox, Detector, Image, ModelSource, Prompt, Prompts, TextCacheFile};
+use ocelli::{BoundingBox, Detector, Image, ModelSource, Prompt, Prompts, stages::TextCacheFile};
 use safetensors::SafeTensors;
 
 use crate::parity::exported::{Exported, Outcome};

@@ -12,7 +12,8 @@ use ocelli::engines::{Dim, Engine};
 use ocelli::export::contract::{dim, file};
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::{
-    Detection, Detections, Detector, EngineFactory, Model, Prompt, Prompts, SemanticMap, TextCacheFile,
+    Detection, Detections, Detector, Model, Prompt, Prompts, engine::EngineFactory, mask::SemanticMap,
+    stages::TextCacheFile,
 };
 use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneOptions};
 

@@ -14,7 +14,7 @@ use ocelli::export::contract::Target;
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::{
     BoundingBox, Detection, Detector, DetectorBuilder, ErrorKind, Image, Mask, Model, Prompt, Prompts,
-    TextCacheFile,
+    stages::TextCacheFile,
 };
 use serde_json::Value;
 use tempfile::TempDir;

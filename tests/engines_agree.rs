@@ -2,7 +2,7 @@
 //!
 //! Needs ONNX Runtime; `make setup` installs it.
 
-use ocelli::{Detection, Detector, EngineKind, Prompt, Prompts, TextCacheFile};
+use ocelli::{Detection, Detector, EngineKind, Prompt, Prompts, stages::TextCacheFile};
 use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneOptions, vocabulary};
 
 /// The largest difference of a score.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use ocelli::{Detection, Detector, Prompt, Prompts, TextCacheFile};
+use ocelli::{Detection, Detector, Prompt, Prompts, stages::TextCacheFile};
 use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneObject, SceneOptions};
 
 const CONFIDENCE: f32 = 0.3;

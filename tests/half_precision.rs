@@ -17,7 +17,7 @@ use crate::parity::golden::{Golden, f32s, first};
 use ocelli::engines::Tensor;
 use ocelli::export::contract::{Precision, Target, file, tensor};
 use ocelli::export::{Checkpoint, ErrorKind, ExportOptions, MixedPrecision};
-use ocelli::{Detection, Detector, EngineKind, Image, Model, Prompts, TextCacheFile};
+use ocelli::{Detection, Detector, EngineKind, Image, Model, Prompts, stages::TextCacheFile};
 use ocelli_benchmarks::outliers;
 use serde_json::Value;
 

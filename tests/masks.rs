@@ -11,8 +11,10 @@ use ocelli::export::contract::{file, tensor};
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
-    Detection, Detector, EngineFactory, EngineKind, EngineOptions, Image, ImageFeatures, Model, Prompts,
-    SemanticMap, StageTimes, Stages, TextCacheFile,
+    Detection, Detector, EngineKind, Image, Model, Prompts, StageTimes,
+    engine::{EngineFactory, EngineOptions},
+    mask::SemanticMap,
+    stages::{ImageFeatures, Stages, TextCacheFile},
 };
 
 /// One run of an engine.

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::{
-    Detections, Detector, DetectorBuilder, ErrorKind, Image, Model, ModelSource, Prompts, TextCacheFile,
+    Detections, Detector, DetectorBuilder, ErrorKind, Image, Model, ModelSource, Prompts,
+    stages::TextCacheFile,
 };
 use serde_json::{Value, json};
 

@@ -9,8 +9,9 @@ use ocelli::engines::openvino::{InferencePrecision, OpenVino, OpenVinoDevice};
 use ocelli::export::contract::{Precision, Target};
 use ocelli::export::{ExportOptions, export};
 use ocelli::{
-    Detection, Detector, EngineFactory, EngineKind, EngineOptions, Error, ErrorKind, ModelSource, Prompt,
-    Prompts, TextCacheFile,
+    Detection, Detector, EngineKind, Error, ErrorKind, ModelSource, Prompt, Prompts,
+    engine::{EngineFactory, EngineOptions},
+    stages::TextCacheFile,
 };
 use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneOptions, vocabulary};
 

@@ -13,8 +13,10 @@ use ocelli::engines::Tensor;
 use ocelli::export::contract::{Precision, Target, file, tensor};
 use ocelli::export::{Calibration, Checkpoint, ExportOptions};
 use ocelli::{
-    Detection, Detector, EngineFactory, EngineKind, EngineOptions, ErrorKind, Image, Model, ModelSource,
-    Prompts, TextCacheFile, calibrate,
+    Detection, Detector, EngineKind, ErrorKind, Image, Model, ModelSource, Prompts,
+    calibration::calibrate,
+    engine::{EngineFactory, EngineOptions},
+    stages::TextCacheFile,
 };
 use ocelli_onnx::Message;
 use ocelli_onnx::schema::{ModelProto, NodeProto};

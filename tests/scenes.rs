@@ -5,7 +5,7 @@
 #![allow(clippy::print_stdout, reason = "the figures are interesting if the test passes, too")]
 
 use ocelli::export::{Checkpoint, ExportOptions, export};
-use ocelli::{BoundingBox, Detection, Detector, Model, Prompts, TextCacheFile};
+use ocelli::{BoundingBox, Detection, Detector, Model, Prompts, stages::TextCacheFile};
 use ocelli_datasets::scenes::{MovingScene, SceneGenerator, SceneOptions, vocabulary};
 
 fn detector(folder: &std::path::Path) -> Detector {

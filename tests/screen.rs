@@ -10,7 +10,8 @@ use ocelli::engines::Tensor;
 use ocelli::export::contract::{file, tensor};
 use ocelli::export::{ErrorKind, ExportOptions};
 use ocelli::{
-    Detection, Detector, DetectorBuilder, ModelSource, Prompt, Prompts, Screening, StageTimes, TextCacheFile,
+    Detection, Detector, DetectorBuilder, ModelSource, Prompt, Prompts, StageTimes,
+    stages::{Screening, TextCacheFile},
 };
 use ocelli_datasets::scenes::{Scene, SceneGenerator, SceneOptions, vocabulary};
 

@@ -11,7 +11,7 @@ use ocelli::engines::Engine;
 use ocelli::export::ExportOptions;
 use ocelli::export::contract::{Prompting, file};
 use ocelli::tensorrt::dart::{DartBackbone, DartEncoderDecoder};
-use ocelli::{Detector, EngineFactory, ErrorKind, TextCacheFile};
+use ocelli::{Detector, ErrorKind, engine::EngineFactory, stages::TextCacheFile};
 use serde_json::{Value, json};
 
 /// Runs backbone and encoder-decoder as engines with the tensors of DART, through their adapters.
@@ -66,7 +66,7 @@ mod with_tensorrt {
     use ocelli::engines::tensorrt::ComputeCapability;
     use ocelli::export::contract::{Target, tensor};
     use ocelli::tensorrt::{NativeTensorRt, PlanRequest};
-    use ocelli::{Cancellation, ModelGraph};
+    use ocelli::{Cancellation, model::ModelGraph};
     use ocelli_cli::tensorrt::{BuildEvent, BuildOptions, EngineBuild, cached_engines, verify_engine};
     use ocelli_datasets::verify::VerificationOptions;
 

@@ -15,7 +15,11 @@ use std::path::Path;
 use ocelli::engines::tensorrt::{ComputeCapability, DimensionRange, TensorRt, TensorRtBuilder};
 use ocelli::export::contract::{Precision, Target, dim, file};
 use ocelli::export::{Calibration, Checkpoint, ExportOptions, MixedPrecision, export};
-use ocelli::{EngineFactory, EngineOptions, Image, calibrate};
+use ocelli::{
+    Image,
+    calibration::calibrate,
+    engine::{EngineFactory, EngineOptions},
+};
 use ocelli_benchmarks::random_weights;
 use tempfile::TempDir;
 

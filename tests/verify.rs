@@ -9,7 +9,7 @@ use std::path::Path;
 use self::candidates::{builtin, disturbed_engines, disturbed_weights, engine};
 use ocelli::export::contract::{Precision, tensor};
 use ocelli::export::{Checkpoint, ExportOptions, export};
-use ocelli::{ErrorKind, Model, ModelGraph};
+use ocelli::{ErrorKind, Model, model::ModelGraph};
 use ocelli_datasets::verify::{Candidate, Limits, Verification, VerificationOptions, VerificationReport};
 use ocelli_engines::Tensor;
 

@@ -15,7 +15,9 @@ use ocelli::engines::webgpu::WebGpu;
 use ocelli::export::contract::Target;
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::{
-    Detector, EngineFactory, EngineKind, EngineOptions, ErrorKind, Image, ModelSource, Prompts, TextCacheFile,
+    Detector, EngineKind, ErrorKind, Image, ModelSource, Prompts,
+    engine::{EngineFactory, EngineOptions},
+    stages::TextCacheFile,
 };
 
 const WEBGPU: EngineKind = EngineKind::WebGpu { ordinal: 0 };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ocelli::{Frame, FrameOutcome, Image, Result, Source, SourceInfo};
+use ocelli::{Frame, Image, Result, Source, pipeline::FrameOutcome, source::SourceInfo};
 use ocelli_datasets::scenes::{MovingScene, TruthBox};
 
 /// Minimum IoU of a match; the class has to be the same.

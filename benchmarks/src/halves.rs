@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ocelli::engines::{Device, Engine, Tensor, Transferred};
 use ocelli::export::contract::{Manifest, Prompting, file, tensor};
-use ocelli::{EngineFactory, Model};
+use ocelli::{Model, engine::EngineFactory};
 
 /// Feature buffers: one is written, one is queued, one is read.
 const IN_FLIGHT: usize = 3;

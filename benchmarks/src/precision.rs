@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ocelli::export::contract::Manifest;
-use ocelli::{Detection, Detector, EngineFactory, ErrorKind, Model, StageTimes, TextCacheFile};
+use ocelli::{
+    Detection, Detector, ErrorKind, Model, StageTimes, engine::EngineFactory, stages::TextCacheFile,
+};
 use ocelli_datasets::eval::{Accuracy, Overlap, Predictions, Protocol, average_precision};
 use serde::Serialize;
 

@@ -14,8 +14,10 @@ use clap::Args;
 use ocelli::builtin::vocabulary;
 use ocelli::tensorrt::NativeTensorRt;
 use ocelli::{
-    Cancellation, Detector, DetectorBuilder, EngineKind, Error, ModelSource, PrepareEngines, Prompt, Prompts,
-    Result, Screening, TextCacheFile, cache_folder,
+    Cancellation, Detector, DetectorBuilder, EngineKind, Error, ModelSource, Prompt, Prompts, Result,
+    cache::cache_folder,
+    engine::PrepareEngines,
+    stages::{Screening, TextCacheFile},
 };
 use ocelli_export::contract::{Precision, Target};
 

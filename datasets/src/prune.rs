@@ -35,7 +35,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use ocelli::{EngineFactory, Error, ErrorKind, Model, Prompts, Result};
+use ocelli::{Error, ErrorKind, Model, Prompts, Result, engine::EngineFactory};
 use ocelli_export::{Checkpoint, MaskedBranch};
 use serde::Serialize;
 

@@ -19,7 +19,7 @@
 //!
 //! ```
 //! use ocelli_datasets::verify::{Candidate, Verification, VerificationOptions};
-//! use ocelli::{Cancellation, EngineFactory, EngineOptions, Model, ModelRequest};
+//! use ocelli::{Cancellation, Model, engine::{EngineFactory, EngineOptions}, model::ModelRequest};
 //!
 //! # fn main() -> ocelli::Result<()> {
 //! let model = Model::resolve(&ModelRequest::default(), &|_| (), &Cancellation::new())?;
@@ -42,7 +42,10 @@ mod stages;
 mod tests;
 
 use ocelli::postprocess::PostProcessOptions;
-use ocelli::{EmbeddedPrompts, EngineFactory, Error, ErrorKind, Model, ModelGraph, Prompts, Result};
+use ocelli::{
+    Error, ErrorKind, Model, Prompts, Result, engine::EngineFactory, model::ModelGraph,
+    stages::EmbeddedPrompts,
+};
 use ocelli_engines::Tensor;
 use ocelli_export::contract::{Manifest, tensor};
 

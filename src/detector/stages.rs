@@ -13,7 +13,7 @@ use ocelli_error::Result;
 /// The stages of a [`Detector`](crate::Detector): text to embedded prompts, an image to features, both to detections.
 ///
 /// ```
-/// use ocelli::{Detector, Image, ImageFeatures, Prompts, StageTimes, Stages};
+/// use ocelli::{Detector, Image, Prompts, StageTimes, stages::{ImageFeatures, Stages}};
 ///
 /// # fn main() -> ocelli::Result<()> {
 /// let Stages { mut text, mut encoder, mut decoder, .. } = Detector::builder().build()?.into_stages();

@@ -246,7 +246,7 @@ mod tests {
     fn a_pipeline_can_be_moved_and_shared() {
         fn is_send_and_sync<T: Send + Sync + 'static>() {}
         is_send_and_sync::<Pipeline>();
-        is_send_and_sync::<crate::StatsRecorder>();
+        is_send_and_sync::<crate::pipeline::StatsRecorder>();
         fn is_send<T: Send>() {}
         is_send::<crate::PipelineBuilder>();
         is_send::<FrameOutcome>();

@@ -13,8 +13,8 @@ use ocelli::export::contract::{
     file, tensor,
 };
 use ocelli::{
-    Detector, EngineFactory, Error, ErrorKind, Frame, Image, Model, Prompts, Result, Source, SourceInfo,
-    TextCacheFile,
+    Detector, Error, ErrorKind, Frame, Image, Model, Prompts, Result, Source, engine::EngineFactory,
+    source::SourceInfo, stages::TextCacheFile,
 };
 
 const PATCH: usize = 14;

@@ -8,7 +8,11 @@ use ocelli::engines::Engine;
 use ocelli::engines::cuda::CudaDevice;
 use ocelli::engines::onnxruntime::{CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeEngine};
 use ocelli::export::contract::file;
-use ocelli::{Detection, Detector, EmbeddedPrompts, EngineFactory, Pipeline, Prompts, StageTimes, Stages};
+use ocelli::{
+    Detection, Detector, Pipeline, Prompts, StageTimes,
+    engine::EngineFactory,
+    stages::{EmbeddedPrompts, Stages},
+};
 
 #[path = "fullsize.rs"]
 mod fullsize;

@@ -2,7 +2,7 @@
 
 use ocelli::export::{Checkpoint, ExportOptions};
 use ocelli::masklets::{MaskDetector, MaskFrame, MaskTracker, VideoShape};
-use ocelli::{Detector, EngineKind, ErrorKind, Model, Prompts, TextCacheFile};
+use ocelli::{Detector, EngineKind, ErrorKind, Model, Prompts, stages::TextCacheFile};
 
 use super::replay::embedded;
 use crate::parity::exported::{Exported, Outcome};

@@ -12,7 +12,11 @@ use ocelli::tracking::masklets::{
     Detection, EncodeBatch, FrameReport, LogitMask, MaskNetwork, MaskPromptBatch, MaskletSession,
     PointPrompt, TrackBatch, TrackedMask,
 };
-use ocelli::{Detector, EngineFactory, EngineKind, EngineOptions, Model, TextCacheFile};
+use ocelli::{
+    Detector, EngineKind, Model,
+    engine::{EngineFactory, EngineOptions},
+    stages::TextCacheFile,
+};
 use serde_json::{Value, json};
 
 use crate::parity::exported::{Exported, Outcome, Runner};

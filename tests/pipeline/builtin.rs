@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{
-    Detector, Frame, FrameView, Image, Pipeline, PipelineBuilder, Prompts, Result, Sink, Source, SourceInfo,
+    Detector, Frame, FrameView, Image, Pipeline, PipelineBuilder, Prompts, Result, Sink, Source,
+    source::SourceInfo,
 };
 
 use ocelli_datasets::scenes::MovingScene;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use ocelli::sink::Pictures;
 use ocelli::source::{Selected, Selection};
 use ocelli::{
-    Cancellation, ErrorKind, Frame, Pipeline, PipelineBuilder, Sink, Source, SourceInfo, StatsRecorder,
+    Cancellation, ErrorKind, Frame, Pipeline, PipelineBuilder, Sink, Source, pipeline::StatsRecorder,
+    source::SourceInfo,
 };
 
 use super::fakes::{Fakes, Keep, Kept, Levels, detector, prompts};

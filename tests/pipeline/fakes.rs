@@ -21,8 +21,8 @@ use ocelli::export::contract::{
 };
 use ocelli::sink::Pictures;
 use ocelli::{
-    Detection, Detector, EngineFactory, Error, ErrorKind, Frame, FrameOutcome, Model, Prompts, Result, Sink,
-    Source, SourceInfo, TextCacheFile,
+    Detection, Detector, Error, ErrorKind, Frame, Model, Prompts, Result, Sink, Source,
+    engine::EngineFactory, pipeline::FrameOutcome, source::SourceInfo, stages::TextCacheFile,
 };
 use tempfile::TempDir;
 

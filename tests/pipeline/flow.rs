@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use ocelli::sink::Pictures;
 use ocelli::tracking::{ByteTrackerOptions, TrackState};
-use ocelli::{FrameOutcome, FramePolicy, Pipeline, PipelineBuilder, RunSummary, Sink};
+use ocelli::{
+    Pipeline, PipelineBuilder, Sink,
+    pipeline::{FrameOutcome, FramePolicy, RunSummary},
+};
 
 use super::fakes::{Fakes, Keep, Kept, Levels, detector, facts, level_found, level_of, prompts};
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{
-    Cancellation, Error, ErrorKind, FrameOutcome, FramePolicy, FrameView, Latency, Pipeline, PipelineBuilder,
-    PixelFormat,
+    Cancellation, Error, ErrorKind, FrameView, Pipeline, PipelineBuilder, PixelFormat,
+    pipeline::{FrameOutcome, FramePolicy, Latency},
 };
 
 use super::fakes::{Fakes, detector, facts, level_found, level_of, prompts};

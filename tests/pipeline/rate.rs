@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ocelli::sink::Pictures;
-use ocelli::{FramePolicy, Latency, Pipeline, RunSummary, Sink};
+use ocelli::{
+    Pipeline, Sink,
+    pipeline::{FramePolicy, Latency, RunSummary},
+};
 
 use super::fakes::{Fakes, Keep, Levels, detector, prompts};
 

@@ -7,7 +7,11 @@ use std::time::{Duration, Instant};
 
 use ocelli::source::{Feed, Several, SeveralStates};
 use ocelli::tracking::ByteTrackerOptions;
-use ocelli::{Cancellation, Frame, FrameOutcome, Pipeline, Result, RunSummary, Sink, Source, SourceInfo};
+use ocelli::{
+    Cancellation, Frame, Pipeline, Result, Sink, Source,
+    pipeline::{FrameOutcome, RunSummary},
+    source::SourceInfo,
+};
 
 use super::fakes::{Fakes, Keep, Levels, detector, level_found, level_of, prompts};
 

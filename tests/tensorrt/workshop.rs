@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use ocelli::export::contract::Target;
 use ocelli::export::{Checkpoint, ExportOptions, export};
 use ocelli::{
-    Detection, Detector, DetectorBuilder, EngineFactory, EngineKind, EngineOptions, Image, Model, Prompts,
-    TextCacheFile,
+    Detection, Detector, DetectorBuilder, EngineKind, Image, Model, Prompts,
+    engine::{EngineFactory, EngineOptions},
+    stages::TextCacheFile,
 };
 use ocelli_cli::tensorrt::BuildOptions;
 use ocelli_datasets::verify::VerificationOptions;

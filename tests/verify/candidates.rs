@@ -4,7 +4,10 @@ use std::path::Path;
 
 use half::f16;
 use ocelli::export::{Checkpoint, ExportOptions, export};
-use ocelli::{EngineFactory, EngineKind, EngineOptions, Model};
+use ocelli::{
+    EngineKind, Model,
+    engine::{EngineFactory, EngineOptions},
+};
 use ocelli_engines::{Engine, EngineSpec, Result, Tensor};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use tempfile::TempDir;

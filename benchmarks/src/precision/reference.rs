@@ -7,7 +7,7 @@ use ocelli::engines::{Engine, Tensor};
 use ocelli::export::contract::{Manifest, Prompting, file, tensor};
 use ocelli::preprocess::{PreprocessConfig, Preprocessor};
 use ocelli::tokenizer::{Tokenizer, TokenizerConfig};
-use ocelli::{EngineFactory, Prompts};
+use ocelli::{Prompts, engine::EngineFactory};
 
 use super::{Scenes, cosine};
 

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use ocelli::ImageFeatures;
+use ocelli::stages::ImageFeatures;
 
 use crate::detector::{DETECTORS, ocelli_detector};
 use crate::frame;

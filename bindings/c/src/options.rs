@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use ocelli::export::contract::Precision;
-use ocelli::{Detector, DetectorBuilder, EngineKind, ModelSource, Result, TextCacheFile};
+use ocelli::{Detector, DetectorBuilder, EngineKind, ModelSource, Result, stages::TextCacheFile};
 
 use crate::sized;
 use crate::status::{done, invalid, ocelli_status};

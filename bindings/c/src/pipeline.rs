@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
-use ocelli::{Cancellation, Error, ErrorKind, FramePolicy, Latency, Pipeline, Result};
+use ocelli::{
+    Cancellation, Error, ErrorKind, Pipeline, Result,
+    pipeline::{FramePolicy, Latency},
+};
 
 use crate::frame;
 use crate::frame::ocelli_frame;

@@ -79,7 +79,7 @@ pub unsafe extern "C" fn ocelli_prompts_add(
     done(|| {
         // SAFETY: the caller passes strings or null.
         let (phrase, label) = unsafe { (optional_text(phrase, "phrase")?, optional_text(label, "label")?) };
-        let mut prompt = phrase.map_or_else(|| Prompt::visual(ocelli::VISUAL), Prompt::new);
+        let mut prompt = phrase.map_or_else(|| Prompt::visual(ocelli::prompt::VISUAL), Prompt::new);
         if let Some(label) = label {
             prompt = prompt.with_label(label);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ocelli::report::FrameReport;
 use ocelli::tracking::{Track, TrackState};
-use ocelli::{Detection, Detections, Error, ErrorKind, FrameOutcome, Mask, Result};
+use ocelli::{Detection, Detections, Error, ErrorKind, Mask, Result, pipeline::FrameOutcome};
 
 use crate::handle::Registry;
 use crate::sized;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ocelli::{Detections, FrameView, ImageFeatures};
+use ocelli::{Detections, FrameView, stages::ImageFeatures};
 use pyo3::prelude::*;
 
 use crate::error::OrRaise;

@@ -2,7 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use ocelli::{Cancellation, EngineFactory, EngineOptions, Error, ErrorKind, Image, Result, calibrate};
+use ocelli::{
+    Cancellation, Error, ErrorKind, Image, Result,
+    calibration::calibrate,
+    engine::{EngineFactory, EngineOptions},
+};
 use ocelli_cli::expand_images;
 use ocelli_datasets::COCO_CLASSES;
 use ocelli_export::contract::{Precision, Prompting, Target, TextPadding};

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use ocelli::{DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Result, Screening, TextCacheFile};
+use ocelli::{
+    DetectorBuilder, EngineKind, Error, ErrorKind, ModelSource, Result,
+    stages::{Screening, TextCacheFile},
+};
 use ocelli_export::contract::Precision;
 use pyo3::prelude::*;
 

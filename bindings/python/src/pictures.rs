@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use image::RgbImage;
 use numpy::{IntoPyArray, PyArray3, PyArrayMethods};
 use ocelli::draw::{AnnotationStyle, Annotator, Overlay, OverlayOptions};
-use ocelli::{Error, ErrorKind, FrameOutcome, Image, PixelFormat};
+use ocelli::{Error, ErrorKind, Image, PixelFormat, pipeline::FrameOutcome};
 use pyo3::prelude::*;
 
 use crate::error::OrRaise;

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use ocelli::{Cancellation, FrameOutcome, FramePolicy, Latency};
+use ocelli::{
+    Cancellation,
+    pipeline::{FrameOutcome, FramePolicy, Latency},
+};
 use pyo3::prelude::*;
 
 use crate::error::{OrRaise, invalid};

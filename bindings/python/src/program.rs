@@ -7,7 +7,7 @@ use std::time::Duration;
 use numpy::{PyArray3, PyArrayMethods};
 use ocelli::sink::Pictures;
 use ocelli::source::StreamKind;
-use ocelli::{Error, ErrorKind, Frame, FrameOutcome, Result, Sink, Source, SourceInfo};
+use ocelli::{Error, ErrorKind, Frame, Result, Sink, Source, pipeline::FrameOutcome, source::SourceInfo};
 use ocelli_cli::{Host, Program, VideoInput, Videos};
 use pyo3::prelude::*;
 

@@ -16,7 +16,7 @@ pub(crate) fn prompts(py: Python<'_>, parts: Vec<PromptParts>) -> PyResult<Promp
     let prompt = |(phrase, label, exemplars): PromptParts| {
         let mut prompt = match phrase {
             Some(phrase) => Prompt::new(phrase),
-            None => Prompt::visual(ocelli::VISUAL),
+            None => Prompt::visual(ocelli::prompt::VISUAL),
         };
         if let Some(label) = label {
             prompt = prompt.with_label(label);

@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use ocelli::report::{DetectionRecord, FrameReport};
 use ocelli::tracking::{Track, TrackState};
-use ocelli::{BoundingBox, Detection, FrameOutcome, Mask, Origin, StageTimes};
+use ocelli::{BoundingBox, Detection, Mask, StageTimes, pipeline::FrameOutcome, source::Origin};
 use pyo3::prelude::*;
 
 use crate::error::{OrRaise, invalid};

@@ -2,10 +2,7 @@
 
 use js_sys::Function;
 use ocelli::draw::class_color;
-use ocelli::{
-    BoundingBox, Detection, Detections, EmbeddedPrompts, EngineKind, ImageView, Prompt, Prompts, StageTimes,
-    TextCacheFile,
-};
+use ocelli::{BoundingBox, Detection, Detections, EngineKind, ImageView, Prompt, Prompts, StageTimes, stages::{EmbeddedPrompts, TextCacheFile}};
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::*;
 

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use axum::body::Bytes;
-use ocelli::{Cancellation, Detection, Detector, Error, ErrorKind, Image, Result, StageTimes, Stages};
+use ocelli::{
+    Cancellation, Detection, Detector, Error, ErrorKind, Image, Result, StageTimes, stages::Stages,
+};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 

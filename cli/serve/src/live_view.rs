@@ -17,7 +17,7 @@ use http_body_util::channel::Channel;
 use image::ExtendedColorType;
 use image::codecs::jpeg::JpegEncoder;
 use ocelli::sink::{Pictures, Sink};
-use ocelli::{Error, ErrorKind, FrameOutcome, Image, Result};
+use ocelli::{Error, ErrorKind, Image, Result, pipeline::FrameOutcome};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 

@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ocelli::postprocess::PostProcessOptions;
-use ocelli::{BoundingBox, Error, ErrorKind, Prompt, Prompts, Result, VISUAL};
+use ocelli::{BoundingBox, Error, ErrorKind, Prompt, Prompts, Result, prompt::VISUAL};
 use serde::Deserialize;
 
 use crate::limits::{Limits, names, split_names};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use ocelli::{BoundingBox, Detector, EmbeddedPrompts, Error, ErrorKind, Image, Prompt, Prompts};
+use ocelli::{BoundingBox, Detector, Error, ErrorKind, Image, Prompt, Prompts, stages::EmbeddedPrompts};
 use ocelli_datasets::label::{Class, ClassMap};
 
 /// A value of `--exemplar`: a box around an example, or a counterexample, of a class.
@@ -76,7 +76,7 @@ pub fn prompts(map: &ClassMap, exemplars: &[ExemplarArg]) -> ocelli::Result<Prom
     let mut prompts: Vec<Prompt> = map.classes.iter().map(text_prompt).collect::<Result<_, _>>()?;
     for exemplar in exemplars {
         let class = match &exemplar.class {
-            Some(name) if name == ocelli::VISUAL || classes.is_empty() => {
+            Some(name) if name == ocelli::prompt::VISUAL || classes.is_empty() => {
                 let known = prompts.iter().position(|p| &**p.label() == name);
                 known.unwrap_or_else(|| {
                     prompts.push(Prompt::visual(name.as_str()));
@@ -88,7 +88,7 @@ pub fn prompts(map: &ClassMap, exemplars: &[ExemplarArg]) -> ocelli::Result<Prom
                 Error::new(ErrorKind::InvalidArgument, message)
             })?,
             None if prompts.is_empty() => {
-                prompts.push(Prompt::visual(ocelli::VISUAL));
+                prompts.push(Prompt::visual(ocelli::prompt::VISUAL));
                 0
             }
             None if prompts.len() == 1 => 0,

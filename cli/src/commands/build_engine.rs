@@ -8,8 +8,9 @@ use ocelli::engines::tensorrt::ComputeCapability;
 use ocelli::export::contract::{Precision, Target};
 use ocelli::tensorrt::{NativeTensorRt, PlanRequest, Sidecar};
 use ocelli::{
-    Cancellation, EngineFactory, EngineKind, EngineOptions, Error, ErrorKind, Model, ModelGraph,
-    ModelRequest, ModelSource,
+    Cancellation, EngineKind, Error, ErrorKind, Model, ModelSource,
+    engine::{EngineFactory, EngineOptions},
+    model::{ModelGraph, ModelRequest},
 };
 
 use crate::args::{INPUT, MODEL, OUTPUT};

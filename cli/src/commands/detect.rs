@@ -12,7 +12,7 @@ use ocelli::draw::{Annotator, Redaction};
 use ocelli::image::has_image_extension;
 use ocelli::report::DetectionRecord;
 use ocelli::sink::{Crops, YoloLabels};
-use ocelli::{Detection, Detections, Detector, EmbeddedPrompts, Error, Image, Prompts};
+use ocelli::{Detection, Detections, Detector, Error, Image, Prompts, stages::EmbeddedPrompts};
 
 use self::outputs::{Outputs, check_image_file, stems};
 use self::semantic::SemanticFolder;

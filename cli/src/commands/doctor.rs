@@ -12,7 +12,10 @@ use clap::Args;
 use ocelli::engines::library::{Candidate, Finding, Place};
 use ocelli::engines::onnxruntime::{OnnxRuntime, default_threads};
 use ocelli::{
-    Detector, EngineFactory, EngineKind, EngineOptions, Image, Prompts, TextCacheFile, cache_folder,
+    Detector, EngineKind, Image, Prompts,
+    cache::cache_folder,
+    engine::{EngineFactory, EngineOptions},
+    stages::TextCacheFile,
 };
 
 use crate::args::MODEL;

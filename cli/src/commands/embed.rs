@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ocelli::{Prompts, TextCacheFile};
+use ocelli::{Prompts, stages::TextCacheFile};
 
 use crate::args::{DETECTION, OUTPUT};
 use crate::{LogArgs, ModelArgs, Progress, check_output_file, class_names, print};

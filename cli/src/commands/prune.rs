@@ -8,7 +8,9 @@ use ocelli::atomic_file::write_atomically;
 use ocelli::builtin::write_checkpoint;
 use ocelli::export::{Checkpoint, ExportOptions, MaskedBranch, export};
 use ocelli::{
-    Cancellation, EngineFactory, EngineOptions, Error, ErrorKind, Model, ModelRequest, ModelSource, Prompts,
+    Cancellation, Error, ErrorKind, Model, ModelSource, Prompts,
+    engine::{EngineFactory, EngineOptions},
+    model::ModelRequest,
 };
 use ocelli_datasets::prune::{
     Objective, PruneInput, PruneOptions, PruneProgress, PruneReport, PruneStep, Unit, search,

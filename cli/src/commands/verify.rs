@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ocelli::{
-    Cancellation, EngineFactory, EngineKind, EngineOptions, Error, ErrorKind, Model, ModelGraph,
-    ModelRequest, ModelSource,
+    Cancellation, EngineKind, Error, ErrorKind, Model, ModelSource,
+    engine::{EngineFactory, EngineOptions},
+    model::{ModelGraph, ModelRequest},
 };
 use ocelli_datasets::verify::{Candidate, Verification, VerificationProgress};
 

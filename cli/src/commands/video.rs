@@ -23,8 +23,9 @@ use ocelli::draw::{Annotator, Overlay, OverlayOptions};
 use ocelli::sink::JsonLines;
 use ocelli::source::SeveralStates;
 use ocelli::{
-    Cancellation, FrameOutcome, FramePolicy, Latency, MotionGate, Pipeline, PipelineBuilder, RunSummary,
-    SourceInfo, StatsRecorder,
+    Cancellation, Pipeline, PipelineBuilder,
+    pipeline::{FrameOutcome, FramePolicy, Latency, MotionGate, RunSummary, StatsRecorder},
+    source::SourceInfo,
 };
 use ocelli_datasets::label::ClassMap;
 

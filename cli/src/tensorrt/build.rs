@@ -16,9 +16,9 @@ use tempfile::NamedTempFile;
 pub use gate::verify_engine;
 
 use ocelli::Cancellation;
-use ocelli::EngineFactory;
 use ocelli::Model;
-use ocelli::ModelGraph;
+use ocelli::engine::EngineFactory;
+use ocelli::model::ModelGraph;
 use ocelli::tensorrt::{BuildSettings, BuiltBy, EngineLayout, EngineShapes, Sidecar};
 use ocelli::tensorrt::{Gpu, NativeTensorRt, PlanRequest, TensorRtLibrary};
 use ocelli::{Error, ErrorKind, Result};

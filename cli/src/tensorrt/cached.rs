@@ -7,16 +7,16 @@ use sha2::{Digest, Sha256};
 
 use super::build::{BuildEvent, BuildOptions, EngineBuild};
 use ocelli::Cancellation;
-use ocelli::EngineFactory;
 use ocelli::Model;
-use ocelli::ModelGraph;
 use ocelli::Result;
 use ocelli::cache::{Lock, create_folder, short_hex};
+use ocelli::engine::EngineFactory;
+use ocelli::model::ModelGraph;
 use ocelli::tensorrt::NativeTensorRt;
 use ocelli::tensorrt::Sidecar;
 
 /// Engines for the backbone and the encoder-decoder of a model that was exported for TensorRT, kept in `folder` (programs use
-/// `engines` in the [cache](ocelli::cache_folder)). Missing engines are built and verified now, which takes minutes for a
+/// `engines` in the [cache](ocelli::cache::cache_folder)). Missing engines are built and verified now, which takes minutes for a
 /// full-size model. `rest` runs the other graphs and is the reference of the numeric gate.
 ///
 /// `report` is called with a line about each stage of a build.

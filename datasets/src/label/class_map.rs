@@ -8,7 +8,10 @@ use ocelli_tracking::BoundingBox;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use ocelli::{Error, ErrorKind, MAX_CLASSES, MAX_PHRASE_BYTES, Prompt, Result};
+use ocelli::{
+    Error, ErrorKind, Prompt, Result,
+    prompt::{MAX_CLASSES, MAX_PHRASE_BYTES},
+};
 
 /// The classes of a data set, in the order of their ids.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use ocelli::{
-    Detection, Detector, Error, ErrorKind, ImageFeatures, MAX_CLASSES, Model, Result, StageTimes, Stages,
+    Detection, Detector, Error, ErrorKind, Model, Result, StageTimes,
+    prompt::MAX_CLASSES,
+    stages::{ImageFeatures, Stages},
 };
 use serde_json::Value;
 

@@ -7,7 +7,10 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 
-use ocelli::{Detector, Error, ErrorKind, ImageFeatures, Result, StageTimes, Stages};
+use ocelli::{
+    Detector, Error, ErrorKind, Result, StageTimes,
+    stages::{ImageFeatures, Stages},
+};
 
 use super::images::ImageFile;
 use super::job::{LabelEvent, LabelJob, read};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use ocelli::{
-    Detection, EmbeddedPrompts, Error, ImageEncoder, ImageFeatures, Prompt, PromptDecoder, Prompts, Result,
-    StageTimes, TextEmbedder,
+    Detection, Error, Prompt, Prompts, Result, StageTimes,
+    stages::{EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, TextEmbedder},
 };
 
 use super::class_map::{ClassExemplar, ClassMap, ExemplarImage};

@@ -181,7 +181,7 @@ fn images_are_known_from_the_journal_if_their_record_is_lost() {
 
 #[test]
 fn too_many_classes_leave_no_folder_behind() {
-    let classes = vec!["dog"; ocelli::MAX_CLASSES + 1];
+    let classes = vec!["dog"; ocelli::prompt::MAX_CLASSES + 1];
     let place = Place::new();
     place.image("a.png", 1);
     let refused = place.label(&Run { classes, ..Run::default() }).expect_err("there are too many");

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::record::Record;
 use super::settings::Format;
 use super::simplify::{Coverage, simplest};
-use ocelli::{Mask, Outline};
+use ocelli::{Mask, mask::Outline};
 
 /// The position of a YOLO-seg polygon within the pixels of the mask's border, from their left and top. Trainers round or
 /// truncate the points to whole pixels and fill the pixels on the polygon, too: a polygon along the edges of the pixels would

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ocelli::export::{BackboneChain, NEXT_TOKENS};
-use ocelli::{EngineFactory, Result};
+use ocelli::{Result, engine::EngineFactory};
 use ocelli_engines::{Engine, Tensor};
 use ocelli_export::MaskedBranch;
 use ocelli_export::contract::tensor;

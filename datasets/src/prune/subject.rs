@@ -5,8 +5,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ocelli::{
-    Backbone, Detection, Detector, EmbeddedPrompts, EngineFactory, Error, ErrorKind, Image, ImageFeatures,
-    ImagePreprocessor, ModelGraph, PromptDecoder, Result, StageTimes, Stages, TextCacheFile,
+    Detection, Detector, Error, ErrorKind, Image, Result, StageTimes,
+    engine::EngineFactory,
+    model::ModelGraph,
+    stages::{
+        Backbone, EmbeddedPrompts, ImageFeatures, ImagePreprocessor, PromptDecoder, Stages, TextCacheFile,
+    },
 };
 use ocelli_engines::{Engine, EngineSpec, Tensor};
 use ocelli_export::contract::tensor;

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use ocelli::builtin::write_checkpoint;
 use ocelli::export::{Branch, Checkpoint, ExportOptions, MaskedBranch, Pruning, export, export_chain};
 use ocelli::{
-    BoundingBox, Detection, Detector, EngineFactory, EngineKind, EngineOptions, Error, ErrorKind, Image,
-    ImageFeatures, Model, Prompts, Result, StageTimes, Stages, TextCacheFile,
+    BoundingBox, Detection, Detector, EngineKind, Error, ErrorKind, Image, Model, Prompts, Result,
+    StageTimes,
+    engine::{EngineFactory, EngineOptions},
+    stages::{ImageFeatures, Stages, TextCacheFile},
 };
 use ocelli_engines::Tensor;
 use ocelli_export::contract::{Target, file, tensor};

@@ -1,6 +1,6 @@
 //! Compares the outputs of the graphs, value by value.
 
-use ocelli::ModelGraph;
+use ocelli::model::ModelGraph;
 use ocelli_engines::Tensor;
 use ocelli_export::contract::tensor;
 

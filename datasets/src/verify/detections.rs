@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ocelli::postprocess::PostProcessOptions;
-use ocelli::{Detection, ModelGraph, Result};
+use ocelli::{Detection, Result, model::ModelGraph};
 use ocelli_export::contract::tensor;
 
 use super::inputs::Input;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ocelli::ModelGraph;
+use ocelli::model::ModelGraph;
 use ocelli_engines::{Device, Engine, EngineSpec, Result, Tensor};
 use ocelli_export::contract::tensor;
 

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::{Limits, VerificationSummary};
-use ocelli::ModelGraph;
+use ocelli::model::ModelGraph;
 
 /// Failures that the table lists. The others are counted.
 const SHOWN: usize = 12;

@@ -2,8 +2,10 @@
 
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
-    Detection, Detector, EmbeddedPrompts, EngineFactory, Error, ErrorKind, ImageFeatures, Model, ModelGraph,
-    Prompts, Result, StageTimes, Stages, TextCacheFile,
+    Detection, Detector, Error, ErrorKind, Model, Prompts, Result, StageTimes,
+    engine::EngineFactory,
+    model::ModelGraph,
+    stages::{EmbeddedPrompts, ImageFeatures, Stages, TextCacheFile},
 };
 use ocelli_engines::{Engine, Tensor};
 use ocelli_export::contract::tensor;

@@ -7,7 +7,7 @@ use super::inputs::{Input, Pixels};
 use super::stages::{Output, Pass};
 use ocelli::image::Image;
 use ocelli::postprocess::{PostProcessOptions, PostProcessor, RawOutputs};
-use ocelli::{Detection, ModelGraph};
+use ocelli::{Detection, model::ModelGraph};
 use ocelli_export::contract::tensor;
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 use ocelli::atomic_file::write_atomically;
-use ocelli::{FrameOutcome, FrameView, ModelSource};
+use ocelli::{FrameView, ModelSource, pipeline::FrameOutcome};
 use ocelli_robot::messages::{CompressedImage, Detection2DArray, Header, Image, RosMessage};
 use ocelli_robot::{LiveDetector, Settings, camera, cdr, detection_array, instance_image};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ocelli::tracking::{ByteTracker, Track, TrackerDetection};
-use ocelli::{Detector, EmbeddedPrompts, FrameOutcome, FrameView, Prompts, Result};
+use ocelli::{Detector, FrameView, Prompts, Result, pipeline::FrameOutcome, stages::EmbeddedPrompts};
 
 use crate::settings::Settings;
 

@@ -1,6 +1,6 @@
 //! Results as messages of ROS 2.
 
-use ocelli::{Detection, FrameOutcome};
+use ocelli::{Detection, pipeline::FrameOutcome};
 
 use crate::messages::{
     BoundingBox2D, Detection2D, Detection2DArray, Header, Image, LabelInfo, ObjectHypothesis,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use ocelli::draw::Annotator;
-use ocelli::{FrameOutcome, FrameView};
+use ocelli::{FrameView, pipeline::FrameOutcome};
 use ocelli_robot::messages::{CompressedImage, Detection2DArray, Header, Image, LabelInfo, Time, VisionInfo};
 use ocelli_robot::{LiveDetector, Newest, Settings, camera, detection_array, instance_image, label_info};
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use ocelli::export::contract::Precision;
-use ocelli::{DetectorBuilder, Image, Prompts, Screening, StageTimes};
+use ocelli::{DetectorBuilder, Image, Prompts, StageTimes, stages::Screening};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib};
 use ocelli_benchmarks::quantiles::Quantiles;
 use ocelli_cli::{self as cli, DetectorArgs, LogArgs, interrupted, status};

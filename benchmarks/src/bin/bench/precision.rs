@@ -8,7 +8,11 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use ocelli::export::contract::{Precision, Target, file};
 use ocelli::export::{Calibration, Checkpoint, ExportOptions, MixedPrecision, export};
-use ocelli::{EngineFactory, EngineKind, EngineOptions, StageTimes, calibrate};
+use ocelli::{
+    EngineKind, StageTimes,
+    calibration::calibrate,
+    engine::{EngineFactory, EngineOptions},
+};
 use ocelli_benchmarks::machine::Machine;
 use ocelli_benchmarks::outliers::{self, Outliers};
 use ocelli_benchmarks::precision::{Detected, Least, Reference, Scenes, Strategy, detect, graph_bytes, time};

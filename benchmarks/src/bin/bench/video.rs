@@ -9,7 +9,10 @@ use ocelli::engines::Transferred;
 use ocelli::pipeline::{Quantiles, StageStats};
 use ocelli::sink::{Pictures, Sink};
 use ocelli::tracking::ByteTrackerOptions;
-use ocelli::{Cancellation, FrameOutcome, Pipeline, PipelineBuilder, Prompts, StatsRecorder};
+use ocelli::{
+    Cancellation, Pipeline, PipelineBuilder, Prompts,
+    pipeline::{FrameOutcome, StatsRecorder},
+};
 use ocelli_benchmarks::drawn_video::{DrawnVideo, Found};
 use ocelli_benchmarks::machine::{Machine, peak_memory_mib, resident_memory_mib};
 use ocelli_benchmarks::nvidia::{Transfers, memory_used_mib};

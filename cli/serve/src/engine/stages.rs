@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
-    Detection, Error, ErrorKind, Image, ImageEncoder, ImageFeatures, PromptDecoder, Result, StageTimes,
-    TextEmbedder,
+    Detection, Error, ErrorKind, Image, Result, StageTimes,
+    stages::{ImageEncoder, ImageFeatures, PromptDecoder, TextEmbedder},
 };
 
 use super::{Decoded, Found, Job, Key, decode};

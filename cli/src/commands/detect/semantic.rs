@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use image::{GrayImage, ImageFormat, Luma};
 use ocelli::atomic_file::write_atomically;
-use ocelli::{Error, ErrorKind, Result, SemanticMap};
+use ocelli::{Error, ErrorKind, Result, mask::SemanticMap};
 
 use super::outputs::stems;
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use ocelli::AdapterVerdict;
+use ocelli::engine::AdapterVerdict;
 use ocelli::engines::webgpu::{ALLOW_SOFTWARE, AdapterKind, WebGpu, adapters};
 
 use super::write_places;

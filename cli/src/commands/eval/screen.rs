@@ -5,8 +5,10 @@ use std::time::Instant;
 
 use ocelli::builtin::vocabulary;
 use ocelli::{
-    EmbeddedPrompts, Error, ErrorKind, Image, ImageEncoder, ImageFeatures, ModelSource, PromptDecoder,
-    Prompts, Result, ScreenCalibration, Screening, StageTimes, Stages,
+    Error, ErrorKind, Image, ModelSource, Prompts, Result, StageTimes,
+    stages::{
+        EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, ScreenCalibration, Screening, Stages,
+    },
 };
 use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
 

@@ -5,7 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ocelli::export::contract::Precision;
 use ocelli::export::{Calibration, Checkpoint, ExportOptions};
-use ocelli::{EngineFactory, EngineOptions, Error, ErrorKind, Image, calibrate};
+use ocelli::{
+    Error, ErrorKind, Image,
+    calibration::calibrate,
+    engine::{EngineFactory, EngineOptions},
+};
 
 use crate::args::coco_classes;
 use crate::{LogArgs, Progress, class_names, expand_images, interrupted, status, usage};

@@ -2,7 +2,7 @@
 
 use ocelli::draw::Redaction;
 use ocelli::masklets::{MaskStream, MaskTracker};
-use ocelli::{Cancellation, Detector, EmbeddedPrompts, RunSummary, Sink, Source};
+use ocelli::{Cancellation, Detector, Sink, Source, pipeline::RunSummary, stages::EmbeddedPrompts};
 
 use super::Job;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ocelli::{SourceInfo, StatsRecorder};
+use ocelli::{pipeline::StatsRecorder, source::SourceInfo};
 
 use crate::{LogArgs, Progress};
 

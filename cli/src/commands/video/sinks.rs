@@ -8,7 +8,7 @@ use ocelli::image::has_image_extension;
 use ocelli::sink::{
     Crops, Grid, JsonLines, McapFile, MotFile, PictureSequence, RawOrder, RawWriter, open_window,
 };
-use ocelli::{Cancellation, Error, Sink, SourceInfo};
+use ocelli::{Cancellation, Error, Sink, source::SourceInfo};
 
 use crate::args::{OUTPUT, label_files};
 use crate::{LogArgs, check_output_file, usage};

@@ -10,7 +10,7 @@ use ocelli::source::{
     FRAME_RATES, Feed, PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions,
     Selected, Selection, Several, SeveralStates, StreamKind, natural_order, without_secrets,
 };
-use ocelli::{Cancellation, Frame, Source, SourceInfo};
+use ocelli::{Cancellation, Frame, Source, source::SourceInfo};
 use ocelli_datasets::scenes::{MovingScene, vocabulary};
 use ocelli_export::read_text;
 

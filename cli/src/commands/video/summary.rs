@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use ocelli::pipeline::{FrameOutcome, PipelineStats};
 use ocelli::source::FeedState;
-use ocelli::{FrameOutcome, PipelineStats};
 use serde::Serialize;
 
 /// Detections and tracks of each class.

@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 
 use ocelli::draw::Annotator;
 use ocelli::sink::JsonLines;
-use ocelli::{Error, ErrorKind, FrameOutcome, Sink};
+use ocelli::{Error, ErrorKind, Sink, pipeline::FrameOutcome};
 use ocelli_export::read_text;
 use ocelli_tracking::{
     Anchor, CountingLine, Direction, LineCounts, Zone, ZoneCounter, ZoneCounts, ZoneEvent, ZoneEventKind,

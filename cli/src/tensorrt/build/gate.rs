@@ -6,9 +6,9 @@ use ocelli_engines::tensorrt::DimensionRange;
 use ocelli_export::contract::{Prompting, dim, tensor};
 
 use super::describe;
-use ocelli::EngineFactory;
 use ocelli::Model;
-use ocelli::ModelGraph;
+use ocelli::engine::EngineFactory;
+use ocelli::model::ModelGraph;
 use ocelli::tensorrt::NativeTensorRt;
 use ocelli::tensorrt::check;
 use ocelli::tensorrt::dart::name;

@@ -1,0 +1,7 @@
+//! The stages of a detection, for programs that call them one by one: [`Stages`] holds all of them for one model, the others
+//! are its parts.
+
+pub use crate::detector::{
+    Backbone, EmbeddedPrompts, ImageEncoder, ImageFeatures, ImagePreprocessor, PromptDecoder,
+    ScreenCalibration, Screening, Stages, TextCacheFile, TextEmbedder,
+};
