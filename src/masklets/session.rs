@@ -78,7 +78,8 @@ impl<S: FnMut(usize, &mut MaskFrame) -> Result<()>> MaskSession<S> {
     }
 
     /// Clicks on an object of a frame that was shown: one that is tracked is refined, another one is added under this id. The
-    /// next run tracks clicked objects alone.
+    /// next run tracks clicked objects alone, and shows this mask on this frame. More clicks on the same frame refine the mask
+    /// that it has by then: give earlier clicks again where they should still count.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) if there are no clicks or no results of that frame;

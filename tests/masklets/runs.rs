@@ -50,7 +50,24 @@ fn a_session_runs_clicks_removes_and_starts_over() {
         let partial = to_end(&mut session)?;
         let frames: Vec<usize> = partial.iter().map(|frame| frame.frame).collect();
         report.expect(format!("the partial run has 3 frames: {frames:?}"), frames == [2, 3, 4]);
-        report.expect("the click is in the run", area(&partial[0], 1) != area(before, 1));
+        let areas = (area(&partial[0], 1), area(&clicked, 1));
+        report.expect(format!("the run shows the clicked mask: {areas:?}"), partial[0] == clicked);
+
+        // Refined again, on a later frame, and with a click on the background: each run shows what the last click showed.
+        let corrections: [(usize, &[Click]); 4] = [
+            (2, &[click(0.5, 0.5, true)]),
+            (4, &[click(0.2, 0.8, true), click(0.9, 0.1, false)]),
+            (4, &[click(0.5, 0.5, true), click(0.1, 0.1, false)]),
+            (4, &[click(0.1, 0.1, false)]),
+        ];
+        for (frame, clicks) in corrections {
+            let refined = session.add_points(frame, 1, clicks)?;
+            session.propagate(RunDirection::Forward, Some(2), Some(2))?;
+            let run = to_end(&mut session)?;
+            let areas = (area(&run[frame - 2], 1), area(&refined, 1));
+            let text = format!("frame {frame}, {clicks:?}: the run shows the refined mask: {areas:?}");
+            report.expect(text, run[frame - 2] == refined && areas.0 > Some(0));
+        }
 
         report.expect("there is no object 9", !session.remove(9));
         report.expect("object 0 is removed", session.remove(0) && !session.objects().contains(&0));

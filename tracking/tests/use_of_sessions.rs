@@ -93,6 +93,61 @@ fn a_box_is_looked_for_on_its_frame_alone() {
     assert_eq!(removed, [(0, 8)], "without detections the hotstart removes it");
 }
 
+/// Clicks, then runs: the frames that were clicked show what the clicks showed, the last click of each object, whatever
+/// overlaps it and whichever of its holes are small.
+#[test]
+fn a_run_shows_the_masks_of_clicks() {
+    let pierced = || {
+        let mut mask = rectangle([0, 0, 9, 9]);
+        let values = mask.values().iter().enumerate();
+        let values = values.map(|(index, &value)| if index == 4 * SIDE + 4 { -5.0 } else { value }).collect();
+        mask = LogitMask::new(SIDE, SIDE, values).expect("a logit for each pixel");
+        mask
+    };
+    let count = std::cell::Cell::new(0);
+    // Each answer of the network is another one: a mask that is asked for again would not be the same.
+    let tracks = |id: ObjectId, _: usize| {
+        count.set((count.get() + 1) % 4);
+        Some(if id == 0 { pierced() } else { rectangle([6, 6, 12 + count.get(), 13]) })
+    };
+    let detections = |_: usize| vec![(0.9, rectangle([0, 0, 9, 9])), (0.9, rectangle([9, 0, 14, 5]))];
+    let mut scene = Scene::new(detections, tracks);
+    // Larger than the network's masks: a hole that is small there is not small in the video.
+    let video = VideoShape { frames: Some(8), width: 3 * SIDE, height: 3 * SIDE };
+    let mut session = MaskletSession::new(video, Retention::Video, options(true)).expect("valid options");
+    session.prompt(DetectorPrompt::Text, 0, &mut scene).expect("the scene does not fail");
+    session.propagate(RunDirection::Forward, None, None).expect("the session has a prompt");
+    while session.advance(&mut scene).expect("the scene does not fail").is_some() {}
+    let click = |is_foreground| Click { x: 0.5, y: 0.5, is_foreground };
+    let mut failures = Vec::new();
+    let rounds: [&[(usize, ObjectId, bool)]; 5] = [
+        &[(2, 0, true)],
+        &[(2, 1, true)],
+        &[(2, 0, true), (2, 0, false)],
+        &[(5, 1, true), (5, 1, false), (5, 7, true)],
+        &[(0, 1, true), (3, 0, true)],
+    ];
+    for clicks in rounds {
+        let mut clicked = std::collections::BTreeMap::new();
+        for &(frame, id, is_foreground) in clicks {
+            let shown = session.click(frame, id, &[click(is_foreground)], &mut scene);
+            clicked.insert(frame, shown.expect("the scene does not fail"));
+        }
+        session.propagate(RunDirection::Forward, Some(0), None).expect("the session has a prompt");
+        while let Some(step) = session.advance(&mut scene).expect("the scene does not fail") {
+            let Some(expected) = clicked.get(&step.frame) else { continue };
+            let areas = |objects: &[ocelli_tracking::masklets::ShownObject]| -> Vec<_> {
+                objects.iter().map(|object| (object.id, object.mask.area())).collect()
+            };
+            if step.shown[0] != *expected {
+                let (run, click) = (areas(&step.shown[0].objects), areas(&expected.objects));
+                failures.push(format!("{clicks:?}, frame {}: {run:?}, the click {click:?}", step.frame));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
 #[test]
 fn what_cannot_be_done_is_said() {
     let click = |x: f32| [Click { x, y: 0.5, is_foreground: true }];

@@ -6,19 +6,22 @@ use crate::masklets::network::{EncodeBatch, EncodeObject, MaskNetwork, MemoryKin
 use crate::masklets::output::Masks;
 use crate::masklets::track::track_groups;
 use crate::masklets::tracks::Tracks;
-use crate::masklets::{BankReport, Click, LogitMask, ObjectId, prompts};
+use crate::masklets::{BankReport, Click, ObjectId, fill_holes, prompts};
 use ocelli_error::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The score of an object on the frame on which it is clicked.
+const CLICKED_SCORE: f32 = 1.0;
+
 impl Tracks {
-    /// Gives clicks to an object, which joins a group of its own if it is not tracked. Returns its mask.
+    /// Gives clicks to an object, which joins a group of its own if it is not tracked.
     pub(crate) fn click(
         &mut self,
         frame: usize,
         id: ObjectId,
         clicks: &[Click],
         network: &mut impl MaskNetwork,
-    ) -> Result<LogitMask> {
+    ) -> Result<()> {
         let Self { options, groups, slots, .. } = self;
         if !groups.iter().any(|group| group.position(id).is_some()) {
             groups.push(Group { objects: vec![id], ..Group::default() });
@@ -29,8 +32,27 @@ impl Tracks {
         prompts::click(group, frame, id, clicks, options, slots, network)
     }
 
+    /// What is shown of the objects among `ids` that are clicked on a frame: masks at the size of the video, and scores. Holes
+    /// are filled at that size.
+    pub(crate) fn clicked(&self, frame: usize, ids: &BTreeSet<ObjectId>) -> (Masks, BTreeMap<ObjectId, f32>) {
+        let [width, height] = self.video;
+        let mut masks = Masks::new();
+        for group in &self.groups {
+            let Some(entry) = group.frames.get(&frame) else { continue };
+            for (id, object) in group.objects.iter().zip(&entry.objects) {
+                let is_clicked = ids.contains(id) && entry.point_prompts.contains(id);
+                let Some(mask) = object.mask.as_ref().filter(|_| is_clicked) else { continue };
+                let mut mask = mask.resized(width, height);
+                fill_holes(&mut mask, self.options.fill_hole_area);
+                masks.insert(*id, mask.positive().runs());
+            }
+        }
+        let scores = masks.keys().map(|&id| (id, CLICKED_SCORE)).collect();
+        (masks, scores)
+    }
+
     /// Tracks the groups that hold any of `ids`, and remembers what it finds. Returns the masks of `ids` at the size of the
-    /// video, and their object scores.
+    /// video, and their object scores. Objects that are clicked on the frame are as the click showed them.
     pub(crate) fn track_only(
         &mut self,
         frame: usize,
@@ -50,7 +72,11 @@ impl Tracks {
         let masks =
             tracked.iter().map(|object| (object.id, object.mask.resized_positive(width, height).runs()));
         let scores = tracked.iter().map(|object| (object.id, object.object_score));
-        Ok((banks, masks.collect(), scores.collect()))
+        let (mut masks, mut scores): (Masks, BTreeMap<_, _>) = (masks.collect(), scores.collect());
+        let (clicked, clicked_scores) = self.clicked(frame, ids);
+        masks.extend(clicked);
+        scores.extend(clicked_scores);
+        Ok((banks, masks, scores))
     }
 
     /// Encodes the masks of groups as they are, without the other objects.

@@ -63,7 +63,7 @@ pub(crate) fn recondition(
     prompt_masks(group, frame, masks, network)
 }
 
-/// Gives clicks to an object of a group: the frame becomes a conditioning frame of the whole group. Returns the new mask.
+/// Gives clicks to an object of a group: the frame becomes a conditioning frame of the whole group.
 pub(crate) fn click(
     group: &mut Group,
     frame: usize,
@@ -72,7 +72,7 @@ pub(crate) fn click(
     options: &MaskletOptions,
     slots: &mut Slots,
     network: &mut impl MaskNetwork,
-) -> Result<LogitMask> {
+) -> Result<()> {
     let mut entry = group.frames.remove(&frame).unwrap_or_default();
     let is_known = !entry.objects.is_empty();
     let mut missing = Vec::new();
@@ -101,13 +101,13 @@ pub(crate) fn click(
     })?;
     let found = crate::masklets::track::checked(found, options)?;
     let TrackedMask { mask, object_score, iou } = found;
-    object.mask = Some(mask.clone());
+    object.mask = Some(mask);
     (object.object_score, object.iou, object.origin) = (object_score, iou, PointerOrigin::Click);
     group.frames.insert(frame, entry);
     prompt_masks(group, frame, missing, network)?;
     encode_prompts(group, frame, slots, network)?;
     group.clear_prompts_near(id, frame, options.click_window);
-    Ok(mask)
+    Ok(())
 }
 
 /// The first half and the last half of too many clicks.

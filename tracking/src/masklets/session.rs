@@ -7,7 +7,7 @@ use crate::masklets::output::{FrameOutput, ShownFrame};
 use crate::masklets::requests::{DetectorPrompt, Retention, RunDirection, VideoShape};
 use crate::masklets::run::{Order, Run, Step};
 use crate::masklets::tracks::Tracks;
-use crate::masklets::{FrameReport, MaskletOptions, ObjectId, fill_holes};
+use crate::masklets::{FrameReport, MaskletOptions, ObjectId};
 use ocelli_error::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -243,16 +243,15 @@ impl MaskletSession {
             return Err(invalid(text));
         }
         network.load(frame)?;
-        let mask = self.tracks.click(frame, id, clicks, network)?;
+        self.tracks.click(frame, id, clicks, network)?;
         self.history.push(if is_tracked { Action::Refine { frame, id } } else { Action::Add { frame, id } });
-        let mut shown = mask.resized(self.video.width, self.video.height);
-        fill_holes(&mut shown, self.tracks.options.fill_hole_area);
+        let (masks, scores) = self.tracks.clicked(frame, &BTreeSet::from([id]));
         for output in self.cache.values_mut() {
             output.hidden.remove(&id);
         }
         let output = self.cached(frame)?;
-        output.masks.insert(id, shown.positive().runs());
-        output.tracker_scores.insert(id, 1.0);
+        output.masks.extend(masks);
+        output.tracker_scores.extend(scores);
         self.show_cached(frame)
     }
 
@@ -352,7 +351,8 @@ impl MaskletSession {
         let (banks, masks, scores) = self.tracks.track_only(frame, course, ids, network)?;
         let output = self.cached(frame)?;
         output.masks.extend(masks);
-        // The reference compares these logits with the probabilities of the other objects.
+        // The reference compares these logits with the probabilities of the other objects. On a clicked frame it does that in
+        // place of the score of the click, and fills holes at another size: the mask would not be the one of the click.
         output.tracker_scores.extend(scores);
         output.masks.retain(|id, _| !output.hidden.contains(id));
         let shown = vec![self.show_cached(frame)?];
