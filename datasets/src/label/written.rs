@@ -606,7 +606,7 @@ pub(super) fn part_path(path: &Path) -> PathBuf {
 }
 
 /// The temporary name of a file that is to be removed.
-fn aside_path(path: &Path) -> PathBuf {
+pub(super) fn aside_path(path: &Path) -> PathBuf {
     temporary(path, "-removed")
 }
 

@@ -7,6 +7,7 @@ use super::{
     Page, SavedImage, Sequence, Written, files_below, is_copy, labels, labels_of, picture_beside, stem_of,
 };
 use crate::label::corrections::stopping;
+use crate::label::written::aside_path;
 use crate::label::{Existing, LabelledInstance};
 
 impl Sequence {
@@ -169,6 +170,8 @@ impl Sequence {
                 std::fs::create_dir(self.place.path(&from)).expect("it can");
             }
             self.log.push(format!("{from} is not mounted"));
+            let moved = self.away.iter_mut().filter(|(_, there)| *there == from);
+            moved.for_each(|(_, there)| there.clone_from(&to));
             self.away.push((from, to));
         }
         self.place.also = None;
@@ -284,6 +287,13 @@ impl Sequence {
         for file in files_below(&self.place, "set/added").into_keys() {
             self.handled.insert(file.replacen("added/", "", 1), self.run.classes.len());
         }
+        // A stopped run has given some of them temporary names.
+        for file in self.person.keys() {
+            let proposal = self.place.path(&file.replacen("set/", "set/added/", 1));
+            if aside_path(&proposal).exists() {
+                self.handled.insert(file.clone(), self.run.classes.len());
+            }
+        }
         drop(std::fs::remove_dir_all(self.place.path("set/added")));
     }
 
@@ -304,8 +314,14 @@ impl Sequence {
         self.place.write("new", &content);
         std::fs::rename(self.place.path("new"), self.place.path(&file)).expect("it can");
         self.log.push(format!("{file} is edited"));
+        // A restart may put an image into the other split, with its picture.
+        let other = match file.contains("/train/") {
+            true => file.replacen("/train/", "/val/", 1),
+            false => file.replacen("/val/", "/train/", 1),
+        };
+        let places = if self.former.is_some() { vec![&file, &other] } else { vec![&file] };
         self.label()?;
-        match self.place.read(&file) == Some(content) {
+        match places.into_iter().any(|place| self.place.read(place).as_ref() == Some(&content)) {
             true => Ok(()),
             false => Err(format!("{file}: the edited picture was overwritten")),
         }
