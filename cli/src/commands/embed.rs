@@ -6,7 +6,7 @@ use clap::Args;
 use ocelli::{Prompts, stages::TextCacheFile};
 
 use crate::args::{DETECTION, OUTPUT};
-use crate::{LogArgs, ModelArgs, Progress, check_output_file, class_names, print};
+use crate::{LogArgs, ModelArgs, check_output_file, class_names, load, print};
 
 /// Arguments of `ocelli embed`.
 #[derive(Args, Debug)]
@@ -30,10 +30,9 @@ pub fn run(args: &EmbedArgs, log: &LogArgs) -> anyhow::Result<()> {
     let prompts = Prompts::new(class_names(&args.classes, log)?)?;
     check_output_file("--output", &args.output)?;
     let builder = args.model.detector()?.with_text_cache(TextCacheFile::File(args.output.clone()));
-    let progress = Progress::waiting(log);
-    let detector = builder.build_reporting(&|line| progress.announce(line))?;
+    let (detector, loading) = load(builder, log)?;
     detector.into_stages().text.embed(&prompts)?;
-    drop(progress);
+    drop(loading);
     print(|out| {
         let phrases =
             if prompts.len() == 1 { "1 phrase".into() } else { format!("{} phrases", prompts.len()) };

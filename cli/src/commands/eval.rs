@@ -129,9 +129,7 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
     check(args)?;
     let mut images = Images::open(args, log)?;
     let task = Task::new(args, &images.truth)?;
-    let progress = Progress::waiting(log);
-    let mut contenders = contender::open(args, &images.truth, &task, &|line| progress.announce(line))?;
-    drop(progress);
+    let mut contenders = contender::open(args, &images.truth, &task, log)?;
     for contender in &contenders {
         if let Some(engine) = contender.engine() {
             status(log, &format!("engine: {engine} ({})", contender.name()));

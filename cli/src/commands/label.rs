@@ -15,7 +15,7 @@ use ocelli_datasets::label::{
 use self::shard::ShardArg;
 use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, class_map};
 use crate::output::diagnostic;
-use crate::{DetectorArgs, LogArgs, Progress, interrupted, print, status, usage};
+use crate::{DetectorArgs, LogArgs, Progress, interrupted, load, print, status, usage};
 
 /// Shown after the options of `ocelli label --help`.
 const AFTER_HELP: &str = "\
@@ -219,8 +219,7 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     let classes = settings.classes.classes.iter().filter(|class| class.exemplars.is_empty());
     args.detector.model.announce_unknown(classes.flat_map(|class| &class.phrases).map(String::as_str), log);
 
-    let loading = Progress::waiting(log);
-    let detector = builder.build_reporting(&|line| loading.announce(line))?;
+    let (detector, loading) = load(builder, log)?;
     let WorkArgs { restart, discard_corrections, .. } = args.work;
     let existing = Existing { restart, discard_corrections };
     let mut job = LabelJob::open(output, detector.model(), &settings, &options, images, shard, existing)?;

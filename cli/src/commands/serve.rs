@@ -9,7 +9,7 @@ use ocelli::{Cancellation, Prompts};
 use ocelli_serve::{Bound, LabelStudio, Limits, ServeConfig, random_token};
 
 use crate::args::{INPUT, PERFORMANCE, built_in_model_help};
-use crate::{DetectorArgs, LogArgs, Progress, cancel_on_interrupt, interrupted, print, status};
+use crate::{DetectorArgs, LogArgs, cancel_on_interrupt, interrupted, load, print, status};
 
 /// What `ocelli serve --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(
@@ -94,8 +94,7 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
     let builder = args.detector.detector()?.with_masks(!args.no_masks);
     let first = Prompts::new(["person"])?;
     args.detector.model.announce_built_in(&first, log);
-    let loading = Progress::waiting(log);
-    let mut detector = builder.build_reporting(&|line| loading.announce(line))?;
+    let (mut detector, loading) = load(builder, log)?;
     // A model or an engine that does not work is an error now, and the first request does not wait for it.
     detector.prepare(&first)?;
     drop(loading);

@@ -9,7 +9,7 @@ use ocelli_datasets::eval::{
 };
 
 use super::EvalArgs;
-use crate::{LogArgs, ModelArgs, class_names, usage};
+use crate::{LogArgs, ModelArgs, class_names, load, usage};
 
 /// What is detected in every image.
 pub struct Task {
@@ -64,12 +64,7 @@ pub struct Contender {
 }
 
 /// Opens each model or results file that the arguments name.
-pub fn open(
-    args: &EvalArgs,
-    truth: &Truth,
-    task: &Task,
-    report: &dyn Fn(&str),
-) -> anyhow::Result<Vec<Contender>> {
+pub fn open(args: &EvalArgs, truth: &Truth, task: &Task, log: &LogArgs) -> anyhow::Result<Vec<Contender>> {
     if let Some(path) = &args.predictions {
         if args.exemplars_from_truth {
             return Err(usage("--exemplars-from-truth needs a model: remove --predictions"));
@@ -79,7 +74,7 @@ pub fn open(
     if args.compare.is_empty() {
         let name =
             args.model.model.as_ref().map_or_else(|| BUILT_IN.into(), |path| path.display().to_string());
-        return Ok(vec![Contender::model(name, args, &args.model, task, report)?]);
+        return Ok(vec![Contender::model(name, args, &args.model, task, log)?]);
     }
     let open = |path: &PathBuf| {
         if path.is_file() {
@@ -90,7 +85,7 @@ pub fn open(
         }
         let built_in = path.as_os_str() == BUILT_IN && !path.exists();
         let model = ModelArgs { model: (!built_in).then(|| path.clone()), ..args.model.clone() };
-        Contender::model(path.display().to_string(), args, &model, task, report)
+        Contender::model(path.display().to_string(), args, &model, task, log)
     };
     args.compare.iter().map(open).collect()
 }
@@ -110,7 +105,7 @@ impl Contender {
         args: &EvalArgs,
         model: &ModelArgs,
         task: &Task,
-        report: &dyn Fn(&str),
+        log: &LogArgs,
     ) -> anyhow::Result<Self> {
         let mut builder = args
             .screen
@@ -123,10 +118,11 @@ impl Contender {
         if let Some(classes) = args.class_chunk {
             builder = builder.with_class_chunk(classes);
         }
-        let mut detector = builder.build_reporting(report)?;
+        let (mut detector, loading) = load(builder, log)?;
         if !args.exemplars_from_truth {
             detector.prepare(&task.prompts)?;
         }
+        drop(loading);
         Ok(Self::new(name, Some(detector), Predictions::default()))
     }
 

@@ -14,7 +14,7 @@ use ocelli_datasets::scenes::{SceneGenerator, SceneOptions};
 
 use super::EvalArgs;
 use crate::args::expand_images;
-use crate::{LogArgs, Progress, interrupted, print, status, usage};
+use crate::{LogArgs, Progress, interrupted, load, print, status, usage};
 
 /// The scenes are none of those on which `--scenes` evaluates.
 const SEED: u64 = 77;
@@ -113,7 +113,6 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
     }
     let images = Images::open(args, folder)?;
     let prompts = Prompts::new(names.iter().map(String::as_str))?;
-    let waiting = Progress::waiting(log);
     let mut builder =
         args.model.detector()?.with_screening(Screening::At(0.0)).with_confidence(args.confidence);
     if let Some(imgsz) = args.imgsz {
@@ -122,9 +121,9 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
     if let Some(classes) = args.class_chunk {
         builder = builder.with_class_chunk(classes);
     }
-    let mut detector = builder.build_reporting(&|line| waiting.announce(line))?;
+    let (mut detector, loading) = load(builder, log)?;
     let prompts = detector.prepare(&prompts)?;
-    drop(waiting);
+    drop(loading);
     status(log, &format!("engine: {}", detector.engine()));
     let model = detector.model().clone();
     let Stages { encoder, decoder, .. } = detector.into_stages();
