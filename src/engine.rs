@@ -166,7 +166,7 @@ impl EngineFactory {
     }
 
     /// How a model exported for this engine writes attention and 8-bit weights:
-    /// [`ModelRequest::target`](crate::ModelRequest::target) for programs that load graphs themselves. `precision` is the number
+    /// [`ModelRequest::target`](crate::model::ModelRequest::target) for programs that load graphs themselves. `precision` is the number
     /// format that was requested, if any.
     pub fn target(&self, precision: Option<Precision>) -> Target {
         match &self.0 {

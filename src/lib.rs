@@ -25,7 +25,7 @@
 //! | [`Image`], [`ImageView`], [`FrameView`] | pixels: owned, borrowed, borrowed in the format of a camera |
 //! | [`Prompts`], [`Prompt`] | the classes to detect |
 //! | [`Model`] | graphs exported from a SAM3 checkpoint; the default is a small built-in model of drawn scenes ([`builtin`]) |
-//! | [`EngineKind`], [`EngineFactory`] | what runs the graphs: the engine inside the program, OpenVINO, ONNX Runtime on the CPU, CUDA, TensorRT, WebGPU, Core ML, or your own engine |
+//! | [`EngineKind`], [`EngineFactory`](engine::EngineFactory) | what runs the graphs: the engine inside the program, OpenVINO, ONNX Runtime on the CPU, CUDA, TensorRT, WebGPU, Core ML, or your own engine |
 //! | [`Detector`], [`DetectorBuilder`] | an image in, [`Detections`] out |
 //! | [`masklets`] | objects with masks that keep their identity through a video, by SAM 3's memory tracker |
 //! | [`Pipeline`] | frames of a [`Source`] or pushed by your program, detected and [tracked](tracking) on several threads, to [`Sink`]s |

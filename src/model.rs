@@ -58,7 +58,7 @@ pub struct ModelRequest {
     pub target: Target,
     /// Whether masks are needed; without them the export leaves out the mask head.
     pub masks: bool,
-    /// Whether the [first pass](crate::Screening) over every class is needed.
+    /// Whether the [first pass](crate::stages::Screening) over every class is needed.
     pub screen: bool,
     /// Blocks and branches of the backbone that the export leaves out. An exported folder has to lack them.
     pub pruning: Pruning,
@@ -151,7 +151,7 @@ impl Model {
     /// # Errors
     /// [`ErrorKind::Cancelled`] on cancellation, [`ErrorKind::InvalidArgument`] for a path without a model,
     /// [`ErrorKind::Mismatch`] if an exported folder has another input size or precision than requested or lacks masks,
-    /// and the errors of [`export`](crate::export::export).
+    /// and the errors of [`export`].
     pub fn resolve(
         request: &ModelRequest,
         report: &dyn Fn(&str),

@@ -123,7 +123,7 @@ impl DetectorBuilder {
         self
     }
 
-    /// Whether there is a [`SemanticMap`](crate::SemanticMap) of each class that is found; off by default. Without masks it
+    /// Whether there is a [`SemanticMap`](crate::mask::SemanticMap) of each class that is found; off by default. Without masks it
     /// costs one pass of the mask head for each class, with masks nearly nothing.
     #[must_use]
     pub fn with_semantic_maps(mut self, maps: bool) -> Self {

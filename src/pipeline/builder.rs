@@ -66,7 +66,7 @@ impl PipelineBuilder {
     }
 
     /// Estimates how the camera moves and moves the tracks with it, for cameras that move; off by default. It costs a few
-    /// milliseconds a frame. Without a tracker it does nothing. See [`CameraMotionEstimator`](crate::CameraMotionEstimator).
+    /// milliseconds a frame. Without a tracker it does nothing. See [`CameraMotionEstimator`](crate::pipeline::CameraMotionEstimator).
     pub fn with_camera_motion(mut self) -> Self {
         self.config.camera_motion = true;
         self
