@@ -2,7 +2,10 @@
 
 use js_sys::Function;
 use ocelli::draw::class_color;
-use ocelli::{BoundingBox, Detection, Detections, EngineKind, ImageView, Prompt, Prompts, StageTimes, stages::{EmbeddedPrompts, TextCacheFile}};
+use ocelli::{
+    BoundingBox, Detection, Detections, EngineKind, ImageView, Prompt, Prompts, StageTimes,
+    stages::{EmbeddedPrompts, TextCacheFile},
+};
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::*;
 

@@ -9,7 +9,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ocelli::tracking::{ByteTrackerOptions, MatchClasses};
-use ocelli::{Cancellation, Detector, FrameView, Image, Pipeline, PixelFormat, Prompts, pipeline::{FrameOutcome, FramePolicy, StatsRecorder}};
+use ocelli::{
+    Cancellation, Detector, FrameView, Image, Pipeline, PixelFormat, Prompts,
+    pipeline::{FrameOutcome, FramePolicy, StatsRecorder},
+};
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
