@@ -123,22 +123,35 @@ impl Running {
         )
     }
 
+    /// The value of a metric without labels that a client sees; `None` if it has too many connections.
+    fn seen(&self, client: u8, name: &str) -> Option<f64> {
+        let reply = self.send_on(self.connect_as(client), "GET /metrics HTTP/1.1", b"");
+        let text = (reply.status != 503).then(|| reply.text())?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Some(line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {text}")))
+    }
+
     /// The value of a metric without labels.
     pub fn metric(&self, name: &str) -> f64 {
-        let text = self.get("/metrics").text();
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
+        self.seen(1, name).expect("it has a place")
     }
 
     /// Waits until a metric has a value.
     pub fn wait_for(&self, name: &str, value: f64) {
+        self.wait_as(1, name, value);
+    }
+
+    /// Waits until a client sees a value.
+    pub fn wait_as(&self, client: u8, name: &str, value: f64) {
+        let mut last = None;
         for _ in 0..600 {
-            if (self.metric(name) - value).abs() < 1e-9 {
+            last = self.seen(client, name);
+            if last.is_some_and(|last| (last - value).abs() < 1e-9) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        panic!("{name} is {}, expected {value}", self.metric(name));
+        panic!("{name} is {last:?}, expected {value}");
     }
 
     pub fn signal(&self, name: &str) {

@@ -1,6 +1,8 @@
 //! Other pictures under known names, several formats, merges, and a person who saves while a run goes on.
 
+use std::fs::File;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ocelli::{BoundingBox, ErrorKind};
 
@@ -549,6 +551,24 @@ fn classes_that_are_added_after_a_stopped_run_are_looked_for_in_replaced_picture
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Two pictures without compression have the same size, and an edit may follow at once.
+#[test]
+fn an_edited_picture_as_large_as_before_stays() {
+    let run = Run { options: copies(), ..Run::default() };
+    let place = labelled(&run, &[("a.png", 8)]);
+    place.write("set/images/train/a.png", "edited..");
+    let changed = place.path("images/a.png").metadata().and_then(|there| there.modified());
+    let edited = changed.expect("the system has times") + Duration::from_millis(1501);
+    let file = File::options().write(true).open(place.path("set/images/train/a.png"));
+    file.and_then(|file| file.set_modified(edited)).expect("it is there");
+    for restart in [false, true] {
+        let existing = Existing { restart, ..Existing::default() };
+        let summary = place.label(&Run { existing, ..run.clone() }).expect("it can be labelled");
+        assert_eq!(place.read("set/images/train/a.png").as_deref(), Some("edited.."), "restart {restart}");
+        assert_eq!(summary.edited, ["a.png"], "restart {restart}");
+    }
 }
 
 #[test]

@@ -152,8 +152,11 @@ impl Placer {
     }
 }
 
-/// Whether a copy has the picture of this size and time. File systems round times, up to two seconds.
+/// Whether a copy has the picture of this size and time. File systems round the time of a copy: FAT to two seconds, others to
+/// a second, 10 ms, a microsecond or 100 ns. A time that is not round is compared as it is.
 pub(super) fn has_picture(copy: &Path, name: &str, (bytes, changed): (u64, u64)) -> bool {
     let (there, time) = identity(copy);
-    (is_converted(name) || there == bytes) && time.abs_diff(changed) <= 2_000_000_000
+    let is_rounded = |unit: u64| time.is_multiple_of(unit) && time.abs_diff(changed) < unit;
+    let units = [2_000_000_000, 1_000_000_000, 10_000_000, 1_000, 100, 1];
+    (is_converted(name) || there == bytes) && units.into_iter().any(is_rounded)
 }
