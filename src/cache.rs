@@ -1,6 +1,7 @@
 //! The cache folder: exported models and text features, which can be made again at any time.
 
 use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -51,6 +52,19 @@ fn cannot(what: &str, path: &Path, error: std::io::Error) -> Error {
     let path = path.display();
     let message = format!("cannot {what}, {path}: {error}; set OCELLI_CACHE to a writable folder");
     Error::new(ErrorKind::Io, message).with_source(error)
+}
+
+/// The SHA-256 of a file, lower-case hex.
+pub fn sha256_of_file(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            count => hash.update(&buffer[..count]),
+        }
+    }
+    Ok(hex(&hash.finalize()))
 }
 
 /// A lock between processes, released on drop: the process that makes an entry of the cache holds it.

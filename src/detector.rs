@@ -25,7 +25,7 @@ use crate::prompt::Prompts;
 use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::Result;
 
-pub use builder::{DetectorBuilder, PrepareEngines};
+pub use builder::DetectorBuilder;
 pub use decode::PromptDecoder;
 pub use encode::{Backbone, ImagePreprocessor};
 pub use features::ImageFeatures;

@@ -7,6 +7,7 @@ mod libraries;
 #[cfg(target_family = "wasm")]
 #[path = "engine/no_libraries.rs"]
 mod libraries;
+mod load;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,11 +18,11 @@ use ocelli_engines::{Engine, default_threads};
 use ocelli_export::contract::{Precision, Target};
 
 use self::libraries::LibraryMaker;
-use crate::model::ModelSource;
+use crate::Cancellation;
+use crate::model::{Model, ModelSource};
 use crate::timing::Instant;
 use ocelli_error::{Error, ErrorKind, Result};
 
-pub use crate::detector::PrepareEngines;
 pub(crate) use format::{GraphSizes, ModelFormat};
 pub use kind::EngineKind;
 #[cfg(not(target_family = "wasm"))]
@@ -49,6 +50,21 @@ pub struct EngineOptions {
     pub allow_inexact: bool,
     /// Whether CUDA may multiply f32 matrices in TF32: several times as fast, with 10 mantissa bits in place of 23.
     pub tf32: bool,
+}
+
+/// What a function that [compiles a model](crate::DetectorBuilder::with_prepared_engines) needs.
+#[non_exhaustive]
+pub struct PrepareEngines<'r> {
+    /// The model.
+    pub model: &'r Model,
+    /// Runs the graphs that are not compiled.
+    pub rest: EngineFactory,
+    /// The number of classes that are decoded at once.
+    pub class_chunk: usize,
+    /// The caller's cancellation token.
+    pub cancellation: &'r Cancellation,
+    /// To be called with a line of progress before each step that takes long.
+    pub report: &'r dyn Fn(&str),
 }
 
 /// Loads the graphs of a model as engines.

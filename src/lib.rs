@@ -58,7 +58,6 @@ pub mod image;
 pub mod mask;
 pub mod masklets;
 pub mod model;
-mod model_graph;
 mod outcome;
 #[cfg(feature = "test-support")]
 #[doc(hidden)]

@@ -16,7 +16,7 @@ use super::screen::Screening;
 use super::stages::{ImageEncoder, Stages};
 use super::text::{TextCacheFile, TextEmbedder};
 use crate::Cancellation;
-use crate::engine::{EngineFactory, EngineKind, EngineOptions, ModelFormat};
+use crate::engine::{EngineFactory, EngineKind, EngineOptions, ModelFormat, PrepareEngines};
 use crate::model::{Model, ModelRequest, ModelSource};
 use crate::postprocess::{PostProcessOptions, PostProcessor};
 use crate::tensorrt::{EngineFiles, NativeTensorRt};
@@ -445,21 +445,6 @@ impl DetectorBuilder {
         })?;
         Ok(Some((engines, tensorrt)))
     }
-}
-
-/// What a function that [compiles a model](DetectorBuilder::with_prepared_engines) needs.
-#[non_exhaustive]
-pub struct PrepareEngines<'r> {
-    /// The model.
-    pub model: &'r Model,
-    /// Runs the graphs that are not compiled.
-    pub rest: EngineFactory,
-    /// The number of classes that are decoded at once.
-    pub class_chunk: usize,
-    /// The caller's cancellation token.
-    pub cancellation: &'r Cancellation,
-    /// To be called with a line of progress before each step that takes long.
-    pub report: &'r dyn Fn(&str),
 }
 
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use ocelli_engines::{Dim, Engine, TensorSpec};
 use ocelli_export::contract::{Manifest, Prompting, tensor};
 
 use super::dart::{DartBackbone, DartEncoderDecoder};
-use crate::model_graph::ModelGraph;
+use crate::model::ModelGraph;
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// An engine with the names and shapes of an exported model's graph.

@@ -17,7 +17,7 @@ use ocelli_export::contract::{dim, free_dimensions};
 use super::fit::fit;
 use crate::engine::EngineFactory;
 use crate::model::Model;
-use crate::model_graph::ModelGraph;
+use crate::model::ModelGraph;
 use ocelli_error::Result;
 #[cfg(target_family = "wasm")]
 use ocelli_error::{Error, ErrorKind};

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::native::{Gpu, TensorRtLibrary};
 use super::sidecar::Sidecar;
 use crate::model::Model;
-use crate::model_graph::ModelGraph;
+use crate::model::ModelGraph;
 
 /// A manifest of a model of 28 px, width 4 and 3 queries, with text prompts of 2 tokens.
 pub fn manifest() -> Manifest {

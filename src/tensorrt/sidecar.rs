@@ -9,7 +9,7 @@ use ocelli_export::contract::FileEntry;
 use serde::{Deserialize, Serialize};
 
 use crate::atomic_file::write_atomically;
-use crate::model_graph::ModelGraph;
+use crate::model::ModelGraph;
 use crate::tensorrt::VerificationSummary;
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -172,7 +172,7 @@ impl Sidecar {
     pub fn entry_of(path: &Path) -> Result<FileEntry> {
         let unreadable = |e| Error::io("cannot read", path, e);
         let bytes = path.metadata().map_err(unreadable)?.len();
-        Ok(FileEntry { sha256: crate::model::sha256_of_file(path).map_err(unreadable)?, bytes })
+        Ok(FileEntry { sha256: crate::cache::sha256_of_file(path).map_err(unreadable)?, bytes })
     }
 
     /// The most classes that the engine decodes at once; `None` if it has no such dimension.

@@ -9,6 +9,7 @@
 //! temporary name before the record says so, and its own again after a stop in between.
 
 mod hash;
+mod meaning;
 mod recover;
 
 use std::collections::{BTreeSet, HashMap};
@@ -21,15 +22,14 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::folder::OutputFolder;
-use super::images::hash_of;
 use super::record::check_name;
-use super::settings::Format;
 use super::stop::before_write;
 use ocelli::atomic_file::sync_folder;
 use ocelli::{Error, ErrorKind, Result};
 
 use hash::{Hashing, hash_of_file, hex};
 pub(super) use hash::{hash_of_text, hash_on_disk};
+pub(super) use meaning::{ClassHashes, Meaning};
 
 /// The version of the record's format.
 const FORMAT: u32 = 1;
@@ -45,46 +45,6 @@ const PART: (&str, &str) = (".ocelli-", ".part");
 #[derive(Serialize, Deserialize)]
 struct Header {
     ocelli_label_written: u32,
-}
-
-/// Hashes of the names of the classes.
-#[derive(Clone, Debug)]
-pub(super) struct ClassHashes {
-    /// That of all names.
-    pub all: u64,
-    /// The number of names by the hash of the first ones, without that of all.
-    earlier: HashMap<u64, usize>,
-}
-
-impl ClassHashes {
-    pub fn new<'a>(names: impl Iterator<Item = &'a str>) -> Self {
-        let names: Vec<&str> = names.collect();
-        let hash = |count: usize| hash_of(&names[..count].join("\n"), 0);
-        let earlier = (1..names.len()).map(|count| (hash(count), count)).collect();
-        Self { all: hash(names.len()), earlier }
-    }
-
-    /// The number of classes if this is the hash of the first ones.
-    pub fn earlier(&self, hash: u64) -> Option<usize> {
-        self.earlier.get(&hash).copied().filter(|_| hash != self.all)
-    }
-}
-
-/// What the lines of a file mean: its format and its classes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Meaning {
-    /// `None` for a file without labels, such as `data.yaml`.
-    pub format: Option<Format>,
-    /// A hash of the names of the classes.
-    pub classes: u64,
-}
-
-impl Meaning {
-    /// Whether it is the label file of an image. If the person removes one, its image has no labels; other files are
-    /// written again.
-    fn is_of_image(self) -> bool {
-        matches!(self.format, Some(Format::Yolo | Format::YoloSeg | Format::Voc | Format::Masks))
-    }
 }
 
 /// A recorded file.

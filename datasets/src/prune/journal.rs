@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use ocelli::{Error, ErrorKind, Result, model::sha256_of_file};
+use ocelli::{Error, ErrorKind, Result, cache::sha256_of_file};
 use ocelli_export::MaskedBranch;
 use serde::{Deserialize, Serialize};
 

@@ -10,8 +10,8 @@ use ocelli_export::contract::{dim, file};
 use sha2::{Digest, Sha256};
 
 use super::{EngineKind, GraphSizes};
+use crate::cache::sha256_of_file;
 use crate::cache::{cache_folder, hex, remembered_hash};
-use crate::model::sha256_of_file;
 use ocelli_error::{Error, Result};
 
 /// Prompt tokens beyond the text where their number is fixed or bounded: the CLS token and seven exemplars.

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::super::sample::{Sample, gpu, library, set};
 use super::*;
-use crate::model_graph::ModelGraph;
+use crate::model::ModelGraph;
 
 /// The outcome of the checks against library and GPU after changes to a sidecar.
 fn outcome(changes: &[(&str, Value)], library: &TensorRtLibrary, gpu: &Gpu) -> Result<()> {

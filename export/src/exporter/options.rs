@@ -1,0 +1,358 @@
+//! What an export writes.
+
+use std::collections::BTreeSet;
+
+use super::{MAX_GRID, MAX_IMGSZ};
+use crate::calibration::Calibration;
+use crate::checkpoint::Checkpoint;
+use crate::contract::{FORMAT_VERSION, Precision, Prompting, Target};
+use crate::mixed_precision::{Block, Family, HalfFormat, HalfRules, MixedPrecision};
+use crate::model::Plan;
+use crate::prune::{MaskedBranch, Pruning};
+use ocelli_error::{Error, ErrorKind, Result};
+
+/// Increased when the same options write other files, so that cached exports are made again. 2: repeated numbers are not
+/// packed. 3: no `Sign`. 4: scaled queries, sums in 32 bits.
+const WRITER_REVISION: u32 = 4;
+
+/// Options of an export; the [`Default`] is the unchanged checkpoint, for ONNX Runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportOptions {
+    imgsz: Option<usize>,
+    target: Target,
+    precision: Precision,
+    /// That of the precision by default.
+    mixed_precision: Option<MixedPrecision>,
+    pub(super) keep_fp32: BTreeSet<Block>,
+    pub(super) emulated_half: bool,
+    pub(super) calibration: Option<Calibration>,
+    observes: bool,
+    prompting: Prompting,
+    detection_only: bool,
+    screen: bool,
+    no_tracker: bool,
+    pruning: Pruning,
+    pub(super) force: bool,
+}
+
+impl ExportOptions {
+    /// The side of the input in pixels, a multiple of the patch size; the checkpoint's own by default.
+    #[must_use]
+    pub fn with_imgsz(mut self, imgsz: usize) -> Self {
+        self.imgsz = Some(imgsz);
+        self
+    }
+
+    /// The operators that attention is written in.
+    #[must_use]
+    pub fn with_target(mut self, target: Target) -> Self {
+        self.target = target;
+        self
+    }
+
+    /// Number format of the weights.
+    #[must_use]
+    pub fn with_precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        self
+    }
+
+    /// The kinds of computation that stay in 32 bits in [half precision](Precision::is_half);
+    /// [`MixedPrecision::default_of`] the precision by default.
+    #[must_use]
+    pub fn with_mixed_precision(mut self, islands: MixedPrecision) -> Self {
+        self.mixed_precision = Some(islands);
+        self
+    }
+
+    pub(super) fn islands(&self) -> MixedPrecision {
+        self.mixed_precision.unwrap_or(MixedPrecision::default_of(self.precision))
+    }
+
+    /// The blocks that stay in 32 bits in [half precision](Precision::is_half), and in [`Precision::Int8`].
+    #[must_use]
+    pub fn with_keep_fp32(mut self, blocks: impl IntoIterator<Item = Block>) -> Self {
+        self.keep_fp32 = blocks.into_iter().collect();
+        self
+    }
+
+    /// Writes [half precision](Precision::is_half) as a graph in 32 bits that rounds where half precision would: to
+    /// measure its effect on engines without half precision. The files are as large as those of [`Precision::Fp32`], and
+    /// slower.
+    #[must_use]
+    pub fn with_emulated_half(mut self, emulated: bool) -> Self {
+        self.emulated_half = emulated;
+        self
+    }
+
+    /// The ranges for a [calibrated](Precision::is_calibrated) precision, which needs them.
+    #[must_use]
+    pub fn with_calibration(mut self, calibration: Calibration) -> Self {
+        self.calibration = Some(calibration);
+        self
+    }
+
+    /// The same model in 32 bits for detection alone, with an output for the range of every layer that a
+    /// [calibrated](Precision::is_calibrated) precision rounds: [`Calibration::output_of`] has their names.
+    #[must_use]
+    pub fn for_calibration(&self, target: Target) -> Self {
+        let (precision, keep_fp32) = (Precision::Fp32, BTreeSet::new());
+        let (mixed_precision, calibration) = (None, None);
+        let same = self.clone().with_target(target).with_detection_only(true).with_screen(false);
+        Self {
+            precision,
+            mixed_precision,
+            keep_fp32,
+            calibration,
+            emulated_half: false,
+            observes: true,
+            ..same
+        }
+    }
+
+    /// The blocks that [`with_keep_fp32`](Self::with_keep_fp32) accepts for this checkpoint, front to back, without those
+    /// that these options remove. With [`Precision::Int8`] they are those with layers in 8 bits.
+    pub fn blocks(&self, checkpoint: &Checkpoint) -> Vec<Block> {
+        let all = Block::of_model(checkpoint.config()).into_iter();
+        let pruning = self.pruning.with(checkpoint.pruning());
+        all.filter(|block| {
+            let skipped = pruning.skip_blocks.iter().any(|&skip| *block == Block::layer(Family::Vit, skip));
+            let masks = *block == Block::whole(Family::Masks);
+            let stays = self.precision == Precision::Int8 && !block.has_8_bits();
+            let left_out = *block == Block::whole(Family::Tracker) && !self.has_tracker(checkpoint);
+            !(skipped || stays || left_out || masks && self.detection_only)
+        })
+        .collect()
+    }
+
+    /// Whether a text prompt includes the CLS token.
+    #[must_use]
+    pub fn with_prompting(mut self, prompting: Prompting) -> Self {
+        self.prompting = prompting;
+        self
+    }
+
+    /// Removes everything that only masks need: the finer feature maps and the mask head.
+    #[must_use]
+    pub fn with_detection_only(mut self, detection_only: bool) -> Self {
+        self.detection_only = detection_only;
+        self
+    }
+
+    /// Adds [`file::SCREEN`]: the encoder-decoder on a grid of half the side, which rules out classes that are absent.
+    #[must_use]
+    pub fn with_screen(mut self, screen: bool) -> Self {
+        self.screen = screen;
+        self
+    }
+
+    /// Whether the memory tracker is exported, if the checkpoint has one: it is by default. A model for detection alone has
+    /// no masks to follow, and never has a tracker.
+    #[must_use]
+    pub fn with_tracker(mut self, tracker: bool) -> Self {
+        self.no_tracker = !tracker;
+        self
+    }
+
+    pub(super) fn has_tracker(&self, checkpoint: &Checkpoint) -> bool {
+        !self.no_tracker && !self.detection_only && checkpoint.config().tracker.is_some()
+    }
+
+    /// Removes these ViT blocks.
+    #[must_use]
+    pub fn with_skip_blocks(mut self, blocks: impl IntoIterator<Item = usize>) -> Self {
+        self.pruning.skip_blocks = blocks.into_iter().collect();
+        self
+    }
+
+    /// Replaces these branches of ViT blocks by the identity.
+    #[must_use]
+    pub fn with_mask_blocks(mut self, branches: impl IntoIterator<Item = MaskedBranch>) -> Self {
+        self.pruning.mask_blocks = branches.into_iter().collect();
+        self
+    }
+
+    /// Splits the backbone into two files before this block.
+    #[must_use]
+    pub fn with_split_block(mut self, block: Option<usize>) -> Self {
+        self.pruning.split_block = block;
+        self
+    }
+
+    /// Replaces an existing exported folder.
+    #[must_use]
+    pub fn with_force(mut self, force: bool) -> Self {
+        self.force = force;
+        self
+    }
+
+    /// A short text that differs if the exported graphs would differ.
+    pub fn fingerprint(&self, checkpoint: &Checkpoint) -> String {
+        let pruning = self.pruning.with(checkpoint.pruning());
+        let list = |blocks: Vec<String>| blocks.join(",");
+        let half = match self.precision.is_half() {
+            true => {
+                let kept = list(self.keep_fp32.iter().map(ToString::to_string).collect());
+                format!(";mixed={};keep={kept};emulated={}", self.islands(), self.emulated_half)
+            }
+            false if self.keep_fp32.is_empty() => String::new(),
+            false => format!(";keep={}", list(self.keep_fp32.iter().map(ToString::to_string).collect())),
+        };
+        let screen = if self.screen { ";screen" } else { "" };
+        let tracker = if self.has_tracker(checkpoint) { ";tracker" } else { "" };
+        let ranges = self.calibration.as_ref().map_or(String::new(), |it| format!(";{}", it.fingerprint()));
+        let observes = if self.observes { ";observes" } else { "" };
+        format!(
+            "v{FORMAT_VERSION}.{WRITER_REVISION};{};imgsz={};{:?};{:?};{:?};detection_only={};skip={};mask={};split={:?};{}{half}{screen}{tracker}{ranges}{observes}",
+            env!("CARGO_PKG_VERSION"),
+            self.imgsz.unwrap_or(checkpoint.config().vision.image_size),
+            self.target,
+            self.precision,
+            self.prompting,
+            self.detection_only,
+            list(pruning.skip_blocks.iter().map(ToString::to_string).collect()),
+            list(pruning.mask_blocks.iter().map(ToString::to_string).collect()),
+            pruning.split_block,
+            checkpoint.fingerprint(),
+        )
+    }
+
+    /// Checks the options; returns the side of the input.
+    pub(crate) fn check(&self, checkpoint: &Checkpoint) -> Result<usize> {
+        let vision = &checkpoint.config().vision;
+        let imgsz = self.imgsz.unwrap_or(vision.image_size);
+        if imgsz > MAX_IMGSZ {
+            return Err(Error::argument("imgsz", imgsz, format!("at most {MAX_IMGSZ}")));
+        }
+        if imgsz / vision.patch_size > MAX_GRID {
+            let most = MAX_GRID * vision.patch_size;
+            let expected = format!("at most {most}, {MAX_GRID} patches a side");
+            return Err(Error::argument("imgsz", imgsz, expected));
+        }
+        if imgsz == 0 || !imgsz.is_multiple_of(vision.patch_size) {
+            let below = (imgsz / vision.patch_size).max(1) * vision.patch_size;
+            let (patch, above) = (vision.patch_size, below + vision.patch_size);
+            let expected = format!("a multiple of the patch size {patch}, such as {below} or {above}");
+            return Err(Error::argument("imgsz", imgsz, expected));
+        }
+        let grid = imgsz / vision.patch_size;
+        if self.screen && !grid.is_multiple_of(2) {
+            let message = format!(
+                "screen, imgsz {imgsz}: the screen needs an even number of patches a side, got {grid}; choose imgsz {} or {}",
+                imgsz - vision.patch_size,
+                imgsz + vision.patch_size
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message).about("screen"));
+        }
+        self.pruning.with(checkpoint.pruning()).check(checkpoint.config())?;
+        self.check_half(checkpoint)?;
+        self.check_calibration()?;
+        Ok(imgsz)
+    }
+
+    fn check_calibration(&self) -> Result<()> {
+        let precision = self.precision;
+        let why = match &self.calibration {
+            Some(_) if precision == Precision::Fp8 && self.emulated_half => {
+                "its half precision is not emulated; expected the graph itself, which ONNX Runtime runs on the CPU".to_owned()
+            }
+            None if precision.is_calibrated() => {
+                "its scales are measured on images; export the checkpoint with a calibration, and use that folder".to_owned()
+            }
+            Some(_) if !precision.is_calibrated() => {
+                "a calibration is for 8-bit formats with known scales; expected fp8 or int8-static".to_owned()
+            }
+            Some(calibration) if calibration.ranges.is_empty() => {
+                "the calibration has no ranges; calibrate on at least one image".to_owned()
+            }
+            Some(_) if self.target != Target::TensorRt => {
+                "only TensorRT multiplies in 8 bits with known scales; expected target tensorrt".to_owned()
+            }
+            _ => return Ok(()),
+        };
+        let message = format!("precision {precision}: {why}");
+        Err(Error::new(ErrorKind::InvalidArgument, message).about("precision"))
+    }
+
+    fn check_half(&self, checkpoint: &Checkpoint) -> Result<()> {
+        let invalid =
+            |parameter, message| Err(Error::new(ErrorKind::InvalidArgument, message).about(parameter));
+        if !self.precision.is_half() {
+            let precision = self.precision;
+            if self.islands() != MixedPrecision::None {
+                return invalid(
+                    "mixed_precision",
+                    format!(
+                        "mixed_precision, precision {precision}: only half precision has operators that stay in 32 bits; \
+                     export with precision fp16 or bf16"
+                    ),
+                );
+            }
+            if precision == Precision::Fp32 && !self.keep_fp32.is_empty() {
+                return invalid(
+                    "keep_fp32",
+                    format!(
+                        "keep_fp32, precision {precision}: all blocks are in 32 bits; export with precision fp16, bf16 or int8"
+                    ),
+                );
+            }
+        }
+        if self.islands() == MixedPrecision::Bf16Attention {
+            let why = match (self.precision, self.target) {
+                (Precision::Bf16, _) => {
+                    Some("precision bf16: attention is bfloat16 at every level; expected accumulate")
+                }
+                (_, Target::OnnxRuntime) => {
+                    Some("target onnxruntime: only TensorRT mixes the two; expected target tensorrt")
+                }
+                (_, Target::TensorRt) => None,
+            };
+            if let Some(why) = why {
+                return invalid("mixed_precision", format!("mixed_precision bf16-attention, {why}"));
+            }
+        }
+        let known = self.blocks(checkpoint);
+        match self.keep_fp32.iter().find(|kept| !known.iter().any(|block| kept.covers(*block))) {
+            Some(unknown) => {
+                let names: Vec<String> = known.iter().map(ToString::to_string).collect();
+                invalid("keep_fp32", format!("keep_fp32 has {unknown}: the model has {}", names.join(", ")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn plan<'w>(
+        &'w self,
+        checkpoint: &'w Checkpoint,
+        imgsz: usize,
+        kept: &'w [Block],
+    ) -> Plan<'w> {
+        Plan {
+            checkpoint,
+            imgsz,
+            target: self.target,
+            precision: self.precision,
+            // The image's token is what the encoder of exemplars gives without boxes.
+            prompting: if checkpoint.config().has_exemplars() { self.prompting } else { Prompting::Text },
+            detection_only: self.detection_only,
+            screen: self.screen,
+            tracker: self.has_tracker(checkpoint),
+            pruning: self.pruning.with(checkpoint.pruning()),
+            observes: self.observes,
+            calibration: self.calibration.as_ref(),
+            kept,
+        }
+    }
+
+    /// The formats in the graphs, if they are half precision.
+    pub(super) fn half_rules(&self) -> Option<HalfRules> {
+        let format = HalfFormat::of(self.precision)?;
+        let kept = self.keep_fp32.iter().copied().collect();
+        Some(HalfRules {
+            format,
+            islands: self.islands(),
+            casts_for_sums: self.target == Target::TensorRt,
+            kept,
+        })
+    }
+}

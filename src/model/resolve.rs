@@ -1,0 +1,300 @@
+//! Finds a model: the built-in one, an exported folder, or a checkpoint that is exported once into the cache.
+
+use std::path::{Path, PathBuf};
+
+use ocelli_export::contract::{Manifest, file};
+use ocelli_export::{Checkpoint, ExportOptions, Pruning, export};
+use sha2::{Digest, Sha256};
+
+use super::{Model, ModelRequest, ModelSource};
+use crate::Cancellation;
+use crate::builtin;
+use crate::cache::{
+    Lock, cache_folder, create_folder, remembered_hash, remove_folder, sha256_of_file, short_hex,
+};
+use ocelli_error::{Error, ErrorKind, Result};
+
+/// Changes when the content of a cached export does although its options do not.
+pub(crate) const CACHE_REVISION: u32 = 4;
+
+impl Model {
+    /// Opens the model, after exporting a checkpoint or the built-in model into the cache if the cache lacks it.
+    ///
+    /// Exporting a full-size checkpoint takes a minute: `report` is called with a line of progress for each graph, and
+    /// `cancellation` is checked between graphs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Cancelled`] on cancellation, [`ErrorKind::InvalidArgument`] for a path without a model,
+    /// [`ErrorKind::Mismatch`] if an exported folder has another input size or precision than requested or lacks masks,
+    /// and the errors of [`export`].
+    pub fn resolve(
+        request: &ModelRequest,
+        report: &dyn Fn(&str),
+        cancellation: &Cancellation,
+    ) -> Result<Self> {
+        if cfg!(target_family = "wasm") {
+            let message = "WebAssembly has no files to open a model from; open one with Model::from_memory";
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        match &request.source {
+            ModelSource::Builtin => builtin_model(request),
+            ModelSource::Folder(folder) if folder.join(file::MANIFEST).is_file() => {
+                let model = Self::open(folder)?;
+                model.check_request(request)?;
+                Ok(model)
+            }
+            ModelSource::Folder(folder) if folder.join("config.json").is_file() || is_weight_file(folder) => {
+                let checkpoint = Checkpoint::open(folder)?;
+                let identity = remembered_hash(&checkpoint.weight_files(), || checkpoint.weights_sha256())?;
+                let name = folder
+                    .file_stem()
+                    .map_or_else(|| "checkpoint".into(), |n| n.to_string_lossy().into_owned());
+                // The weights are the model's identity, but not all that an export depends on.
+                let config = folder.join("config.json");
+                let files: Vec<PathBuf> =
+                    [config, checkpoint.tokenizer_path()].into_iter().filter(|file| file.is_file()).collect();
+                let settings = settings_hash(&files)?;
+                cached_export(&checkpoint, (&name, &identity, &settings), request, report, cancellation)
+            }
+            ModelSource::Folder(folder) => {
+                let why = if !folder.exists() {
+                    "no such folder"
+                } else if folder.is_file() {
+                    "it is a file; name the folder that contains it"
+                } else {
+                    "expected a folder with model.json (an exported model) or config.json (a Hugging Face checkpoint), or \
+                     a file such as sam3.pt"
+                };
+                let message = format!("cannot open the model, {}: {why}", folder.display());
+                Err(Error::new(ErrorKind::InvalidArgument, message))
+            }
+        }
+    }
+
+    fn check_request(&self, request: &ModelRequest) -> Result<()> {
+        let (folder, Manifest { imgsz, precision, detection_only, .. }) =
+            (self.folder.display(), &self.manifest);
+        let mismatch =
+            |parameter, message: String| Err(Error::new(ErrorKind::Mismatch, message).about(parameter));
+        if let Some(wanted) = request.precision.filter(|wanted| wanted != precision) {
+            return mismatch(
+                "precision",
+                format!(
+                    "precision {wanted}, {folder}: this model was exported in {precision}; leave the precision unset, or \
+                 export the checkpoint again in {wanted}"
+                ),
+            );
+        }
+        if let Some(wanted) = request.imgsz.filter(|wanted| wanted != imgsz) {
+            return mismatch(
+                "imgsz",
+                format!(
+                    "imgsz {wanted}, {folder}: this model was exported for {imgsz} pixels; leave imgsz unset, or export the \
+                 checkpoint again for {wanted}"
+                ),
+            );
+        }
+        if request.screen && !self.manifest.files.contains_key(file::SCREEN) {
+            return mismatch(
+                "screen",
+                format!(
+                    "screen, {folder}: this model was exported without its graph; export the checkpoint again with screen"
+                ),
+            );
+        }
+        if request.masks && *detection_only {
+            return mismatch(
+                "masks",
+                format!(
+                    "masks, {folder}: this model was exported for detection only; export the checkpoint again with masks"
+                ),
+            );
+        }
+        let Manifest { skip_blocks, mask_blocks, .. } = &self.manifest;
+        let Pruning { skip_blocks: skipped, mask_blocks: masked, .. } = &request.pruning;
+        if let Some(block) = skipped.iter().find(|block| !skip_blocks.contains(block)) {
+            return mismatch(
+                "skip_blocks",
+                format!(
+                    "skip_blocks has {block}, {folder}: this model was exported with the block; export the checkpoint again \
+                     without it"
+                ),
+            );
+        }
+        if let Some(branch) = masked.iter().find(|branch| !mask_blocks.contains(&branch.to_string())) {
+            return mismatch(
+                "mask_blocks",
+                format!(
+                    "mask_blocks has {branch}, {folder}: this model was exported with the branch; export the checkpoint \
+                     again without it"
+                ),
+            );
+        }
+        Ok(())
+    }
+}
+
+fn builtin_model(request: &ModelRequest) -> Result<Model> {
+    let options = export_options(request);
+    let folder = cache_folder()?.join("models");
+    let entry = folder.join(entry_name("builtin", &builtin::identity(), &format!("{options:?}")));
+    with_entry(&folder, &entry, |work, target| {
+        tracing::info!(folder = %entry.display(), "exporting the built-in model");
+        let checkpoint = work.join("checkpoint");
+        create_folder(&checkpoint)?;
+        builtin::write_checkpoint(&checkpoint)?;
+        export(&Checkpoint::open(&checkpoint)?, &options, target, |_| Ok(()))?;
+        Ok(())
+    })
+}
+
+fn cached_export(
+    checkpoint: &Checkpoint,
+    (name, identity, settings): (&str, &str, &str),
+    request: &ModelRequest,
+    report: &dyn Fn(&str),
+    cancellation: &Cancellation,
+) -> Result<Model> {
+    let options = export_options(request);
+    let folder = cache_folder()?.join("models");
+    let entry = folder.join(entry_name(name, identity, &(options.fingerprint(checkpoint) + settings)));
+    with_entry(&folder, &entry, |_, target| {
+        export(checkpoint, &options, target, |step| {
+            if step.done == 0 {
+                report(&format!("exporting {name} into the cache, {} (once)", entry.display()));
+            }
+            report(&format!("exporting {} ({} of {})", step.file, step.done + 1, step.total));
+            if cancellation.is_cancelled() {
+                let message = format!("exporting {name}: cancelled");
+                return Err(Error::new(ErrorKind::Cancelled, message));
+            }
+            Ok(())
+        })?;
+        Ok(())
+    })
+}
+
+/// Whether a path can be a file of weights: not one of an exported folder.
+fn is_weight_file(path: &Path) -> bool {
+    let of_exported = path.extension().is_some_and(|end| end == "json" || end == "onnx" || end == "data");
+    path.is_file() && !of_exported
+}
+
+/// SHA-256 of small files, in lower-case hex.
+fn settings_hash(files: &[PathBuf]) -> Result<String> {
+    let mut hashes = String::new();
+    for file in files {
+        hashes += &sha256_of_file(file).map_err(|e| Error::io("cannot read", file, e))?;
+    }
+    Ok(hashes)
+}
+
+fn export_options(request: &ModelRequest) -> ExportOptions {
+    let options = ExportOptions::default()
+        .with_detection_only(!request.masks)
+        .with_screen(request.screen)
+        .with_target(request.target)
+        .with_precision(request.precision.unwrap_or_default())
+        .with_skip_blocks(request.pruning.skip_blocks.iter().copied())
+        .with_mask_blocks(request.pruning.mask_blocks.iter().copied())
+        .with_split_block(request.pruning.split_block);
+    match request.imgsz {
+        Some(imgsz) => options.with_imgsz(imgsz),
+        None => options,
+    }
+}
+
+fn entry_name(name: &str, identity: &str, options: &str) -> String {
+    let safe: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+    let short: String = safe.chars().take(40).collect();
+    let key = short_hex(&Sha256::digest(format!("{}.{CACHE_REVISION}{options}", env!("CARGO_PKG_VERSION"))));
+    format!("{short}-{}-{key}", identity.get(..12).unwrap_or(identity))
+}
+
+/// Opens `entry` of the cache, and makes it first if it is missing or corrupt. One process makes it, others wait.
+///
+/// `make` gets a temporary folder and the path in it at which to write the model.
+fn with_entry(folder: &Path, entry: &Path, make: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<Model> {
+    if let Ok(model) = Model::open(entry) {
+        return Ok(model);
+    }
+    create_folder(folder)?;
+    let _lock = Lock::acquire(&entry.with_extension("lock"))?;
+    match Model::open(entry) {
+        Ok(model) => return Ok(model),
+        Err(_) if entry.exists() => {
+            tracing::warn!("the cached model is corrupt and is created again: {}", entry.display());
+        }
+        Err(_) => {}
+    }
+    // The lock makes this folder ours: its content was left by a process that died.
+    let work = entry.with_extension("part");
+    remove_folder(&work)?;
+    create_folder(&work)?;
+    let target = work.join("model");
+    let made = make(&work, &target).and_then(|()| {
+        remove_folder(entry)?;
+        std::fs::rename(&target, entry).map_err(|e| Error::io("cannot put the model in place", entry, e))
+    });
+    let removed = remove_folder(&work);
+    made.and(removed)?;
+    Model::open(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_configuration_or_tokeniser_is_another_export() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parity/plain");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for name in ["config.json", "model.safetensors", "tokenizer.json"] {
+            std::fs::copy(golden.join(name), folder.path().join(name)).expect("it can be copied");
+        }
+        let resolve = || {
+            let source = ModelSource::Folder(folder.path().to_owned());
+            let request = ModelRequest { source, ..ModelRequest::default() };
+            let model = Model::resolve(&request, &|_| {}, &Cancellation::new()).expect("it is a checkpoint");
+            (model.folder().to_owned(), model.manifest().text_sha256.clone())
+        };
+        let change = |name: &str, from: &str, to: &str| {
+            let path = folder.path().join(name);
+            let text = std::fs::read_to_string(&path).expect("it is text");
+            assert!(text.contains(from), "{name} has no {from}");
+            std::fs::write(&path, text.replacen(from, to, 1)).expect("it can be written");
+        };
+        let first = resolve();
+        assert_eq!(resolve(), first, "nothing changed");
+        // White space changes the file, and not what it says.
+        change("tokenizer.json", "{", "{ ");
+        let second = resolve();
+        assert_ne!(second.0, first.0, "the tokeniser changed");
+        assert_ne!(second.1, first.1, "the tokeniser changed");
+        change("config.json", "\"relu\"", "\"gelu\"");
+        assert_ne!(resolve().0, second.0, "an activation changed");
+        for made in [first.0, second.0, resolve().0] {
+            std::fs::remove_dir_all(&made).expect("it is in the cache");
+        }
+    }
+
+    #[test]
+    fn an_export_into_the_cache_can_be_cancelled() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parity/plain");
+        // A size that no other test uses, so that no cache holds it.
+        let request = ModelRequest {
+            source: ModelSource::Folder(golden),
+            imgsz: Some(14 * 13),
+            ..ModelRequest::default()
+        };
+        let cancellation = Cancellation::new();
+        let report = |line: &str| {
+            if line.contains("(2 of") {
+                cancellation.cancel();
+            }
+        };
+        let outcome = Model::resolve(&request, &report, &cancellation).map(|model| model.folder);
+        assert_eq!(outcome.map_err(|e| e.kind()), Err(ErrorKind::Cancelled));
+    }
+}
