@@ -1,5 +1,6 @@
 //! Runs `demo-video`: detections, tracks, outputs, errors, and the files that remain after each kind of end.
 
+mod benchmark;
 mod endings;
 mod live;
 mod motion;

@@ -18,9 +18,7 @@ pub struct DartArgs {
     #[arg(long, hide = true, value_name = "N")]
     trt_max_classes: Option<u64>,
     #[arg(long, hide = true, value_name = "N")]
-    warmup: Option<u64>,
-    #[arg(long, hide = true)]
-    benchmark: bool,
+    pub warmup: Option<u64>,
     #[arg(long, hide = true, value_name = "MODE", num_args = 0..=1)]
     compile: Option<Option<String>>,
     #[arg(long, hide = true, value_name = "BLOCKS", value_delimiter = ',')]
@@ -34,40 +32,14 @@ pub struct DartArgs {
 }
 
 impl DartArgs {
-    /// Adds the options to a detector's, and says which of them were not needed.
+    /// Adds the options to a detector's.
     ///
     /// # Errors
-    /// Of usage for `--compile` and `--benchmark`, and for a backbone that the checkpoint does not have; those of
+    /// Of usage for `--compile`, and for a backbone that the checkpoint does not have; those of
     /// [`Checkpoint::open`].
-    pub fn apply(
-        &self,
-        builder: DetectorBuilder,
-        model: &ModelArgs,
-        log: &LogArgs,
-    ) -> anyhow::Result<DetectorBuilder> {
+    pub fn apply(&self, builder: DetectorBuilder, model: &ModelArgs) -> anyhow::Result<DetectorBuilder> {
         if self.compile.is_some() {
             return Err(usage("--compile is for PyTorch, and nothing here runs in PyTorch: leave it out"));
-        }
-        if self.benchmark {
-            return Err(usage(
-                "--benchmark: `ocelli video` prints the time of each stage; run it with --sequential and without, and \
-                 with each --engine",
-            ));
-        }
-        let is_given = |flag: &str| crate::host::arguments().iter().any(|one| one == flag);
-        for (given, line) in [
-            (is_given("--checkpoint"), "--checkpoint is --model here"),
-            (self.fast, "--fast is not needed: it is the default"),
-            (self.detection_only, "--detection-only is not needed: it is the default without --masks"),
-            (
-                self.trt_max_classes.is_some(),
-                "--trt-max-classes is not needed: the number of classes is not limited",
-            ),
-            (self.warmup.is_some(), "--warmup is not needed: only measurements warm up, and this is none"),
-        ] {
-            if given {
-                status(log, line);
-            }
         }
         if let Some(family) = &self.efficient_backbone {
             check_backbone(&model.source(), family, self.efficient_model.as_deref().unwrap_or_default())?;
@@ -77,13 +49,34 @@ impl DartArgs {
             mask_blocks: self.mask_blocks.iter().copied().collect(),
             split_block: None,
         };
-        if pruning != Pruning::default() {
-            status(
-                log,
-                "--skip-blocks and --mask-blocks: the checkpoint is exported into the cache without these blocks",
-            );
-        }
         Ok(builder.with_pruning(pruning))
+    }
+
+    /// Says which of the options were not needed; `measures` is whether `--benchmark` is given.
+    pub fn announce(&self, measures: bool, log: &LogArgs) {
+        let is_given = |flag: &str| crate::host::arguments().iter().any(|one| one == flag);
+        let prunes = !self.skip_blocks.is_empty() || !self.mask_blocks.is_empty();
+        for (given, line) in [
+            (is_given("--checkpoint"), "--checkpoint is --model here"),
+            (self.fast, "--fast is not needed: it is the default"),
+            (self.detection_only, "--detection-only is not needed: it is the default without --masks"),
+            (
+                self.trt_max_classes.is_some(),
+                "--trt-max-classes is not needed: the number of classes is not limited",
+            ),
+            (
+                self.warmup.is_some() && !measures,
+                "--warmup is not needed: only measurements warm up, and this is none",
+            ),
+            (
+                prunes,
+                "--skip-blocks and --mask-blocks: the checkpoint is exported into the cache without these blocks",
+            ),
+        ] {
+            if given {
+                status(log, line);
+            }
+        }
     }
 }
 

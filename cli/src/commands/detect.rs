@@ -129,7 +129,8 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let builder =
         args.detector.detector()?.with_masks(args.masks).with_semantic_maps(args.semantic.is_some());
     let builder = args.screen.apply(builder.with_class_confidence(thresholds));
-    let builder = args.dart.apply(builder, &args.detector.model, log)?;
+    let builder = args.dart.apply(builder, &args.detector.model)?;
+    args.dart.announce(false, log);
     args.detector.model.announce_built_in(&prompts, log);
     let (mut detector, loading) = load(builder, log)?;
     detector.prepare(&prompts)?;

@@ -1,5 +1,6 @@
 //! `ocelli video`.
 
+mod benchmark;
 mod delivery;
 mod live_view;
 mod memory;
@@ -23,7 +24,7 @@ use ocelli::draw::{Annotator, Overlay, OverlayOptions};
 use ocelli::sink::JsonLines;
 use ocelli::source::SeveralStates;
 use ocelli::{
-    Cancellation, Pipeline, PipelineBuilder,
+    Cancellation, DetectorBuilder, Pipeline, PipelineBuilder,
     pipeline::{FrameOutcome, FramePolicy, Latency, MotionGate, RunSummary, StatsRecorder},
     source::SourceInfo,
 };
@@ -154,6 +155,13 @@ pub struct VideoArgs {
     /// Run one stage at a time; slower, with the same results
     #[arg(long, help_heading = PERFORMANCE)]
     sequential: bool,
+    /// Time the engine of --engine, or each that starts, one stage at a time and pipelined, and print a table
+    #[arg(
+        long,
+        conflicts_with_all = ["track", "memory", "sequential", "stats", "sources"],
+        help_heading = PERFORMANCE
+    )]
+    benchmark: bool,
     /// Write times per stage as JSON; - is stdout
     #[arg(long, value_name = "FILE", help_heading = PERFORMANCE)]
     stats: Option<PathBuf>,
@@ -209,12 +217,8 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     let gate = motion_gate(args)?;
     let tracker = args.tracker.options()?;
-    let builder = args
-        .detector
-        .detector()?
-        .with_masks(args.masks || args.memory)
-        .with_class_confidence(thresholds(&classes));
-    let builder = args.dart.apply(args.screen.apply(builder), &args.detector.model, log)?;
+    let builder = detector(args, &args.detector, &classes)?;
+    args.dart.announce(args.benchmark, log);
     let cancellation = Cancellation::new();
     cancel_on_interrupt(&cancellation);
     let names: Vec<&str> = classes.names().collect();
@@ -226,6 +230,10 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     if source.sources.is_some() && !source.video.is_empty() {
         return Err(usage("--sources: the file lists all sources; do not name others"));
+    }
+    if args.benchmark {
+        let prompts = prompts(&classes, &args.exemplar)?;
+        return benchmark::run(args, log, (&classes, &prompts), &source, &cancellation);
     }
     let newest = args.policy.map(|policy| matches!(policy, Policy::Latest));
     let opened = source.open(&names, newest, &cancellation)?;
@@ -310,6 +318,17 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     let end = pipeline.run(opened.source, &mut sinks.all);
     job.conclude(end.map_err(anyhow::Error::from), &sinks, &cancellation)
+}
+
+/// A detector's options, from the arguments.
+fn detector(
+    args: &VideoArgs,
+    detector: &DetectorArgs,
+    classes: &ClassMap,
+) -> anyhow::Result<DetectorBuilder> {
+    let builder = detector.detector()?.with_masks(args.masks || args.memory);
+    let builder = args.screen.apply(builder.with_class_confidence(thresholds(classes)));
+    args.dart.apply(builder, &detector.model)
 }
 
 impl VideoArgs {

@@ -1,0 +1,148 @@
+//! `--benchmark`: the speed of each engine on this machine, one stage at a time and pipelined.
+
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use ocelli::pipeline::{PipelineStats, Stage, StatsRecorder};
+use ocelli::{Cancellation, EngineKind, Pipeline, Prompts};
+use ocelli_datasets::label::ClassMap;
+
+use super::{SourceArgs, VideoArgs, detector};
+use crate::{LogArgs, interrupted, load, print, status};
+
+/// Frames before the measurement.
+const WARM_UP: u64 = 10;
+/// Frames that are measured.
+const FRAMES: u64 = 60;
+/// They compile a model for minutes, so they run only when named.
+const SLOW_TO_START: [&str; 2] = ["tensorrt", "onnxruntime-tensorrt"];
+
+/// The times of one engine.
+struct Row {
+    engine: String,
+    sequential: Times,
+    pipelined: Times,
+}
+
+struct Times {
+    fps: f64,
+    stats: PipelineStats,
+}
+
+impl Times {
+    fn median(&self, stage: Stage) -> f64 {
+        self.stats.stages.iter().find(|one| one.stage == stage).map_or(0.0, |one| one.ms.p50)
+    }
+}
+
+/// Measures the named engine, or each that starts, on the first frames of the source.
+pub fn run(
+    args: &VideoArgs,
+    log: &LogArgs,
+    (classes, prompts): (&ClassMap, &Prompts),
+    source: &SourceArgs,
+    cancellation: &Cancellation,
+) -> anyhow::Result<()> {
+    let model = &args.detector.model;
+    let names: Vec<&str> = if model.engine != "auto" || model.trt.is_some() {
+        vec![model.engine.as_str()]
+    } else {
+        let all = EngineKind::NAMES.into_iter();
+        all.filter(|name| *name != "auto" && !SLOW_TO_START.contains(name)).collect()
+    };
+    let warm_up = args.dart.warmup.unwrap_or(WARM_UP);
+    let frames = source.max_frames.unwrap_or(FRAMES).max(2);
+    let source = SourceArgs { max_frames: Some(warm_up + frames), ..source.clone() };
+    let mut rows = Vec::new();
+    for name in &names {
+        let mut asked = args.detector.clone();
+        (*name).clone_into(&mut asked.model.engine);
+        let measure = |sequential: bool| -> anyhow::Result<(String, Times)> {
+            let (mut detector, loading) = load(detector(args, &asked, classes)?, log)?;
+            let embedded = detector.prepare(prompts)?;
+            drop(loading);
+            let engine = detector.engine().to_owned();
+            let stats = StatsRecorder::new();
+            let ends = Arc::new(Mutex::new(Vec::new()));
+            let noted = Arc::clone(&ends);
+            let labels: Vec<&str> = classes.names().collect();
+            let newest = Some(false).filter(|_| args.policy.is_none());
+            let opened = source.open(&labels, newest, cancellation)?;
+            Pipeline::builder_embedded(detector, embedded)
+                .with_sequential(sequential)
+                .with_cancellation(cancellation.clone())
+                .with_stats(stats.clone())
+                .with_observer(move |_| {
+                    noted.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+                })
+                .run(opened.source, &mut [])?;
+            interrupted()?;
+            let ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
+            let fps = frames_per_second(&ends, warm_up as usize)?;
+            Ok((engine, Times { fps, stats: stats.snapshot() }))
+        };
+        let measured = measure(true)
+            .and_then(|(engine, sequential)| Ok(Row { engine, sequential, pipelined: measure(false)?.1 }));
+        match measured {
+            Ok(row) => rows.push(row),
+            Err(error) if names.len() == 1 || cancellation.is_cancelled() => return Err(error),
+            Err(error) => status(log, &format!("{name} is not measured: {error}")),
+        }
+    }
+    let table = table(&rows, frames, prompts.len());
+    print(|out| out.write_all(table.as_bytes()))
+}
+
+/// The frames per second after the first ones.
+fn frames_per_second(ends: &[Instant], warm_up: usize) -> anyhow::Result<f64> {
+    match ends.get(warm_up..) {
+        Some([first, .., last]) => {
+            Ok((ends.len() - warm_up - 1) as f64 / last.duration_since(*first).as_secs_f64().max(1e-9))
+        }
+        _ => anyhow::bail!(
+            "--benchmark: the source has {} frames, expected at least {} (--warmup {warm_up}, and two to measure)",
+            ends.len(),
+            warm_up + 2
+        ),
+    }
+}
+
+fn table(rows: &[Row], frames: u64, classes: usize) -> String {
+    let width = rows.iter().map(|row| row.engine.chars().count()).max().unwrap_or(0).max(6);
+    let mut text = String::new();
+    let mut line = |cells: std::fmt::Arguments<'_>| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{cells}");
+    };
+    line(format_args!("{:width$}  backbone ms  decode ms  sequential FPS  pipelined FPS  gain", "engine"));
+    for Row { engine, sequential, pipelined } in rows {
+        let (backbone, decode) = (sequential.median(Stage::Backbone), sequential.median(Stage::Decode));
+        let (one, all) = (sequential.fps, pipelined.fps);
+        let gain = all / one;
+        line(format_args!(
+            "{engine:width$}  {backbone:11.1}  {decode:9.1}  {one:14.1}  {all:13.1}  {gain:3.2}x"
+        ));
+    }
+    let classes = if classes == 1 { "1 class".to_owned() } else { format!("{classes} classes") };
+    line(format_args!("{frames} frames, {classes}; times of stages are medians"));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn warm_up_frames_do_not_count() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let ends = [at(0), at(1000), at(1100), at(1200), at(1300)];
+        let fps = frames_per_second(&ends, 1).expect("there are enough");
+        assert!((fps - 10.0).abs() < 1e-6, "{fps}");
+        let error = frames_per_second(&ends, 4).expect_err("one frame is no interval");
+        assert!(error.to_string().contains("5 frames, expected at least 6"), "{error}");
+    }
+}
