@@ -24,8 +24,9 @@ pub(crate) const MAX_IMGSZ: usize = 8192;
 pub(crate) const MAX_GRID: usize = 1024;
 
 /// Increased when the same options write other files, so that cached exports are made again. 2: repeated numbers are not
-/// packed. 3: no `Sign`. 4: scaled queries, sums in 32 bits.
-const WRITER_REVISION: u32 = 4;
+/// packed. 3: no `Sign`. 4: scaled queries, sums in 32 bits. 5: masks of prompts come to the memory encoder in its
+/// detail.
+const WRITER_REVISION: u32 = 5;
 
 /// Options of an export; the [`Default`] is the unchanged checkpoint, for ONNX Runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
