@@ -35,9 +35,8 @@
 //! ```
 //!
 //! Known deviations from Meta's `sam3` 0.1.4: frames are not rounded to 16 bits before the backbone; the memories of one
-//! frame are rounded to bfloat16 in host memory alone, and stay as precise as the engine's on a device; where a clicked mask
-//! overlaps another of its frame, the border between them is that of the mask decoder's pixels, not of the image's; a run shows a
-//! clicked object on its frame exactly as the click did.
+//! frame are rounded to bfloat16 in host memory alone, and stay as precise as the engine's on a device; a run shows a clicked
+//! object on its frame exactly as the click did.
 
 mod bank;
 mod detect;

@@ -11,6 +11,7 @@ use crate::parity::golden::{Golden, f32s};
 use crate::parity::report::Report;
 use ocelli::engines::Tensor;
 use ocelli::export::contract::{file, tensor};
+use ocelli::tracking::masklets::{LogitMask, prompted_masks};
 
 const NAMES: [&str; 2] = ["tracker", "tracker_odd"];
 /// Each graph, its name in the goldens, and how many cases they have.
@@ -41,7 +42,9 @@ fn compare_cases(
         golden.with_prefix(&all).filter_map(|(rest, _)| Some(rest.split_once('.')?.0)).collect();
     for case in &cases {
         let [input, output] = ["in", "out"].map(|way| format!("{name}.{case}.{way}."));
-        let inputs: Vec<(&str, &Tensor)> = golden.with_prefix(&input).collect();
+        let mut inputs: Vec<(&str, &Tensor)> = golden.with_prefix(&input).collect();
+        let prompts = if graph == file::MEMORY_ENCODER { Some(prompts(golden, &inputs)?) } else { None };
+        inputs.extend(prompts.iter().map(|prompts| (tensor::PROMPTS, prompts)));
         let outputs = model.run(graph, &inputs)?;
         for (tensor, reference) in golden.with_prefix(&output) {
             match outputs.get(tensor) {
@@ -51,6 +54,19 @@ fn compare_cases(
         }
     }
     Ok(cases.len())
+}
+
+/// All masks as the memory encoder reads those of prompts, each without the others.
+fn prompts(golden: &Golden, inputs: &[(&str, &Tensor)]) -> Outcome<Tensor> {
+    let (_, masks) = inputs.iter().find(|(name, _)| *name == tensor::MASKS).ok_or("there are no masks")?;
+    let (side, grid) = (masks.shape()[1], golden.number("grid"));
+    let mut prompts = Vec::new();
+    for logits in f32s(masks).chunks_exact(side * side) {
+        let mask = LogitMask::new(side, side, logits.to_vec())?;
+        prompts
+            .extend_from_slice(prompted_masks(&[&mask], golden.number("image_size"), 16 * grid)[0].values());
+    }
+    Ok(Tensor::f32(&[masks.shape()[0], 16 * grid, 16 * grid], prompts)?)
 }
 
 #[test]

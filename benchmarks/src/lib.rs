@@ -1,4 +1,4 @@
-//! Shared by the benchmark programs: quantiles, drawn videos, number formats, the halves of a detector and their agreement
+//! Shared by the benchmark programs: quantiles, drawn videos, processes that take turns, number formats, the halves of a detector and their agreement
 //! between engines, random weights of the released model's size, outlier channels, the report of a run on a GPU, and the description of the
 //! machine.
 
@@ -6,6 +6,7 @@
 
 pub mod agreement;
 pub mod bisect;
+pub mod contestant;
 pub mod drawn_video;
 pub mod gpu_report;
 pub mod halves;

@@ -13,13 +13,14 @@ use serde_json::{Map, Value, json};
 
 /// Names and shapes of the detector's tensors.
 const TENSORS: &str = include_str!("../full_size/tensors.txt");
+/// Names and shapes of the memory tracker's tensors.
+const TRACKER: &str = include_str!("../full_size/tracker.txt");
 /// `config.json`.
 const CONFIG: &str = include_str!("../full_size/config.json");
 /// Prefix of the names in the released checkpoint.
 const PREFIX: &str = "detector_model.";
-/// Other tensors in the released checkpoint.
-const FOREIGN: [(&str, &[usize]); 2] =
-    [("tracker_model.no_memory_embedding", &[1, 1, 8]), ("tracker_neck.bias", &[8])];
+/// Stands for the tracker in checkpoints without one.
+const FOREIGN: &str = "tracker_model.no_memory_embedding 1 1 8\ntracker_neck.bias 8\n";
 /// Lets some queries of every class pass the default threshold, as in real use.
 const PRESENCE_BIAS: f32 = 2.0;
 
@@ -33,7 +34,7 @@ struct Tensor {
 /// # Errors
 /// If a file cannot be written.
 pub fn write(folder: &Path) -> anyhow::Result<usize> {
-    write_model(folder, CONFIG, &tensors(TENSORS)?)
+    write_model(folder, CONFIG, &tensors(TENSORS)?, FOREIGN)
 }
 
 /// As [`write()`], with the first `layers` layers only of every transformer but the exemplar encoder, every second one of the
@@ -42,6 +43,18 @@ pub fn write(folder: &Path) -> anyhow::Result<usize> {
 /// # Errors
 /// If a file cannot be written.
 pub fn write_shallow(folder: &Path, layers: usize) -> anyhow::Result<usize> {
+    write_layers(folder, layers, FOREIGN)
+}
+
+/// As [`write_shallow()`] with two layers, and the whole memory tracker.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_tracker(folder: &Path) -> anyhow::Result<usize> {
+    write_layers(folder, 2, TRACKER)
+}
+
+fn write_layers(folder: &Path, layers: usize, others: &str) -> anyhow::Result<usize> {
     let mut config: Value = serde_json::from_str(CONFIG)?;
     for (part, count) in [
         ("vision_config/backbone_config", "num_hidden_layers"),
@@ -63,11 +76,12 @@ pub fn write_shallow(folder: &Path, layers: usize) -> anyhow::Result<usize> {
         layer.is_none_or(|layer| layer < layers)
     };
     let kept: Vec<Tensor> = tensors.into_iter().filter(is_kept).collect();
-    write_model(folder, &config.to_string(), &kept)
+    write_model(folder, &config.to_string(), &kept, others)
 }
 
-fn write_model(folder: &Path, config: &str, tensors: &[Tensor]) -> anyhow::Result<usize> {
-    write_tensors(&folder.join("model.safetensors"), tensors)?;
+/// `others` lists tensors that are not the detector's.
+fn write_model(folder: &Path, config: &str, tensors: &[Tensor], others: &str) -> anyhow::Result<usize> {
+    write_tensors(&folder.join("model.safetensors"), tensors, others)?;
     write_atomically(&folder.join("config.json"), |file| file.write_all(config.as_bytes()))?;
     Ok(tensors.iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum())
 }
@@ -92,12 +106,12 @@ fn tensors(list: &str) -> anyhow::Result<Vec<Tensor>> {
     Ok(tensors)
 }
 
-fn write_tensors(path: &Path, tensors: &[Tensor]) -> anyhow::Result<()> {
+fn write_tensors(path: &Path, own: &[Tensor], others: &str) -> anyhow::Result<()> {
+    let others = tensors(others)?;
     let mut header = Map::new();
     let mut offset = 0_usize;
-    let names = tensors.iter().map(|tensor| (format!("{PREFIX}{}", tensor.name), tensor.shape.as_slice()));
-    let foreign = FOREIGN.iter().map(|(name, shape)| ((*name).to_owned(), *shape));
-    for (name, shape) in names.chain(foreign) {
+    let names = own.iter().map(|tensor| (format!("{PREFIX}{}", tensor.name), &tensor.shape));
+    for (name, shape) in names.chain(others.iter().map(|tensor| (tensor.name.clone(), &tensor.shape))) {
         let end = offset + 4 * shape.iter().product::<usize>();
         header.insert(name, json!({"dtype": "F32", "shape": shape, "data_offsets": [offset, end]}));
         offset = end;
@@ -109,9 +123,7 @@ fn write_tensors(path: &Path, tensors: &[Tensor]) -> anyhow::Result<()> {
         file.write_all(&text)?;
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
         let mut bytes = Vec::new();
-        let foreign = FOREIGN.iter().map(|(name, shape)| (*name, *shape));
-        let own = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.shape.as_slice()));
-        for (name, shape) in own.chain(foreign) {
+        for Tensor { name, shape } in own.iter().chain(&others) {
             let (mean, spread) = distribution(name, shape);
             let count: usize = shape.iter().product();
             bytes.clear();
@@ -166,6 +178,9 @@ mod tests {
         let all = tensors(TENSORS).expect("it is a list of tensors");
         let parameters: usize = all.iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum();
         assert_eq!((all.len(), parameters / 100_000), (1468, 8403));
+        let tracker = tensors(TRACKER).expect("it is a list of tensors");
+        let parameters: usize = tracker.iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum();
+        assert_eq!((tracker.len(), parameters / 1000), (329, 19_545));
         let config: Value = serde_json::from_str(CONFIG).expect("it is JSON");
         assert_eq!(config["detector_config"]["vision_config"]["backbone_config"]["num_hidden_layers"], 32);
     }
@@ -184,7 +199,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("model.safetensors");
         let few = tensors("# a comment\na.{2}.weight 3 4\nb.bias 5\n").expect("it is a list");
-        write_tensors(&path, &few).expect("the folder can be written to");
+        write_tensors(&path, &few, FOREIGN).expect("the folder can be written to");
         let bytes = std::fs::read(&path).expect("it was written");
         let file = safetensors::SafeTensors::deserialize(&bytes).expect("it is such a file");
         let expected = ["a.0.weight", "a.1.weight", "b.bias"].map(|name| format!("{PREFIX}{name}"));

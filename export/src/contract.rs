@@ -139,8 +139,11 @@ pub mod tensor {
     pub const KEEP: &str = "keep";
     /// bool `[B]`.
     pub const PRESENT: &str = "present";
-    /// bool `[B]`: the mask is the one of a prompt, of which only the sign counts.
+    /// bool `[B]`: the mask is the one of [`PROMPTS`].
     pub const BINARY: &str = "binary";
+    /// f32 `[N, 16P, 16P]`: masks of prompts as memories are made of them, 10 on the object and −10 beside it. N = B, or 1 if
+    /// no mask is one of a prompt.
+    pub const PROMPTS: &str = "prompts";
     /// f32 `[B, P·P, memory width]`.
     pub const MEMORY: &str = "memory";
     /// f32 `[n, 4P, 4P]`, logits.
@@ -181,6 +184,8 @@ pub mod dim {
     pub const POINTER_TOKENS: &str = "pointer_tokens";
     /// Both.
     pub const KEYS: &str = "keys";
+    /// N, masks of prompts: B or 1.
+    pub const PROMPTS: &str = "prompts";
     /// K, points of an object.
     pub const POINTS: &str = "points";
     /// Tokens of the mask decoder with those of points.
@@ -262,6 +267,7 @@ pub fn free_dimensions(graph: &str) -> Vec<FreeDimension> {
             (tensor::KEEP, &[(0, dim::OBJECTS)]),
             (tensor::PRESENT, &[(0, dim::OBJECTS)]),
             (tensor::BINARY, &[(0, dim::OBJECTS)]),
+            (tensor::PROMPTS, &[(0, dim::PROMPTS)]),
             (tensor::MEMORY, &[(0, dim::OBJECTS)]),
         ],
         file::MASK_IOU => &[

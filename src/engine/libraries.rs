@@ -221,6 +221,7 @@ impl OnnxRuntimeMaker {
         let builder = OnnxRuntimeEngine::builder(&self.runtime)
             .with_threads(self.threads)
             .with_cpu_fallback(self.cpu_fallback)
+            .with_memory_arena(graph.keeps_memory())
             .with_provider(provider);
         let builder = match &self.device {
             Some(device) => builder.with_device(device.clone()),

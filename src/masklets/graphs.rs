@@ -75,13 +75,16 @@ pub(super) struct Graphs {
     /// Loaded with the first click.
     points: Option<Box<dyn Engine>>,
     pub(super) frame: Features,
+    /// `[1, 16P, 16P]`, what the encoder of memories gets where no mask is one of a prompt.
+    pub(super) no_prompts: Tensor,
 }
 
 impl Graphs {
     pub(super) fn load(model: &Model, factory: &EngineFactory) -> Result<Self> {
         let sizes = Sizes::of(model)?;
         let load = |name| model.load_graph(factory, name);
-        Ok(Self {
+        let fine = 16 * sizes.grid;
+        let mut graphs = Self {
             features: load(file::TRACK_FEATURES)?,
             step: load(file::TRACK_STEP)?,
             init: load(file::TRACK_INIT)?,
@@ -91,7 +94,14 @@ impl Graphs {
             factory: factory.clone(),
             sizes,
             frame: Features::default(),
-        })
+            no_prompts: Tensor::zeros_f32(&[1, fine, fine]),
+        };
+        if let Some(device) = graphs.device() {
+            let mut on_device = Tensor::on(device);
+            on_device.copy_from_host(&graphs.no_prompts)?;
+            graphs.no_prompts = on_device;
+        }
+        Ok(graphs)
     }
 
     /// The device of all graphs, if they share one.

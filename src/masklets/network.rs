@@ -4,7 +4,7 @@ use ocelli_engines::Tensor;
 use ocelli_export::contract::tensor;
 use ocelli_tracking::masklets::{
     BitMask, Detection, EncodeBatch, LogitMask, MaskNetwork, MaskPromptBatch, MemoryKind, MemorySlot,
-    PointPrompt, PointerSlot, TrackBatch, TrackObject, TrackedMask, exclusive_areas,
+    PointPrompt, PointerSlot, TrackBatch, TrackObject, TrackedMask, prompted_masks,
 };
 
 use super::bank::MemoryBank;
@@ -40,6 +40,7 @@ struct Inputs {
     keep: Tensor,
     present: Tensor,
     binary: Tensor,
+    prompts: Tensor,
     points: Tensor,
     labels: Tensor,
     has_mask: Tensor,
@@ -217,9 +218,18 @@ impl MaskletNetwork {
             target.copy_from_slice(mask.values());
         }
         let is_binary = batch.kind == MemoryKind::Prompted;
-        if is_binary && overlap(&masks, graphs.sizes.image) {
-            separate(values, &masks);
-        }
+        let prompts = if is_binary {
+            let (image, fine) = (graphs.sizes.image, 16 * graphs.sizes.grid);
+            let target = inputs.prompts.reset_f32(&[count, fine, fine]);
+            let prompts = prompted_masks(&masks, image, fine);
+            target
+                .chunks_exact_mut(fine * fine)
+                .zip(&prompts)
+                .for_each(|(t, p)| t.copy_from_slice(p.values()));
+            &inputs.prompts
+        } else {
+            &graphs.no_prompts
+        };
         inputs.keep.reset::<bool>(&[count]);
         inputs.present.reset::<bool>(&[count]);
         inputs.binary.reset::<bool>(&[count]).fill(is_binary);
@@ -234,6 +244,7 @@ impl MaskletNetwork {
                 (tensor::KEEP, &inputs.keep),
                 (tensor::PRESENT, &inputs.present),
                 (tensor::BINARY, &inputs.binary),
+                (tensor::PROMPTS, prompts),
             ],
             &mut [(tensor::MEMORY, &mut outputs.memory)],
         )?;
@@ -267,23 +278,6 @@ impl Outputs {
             Ok(TrackedMask { mask: LogitMask::new(side, side, mask.to_vec())?, object_score, iou })
         });
         tracked.collect()
-    }
-}
-
-/// Whether two masks claim one pixel of the image.
-fn overlap(masks: &[&LogitMask], image: usize) -> bool {
-    masks.len() > 1 && exclusive_areas(masks, image).iter().any(|area| area.area != area.exclusive)
-}
-
-/// Lowers each logit by the largest one of the other masks where that is above 0.
-fn separate(values: &mut [f32], masks: &[&LogitMask]) {
-    let size = values.len() / masks.len();
-    for (index, own) in values.chunks_exact_mut(size).enumerate() {
-        for (pixel, value) in own.iter_mut().enumerate() {
-            let others = masks.iter().enumerate().filter(|(other, _)| *other != index);
-            let rival = others.map(|(_, mask)| mask.values()[pixel]).fold(f32::NEG_INFINITY, f32::max);
-            *value = value.min(*value - rival.max(0.0));
-        }
     }
 }
 
@@ -391,23 +385,6 @@ impl MaskNetwork for FrameNetwork<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn columns(values: [f32; 4]) -> LogitMask {
-        LogitMask::new(4, 4, values.repeat(4)).expect("16 logits")
-    }
-
-    #[test]
-    fn overlapping_prompts_are_separated() {
-        let (a, b) = (columns([5.0, 5.0, -1.0, -4.0]), columns([-1.0, 3.0, 3.0, -2.0]));
-        let masks = [&a, &b];
-        assert!(overlap(&masks, 8) && !overlap(&masks[..1], 8));
-        let mut values = [a.values(), b.values()].concat();
-        separate(&mut values, &masks);
-        assert_eq!(values[..4], [5.0, 2.0, -4.0, -4.0]);
-        assert_eq!(values[16..20], [-6.0, -2.0, 3.0, -2.0]);
-        let apart = [&columns([5.0, -5.0, -5.0, -5.0]), &columns([-5.0, -5.0, -5.0, 5.0])];
-        assert!(!overlap(&apart, 8));
-    }
 
     #[test]
     fn outputs_that_are_not_finite_are_errors() {

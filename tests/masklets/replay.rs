@@ -39,8 +39,6 @@ pub struct Replay<'g> {
     _exported: Exported,
     model: Model,
     factory: EngineFactory,
-    /// Whether the engine rounds as the reference where the resized mask of a birth is exactly 0.
-    rounds_alike: bool,
 }
 
 impl<'g> Replay<'g> {
@@ -55,13 +53,7 @@ impl<'g> Replay<'g> {
         };
         let factory =
             EngineFactory::start(&EngineOptions { kind, threads: Some(1), ..EngineOptions::default() })?;
-        Ok(Self {
-            golden,
-            _exported: exported,
-            model,
-            factory,
-            rounds_alike: matches!(runner, Runner::Embedded),
-        })
+        Ok(Self { golden, _exported: exported, model, factory })
     }
 
     pub fn options(&self) -> MaskletOptions {
@@ -105,15 +97,8 @@ impl<'g> Replay<'g> {
             source: &mut source,
             frame: &mut buffer,
         };
-        let mut checked = Checked {
-            inner,
-            golden: self.golden,
-            mode,
-            rounds_alike: self.rounds_alike,
-            report,
-            steps: 0,
-            batches: BTreeMap::new(),
-        };
+        let mut checked =
+            Checked { inner, golden: self.golden, mode, report, steps: 0, batches: BTreeMap::new() };
         let mut session = MaskletSession::new(self.video(), Retention::Window, self.options())?;
         let mut steps = vec![session.prompt(DetectorPrompt::Text, 0, &mut checked)?];
         checked.check_step(steps[0].report.as_ref());
@@ -199,7 +184,6 @@ struct Checked<'a, 'g> {
     inner: FrameNetwork<'a>,
     golden: &'g Golden,
     mode: Loop,
-    rounds_alike: bool,
     report: &'a mut Report,
     /// Steps that have begun.
     steps: usize,
@@ -326,14 +310,12 @@ impl MaskNetwork for Checked<'_, '_> {
             let is_far =
                 |&(a, b): &(&f32, &f32)| (a - b).abs() > tolerance * largest + b.abs() * (1.01 / 256.0);
             let far = pairs().filter(is_far).count();
-            // A pixel that is rounded to the other side of 0 changes its neighbourhood of the memory.
             let most = pairs().map(|(a, b)| (a - b).abs() / largest).fold(0.0, f32::max);
-            let close = far == 0 || !self.rounds_alike && most <= 0.15;
             let rounded = f32s(&ours).iter().all(|value| value.to_bits() & 0xffff == 0);
             let complete = ours.len() == reference.len() && rounded;
             self.report.expect(
                 format!("{key} is as close as 16 bits allow: {far} values are not, by {most:.3}"),
-                close && complete,
+                far == 0 && complete,
             );
             if self.mode == Loop::Open {
                 self.inner.bank.set_memory(object.slot, reference)?;

@@ -100,7 +100,7 @@ mod tracks;
 
 pub use association::{Candidate, suppress};
 pub use bit_mask::BitMask;
-pub use exclusive::{ExclusiveArea, exclusive_areas, exclusive_foreground};
+pub use exclusive::{ExclusiveArea, exclusive_areas, exclusive_foreground, prompted_masks};
 pub use group::PointerOrigin;
 pub use history::{Action, Propagation};
 pub use holes::fill_holes;

@@ -12,8 +12,9 @@ use crate::prune::{MaskedBranch, Pruning};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Increased when the same options write other files, so that cached exports are made again. 2: repeated numbers are not
-/// packed. 3: no `Sign`. 4: scaled queries, sums in 32 bits.
-const WRITER_REVISION: u32 = 4;
+/// packed. 3: no `Sign`. 4: scaled queries, sums in 32 bits. 5: masks of prompts come to the memory encoder in its
+/// detail.
+const WRITER_REVISION: u32 = 5;
 
 /// Options of an export; the [`Default`] is the unchanged checkpoint, for ONNX Runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -35,6 +35,14 @@ impl Graph<'_> {
         names.iter().any(|name| self.path.ends_with(name))
     }
 
+    /// Whether the runtime keeps the memory of a run for the next one.
+    ///
+    /// The graphs of the memory tracker take turns and each needs hundreds of megabytes for features of its own: what all of them
+    /// keep is twice what the largest needs.
+    pub(super) fn keeps_memory(&self) -> bool {
+        !self.path.parent().is_some_and(|folder| folder.ends_with(file::TRACKER))
+    }
+
     /// The provider that runs the graph.
     ///
     /// TensorRT compiles a graph for minutes, which does not pay off for the two encoders of prompts: they run on CUDA.
@@ -157,6 +165,19 @@ mod tests {
     fn graph(path: &Path, kind: EngineKind) -> Graph<'_> {
         let sizes = Some(GraphSizes { context_length: 32, queries: 200 });
         Graph { path, kind, tf32: false, class_chunk: 4, sizes }
+    }
+
+    #[test]
+    fn graphs_of_the_memory_tracker_keep_no_memory() {
+        let cases = [
+            (file::BACKBONE, true),
+            (file::TRACK_FEATURES, false),
+            (file::TRACK_STEP, false),
+            ("tracker", true),
+        ];
+        let found = cases
+            .map(|(name, _)| (name, graph(&Path::new("/model").join(name), EngineKind::Cpu).keeps_memory()));
+        assert_eq!(found, cases);
     }
 
     #[test]

@@ -33,6 +33,19 @@ pub fn exclusive_foreground(masks: &[&LogitMask], side: usize) -> Vec<BitMask> {
     foreground
 }
 
+/// The logit of a pixel of a mask prompt in a memory, where it is foreground.
+const PROMPT_LOGIT: f32 = 10.0;
+
+/// Masks of prompts as memories are made of them ([`MemoryKind::Prompted`](crate::masklets::MemoryKind)): resized to
+/// `image` × `image`, without overlaps, ±10, resized to `side` × `side`.
+///
+/// Many logits of a resized mask prompt are 0 but for rounding, so that its foreground depends on who computes it.
+pub fn prompted_masks(masks: &[&LogitMask], image: usize, side: usize) -> Vec<LogitMask> {
+    let foreground = exclusive_foreground(masks, image);
+    let signed = |mask: &BitMask| LogitMask::of_foreground(mask, [-PROMPT_LOGIT, PROMPT_LOGIT]);
+    foreground.iter().map(|mask| signed(mask).resized(side, side)).collect()
+}
+
 /// Calls `visit(mask, x, y, is_winner)` for the foreground of every mask.
 fn for_each_foreground(masks: &[&LogitMask], side: usize, mut visit: impl FnMut(usize, usize, usize, bool)) {
     let Some(first) = masks.first() else { return };
@@ -75,6 +88,20 @@ mod tests {
         assert_eq!(masks[0], BitMask::from_fn(4, 4, |x, _| x == 0));
         assert_eq!(masks[1], BitMask::from_fn(4, 4, |x, _| x == 1 || x == 2));
         assert!(masks[2].is_empty());
+    }
+
+    #[test]
+    fn prompts_in_memories_have_two_logits_and_a_border() {
+        let (a, b) = (columns([3.0, 3.0, -3.0, -3.0]), columns([-5.0, 4.0, 2.0, -9.0]));
+        let alone = prompted_masks(&[&a], 4, 8);
+        let row = [10.0, 10.0, 10.0, 5.0, -5.0, -10.0, -10.0, -10.0];
+        assert_eq!(alone[0].values(), row.repeat(8));
+        let both = prompted_masks(&[&a, &b], 4, 4);
+        assert_eq!(both[0].values()[..4], [10.0, -10.0, -10.0, -10.0]);
+        assert_eq!(both[1].values()[..4], [-10.0, 10.0, 10.0, -10.0]);
+        // The resized logits are 3, 0 and −3: 0 is background.
+        let tie = LogitMask::new(2, 2, vec![3.0, -3.0, 3.0, -3.0]).expect("4 logits");
+        assert_eq!(prompted_masks(&[&tie], 3, 3)[0].values()[..3], [10.0, -10.0, -10.0]);
     }
 
     #[test]

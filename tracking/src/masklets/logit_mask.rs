@@ -31,6 +31,13 @@ impl LogitMask {
         Self::from_pixels(side, side, |_| value)
     }
 
+    /// A mask with one logit for the background of `mask`, and one for its foreground.
+    pub(crate) fn of_foreground(mask: &BitMask, [background, foreground]: [f32; 2]) -> Self {
+        let (width, height) = (mask.width(), mask.height());
+        let is_inside = |pixel: usize| mask.contains(pixel % width, pixel / width);
+        Self::from_pixels(width, height, |pixel| if is_inside(pixel) { foreground } else { background })
+    }
+
     pub(crate) fn from_pixels(width: usize, height: usize, pixel: impl FnMut(usize) -> f32) -> Self {
         Self { width, height, values: (0..width * height).map(pixel).collect() }
     }

@@ -127,8 +127,8 @@ pub struct PointPrompt<'a> {
 pub enum MemoryKind {
     /// Logits: resized to the memory side, clamped to at most -10 where the object does not keep its mask, σ·20 − 10.
     Tracked,
-    /// Prompts: resized to the image side, without overlaps within the batch
-    /// ([`exclusive_foreground`](crate::masklets::exclusive_foreground)), ±10, resized to the memory side.
+    /// Prompts: resized to the image side, without overlaps within the batch,
+    /// ±10, resized to the memory side: [`prompted_masks`](crate::masklets::prompted_masks).
     Prompted,
 }
 

@@ -196,19 +196,12 @@ fn stored_mask(mask: &BitMask, video: [usize; 2], side: usize) -> LogitMask {
 }
 
 fn at_video_size(mask: &BitMask, [width, height]: [usize; 2]) -> BitMask {
-    let resized = mapped(mask, [0.0, 1.0]).resized_antialiased(width, height);
+    let resized = LogitMask::of_foreground(mask, [0.0, 1.0]).resized_antialiased(width, height);
     BitMask::from_fn(width, height, |x, y| resized.values()[y * width + x] > 0.5)
 }
 
 fn signed(mask: &BitMask) -> LogitMask {
-    mapped(mask, [ABSENT, -ABSENT])
-}
-
-fn mapped(mask: &BitMask, [background, foreground]: [f32; 2]) -> LogitMask {
-    let (width, height) = (mask.width(), mask.height());
-    let pixel =
-        |index: usize| if mask.contains(index % width, index / width) { foreground } else { background };
-    LogitMask::from_pixels(width, height, pixel)
+    LogitMask::of_foreground(mask, [ABSENT, -ABSENT])
 }
 
 /// The groups that hold any of the objects.

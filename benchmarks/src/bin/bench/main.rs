@@ -1,4 +1,4 @@
-//! `bench`: measurements of detection, the pipeline, the tracker, engines and number formats.
+//! `bench`: measurements of detection, the pipeline, the trackers, engines and number formats.
 
 #![forbid(unsafe_code)]
 
@@ -7,6 +7,7 @@ mod detect;
 mod engine;
 mod halves;
 mod lines;
+mod memory;
 mod precision;
 mod report;
 mod track;
@@ -26,6 +27,7 @@ enum Bench {
     Track(track::Arguments),
     Engine(engine::Arguments),
     Halves(halves::Arguments),
+    Memory(memory::Arguments),
     Precision(precision::Arguments),
     Checkpoint(checkpoint::Arguments),
     Report(report::Arguments),
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Bench::Track(args) => cli::run::<Bench>(&args.log, || track::run(&args)),
         Bench::Engine(args) => cli::run::<Bench>(&args.log, || engine::run(&args)),
         Bench::Halves(args) => cli::run::<Bench>(&args.log, || halves::run(&args)),
+        Bench::Memory(args) => cli::run::<Bench>(&args.log, || memory::run(&args)),
         Bench::Precision(args) => cli::run::<Bench>(&args.log, || precision::run(&args)),
         Bench::Checkpoint(args) => cli::run::<Bench>(&args.log, || checkpoint::run(&args)),
         Bench::Report(args) => cli::run::<Bench>(&args.log, || report::run(&args)),

@@ -3,7 +3,7 @@
 use super::decoder::conditions;
 use super::prompts::MEMORY_PIXELS;
 use super::{OBJECTS, Plan, ROOT};
-use crate::contract::tensor;
+use crate::contract::{dim, tensor};
 use crate::graph::{Dim, Element, Graph, Value};
 
 const ENCODER: &str = "tracker_model.memory_encoder";
@@ -18,12 +18,19 @@ impl<'w> Plan<'w> {
         let g = &mut graph;
         let tracker = self.tracker_config();
         let (side, tokens) = (Dim::from(4 * self.grid()), Dim::from(self.grid() * self.grid()));
+        let fine = Dim::from(MEMORY_PIXELS * self.grid());
         let pixel = self.pixel_input(g, tensor::MEMORY_PIXEL);
         let masks = g.input(tensor::MASKS, Element::F32, &[OBJECTS, side, side]);
         let [keep, present, binary] =
             [tensor::KEEP, tensor::PRESENT, tensor::BINARY].map(|name| conditions(g, name));
+        let prompts = g.input(tensor::PROMPTS, Element::F32, &[Dim::Named(dim::PROMPTS), fine, fine]);
 
-        let mask = self.memory_mask(g, &masks, &keep, &binary);
+        let soft = self.tracked_mask(g, &masks, &keep);
+        let mut prompts = g.reshape(&prompts, &[prompts.dims[0], 1.into(), fine, fine]);
+        // One for all objects or one for each: both broadcast.
+        prompts.dims[0] = 1.into();
+        let binary = g.reshape(&binary, &[OBJECTS, 1.into(), 1.into(), 1.into()]);
+        let mask = g.choose(&binary, &prompts, &soft);
         let mask = self.downsampled_mask(g, &mask);
         let pixel = self.tokens_of(g, &pixel);
         let x = g.add(&pixel, &mask);
@@ -44,25 +51,19 @@ impl<'w> Plan<'w> {
         graph
     }
 
-    /// Masks in the detail of memories, `[B, 1, 16P, 16P]`: of tracked objects the probabilities, of prompts yes or no.
-    fn memory_mask(&self, g: &mut Graph<'w>, masks: &Value, keep: &Value, binary: &Value) -> Value {
-        let (side, fine) = (Dim::from(4 * self.grid()), MEMORY_PIXELS * self.grid());
-        let each = [OBJECTS, 1.into(), 1.into(), 1.into()];
-        let [keep, binary] = [keep, binary].map(|condition| g.reshape(condition, &each));
+    /// Masks of tracked objects in the detail of memories, `[B, 1, 16P, 16P]`: their probabilities, −10 to 10.
+    fn tracked_mask(&self, g: &mut Graph<'w>, masks: &Value, keep: &Value) -> Value {
+        let side = Dim::from(4 * self.grid());
+        let keep = g.reshape(keep, &[OBJECTS, 1.into(), 1.into(), 1.into()]);
         g.scope("mask");
         let masks = g.reshape(masks, &[OBJECTS, 1.into(), side, side]);
-        let logits = g.enlarge(&masks, fine);
+        let logits = g.enlarge(&masks, MEMORY_PIXELS * self.grid());
         let suppressed = g.clip(&logits, None, Some(MASK_BIAS));
         let logits = g.choose(&keep, &logits, &suppressed);
         let soft = g.unary("Sigmoid", &logits);
-        let soft = to_mask_range(g, &soft);
-
-        let pixels = g.enlarge(&masks, self.imgsz);
-        let inside = g.is_above(&pixels, 0.0);
-        let inside = g.cast(&inside, Element::F32);
-        let inside = to_mask_range(g, &inside);
-        let hard = g.enlarge(&inside, fine);
-        g.choose(&binary, &hard, &soft)
+        let scaled = g.scale(&soft, MASK_SCALE);
+        let bias = g.scalar(MASK_BIAS);
+        g.add(&scaled, &bias)
     }
 
     /// Masks `[B, 1, 16P, 16P]` → `[B, P·P, D]`.
@@ -95,11 +96,4 @@ impl<'w> Plan<'w> {
         let out = self.map_of(g, &out);
         g.add(x, &out)
     }
-}
-
-/// 0…1 → −10…10.
-fn to_mask_range(g: &mut Graph<'_>, x: &Value) -> Value {
-    let scaled = g.scale(x, MASK_SCALE);
-    let bias = g.scalar(MASK_BIAS);
-    g.add(&scaled, &bias)
 }
