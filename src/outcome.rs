@@ -37,6 +37,9 @@ pub struct FrameOutcome {
     pub detections: Vec<Detection>,
     /// The tracks; empty without a tracker.
     pub tracks: Vec<Track>,
+    /// The ids of tracks that earlier frames showed and that turned out to be false; only of a
+    /// [`MaskStream`](crate::masklets::MaskStream) that does not hold frames back.
+    pub retracted: Vec<u64>,
     /// Labels by class id.
     pub labels: Arc<[Arc<str>]>,
     /// The unmodified frame, if a sink asked for it.
