@@ -79,8 +79,8 @@ impl VideoSessionOptions {
 ///
 /// **Memory.** What is remembered of an object grows with the frames that a run has passed: a memory of P² × 64 numbers and a
 /// mask of (4P)² numbers for each, 1.7 MB at 1008 pixels (P = 72), with the memories on the device of the engines if they share
-/// one. Features of frames are bounded by [`kept_frames`](VideoSessionOptions::kept_frames): (1024 × P² + 1.3 MB for each
-/// detection's mask) × 4 bytes each, 21 MB at 1008 pixels. A video file is read again from its start where a run goes back;
+/// one. Features of frames are bounded by [`kept_frames`](VideoSessionOptions::kept_frames): 1024 × P² numbers each, and
+/// (4P)² for each detection, 21 MB and 0.3 MB at 1008 pixels. A video file is read again from its start where a run goes back;
 /// 16 pictures are kept for that. Pushed frames stay in memory, 3 bytes a pixel. For streams without end, and for several classes,
 /// use [`MaskTracker`] or [`MaskStream`](super::MaskStream), whose memory is bounded.
 pub struct VideoSession {

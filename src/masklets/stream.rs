@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Instant;
 
 use image::RgbImage;
-use ocelli_tracking::{Track, TrackState};
+use ocelli_tracking::masklets::{Candidate, suppress};
+use ocelli_tracking::{BoundingBox, ByteTracker, Track, TrackState, TrackerDetection};
 
 use super::detect::{MaskDetector, MaskFrame};
 use super::given::{Given, GivenObject};
@@ -44,6 +45,8 @@ pub struct MaskStream<'d> {
     options: MaskletOptions,
     /// Objects in place of detections.
     given: Option<Vec<GivenObject>>,
+    /// Follows the same detections, for a comparison.
+    comparison: Option<ByteTracker>,
     sequential: bool,
     drawing: Option<Drawing<'d>>,
     redaction: Option<Redaction>,
@@ -120,6 +123,7 @@ impl<'d> MaskStream<'d> {
             labels,
             options,
             given,
+            comparison: None,
             sequential: false,
             drawing: None,
             redaction: None,
@@ -133,6 +137,14 @@ impl<'d> MaskStream<'d> {
     #[must_use]
     pub fn with_sequential(mut self, sequential: bool) -> Self {
         self.sequential = sequential;
+        self
+    }
+
+    /// Follows the boxes around the masks of the detections with a tracker of boxes as well, whose tracks are
+    /// [compared](FrameOutcome::compared).
+    #[must_use]
+    pub fn with_comparison(mut self, tracker: ByteTracker) -> Self {
+        self.comparison = Some(tracker);
         self
     }
 
@@ -191,6 +203,7 @@ impl<'d> MaskStream<'d> {
             labels,
             classes: classes_of(self.given.as_deref()),
             given: self.given.map(by_frame),
+            comparison: self.comparison,
             pictures,
             drawing: self.drawing,
             redaction: self.redaction,
@@ -209,6 +222,27 @@ impl<'d> MaskStream<'d> {
         ran.and(finished)?;
         Ok(RunSummary { cancelled: cancellation.is_cancelled(), stats: stats.snapshot() })
     }
+}
+
+/// The boxes of the detections that objects are matched with.
+fn boxes(frame: &MaskFrame, options: &MaskletOptions, (width, height): (u32, u32)) -> Vec<TrackerDetection> {
+    let side = options.mask_side() as f32;
+    let mut boxes = Vec::new();
+    for (class_id, detections) in frame.detections().iter().enumerate() {
+        let candidate = |(index, found): (usize, &ocelli_tracking::masklets::Detection)| Candidate {
+            index,
+            score: found.score,
+            mask: found.mask.positive(),
+        };
+        let kept = suppress(detections.iter().enumerate().map(candidate).collect(), options);
+        boxes.extend(kept.into_iter().filter_map(|Candidate { score, mask, .. }| {
+            let [left, top, right, bottom] = mask.bounds()?.map(|edge| edge as f32);
+            let bbox = BoundingBox::new(left, top, right, bottom);
+            let bbox = bbox.scaled(width as f32 / side, height as f32 / side);
+            Some(TrackerDetection { bbox, score, class_id })
+        }));
+    }
+    boxes
 }
 
 /// The labels of objects that are given, by id.
@@ -326,6 +360,7 @@ struct Output<'r, 's, 'd> {
     classes: BTreeMap<u64, usize>,
     /// Objects that are given, by frame; those of frames that have come are taken out.
     given: Option<BTreeMap<u64, Vec<GivenObject>>>,
+    comparison: Option<ByteTracker>,
     pictures: Pictures,
     drawing: Option<Drawing<'d>>,
     redaction: Option<Redaction>,
@@ -380,6 +415,10 @@ impl Output<'_, '_, '_> {
             ..FrameOutcome::default()
         };
         outcome.times = item.times;
+        if let Some(tracker) = &mut self.comparison {
+            let boxes = boxes(&item.detected, &self.options, size);
+            outcome.compared = tracker.update(&boxes, 1.0).to_vec();
+        }
         let is_needed = self.pictures != Pictures::default();
         let picture = is_needed.then(|| std::mem::replace(&mut item.frame.image, Frame::default().image));
         self.held.push_back(Held { outcome, picture, entered: item.entered.unwrap_or(start) });

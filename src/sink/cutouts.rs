@@ -20,7 +20,7 @@ pub struct Cutouts {
 }
 
 impl Cutouts {
-    /// Writes into a folder, which is created with the first object.
+    /// Writes into a folder, which is created with the first frame.
     ///
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) if `folder` is a file.
@@ -37,6 +37,7 @@ impl Sink for Cutouts {
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
         let Some(picture) = &outcome.clean else { return Ok(()) };
+        create_folder(&self.folder)?;
         let found = objects(outcome)?;
         for (track, mask) in &found.tracks {
             let Some(bbox) = mask.bounding_box() else { continue };

@@ -1,5 +1,6 @@
 //! `ocelli video`.
 
+mod comparison;
 mod delivery;
 mod given;
 mod live_view;
@@ -32,6 +33,7 @@ use ocelli::{
 };
 use ocelli_datasets::label::ClassMap;
 
+use self::comparison::Comparison;
 use self::given::{Given, GivenArgs};
 use self::progress::LiveProgress;
 use self::sinks::{SinkArgs, Sinks};
@@ -107,14 +109,14 @@ pub struct VideoArgs {
     detector: DetectorArgs,
     #[command(flatten)]
     screen: ScreenArgs,
-    /// Track instances from frame to frame
+    /// Track instances from frame to frame; with --memory, compare the two in a table
     #[arg(long, help_heading = "Tracking")]
     track: bool,
     /// Follow objects with masks by the model's memory of them; needs a model with a tracker, such as SAM 3. Objects start at a
     /// score of 0.7, or of --confidence, and results leave 14 frames late
     #[arg(
         long,
-        conflicts_with_all = ["track", "detect_every", "class_budget", "when_moving", "latency", "policy"],
+        conflicts_with_all = ["detect_every", "class_budget", "when_moving", "latency", "policy"],
         help_heading = "Tracking"
     )]
     memory: bool,
@@ -209,6 +211,16 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     }
     if args.appearance && !args.track {
         return Err(usage("--appearance finds tracks again: add --track"));
+    }
+    if args.memory && (args.camera_motion || args.appearance) {
+        return Err(usage(
+            "--camera-motion and --appearance are options of --track alone: leave out --memory",
+        ));
+    }
+    if given.is_some() && args.track {
+        return Err(usage(
+            "--track compares what is detected, and with objects of yours nothing is: leave it out",
+        ));
     }
     let has_tracks = args.has_tracks();
     if args.sinks.trails.is_some_and(|frames| frames > 0) && !has_tracks {
@@ -316,6 +328,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         classes: prompts.len(),
         stats: StatsRecorder::new(),
         counts: Arc::default(),
+        comparison: (args.memory && args.track).then(Arc::default),
         states,
         counting,
     };
@@ -407,6 +420,8 @@ struct Job<'a> {
     classes: usize,
     stats: StatsRecorder,
     counts: Arc<Mutex<Counts>>,
+    /// With `--memory` and `--track`.
+    comparison: Option<Arc<Mutex<Comparison>>>,
     /// How several sources are doing.
     states: Option<SeveralStates>,
     counting: Option<Counting>,
@@ -461,9 +476,12 @@ impl Job<'_> {
     /// Counts and reports the frames that were written.
     fn observer(&self) -> impl FnMut(&FrameOutcome) + Send + use<> {
         let mut progress = LiveProgress::new(self.log, &self.info, &self.stats);
-        let counts = Arc::clone(&self.counts);
+        let (counts, comparison) = (Arc::clone(&self.counts), self.comparison.clone());
         move |outcome| {
             counts.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
+            if let Some(comparison) = &comparison {
+                comparison.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
+            }
             progress.frame();
         }
     }
@@ -522,6 +540,10 @@ impl Job<'_> {
             match counts.is_empty() {
                 true => status(self.log, "nothing was detected"),
                 false => print(|out| out.write_all(counts.table(self.args.has_tracks()).as_bytes()))?,
+            }
+            if let Some(comparison) = &self.comparison {
+                let table = comparison.lock().unwrap_or_else(PoisonError::into_inner).table();
+                print(|out| out.write_all(table.as_bytes()))?;
             }
             let tables = self.counting.as_ref().map(Counting::tables).unwrap_or_default();
             print(|out| out.write_all(tables.as_bytes()))?;

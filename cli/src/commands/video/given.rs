@@ -87,9 +87,20 @@ impl Given {
     /// The objects in a video of this size.
     ///
     /// # Errors
-    /// If a click is outside of it.
+    /// If a click is outside of it, or a mask has another size.
     pub fn objects(self, size: Option<(u32, u32)>) -> anyhow::Result<Vec<GivenObject>> {
         let Self { labels, clicks, masks } = self;
+        for object in &masks {
+            let (GivenShape::Mask(mask), Some((width, height))) = (&object.shape, size) else { continue };
+            if (mask.width(), mask.height()) != (width, height) {
+                return Err(usage(format!(
+                    "--init-masks: the masks of frame {} have {}×{} pixels, the video {width}×{height}",
+                    object.frame,
+                    mask.width(),
+                    mask.height()
+                )));
+            }
+        }
         let mut objects = masks;
         for record in clicks {
             let Some((width, height)) = size else {

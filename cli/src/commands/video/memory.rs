@@ -2,6 +2,7 @@
 
 use ocelli::draw::Redaction;
 use ocelli::masklets::{MaskStream, MaskTracker};
+use ocelli::tracking::ByteTracker;
 use ocelli::{Cancellation, Detector, Sink, Source, pipeline::RunSummary};
 
 use super::{Job, Wanted};
@@ -32,6 +33,9 @@ pub fn run(
         .with_stats(job.stats.clone())
         .with_drawing(job.drawing())
         .with_observer(job.observer());
+    if job.args.track {
+        stream = stream.with_comparison(ByteTracker::builder().options(job.args.tracker.options()?).build()?);
+    }
     if let Some(redaction) = redaction {
         stream = stream.with_redaction(redaction);
     }
